@@ -91,6 +91,7 @@ with torch.cuda.device(0):
     pass
 DEVICE = triton.runtime.driver.active.get_active_torch_device()
 assert torch.rand(3, device=DEVICE).device == DEVICE == x.device
+assert triton.runtime.driver.active.get_device_interface() is torch.cuda
 properties = triton.runtime.driver.active.utils.get_device_properties(DEVICE.index)
 assert {"multiprocessor_count", "max_num_regs", "max_shared_mem", "warpSize"} <= set(properties)
 print("fine")
@@ -118,6 +119,65 @@ print(y.cpu().tolist())
 def test_programs_find_what_a_gpu_gives(run, script, text):
     done = run("-m", "tilewright", "run", script(text))
     assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
+
+
+CAPABILITY = """
+import torch, triton
+found = torch.cuda.get_device_capability(), torch.cuda.get_device_capability(torch.device("cuda:0"))
+properties = torch.cuda.get_device_properties(0)
+print(*found, (properties.major, properties.minor), torch.cuda.get_arch_list())
+try:
+    torch.cuda.get_device_capability(1)
+except AssertionError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "capability"),
+    [("cpu", (8, 0)), ("sim:sm_75", (7, 5)), ("sim:sm_90", (9, 0)), ("sim:sm_120", (12, 0))],
+)
+def test_the_compute_capability_is_that_of_the_simulated_gpu(run, script, device, capability):
+    """Libraries choose their kernels by it, and a simulated GPU runs what its architecture has."""
+    done = run("-m", "tilewright", "run", script(CAPABILITY), env={"TILEWRIGHT_DEVICE": device})
+    architecture = "sm_{}{}".format(*capability)
+    expected = f"{capability} {capability} {capability} ['{architecture}']\nInvalid device id\n"
+    assert (done.code, done.out) == (0, expected), done.err
+
+
+GENERATED = """
+import torch, triton, triton.language as tl
+from torch._C import _cuda_getCurrentRawStream as get_raw_stream
+
+guards = torch._C._dynamo.guards
+
+@triton.jit
+def double(x_ptr, out_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at))
+
+x = torch.arange(8.0, device="cuda", requires_grad=True)
+with torch.cuda._DeviceGuard(0):
+    torch.cuda.set_device(0)
+    guards.assert_size_stride(x, (8,), (1,))
+    part = guards._reinterpret_tensor(x[1:], (2, 2), (2, 1), 3)
+    assert part.is_cuda and part.data_ptr() == x.data_ptr() + 16 and not part.requires_grad
+    out = guards._empty_strided_cuda((2, 2), (1, 2), torch.float32)
+    assert out.is_cuda and out.stride() == (1, 2)
+    double[(1,)](part, out, 4)
+    assert get_raw_stream(0) == 0
+print(out.tolist(), guards._reinterpret_tensor(x.detach().cpu(), (2,), (3,), 1))
+try:
+    torch.cuda._DeviceGuard(1).__enter__()
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_programs_that_torch_compile_wrote_run(run, script):
+    done = run("-m", "tilewright", "run", script(GENERATED))
+    expected = "[[8.0, 12.0], [10.0, 14.0]] tensor([1., 4.])\nCUDA error: invalid device ordinal\n"
+    assert (done.code, done.out, done.err) == (0, expected, NOTICE)
 
 
 HAS_TRITON = """

@@ -90,6 +90,34 @@ def test_layouts_hold_every_element(matmul):
         assert span([base for name in inputs for base in layout[name]]) == set(range(size)), layout["id"]
 
 
+PRODUCT = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def product(a, b, c, N: tl.constexpr):
+    i = tl.arange(0, N)
+    at = i[:, None] * N + i[None, :]
+    tl.store(c + at, tl.dot(tl.load(a + at), tl.load(b + at)))
+"""
+
+
+def test_tiles_that_are_loaded_by_matrices(tmp_path):
+    """A result, stored as threads hold it and loaded as memory wants it, is no operand: its rows are of its buffer."""
+    (tmp_path / "product.py").write_text(PRODUCT)
+    page = tmp_path / "product.html"
+    kernel, signature = f"{tmp_path / 'product.py'}::product", "*fp16:16,*fp16:16,*fp16:16,64"
+    made = tilewright("explain", kernel, "-s", signature, "--target", "sm_90", "-o", str(page))
+    assert made.returncode == 0, made.stderr
+    matrices = [access for access in page_of(page)["accesses"] if access["kind"] == "ldmatrix"]
+    assert matrices
+    for access in matrices:
+        # 64x64 numbers of 16 bits, of which an instruction loads 512 bytes; eight rows of 16 bytes are served at once.
+        assert (access["bits"], access["width"], access["instructions"]) == (16, 8, 16)
+        assert (access["wavefronts"], access["least"]) == (64, 64)
+
+
 def test_decisions_have_reasons(matmul):
     remarks = {(remark["pass"], remark["line"]): remark for remark in matmul["remarks"]}
     product = remarks["mma_selection", source_line(matmul, "tl.dot(")]

@@ -734,3 +734,21 @@ def test_a_chain_that_nests_too_deep_is_one_finding():
     (found,) = raised.value.diagnostics
     assert found.code == "TW0022"
     assert found.hint
+
+
+@triton.jit
+def constexpr_of_values_kernel(out_ptr, n, N: tl.constexpr):
+    at = tl.arange(0, N)
+    x = tl.constexpr(at + n)
+    for i in range(n):
+        x = tl.where(x >= i * 2, x + tl.constexpr(n), x)
+    tl.store(out_ptr + at, x * tl.constexpr(3))
+
+
+def test_constexpr_of_a_run_time_value_is_the_value(device):
+    out = torch.empty(8, dtype=torch.int32, device=device)
+    constexpr_of_values_kernel[(1,)](out, 5, N=8)
+    x = np.arange(8) + 5
+    for i in range(5):
+        x = np.where(x >= 2 * i, x + 5, x)
+    assert out.tolist() == (3 * x).tolist()

@@ -243,6 +243,53 @@ def test_networks_that_programs_write(dtype, order, device):
         np.testing.assert_array_equal(to_host(places), np.argsort(x, 1, kind="stable"), err_msg=f"{shape}")
 
 
+PARTNERS = """
+@triton.jit
+def _swapped(x, order, flip, AXIS: tl.constexpr, RANK: tl.constexpr):
+    # A step of a network in a shape of twos: a partner is the exclusive or of an element and that of both.
+    bits = tl.core.get_int_dtype(bitwidth=x.dtype.primitive_bitwidth, signed=True)
+    own = x.to(bits, bitcast=True)
+    partner = (own ^ tl.xor_sum(own, AXIS, keep_dims=True)).to(x.dtype, bitcast=True)
+    its_order = order ^ tl.xor_sum(order, AXIS, keep_dims=True)
+    upper = tl.reshape(tl.arange(0, 2), [1] * AXIS + [2] + [1] * (RANK - 1 - AXIS))
+    swap = ((x > partner) | ((x == partner) & (order > its_order))) != (flip ^ upper)
+    return tl.where(swap, partner, x), tl.where(swap, its_order, order)
+
+@triton.jit
+def kernel(x_ptr, y_ptr, order_ptr, RANK: tl.constexpr, DESCENDING: tl.constexpr):
+    shape: tl.constexpr = [2] * RANK
+    at = tl.arange(0, 2**RANK)
+    x = tl.reshape(tl.load(x_ptr + at), shape)
+    order = tl.reshape(at.to({order}), shape)
+    for stage in tl.static_range(1, RANK + 1):
+        flip = DESCENDING
+        if stage < RANK:
+            flip = tl.reshape(tl.arange(0, 2), [1] * (RANK - 1 - stage) + [2] + [1] * stage)
+        for step in tl.static_range(stage):
+            x, order = _swapped(x, order, flip, RANK - stage + step, RANK)
+    tl.store(y_ptr + at, tl.reshape(x, [2**RANK]))
+    tl.store(order_ptr + at, tl.reshape(order, [2**RANK]).to(tl.int32))
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "order"), [("float32", "tl.int16"), ("int8", "tl.int32"), ("int64", "tl.int64")]
+)
+def test_networks_of_partners_by_exclusive_or(dtype, order, device):
+    text = module(PARTNERS.format(order=order))
+    for rank, num_warps, descending in ((7, 1, 0), (7, 4, 1), (3, 1, 1)):
+        x = np.random.default_rng(rank).permutation(2**rank)
+        x = (x % 20 - 10 if dtype == "int8" else x).astype(dtype)
+        y = to_device(np.zeros_like(x), dtype, device)
+        places = to_device(np.zeros(x.shape, np.int32), "int32", device)
+        text.kernel[(1,)](
+            to_device(x, dtype, device), y, places, RANK=rank, DESCENDING=descending, num_warps=num_warps
+        )
+        expected = np.argsort(x, kind="stable")[:: -1 if descending else 1]
+        np.testing.assert_array_equal(to_host(y), x[expected])
+        np.testing.assert_array_equal(to_host(places), expected)
+
+
 def test_sums_that_look_like_half_of_a_pair(device):
     text = """
 @triton.jit

@@ -375,6 +375,28 @@ def test_out_of_bounds(module):
     )
 
 
+def test_out_of_bounds_of_a_tensor_whose_elements_share_memory(module):
+    """As the gradient that `sum()` gives back."""
+    torch = pytest.importorskip("torch")
+    kernel = module(
+        """
+        @triton.jit
+        def copy(x_ptr, y_ptr, BLOCK: tl.constexpr):
+            offsets = tl.arange(0, BLOCK)
+            tl.store(y_ptr + offsets, tl.load(x_ptr + offsets))
+        """
+    ).copy
+    x = torch.ones(4, 8, requires_grad=True)
+    (gradient,) = torch.autograd.grad(x.sum(), x)
+    with pytest.raises(errors.OutOfBoundsError) as caught:
+        kernel[(1,)](gradient, torch.zeros(32), BLOCK=32)
+    assert "`x_ptr` is a tensor of shape [4, 8] with strides [0, 0]: elements share memory" in str(
+        caught.value
+    )
+    assert "help: pass `x_ptr.contiguous()`" in str(caught.value)
+    kernel[(1,)](gradient.contiguous(), torch.zeros(32), BLOCK=32)
+
+
 def test_language_functions_outside_of_a_kernel():
     with pytest.raises(RuntimeError) as caught:
         triton.language.load(None)

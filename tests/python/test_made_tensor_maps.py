@@ -11,6 +11,7 @@ import torch
 import tilewright as triton
 import tilewright.language as tl
 from tilewright import sanitizer
+from tilewright.tools.tensor_descriptor import TensorDescriptor
 
 
 def integers(generator, *shape, dtype=torch.float16):
@@ -470,3 +471,34 @@ def test_sums_of_products(device, out):
         assert torch.equal(c.cpu().double(), right)
     if ".target sm_90a" in handle.asm.get("ptx", ""):
         assert "cp.reduce.async.bulk.tensor.2d.global" in handle.asm["ptx"]
+
+
+@triton.jit
+def stored_twice(a_desc, b_desc, turned_ptr, out_desc, sizes_ptr, K: tl.constexpr, B: tl.constexpr):
+    """By a map that the kernel makes, where it expresses the store, and by one of the launch."""
+    rows = tl.load(sizes_ptr)
+    turned = tl.make_tensor_descriptor(turned_ptr, [B, rows], [tl.load(sizes_ptr + 1), 1], [B, B])
+    for tile in range(tl.program_id(0), tl.cdiv(rows, B), tl.num_programs(0)):
+        acc = tl.zeros((B, B), tl.float32)
+        for k in range(0, K, B):
+            acc = tl.dot(a_desc.load([tile * B, k]), b_desc.load([k, 0]), acc)
+        turned.store([0, tile * B], acc.T)
+        out_desc.store([tile * B, 0], acc)
+
+
+@pytest.mark.parametrize("rows", [185, 188])
+def test_stores_by_maps_of_both_kinds(device, rows):
+    """Rows of 185 numbers do not end with a chunk of 16 bytes, so that threads store those."""
+    generator = torch.Generator().manual_seed(rows)
+    k, b = 192, 64
+    x, y = integers(generator, rows, k), integers(generator, k, b)
+    turned, out = torch.full((b, 192), 7.0, device=device), torch.zeros(rows, b, device=device)
+    sizes = torch.tensor([rows, 192], dtype=torch.int32, device=device)
+    matrices = (x.to(device), y.to(device), out)
+    x_desc, y_desc, out_desc = (TensorDescriptor.from_tensor(matrix, [b, b]) for matrix in matrices)
+    handle = stored_twice[(1,)](x_desc, y_desc, turned, out_desc, sizes, k, b, num_warps=4, num_stages=3)
+    product = x.float() @ y.float()
+    assert torch.equal(out.cpu(), product)
+    assert torch.equal(turned.cpu()[:, :rows], product.T)
+    assert turned.cpu()[:, rows:].eq(7).all()
+    check_maps(handle, 1)

@@ -399,7 +399,7 @@ def ask(url, host=None):
         return response.headers["Content-Type"], response.read()
 
 
-def test_the_server(kernels):
+def test_the_server(kernels, monkeypatch):
     from tilewright.viz import _server
 
     x = torch.rand(16)
@@ -430,6 +430,15 @@ def test_the_server(kernels):
         with pytest.raises(urllib.error.HTTPError) as caught:
             ask(url, host="evil.example")
         assert caught.value.code == 403
+
+        # A mistake of the server is an answer too.
+        def fails(*_):
+            raise RuntimeError("a mistake")
+
+        monkeypatch.setattr(_server, "_ask", fails)
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            ask(f"{url}api/launches")
+        assert (caught.value.code, caught.value.read()) == (500, b"a mistake")
     finally:
         _server.stop()
 

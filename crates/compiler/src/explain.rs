@@ -6,7 +6,7 @@ use std::fmt::Write;
 use tilewright_base::{Json, Remark, SourceMap, Span};
 use tilewright_gpu::element_bits;
 use tilewright_gpu::language::{self, GpuOp, Op};
-use tilewright_layout::{BankUse, Input, Layout, bank_use, ldmatrix_bank_use};
+use tilewright_layout::{BankUse, Input, Layout, bank_use, ldmatrix_bank_use, matrix_bank_use};
 
 use crate::{CompiledKernel, MachineCode, Stage, with_stack};
 
@@ -390,12 +390,20 @@ impl SharedAccess {
             let (value, width) = (name(memory), ACCESS_BITS / bits);
             Some(Self { kind: "ldmatrix", value, registers: None, memory: buffer.layout, bits, width, cost })
         };
+        let by_matrices_of = |memory: tilewright_ir::Value, value: tilewright_ir::Value| {
+            let buffer = function.ty(memory).as_memory()?;
+            let bits = element_bits(&buffer.tile());
+            let held = layouts.get(function.ty(value).layout()?);
+            let cost = matrix_bank_use(&held.matrix_access(layouts.get(buffer.layout), bits)?, bits);
+            let (value, width) = (name(value), ACCESS_BITS / bits);
+            Some(Self { kind: "ldmatrix", value, registers: None, memory: buffer.layout, bits, width, cost })
+        };
         let found = match op {
             GpuOp::LocalStore {} => vec![by_registers("store", data.operands[0], data.operands[1])],
             GpuOp::LocalLoad { matrix: false } => {
                 vec![by_registers("load", data.operands[0], data.results[0])]
             }
-            GpuOp::LocalLoad { matrix: true } => vec![by_matrices(0)],
+            GpuOp::LocalLoad { matrix: true } => vec![by_matrices_of(data.operands[0], data.results[0])],
             GpuOp::MmaSync { matrix_a, matrix_b, .. } => {
                 vec![matrix_a.then(|| by_matrices(0)).flatten(), matrix_b.then(|| by_matrices(1)).flatten()]
             }

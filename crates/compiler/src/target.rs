@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(name(70), None);
         assert_eq!((name(75), name(80), name(86)), (Some("sm_75"), Some("sm_80"), Some("sm_86")));
         // The code for 9.0 alone does not run on what came later.
-        assert_eq!((name(90), name(100), name(120)), (Some("sm_90a"), Some("sm_100"), Some("sm_120")));
+        assert_eq!((name(90), name(100), name(120)), (Some("sm_90a"), Some("sm_100a"), Some("sm_120")));
         assert_eq!((name(103), name(121)), (Some("sm_100"), Some("sm_120")));
     }
 }

@@ -393,6 +393,55 @@ def k(x_ptr, n):
 }
 
 #[test]
+fn what_older_versions_had() {
+    check(
+        r#"
+@triton.jit
+def k(x_ptr, n):
+    tl.libdevice.exp(1.0)
+    tl.math.max(n, 1)
+    tl.dot(tl.zeros((16, 16), tl.float16), tl.zeros((16, 16), tl.float16), trans_b=True)
+    start = n,
+    x_ptr + start
+"#,
+        "*fp32, int32",
+        expect![[r#"
+            error[TW0015]: tl has no attribute 'libdevice'
+             --> k.py:7:8
+              |
+            7 |     tl.libdevice.exp(1.0)
+              |        ^^^^^^^^^
+              |
+              = help: write `from triton.language.extra import libdevice`, and `libdevice.exp(x)`
+
+            error[TW0015]: tl.math has no attribute 'max'
+             --> k.py:8:13
+              |
+            8 |     tl.math.max(n, 1)
+              |             ^^^
+              |
+              = help: write `tl.maximum(x, y)` of two values, `tl.max(x, axis)` of a tile
+
+            error[TW0009]: dot has no parameter 'trans_b'
+             --> k.py:9:76
+              |
+            9 |     tl.dot(tl.zeros((16, 16), tl.float16), tl.zeros((16, 16), tl.float16), trans_b=True)
+              |                                                                            ^^^^^^^
+              |
+              = help: transpose the operand: `tl.dot(a, tl.trans(b))`
+
+            error[TW0005]: a number or tensor is expected, found a tuple
+              --> k.py:11:13
+               |
+            11 |     x_ptr + start
+               |             ^^^^^ this is a tuple
+               |
+               = help: take its item, `[0]`; a comma behind a value, `x = y,`, makes a tuple of it
+        "#]],
+    );
+}
+
+#[test]
 fn loops_over_what_is_no_range() {
     check(
         r#"

@@ -3,6 +3,8 @@
 use smallvec::SmallVec;
 use tilewright_layout::{Layout, SwizzleMode, swizzled};
 
+use crate::layout_rules::ROWS_OF_COPY;
+
 /// The most elements of a box along an axis.
 const LONGEST_BOX: u32 = 256;
 /// The alignment of a box that is not swizzled.
@@ -60,6 +62,12 @@ impl BoxLayout {
         let alignment = swizzle.row_bytes().map_or(BOX_ALIGNMENT, |bytes| 8 * bytes);
         let bytes = lines.iter().product::<u32>() * row * bits / 8;
         is_possible.then_some(Self { order, row, count: longest / row, bytes, alignment, swizzle })
+    }
+
+    /// Whether copies of rows by number can move it: four rows of a box begin at a place that a copy may begin at.
+    pub fn has_rows(&self, element_bits: u32) -> bool {
+        let bytes = ROWS_OF_COPY * self.row * element_bits / 8;
+        self.order.len() == 2 && bytes.is_multiple_of(BOX_ALIGNMENT)
     }
 
     /// The extents of a box along the axes of the tile.

@@ -31,6 +31,10 @@ pub const FUNCTION_COST: u32 = 8;
 /// So many elements of a thread are many, if each is accessed for itself.
 pub const MANY_ACCESSES: u32 = 16;
 
+/// From so many elements of a thread on, lanes with copies share them when they are stored: of fewer, the selections take more
+/// instructions than the stores.
+pub const MANY_STORES: u32 = 8;
+
 /// What a sector costs that an access touches in part, in sectors. It is moved again for the rest, through caches that may
 /// have lost it, and where it is stored merged in memory: transposed copies of 16x16 and 32x32 tiles that access one of
 /// their sides in parts take 1.3 to 3 times as long as with a conversion (H200).

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tilewright_ir::{Op, ShapeOp, Type};
-use tilewright_layout::{Layout, Parts, Reduction, blocked, spread_over_lanes};
+use tilewright_layout::{Input, Layout, Parts, Reduction, blocked, coalesced, spread_over_lanes};
 
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
@@ -22,13 +22,23 @@ const MOST_PARTS_IN_REGISTERS: u32 = 8;
 /// The layout of a tile that nobody asks anything of.
 pub fn default_layout(shape: &[u32], num_warps: u32) -> Layout {
     let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
-    tilewright_layout::coalesced(shape, &order, 1, LANES, num_warps)
+    coalesced(shape, &order, 1, LANES, num_warps)
 }
 
 /// A buffer that holds a tile row after row: the offset of an element is its number in the tile.
 pub fn rows(shape: &[u32]) -> Layout {
     let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
     Layout::strided(shape, &order)
+}
+
+/// So many rows a copy of rows by number moves.
+pub const ROWS_OF_COPY: u32 = 4;
+/// The fewest rows by number that tensor copies move: those of a piece of the swizzle.
+pub const LEAST_ROWS: u32 = 8;
+
+/// The numbers of rows that tensor copies move: a thread has those of its copies next to each other, and each warp has all.
+pub fn row_numbers(count: u32, num_warps: u32) -> Layout {
+    coalesced(&[count], &[0], ROWS_OF_COPY, LANES, 1).product(&Layout::replicated(1, Input::Warp, num_warps))
 }
 
 /// The layout that an op wants its operand in for a result with this layout: of another family than `Shape`, the same.
@@ -71,6 +81,18 @@ pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
             operand.transpose(&axes)
         }
     }
+}
+
+/// Another layout of the result of a broadcast for which the operand needs no conversion: lanes that hold copies of the operand
+/// have parts of the result, so that no thread computes what others do. None if that is [`result_layout`].
+pub fn shared_result_layout(op: &Op, from: &Type, operand: &Layout) -> Option<Layout> {
+    let ShapeOp::Broadcast { shape } = op.as_shape()? else { return None };
+    let whole = result_layout(op, from, operand);
+    let share = |layout: Option<Layout>, axis| {
+        let shared = layout.as_ref().unwrap_or(&whole).shared_by_lanes(axis);
+        shared.or(layout)
+    };
+    grown_axes(from, shape).fold(None, share)
 }
 
 /// Whether a slice fixes some of the bits of the coordinates, so that a thread which holds all that differs in those bits has

@@ -32,7 +32,7 @@ use language::{Module, TensorAccess};
 
 pub use box_layout::BoxLayout;
 pub use commutation::commutes;
-pub use layout_rules::{element_bits, fma_operand_layout};
+pub use layout_rules::{ROWS_OF_COPY, element_bits, fma_operand_layout, row_numbers};
 pub use passes::{PASSES, Pass};
 pub use target::{Feature, Features, GpuTarget, MOST_WARPS, TargetError};
 pub use warp_instructions::{warp_reduction, warps_of_product};

@@ -34,6 +34,8 @@ pub enum Feature {
     Redux,
     /// Copies of tiles by the tensor memory accelerator, and the barriers in shared memory that they arrive at.
     Tma,
+    /// Copies by it of rows whose numbers are given: `tile::gather4`, `tile::scatter4`. Code of one architecture alone has them.
+    TmaRows,
     /// Matrix products of four warps: `wgmma`.
     Wgmma,
     /// The fused product and sum of bf16, and the extrema of bf16 and fp16.
@@ -153,6 +155,23 @@ const BLACKWELL: &[Feature] = &[
     Feature::CachePolicy,
 ];
 
+/// Blackwell of data centers, in code for one architecture alone.
+const BLACKWELL_DATA_CENTER: &[Feature] = &[
+    Feature::MmaSync,
+    Feature::LdMatrix,
+    Feature::MmaSyncWide,
+    Feature::CpAsync,
+    Feature::Redux,
+    Feature::Bf16Arithmetic,
+    Feature::Bf16Sums,
+    Feature::MmaSyncFp8,
+    Feature::Fp8Conversion,
+    Feature::StMatrix,
+    Feature::Tma,
+    Feature::TmaRows,
+    Feature::CachePolicy,
+];
+
 impl GpuTarget {
     /// Every target. The PTX version is the oldest that has all features. The bytes of shared memory are those of the CUDA
     /// programming guide's table of technical specifications, per block with opt-in.
@@ -164,6 +183,7 @@ impl GpuTarget {
         GpuTarget::new("sm_89", 89, (8, 4), ADA, 99 << 10),
         GpuTarget::new("sm_90a", 90, (8, 0), HOPPER, 227 << 10),
         GpuTarget::new("sm_100", 100, (8, 6), BLACKWELL, 227 << 10),
+        GpuTarget::new("sm_100a", 100, (8, 6), BLACKWELL_DATA_CENTER, 227 << 10),
         GpuTarget::new("sm_120", 120, (8, 7), BLACKWELL, 99 << 10),
     ];
 
@@ -182,11 +202,6 @@ impl GpuTarget {
         let full = if name == "sm_90" { "sm_90a" } else { name };
         let found = Self::ALL.iter().find(|target| target.name == full);
         found.copied().ok_or_else(|| TargetError { found: name.to_owned() })
-    }
-
-    /// The best target for the code of a GPU of this compute capability (times 10); none below 7.5.
-    pub fn for_capability(capability: u32) -> Option<Self> {
-        Self::ALL.iter().rfind(|target| target.capability <= capability).copied()
     }
 }
 

@@ -1,12 +1,18 @@
-//! What the lanes of a warp can do by one instruction: reductions of integers (`redux.sync`), and loads of the fragments of a
-//! product from shared memory (`ldmatrix`).
+//! What the lanes of a warp can do by one instruction: reductions of integers (`redux.sync`), and loads of tiles from shared
+//! memory (`ldmatrix`), such as the fragments of a product.
 
 use tilewright_ir::{Dtype, ElementwiseFn as F};
 use tilewright_layout::{Fragment, Input, Mma, Reduction, f2};
 
 use crate::language::{Function, GpuOp, Header, InstData, MmaShape, Op, Type};
 use crate::layout_rules::{LANES, element_bits};
-use crate::target::Feature;
+use crate::target::{ACCESS_BYTES, Feature};
+
+/// Fewer loads than these are not worth the addresses of matrices.
+const LEAST_LOADS_SAVED: u32 = 8;
+
+/// What a lane has of a matrix of `ldmatrix`.
+const MATRIX_WORD_BITS: u32 = 32;
 
 /// The function of a reduction that all lanes of each warp can combine one register of theirs by at once, and the type of the
 /// elements.
@@ -70,4 +76,22 @@ pub fn loads_matrices(
     let fragment = [Fragment::A, Fragment::B][place];
     let layout = mma.layout(fragment, &buffer.shape, warps);
     layout.matrix_access(header.layouts.get(buffer.layout), bits).is_some()
+}
+
+/// Whether `ldmatrix` loads a tile by fewer instructions than threads by themselves, so that it pays for addresses of its own,
+/// and without conflicts of banks. Where a thread stored its elements as wide as it could, as those of an accumulator, what
+/// another one takes of them lies far apart, but lanes next to each other take words next to each other.
+pub fn loads_more_by_matrices(header: &Header, from: &Type, to: &Type) -> bool {
+    let (Some(buffer), Some(layout)) = (from.as_memory(), to.layout()) else { return false };
+    let tile = buffer.tile();
+    let bits = element_bits(&tile);
+    let is_word = bits <= MATRIX_WORD_BITS && !tile.dtype().is_none_or(Dtype::is_bool);
+    if !is_word || !header.target.features.has(Feature::LdMatrix) {
+        return false;
+    }
+    let (layout, memory) = (header.layouts.get(layout), header.layouts.get(buffer.layout));
+    let alone = layout.vector_in(memory).at_most(ACCESS_BYTES * 8 / bits).accesses();
+    layout.matrix_access(memory, bits).is_some_and(|access| {
+        alone >= access.registers.accesses() + LEAST_LOADS_SAVED && !access.has_conflicts(bits)
+    })
 }

@@ -4,6 +4,7 @@
 //! half warps, of 16 bytes by quarter warps. Lanes that are served together conflict if they touch different words of one
 //! bank; each further word of the bank costs a wavefront.
 
+use crate::ldmatrix::MatrixAccess;
 use crate::map::Layout;
 use crate::memory::{CHUNK_BYTES, LINE_BYTES};
 use crate::space::Input;
@@ -67,6 +68,26 @@ pub fn bank_use(memory: &Layout, layout: &Layout, element_bits: u32, width: u32)
                     offsets.output().part(offsets.at(&place), Input::Offset) * element_bytes
                 };
                 cost.serve((first..first + served_together).map(address), bytes);
+            }
+        }
+    }
+    cost
+}
+
+/// The cost of moving a tile by `ldmatrix` or `stmatrix`: the eight rows of a matrix, 16 bytes each, are served together.
+pub fn matrix_bank_use(access: &MatrixAccess, element_bits: u32) -> BankUse {
+    let mut cost = BankUse::default();
+    for warp in 0..1 << access.addresses.bits_of(Input::Warp) {
+        for number in 0..access.registers.accesses() {
+            cost.instructions += 1;
+            let register = access.registers.registers(number)[0];
+            for matrix in 0..access.matrices {
+                let address = |row: u32| {
+                    let place =
+                        [(Input::Register, register), (Input::Lane, 8 * matrix + row), (Input::Warp, warp)];
+                    access.addresses.at(&place) * element_bits / 8
+                };
+                cost.serve((0..8).map(address), CHUNK_BYTES);
             }
         }
     }

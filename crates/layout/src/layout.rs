@@ -214,6 +214,22 @@ impl Layout {
         self.concatenate(axis, size)
     }
 
+    /// The layout in which lanes that hold copies share what a thread holds along an axis: from the low coordinates on, a bit
+    /// of the lane takes the place of one of the register. None if there is nothing to share, or no lane with copies.
+    pub fn shared_by_lanes(&self, axis: usize) -> Option<Self> {
+        let tile = self.output();
+        let mut registers: Columns = self.bases(Input::Register).into();
+        let mut lanes: Columns = self.bases(Input::Lane).into();
+        let mut along = tile.shift(axis)..tile.shift(axis) + tile.bits_of(axis);
+        for lane in lanes.iter_mut().filter(|lane| **lane == 0) {
+            let place = along.find_map(|bit| registers.iter().position(|column| *column == 1 << bit));
+            let Some(place) = place else { break };
+            *lane = registers.remove(place);
+        }
+        let is_shared = registers.len() < self.bases(Input::Register).len();
+        is_shared.then(|| self.with_bases(Input::Register, &registers).with_bases(Input::Lane, &lanes))
+    }
+
     /// The layout of `count` tiles of this layout side by side along an axis: register `r` of tile `i` is register
     /// `i * (number of registers) + r` of the result.
     #[must_use]

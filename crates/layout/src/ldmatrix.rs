@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::f2;
 use crate::map::{Layout, Transfer};
-use crate::memory::CHUNK_BYTES;
+use crate::memory::{CHUNK_BYTES, LINE_BYTES};
 use crate::query::Vector;
 use crate::space::Input;
 
@@ -29,6 +29,16 @@ pub struct MatrixAccess {
     /// The offset, in elements, of the row whose address a lane gives; of (lane, warp), and of the first register of an
     /// instruction, which is XOR-ed to it. Of fewer than four matrices the higher lanes give addresses again.
     pub addresses: Transfer,
+}
+
+impl MatrixAccess {
+    /// Whether rows of one matrix, which are served together, lie in the same banks.
+    pub fn has_conflicts(&self, element_bits: u32) -> bool {
+        let rows = &self.addresses.bases(Input::Lane)[..GROUP_LANES];
+        let in_line = LINE_BYTES * 8 / element_bits - 1;
+        let banks: SmallVec<[u32; GROUP_LANES]> = rows.iter().map(|offset| offset & in_line).collect();
+        f2::rank(&banks) < f2::rank(rows)
+    }
 }
 
 impl Layout {

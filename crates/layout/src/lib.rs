@@ -72,7 +72,7 @@ mod reduce;
 mod space;
 mod tensor_core;
 
-pub use banks::{BankUse, bank_use, ldmatrix_bank_use};
+pub use banks::{BankUse, bank_use, ldmatrix_bank_use, matrix_bank_use};
 pub use blocked::{blocked, coalesced};
 pub use convert::{
     Access, ConvertError, Plan, Round, Select, SharedPlan, ShufflePlan, Start, convert, shared_plan,

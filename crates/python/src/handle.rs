@@ -314,9 +314,9 @@ pub(crate) fn launch(
     let start = || {
         let (values, _kept) = call.values()?;
         if checks.is_empty() {
-            return run(py, handle, stream, grid, &values);
+            return run(py, handle, stream, grid, &values, |error| error);
         }
-        sanitize::with_checks(py, checks, || run(py, handle, stream, grid, &values))
+        sanitize::with_checks(py, checks, || run(py, handle, stream, grid, &values, |error| error))
     };
     if hooks::around_launches() {
         hooks::around(compiled, grid, stream, &call.arguments()?, start)

@@ -81,9 +81,12 @@ pub(crate) fn launch_traced(
         let grid = launch.grid(grid)?;
         let mut values = Values::new();
         let Some((handle, kept)) = launch.prepare(&options, &mut values)? else { return Ok(None) };
-        run_with(py, &handle, |handle, foreign, interrupt| {
-            handle.launch_traced(grid, &values, foreign, interrupt, request)
-        })?;
+        run_with(
+            py,
+            &handle,
+            |handle, foreign, interrupt| handle.launch_traced(grid, &values, foreign, interrupt, request),
+            |error| launch.blame_strides(error),
+        )?;
         drop(kept);
         state.python_handle(kernel, handle).map(Some)
     };
@@ -127,7 +130,7 @@ impl<'py> Prepared<'_, 'py> {
         let Some((handle, kept)) = self.prepare(&options, &mut values)? else { return Ok(None) };
         let Some(grid) = grid else { return state.python_handle(kernel, handle).map(Some) };
         if !hooks::around_launches() {
-            run(py, &handle, self.stream(&handle)?, grid, &values)?;
+            self.run(&handle, self.stream(&handle)?, grid, &values)?;
             drop(kept);
             return state.python_handle(kernel, handle).map(Some);
         }
@@ -137,10 +140,21 @@ impl<'py> Prepared<'_, 'py> {
         hooks::around(found.bind(py), grid, stream, &self.arguments()?, || {
             // The hook was code of the program too.
             let Some((handle, kept)) = self.prepare(&options, &mut values)? else { return Ok(None) };
-            run(py, &handle, stream, grid, &values)?;
+            self.run(&handle, stream, grid, &values)?;
             drop(kept);
             state.python_handle(kernel, handle).map(Some)
         })
+    }
+
+    #[inline]
+    fn run(
+        &self,
+        handle: &Handle,
+        stream: StreamRef<'static>,
+        grid: Grid,
+        values: &[Value<'static>],
+    ) -> PyResult<()> {
+        run(self.kernel.py(), handle, stream, grid, values, |error| self.blame_strides(error))
     }
 
     /// The checks that the option `sanitize` asks for.
@@ -268,6 +282,30 @@ impl<'py> Prepared<'_, 'py> {
         Ok(Some((handle, is_new)))
     }
 
+    /// Says that a tensor out of whose bounds a kernel went has fewer elements in memory than its shape says.
+    #[cold]
+    fn blame_strides(&self, mut error: Error) -> Error {
+        let Error::Diagnostics(failure) = &mut error else { return error };
+        let parameters = &self.state.kernel.signature().parameters;
+        for diagnostic in failure.diagnostics.iter_mut().filter(|found| found.code == Code::OutOfBounds) {
+            let is_meant = |index: &usize| {
+                diagnostic.message.ends_with(&format!("out of bounds of `{}`", parameters[*index].name))
+            };
+            let meant = (0..parameters.len()).find(is_meant);
+            let argument = meant.and_then(|index| Some((index, self.argument(index)?.to_owned())));
+            if let Some((index, found)) =
+                argument.and_then(|(index, argument)| Some((index, shared_elements(&argument)?)))
+            {
+                let name = &parameters[index].name;
+                diagnostic.notes.push(format!("`{name}` is {found}"));
+                diagnostic.hint = Some(format!(
+                    "pass `{name}.contiguous()`, or its strides as well, and multiply by them in the kernel"
+                ));
+            }
+        }
+        error
+    }
+
     /// A list of numbers is a tuple to a kernel. Where the kernel uses it as a tensor or a number, the launch is at fault.
     #[cold]
     fn blame_list(&self, error: Error) -> Error {
@@ -374,6 +412,16 @@ impl<'py> Prepared<'_, 'py> {
     }
 }
 
+/// What is said of an access out of bounds of a tensor whose elements share memory, as those of a gradient of `sum()` do: its shape
+/// and strides. None for anything else.
+#[cold]
+fn shared_elements(tensor: &Bound<'_, PyAny>) -> Option<String> {
+    let strides: Vec<i64> = tensor.call_method0("stride").ok()?.extract().ok()?;
+    let shape: Vec<i64> = tensor.getattr("shape").ok()?.extract().ok()?;
+    let is_shared = shape.iter().zip(&strides).any(|(extent, stride)| *extent > 1 && *stride == 0);
+    is_shared.then(|| format!("a tensor of shape {shape:?} with strides {strides:?}: elements share memory"))
+}
+
 /// The exception for a compilation that failed, with what the program's own code raised meanwhile.
 #[cold]
 pub(crate) fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> PyErr {
@@ -398,17 +446,21 @@ pub(crate) fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> 
     exception
 }
 
-/// Runs a compiled kernel, without the GIL; Ctrl-C stops it.
+/// Runs a compiled kernel, without the GIL; Ctrl-C stops it. An error is explained further.
 pub(crate) fn run(
     py: Python<'_>,
     handle: &Handle,
     stream: StreamRef<'static>,
     grid: Grid,
     values: &[Value<'static>],
+    explain: impl FnOnce(Error) -> Error,
 ) -> PyResult<()> {
-    run_with(py, handle, |handle, foreign, interrupt| {
-        handle.launch_on(stream, grid, values, foreign, interrupt)
-    })
+    run_with(
+        py,
+        handle,
+        |handle, foreign, interrupt| handle.launch_on(stream, grid, values, foreign, interrupt),
+        explain,
+    )
 }
 
 /// Runs a compiled kernel by a function of the handle, the memory behind pointers that it makes, and what stops it.
@@ -417,6 +469,7 @@ fn run_with(
     py: Python<'_>,
     handle: &Handle,
     start: impl FnOnce(&Handle, &[Region<'_>], Interrupt<'_>) -> Result<(), Error> + Send,
+    explain: impl FnOnce(Error) -> Error,
 ) -> PyResult<()> {
     let signal = SignalCheck::default();
     let is_in_main_memory = !matches!(handle.device(), Device::Cuda(_));
@@ -427,7 +480,7 @@ fn run_with(
     if let Some(raised) = signal.raised() {
         return Err(raised);
     }
-    result.map_err(|error| to_exception(py, &error))
+    result.map_err(|error| to_exception(py, &explain(error)))
 }
 
 /// Whether a signal handler of Python has raised an exception while a kernel ran.

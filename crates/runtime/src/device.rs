@@ -59,7 +59,7 @@ impl Device {
     pub fn target(self) -> Result<Target, Error> {
         match self {
             Device::Cpu => Ok(Target::Cpu),
-            Device::Sim(capability) => Target::parse(&format!("sm_{capability}"))
+            Device::Sim(capability) => Target::for_capability(capability.into())
                 .ok_or_else(|| self.unavailable(&format!("there is no simulator of sm_{capability}"))),
             Device::Cuda(_) => {
                 let gpu = self.gpu()?;

@@ -230,6 +230,8 @@ impl Tensor {
         let address = argument(plan.base).checked_add(in_bytes(&plan.offset)?).ok_or(TOO_LARGE)?;
         // Coordinates have 32 bits; what is empty or goes backwards is no tensor.
         let extent = |axis: usize| match plan.extents[axis].value(&argument) {
+            // Of a row by number, the last of them stands for those that there are not.
+            Some(0x8000_0000) if copied.extents[axis] == 1 => Err(TOO_LARGE),
             Some(extent @ 1..=0x8000_0000) => Ok(extent as u64),
             Some(..=0) => Err("it is empty"),
             _ => Err(TOO_LARGE),

@@ -20,7 +20,13 @@ from tilewright._cuda_on_cpu.notice import announce, is_announced
 from tilewright._import_hook import when_imported
 
 CAPABILITY = (8, 0)
-"""What programs are told: enough for all types, and none of the newer features."""
+"""What programs are told where the processor runs kernels: enough for all types, and none of the newer features."""
+
+
+def _capability() -> tuple[int, int]:
+    """The compute capability of the GPU that is simulated; a processor has none."""
+    of_device = _native.device_capability(None)
+    return CAPABILITY if of_device == (0, 0) else of_device
 
 
 class _Scope:
@@ -134,11 +140,12 @@ def get_device_properties(device: Any = None) -> Any:
         announce()
     _check_device(device, "Invalid device id")
     properties = _native.device_properties()
+    major, minor = _capability()
     shared_memory = properties["max_shared_mem"]
     return _DeviceProperties(
         name=_processor_name(),
-        major=CAPABILITY[0],
-        minor=CAPABILITY[1],
+        major=major,
+        minor=minor,
         total_memory=_memory(),
         multi_processor_count=properties["multiprocessor_count"],
         max_threads_per_block=1024,
@@ -249,13 +256,13 @@ def _returning(value: Any) -> Callable[..., Any]:
 
 
 def _with_device(value: Any, invalid: str | None = None) -> Callable[..., Any]:
-    """The same, for functions whose first argument is a device."""
+    """The same, for functions whose first argument is a device; what can be called is asked each time."""
 
     def function(device: Any = None, *_args: Any, **_kwargs: Any) -> Any:
         if not is_torch(sys._getframe(1)):
             announce()
         _check_device(device, invalid)
-        return value
+        return value() if callable(value) else value
 
     return function
 
@@ -290,7 +297,7 @@ def _lazy_init() -> None:
     caller = sys._getframe(1)
     module = str(caller.f_globals.get("__name__", ""))
     name = caller.f_code.co_name
-    if name in ("__init__", "__new__"):
+    if name in ("__init__", "__new__", "__enter__"):
         made = caller.f_locals.get("self", caller.f_locals.get("cls"))
         name = (made if isinstance(made, type) else type(made)).__name__
     if module.startswith("torch.cuda") and not name.startswith("<"):
@@ -390,8 +397,8 @@ def install(torch: Any) -> None:
         "device": _Device,
         "device_count": _unless_torch_asks(cuda.device_count, 1),
         "device_of": _Scope,
-        "get_arch_list": lambda: [f"sm_{CAPABILITY[0]}{CAPABILITY[1]}"],
-        "get_device_capability": _with_device(CAPABILITY, "Invalid device id"),
+        "get_arch_list": lambda: [f"sm_{major}{minor}" for major, minor in [_capability()]],
+        "get_device_capability": _with_device(_capability, "Invalid device id"),
         "get_device_name": lambda device=None: get_device_properties(device).name,
         "get_device_properties": get_device_properties,
         "graph": _missing("graph", no_graphs),
@@ -406,7 +413,9 @@ def install(torch: Any) -> None:
         "set_stream": _returning(None),
         "stream": _Scope,
         "synchronize": _with_device(None),
+        "_exchange_device": _with_device(0),
         "_lazy_init": _lazy_init,
+        "_maybe_exchange_device": _with_device(0),
         **random,
         **memory,
     }
@@ -425,6 +434,7 @@ def install(torch: Any) -> None:
     # Recurrent layers ask it before they lay out their weights for it.
     torch.backends.cudnn.is_acceptable = lambda _tensor: False
     _install_accelerator(torch, stream, memory)
+    _install_for_generated_code(torch)
     when_imported("torch.utils._triton", _answer_for_triton)
 
 
@@ -451,3 +461,19 @@ def _install_accelerator(torch: Any, stream: Stream, memory: dict[str, Any]) -> 
             "synchronize": _with_device(None),
         },
     )
+
+
+def _install_for_generated_code(torch: Any) -> None:
+    """What programs that ``torch.compile`` wrote call past torch's functions; people keep such files."""
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    reinterpret = getattr(guards, "_reinterpret_tensor", None)
+
+    def reinterpret_tensor(tensor: Any, size: Any, stride: Any, offset: int = 0, *args: Any) -> Any:
+        if not tensor.is_cuda or args:
+            return reinterpret(tensor, size, stride, offset, *args)  # type: ignore[misc]
+        return torch.as_strided(tensor.detach(), size, stride, tensor.storage_offset() + offset)
+
+    def empty_strided(size: Any, stride: Any, dtype: Any) -> Any:
+        return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
+
+    _put(guards, {"_reinterpret_tensor": reinterpret_tensor, "_empty_strided_cuda": empty_strided})

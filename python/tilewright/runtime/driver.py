@@ -210,10 +210,10 @@ class Driver(GPUDriver):
         return _native.device_capability(device)
 
     def get_device_interface(self) -> Any:
-        """The module of torch that belongs to the device."""
+        """The module of torch that belongs to the device of ``get_active_torch_device``."""
         import torch
 
-        return torch.cuda if _native.device().startswith("cuda") else torch.cpu
+        return torch.cuda if self.get_active_torch_device().type == "cuda" else torch.cpu
 
     def get_empty_cache_for_benchmark(self) -> Any:
         """Memory to write over between measurements, so that no data of a kernel stays in the cache."""

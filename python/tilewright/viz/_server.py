@@ -76,6 +76,10 @@ class _Handler(BaseHTTPRequestHandler):
         except (KeyError, ValueError, OverflowError) as error:
             self._answer(400, str(error).encode(), "text/plain")
             return
+        except BaseException as error:
+            # Whatever it is, the page is not to wait for it.
+            self._answer(500, str(error).encode(), "text/plain")
+            raise
         if text is None:
             self._answer(404, b"null", "application/json")
             return

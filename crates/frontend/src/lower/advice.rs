@@ -25,10 +25,13 @@ const INSTEAD: &[(&str, &str)] = &[
     ("int", "`tl.int32`"),
     ("isinf", "`tl.abs(x) == float(\"inf\")`"),
     ("isnan", "`x != x`"),
+    ("libdevice", "`from triton.language.extra import libdevice`, and `libdevice.exp(x)`"),
     ("linspace", "`start + step * tl.arange(0, N)`"),
     ("long", "`tl.int64`"),
     ("matmul", "`tl.dot(a, b)`"),
+    ("max", "`tl.maximum(x, y)` of two values, `tl.max(x, axis)` of a tile"),
     ("mean", "`tl.sum(x, axis) / n`"),
+    ("min", "`tl.minimum(x, y)` of two values, `tl.min(x, axis)` of a tile"),
     ("mm", "`tl.dot(a, b)`"),
     ("norm", "`tl.sqrt(tl.sum(x * x, axis))`"),
     ("ones", "`tl.full(shape, 1, dtype)`"),
@@ -64,6 +67,14 @@ pub(super) fn instead(name: &str) -> Option<String> {
             Some(format!("`libdevice.{name}`, from `triton.language.extra import libdevice`"))
         }
         LanguageItem::Module | LanguageItem::Constant(_) | LanguageItem::Special(_) => None,
+    }
+}
+
+/// Advice on a keyword that functions of the language had in older versions.
+pub(super) fn instead_of_keyword(keyword: &str) -> Option<&'static str> {
+    match keyword {
+        "trans_a" | "trans_b" => Some("transpose the operand: `tl.dot(a, tl.trans(b))`"),
+        _ => None,
     }
 }
 

@@ -510,8 +510,10 @@ impl<'a> Lowerer<'a, '_, '_> {
                 Some(index) => bound[index] = Some(passed),
                 None => {
                     let nearest = suggest(&keyword, slots.iter().map(|slot| slot.name));
-                    let hint =
-                        nearest.map(|nearest| format!("did you mean '{nearest}'?")).or_else(parameters);
+                    let gone = super::advice::instead_of_keyword(&keyword).filter(|_| defined.is_none());
+                    let hint = gone.map(str::to_owned);
+                    let hint = hint.or_else(|| nearest.map(|nearest| format!("did you mean '{nearest}'?")));
+                    let hint = hint.or_else(parameters);
                     let message = format!("{name} has no parameter '{keyword}'");
                     return Err(self.wrong_arguments(message, at, defined, hint));
                 }

@@ -69,6 +69,8 @@ pub(crate) fn describe<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> String {
     }
 }
 
+const TUPLE_OF_ONE: &str = "take its item, `[0]`; a comma behind a value, `x = y,`, makes a tuple of it";
+
 fn not_a_number<V>(x: &Operand<V>, index: usize) -> SemanticError {
     let found = kind_of(x);
     let error =
@@ -82,6 +84,8 @@ fn not_a_number<V>(x: &Operand<V>, index: usize) -> SemanticError {
         Operand::Constant(Constant::Object(_)) | Operand::Object(_) => {
             error.hint("pass it as an argument of the launch, if it is a tensor or a number")
         }
+        Operand::Tuple(items) if items.len() == 1 => error.hint(TUPLE_OF_ONE),
+        Operand::Constant(Constant::Tuple(items)) if items.len() == 1 => error.hint(TUPLE_OF_ONE),
         _ => error,
     }
 }

@@ -263,9 +263,12 @@ pub(super) fn range<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, is_stat
     Ok(Operand::Range(Box::new(Range { lower, upper, step, is_static, options })))
 }
 
-/// `constexpr(value)`: the value, which must be known at compile time.
+/// `constexpr(value)`: the value. One that is known only at run time stays what it is.
 pub(super) fn constexpr<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    a.constant(c, 0).map(Operand::Constant)
+    match a.constant(c, 0) {
+        Ok(constant) => Ok(Operand::Constant(constant)),
+        Err(error) => a.tensor(c, 0).map_err(|_| error).and_then(|_| a.at(0).cloned()),
+    }
 }
 
 /// Gives its argument back: `condition(arg1)`, `_unwrap_if_constexpr(o)`.

@@ -120,6 +120,13 @@ impl AccessShape {
         blocked(shape, &widths, &lanes, &warps, &self.order)
     }
 
+    /// The [layout](Self::layout) with fewer elements a thread, where that has warps with copies so that loads may be copied
+    /// asynchronously; None elsewhere.
+    pub fn without_copies(&self, shape: &[u32], num_warps: u32) -> Option<Layout> {
+        let has_copies = shape.iter().product::<u32>() / (LANES * num_warps) < self.least;
+        has_copies.then(|| Self { least: 1, ..self.clone() }.layout(shape, num_warps, None))
+    }
+
     /// The axis that each access of a thread goes along, and the elements that it moves, by a layout of the pointers.
     pub fn vector_axis_and_width(&self, layout: &Layout) -> (u32, u32) {
         let (axis, vector) = self.vector(layout);

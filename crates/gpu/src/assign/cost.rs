@@ -133,6 +133,11 @@ impl LayoutCosts {
     }
 }
 
+/// What it costs a warp that lanes with copies share what a thread has in a layout: selections of words.
+pub fn sharing_cost(layout: &Layout, element_bits: u32) -> u32 {
+    1 + (layout.registers() * element_bits).div_ceil(32).div_ceil(A_PASS)
+}
+
 /// An estimate of the instructions of a region that combines elements; not 0.
 pub fn combine_cost(function: &Function, region: Block) -> u32 {
     use FloatFn as F;

@@ -117,7 +117,8 @@ fn is_zero(function: &Function, value: Value) -> bool {
 }
 
 /// Whether an operand is computed, element by element, from loads of this block, of which the largest is contiguous along the
-/// last axis.
+/// last axis, and is of integers or has fewer bytes: of other numbers no more goes through shared memory on its way than is
+/// loaded, and the sums of all warps take more registers and instructions than that.
 fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
     let (mut work, mut seen) = (vec![operand], vec![operand]);
     let (mut largest, mut is_computed) = (None, false);
@@ -146,7 +147,12 @@ fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
             }
         }
     }
-    let Some((_, pointers)) = largest.filter(|_| is_computed) else { return false };
+    let ty = function.ty(operand);
+    let are_weights = |(bytes, pointers): &(usize, Value)| {
+        let is_int = function.ty(*pointers).element.pointee().is_some_and(Dtype::is_int);
+        is_int || *bytes < ty.shape.elements() * ty.element.bytes()
+    };
+    let Some((_, pointers)) = largest.filter(are_weights).filter(|_| is_computed) else { return false };
     let last = function.ty(pointers).rank().checked_sub(1);
     last.is_some() && Affine::new(function).contiguous_axis(pointers) == last
 }

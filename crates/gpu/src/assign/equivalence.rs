@@ -33,6 +33,8 @@ pub struct Class {
     pub merges: Vec<([u32; 3], u64)>,
     /// The exchanges of partners along an axis: axis, the bits of the coordinate in which they differ, and how often.
     pub butterflies: Vec<([u32; 2], u64)>,
+    /// The functions of elements that are computed here, and how often.
+    pub arithmetic: u64,
     /// The edges that begin or end here, by number.
     pub edges: Vec<usize>,
     /// Whether this is an operand of a product that each warp computes a part of.
@@ -47,6 +49,8 @@ pub struct Accesses {
     pub shape: AccessShape,
     /// Whether all of their other operands can be had in any layout, so that they can have another layout than their class.
     pub are_free: bool,
+    /// Whether they are stores.
+    pub is_store: bool,
     /// How often they are executed, relatively.
     pub weight: u64,
 }
@@ -324,8 +328,12 @@ impl Collect<'_> {
             OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check => {
                 self.access(inst, weight);
             }
-            OpFamily::Pointwise
-            | OpFamily::Identity
+            OpFamily::Pointwise => {
+                if let Some(class) = data.results.first().and_then(|result| self.classes.of_value(*result)) {
+                    self.classes.list[class].arithmetic += u64::from(weight);
+                }
+            }
+            OpFamily::Identity
             | OpFamily::Movement
             | OpFamily::Source
             | OpFamily::Loop
@@ -354,12 +362,16 @@ impl Collect<'_> {
             .all(|(place, operand)| is_value(place) || self.cheap.has(*operand));
         let accesses = &mut self.classes.list[class].accesses;
         let weight = u64::from(weight);
-        match accesses.iter_mut().find(|known| known.shape == shape && known.are_free == are_free) {
+        let is_store = data.op.family() == OpFamily::Store;
+        let is_alike = |known: &&mut Accesses| {
+            known.shape == shape && known.are_free == are_free && known.is_store == is_store
+        };
+        match accesses.iter_mut().find(is_alike) {
             Some(known) => {
                 known.insts.push(inst);
                 known.weight += weight;
             }
-            None => accesses.push(Accesses { insts: vec![inst], shape, are_free, weight }),
+            None => accesses.push(Accesses { insts: vec![inst], shape, are_free, is_store, weight }),
         }
     }
 

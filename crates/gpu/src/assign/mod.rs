@@ -61,7 +61,7 @@ pub fn assign_layouts(
     let cheap = Rematerializable::new(function);
     let classes = Classes::new(function, &cheap, &products, (&addresses, target));
     let choice = selection::choose(function, &classes, &mut costs, num_warps);
-    let boxes = TensorBoxes::new(function, &addresses, target, launcher);
+    let boxes = TensorBoxes::new(module, &addresses, target, launcher);
     let decided = Decided {
         function,
         boxes: &boxes,

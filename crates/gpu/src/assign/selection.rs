@@ -8,10 +8,13 @@ use smallvec::SmallVec;
 use tilewright_base::{Remark, RemarkKind, is_collecting, remark};
 use tilewright_ir::{Function, Inst};
 
-use crate::assign::cost::LayoutCosts;
+use crate::assign::cost::{LayoutCosts, sharing_cost};
 use crate::assign::equivalence::{Accesses, Class, Classes, Edge, EdgeEnd};
+use crate::cost_model::{A_PASS, LOOP_WEIGHT, MANY_STORES};
 use crate::language::LayoutId;
-use crate::layout_rules::{default_layout, line_layout, operand_layout, reduced_layout, result_layout};
+use crate::layout_rules::{
+    default_layout, line_layout, operand_layout, reduced_layout, result_layout, shared_result_layout,
+};
 
 /// The choice seldom changes after the second time.
 const MOST_ROUNDS: usize = 4;
@@ -24,10 +27,9 @@ pub struct Choice {
     pub of_access: SecondaryMap<Inst, Option<LayoutId>>,
 }
 
-/// Chooses.
+/// Chooses: what is found if a class that nobody asks anything of has the layout of its own at once, or what is found if it has
+/// what comes to it from others, by the cost of all.
 pub fn choose(function: &Function, classes: &Classes, layouts: &mut LayoutCosts, num_warps: u32) -> Choice {
-    let mut chooser =
-        Chooser { function, classes, layouts, num_warps, chosen: vec![None; classes.list.len()] };
     // Products are hardest to please, then what their parts are computed from, from behind, and those that say anything at all.
     let distances = distances_to_parts(classes);
     let mut order: Vec<usize> = (0..classes.list.len()).collect();
@@ -35,13 +37,25 @@ pub fn choose(function: &Function, classes: &Classes, layouts: &mut LayoutCosts,
         let data = &classes.list[*class];
         (data.accumulators.is_empty(), distances[*class], data.accesses.is_empty())
     });
-    for _ in 0..MOST_ROUNDS {
-        let mut changed = false;
-        for class in &order {
-            changed |= chooser.class(*class);
+    let chosen = vec![None; classes.list.len()];
+    let mut chooser =
+        Chooser { function, classes, layouts, num_warps, chosen, waits: false, has_guessed: false };
+    chooser.all(&order);
+    if chooser.has_guessed {
+        let first = (chooser.total_cost(), chooser.chosen.clone());
+        chooser.chosen.fill(None);
+        chooser.waits = true;
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for class in &order {
+                changed |= chooser.class(*class);
+            }
         }
-        if !changed {
-            break;
+        chooser.waits = false;
+        chooser.all(&order);
+        if first.0 <= chooser.total_cost() {
+            chooser.chosen = first.1;
         }
     }
     chooser.finish()
@@ -70,20 +84,51 @@ struct Chooser<'a> {
     layouts: &'a mut LayoutCosts,
     num_warps: u32,
     chosen: Vec<Option<LayoutId>>,
+    /// Whether a class that nobody asks anything of waits until another class does.
+    waits: bool,
+    /// Whether such a class has got a layout of its own.
+    has_guessed: bool,
 }
 
 impl Chooser<'_> {
+    /// Chooses for all classes, again while that changes anything.
+    fn all(&mut self, order: &[usize]) {
+        for _ in 0..MOST_ROUNDS {
+            let mut changed = false;
+            for class in order {
+                changed |= self.class(*class);
+            }
+            if !changed {
+                break;
+            }
+        }
+    }
+
     /// Chooses for a class; whether that changed anything.
     fn class(&mut self, class: usize) -> bool {
+        if self.waits && self.chosen[class].is_some() {
+            return false;
+        }
+        let shared = self.shared(class);
         let candidates = self.candidates(class);
         let mut best = None;
-        for candidate in candidates {
+        for candidate in candidates.into_iter().filter(|candidate| !shared.contains(candidate)) {
             let cost = self.cost(class, candidate);
             if best.is_none_or(|(least, _)| cost < least) {
                 best = Some((cost, candidate));
             }
         }
-        let chosen = best.map(|(_, candidate)| candidate);
+        let mut chosen = best.map(|(_, candidate)| candidate);
+        // Where nothing is computed, copies cost nothing.
+        if let Some((cost, whole)) = best.filter(|_| !shared.is_empty()) {
+            let mut least = cost + self.arithmetic(class, whole);
+            for candidate in shared {
+                let cost = self.cost(class, candidate) + self.arithmetic(class, candidate);
+                if cost < least {
+                    (least, chosen) = (cost, Some(candidate));
+                }
+            }
+        }
         std::mem::replace(&mut self.chosen[class], chosen) != chosen
     }
 
@@ -94,6 +139,12 @@ impl Chooser<'_> {
         found.extend(data.accumulators.iter().map(|((layout, _), _)| *layout));
         for access in &data.accesses {
             found.push(self.own_layout(access, &data.shape));
+            // Outside of loops nothing is copied asynchronously.
+            if access.weight < u64::from(LOOP_WEIGHT)
+                && let Some(layout) = access.shape.without_copies(&data.shape, self.num_warps)
+            {
+                found.push(self.layouts.add(layout));
+            }
             let scanned = data.scans.iter().map(|([axis, _], _)| axis);
             for axis in data.reductions.iter().map(|(axis, _)| axis).chain(scanned) {
                 let layout = access.shape.layout(&data.shape, self.num_warps, Some(*axis as usize));
@@ -107,7 +158,8 @@ impl Chooser<'_> {
         for edge in &data.edges {
             found.extend(self.across(class, &self.classes.edges[*edge]));
         }
-        if found.is_empty() {
+        if found.is_empty() && !self.waits {
+            self.has_guessed |= !data.edges.is_empty();
             found.push(self.layouts.add(default_layout(&data.shape, self.num_warps)));
         }
         let mut unique: SmallVec<[LayoutId; 8]> = SmallVec::new();
@@ -147,6 +199,29 @@ impl Chooser<'_> {
         }
     }
 
+    /// Layouts of a class in which lanes share what is broadcast to it.
+    fn shared(&mut self, class: usize) -> SmallVec<[LayoutId; 2]> {
+        let classes = self.classes;
+        let edges = classes.list[class].edges.iter();
+        edges.filter_map(|edge| self.shared_across(class, &classes.edges[*edge])).collect()
+    }
+
+    /// What is computed in a class costs in a layout: as much more as threads have copies.
+    fn arithmetic(&self, class: usize, layout: LayoutId) -> u64 {
+        let registers = u64::from(self.layouts.get(layout).registers());
+        registers * self.classes.list[class].arithmetic / u64::from(A_PASS)
+    }
+
+    /// The layout of a class with which an edge costs nothing either, if it is a broadcast of what lanes hold copies of.
+    fn shared_across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
+        let EdgeEnd::Shape(inst, to) = edge.to else { return None };
+        let from = self.chosen[edge.from].filter(|_| to == class)?;
+        let data = &self.function.insts[inst];
+        let operand = self.function.ty(data.operands[0]);
+        let layout = shared_result_layout(&data.op, operand, self.layouts.get(from))?;
+        Some(self.layouts.add(layout))
+    }
+
     fn wanted_by_shape(&mut self, inst: Inst, result: LayoutId) -> Option<LayoutId> {
         let data = &self.function.insts[inst];
         let operand = self.function.ty(data.operands[0]);
@@ -154,8 +229,33 @@ impl Chooser<'_> {
         Some(self.layouts.add(layout))
     }
 
+    /// What all classes cost as chosen.
+    fn total_cost(&mut self) -> u64 {
+        let classes = self.classes;
+        let mut cost = 0;
+        for class in 0..classes.list.len() {
+            cost += self.chosen[class].map_or(0, |layout| self.own_cost(class, layout));
+        }
+        for edge in &classes.edges {
+            let from = self.chosen[edge.from].expect("each class has a layout");
+            cost += u64::from(self.edge(edge, edge.from, from)) * u64::from(edge.weight);
+        }
+        cost
+    }
+
     /// What a class costs in a layout. Neighbours without a layout cost nothing yet.
     fn cost(&mut self, class: usize, layout: LayoutId) -> u64 {
+        let classes = self.classes;
+        let mut cost = self.own_cost(class, layout);
+        for number in &classes.list[class].edges {
+            let edge = &classes.edges[*number];
+            cost += u64::from(self.edge(edge, class, layout)) * u64::from(edge.weight);
+        }
+        cost
+    }
+
+    /// What a class costs in a layout by itself.
+    fn own_cost(&mut self, class: usize, layout: LayoutId) -> u64 {
         let classes = self.classes;
         let data = &classes.list[class];
         let mut cost = 0;
@@ -179,10 +279,6 @@ impl Chooser<'_> {
                 + self.layouts.conversion_cost(*accumulator, layout, *bits);
             cost += u64::from(there_and_back) * weight;
         }
-        for number in &data.edges {
-            let edge = &classes.edges[*number];
-            cost += u64::from(self.edge(edge, class, layout)) * u64::from(edge.weight);
-        }
         cost
     }
 
@@ -201,16 +297,26 @@ impl Chooser<'_> {
         to.map_or(0, |to| self.layouts.conversion_cost(from, to, edge.element_bits))
     }
 
-    /// The layout of accesses in a class with this layout, and the cost of one: that of the class, or their own and a conversion.
+    /// The layout of accesses in a class with this layout, and the cost of one: that of the class, or their own and a conversion,
+    /// or of a store that of the class with lanes that have copies in place of registers.
     fn access(&mut self, access: &Accesses, shape: &[u32], class: LayoutId) -> (LayoutId, u32) {
         let direct = access.shape.cost(self.layouts.get(class));
         let own = self.own_layout(access, shape);
         if !access.are_free || own == class {
             return (class, direct);
         }
-        let converted = access.shape.cost(self.layouts.get(own))
-            + self.layouts.conversion_cost(own, class, access.shape.bytes * 8);
-        if converted < direct { (own, converted) } else { (class, direct) }
+        let bits = access.shape.bytes * 8;
+        let converted =
+            access.shape.cost(self.layouts.get(own)) + self.layouts.conversion_cost(own, class, bits);
+        let best = if converted < direct { (own, converted) } else { (class, direct) };
+        let layout = self.layouts.get(class);
+        let is_worth_it = access.is_store && layout.registers() >= MANY_STORES;
+        let first = access.shape.order.first().filter(|_| is_worth_it);
+        let shared = first.and_then(|axis| layout.shared_by_lanes(*axis));
+        // With more left, other lanes of other warps may have it as well.
+        let Some(shared) = shared.filter(|shared| shared.registers() == 1) else { return best };
+        let cost = access.shape.cost(&shared) + sharing_cost(layout, bits);
+        if cost < best.1 { (self.layouts.add(shared), cost) } else { best }
     }
 
     /// Says which layout each class has, and what the others would cost.

@@ -116,10 +116,14 @@ define_ops! {
     /// the slot is cut along the rows into boxes of one line of the swizzle each, one behind the other, and each is a copy of
     /// its own. The tensor map has the extents of such a
     /// box, and this swizzle.
+    /// Of a matrix, the coordinate of an axis may be a tile of int32, a number for each row: then each row comes from the row of the
+    /// tensor with its number, zeros where there is none. The lanes of the first warp start copies of four rows each, the map has the
+    /// box of a part of one row, and a row of a box in the buffer has 32 bytes or more.
     TensorLoad tensor_load (buffer, descriptor, barriers, slot) [] *coordinates {} regions 0 Write Memory;
     /// One thread, the one that starts all tensor stores of those that run it, starts copying a buffer of one slot to the box of
     /// a tensor at these coordinates, and makes a group of it. Buffer, descriptor and coordinates are as for `tensor_load`. What
-    /// threads wrote to the buffer they make visible by `fence_proxy`, and a barrier comes behind that.
+    /// threads wrote to the buffer they make visible by `fence_proxy`, and a barrier comes behind that. With the numbers of rows,
+    /// each lane that starts copies makes a group of them, and rows that the tensor does not have are not written.
     TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory;
     /// As `tensor_store`, and each element is combined with what is there, atomically and in no order with other accesses. Not
     /// every kind is there for every type.

@@ -1,5 +1,5 @@
 //! By which instructions the lanes of a warp work together: `redux.sync` in a reduction, `ldmatrix` for the operands of a product
-//! in shared memory.
+//! in shared memory, and for tiles of which a thread by itself would load less at once.
 //!
 //! Behind the pass that lowers conversions, which says what is in shared memory and what is reduced in one warp.
 
@@ -7,9 +7,9 @@ use tilewright_ir::Inst;
 
 use crate::language::{GpuOp, Module, Op};
 use crate::remarks::{self, Because};
-use crate::warp_instructions::{loads_matrices, warp_reduction, warps_of_product};
+use crate::warp_instructions::{loads_matrices, loads_more_by_matrices, warp_reduction, warps_of_product};
 
-/// Says it of each reduction and each product.
+/// Says it of each reduction, each product and each load from shared memory.
 pub fn select_instructions(module: &mut Module) {
     let header = &module.header;
     for function in module.functions.values_mut() {
@@ -44,6 +44,10 @@ pub fn select_instructions(module: &mut Module) {
                         matrix_a,
                         matrix_b,
                     }
+                }
+                Op::Gpu(GpuOp::LocalLoad { matrix }) => {
+                    let (from, to) = (function.ty(data.operands[0]), function.ty(data.results[0]));
+                    GpuOp::LocalLoad { matrix: *matrix || loads_more_by_matrices(header, from, to) }
                 }
                 // tidy: wildcard because each other op is one way
                 _ => continue,

@@ -28,6 +28,7 @@ use tilewright_ir::{
     CacheModifier, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, OpFamily, Operation, Value,
 };
 
+use super::tensor_copies::is_of_rows;
 use crate::box_layout::BoxLayout;
 use crate::cost_model::PAIRED_BYTES;
 use crate::language::verify::slots::Names;
@@ -120,7 +121,9 @@ impl Found {
             let mut same = always.clone();
             let is_known = loads.iter().all(|load| {
                 let coordinates = &function.insts[*load].operands[4..];
-                coordinates.iter().all(|value| trace.same(*value, &mut same).is_some())
+                // Each copies its own rows.
+                !is_of_rows(function, *load)
+                    && coordinates.iter().all(|value| trace.same(*value, &mut same).is_some())
             });
             let Some(halves) = halves(header, function, *buffer, loads) else { continue };
             if is_known {

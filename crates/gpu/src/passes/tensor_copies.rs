@@ -17,6 +17,8 @@
 //! filled and nobody took is taken where it ends. The box and the swizzle of a tensor map are those of the buffers; what no
 //! copy needs is not passed to the kernel. Behind this pass there is no `tensor_box`.
 
+mod row_loads;
+
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +28,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Location, OpFamily, Operation, Value};
 use tilewright_layout::Layout;
 
-use super::made_maps;
+use super::{made_maps, prune};
 use crate::assign::boxes::MapId;
 use crate::box_layout::BoxLayout;
 use crate::language::verify::slots::Names;
@@ -46,9 +48,16 @@ pub fn use_tensor_copies(module: &mut Module) {
             pass.store(store);
         }
         pass.rings();
+        row_loads::load_rows(header, function);
         remove_needless_fences(function);
     }
+    let mut has_rows = false;
+    function.walk(function.entry, &mut |inst| has_rows |= is_of_rows(function, inst));
     erase_marks(function);
+    if has_rows {
+        // Masks and addresses of such rows go through shared memory themselves.
+        prune::prune(function);
+    }
     remove_unused_maps(header, function);
     made_maps::remove_unused(header, function);
     made_maps::order_stores(module);
@@ -135,7 +144,16 @@ impl Boxed {
         if plan.strides[own + self.boxes.order[0]] != LaunchInteger::constant(1) {
             return None;
         }
-        let extents = std::iter::repeat_n(1, own).chain(self.boxes.extents(&self.shape)).collect();
+        let mut extents: SmallVec<[u32; 5]> =
+            std::iter::repeat_n(1, own).chain(self.boxes.extents(&self.shape)).collect();
+        if let Some(axis) = self.row_numbers(function) {
+            // Rows by number are copies of one row each, to a piece of the memory.
+            let bits = plan.element.bytes() as u32 * 8;
+            if !self.boxes.has_rows(bits) {
+                return None;
+            }
+            extents[axis] = 1;
+        }
         let swizzle = self.boxes.swizzle;
         let copied = Some(TensorMapBox { extents, swizzle, is_written: self.is_written });
         Some((TensorMapPlan { copied, ..plan }, number))
@@ -144,6 +162,12 @@ impl Boxed {
     /// Whether the boxes of another load are of the same tensor, in the same memory.
     pub fn is_of_map_of(&self, other: &Self, header: &Header, function: &Function) -> bool {
         self.axes == other.axes && self.plan(header, function) == other.plan(header, function)
+    }
+
+    /// The coordinate that is a tile, of the numbers of rows.
+    pub fn row_numbers(&self, function: &Function) -> Option<usize> {
+        let coordinates = self.coordinates(function, self.mark);
+        coordinates.iter().position(|value| is_tile(function, *value))
     }
 
     /// Where the box begins that an instruction marks, in the order of the axes of the memory.
@@ -206,6 +230,27 @@ pub(super) fn transposed(function: &Function, mut value: Value) -> Option<(Value
         value = function.insts[inst].operands[0];
     }
     Some((value, axes))
+}
+
+fn is_tile(function: &Function, value: Value) -> bool {
+    function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar())
+}
+
+/// The coordinate of a copy that says whether it is made at all: the first that is no tile.
+pub(super) fn place_of_condition(function: &Function, coordinates: &[Value]) -> usize {
+    coordinates.iter().position(|value| !is_tile(function, *value)).unwrap_or(0)
+}
+
+/// Whether a copy, or what marks one, has numbers of rows.
+pub(super) fn is_of_rows(function: &Function, inst: Inst) -> bool {
+    let data = &function.insts[inst];
+    let first = match data.op {
+        Op::Gpu(GpuOp::TensorBox {} | GpuOp::TensorFill {} | GpuOp::TensorStore {}) => 2,
+        Op::Gpu(GpuOp::TensorLoad {}) => 4,
+        // tidy: wildcard because no other op has coordinates that may be tiles
+        _ => return false,
+    };
+    data.operands[first..].iter().any(|value| is_tile(function, *value))
 }
 
 /// A coordinate that is outside of any tensor where a condition does not hold: the last of two instructions makes it.
@@ -426,8 +471,9 @@ impl Pass<'_> {
         let mut new: SmallVec<[Inst; 3]> = smallvec![];
         if let Some(condition) = condition {
             let location = self.function.insts[copy].location;
-            new.extend(outside_unless(self.function, condition, coordinates[0], location));
-            coordinates[0] = self.function.insts[new[1]].results[0];
+            let place = place_of_condition(self.function, &coordinates);
+            new.extend(outside_unless(self.function, condition, coordinates[place], location));
+            coordinates[place] = self.function.insts[new[1]].results[0];
         }
         let operands = [slot, map].into_iter().chain(coordinates).collect();
         new.push(self.create(GpuOp::TensorFill {}, operands, None, copy));

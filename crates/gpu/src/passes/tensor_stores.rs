@@ -21,6 +21,8 @@
 //! tensor copies from its memory than combine by one kind of operation, these need not wait for each other to be complete,
 //! only for their buffers.
 //!
+//! Stores of rows by number, where the target copies such, always are.
+//!
 //! **Order.** What the asynchronous proxy writes, no barrier orders. So nothing else in the kernel may touch the memory
 //! behind the argument that is stored to but other such stores, and there are neither atomic operations nor assembly with
 //! effects, by which other programs could be told that it is written. Such stores wait for each other, unless they are of one
@@ -42,7 +44,7 @@ use tilewright_layout::{Layout, SwizzleMode, swizzled};
 use super::allocation::least_bytes;
 use super::global_memory::GlobalAccesses;
 use super::made_stores::{self, Around};
-use super::tensor_copies::{Boxed, map_for, map_plan};
+use super::tensor_copies::{Boxed, is_of_rows, map_for, map_plan};
 use crate::assign::boxes::MapId;
 use crate::box_layout::BoxLayout;
 use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type, is_tensor_reduction};
@@ -181,7 +183,9 @@ fn order(search: &Search<'_>, found: &mut [Found]) {
     for number in 0..found.len() {
         let (before, rest) = found.split_at_mut(number);
         let store = &mut rest[0];
-        let is_first = before.last().is_none_or(|last| last.block != store.block);
+        // One by a map of the kernel waits only where it is a copy.
+        let last = before.iter().rfind(|other| other.around.is_none());
+        let is_first = last.is_none_or(|last| last.block != store.block);
         let may_meet = |other: &Found| {
             other.block != store.block
                 || !commute && other.is_same_tensor(search, store) && !search.are_apart(other, store)
@@ -245,6 +249,7 @@ impl Search<'_> {
             ));
         }
         if reduction.is_none()
+            && !is_of_rows(function, mark)
             && conversion.is_empty()
             && width as usize * tile.element.bytes() >= ACCESS_BYTES as usize
         {
@@ -441,7 +446,7 @@ impl Linear {
 }
 
 /// How a tile lies in shared memory that a tensor copy takes it from: the widest swizzle that it knows.
-fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, BoxLayout)> {
+pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, BoxLayout)> {
     let order: SmallVec<[usize; 5]> =
         [axis].into_iter().chain((0..shape.len()).rev().filter(|other| *other != axis)).collect();
     let modes = [SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32, SwizzleMode::None];

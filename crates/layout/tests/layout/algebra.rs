@@ -327,3 +327,20 @@ fn elementary_layouts() {
         Layout::from_bases(&[2, 2], &[(Input::Lane, &[&[1, 0], &[1, 1]]), (Input::Warp, &[&[0, 1]])]);
     assert_eq!(swapped.coordinates(&[(Input::Lane, 3), (Input::Warp, 1)])[..], [0, 0]);
 }
+
+/// Lanes that hold copies take bits of the register: all elements are there, none in more registers of a thread than before, and
+/// what a lane without copies has along other axes it has still.
+#[test]
+fn lanes_with_copies_share_what_a_thread_holds() {
+    let row = blocked(&[1, 16], &[1, 2], &[4, 8], &[2, 1], &[1, 0]);
+    let whole = row.broadcast(0, 16);
+    assert_eq!(whole.registers(), 32);
+    let shared = whole.shared_by_lanes(0).expect("two bits of the lane are free");
+    assert_eq!(shared.to_string(), blocked(&[16, 16], &[1, 2], &[4, 8], &[1, 2], &[1, 0]).to_string());
+    assert!(shared.is_surjective());
+    // The row itself is where it was.
+    assert_eq!(shared.collapse(0).without_duplicate_registers(), row);
+    // No lane has copies any more; there is nothing to share along an axis of lanes.
+    assert!(shared.shared_by_lanes(0).is_none());
+    assert!(row.shared_by_lanes(1).is_some_and(|layout| layout.registers() == 1));
+}

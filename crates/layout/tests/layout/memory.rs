@@ -2,7 +2,8 @@
 //! and `ldmatrix` carried out as the ISA describes it.
 
 use tilewright_layout::{
-    Fragment, Input, Layout, MatrixAccess, Mma, SwizzleMode, bank_use, blocked, ldmatrix_bank_use, swizzled,
+    Fragment, Input, Layout, MatrixAccess, Mma, SwizzleMode, bank_use, blocked, ldmatrix_bank_use,
+    matrix_bank_use, swizzled,
 };
 
 /// Bytes of the rows in memory, which are 256 long in the tile, and which bits of the chunk are swizzled.
@@ -169,6 +170,27 @@ fn operands_are_loaded_by_ldmatrix() {
                 assert_eq!((plan.is_transposed, plan.matrices), (!along_k, 4));
                 check_matrix_access(&layout, &memory, element_bits, &plan);
             }
+        }
+    }
+}
+
+#[test]
+fn matrices_of_a_tile_have_the_conflicts_of_its_buffer() {
+    let shape = [64, 64];
+    for (mma, bits) in
+        [(Mma::new(16, 8, 16, 16), 16), (Mma::new(16, 8, 8, 32), 32), (Mma::new(16, 8, 32, 8), 8)]
+    {
+        let layout = mma.layout(Fragment::A, &shape, [1, 1]);
+        let widest = swizzled(&shape, &[1, 0], bits, SwizzleMode::widest(64 * bits / 8));
+        for (memory, has_conflicts) in [(widest, false), (Layout::strided(&shape, &[1, 0]), true)] {
+            let plan = layout.matrix_access(&memory, bits).expect("its rows are contiguous");
+            let (found, buffer) = (matrix_bank_use(&plan, bits), ldmatrix_bank_use(&memory, bits, 0));
+            assert_eq!(found.instructions * plan.matrices, buffer.instructions);
+            assert_eq!(
+                (found.wavefronts, found.least_wavefronts),
+                (buffer.wavefronts, buffer.least_wavefronts)
+            );
+            assert_eq!((found.conflicts() > 0, plan.has_conflicts(bits)), (has_conflicts, has_conflicts));
         }
     }
 }

@@ -149,6 +149,11 @@ impl Canonicalizer<'_> {
             };
             return Some(self.make_elementwise(mirrored.into(), &[y, x], ty));
         }
+        if function == C::Ne
+            && let Some(differ) = self.differing_truths(x, y, ty)
+        {
+            return Some(differ);
+        }
         let bound = self.constant(y)?.as_int()?;
         let (low, high) = self.span(x).or_else(|| dtype?.int_range())?;
         if dtype?.is_bool() && matches!(function, C::Eq | C::Ne) {

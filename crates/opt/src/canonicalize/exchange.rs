@@ -7,6 +7,8 @@
 //! %a = reduce add (mul %y, [1, 0])           %l = select (the bit is 0), %x, %o
 //! %l = reshape (broadcast %a)
 //! ```
+//!
+//! Or both are reduced by exclusive or, and that of an element and the result is its partner: the exchange alone.
 
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Op, Rounding, Shape, Type, Value};
 
@@ -27,7 +29,7 @@ impl Canonicalizer<'_> {
         }
         // The sum of numbers that were made wider is one of them.
         let wide = self.function.ty(sum).dtype()?;
-        let mut product = self.summed(sum, axis)?;
+        let mut product = self.reduced(sum, axis, ElementwiseFn::Add)?;
         if let Some(narrow) = self.operand_of(product, is_cast) {
             let (low, high) = self.function.ty(narrow).dtype()?.int_range()?;
             let (lowest, highest) = wide.int_range()?;
@@ -55,20 +57,37 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Reshape { shape: ty.shape.clone() }, &[picked], ty))
     }
 
-    /// The tile whose sums along an axis a value is.
-    fn summed(&self, sum: Value, along: u32) -> Option<Value> {
+    /// The partners of a tile's elements: of each and the exclusive or of both along an axis of two.
+    fn partners(&mut self, own: Value, both: Value, ty: &Type) -> Option<Value> {
+        let both =
+            self.operand_of(both, |op| matches!(op, Op::Broadcast { .. })).filter(|_| !ty.is_bool())?;
+        let data = &self.function.insts[self.function.defining_inst(both)?];
+        let (&Op::ExpandDims { axis }, &[both]) = (&data.op, &data.operands[..]) else { return None };
+        let along = axis as usize;
+        let shape = &self.function.ty(own).shape;
+        if shape[along] != 2 || self.reduced(both, axis, ElementwiseFn::Xor)? != own {
+            return None;
+        }
+        let (own, axis, mask) = self.line_of(own, along);
+        let own_ty = self.function.ty(own).clone();
+        let partners = self.make(Op::Butterfly { axis, mask }, &[own], &own_ty);
+        Some(self.make(Op::Reshape { shape: ty.shape.clone() }, &[partners], ty))
+    }
+
+    /// The tile whose reductions by a commutative function along an axis a value is.
+    fn reduced(&self, sum: Value, along: u32, by: ElementwiseFn) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(sum)?];
         let (Op::Reduce { axis }, &[tile], &[region]) = (&data.op, &data.operands[..], &data.regions[..])
         else {
             return None;
         };
         let block = &self.function.blocks[region];
-        let (&[x, y], &[add, end]) = (&block.parameters[..], &block.insts[..]) else { return None };
-        let (add, end) = (&self.function.insts[add], &self.function.insts[end]);
-        let is_sum = add.op == Op::Elementwise { function: ElementwiseFn::Add }
-            && (add.operands[..] == [x, y] || add.operands[..] == [y, x])
-            && end.operands[..] == add.results[..];
-        (*axis == along && is_sum).then_some(tile)
+        let (&[x, y], &[both, end]) = (&block.parameters[..], &block.insts[..]) else { return None };
+        let (both, end) = (&self.function.insts[both], &self.function.insts[end]);
+        let is_by = both.op == Op::Elementwise { function: by }
+            && (both.operands[..] == [x, y] || both.operands[..] == [y, x])
+            && end.operands[..] == both.results[..];
+        (*axis == along && is_by).then_some(tile)
     }
 
     /// Whether a tile is 0 and then 1 along an axis of two elements; `None` where it is not 1 and then 0 either.
@@ -157,6 +176,9 @@ impl Canonicalizer<'_> {
     /// a condition holds is the same pair.
     pub(super) fn exclusive_or(&mut self, x: Value, y: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
+        if let Some(partners) = self.partners(x, y, ty).or_else(|| self.partners(y, x, ty)) {
+            return Some(partners);
+        }
         let choice = |value: Value| {
             let data = &self.function.insts[self.function.defining_inst(value)?];
             match (&data.op, &data.operands[..]) {
@@ -191,6 +213,11 @@ impl Canonicalizer<'_> {
     /// The truth of an exclusive or of a truth and of 0 or 1, which is one of truths.
     pub(super) fn truth_of_exclusive_or(&mut self, value: Value, ty: &Type) -> Option<Value> {
         let (x, y) = self.operands_of(value, ElementwiseFn::Xor)?;
+        self.differing_truths(x, y, ty)
+    }
+
+    /// A truth that was made a number and differs from 0 or 1: the exclusive or of truths.
+    pub(super) fn differing_truths(&mut self, x: Value, y: Value, ty: &Type) -> Option<Value> {
         for (truth, number) in [(x, y), (y, x)] {
             let source = self.operand_of(truth, |op| matches!(op, Op::Cast { .. }));
             let is_bit = self.span(number).is_some_and(|(low, high)| low >= 0 && high <= 1);

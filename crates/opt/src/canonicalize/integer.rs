@@ -129,9 +129,24 @@ impl Canonicalizer<'_> {
                 Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. },
                 &[source],
             ) => self.span(source),
+            (Op::Elementwise { function: ElementwiseFn::Xor }, &[x, y]) => {
+                let is_bit = |value| self.is_constant(value, |value| value.bits <= 1) || self.is_bit(value);
+                (is_bit(x) && is_bit(y)).then_some((0, 1))
+            }
             // tidy: wildcard because of other ops no bounds are known without an analysis
             _ => None,
         }
+    }
+
+    /// Whether the numbers of a tile are places along an axis of two elements.
+    fn is_bit(&self, mut tile: Value) -> bool {
+        let is_moved =
+            |op: &Op| matches!(op, Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. });
+        while let Some(source) = self.operand_of(tile, is_moved) {
+            tile = source;
+        }
+        let inst = self.function.defining_inst(tile);
+        inst.is_some_and(|inst| self.function.insts[inst].op == Op::Arange { start: 0, end: 2 })
     }
 
     /// Functions of a constant that a simpler function computes.

@@ -4,14 +4,14 @@
 //! A buffer whose rows are longer than a line of its swizzle is several boxes, one after the other; each is a copy of its own.
 
 use smallvec::SmallVec;
-use tilewright_gpu::{BoxLayout, Feature};
+use tilewright_gpu::{BoxLayout, Feature, ROWS_OF_COPY};
 use tilewright_ir::{AtomicKind, Inst, Value};
 
 use super::builder::{Scalar, Width, move_to};
-use super::{Lowered, Lowering, memory_bits};
+use super::{LANES, Lowered, Lowering, memory_bits};
 use crate::isa::{
-    self, Address, AtomicOperation, Completion, Coordinates, PrefetchLevel, RegisterId, ScalarType, Source,
-    StateSpace, Symbol, TensorAddress, TensorDimension, TensorMode, Variable,
+    self, Address, AtomicOperation, Comparison, Completion, Coordinates, Predicate, PrefetchLevel,
+    RegisterId, ScalarType, Source, StateSpace, Symbol, TensorAddress, TensorDimension, TensorMode, Variable,
 };
 
 /// A tensor map, and what its address is a multiple of.
@@ -128,6 +128,20 @@ impl Lowering<'_> {
             self.shared_load(condition, [buffer, descriptor], [barriers, slot], &boxes, coordinates);
             return Ok(());
         }
+        if let Some(place) = self.row_numbers(coordinates) {
+            let mbarrier = self.mbarrier(barriers, slot);
+            for (guard, (destination, source)) in
+                self.copies_of_rows(buffer, &boxes, (descriptor, coordinates), (place, false))
+            {
+                let copy = isa::CpAsyncBulkTensorLoad {
+                    dimension: TensorDimension::D2,
+                    mode: Some(TensorMode::TileGather4),
+                    ..load_of_box((destination, source), mbarrier, None)
+                };
+                self.builder.emit_if(guard, copy);
+            }
+            return Ok(());
+        }
         let elected = self.elected();
         let mbarrier = self.mbarrier(barriers, slot);
         for number in 0..boxes.count {
@@ -155,6 +169,16 @@ impl Lowering<'_> {
             Some(AtomicKind::Min) => Some(AtomicOperation::Min),
             Some(AtomicKind::Exchange) => return Err(self.unsupported(inst, "an exchange by a tensor copy")),
         };
+        if let Some(place) = self.row_numbers(coordinates) {
+            let copies = self.copies_of_rows(buffer, &boxes, (descriptor, coordinates), (place, true));
+            let guard = copies.first().and_then(|(guard, _)| *guard);
+            for (guard, (source, destination)) in copies {
+                let mode = TensorMode::TileScatter4;
+                self.builder.emit_if(guard, store_of_box(TensorDimension::D2, mode, (source, destination)));
+            }
+            self.builder.emit_if(guard, isa::CpAsyncBulkCommitGroup {});
+            return Ok(());
+        }
         let elected = self.elected();
         for number in 0..boxes.count {
             let (source, destination) = self.tensor_box(buffer, &boxes, number, (descriptor, coordinates));
@@ -174,21 +198,71 @@ impl Lowering<'_> {
                 self.builder.emit_if(Some(elected), copy);
                 continue;
             }
-            let copy = isa::CpAsyncBulkTensorStore {
-                dimension: dimension(coordinates),
-                destination_space: StateSpace::Global,
-                source_space: StateSpace::SharedCta,
-                mode: Some(TensorMode::Tile),
-                completion: Completion::BulkGroup,
-                cache_hint: false,
-                destination,
-                source,
-                policy: None,
-            };
+            let copy = store_of_box(dimension(coordinates), TensorMode::Tile, (source, destination));
             self.builder.emit_if(Some(elected), copy);
         }
         self.builder.emit_if(Some(elected), isa::CpAsyncBulkCommitGroup {});
         Ok(())
+    }
+
+    /// Which of the coordinates is a tile, of the numbers of rows.
+    fn row_numbers(&self, coordinates: &[Value]) -> Option<usize> {
+        coordinates.iter().position(|value| self.layout_of(*value).is_some())
+    }
+
+    /// The copies of four rows each: who starts them, and the places in shared memory and in the tensor. The first lanes have the
+    /// numbers of four rows each, one of them behind the other; all have more where the lanes of a warp are not enough.
+    fn copies_of_rows(
+        &mut self,
+        buffer: Value,
+        boxes: &BoxLayout,
+        (map, coordinates): (Value, &[Value]),
+        (place, is_written): (usize, bool),
+    ) -> Vec<(Option<Predicate>, (Address, TensorAddress))> {
+        let numbers = self.get(coordinates[place]);
+        let count = self.layout(coordinates[place]).output().shape()[0];
+        let row_bytes = boxes.bytes / count;
+        let lanes = (count / ROWS_OF_COPY).min(LANES);
+        let thread = self.thread();
+        let is_all = lanes == LANES && self.warps.count == 1;
+        let guard = (!is_all).then(|| {
+            let lanes = Scalar::constant(lanes.into());
+            let guard = self.builder.compare(Width::B32, false, Comparison::Lt, thread, lanes);
+            self.builder.predicate(guard)
+        });
+        let column = self.scalar(coordinates[1 - place]);
+        let map = self.scalar(map);
+        let map = self.builder.address(Width::B64, map);
+        let step = Scalar::constant((ROWS_OF_COPY * row_bytes).into());
+        let own = self.builder.mul(Width::B32, thread, step);
+        let start = self.scalar(buffer);
+        let start = self.builder.add(Width::B32, start, own);
+        let mut copies = Vec::new();
+        for (number, rows) in (0..).zip(numbers.chunks(ROWS_OF_COPY as usize)) {
+            let rows: Vec<Scalar> =
+                rows.iter().map(|row| if is_written { self.row_to_write(*row) } else { *row }).collect();
+            for part in 0..boxes.count {
+                let behind = part * boxes.bytes + number * LANES * ROWS_OF_COPY * row_bytes;
+                let place = self.builder.add(Width::B32, start, Scalar::constant(behind.into()));
+                let place = self.builder.address(Width::B32, place);
+                let skipped = Scalar::constant((part * boxes.row).into());
+                let column = self.builder.add(Width::B32, column, skipped);
+                let registers: SmallVec<[RegisterId; 5]> = [column]
+                    .iter()
+                    .chain(&rows)
+                    .map(|value| self.builder.register(Width::B32, *value))
+                    .collect();
+                let coordinates = registers.into_iter().collect::<Coordinates>();
+                copies.push((guard, (place, TensorAddress { map, coordinates })));
+            }
+        }
+        copies
+    }
+
+    /// The number of a row that is written, or is none of the tensor: a copy to the tensor may reach over its end, not over its start.
+    fn row_to_write(&mut self, row: Scalar) -> Scalar {
+        let most = Scalar::constant(i32::MAX as u64);
+        self.builder.extremum(Width::B32, false, false, row, most)
     }
 
     pub(super) fn lower_tensor_store_wait(&mut self, inst: Inst, pending: u32, complete: bool) -> Lowered {
@@ -219,6 +293,25 @@ pub(super) fn load_of_box(
         mbarrier,
         offsets: None,
         cta_mask,
+        policy: None,
+    }
+}
+
+/// The copy of a box, or of rows of one, to a tensor.
+fn store_of_box(
+    dimension: TensorDimension,
+    mode: TensorMode,
+    (source, destination): (Address, TensorAddress),
+) -> isa::CpAsyncBulkTensorStore {
+    isa::CpAsyncBulkTensorStore {
+        dimension,
+        destination_space: StateSpace::Global,
+        source_space: StateSpace::SharedCta,
+        mode: Some(mode),
+        completion: Completion::BulkGroup,
+        cache_hint: false,
+        destination,
+        source,
         policy: None,
     }
 }

@@ -4,13 +4,16 @@
 //! So does the step from the descriptor of an operand in shared memory to that of its next part. The assembler finds that it does not
 //! change, and keeps as many of them as there are uniform registers; those that come from before the loop it keeps in the registers
 //! of threads, 16 of them for each operand, which accumulators need.
+//!
+//! And so does the extension of an offset by its sign where it is only added to what changes: the unit that adds has the sign of the
+//! lower word for the upper one, so that an extension in the loop takes no instruction, and one before it a register.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::regions::{RegionKind, Regions, Writes};
 use super::{Line, Listing};
-use crate::isa::{Access, Instruction, RegisterId, Source};
+use crate::isa::{Access, Destination, Immediate, Instruction, RegisterId, ScalarType, Source};
 
 /// Where a register is written that is written once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +30,8 @@ struct Motion<'a> {
     homes: Vec<Home>,
     /// What asynchronous products read.
     of_products: FxHashSet<RegisterId>,
+    /// Signs, and what is extended by them, that stay with the sums that read it.
+    extended: FxHashSet<RegisterId>,
 }
 
 /// The registers that asynchronous products read, their sums apart.
@@ -42,6 +47,58 @@ fn read_by_products(listing: &Listing) -> FxHashSet<RegisterId> {
         }
     }
     found
+}
+
+/// The number whose sign an instruction gives, and that.
+fn sign(instruction: &Instruction) -> Option<(RegisterId, RegisterId)> {
+    let Instruction::Shr(shift) = instruction else { return None };
+    let (Source::Register(of), Source::Immediate(Immediate::Integer(31))) = (&shift.a, &shift.b) else {
+        return None;
+    };
+    (shift.ty == ScalarType::S32).then_some((*of, shift.d))
+}
+
+/// What an instruction puts together of a lower and an upper word.
+fn of_words(instruction: &Instruction) -> Option<(RegisterId, [RegisterId; 2])> {
+    let Instruction::Mov(words) = instruction else { return None };
+    let ([Destination::Register(number)], [Source::Register(low), Source::Register(high)]) =
+        (&words.d.0[..], &words.a.0[..])
+    else {
+        return None;
+    };
+    (words.ty == ScalarType::B64).then_some((*number, [*low, *high]))
+}
+
+/// The numbers extended by a sign that nothing but extensions read, if nothing but sums read any of them, with the sign.
+fn extended_for_sums(listing: &Listing, writes: &Writes) -> FxHashMap<RegisterId, RegisterId> {
+    let instructions = || listing.lines.iter().filter_map(Line::instruction);
+    let mut signs: FxHashMap<RegisterId, RegisterId> =
+        instructions().filter_map(sign).map(|(of, sign)| (sign, of)).collect();
+    signs.retain(|sign, of| writes.is_once(*sign) && writes.is_once(*of));
+    if signs.is_empty() {
+        return FxHashMap::default();
+    }
+    let is_extension = |&(number, [low, high]): &(RegisterId, [RegisterId; 2])| {
+        signs.get(&high) == Some(&low) && writes.is_once(number)
+    };
+    let mut of_sign: FxHashMap<RegisterId, RegisterId> = instructions()
+        .filter_map(of_words)
+        .filter(is_extension)
+        .map(|(number, [_, sign])| (number, sign))
+        .collect();
+    let mut others: FxHashSet<RegisterId> = FxHashSet::default();
+    for line in &listing.lines {
+        let is_sum = matches!(line.instruction(), Some(Instruction::Add(_)));
+        let extends = line.instruction().and_then(of_words).filter(is_extension).map(|(_, [_, sign])| sign);
+        line.visit_registers(|register, access| match of_sign.get(&register) {
+            _ if access == Access::Write => {}
+            Some(sign) if !is_sum => _ = others.insert(*sign),
+            None if extends != Some(register) && signs.contains_key(&register) => _ = others.insert(register),
+            Some(_) | None => {}
+        });
+    }
+    of_sign.retain(|_, sign| !others.contains(sign));
+    of_sign
 }
 
 impl Motion<'_> {
@@ -78,17 +135,18 @@ impl Motion<'_> {
     /// The outermost loop that a line of a region can go before.
     fn outermost(&self, line: &Line, region: Option<u32>) -> Option<u32> {
         let instruction = line.instruction().filter(|_| line.is_pure)?;
-        if self.is_next_part(instruction) {
-            return None;
-        }
+        let mut stays = self.is_next_part(instruction);
         let mut registers: smallvec::SmallVec<[RegisterId; 8]> = smallvec::SmallVec::new();
         let mut is_once = true;
         instruction.visit_registers(|register, access| match access {
             Access::Read => registers.push(register),
-            Access::Write => is_once &= self.writes.is_once(register),
+            Access::Write => {
+                is_once &= self.writes.is_once(register);
+                stays |= self.extended.contains(&register);
+            }
             Access::ReadWrite => is_once = false,
         });
-        if !is_once {
+        if !is_once || stays {
             return None;
         }
         let (mut found, mut inside) = (None, region);
@@ -101,6 +159,26 @@ impl Motion<'_> {
             inside = self.regions.0[index as usize].parent;
         }
         found
+    }
+
+    /// The lines that go before each loop.
+    fn moved(&mut self, listing: &Listing) -> FxHashMap<u32, Vec<u32>> {
+        let mut moved: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        let mut walk = self.regions.walk();
+        for (index, line) in listing.lines.iter().enumerate() {
+            while walk.step(index as u32).is_some() {}
+            let mut home = walk.current();
+            if let Some(outermost) = self.outermost(line, home) {
+                moved.entry(outermost).or_default().push(index as u32);
+                home = self.regions.0[outermost as usize].parent;
+            }
+            line.visit_registers(|register, access| {
+                if access == Access::Write {
+                    self.homes[register.index()] = Home::In(home);
+                }
+            });
+        }
+        moved
     }
 }
 
@@ -115,22 +193,23 @@ pub(super) fn run(listing: &mut Listing) {
         writes: &writes,
         homes: vec![Home::Below; listing.words.len()],
         of_products: read_by_products(listing),
+        extended: FxHashSet::default(),
     };
-    let mut walk = regions.walk();
-    // The lines that go before each loop.
-    let mut moved: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-    for (index, line) in listing.lines.iter().enumerate() {
-        while walk.step(index as u32).is_some() {}
-        let mut home = walk.current();
-        if let Some(outermost) = motion.outermost(line, home) {
-            moved.entry(outermost).or_default().push(index as u32);
-            home = regions.0[outermost as usize].parent;
-        }
-        line.visit_registers(|register, access| {
-            if access == Access::Write {
-                motion.homes[register.index()] = Home::In(home);
+    let mut moved = motion.moved(listing);
+    let mut extended = extended_for_sums(listing, &writes);
+    if !extended.is_empty() {
+        // Those of a sum that goes before a loop go with it.
+        let mut go: FxHashSet<RegisterId> = FxHashSet::default();
+        for &line in moved.values().flatten() {
+            let line = &listing.lines[line as usize];
+            if let Some(Instruction::Add(_)) = line.instruction() {
+                line.visit_registers(|register, _| go.extend(extended.get(&register)));
             }
-        });
+        }
+        extended.retain(|_, sign| !go.contains(sign));
+        motion.extended = extended.into_iter().flat_map(|(number, sign)| [number, sign]).collect();
+        motion.homes.fill(Home::Below);
+        moved = motion.moved(listing);
     }
     if !moved.is_empty() {
         reorder(listing, &regions, &moved);

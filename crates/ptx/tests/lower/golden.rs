@@ -85,7 +85,7 @@ fn the_text_does_not_depend_on_the_run() {
 }
 
 /// The targets that the assembler is asked about: one of each generation.
-const TARGETS: [&str; 7] = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"];
+const TARGETS: [&str; 8] = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_100a", "sm_120"];
 
 #[test]
 fn ptxas_accepts_the_kernels_and_spills_nothing() {

@@ -4,7 +4,7 @@ use super::barriers;
 use super::bulk::{self, Completion, Reduction};
 use super::illegal;
 use super::pointer::Pointer;
-use super::tensor_map::{Field, TENSOR_MAP_BYTES, TensorDataType, TensorMap};
+use super::tensor_map::{BoxRow, Field, TENSOR_MAP_BYTES, TensorDataType, TensorMap};
 use crate::context::{Context, Execute, Flow, Place, aligned};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::memory::Agent;
@@ -64,8 +64,10 @@ const CHUNK: usize = 16;
 /// A box of a tensor, as an instruction names it.
 pub(crate) struct TensorBox {
     pub map: Pointer,
-    /// One for each dimension, the contiguous one first.
+    /// One for each dimension, the contiguous one first; of rows, the column and the number of each.
     pub coordinates: Vec<Slot>,
+    /// Whether it is four rows of a matrix by their numbers: `.tile::gather4`, `.tile::scatter4`.
+    pub is_rows: bool,
 }
 
 impl TensorBox {
@@ -78,7 +80,15 @@ impl TensorBox {
             context.maps.check(address, |maker| context.is_known(maker))?;
         }
         let map = TensorMap::decode(&bytes).or_else(|error| illegal(error.to_string()))?;
-        if map.rank() != self.coordinates.len() {
+        if self.is_rows {
+            if map.rank() != 2 || map.box_extents[1] != 1 {
+                return illegal(format!(
+                    "a copy of rows by number by a map of {} dimensions with a box of {:?}: it has to have the box of one row",
+                    map.rank(),
+                    map.box_extents
+                ));
+            }
+        } else if map.rank() != self.coordinates.len() {
             return illegal(format!(
                 "a tensor copy with {} coordinates by a map of {} dimensions",
                 self.coordinates.len(),
@@ -95,6 +105,27 @@ impl TensorBox {
             ));
         }
         Ok((map, coordinates))
+    }
+}
+
+impl TensorBox {
+    /// The rows of the box, or those with the numbers, in the order of shared memory.
+    fn rows(&self, map: &TensorMap, coordinates: &[i32]) -> Vec<BoxRow> {
+        if !self.is_rows {
+            return map.rows(coordinates).collect();
+        }
+        let row = |(number, row): (u32, &i32)| {
+            let place = [coordinates[0], *row];
+            let found = map.rows(&place).next().expect("a box of one row has it");
+            BoxRow { offset: number * map.row_bytes(), ..found }
+        };
+        (0..).zip(&coordinates[1..]).map(row).collect()
+    }
+
+    /// The bytes in shared memory.
+    fn bytes(&self, map: &TensorMap) -> u32 {
+        let rows = if self.is_rows { self.coordinates.len() as u32 - 1 } else { 1 };
+        map.box_bytes() * rows
     }
 }
 
@@ -138,7 +169,7 @@ impl TensorLoad {
         let agent = operation.reads;
         let targets = bulk::targets(context, self.mask, lane, destination, operation.barrier)?;
         let fill = map.fill_row();
-        for row in map.rows(&coordinates) {
+        for row in self.source.rows(&map, &coordinates) {
             let mut bytes = fill.clone();
             let inside = row.inside.start as usize..row.inside.end as usize;
             if !inside.is_empty() {
@@ -151,7 +182,7 @@ impl TensorLoad {
         }
         for (_, barrier) in targets {
             let barrier = barrier.expect("a load completes at a barrier");
-            barriers::complete(context, barrier, map.box_bytes(), &agent)?;
+            barriers::complete(context, barrier, self.source.bytes(&map), &agent)?;
         }
         Ok(())
     }
@@ -210,7 +241,7 @@ impl TensorStore {
         };
         let reduction = self.reduction.as_ref().map(|reduction| reduction(map.data_type)).transpose()?;
         let operation = bulk::begin(context, &Completion::Group, lane)?;
-        for row in map.rows(&coordinates) {
+        for row in self.destination.rows(&map, &coordinates) {
             let mut bytes = vec![0; map.row_bytes() as usize];
             for (offset, chunk) in chunks(&map, offset, row.offset) {
                 let place = Place::Shared { rank, offset };

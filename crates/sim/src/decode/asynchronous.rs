@@ -122,11 +122,11 @@ impl Decoder<'_> {
         address: &TensorAddress,
         mode: Option<TensorMode>,
     ) -> Decoded<tensor_copies::TensorBox> {
-        if let Some(mode) = mode
-            && mode != TensorMode::Tile
-        {
-            return Err(FaultKind::Unsupported(format!("tensor copies with `{mode}`")));
-        }
+        let is_rows = match mode {
+            None | Some(TensorMode::Tile) => false,
+            Some(TensorMode::TileGather4 | TensorMode::TileScatter4) => true,
+            Some(other) => return Err(FaultKind::Unsupported(format!("tensor copies with `{other}`"))),
+        };
         let coordinates = &address.coordinates.0;
         Ok(tensor_copies::TensorBox {
             map: self.address(&address.map, None)?,
@@ -134,6 +134,7 @@ impl Decoder<'_> {
                 .iter()
                 .map(|&coordinate| self.source(coordinate, ScalarType::S32))
                 .collect::<Decoded<_>>()?,
+            is_rows,
         })
     }
 

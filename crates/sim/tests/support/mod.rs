@@ -35,7 +35,8 @@ pub struct Shape {
 
 /// Launches the only kernel of a module; parameters that are not given are zero.
 pub fn launch(ptx: &str, shape: &Shape, arguments: Vec<Argument<'_>>) -> Result<Report, FaultKind> {
-    let simulator = Simulator::new(SimTarget::new("sm_90a").expect("a target"));
+    let target = ptx.lines().find_map(|line| line.strip_prefix(".target ")).expect("a module has a target");
+    let simulator = Simulator::new(SimTarget::new(target).expect("a target"));
     let module = simulator.load(ptx).unwrap_or_else(|error| panic!("{error}\n{ptx}"));
     let kernel = module.kernels().next().expect("the module has a kernel").to_owned();
     let layout = module.parameters(&kernel).expect("the kernel can be decoded");
@@ -100,9 +101,11 @@ pub fn run_cluster(
     output: &mut [u8],
     map: &[u8; 128],
 ) -> Result<(), FaultKind> {
+    let is_of_rows = body.contains(".tile::gather4") || body.contains(".tile::scatter4");
+    let target = if is_of_rows { "sm_100a" } else { "sm_90a" };
     let text = format!(
         ".version 8.6
-.target sm_90a
+.target {target}
 .address_size 64
 .visible .entry kernel(.param .u64 source, .param .u64 target, .param .align 64 .b8 map[128])
 {{

@@ -77,6 +77,8 @@ pub struct Affine<'f> {
     known: FxHashMap<Value, Option<Sum>>,
     /// Whether any scalar may be a base, and what a descriptor says of a scalar is kept: nothing else says how it is aligned.
     takes_any_base: bool,
+    /// Whether the elements of tiles of one axis of which nothing else is known are atoms.
+    takes_rows: bool,
 }
 
 impl<'f> Affine<'f> {
@@ -98,7 +100,27 @@ impl<'f> Affine<'f> {
                 inside.insert(inst, values);
             }
         });
-        Self { function, loops, inside, known: FxHashMap::default(), takes_any_base: false }
+        Self {
+            function,
+            loops,
+            inside,
+            known: FxHashMap::default(),
+            takes_any_base: false,
+            takes_rows: false,
+        }
+    }
+
+    /// The same, where the elements of a tile of one axis may be any numbers, such as those of rows.
+    pub fn with_rows(function: &'f Function) -> Self {
+        Self { takes_rows: true, ..Self::new(function) }
+    }
+
+    /// Whether the elements of a tile are atoms, where nothing else is known of them.
+    fn is_rows(&self, value: Value) -> bool {
+        let ty = self.function.ty(value);
+        self.takes_rows
+            && ty.rank() == 1
+            && ty.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool())
     }
 
     /// The same, where any pointer may be the base of an address that is no parameter, such as one that the kernel loads.
@@ -128,7 +150,11 @@ impl<'f> Affine<'f> {
         } else {
             None
         };
-        let sum = sum.or_else(|| is_scalar.then(|| Sum::exact(Polynomial::atom(Atom::Value(value)))));
+        let rows = self.is_rows(value);
+        let sum = sum.or_else(|| {
+            let atom = if rows { Atom::Row(0, value) } else { Atom::Value(value) };
+            (is_scalar || rows).then(|| Sum::exact(Polynomial::atom(atom)))
+        });
         self.known.insert(value, sum.clone());
         sum
     }
@@ -152,7 +178,8 @@ impl<'f> Affine<'f> {
             Op::Splat { .. } | Op::Hint { .. } => self.integer_within(operand(0), steps),
             Op::Cast { element: Element::Value(_), .. } => {
                 let from = self.function.ty(operand(0)).dtype()?;
-                let is_exact = matches!(from, Dtype::I32 | Dtype::I64) && from.bits() <= dtype.bits();
+                let is_wide = matches!(from, Dtype::I32 | Dtype::I64) || self.is_rows(operand(0));
+                let is_exact = is_wide && (from.bits() < dtype.bits() || from == dtype);
                 if is_exact { self.integer_within(operand(0), steps) } else { None }
             }
             Op::Elementwise { function } => self.arithmetic(*function, inst, dtype, steps),
@@ -172,6 +199,11 @@ impl<'f> Affine<'f> {
             return Some(Sum { number: a.number.times(&Polynomial::constant(-1))?, ..a });
         }
         let b = self.integer_within(*operands.get(1)?, steps)?;
+        // What the program computes of them in 32 bits are numbers of rows again, and distances have 64.
+        let is_row = |atom: &Atom| matches!(atom, Atom::Row(..));
+        if dtype.bits() == 32 && (a.number.any(is_row) || b.number.any(is_row)) {
+            return None;
+        }
         match function {
             ElementwiseFn::Add => Some(a.combine(&b, a.number.plus(&b.number)?)),
             ElementwiseFn::Sub => Some(a.combine(&b, a.number.minus(&b.number)?)),
@@ -233,14 +265,16 @@ impl<'f> Affine<'f> {
         let step = next.number.minus(&Polynomial::atom(Atom::Value(value)))?;
         let inside = &self.inside[&inst];
         let changes = step.any(|atom| match atom {
-            Atom::Axis(_) => true,
+            Atom::Axis(_) | Atom::Row(..) => true,
             Atom::Iteration(other) => {
                 *other == inst
                     || self.function.insts[*other].results.iter().any(|result| inside.contains(*result))
             }
             Atom::Value(value) => inside.contains(*value),
         });
-        if changes || !next.wraps.is_empty() {
+        // What moves in a loop is a tile of numbers again.
+        let is_rows = initial.number.any(|atom| matches!(atom, Atom::Row(..)));
+        if changes || is_rows || !next.wraps.is_empty() {
             return None;
         }
         let distance = step.times(&Polynomial::atom(Atom::Iteration(inst)))?;

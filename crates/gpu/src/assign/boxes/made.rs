@@ -139,7 +139,7 @@ fn parts(offset: &Polynomial, bounds: &[Bound], rank: usize) -> Option<Vec<Value
             match atom {
                 Atom::Value(value) => parts.push(*value),
                 // What moves with each iteration is made in none.
-                Atom::Axis(_) | Atom::Iteration(_) => return None,
+                Atom::Axis(_) | Atom::Row(..) | Atom::Iteration(_) => return None,
             }
         }
         Some(())

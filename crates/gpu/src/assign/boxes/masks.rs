@@ -26,7 +26,7 @@ impl Affine<'_> {
                 Some(bounds)
             }
             Op::Elementwise { function } => {
-                self.comparison(*function, [operands[0], operands[1]]).map(|bound| vec![bound])
+                self.comparison(*function, [operands[0], operands[1]]).map(|(_, bound)| vec![bound])
             }
             op if op.family() == OpFamily::Shape => {
                 let shape = self.function.ty(operands[0]).shape.clone();
@@ -45,7 +45,36 @@ impl Affine<'_> {
         }
     }
 
-    fn comparison(&mut self, function: ElementwiseFn, [a, b]: [Value; 2]) -> Option<Bound> {
+    /// The indices that a mask bounds, if it is bounds alone: those of the tile, and tiles of any numbers.
+    pub fn bounded(&mut self, mask: Value) -> Option<Vec<Atom>> {
+        let data = &self.function.insts[self.function.defining_inst(mask)?];
+        let (op, operands) = (data.op.clone(), data.operands.clone());
+        match &op {
+            Op::Elementwise { function: ElementwiseFn::And } => {
+                let mut indices = self.bounded(operands[0])?;
+                indices.extend(self.bounded(operands[1])?);
+                Some(indices)
+            }
+            Op::Elementwise { function } => {
+                self.comparison(*function, [operands[0], operands[1]]).map(|(index, _)| vec![index])
+            }
+            op if op.family() == OpFamily::Shape => {
+                let shape = self.function.ty(operands[0]).shape.clone();
+                let moved = |axis: usize| new_axis(op.as_shape()?, &shape, axis);
+                let moved = |atom: Atom| match atom {
+                    Atom::Axis(axis) => Some(Atom::Axis(moved(axis)?)),
+                    Atom::Row(axis, tile) => Some(Atom::Row(moved(axis)?, tile)),
+                    Atom::Iteration(_) | Atom::Value(_) => None,
+                };
+                self.bounded(operands[0])?.into_iter().map(moved).collect()
+            }
+            // tidy: wildcard because other conditions are no bounds
+            _ => None,
+        }
+    }
+
+    /// The index that a comparison bounds, and the bound.
+    fn comparison(&mut self, function: ElementwiseFn, [a, b]: [Value; 2]) -> Option<(Atom, Bound)> {
         // The smaller side, the greater one, and what is added so that the first is less than the second.
         let (small, great, more) = match function {
             ElementwiseFn::Lt => (a, b, 0),
@@ -57,21 +86,21 @@ impl Affine<'_> {
         };
         let (small, great) = (self.side(small, great)?, self.side(great, small)?);
         let difference = small.minus(&great)?.plus(&Polynomial::constant(more))?;
-        let axis = difference.terms().find_map(|(product, _)| match product[..] {
-            [Atom::Axis(axis)] => Some(axis),
+        let (axis, index) = difference.terms().find_map(|(product, _)| match product[..] {
+            [atom @ (Atom::Axis(axis) | Atom::Row(axis, _))] => Some((axis, atom)),
             // tidy: wildcard because all other products are part of the rest
             _ => None,
         })?;
-        let (factor, rest) = difference.factor_of(Atom::Axis(axis))?;
-        if rest.any(|atom| matches!(atom, Atom::Axis(_))) {
+        let (factor, rest) = difference.factor_of(index)?;
+        if rest.any(|atom| matches!(atom, Atom::Axis(_) | Atom::Row(..))) {
             return None;
         }
         match factor.as_constant()? {
-            1 => Some(Bound::Below(axis, rest)),
+            1 => Some((index, Bound::Below(axis, rest))),
             // -index + rest < 0: the index is rest + 1 or more.
             -1 => {
                 let least = rest.plus(&Polynomial::constant(1))?;
-                Some(Bound::From(axis, least.times(&Polynomial::constant(-1))?))
+                Some((index, Bound::From(axis, least.times(&Polynomial::constant(-1))?)))
             }
             _ => None,
         }

@@ -17,6 +17,8 @@
 //! **Maps that the kernel makes** ([`made`]): where the base is a pointer that the kernel loads, or strides and extents are computed,
 //! and the accesses are in a loop that these stand outside of.
 //!
+//! **Rows by number** ([`rows`]): where the index along one axis of a matrix is a tile of any numbers, as in `desc.gather`.
+//!
 //! The text says what was found by `tensor_box`, which changes nothing by itself.
 
 mod affine;
@@ -24,11 +26,12 @@ mod demand;
 mod made;
 mod masks;
 mod polynomial;
+mod rows;
 mod sign;
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
-use tilewright_ir::{Definition, Dtype, Function, Inst, MemoryScope, MemorySemantics, Op, Value};
+use tilewright_ir::{Definition, Dtype, Function, Inst, MemoryScope, MemorySemantics, Module, Op, Value};
 
 use super::coalescing::Infos;
 use crate::Launcher;
@@ -44,6 +47,7 @@ use made::Making;
 pub use made::{MadeMap, MapId};
 use masks::Bound;
 pub use polynomial::{Atom, Polynomial};
+use rows::index_along;
 use sign::Proof;
 
 /// The most elements of a box along an axis.
@@ -79,7 +83,8 @@ pub struct TensorBoxes {
 
 impl TensorBoxes {
     /// Looks through a kernel, if the code may ask for tensor maps, which it may not for some accesses. A kernel without matrix products loads as fast by itself.
-    pub fn new(function: &Function, infos: &Infos, target: GpuTarget, launcher: Launcher<'_>) -> Self {
+    pub fn new(module: &Module, infos: &Infos, target: GpuTarget, launcher: Launcher<'_>) -> Self {
+        let function = module.kernel();
         let mut boxes = Self::default();
         let (mut accesses, mut has_products) = (Vec::new(), false);
         function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
@@ -97,6 +102,9 @@ impl TensorBoxes {
             None
         };
         let is_possible = obstacle.is_none();
+        if is_possible && target.features.has(Feature::TmaRows) {
+            boxes.find_rows(module, infos, &mut accesses, launcher);
+        }
         let has_copies = target.features.has(Feature::Tma);
         let without_products =
             "the kernel has no matrix product: loads go to registers, which tensor copies do not reach";
@@ -277,6 +285,7 @@ impl Search<'_> {
             let found = self.axis(axis, extent, &bounds, &mut offset);
             axes.push(found.ok_or("a stride or a bound of an axis is not known at launch")?);
         }
+        let rows = self.rows(&address.offset.number, &axes, bytes)?;
         let is_contiguous = |axis: &Axis| axis.extent > 1 && axis.stride.as_constant() == Some(1);
         let [contiguous] =
             (0..axes.len()).filter(|axis| is_contiguous(&axes[*axis])).collect::<SmallVec<[usize; 5]>>()[..]
@@ -328,7 +337,15 @@ impl Search<'_> {
             plan.extents.push(extent.ok_or(not_known)?);
             plan.strides.push(self.at_launch(&axis.stride).ok_or(not_known)?);
         }
-        Ok((plan, axes.into_iter().map(|axis| axis.coordinate).collect()))
+        let mut coordinates: SmallVec<[Polynomial; 5]> =
+            axes.into_iter().map(|axis| axis.coordinate).collect();
+        if let Some((axis, numbers)) = rows {
+            if coordinates.len() != 2 || axis == contiguous {
+                return Err("rows by number are copied of a matrix whose rows are contiguous");
+            }
+            coordinates[axis] = Polynomial::atom(numbers);
+        }
+        Ok((plan, coordinates))
     }
 
     /// An index that wraps around, as a bound that holds of all that is needed.
@@ -347,7 +364,7 @@ impl Search<'_> {
 
     /// An axis of the tile. What moves the box along it is taken out of the offset.
     fn axis(&self, axis: usize, extent: u32, bounds: &[Bound], offset: &mut Polynomial) -> Option<Axis> {
-        let (stride, rest) = offset.factor_of(Atom::Axis(axis))?;
+        let (stride, rest) = offset.factor_of(index_along(axis, offset)?)?;
         if stride.any(|atom| !self.is_known_at_launch(atom)) || extent > 1 && stride.terms().count() != 1 {
             return None;
         }
@@ -483,7 +500,7 @@ impl Search<'_> {
                 let known = self.infos[*value].divisibility_everywhere(1).min(1 << 32);
                 if self.is_known_at_launch(atom) { known.max(arguments) } else { known }
             }
-            Atom::Axis(_) | Atom::Iteration(_) => 1,
+            Atom::Axis(_) | Atom::Row(..) | Atom::Iteration(_) => 1,
         };
         let of_term = |(product, factor): (&polynomial::Product, i64)| {
             product.iter().map(of_atom).fold(power(factor), u64::saturating_mul).min(1 << 32)
@@ -501,7 +518,7 @@ impl Search<'_> {
                 };
                 is_known && matches!(dtype, Some(Dtype::I32 | Dtype::I64))
             }
-            Atom::Axis(_) | Atom::Iteration(_) => false,
+            Atom::Axis(_) | Atom::Row(..) | Atom::Iteration(_) => false,
         }
     }
 

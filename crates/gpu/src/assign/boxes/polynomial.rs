@@ -10,6 +10,8 @@ use tilewright_ir::{Inst, Value};
 pub enum Atom {
     /// The index along an axis of the tile.
     Axis(usize),
+    /// The number that a tile of one axis has for the index along an axis of the tile.
+    Row(usize, Value),
     /// How often the body of a loop has run before.
     Iteration(Inst),
     /// A scalar.
@@ -53,6 +55,14 @@ impl Polynomial {
         match self.0.len() {
             0 => Some(0),
             1 => self.0.get(&Product::new()).copied(),
+            _ => None,
+        }
+    }
+
+    /// The atom that it is.
+    pub fn single(&self) -> Option<Atom> {
+        match self.terms().next() {
+            Some((product, 1)) if self.0.len() == 1 && product.len() == 1 => Some(product[0]),
             _ => None,
         }
     }
@@ -109,6 +119,7 @@ impl Polynomial {
             for atom in product {
                 moved.push(match atom {
                     Atom::Axis(number) => Atom::Axis(axis(*number)?),
+                    Atom::Row(number, tile) => Atom::Row(axis(*number)?, *tile),
                     other => *other,
                 });
             }

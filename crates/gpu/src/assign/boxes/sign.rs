@@ -110,7 +110,7 @@ impl Search<'_> {
             factor >= 0
                 && product.iter().all(|atom| match atom {
                     Atom::Value(value) => self.is_value_nonnegative(*value, proof),
-                    Atom::Axis(_) | Atom::Iteration(_) => true,
+                    Atom::Axis(_) | Atom::Row(..) | Atom::Iteration(_) => true,
                 })
         })
     }

@@ -9,6 +9,7 @@ use tilewright_layout::Layout;
 
 use crate::assign::boxes::{Atom, MapId, Polynomial, TensorBox};
 use crate::language::{Buffer, Deferred, GpuOp, Op, TENSOR_MAP_BYTES, Type};
+use crate::layout_rules::row_numbers;
 
 /// The alignment of a tensor map.
 const MAP_BYTES: u32 = 64;
@@ -75,7 +76,10 @@ pub(super) fn mark(
     let mut writer = Writer { rewrite, inst, block };
     let mut operands: SmallVec<[Value; 4]> = smallvec![pointers, map];
     for coordinate in &found.coordinates {
-        let coordinate = writer.sum(coordinate);
+        let coordinate = match coordinate.single() {
+            Some(Atom::Row(_, tile)) => writer.row_numbers(tile),
+            _ => writer.sum(coordinate),
+        };
         operands.push(coordinate);
     }
     let ty = writer.rewrite.new.ty(pointers).clone();
@@ -132,7 +136,9 @@ impl Writer<'_, '_, '_> {
         let function = self.rewrite.decided.function;
         match atom {
             Atom::Value(value) => self.scalar(value),
-            Atom::Axis(_) => unreachable!("where a box begins is one place for all of its elements"),
+            Atom::Axis(_) | Atom::Row(..) => {
+                unreachable!("where a box begins is one place for all of its elements")
+            }
             Atom::Iteration(inst) => {
                 let data = &function.insts[inst];
                 let counter = function.blocks[data.regions[0]].parameters[0];
@@ -153,6 +159,38 @@ impl Writer<'_, '_, '_> {
                 count
             }
         }
+    }
+
+    /// A tile of the numbers of rows, in 32 bits, where lanes have those of their copies. No tensor has a row of a number that does
+    /// not fit.
+    fn row_numbers(&mut self, old: Value) -> Value {
+        let tile = self.rewrite.decided.function.ty(old).clone();
+        let dtype = tile.dtype().expect("row numbers are integers");
+        let layout = row_numbers(tile.shape[0], self.rewrite.decided.num_warps);
+        let layout = self.rewrite.costs.add(layout);
+        let mut numbers = self.rewrite.get(old, Some(layout));
+        let id = self.rewrite.new.ty(numbers).layout();
+        let like = |dtype| Type::registers(tile.with_dtype(dtype), id);
+        let (low, high) = dtype.int_range().expect("row numbers are integers");
+        for (bound, limit, is_needed) in [
+            (ElementwiseFn::Max, -1, low < i128::from(i32::MIN)),
+            (ElementwiseFn::Min, i128::from(i32::MAX), high > i128::from(i32::MAX)),
+        ] {
+            if is_needed {
+                let scalar = Type::scalar(ir::Type::scalar(dtype));
+                let value = Literal::int(dtype, limit);
+                let limit = self.emit(ir::Op::Constant { value }.into(), smallvec![], scalar);
+                let splat = ir::Op::Splat { shape: tile.shape.clone() };
+                let limit = self.emit(splat.into(), smallvec![limit], like(dtype));
+                let op = GpuOp::Elementwise { function: bound, equal_registers: 0 };
+                numbers = self.emit(op.into(), smallvec![numbers, limit], like(dtype));
+            }
+        }
+        if dtype != Dtype::I32 {
+            let op = ir::Op::Cast { element: ir::Element::Value(Dtype::I32), rounding: Rounding::default() };
+            numbers = self.emit(op.into(), smallvec![numbers], like(Dtype::I32));
+        }
+        numbers
     }
 
     /// A scalar of the kernel, in 32 bits.

@@ -1,23 +1,64 @@
 //! Tensor copies, and the tensor maps that they go by.
 
 use tilewright_ir as ir;
+use tilewright_ir::Value;
 
 use super::{Check, Checker, ensure};
+use crate::box_layout::BoxLayout;
 use crate::language::tensor_maps::{TENSOR_MAP_BYTES, is_tensor_reduction};
 use crate::language::types::Type;
+use crate::layout_rules::{LEAST_ROWS, element_bits, row_numbers};
+use crate::target::Feature;
 
 impl Checker<'_> {
     /// A copy of a box, whose coordinates are the operands from a place on.
     pub(super) fn tensor_copy(&self, coordinates: usize) -> Check {
         self.memory(0)?;
         self.descriptor(1)?;
-        self.inst.operands[coordinates..].iter().try_for_each(|value| self.index(*value))
+        let memory = self.memory(0)?;
+        let is_rows = self.coordinates(coordinates, &memory.shape)?;
+        let most = self.function.ty(self.inst.operands[0]);
+        let fits = || {
+            let bits = element_bits(&memory.tile());
+            BoxLayout::of(self.header.layouts.get(memory.layout), bits)?.has_rows(bits).then_some(())
+        };
+        ensure(!is_rows || fits().is_some(), || {
+            format!("rows by number are no copies of 32 bytes each in {most}")
+        })
+    }
+
+    /// Scalars; of two, one may be the numbers of rows of a tile.
+    fn coordinates(&self, first: usize, shape: &[u32]) -> Result<bool, String> {
+        let coordinates = &self.inst.operands[first..];
+        let is_tile = |value: &&Value| self.ty(**value).as_registers().is_some_and(|tile| !tile.is_scalar());
+        let Some(rows) = coordinates.iter().find(is_tile) else {
+            coordinates.iter().try_for_each(|value| self.index(*value))?;
+            return Ok(false);
+        };
+        let axis = coordinates.iter().position(|value| value == rows).unwrap_or_default();
+        ensure(coordinates.len() == 2 && shape.len() == 2, || {
+            format!("{} has the numbers of rows of a tensor that is no matrix", self.name())
+        })?;
+        let ty = self.ty(*rows);
+        let tile = ty.as_registers().ok_or_else(|| format!("{ty} is no tile of row numbers"))?;
+        let wanted = row_numbers(shape[axis], self.header.num_warps);
+        let fits = tile.dtype() == Some(ir::Dtype::I32)
+            && tile.shape[..] == [shape[axis]]
+            && shape[axis] >= LEAST_ROWS
+            && self.layout(ty) == Some(&wanted);
+        ensure(fits, || format!("{ty} is no tile of the numbers of {} rows", shape[axis]))?;
+        ensure(self.header.target.features.has(Feature::TmaRows), || {
+            format!("{} has no copies of rows by number", self.header.target.name)
+        })?;
+        self.index(coordinates[1 - axis])?;
+        Ok(true)
     }
 
     pub(super) fn tensor_reduce(&self, kind: ir::AtomicKind) -> Check {
         let element = self.memory(0)?.element;
         let is_there = element.value().is_some_and(|dtype| is_tensor_reduction(kind, dtype));
         ensure(is_there, || format!("there is no tensor_reduce {kind:?} of {element}"))?;
+        self.inst.operands[2..].iter().try_for_each(|value| self.index(*value))?;
         self.tensor_copy(2)
     }
 
@@ -33,7 +74,7 @@ impl Checker<'_> {
         let is_tile = pointers.element.pointee().is_some() && !pointers.is_scalar();
         ensure(is_tile, || format!("tensor_box takes a tile of pointers, found {pointers}"))?;
         self.descriptor(1)?;
-        self.inst.operands[2..].iter().try_for_each(|value| self.index(*value))
+        self.coordinates(2, &pointers.shape).map(|_| ())
     }
 
     /// A map of the module, made of as many scalars as it names: the first the pointer, the others integers.

@@ -11,7 +11,7 @@ use tilewright_ir::{
     Block, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, Rounding, Value, ValueData,
 };
 
-use super::super::tensor_copies::{map_for, outside_unless};
+use super::super::tensor_copies::{map_for, outside_unless, place_of_condition};
 use super::link::Continued;
 use super::overlap::{Before, Tail};
 use super::plan::{Group, Level, LoopPlan, RingLoad, Way};
@@ -38,6 +38,7 @@ pub fn pipeline(
         counter,
         rings,
         continued: None,
+        is_in_vain: false,
         location: None.into(),
         out: Vec::new(),
     };
@@ -123,6 +124,8 @@ pub(super) struct Emit<'a> {
     rings: Vec<Value>,
     /// What is copied in place of iterations that do not come.
     continued: Option<Continued>,
+    /// Whether what is copied is of iterations that are known not to come.
+    is_in_vain: bool,
     location: PackedOption<Location>,
     pub(super) out: Vec<Inst>,
 }
@@ -480,11 +483,17 @@ impl Emit<'_> {
                     let counter = copies[&self.function.blocks[self.body].parameters[0]];
                     self.of_this_or_next(&mut coordinates, number, &continued, (counter, comes));
                 } else {
-                    coordinates[0] = self.outside_unless(comes, coordinates[0]);
+                    let place = place_of_condition(self.function, &coordinates);
+                    coordinates[place] = self.outside_unless(comes, coordinates[place]);
                 }
             }
             let operands: Vec<Value> = [slot, map].into_iter().chain(coordinates).collect();
             self.emit(GpuOp::TensorFill {}, &operands, None);
+            return;
+        }
+        // What is marked as a box may be copied as one yet, and each slot then.
+        let is_box = matches!(self.function.defining_op(pointer), Some(Op::Gpu(GpuOp::TensorBox { .. })));
+        if self.is_in_vain && !is_box {
             return;
         }
         let mut mask = self.masked(load.inst, copies, comes);
@@ -602,7 +611,9 @@ impl Emit<'_> {
                 let has_tail = plan.chain.as_ref().is_some_and(|chain| chain.has_tail);
                 let comes = (!has_tail).then(|| self.comes(counter, count, bounds));
                 let later = self.later(counter, count, bounds);
+                self.is_in_vain = plan.never_comes(count);
                 next.push(self.level(group, level, (later, comes), &inner));
+                self.is_in_vain = false;
             }
             for (carried, next) in initial.iter().zip(&next) {
                 self.carry(carried, next);

@@ -112,6 +112,9 @@ impl Nest<'_> {
             if self.is_inside(function.insts[boxed.mark].operands[1], body) {
                 return Err("a tensor map is made in it");
             }
+            if boxed.row_numbers(function).is_some() {
+                return Err("a copy is of rows by number");
+            }
             coordinates.push(boxed.coordinates(function, boxed.mark));
         }
         let bounds = [0, 1].map(|place| function.insts[plan.inst].operands[place]);

@@ -41,7 +41,8 @@
 //! of iterations that do not come ([`flatten`]).
 //!
 //! **The ends.** What would be copied for an iteration that does not come is masked off, by a condition that no overflow can
-//! change; a masked copy fills its slot with zeros. So there is no second copy of the loop for its tail.
+//! change; a masked copy fills its slot with zeros. So there is no second copy of the loop for its tail. Where the number of iterations is
+//! known and all are copied before the loop, threads copy nothing in it.
 //!
 //! **What forbids it.** Stores and atomic operations in the loop that may touch what is loaded (pointers of different
 //! arguments point to different memory, as everywhere), and what orders accesses to memory: barriers, atomic
@@ -75,6 +76,7 @@ use tilewright_base::{Diagnostic, Remark, Span, remark};
 use tilewright_ir::Block;
 
 use super::allocation::least_bytes;
+use super::tensor_copies::Boxed;
 use crate::language::Module;
 use crate::remarks::Because;
 use crate::target::Feature;
@@ -121,6 +123,10 @@ pub(super) fn plans_in_step(module: &Module) -> Result<Vec<LoopPlan>, &'static s
         (plan.next, plan.follows) = (None, false);
         if plan.loads.iter().any(|load| load.boxed.is_none()) {
             return Err("a load that goes through a ring is no tensor copy");
+        }
+        let is_rows = |boxed: &Boxed| boxed.row_numbers(module.kernel()).is_some();
+        if plan.loads.iter().any(|load| load.boxed.as_ref().is_some_and(is_rows)) {
+            return Err("a copy is of rows by number, which all warps have");
         }
         if plan.groups.iter().any(|group| group.levels.len() > 1) {
             return Err("where a copy is from is loaded in the loop");

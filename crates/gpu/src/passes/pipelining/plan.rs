@@ -40,6 +40,8 @@ pub struct LoopPlan {
     pub stages: u32,
     /// The step, where it is a constant.
     pub step: Option<i128>,
+    /// The number of iterations, where the bounds are constants too.
+    pub iterations: Option<u32>,
     pub loads: Vec<RingLoad>,
     pub groups: Vec<Group>,
     /// The product that an iteration begins for the one before it.
@@ -118,6 +120,16 @@ pub struct Level {
 }
 
 impl LoopPlan {
+    /// Whether the iteration so many behind each one never comes, and nobody takes its slot either.
+    pub fn never_comes(&self, count: u32) -> bool {
+        let is_plain = self.overlap.is_none()
+            && self.chain.is_none()
+            && self.next.is_none()
+            && self.flat.is_none()
+            && !self.follows;
+        is_plain && self.iterations.is_some_and(|iterations| iterations <= count)
+    }
+
     /// What was done, where the kernel has so many stages.
     pub fn because(&self, most: u32, bytes: u64, limit: u64) -> Because {
         let stages = self.stages.min(most);
@@ -327,7 +339,21 @@ impl<'a> Body<'a> {
         let is_simple = overlap.is_none() && groups.iter().all(|group| group.levels.len() == 1);
         let chain = self.chain(&loads).filter(|_| is_simple);
         let (inst, block, next, follows, flat) = (self.inst, outer, None, false, None);
-        Ok(LoopPlan { inst, block, stages, step, loads, groups, overlap, chain, next, follows, flat })
+        let iterations = step.and_then(|step| self.iterations(step));
+        Ok(LoopPlan {
+            inst,
+            block,
+            stages,
+            step,
+            iterations,
+            loads,
+            groups,
+            overlap,
+            chain,
+            next,
+            follows,
+            flat,
+        })
     }
 
     fn say(&self, load: Inst, because: impl FnOnce() -> Because) {
@@ -361,6 +387,21 @@ impl<'a> Body<'a> {
             // tidy: wildcard because any other value is known when the kernel runs
             _ => (bits <= 32).then_some(Step::Unknown),
         }
+    }
+
+    /// The number of iterations, if the bounds are constants.
+    fn iterations(&self, step: i128) -> Option<u32> {
+        let bound = |place: usize| match self
+            .function
+            .defining_op(self.function.insts[self.inst].operands[place])?
+            .as_tile()?
+        {
+            ir::Op::Constant { value } => value.as_int(),
+            // tidy: wildcard because any other value is known when the kernel runs
+            _ => None,
+        };
+        let distance = (bound(1)? - bound(0)?) * step.signum();
+        u32::try_from(distance.max(0).unsigned_abs().div_ceil(step.unsigned_abs())).ok()
     }
 
     pub(super) fn place(&self, inst: Inst) -> Option<usize> {

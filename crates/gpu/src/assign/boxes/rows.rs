@@ -1,0 +1,144 @@
+//! Loads and stores of rows of a matrix whose numbers are any, in a tile: `desc.gather` and `desc.scatter` of a tensor descriptor.
+//!
+//! ```text
+//! load x + rows * stride + (y + columns), 0 <= rows < N, y + columns < M      rows of a tensor of [N, M] by [stride, 1], from y on
+//! ```
+//! The tensor map has the box of a part of one row; the coordinate along the axis of the rows is the tile of their numbers. The mask
+//! bounds them, so that a row outside of the tensor is zeros, or is not written.
+
+use smallvec::SmallVec;
+use tilewright_ir::{Inst, Module, Op};
+
+use super::affine::Affine;
+use super::demand::Uses;
+use super::polynomial::{Atom, Polynomial};
+use super::{Axis, Search, TensorBox, TensorBoxes, UNSPECIALIZED, fit, is_written, say};
+use crate::Launcher;
+use crate::assign::coalescing::Infos;
+use crate::language::TensorMapPlan;
+use crate::layout_rules::LEAST_ROWS;
+use crate::remarks::Because;
+
+/// The fewest bytes of a row: four of them are a multiple of 128.
+const LEAST_BYTES: u64 = 32;
+
+/// A tensor map and where its boxes begin.
+type Found = (TensorMapPlan, SmallVec<[Polynomial; 5]>);
+
+impl TensorBoxes {
+    /// Finds those that are rows by number, and takes them out of the accesses.
+    pub(super) fn find_rows(
+        &mut self,
+        module: &Module,
+        infos: &Infos,
+        accesses: &mut Vec<Inst>,
+        launcher: Launcher<'_>,
+    ) {
+        let function = module.kernel();
+        let written: Vec<usize> = tilewright_opt::analysis::accesses(module)
+            .into_iter()
+            .filter(|access| access.writes)
+            .flat_map(|access| access.parameters)
+            .collect();
+        let affine = Affine::with_rows(function);
+        let uses = Uses::new(&affine);
+        let mut search = Search { affine, uses, infos, unspecialized: UNSPECIALIZED, making: None };
+        accesses.retain(|inst| {
+            let Some(found) = search.rows_of_tensor(*inst) else { return true };
+            let is_written = is_written(function, *inst);
+            // What threads write, no barrier orders with what the accelerator reads; of stores the pass that makes copies of them looks.
+            let may_meet = |(map, _): &Found| !is_written && written.contains(&(map.base as usize));
+            let found = found.and_then(|found| {
+                if may_meet(&found) { Err("the kernel writes to the same argument") } else { Ok(found) }
+            });
+            match found.and_then(|found| fit(found, is_written, launcher)) {
+                Ok((map, coordinates)) => {
+                    let map = self.of_launch(map);
+                    say(function, *inst, || {
+                        let reason = "addresses and mask are rows by number of a tensor whose strides are known at launch";
+                        Because::done(format!("rows of tensor map {map}"), reason)
+                    });
+                    self.of_access[*inst] = Some(TensorBox { map, coordinates });
+                }
+                Err(reason) => say(function, *inst, || Because::missed("no tensor copies of rows", reason)),
+            }
+            false
+        });
+    }
+}
+
+impl Search<'_> {
+    /// The rows of a tensor that an access moves, or why tensor copies cannot; nothing of one that has no tile of row numbers which
+    /// its mask bounds.
+    fn rows_of_tensor(&mut self, inst: Inst) -> Option<Result<Found, &'static str>> {
+        let data = &self.affine.function.insts[inst];
+        let mask = match data.op {
+            Op::Load { .. } => data.operands.get(1),
+            Op::Store { .. } => data.operands.get(2),
+            // tidy: wildcard because nothing else loads or stores
+            _ => None,
+        };
+        let (pointers, mask) = (data.operands[0], *mask?);
+        let offset = self.affine.address(pointers)?.offset.number;
+        let bounded = self.affine.bounded(mask)?;
+        if !offset.any(is_row) || !bounded.iter().any(is_row) {
+            return None;
+        }
+        // What is bounded along an axis has to be what moves along it.
+        let is_index = |atom: &Atom| match *atom {
+            Atom::Axis(axis) | Atom::Row(axis, _) => index_along(axis, &offset) == Some(*atom),
+            Atom::Iteration(_) | Atom::Value(_) => false,
+        };
+        Some(if bounded.iter().all(is_index) {
+            self.access(inst)
+        } else {
+            Err("the mask bounds other indices than those of the address")
+        })
+    }
+
+    /// The axis whose index is any number, and its atom; why there can be no copies of such rows. An access without is none.
+    pub(super) fn rows(
+        &self,
+        offset: &Polynomial,
+        axes: &[Axis],
+        bytes: u64,
+    ) -> Result<Option<(usize, Atom)>, &'static str> {
+        let mut found = None;
+        for (axis, along) in axes.iter().enumerate() {
+            let Some(Atom::Row(number, tile)) = index_along(axis, offset) else { continue };
+            if found.replace((axis, Atom::Row(number, tile))).is_some() {
+                return Err("both indices are tiles of any numbers");
+            }
+            if along.bound.is_none() || !along.coordinate.is_zero() {
+                return Err("the mask does not say which rows the tensor has");
+            }
+            if !along.is_checked_below && !self.infos[tile].range.is_nonnegative() {
+                return Err("the number of a row may be negative without a mask");
+            }
+            if along.extent < LEAST_ROWS {
+                return Err("fewer than 8 rows");
+            }
+        }
+        let columns = found.and_then(|(axis, _)| axes.get(1 - axis.min(1)));
+        if columns.is_some_and(|columns| u64::from(columns.extent) * bytes < LEAST_BYTES) {
+            return Err("less than 32 bytes of a row");
+        }
+        Ok(found)
+    }
+}
+
+fn is_row(atom: &Atom) -> bool {
+    matches!(atom, Atom::Row(..))
+}
+
+/// What the index along an axis is: that of the tile, or a tile of any numbers.
+pub(super) fn index_along(axis: usize, offset: &Polynomial) -> Option<Atom> {
+    let mut index = None;
+    for atom in offset.terms().flat_map(|(product, _)| product) {
+        let (Atom::Axis(along) | Atom::Row(along, _)) = atom else { continue };
+        if *along == axis && index.replace(*atom).is_some_and(|other| other != *atom) {
+            return None;
+        }
+    }
+    Some(index.unwrap_or(Atom::Axis(axis)))
+}

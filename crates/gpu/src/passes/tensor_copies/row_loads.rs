@@ -1,0 +1,111 @@
+//! Loads of rows by number that go to registers: tensor copies bring them to shared memory, and threads load them from there.
+//!
+//! ```text
+//! %p = tensor_box %q, %map, %rows, %j                 %e = acquire %r
+//! %x = load %p, %mask                                 tensor_fill %e, %map, %rows, %j ; publish %e
+//! …                                            ──>    …
+//! use %x                                              %b = take %r ; %x = local_load %b ; release %b
+//!                                                     use %x
+//! ```
+//! What goes to a buffer anyway, for a product, is copied there, and loops that are pipelined fill rings with such rows: this is about
+//! the others. The wait stands before the first use, so that copies of several tiles run beside each other.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::{Boxed, Header, Inst, Op, Pass, Places, ir, is_of_rows, map_plan};
+use crate::language::{Buffer, Deferred, Function, GpuOp, Type};
+use crate::layout_rules::element_bits;
+use crate::passes::allocation::least_bytes;
+use crate::passes::tensor_stores::staging;
+use crate::remarks::{self, Because};
+
+/// Lets tensor copies load the rows of a kernel that are left.
+pub(super) fn load_rows(header: &mut Header, function: &mut Function) {
+    let mut loads = Vec::new();
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        if matches!(data.op, Op::Gpu(GpuOp::Load { volatile: false, .. }))
+            && function.defining_inst(data.operands[0]).is_some_and(|mark| is_of_rows(function, mark))
+        {
+            loads.push(inst);
+        }
+    });
+    for load in loads {
+        let (original, maps) = (function.clone(), header.tensor_maps.clone());
+        let found = stage(header, function, load).and_then(|store| {
+            let mut pass =
+                Pass { places: Places::new(function), header: &mut *header, function: &mut *function };
+            let found = pass.find(store).ok_or("it is in a role of warps, or in the condition of a loop")?;
+            let map = super::map_for(pass.header, pass.function, &found.boxed).ok_or(NO_LAYOUT)?;
+            pass.replace(&found, map);
+            let limit = u64::from(header.target.max_shared_bytes);
+            if least_bytes(function) > limit { Err("shared memory is full") } else { Ok(()) }
+        });
+        if found.is_err() {
+            *function = original;
+            header.tensor_maps = maps;
+        }
+        let tile = || function.ty(function.insts[load].results[0]).as_registers();
+        let subject = || remarks::subject(function, load, tile());
+        remarks::about("tensor_copies", function, load, subject, || match found {
+            Ok(()) => Because::done("by tensor copies of rows", "threads load them from shared memory"),
+            Err(reason) => Because::missed("no tensor copies of rows", reason),
+        });
+    }
+}
+
+const NO_LAYOUT: &str = "no layout of shared memory that tensor copies know";
+
+/// Sends a load through a buffer that tensor copies can fill; the store to it.
+fn stage(header: &mut Header, function: &mut Function, load: Inst) -> Result<Inst, &'static str> {
+    let loaded = function.insts[load].results[0];
+    let mark = function.defining_inst(function.insts[load].operands[0]).ok_or(NO_LAYOUT)?;
+    let ty = function.ty(loaded).clone();
+    let tile = ty.as_registers().ok_or(NO_LAYOUT)?;
+    let (_, plan) = map_plan(header, function, function.insts[mark].operands[1]).ok_or(NO_LAYOUT)?;
+    let axis = plan.contiguous_axis().ok_or(NO_LAYOUT)?;
+    let (memory, pieces) = staging(&tile.shape, axis, element_bits(tile)).ok_or(NO_LAYOUT)?;
+    let (element, shape) = (tile.element, tile.shape.clone());
+    let boxed = Boxed {
+        mark,
+        axes: (0..tile.rank()).collect(),
+        shape: shape.clone(),
+        boxes: pieces,
+        is_written: false,
+    };
+    boxed.plan(header, function).ok_or(NO_LAYOUT)?;
+    let layout = header.layouts.add(memory);
+    let buffer = Type::Buffer(Buffer { slots: 1, element, shape, layout });
+    let location = function.insts[load].location;
+    let op = GpuOp::Alloc { offset: Deferred(None) };
+    let alloc = function.create_inst(op.into(), smallvec![], smallvec![], Some(buffer), location);
+    let memory = function.insts[alloc].results[0];
+    let mut create = |op: GpuOp, operands: SmallVec<[ir::Value; 4]>, result: Option<Type>| {
+        function.create_inst(op.into(), operands, smallvec![], result, location)
+    };
+    let store = create(GpuOp::LocalStore {}, smallvec![memory, loaded], None);
+    let read = create(GpuOp::LocalLoad { matrix: false }, smallvec![memory], Some(ty));
+    let end = create(GpuOp::Dealloc {}, smallvec![memory], None);
+    let new = function.insts[read].results[0];
+    let name = function.values[loaded].name.clone();
+    function.values[new].name = name;
+    for (inst, data) in &mut function.insts {
+        if inst != store {
+            data.operands.iter_mut().filter(|operand| **operand == loaded).for_each(|operand| *operand = new);
+        }
+    }
+    let places = Places::new(function);
+    let block = places.blocks[load].ok_or(NO_LAYOUT)?;
+    let uses = |inst: &Inst| {
+        let mut is_used = function.insts[*inst].operands.contains(&new);
+        for region in &function.insts[*inst].regions {
+            function.walk(*region, &mut |inner| is_used |= function.insts[inner].operands.contains(&new));
+        }
+        is_used
+    };
+    let insts = &function.blocks[block].insts;
+    let from = insts.iter().position(|inst| *inst == load).ok_or(NO_LAYOUT)? + 1;
+    let first = insts[from..].iter().position(uses).map_or(from, |place| from + place);
+    function.blocks[block].insts.splice(first..first, [alloc, store, read, end]);
+    Ok(store)
+}
