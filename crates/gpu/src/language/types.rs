@@ -161,13 +161,6 @@ impl Type {
     }
 }
 
-impl From<ir::Type> for Type {
-    /// A scalar.
-    fn from(tile: ir::Type) -> Self {
-        Self::scalar(tile)
-    }
-}
-
 fn parse_tile(text: &str) -> Option<(ir::Type, Option<LayoutId>)> {
     let (tile, layout) = match text.rsplit_once("@L") {
         Some((tile, number)) => (tile, Some(LayoutId::from_u32(number.parse().ok()?))),
