@@ -72,6 +72,9 @@ pub const PAIRED_BYTES: u32 = 32 << 10;
 /// The most slots of rings for which a loop has an iteration each in its code.
 const NUMBERED_SLOTS: u32 = 4;
 
+/// So many instructions on tiles beside the products of a loop, and threads have more to issue than those.
+const MANY_TILES: u32 = 4;
+
 /// The most instructions of the language in the code of such a loop.
 const NUMBERED_INSTS: u32 = 600;
 
@@ -89,4 +92,10 @@ pub fn fits(tiles: u32, threads: u32) -> bool {
 /// Whether so many iterations of so many instructions each may stand in the code of a loop.
 pub fn stand_in_code(iterations: u32, insts: u32) -> bool {
     iterations <= NUMBERED_SLOTS && iterations * insts <= NUMBERED_INSTS
+}
+
+/// Whether what the threads of a loop compute with tiles, in so many instructions of the language, is what it waits for beside
+/// its products.
+pub fn issue_slots_count(arithmetic: u32) -> bool {
+    arithmetic >= MANY_TILES
 }

@@ -58,6 +58,7 @@ fn slots(function: &Function, inst: Inst, known: &mut Known) -> Option<Result<u3
     let Op::Tile(ir::Op::For { options }) = &data.op else { return None };
     let mut insts = 0;
     let mut products: Vec<Inst> = Vec::new();
+    let mut arithmetic = 0;
     let mut is_innermost = true;
     function.walk(data.regions[0], &mut |inner| {
         insts += 1;
@@ -66,6 +67,7 @@ fn slots(function: &Function, inst: Inst, known: &mut Known) -> Option<Result<u3
         if family == OpFamily::Dot {
             products.push(inner);
         }
+        arithmetic += u32::from(is_arithmetic(function, inner));
     });
     let counters = slot_counters(function, inst, &mut |value| known.of(function, value))?;
     if options.unroll_factor == 1 {
@@ -74,8 +76,9 @@ fn slots(function: &Function, inst: Inst, known: &mut Known) -> Option<Result<u3
     if !is_innermost {
         return Some(Err("there is a loop in it"));
     }
-    let is_softmax = products.len() == 2 && products.iter().any(|product| takes_weights(function, inst, *product));
-    if !is_softmax {
+    let takes_weights = |product: &Inst| takes_weights(function, inst, *product);
+    let is_softmax = products.len() == 2 && products.iter().any(takes_weights);
+    if !is_softmax || !cost_model::issue_slots_count(arithmetic) {
         return Some(Err("its threads compute no weights between two products"));
     }
     let slots = u32::try_from(counters.slots).ok()?;
@@ -83,6 +86,12 @@ fn slots(function: &Function, inst: Inst, known: &mut Known) -> Option<Result<u3
         return Some(Err("the code would be too long"));
     }
     Some(Ok(slots))
+}
+
+/// Whether an instruction computes a tile element by element.
+fn is_arithmetic(function: &Function, inst: Inst) -> bool {
+    let data = &function.insts[inst];
+    matches!(data.op, Op::Gpu(GpuOp::Elementwise { .. })) && function.ty(data.results[0]).layout().is_some()
 }
 
 /// Whether a product takes registers that the loop computes.
