@@ -58,11 +58,7 @@ fn slots_of(function: &Function, carried: &Carried) -> Option<i64> {
     literal(function, slots).filter(|slots| is_counter && *slots > 1)
 }
 
-fn operands<const N: usize>(
-    function: &Function,
-    value: Value,
-    wanted: ElementwiseFn,
-) -> Option<[Value; N]> {
+fn operands<const N: usize>(function: &Function, value: Value, wanted: ElementwiseFn) -> Option<[Value; N]> {
     let inst = function.defining_inst(value)?;
     match &function.insts[inst].op {
         Op::Gpu(GpuOp::Elementwise { function: found, .. }) if *found == wanted => {

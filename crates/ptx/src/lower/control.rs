@@ -105,7 +105,8 @@ impl Lowering<'_> {
             let goes_on = self.goes_on(&counter, &mut moves);
             moves.push((width, register, self.builder.add(width, register.into(), step)));
             self.builder.assign_all(&moves);
-            let (taken, target) = if left > 0 { (goes_on.plus(Width::Pred, 1), exit) } else { (goes_on, head) };
+            let (taken, target) =
+                if left > 0 { (goes_on.plus(Width::Pred, 1), exit) } else { (goes_on, head) };
             if taken != Scalar::FALSE {
                 let guard = (taken != Scalar::TRUE).then(|| self.builder.predicate(taken));
                 self.builder.emit_if(guard, jump(target));
