@@ -75,6 +75,15 @@ pub const RESCALED_REGISTERS: u32 = 16;
 /// 1.07 times as long.
 pub const PAIRED_BYTES: u32 = 32 << 10;
 
+/// The most slots of rings for which a loop has an iteration each in its code.
+const NUMBERED_SLOTS: u32 = 4;
+
+/// So many instructions on tiles beside the products of a loop, and threads have more to issue than those.
+const MANY_TILES: u32 = 4;
+
+/// The most instructions of the language in the code of such a loop.
+const NUMBERED_INSTS: u32 = 600;
+
 /// What accesses of a warp cost that each touch so many runs of bytes.
 pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32) -> u32 {
     let sectors = if run_bytes < SECTOR_BYTES { PART_COST * runs } else { runs * run_bytes / SECTOR_BYTES };
@@ -84,4 +93,15 @@ pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32) -> u32 {
 /// Whether tiles of so many registers of a thread can be alive together in a block of so many threads.
 pub fn fits(tiles: u32, threads: u32) -> bool {
     tiles + OTHER_REGISTERS <= THREAD_REGISTERS.min(REGISTER_FILE / threads)
+}
+
+/// Whether so many iterations of so many instructions each may stand in the code of a loop.
+pub fn stand_in_code(iterations: u32, insts: u32) -> bool {
+    iterations <= NUMBERED_SLOTS && iterations * insts <= NUMBERED_INSTS
+}
+
+/// Whether what the threads of a loop compute with tiles, in so many instructions of the language, is what it waits for beside
+/// its products.
+pub fn issue_slots_count(arithmetic: u32) -> bool {
+    arithmetic >= MANY_TILES
 }

@@ -20,6 +20,7 @@ pub mod language;
 mod layout_rules;
 mod passes;
 mod remarks;
+mod slot_counters;
 mod target;
 mod tile;
 mod warp_instructions;
@@ -33,6 +34,7 @@ pub use box_layout::BoxLayout;
 pub use commutation::commutes;
 pub use layout_rules::{ROWS_OF_COPY, element_bits, fma_operand_layout, row_numbers};
 pub use passes::{PASSES, Pass};
+pub use slot_counters::{SlotCounters, slot_counters};
 pub use target::{Feature, Features, GpuTarget, MOST_WARPS, TargetError};
 pub use warp_instructions::{warp_reduction, warps_of_product};
 

@@ -348,15 +348,16 @@ impl Assembler<'_> {
         };
         let (function, cubin, blocks) = load(ptx)?;
         let registers = function.attributes().registers;
-        let limit =
-            Multiprocessor::of(self.gpu.properties()?).registers_for_one_more(blocks, threads, registers);
-        // The assembler may refuse fewer registers than an instruction takes: then the first attempt stays.
-        if let (Some(limit), Some(with_fewer)) = (limit, with_fewer)
-            && let Ok(denser) = load(&with_fewer(limit))
-        {
-            let spills = denser.0.attributes().spills();
-            if denser.2 > blocks && spills <= function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK {
-                return Ok((denser.0, denser.1));
+        let multiprocessor = Multiprocessor::of(self.gpu.properties()?);
+        let limits = multiprocessor.registers_for_one_more(blocks, threads, registers);
+        let most_spills = function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK;
+        for (limit, with_fewer) in limits.into_iter().filter_map(|limit| Some((limit, with_fewer?))) {
+            // The assembler may refuse fewer registers than an instruction takes: then the first attempt stays.
+            if let Ok((denser, cubin, more)) = load(&with_fewer(limit))
+                && more > blocks
+                && denser.attributes().spills() <= most_spills
+            {
+                return Ok((denser, cubin));
             }
         }
         Ok((function, cubin))
@@ -392,17 +393,19 @@ impl Multiprocessor {
     }
 
     /// The registers of a thread with which one more block of so many threads fits, if registers may be what limits the
-    /// blocks, and it takes at most a third of them away.
-    fn registers_for_one_more(&self, blocks: u32, threads: u32, registers: u32) -> Option<u32> {
+    /// blocks, and it takes at most a third of them away: what to try first, and what if that spills.
+    fn registers_for_one_more(&self, blocks: u32, threads: u32, registers: u32) -> SmallVec<[u32; 2]> {
         let more = blocks + 1;
         if more * threads > self.threads || more > self.blocks {
-            return None;
+            return SmallVec::new();
         }
         // Registers are given out 8 a thread at a time. The assembler's schedules for exactly 128 are poor: layer norm of
-        // 8704 columns takes 62 µs with 128 registers, and 57 with 120, on an H200.
+        // 8704 columns takes 62 µs with 128 registers, and 57 with 120, on an H200. Attention of 128 x 64 by 8 warps has no
+        // room in 120.
         let most = self.registers / (more * threads) / 8 * 8;
-        let limit = if most < 128 { most } else { most - 8 };
-        (most < registers && limit * 3 >= registers * 2).then_some(limit)
+        let limits = [most.saturating_sub(8), most];
+        let is_tried = |limit: &u32| most < registers && limit * 3 >= registers * 2;
+        limits.into_iter().skip(usize::from(most < 128)).filter(is_tried).collect()
     }
 }
 
@@ -422,15 +425,17 @@ mod tests {
     fn one_more_block_is_tried_where_registers_are_what_it_lacks() {
         // An H200 has as many as an A100.
         let device = Multiprocessor { registers: 65_536, threads: 2048, blocks: 32 };
-        assert_eq!(device.registers_for_one_more(1, 256, 161), Some(120));
-        assert_eq!(device.registers_for_one_more(3, 512, 35), Some(32));
-        assert_eq!(device.registers_for_one_more(5, 256, 48), Some(40));
+        assert_eq!(device.registers_for_one_more(1, 256, 161)[..], [120, 128]);
+        assert_eq!(device.registers_for_one_more(3, 512, 35)[..], [32]);
+        assert_eq!(device.registers_for_one_more(5, 256, 48)[..], [40]);
+        // A third of the registers may go, and that by the second attempt alone.
+        assert_eq!(device.registers_for_one_more(1, 256, 190)[..], [128]);
         // Half of the registers are too few.
-        assert_eq!(device.registers_for_one_more(1, 256, 255), None);
+        assert!(device.registers_for_one_more(1, 256, 255).is_empty());
         // The threads are all there.
-        assert_eq!(device.registers_for_one_more(4, 512, 32), None);
+        assert!(device.registers_for_one_more(4, 512, 32).is_empty());
         // The limit of blocks, and shared memory, which leaves registers.
-        assert_eq!(device.registers_for_one_more(32, 32, 64), None);
-        assert_eq!(device.registers_for_one_more(1, 256, 100), None);
+        assert!(device.registers_for_one_more(32, 32, 64).is_empty());
+        assert!(device.registers_for_one_more(1, 256, 100).is_empty());
     }
 }

@@ -18,6 +18,7 @@ mod prune;
 mod rescaling;
 mod rings;
 mod scans;
+mod slot_numbers;
 mod specialization;
 mod sums_first;
 mod tensor_copies;
@@ -52,6 +53,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "rescaling", run: rescaling },
     Pass { name: "allocation", run: allocation::allocate_shared_memory },
     Pass { name: "barriers", run: barriers },
+    Pass { name: "slot_numbers", run: slot_numbers },
 ];
 
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
@@ -111,5 +113,11 @@ fn rescaling(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn barriers(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     barriers::insert_barriers(module);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn slot_numbers(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    slot_numbers::number_slots(module);
     Ok(())
 }

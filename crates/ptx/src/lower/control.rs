@@ -5,6 +5,7 @@
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu::language::{GpuOp, Op, Type};
+use tilewright_gpu::slot_counters;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Value};
 
@@ -60,7 +61,8 @@ pub(super) fn jump(target: LabelId) -> isa::Bra {
 }
 
 impl Lowering<'_> {
-    pub(super) fn lower_for(&mut self, inst: Inst, bounds: [Value; 3]) -> Lowered {
+    /// A loop, with the code of so many iterations. Behind each but the last one it is left if there is no other.
+    pub(super) fn lower_for(&mut self, inst: Inst, bounds: [Value; 3], iterations: u32) -> Lowered {
         let region = self.kernel.insts[inst].regions[0];
         let parameters = &self.kernel.blocks[region].parameters;
         let dtype = self.ty(bounds[0]).dtype().expect("the verifier checks that bounds are integers");
@@ -86,20 +88,57 @@ impl Lowering<'_> {
             self.builder.emit_if(Some(skips), jump(exit));
         }
         self.builder.place(head);
-        self.unpack_words(&groups, parameters);
-        self.block(region)?;
-        self.builder.location = location;
-        let mut moves = self.next(&groups, region, parameters);
-        let goes_on = self.goes_on(&counter, &mut moves);
-        moves.push((width, register, self.builder.add(width, register.into(), step)));
-        self.builder.assign_all(&moves);
-        let again = (goes_on != Scalar::TRUE).then(|| self.builder.predicate(goes_on));
-        if goes_on != Scalar::FALSE {
-            self.builder.emit_if(again, jump(head));
+        let numbered = self.numbered(inst, iterations);
+        let mut numbers = numbered.clone();
+        for left in (0..iterations).rev() {
+            for &(value, number) in &numbers {
+                self.set(parameters[value], [Scalar::constant(number)]);
+            }
+            self.unpack_words(&groups, parameters);
+            self.block(region)?;
+            self.builder.location = location;
+            let mut moves = self.next(&groups, region, parameters);
+            for (value, number) in &mut numbers {
+                let next = self.scalar(self.kernel.yielded(region)[*value]);
+                *number = next.as_constant().expect("what follows a number of a slot is one");
+            }
+            let goes_on = self.goes_on(&counter, &mut moves);
+            moves.push((width, register, self.builder.add(width, register.into(), step)));
+            self.builder.assign_all(&moves);
+            let (taken, target) =
+                if left > 0 { (goes_on.plus(Width::Pred, 1), exit) } else { (goes_on, head) };
+            if taken != Scalar::FALSE {
+                let guard = (taken != Scalar::TRUE).then(|| self.builder.predicate(taken));
+                self.builder.emit_if(guard, jump(target));
+            }
         }
+        assert_eq!(numbers, numbered, "counters have gone around");
+        self.restore(&groups, &numbered, parameters);
         self.builder.place(exit);
         self.end(inst, &groups, parameters);
         Ok(())
+    }
+
+    /// Which of the values that a loop carries are numbers of slots that are known in each of so many iterations, and where
+    /// they start.
+    fn numbered(&self, inst: Inst, iterations: u32) -> Vec<(usize, u64)> {
+        if iterations == 1 {
+            return Vec::new();
+        }
+        let mut known = |value: Value| i64::try_from(self.scalar(value).as_constant()?).ok();
+        let counters = slot_counters(self.kernel, inst, &mut known);
+        let counters = counters.filter(|counters| counters.slots == i64::from(iterations));
+        let starts = counters.into_iter().flat_map(|counters| counters.starts);
+        starts.map(|(value, start)| (value, start as u64)).collect()
+    }
+
+    /// Behind a loop, the registers have what was known inside.
+    fn restore(&mut self, groups: &[Carried], numbered: &[(usize, u64)], parameters: &[Value]) {
+        for group in groups {
+            if numbered.iter().any(|(value, _)| *value == group.value) {
+                self.set(parameters[group.value], [Scalar::from(group.register)]);
+            }
+        }
     }
 
     /// Whether a loop is entered. A step of zero stops the kernel.

@@ -596,9 +596,9 @@ impl OpVisitor for Lowering<'_> {
         upper: Value,
         step: Value,
         _: &[Value],
-        _: &LoopOptions,
+        options: &LoopOptions,
     ) -> Lowered {
-        self.lower_for(inst, [lower, upper, step])
+        self.lower_for(inst, [lower, upper, step], options.unroll_factor.max(1))
     }
 
     fn while_loop(&mut self, inst: Inst, _: &[Value]) -> Lowered {

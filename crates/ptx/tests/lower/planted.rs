@@ -159,6 +159,52 @@ def k(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, STEP: tl.const
     Case::on("sm_90a", &module, [1, 1, 1], values, 2)
 }
 
+/// Weights between two products whose operands threads copy to three slots: the code of the loop has an iteration for each.
+fn weights_between_products(iterations: i32) -> Case {
+    let text = "
+@triton.jit
+def k(a, b, c, n, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    rows = tl.arange(0, M)
+    keys = tl.arange(0, N)
+    depth = tl.arange(0, D)
+    x = tl.load(a + rows[:, None] * D + depth[None, :])
+    acc = tl.zeros((M, D), tl.float32)
+    highest = tl.zeros((M,), tl.float32)
+    for i in tl.range(0, n, N, num_stages=3):
+        y = tl.load(b + (i + keys)[:, None] * D + depth[None, :])
+        s = tl.dot(x, y.T)
+        new = tl.maximum(highest, tl.max(s, 1))
+        p = tl.math.exp2(s - new[:, None]) * tl.math.exp2(highest - new)[:, None] + 0.5
+        acc = tl.dot(p.to(tl.float16), y, acc * 0.5)
+        highest = new
+    tl.store(c + rows[:, None] * D + depth[None, :], acc)
+";
+    let module = kernel(text, "*fp16:16, *fp16:16, *fp32:16, int32, 64, 32, 32");
+    let mut random = Random(10);
+    let mut values = vec![random.tensor(Dtype::F16, 64 * 32), random.tensor(Dtype::F16, 8 * 32 * 32)];
+    values.push(zeros(F32, 64 * 32));
+    values.push(int(32 * iterations));
+    Case::on("sm_90a", &module, [1, 1, 1], values, 2)
+}
+
+#[test]
+fn a_loop_that_is_left_an_iteration_late_or_early_is_found() {
+    for iterations in 0..8 {
+        let case = weights_between_products(iterations);
+        let (_, body) = case.text.split_once("\n$loop").expect("there is a loop");
+        let (label, _) = body.split_once(':').expect("a label");
+        let (body, _) = body.rsplit_once(&format!("$loop{label};")).expect("it ends");
+        let leaves: Vec<&str> =
+            body.lines().filter(|line| line.contains("bra ") && line.contains("$end")).collect();
+        assert_eq!(leaves.len(), 2, "one behind each iteration but the last:\n{}", case.text);
+        for (number, line) in leaves.iter().enumerate() {
+            let wrong = case.text.replace(line, "");
+            let is_taken = iterations % 3 == number as i32 + 1;
+            assert_eq!(case.outcome(&wrong) == Ok(true), !is_taken, "{iterations} iterations, {line}");
+        }
+    }
+}
+
 #[test]
 fn what_copies_for_products_of_warpgroups_lack_is_found() {
     let case = copied_product();
