@@ -353,11 +353,13 @@ impl Assembler<'_> {
         let most_spills = function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK;
         for (limit, with_fewer) in limits.into_iter().filter_map(|limit| Some((limit, with_fewer?))) {
             // The assembler may refuse fewer registers than an instruction takes: then the first attempt stays.
-            if let Ok((denser, cubin, more)) = load(&with_fewer(limit))
-                && more > blocks
-                && denser.attributes().spills() <= most_spills
-            {
+            let Ok((denser, cubin, more)) = load(&with_fewer(limit)) else { continue };
+            let spills = denser.attributes().spills();
+            if more > blocks && spills <= most_spills {
                 return Ok((denser, cubin));
+            }
+            if more <= blocks || spills > most_spills + SPILLS_FOR_ANOTHER_ATTEMPT {
+                break;
             }
         }
         Ok((function, cubin))
@@ -375,6 +377,9 @@ static CACHE_WARNING: Once = Once::new();
 
 /// Spilled registers of a thread that one more block is worth.
 const SPILLS_FOR_ONE_MORE_BLOCK: u32 = 4;
+
+/// Spilled registers of a thread that a few registers more might save.
+const SPILLS_FOR_ANOTHER_ATTEMPT: u32 = 32;
 
 /// What the blocks on a multiprocessor share.
 struct Multiprocessor {
