@@ -13,7 +13,7 @@
 //! Nothing weighs the time of tensor cores against that of memory: the blocks of a program, its warps and stages are its own
 //! to choose. `docs/explain.md` lists the choices, and what each is made by.
 
-use crate::target::{REGISTER_FILE, SECTOR_BYTES, THREAD_REGISTERS};
+use crate::target::{GpuTarget, REGISTER_FILE, SECTOR_BYTES, THREAD_REGISTERS};
 
 /// The factor by which a loop makes what is inside more important.
 pub const LOOP_WEIGHT: u32 = 8;
@@ -84,6 +84,12 @@ const MANY_TILES: u32 = 4;
 /// The most instructions of the language in the code of such a loop.
 const NUMBERED_INSTS: u32 = 600;
 
+/// The registers of a thread that several iterations in a row take beyond one: the assembler mixes them. Attention took 20 to 55.
+const ROUND_REGISTERS: u32 = 56;
+
+/// What a block takes of the shared memory of a multiprocessor for itself.
+const RESERVED_SHARED_BYTES: u32 = 1024;
+
 /// What accesses of a warp cost that each touch so many runs of bytes.
 pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32) -> u32 {
     let sectors = if run_bytes < SECTOR_BYTES { PART_COST * runs } else { runs * run_bytes / SECTOR_BYTES };
@@ -93,6 +99,19 @@ pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32) -> u32 {
 /// Whether tiles of so many registers of a thread can be alive together in a block of so many threads.
 pub fn fits(tiles: u32, threads: u32) -> bool {
     tiles + OTHER_REGISTERS <= THREAD_REGISTERS.min(REGISTER_FILE / threads)
+}
+
+/// Whether an iteration whose tiles take so many registers of a thread may stand several times in a row in the code.
+pub fn rounds_fit(tiles: u32, threads: u32) -> bool {
+    fits(tiles + ROUND_REGISTERS, threads)
+}
+
+/// The blocks that a multiprocessor of a target has room for, of so many threads with tiles in so many registers of each, and of so
+/// many bytes of shared memory.
+pub fn blocks(tiles: u32, threads: u32, shared_bytes: u32, target: GpuTarget) -> u32 {
+    let by_registers = REGISTER_FILE / (threads * (tiles + OTHER_REGISTERS).next_multiple_of(8));
+    let shared = target.max_shared_bytes + RESERVED_SHARED_BYTES;
+    by_registers.min(shared / (shared_bytes + RESERVED_SHARED_BYTES))
 }
 
 /// Whether so many iterations of so many instructions each may stand in the code of a loop.

@@ -1,5 +1,5 @@
-//! Numbers that a loop carries around the slots of its rings: `%n = %s + 1 ; yield select(%n == slots, 0, %n)`, and those that
-//! are a counter of the iteration before.
+//! Numbers that a loop carries around the slots of its rings: `%n = %s + 1 ; yield select(%n == slots, 0, %n)`, those that are a
+//! counter of the iteration before, and phases, which change where a counter begins again: `yield select(%n == slots, %p ^ 1, %p)`.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{self as ir, Carried, ElementwiseFn, Inst, Value};
@@ -12,6 +12,8 @@ pub struct SlotCounters {
     pub slots: i64,
     /// Which of the carried values they are, and where they start.
     pub starts: Vec<(usize, i64)>,
+    /// Which are phases, and what they begin with.
+    pub phases: Vec<(usize, i64)>,
 }
 
 /// The counters of a loop that begin with numbers that are known, if they go around equally many slots; each is where it
@@ -26,7 +28,7 @@ pub fn slot_counters(
     for (number, own) in carried.iter().enumerate() {
         let Some(slots) = slots_of(function, own) else { continue };
         let start = own.initial.and_then(&mut *known).filter(|start| (0..slots).contains(start))?;
-        let found = found.get_or_insert(SlotCounters { slots, starts: Vec::new() });
+        let found = found.get_or_insert(SlotCounters { slots, starts: Vec::new(), phases: Vec::new() });
         if found.slots != slots {
             return None;
         }
@@ -42,7 +44,32 @@ pub fn slot_counters(
             found.starts.push((number, before));
         }
     }
+    let ends: Vec<Value> =
+        counters.iter().filter_map(|(number, _)| end_of(function, &carried[*number])).collect();
+    for (number, own) in carried.iter().enumerate() {
+        if is_phase(function, own, &ends)
+            && let Some(start) = own.initial.and_then(&mut *known).filter(|start| (0..2).contains(start))
+        {
+            found.phases.push((number, start));
+        }
+    }
     Some(found)
+}
+
+/// What says that a counter begins again.
+fn end_of(function: &Function, counter: &Carried) -> Option<Value> {
+    operands::<3>(function, *counter.yielded.first()?, ElementwiseFn::Select).map(|[is_end, ..]| is_end)
+}
+
+/// Whether a carried number changes between 0 and 1 where a counter begins again, and nowhere else.
+fn is_phase(function: &Function, carried: &Carried, ends: &[Value]) -> bool {
+    let &[yielded] = &carried.yielded[..] else { return false };
+    let Some([is_end, changed, kept]) = operands(function, yielded, ElementwiseFn::Select) else {
+        return false;
+    };
+    let changed = operands(function, changed, ElementwiseFn::Xor);
+    let is_own = changed.is_some_and(|[from, one]| from == kept && literal(function, one) == Some(1));
+    is_own && carried.parameters[..] == [kept] && ends.contains(&is_end)
 }
 
 /// The slots that a carried number goes around.

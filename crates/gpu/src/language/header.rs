@@ -5,8 +5,8 @@
 //! L0 = [128] register (1) (2) lane (4) (8) (16) (32) (64) warp (0) (0)
 //! ```
 //! Behind the bytes stands `, 3 stages` where loops are still to be pipelined, `, no contraction` where products and sums are
-//! rounded one by one, `, synchronized` when barriers stand wherever threads have to wait for each other, and `, pairs` when blocks are
-//! launched in pairs. Behind the layouts stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are
+//! rounded one by one, `, synchronized` when barriers stand wherever threads have to wait for each other, `, pairs` when blocks are
+//! launched in pairs, and `, 2 blocks a multiprocessor` where registers are to leave room for so many. Behind the layouts stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are
 //! (`T0 = …`), and those that the kernel makes itself (`M0 = …`), where `p0` is the first of the scalars that it makes the map of.
 
 use std::fmt::Write;
@@ -34,6 +34,8 @@ pub struct Header {
     /// Whether blocks are launched in pairs, or as if they were: the last parameter, behind the tensor maps, says how many programs
     /// there are along the first axis if they are, else 0. Blocks of the launch behind the last program do nothing.
     pub paired: bool,
+    /// So many blocks are to have room for their registers on a multiprocessor; 0 if the assembler decides.
+    pub min_blocks: u32,
     /// The layouts that types name.
     pub layouts: Layouts,
     /// The tensor maps that the last parameters of the kernel are.
@@ -59,6 +61,7 @@ impl Header {
             contraction: true,
             synchronized: false,
             paired: false,
+            min_blocks: 0,
             layouts: Layouts::default(),
             tensor_maps: Vec::new(),
             made_maps: Vec::new(),
@@ -68,13 +71,15 @@ impl Header {
     /// The text: whole lines.
     pub fn print(&self) -> String {
         let Self { target, num_warps, shared_bytes, stages, contraction, .. } = self;
-        let Self { synchronized, paired, layouts, .. } = self;
+        let Self { synchronized, paired, min_blocks, layouts, .. } = self;
         let stages = if *stages == 0 { String::new() } else { format!(", {stages} stages") };
         let contraction = if *contraction { "" } else { ", no contraction" };
         let synchronized = if *synchronized { ", synchronized" } else { "" };
         let paired = if *paired { ", pairs" } else { "" };
+        let blocks =
+            if *min_blocks == 0 { String::new() } else { format!(", {min_blocks} blocks a multiprocessor") };
         let mut text = format!(
-            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}{paired}\n",
+            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}{paired}{blocks}\n",
             target.name
         );
         for (id, layout) in layouts.iter() {
@@ -101,16 +106,23 @@ impl Header {
         };
         let num_warps = number(" warps")?;
         let shared_bytes = number(" bytes of shared memory")?;
-        let (mut stages, mut contraction, mut synchronized, mut paired) = (0, true, false, false);
+        let (mut stages, mut min_blocks) = (0, 0);
+        let (mut contraction, mut synchronized, mut paired) = (true, false, false);
         for word in parts {
             match word {
                 "no contraction" if contraction => contraction = false,
                 "synchronized" if !synchronized => synchronized = true,
                 "pairs" if !paired => paired = true,
-                _ => match word.strip_suffix(" stages").and_then(|count| count.parse().ok()) {
-                    Some(count) if stages == 0 && count > 0 => stages = count,
-                    _ => return Err(expected.into()),
-                },
+                _ => {
+                    let counts = [(" stages", &mut stages), (" blocks a multiprocessor", &mut min_blocks)];
+                    let counted =
+                        counts.into_iter().find_map(|(what, count)| Some((word.strip_suffix(what)?, count)));
+                    let parsed = counted.and_then(|(number, count)| Some((number.parse().ok()?, count)));
+                    match parsed {
+                        Some((number, count)) if *count == 0 && number > 0 => *count = number,
+                        _ => return Err(expected.into()),
+                    }
+                }
             }
         }
         // Roles make whole warpgroups of them.
@@ -138,6 +150,6 @@ impl Header {
             }
         }
         let head = Self { target, num_warps, shared_bytes, stages, contraction, ..Self::default() };
-        Ok(Self { synchronized, paired, layouts, tensor_maps, made_maps, ..head })
+        Ok(Self { synchronized, paired, min_blocks, layouts, tensor_maps, made_maps, ..head })
     }
 }

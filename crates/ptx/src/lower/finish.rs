@@ -37,6 +37,9 @@ impl Lowering<'_> {
             // The assembler gives up registers for blocks otherwise, down to 32 a thread, and keeps the rest in memory.
             function.directives.min_blocks = Some(1);
         }
+        if program.header.min_blocks > 0 {
+            function.directives.min_blocks = Some(program.header.min_blocks);
+        }
         passes::name_labels(&mut function, &listing);
         let mut lines = listing.lines;
         function.registers = rename(&mut lines, &function.registers);

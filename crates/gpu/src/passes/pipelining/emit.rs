@@ -698,6 +698,9 @@ impl Emit<'_> {
         let inst = self.plan.inst;
         if let Op::Tile(ir::Op::For { options }) = &mut self.function.insts[inst].op {
             options.num_stages = 1;
+            if self.plan.is_short {
+                options.unroll_factor = 1;
+            }
         }
         self.location = self.function.insts[inst].location;
         // The next loop goes on with the rings.

@@ -42,6 +42,8 @@ pub struct LoopPlan {
     pub step: Option<i128>,
     /// The number of iterations, where the bounds are constants too.
     pub iterations: Option<u32>,
+    /// It is known that there are fewer iterations than two for each slot: it does not pay to go in rounds.
+    pub is_short: bool,
     pub loads: Vec<RingLoad>,
     pub groups: Vec<Group>,
     /// The product that an iteration begins for the one before it.
@@ -340,12 +342,15 @@ impl<'a> Body<'a> {
         let chain = self.chain(&loads).filter(|_| is_simple);
         let (inst, block, next, follows, flat) = (self.inst, outer, None, false, None);
         let iterations = step.and_then(|step| self.iterations(step));
+        let few = || step.and_then(|step| self.iterations_from_lower(step));
+        let is_short = iterations.or_else(few).is_some_and(|count| count < 2 * stages);
         Ok(LoopPlan {
             inst,
             block,
             stages,
             step,
             iterations,
+            is_short,
             loads,
             groups,
             overlap,
@@ -401,6 +406,20 @@ impl<'a> Body<'a> {
             _ => None,
         };
         let distance = (bound(1)? - bound(0)?) * step.signum();
+        u32::try_from(distance.max(0).unsigned_abs().div_ceil(step.unsigned_abs())).ok()
+    }
+
+    /// The number of iterations, if the upper bound is the lower one and a constant, and the sum does not overflow.
+    fn iterations_from_lower(&self, step: i128) -> Option<u32> {
+        let function = self.function;
+        let [lower, upper] = [0, 1].map(|place| function.insts[self.inst].operands[place]);
+        let sum = &function.insts[function.defining_inst(upper)?];
+        let Op::Gpu(GpuOp::Elementwise { function: ir::ElementwiseFn::Add, .. }) = sum.op else {
+            return None;
+        };
+        let other = sum.operands.iter().find(|operand| **operand != lower)?;
+        let Some(ir::Op::Constant { value }) = function.defining_op(*other)?.as_tile() else { return None };
+        let distance = value.as_int().filter(|_| sum.operands.contains(&lower))? * step.signum();
         u32::try_from(distance.max(0).unsigned_abs().div_ceil(step.unsigned_abs())).ok()
     }
 
