@@ -69,6 +69,9 @@ pub const RESCALED_REGISTERS: u32 = 16;
 /// 1.07 times as long.
 pub const PAIRED_BYTES: u32 = 32 << 10;
 
+/// The same of the blocks that a program is divided between, which are next to each other in any case.
+pub const SHARED_BYTES: u32 = 8 << 10;
+
 /// What accesses of a warp cost that each touch so many runs of bytes.
 pub fn access_cost(accesses: u32, runs: u32, run_bytes: u32) -> u32 {
     let sectors = if run_bytes < SECTOR_BYTES { PART_COST * runs } else { runs * run_bytes / SECTOR_BYTES };

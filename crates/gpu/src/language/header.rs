@@ -5,8 +5,8 @@
 //! L0 = [128] register (1) (2) lane (4) (8) (16) (32) (64) warp (0) (0)
 //! ```
 //! Behind the bytes stands `, 3 stages` where loops are still to be pipelined, `, no contraction` where products and sums are
-//! rounded one by one, `, synchronized` when barriers stand wherever threads have to wait for each other, and `, pairs` when blocks are
-//! launched in pairs. Behind the layouts stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are
+//! rounded one by one, `, synchronized` when barriers stand wherever threads have to wait for each other, `, pairs` when blocks are
+//! launched in pairs, and `, clusters of 2` when a program is so many blocks. Behind the layouts stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are
 //! (`T0 = …`), and those that the kernel makes itself (`M0 = …`), where `p0` is the first of the scalars that it makes the map of.
 
 use std::fmt::Write;
@@ -34,6 +34,9 @@ pub struct Header {
     /// Whether blocks are launched in pairs, or as if they were: the last parameter, behind the tensor maps, says how many programs
     /// there are along the first axis if they are, else 0. Blocks of the launch behind the last program do nothing.
     pub paired: bool,
+    /// The blocks of a cluster, which are a program together; 1 where a block is one. The grid has so many times as many blocks along the
+    /// first axis as there are programs.
+    pub cluster: u32,
     /// The layouts that types name.
     pub layouts: Layouts,
     /// The tensor maps that the last parameters of the kernel are.
@@ -59,22 +62,29 @@ impl Header {
             contraction: true,
             synchronized: false,
             paired: false,
+            cluster: 1,
             layouts: Layouts::default(),
             tensor_maps: Vec::new(),
             made_maps: Vec::new(),
         }
     }
 
+    /// How many blocks may fill a buffer together.
+    pub fn sharing_blocks(&self) -> u32 {
+        self.cluster.max(2)
+    }
+
     /// The text: whole lines.
     pub fn print(&self) -> String {
         let Self { target, num_warps, shared_bytes, stages, contraction, .. } = self;
-        let Self { synchronized, paired, layouts, .. } = self;
+        let Self { synchronized, paired, cluster, layouts, .. } = self;
         let stages = if *stages == 0 { String::new() } else { format!(", {stages} stages") };
         let contraction = if *contraction { "" } else { ", no contraction" };
         let synchronized = if *synchronized { ", synchronized" } else { "" };
         let paired = if *paired { ", pairs" } else { "" };
+        let cluster = if *cluster == 1 { String::new() } else { format!(", clusters of {cluster}") };
         let mut text = format!(
-            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}{paired}\n",
+            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}{paired}{cluster}\n",
             target.name
         );
         for (id, layout) in layouts.iter() {
@@ -102,11 +112,15 @@ impl Header {
         let num_warps = number(" warps")?;
         let shared_bytes = number(" bytes of shared memory")?;
         let (mut stages, mut contraction, mut synchronized, mut paired) = (0, true, false, false);
+        let mut cluster = 1;
         for word in parts {
             match word {
                 "no contraction" if contraction => contraction = false,
                 "synchronized" if !synchronized => synchronized = true,
                 "pairs" if !paired => paired = true,
+                _ if cluster == 1 && word.starts_with("clusters of ") => {
+                    cluster = word["clusters of ".len()..].parse().map_err(|_| expected)?;
+                }
                 _ => match word.strip_suffix(" stages").and_then(|count| count.parse().ok()) {
                     Some(count) if stages == 0 && count > 0 => stages = count,
                     _ => return Err(expected.into()),
@@ -138,6 +152,6 @@ impl Header {
             }
         }
         let head = Self { target, num_warps, shared_bytes, stages, contraction, ..Self::default() };
-        Ok(Self { synchronized, paired, layouts, tensor_maps, made_maps, ..head })
+        Ok(Self { synchronized, paired, cluster, layouts, tensor_maps, made_maps, ..head })
     }
 }
