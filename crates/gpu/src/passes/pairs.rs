@@ -82,6 +82,8 @@ pub fn share_copies(module: &mut Module) {
 /// A buffer that the blocks may fill together.
 struct Shared {
     buffer: Value,
+    full: Value,
+    empty: Value,
     /// One of its loads.
     load: Inst,
     same: Same,
@@ -106,8 +108,6 @@ struct Same {
 
 /// What can be shared, and the barriers of its rings.
 struct Found {
-    full: Value,
-    empty: Value,
     shared: Vec<Shared>,
     /// Where the first copy stands in the entry, and behind what no block arrives at the other's barriers.
     first: usize,
@@ -146,13 +146,23 @@ impl Found {
                 !is_of_rows(function, *load)
                     && coordinates.iter().all(|value| trace.same(*value, &mut same).is_some())
             });
+            let Some((full, empty)) = barriers.team(function, loads) else { continue };
             let Some(parts) = parts(header, function, *buffer, loads) else { continue };
             if is_known {
-                shared.push(Shared { buffer: *buffer, load: loads[0], same, parts });
+                shared.push(Shared { buffer: *buffer, full, empty, load: loads[0], same, parts });
             }
         }
-        let Barriers { full, empty, .. } = barriers;
-        (!shared.is_empty()).then_some(Self { full, empty, shared, first, last })
+        // Other copies may come before the blocks have met, and the barriers that they meet for be made behind those.
+        let is_shared =
+            |barriers: Value| shared.iter().any(|shared| [shared.full, shared.empty].contains(&barriers));
+        let filling = barriers.filling.iter().filter(|inst| is_shared(barriers_of(function, **inst)));
+        let first = filling.filter_map(|inst| in_entry(*inst)).min()?;
+        let is_made = |inst: &Inst| {
+            let data = &function.insts[*inst];
+            matches!(data.op, Op::Gpu(GpuOp::MbarrierInit { .. })) && is_shared(data.operands[0])
+                || data.results.iter().any(|result| shared.iter().any(|shared| shared.buffer == *result))
+        };
+        (!entry[first..].iter().any(is_made)).then_some(Self { shared, first, last })
     }
 }
 
@@ -212,10 +222,10 @@ fn map_number(header: &Header, function: &Function, map: Value) -> Option<usize>
     place.checked_sub(parameters.len() - header.tensor_maps.len())
 }
 
-/// The one team of rings that tensor copies fill, with barriers at both ends.
+/// The teams of rings that tensor copies fill, with barriers at both ends; where blocks are not those of one program, there is one.
 struct Barriers {
-    full: Value,
-    empty: Value,
+    /// The barriers that say that slots are full, with those that say that they are empty.
+    teams: BTreeMap<Value, Value>,
     /// The loads to each buffer.
     loads: BTreeMap<Value, Vec<Inst>>,
     /// What makes slots full, and all that is about the barriers.
@@ -256,14 +266,24 @@ impl Barriers {
                 }
                 // tidy: wildcard because no other op is about barriers
                 op => {
-                    is_plain &= !may_wait(op);
+                    // The blocks of one program wait for the same.
+                    is_plain &= is_divided || !may_wait(op);
                     return;
                 }
             }
             uses.push(inst);
         });
         let only = |found: BTreeSet<Value>| found.first().copied().filter(|_| found.len() == 1);
-        let (full, empty) = (only(full)?, only(empty)?);
+        let teams = if is_divided {
+            let found: BTreeSet<(Value, Value)> =
+                loads.values().flatten().filter_map(|load| team_of(names, *load, &empty)).collect();
+            // Each barrier is of one team.
+            let ends: BTreeSet<Value> = found.iter().flat_map(|(full, empty)| [*full, *empty]).collect();
+            is_plain &= ends.len() == 2 * found.len();
+            found.into_iter().collect()
+        } else {
+            BTreeMap::from([(only(full)?, only(empty)?)])
+        };
         let mut bounds = Vec::new();
         for inst in &uses {
             let mut block = names.block_of_inst(*inst);
@@ -276,19 +296,43 @@ impl Barriers {
             }
         }
         let is_about = |inst: &Inst| {
-            let data = &function.insts[*inst];
-            let place = if matches!(data.op, Op::Gpu(GpuOp::TensorLoad {})) { 2 } else { 0 };
-            [full, empty].contains(&data.operands[place])
+            let barriers = barriers_of(function, *inst);
+            teams.iter().any(|(full, empty)| [*full, *empty].contains(&barriers))
         };
-        (is_plain && full != empty && uses.iter().all(is_about)).then_some(Self {
-            full,
-            empty,
-            loads,
-            filling,
-            uses,
-            bounds,
-        })
+        let is_team = is_divided || uses.iter().all(is_about);
+        let are_two = teams.iter().all(|(full, empty)| full != empty);
+        (is_plain && are_two && is_team).then_some(Self { teams, loads, filling, uses, bounds })
     }
+
+    /// The barriers of the slots that these loads fill.
+    fn team(&self, function: &Function, loads: &[Inst]) -> Option<(Value, Value)> {
+        let fulls: BTreeSet<Value> = loads.iter().map(|load| function.insts[*load].operands[2]).collect();
+        let full = fulls.first().copied().filter(|_| fulls.len() == 1)?;
+        Some((full, *self.teams.get(&full)?))
+    }
+}
+
+/// The barriers that an instruction which is about some is about.
+fn barriers_of(function: &Function, inst: Inst) -> Value {
+    let data = &function.insts[inst];
+    let place = if matches!(data.op, Op::Gpu(GpuOp::TensorLoad {})) { 2 } else { 0 };
+    data.operands[place]
+}
+
+/// The barriers of the slot that a load fills, given those that say that slots are empty: in a loop it was waited for right before the
+/// slot.
+fn team_of(names: &Names<'_>, load: Inst, empty: &BTreeSet<Value>) -> Option<(Value, Value)> {
+    let function = names.function;
+    let data = &function.insts[load];
+    let slot = function.defining_inst(data.operands[0])?;
+    let insts = &function.blocks[names.block_of_inst(slot)].insts;
+    let waits = insts.iter().take_while(|inst| **inst != slot).filter_map(|inst| {
+        let wait = &function.insts[*inst];
+        let is_wait =
+            matches!(wait.op, Op::Gpu(GpuOp::MbarrierWait {})) && wait.operands[1] == data.operands[3];
+        (is_wait && empty.contains(&wait.operands[0])).then(|| wait.operands[0])
+    });
+    Some((data.operands[2], waits.last()?))
 }
 
 /// Whether a program may wait for another one by this: two that copy for each other could wait for each other then.
@@ -486,8 +530,8 @@ impl Writer<'_> {
         let shares = if is_paired { self.conditions(found) } else { self.always(found) };
         self.emit(GpuOp::PairArrive {}, &[]);
         self.emit(GpuOp::PairWait {}, &[]);
-        for (buffer, condition) in shares {
-            self.emit(GpuOp::Share {}, &[buffer, found.full, found.empty, condition]);
+        for (Shared { buffer, full, empty, .. }, condition) in shares {
+            self.emit(GpuOp::Share {}, &[*buffer, *full, *empty, condition]);
         }
         let head = std::mem::take(&mut self.out);
         self.emit(GpuOp::PairArrive {}, &[]);
@@ -503,7 +547,7 @@ impl Writer<'_> {
     }
 
     /// The buffers with the conditions under which both blocks of a pair need the same.
-    fn conditions(&mut self, found: &Found) -> Vec<(Value, Value)> {
+    fn conditions<'a>(&mut self, found: &'a Found) -> Vec<(&'a Shared, Value)> {
         let entry = self.function.entry;
         let number = Type::scalar(ir::Type::scalar(Dtype::I32));
         let programs = self.function.add_parameter(entry, number.clone(), Some("programs".into()));
@@ -521,16 +565,16 @@ impl Writer<'_> {
                 let is_same = self.scalar(ElementwiseFn::Eq, &[*value, partner], Dtype::I1);
                 condition = self.scalar(ElementwiseFn::And, &[condition, is_same], Dtype::I1);
             }
-            shares.push((shared.buffer, condition));
+            shares.push((shared, condition));
         }
         shares
     }
 
     /// The buffers of a divided program, whose blocks always share them.
-    fn always(&mut self, found: &Found) -> Vec<(Value, Value)> {
+    fn always<'a>(&mut self, found: &'a Found) -> Vec<(&'a Shared, Value)> {
         let ty = Type::scalar(ir::Type::scalar(Dtype::I1));
         let condition = self.value(ir::Op::Constant { value: Literal::int(Dtype::I1, 1) }, &[], ty);
-        found.shared.iter().map(|shared| (shared.buffer, condition)).collect()
+        found.shared.iter().map(|shared| (shared, condition)).collect()
     }
 
     fn emit(&mut self, op: impl Into<Op>, operands: &[Value]) {
