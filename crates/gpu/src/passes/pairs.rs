@@ -146,6 +146,9 @@ impl Found {
                 !is_of_rows(function, *load)
                     && coordinates.iter().all(|value| trace.same(*value, &mut same).is_some())
             });
+            if is_divided && is_read_by_threads(&names, *buffer) {
+                continue;
+            }
             let Some((full, empty)) = barriers.team(function, loads) else { continue };
             let Some(parts) = parts(header, function, *buffer, loads) else { continue };
             if is_known {
@@ -164,6 +167,22 @@ impl Found {
         };
         (!entry[first..].iter().any(is_made)).then_some(Self { shared, first, last })
     }
+}
+
+/// Whether others than the asynchronous proxy read the slots of a buffer: the arrivals by which these are handed over to other blocks
+/// do not order what threads do.
+fn is_read_by_threads(names: &Names<'_>, buffer: Value) -> bool {
+    let function = names.function;
+    let mut found = false;
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let is_asynchronous = matches!(
+            data.op,
+            Op::Gpu(GpuOp::TensorLoad {} | GpuOp::Slot {} | GpuOp::Wgmma { .. } | GpuOp::Dealloc {})
+        );
+        found |= !is_asynchronous && data.operands.iter().any(|operand| names.root(*operand) == Some(buffer));
+    });
+    found
 }
 
 /// How a tile is cut into a part for each block.

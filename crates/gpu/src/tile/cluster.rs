@@ -18,7 +18,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
-    Block, CacheModifier, Carried, Definition, Function, Inst, MemorySemantics, Module, Op, OpFamily, Value,
+    Block, CacheModifier, Carried, Definition, Function, Inst, MemoryScope, MemorySemantics, Module, Op,
+    OpFamily, Value,
 };
 use tilewright_opt::analysis::{Access, accesses};
 use tilewright_opt::{Options, optimize};
@@ -100,14 +101,16 @@ fn roots(kernel: &Function) -> Found<Roots> {
         for &inst in &kernel.blocks[block].insts {
             let data = &kernel.insts[inst];
             match data.op.family() {
-                OpFamily::Store => roots.stores.push(inst),
                 OpFamily::Atomic if !matches!(data.op, Op::AtomicRmw { .. }) => {
                     return refuse(inst, "other programs may wait for it");
+                }
+                OpFamily::Atomic if matches!(data.op, Op::AtomicRmw { scope: MemoryScope::Cta, .. }) => {
+                    return refuse(inst, "other blocks do not see it");
                 }
                 OpFamily::Atomic if data.results.iter().any(|result| used.contains(result)) => {
                     return refuse(inst, "what it gives depends on the order of the blocks");
                 }
-                OpFamily::Atomic => roots.stores.push(inst),
+                OpFamily::Store | OpFamily::Atomic => roots.stores.push(inst),
                 OpFamily::Load if is_volatile(&data.op) => {
                     return refuse(inst, "blocks may find different values");
                 }
@@ -322,7 +325,7 @@ pub fn operand_forms(kernel: &Function, inst: Inst, form: Form) -> Found<SmallVe
         }
         Op::Reshape { shape: to } => same_axis(shape(0), to, axis),
         Op::Transpose { permutation } => Some(permutation[axis] as usize),
-        Op::Broadcast { .. } | Op::Hint { .. } | Op::Load { .. } => Some(axis),
+
         Op::Dot { .. } => {
             let own = Form::Part(axis);
             let rank = shape(2).len();
@@ -339,7 +342,7 @@ pub fn operand_forms(kernel: &Function, inst: Inst, form: Form) -> Found<SmallVe
         Op::Gather { axis: own } if across(*own).is_none() => {
             return Ok(smallvec![Form::Whole, Form::Part(axis)]);
         }
-        Op::Gather { .. } => Some(axis),
+        Op::Broadcast { .. } | Op::Hint { .. } | Op::Load { .. } | Op::Gather { .. } => Some(axis),
         op if op.family() == OpFamily::Pointwise => Some(axis),
         // tidy: wildcard because nothing is known of where others have their elements from
         _ => None,

@@ -142,7 +142,7 @@ impl<'f> Writer<'f> {
         }
         let types: Vec<Type> = results.iter().map(|result| self.ty(*result, form)).collect();
         if let Form::Part(axis) = form {
-            self.shorten(&mut op, axis, &types[0].shape);
+            Self::shorten(&mut op, axis, &types[0].shape);
         }
         let forms = operand_forms(self.function, inst, form)
             .unwrap_or_else(|refusal| unreachable!("what is needed can be computed: {}", refusal.reason));
@@ -158,7 +158,8 @@ impl<'f> Writer<'f> {
         let extent = (end - start) / i64::from(self.blocks);
         let shape = Shape(smallvec![extent as u32]);
         let ty = Type::tile(Dtype::I32, shape.clone());
-        let range = self.push(Op::Arange { start, end: start + extent }, smallvec![], &[ty.clone()])[0];
+        let range =
+            self.push(Op::Arange { start, end: start + extent }, smallvec![], std::slice::from_ref(&ty))[0];
         let (rank, extent) = (self.rank(), self.number(extent as u32));
         let first = self.binary(ElementwiseFn::Mul, rank, extent);
         let first = self.push(Op::Splat { shape }, smallvec![first], &[ty])[0];
@@ -166,7 +167,7 @@ impl<'f> Writer<'f> {
     }
 
     /// Makes an op that says its shape, or something of an axis, one of a part.
-    fn shorten(&self, op: &mut Op, axis: usize, part: &Shape) {
+    fn shorten(op: &mut Op, axis: usize, part: &Shape) {
         match op {
             Op::Splat { shape }
             | Op::Broadcast { shape }

@@ -160,8 +160,8 @@ impl Lowering<'_> {
             let part = self.tensor_part(buffer, boxes, place, (along, skipped), (descriptor, coordinates));
             self.builder.emit_if(Some(both), load_of_box(part, mbarrier, mask));
         }
-        let alone = if condition == Scalar::TRUE { 0 } else { count };
-        for number in 0..alone {
+        let apart = if condition == Scalar::TRUE { 0 } else { count };
+        for number in 0..apart {
             let place = Scalar::constant((number * bytes).into());
             let skipped = Scalar::constant((number * step).into());
             let part = self.tensor_part(buffer, boxes, place, (along, skipped), (descriptor, coordinates));
