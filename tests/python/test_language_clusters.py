@@ -5,6 +5,7 @@ import torch
 
 import tilewright as triton
 import tilewright.language as tl
+from tilewright.tools.tensor_descriptor import TensorDescriptor
 
 from conftest import DEVICE
 
@@ -15,6 +16,12 @@ def expect_blocks(kernel, count):
     """How many blocks a program was divided between, on a device that has clusters."""
     found = (kernel.metadata.num_ctas, kernel.metadata.cluster_dims)
     assert found == ((count, (count, 1, 1)) if HAS_CLUSTERS else (1, (1, 1, 1)))
+
+
+def expect_shared(kernel, is_shared=True):
+    """Whether the blocks copy once what all of them need."""
+    if HAS_CLUSTERS:
+        assert (".multicast::cluster" in kernel.asm["ptx"]) == is_shared
 
 
 @triton.jit
@@ -115,6 +122,24 @@ def test_epilogues_divide_the_axis_that_they_leave(sums, device):
         expect_blocks(multiply(device, (256, 256, 64), blocks, bias=True, sums=sums, num_ctas=2, num_warps=8), 2)
 
 
+@pytest.mark.parametrize(("blocks", "ctas"), [
+    ((256, 256, 64), 2), ((256, 512, 64), 4), ((512, 256, 64), 4), ((128, 128, 64), 2),
+])  # fmt: skip
+@pytest.mark.parametrize("depth", [8, 64, 200, 520])
+def test_what_all_blocks_need_is_copied_once(blocks, ctas, depth, device):
+    """Loops shorter and longer than the ring."""
+    kernel = multiply(device, (520, 264, depth), blocks, num_ctas=ctas, num_warps=8, num_stages=3)
+    expect_blocks(kernel, ctas)
+    expect_shared(kernel)
+
+
+def test_what_threads_read_each_block_copies(device):
+    """The arrivals that hand slots over to other blocks do not order what threads read."""
+    kernel = multiply(device, (256, 256, 128), (128, 64, 32), dtype=torch.float32, num_ctas=2)
+    expect_blocks(kernel, 2)
+    expect_shared(kernel, False)
+
+
 @triton.jit
 def by_descriptors(
     a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
@@ -140,6 +165,31 @@ def test_descriptors_in_persistent_programs(ctas, blocks, device):
     kernel = by_descriptors[(3,)](a, b, c, m, n, k, *blocks, num_ctas=ctas, num_warps=8)
     torch.testing.assert_close(c.float(), a.float() @ b.float().T, rtol=1e-2, atol=5e-2)
     expect_blocks(kernel, ctas)
+
+
+@triton.jit
+def by_given_descriptors(a_desc, b_desc, c_desc, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    """C = A @ B.T, a tile a program, with descriptors that the launch gives."""
+    row, column = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for k in range(tl.cdiv(K, BLOCK_K)):
+        acc = tl.dot(a_desc.load([row, k * BLOCK_K]), b_desc.load([column, k * BLOCK_K]).T, acc)
+    c_desc.store([row, column], acc.to(c_desc.dtype))
+
+
+@pytest.mark.parametrize(("ctas", "blocks"), [(2, (256, 256, 64)), (4, (512, 256, 64))])
+def test_descriptors_of_the_launch(ctas, blocks, device):
+    m, n, k = 520, 504, 200
+    a, b = (torch.randn(size).to(torch.float16).to(device) for size in ((m, k), (n, k)))
+    c = torch.full((m, n), float("nan"), dtype=torch.float16, device=device)
+    make = TensorDescriptor.from_tensor
+    block_m, block_n, block_k = blocks
+    grid = (-(-m // block_m), -(-n // block_n))
+    descriptors = make(a, [block_m, block_k]), make(b, [block_n, block_k]), make(c, [block_m, block_n])
+    kernel = by_given_descriptors[grid](*descriptors, k, *blocks, num_ctas=ctas, num_warps=8)
+    torch.testing.assert_close(c.float(), a.float() @ b.float().T, rtol=1e-2, atol=5e-2)
+    expect_blocks(kernel, ctas)
+    expect_shared(kernel)
 
 
 @triton.jit
@@ -187,6 +237,8 @@ def test_attention_is_divided_by_its_queries(ctas, causal, device):
     torch.testing.assert_close(o.double(), scores.softmax(2) @ v.double(), rtol=1e-2, atol=1e-2)
     torch.testing.assert_close(lse.double(), scores.logsumexp(2) * 1.44269504, rtol=1e-3, atol=1e-3)
     expect_blocks(kernel, ctas)
+    # In four blocks, each warpgroup has 32 rows: too few for the instructions that read what others have copied.
+    expect_shared(kernel, ctas == 2)
 
 
 @triton.jit
@@ -235,11 +287,13 @@ def whole(a_ptr, c_ptr, out_ptr, lock_ptr, CASE: tl.constexpr, SIZE: tl.constexp
         tl.store(out_ptr + places, c)
         tl.debug_barrier()
         tl.store(c_ptr + places, tl.load(out_ptr + numbers[None, :] * SIZE + numbers[:, None]))
+    elif CASE == "scope":
+        tl.atomic_add(out_ptr + places, c, sem="relaxed", scope="cta")
     elif CASE == "in place":
         tl.store(out_ptr + places, tl.load(out_ptr + numbers[None, :] * SIZE + numbers[:, None]) + c)
 
 
-@pytest.mark.parametrize("case", ["sum", "sort", "chain", "number", "signal", "memory", "in place"])
+@pytest.mark.parametrize("case", ["sum", "sort", "chain", "number", "signal", "memory", "scope", "in place"])
 def test_what_needs_other_blocks_is_not_divided(case, device):
     size = 32
     a = torch.randn(size, size).to(torch.float32).to(device)

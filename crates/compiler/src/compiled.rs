@@ -233,8 +233,8 @@ impl CompiledKernel {
     ) -> Result<Option<GpuCode>, CompileError> {
         let MachineCode::Gpu(code) = &*self.code else { return Ok(None) };
         // One block has the warps of the whole cluster already.
-        let (tensor_maps, num_ctas) = (accesses.is_some(), code.cluster());
-        let codegen = CodegenOptions { tensor_maps, num_ctas, ..self.metadata.codegen };
+        let (num_ctas, tensor_maps) = (code.cluster(), accesses.is_some());
+        let codegen = CodegenOptions { num_ctas, tensor_maps, ..self.metadata.codegen };
         let options = (codegen, accesses.unwrap_or_default());
         with_stack(|| gpu_code(&self.module, code.target, options, &mut |_, _| {})).map(Some)
     }
