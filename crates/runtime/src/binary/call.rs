@@ -107,14 +107,12 @@ impl<'l> Call<'l> {
 
     /// Starts it. A program is a cluster of blocks.
     pub fn start(mut self, programs: [i64; 3], stream: StreamRef<'_>) -> Result<(), Error> {
-        let programs = Grid::new(&programs.map(i128::from))?.extents();
+        let [x, y, z] = Grid::new(&programs.map(i128::from))?.extents();
+        let blocks = [x.saturating_mul(self.launch.options().cluster[0]), y, z];
         let started = match self.handle {
-            Some(handle) => handle.launch_passed(stream, programs, &mut self.parameters),
-            None => {
-                let [x, y, z] = programs;
-                let blocks = [x.saturating_mul(self.launch.options().cluster[0]), y, z];
-                self.launch.launch(blocks, stream, self.parameters.as_bytes()).map_err(Error::from)
-            }
+            // It knows itself how many blocks a program is.
+            Some(handle) => handle.launch_passed(stream, [x, y, z], &mut self.parameters),
+            None => self.launch.launch(blocks, stream, self.parameters.as_bytes()).map_err(Error::from),
         };
         PARAMETERS.set(self.parameters);
         started
