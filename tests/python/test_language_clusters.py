@@ -1,13 +1,12 @@
-"""Programs that are divided between the blocks of a cluster (`num_ctas`), and those that cannot be: the results are the same."""
+"""Programs that are divided between the blocks of a cluster (`num_ctas`), and those that cannot be."""
 
 import pytest
 import torch
+from conftest import DEVICE
 
 import tilewright as triton
 import tilewright.language as tl
 from tilewright.tools.tensor_descriptor import TensorDescriptor
-
-from conftest import DEVICE
 
 HAS_CLUSTERS = "sm_90" in DEVICE or DEVICE.startswith("cuda")
 
@@ -65,7 +64,9 @@ def product(
         tl.atomic_add(sums_ptr + columns, tl.sum(acc, 0), mask=columns < N)
     if SUMS == "":
         mask = (rows[:, None] < M) & (columns[None, :] < N)
-        tl.store(c_ptr + rows[:, None] * stride_cm + columns[None, :], acc.to(c_ptr.dtype.element_ty), mask=mask)
+        tl.store(
+            c_ptr + rows[:, None] * stride_cm + columns[None, :], acc.to(c_ptr.dtype.element_ty), mask=mask
+        )
 
 
 def multiply(device, shape, blocks, grid=1, dtype=torch.float16, bias=False, sums="", **options):
@@ -119,7 +120,9 @@ def test_elements_of_other_types(dtype, device):
 def test_epilogues_divide_the_axis_that_they_leave(sums, device):
     """The sums of rows need all columns, so rows are divided even where columns are more, and the other way round."""
     for blocks in ((128, 256, 32), (256, 128, 32)):
-        expect_blocks(multiply(device, (256, 256, 64), blocks, bias=True, sums=sums, num_ctas=2, num_warps=8), 2)
+        expect_blocks(
+            multiply(device, (256, 256, 64), blocks, bias=True, sums=sums, num_ctas=2, num_warps=8), 2
+        )
 
 
 @pytest.mark.parametrize(("blocks", "ctas"), [
@@ -168,7 +171,9 @@ def test_descriptors_in_persistent_programs(ctas, blocks, device):
 
 
 @triton.jit
-def by_given_descriptors(a_desc, b_desc, c_desc, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+def by_given_descriptors(
+    a_desc, b_desc, c_desc, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
     """C = A @ B.T, a tile a program, with descriptors that the launch gives."""
     row, column = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
@@ -219,7 +224,10 @@ def attention(
         v = tl.load(v_ptr + start + (first + inner)[:, None] * HEAD + head[None, :])
         acc = tl.dot(weights.to(v.dtype), v, acc * factor[:, None])
         most = new
-    tl.store(o_ptr + start + rows[:, None] * HEAD + head[None, :], (acc / total[:, None]).to(o_ptr.dtype.element_ty))
+    tl.store(
+        o_ptr + start + rows[:, None] * HEAD + head[None, :],
+        (acc / total[:, None]).to(o_ptr.dtype.element_ty),
+    )
     tl.store(lse_ptr + tl.program_id(1) * COUNT + rows, most + tl.math.log2(total))
 
 
@@ -276,7 +284,9 @@ def whole(a_ptr, c_ptr, out_ptr, lock_ptr, CASE: tl.constexpr, SIZE: tl.constexp
         c = tl.sort(tl.reshape(c, [SIZE * SIZE]))
         tl.store(out_ptr + tl.arange(0, SIZE * SIZE), c)
     elif CASE == "chain":
-        tl.store(out_ptr + places, tl.dot(a, c, input_precision="ieee") + tl.dot(c, a, input_precision="ieee"))
+        tl.store(
+            out_ptr + places, tl.dot(a, c, input_precision="ieee") + tl.dot(c, a, input_precision="ieee")
+        )
     elif CASE == "number":
         number = tl.atomic_add(lock_ptr, 1)
         tl.store(out_ptr + number * SIZE * SIZE + places, c)
