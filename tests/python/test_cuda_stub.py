@@ -472,3 +472,41 @@ proton.finalize(session)
     (kernel,) = layer["children"]
     assert (kernel["frame"]["name"], kernel["metrics"]["time (ns)"]) == ("scale", 1500)
     assert devices["CUDA"]["0"]["arch"] == "90"
+
+
+DIVIDED = (
+    "import re\n"
+    + FORMS.partition("def launch")[0]
+    + """
+def launch(grid, sam, **options):
+    tensors = [Half(place << 20) for place in (1, 2, 3)]
+    kernel = multiply[grid](*tensors, 1000, 256, 200, sam, 264, 272, 128, 256, 64, num_warps=8, **options)
+    line, = launches()
+    size = len(line.rpartition("=")[2]) // 2
+    print(kernel.packed_metadata[:2], *re.findall(r"grid=.*?]|4: .*?]", line), size, "bytes")
+
+launch((8, 2), 200)
+launch((8, 2), 208, num_ctas=2)
+# Another form of the code: A has no tensor map.
+launch((8, 2), 201, num_ctas=2)
+launch((8, 2), 208, num_ctas=16)
+try:
+    launch((2**30, 1), 208, num_ctas=2)
+except ValueError as error:
+    print(str(error).splitlines()[0])
+"""
+)
+
+
+def test_a_divided_program_is_launched_as_clusters(program):
+    done = program(DIVIDED)
+    expected = [
+        # Not divided, but in pairs, as rows of A begin inside of sectors: the last parameter counts programs.
+        "(8, 1) grid=[8, 2, 1] 4: [2, 1, 1] 436 bytes",
+        "(8, 2) grid=[16, 2, 1] 4: [2, 1, 1] 432 bytes",
+        "(8, 2) grid=[16, 2, 1] 4: [2, 1, 1] 304 bytes",
+        "(8, 1) grid=[8, 2, 1] 4: [2, 1, 1] 436 bytes",
+        "error[TW0103]: kernel `multiply`: the grid has 2147483648 blocks along axis 0, "
+        "and at most 2147483647 are allowed",
+    ]
+    assert done.out.splitlines() == expected, (done.out, done.err)

@@ -77,6 +77,12 @@ impl GpuCode {
         self.program.header.paired
     }
 
+    /// The blocks of a program, which are a cluster along the first axis: 1 unless the launch asked for more and it could be divided
+    /// between them.
+    pub fn cluster(&self) -> u32 {
+        self.program.header.cluster
+    }
+
     /// Where each argument lies among the parameters, and what it is; tensor maps come behind them.
     pub fn arguments(&self) -> Vec<(usize, Element)> {
         let types: Vec<_> = self.program.kernel().parameter_types().collect();
@@ -208,6 +214,14 @@ impl CompiledKernel {
         }
     }
 
+    /// The blocks that a program is divided between: 1 unless the launch asked for more and it could be.
+    pub fn cluster(&self) -> u32 {
+        match &*self.code {
+            MachineCode::Cpu(_) => 1,
+            MachineCode::Gpu(code) => code.cluster(),
+        }
+    }
+
     /// The code of a GPU for arguments that the tensor maps of some accesses cannot be made of; without any maps if nothing says
     /// which.
     ///
@@ -218,9 +232,9 @@ impl CompiledKernel {
         accesses: Option<&[TensorAccess]>,
     ) -> Result<Option<GpuCode>, CompileError> {
         let MachineCode::Gpu(code) = &*self.code else { return Ok(None) };
-        // The warps are those of the whole cluster already.
-        let tensor_maps = accesses.is_some();
-        let codegen = CodegenOptions { tensor_maps, num_ctas: 1, ..self.metadata.codegen };
+        // One block has the warps of the whole cluster already.
+        let (num_ctas, tensor_maps) = (code.cluster(), accesses.is_some());
+        let codegen = CodegenOptions { num_ctas, tensor_maps, ..self.metadata.codegen };
         let options = (codegen, accesses.unwrap_or_default());
         with_stack(|| gpu_code(&self.module, code.target, options, &mut |_, _| {})).map(Some)
     }

@@ -60,7 +60,7 @@ pub struct CodegenOptions {
     pub num_warps: u32,
     /// Stages of software pipelines; a CPU has none.
     pub num_stages: u32,
-    /// Blocks in a cluster: one block with as many warps runs what they would.
+    /// Blocks of a program, which is divided between them if it can be; else one block with as many warps runs what they would.
     pub num_ctas: u32,
     /// The most registers that a thread may use.
     pub max_registers: Option<u32>,

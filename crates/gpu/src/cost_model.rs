@@ -75,6 +75,9 @@ pub const RESCALED_REGISTERS: u32 = 16;
 /// 1.07 times as long.
 pub const PAIRED_BYTES: u32 = 32 << 10;
 
+/// The same of the blocks that a program is divided between, which are next to each other in any case.
+pub const SHARED_BYTES: u32 = 8 << 10;
+
 /// The most slots of rings for which a loop has an iteration each in its code.
 const NUMBERED_SLOTS: u32 = 4;
 

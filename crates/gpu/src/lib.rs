@@ -36,6 +36,7 @@ pub use layout_rules::{ROWS_OF_COPY, element_bits, fma_operand_layout, row_numbe
 pub use passes::{PASSES, Pass};
 pub use slot_counters::{SlotCounters, slot_counters};
 pub use target::{Feature, Features, GpuTarget, MOST_WARPS, TargetError};
+pub use tile::cluster::{Refusal, divide};
 pub use warp_instructions::{warp_reduction, warps_of_product};
 
 /// A kernel with a layout for every value, before the passes over the language: tile IR that says where its elements are.
@@ -59,7 +60,7 @@ pub struct Launcher<'a> {
     pub without: &'a [TensorAccess],
     /// They launch as many warps as the header says, which may be more than were asked for.
     pub adds_warps: bool,
-    /// They ask for a cluster of so many blocks for a program, if for more than one.
+    /// They ask for a cluster of so many blocks for a program, if for more than one, and launch one if the header says so.
     pub cluster: u32,
 }
 
@@ -77,8 +78,8 @@ pub fn assign_layouts_for(
     tile::legality::check(module.kernel(), num_warps)?;
     tile::unroll::unroll(&mut module);
     tile::padding::pad(&mut module);
+    let (num_warps, cluster) = tile::warps::warps_of_cluster(&mut module, target, num_warps, launcher);
     tile::addresses::split(&mut module);
-    let num_warps = tile::warps::warps_of_cluster(module.kernel(), num_warps, launcher);
     let num_warps = if launcher.adds_warps {
         tile::warps::warps_that_hold(module.kernel(), num_warps)
     } else {
@@ -89,7 +90,9 @@ pub fn assign_layouts_for(
     assign::product_splitting::split(&mut module, target, num_warps);
     assign::transposed_products::transpose(&mut module, target, num_warps);
     assign::depth_splitting::split(&mut module, target, num_warps, launcher);
-    Ok(assign::assign_layouts(&module, target, num_warps, launcher))
+    let mut program = assign::assign_layouts(&module, target, num_warps, launcher);
+    program.header.cluster = cluster;
+    Ok(program)
 }
 
 /// The program of a kernel for a target and a number of warps, a power of two up to [`MOST_WARPS`]; loops that do not say it

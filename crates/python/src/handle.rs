@@ -106,9 +106,10 @@ impl CompiledKernel {
         for info in OPTIONS.iter().filter(|info| !info.id.is_for_launcher()) {
             entries.set_item(info.name, to_python(py, &self.handle.options().get(info.id))?)?;
         }
-        // It may have got more than were asked for, and is one block where a cluster was.
+        // It may have got more than were asked for, and is one block where a program could not be divided between those of a cluster.
+        let cluster = compiled.cluster();
         entries.set_item("num_warps", compiled.metadata.codegen.num_warps)?;
-        entries.set_item("num_ctas", 1)?;
+        entries.set_item("num_ctas", cluster)?;
         let target = compiled.metadata.target;
         let class = py.import("tilewright.backends.compiler")?.getattr("GPUTarget")?;
         let target = class.call1(target_tuple(py, target)?.cast_into::<PyTuple>()?)?;
@@ -117,7 +118,7 @@ impl CompiledKernel {
         entries.set_item("hash", compiled.hash())?;
         entries.set_item("shared", compiled.metadata.resources.shared)?;
         entries.set_item("tmem_size", 0)?;
-        entries.set_item("cluster_dims", (1, 1, 1))?;
+        entries.set_item("cluster_dims", (cluster, 1, 1))?;
         let class = py.import("tilewright.compiler.compiler")?.getattr("KernelMetadata")?;
         class.call((), Some(&entries))
     }

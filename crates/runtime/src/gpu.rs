@@ -33,6 +33,8 @@ pub enum Loaded {
     Sim {
         /// The module.
         module: sim::LoadedModule,
+        /// The blocks of a program.
+        cluster: u32,
         /// The tensor maps that it takes.
         tensor_maps: Option<Box<TensorMaps>>,
     },
@@ -69,7 +71,8 @@ impl Loaded {
                         module.parameters(name).map_err(|fault| refused(name, &fault.to_string()))?;
                     Ok(places[index].offset)
                 })?;
-                Ok(Self::Sim { module, tensor_maps: tensor_maps.map(Box::new) })
+                let tensor_maps = tensor_maps.map(Box::new);
+                Ok(Self::Sim { module, cluster: code.cluster(), tensor_maps })
             }
         }
     }
@@ -81,6 +84,7 @@ impl Loaded {
         let cache = Cache::new(&Settings::from_environment());
         let launch_options = LaunchOptions {
             shared_bytes: code.shared_bytes,
+            cluster: [code.cluster(), 1, 1],
             programmatic: options.is_on(OptionId::LaunchPdl),
             cooperative: options.is_on(OptionId::LaunchCooperativeGrid),
             ..LaunchOptions::new(code.threads)
@@ -106,13 +110,24 @@ impl Loaded {
         Ok(Self::Cuda { launch: function.configure(launch_options)?, pairs, cubin, tensor_maps })
     }
 
-    /// Appends to the parameters of a launch what the code takes besides: its tensor maps, or which of them there are none of.
+    /// The blocks of a program, which run as a cluster.
+    fn cluster(&self) -> u32 {
+        match self {
+            Self::Sim { cluster, .. } => *cluster,
+            Self::Cuda { launch, .. } => launch.options().cluster[0],
+        }
+    }
+
+    /// Appends to the parameters of a launch of so many programs what the code takes besides: its tensor maps, or which of them there
+    /// are none of.
     #[inline]
     pub(crate) fn append_maps(
         &self,
-        grid: [u32; 3],
+        [x, y, z]: [u32; 3],
         parameters: &mut Parameters,
     ) -> Result<Result<Blocks, Unfit>, Error> {
+        // More than there can be is more than a grid may have.
+        let grid = [x.saturating_mul(self.cluster()), y, z];
         let (maps, can_pair) = match self {
             Self::Sim { tensor_maps, .. } => (tensor_maps, true),
             Self::Cuda { tensor_maps, pairs, .. } => (tensor_maps, pairs.is_some()),
@@ -210,11 +225,11 @@ pub(crate) fn start(
     handle: &Handle,
     loaded: &Loaded,
     stream: StreamRef<'_>,
-    blocks: [u32; 3],
+    programs: [u32; 3],
     parameters: &mut Parameters,
     observer: Option<&Observer>,
 ) -> Result<(), Error> {
-    let choice = forms::choose(handle, loaded, blocks, parameters)?;
+    let choice = forms::choose(handle, loaded, programs, parameters)?;
     let Loaded::Cuda { launch, pairs, .. } = choice.loaded(loaded) else {
         unreachable!("the simulator has a launch of its own, and all forms are on one device")
     };
@@ -237,7 +252,7 @@ fn simulate(
     (interrupt, observer): (Interrupt<'_>, Option<&Observer>),
 ) -> Result<(), Error> {
     let choice = forms::choose(handle, loaded, grid, parameters)?;
-    let (own, Loaded::Sim { module, .. }) = (&*handle.compiled.code, choice.loaded(loaded)) else {
+    let (own, Loaded::Sim { module, cluster, .. }) = (&*handle.compiled.code, choice.loaded(loaded)) else {
         unreachable!("a GPU has a launch of its own, and all forms are on one device")
     };
     let code = match (&choice.other, own) {
@@ -254,9 +269,7 @@ fn simulate(
     }
     let mut launch = sim::Launch::new(name, grid, [code.threads, 1, 1], parameters, regions);
     launch.dynamic_shared_bytes = code.shared_bytes;
-    if is_paired {
-        launch.cluster = [PAIR, 1, 1];
-    }
+    launch.cluster = [if is_paired { PAIR } else { *cluster }, 1, 1];
     let checks = sanitize::active();
     let watch = (!checks.is_empty())
         .then(|| sim::Watch::new(checks.has(sanitize::Check::Race), checks.has(sanitize::Check::Init)));

@@ -244,11 +244,13 @@ impl Handle {
     pub(crate) fn launch_passed(
         &self,
         stream: StreamRef<'_>,
-        blocks: [u32; 3],
+        programs: [u32; 3],
         parameters: &mut Parameters,
     ) -> Result<(), Error> {
         match self.loaded()? {
-            Some(loaded @ Loaded::Cuda { .. }) => gpu::start(self, loaded, stream, blocks, parameters, None),
+            Some(loaded @ Loaded::Cuda { .. }) => {
+                gpu::start(self, loaded, stream, programs, parameters, None)
+            }
             Some(Loaded::Sim { .. }) | None => unreachable!("`Call::of_handle` refuses other devices"),
         }
     }

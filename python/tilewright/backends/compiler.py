@@ -80,11 +80,8 @@ class BaseBackend(metaclass=ABCMeta):
         return CompileOptions(**{**known, **given, "backend_name": self.target.backend})
 
     def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
-        """What a launch needs: warps, blocks that a program takes, and shared memory in bytes.
-
-        A program is one block whatever ``num_ctas`` says, which stays a hint.
-        """
-        return (metadata.num_warps, 1, metadata.shared)
+        """What a launch needs: warps, blocks that a program is divided between, and shared memory in bytes."""
+        return (metadata.num_warps, metadata.num_ctas, metadata.shared)
 
     # The two are asked of every back end, and there is nothing to do.
     def add_stages(self, stages: dict[str, Any], options: Any, language: Language) -> None:  # noqa: B027

@@ -6,7 +6,8 @@
 //! ```
 //! Behind the bytes stands `, 3 stages` where loops are still to be pipelined, `, no contraction` where products and sums are
 //! rounded one by one, `, synchronized` when barriers stand wherever threads have to wait for each other, `, pairs` when blocks are
-//! launched in pairs, and `, 2 blocks a multiprocessor` where registers are to leave room for so many. Behind the layouts stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are
+//! launched in pairs, `, clusters of 2` when a program is so many blocks, and `, 2 blocks a multiprocessor` where registers are to leave
+//! room for so many. Behind the layouts stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are
 //! (`T0 = …`), and those that the kernel makes itself (`M0 = …`), where `p0` is the first of the scalars that it makes the map of.
 
 use std::fmt::Write;
@@ -36,6 +37,9 @@ pub struct Header {
     pub paired: bool,
     /// So many blocks are to have room for their registers on a multiprocessor; 0 if the assembler decides.
     pub min_blocks: u32,
+    /// The blocks of a cluster, which are a program together; 1 where a block is one. The grid has so many times as many blocks along the
+    /// first axis as there are programs.
+    pub cluster: u32,
     /// The layouts that types name.
     pub layouts: Layouts,
     /// The tensor maps that the last parameters of the kernel are.
@@ -62,24 +66,31 @@ impl Header {
             synchronized: false,
             paired: false,
             min_blocks: 0,
+            cluster: 1,
             layouts: Layouts::default(),
             tensor_maps: Vec::new(),
             made_maps: Vec::new(),
         }
     }
 
+    /// How many blocks may fill a buffer together.
+    pub fn sharing_blocks(&self) -> u32 {
+        self.cluster.max(2)
+    }
+
     /// The text: whole lines.
     pub fn print(&self) -> String {
         let Self { target, num_warps, shared_bytes, stages, contraction, .. } = self;
-        let Self { synchronized, paired, min_blocks, layouts, .. } = self;
+        let Self { synchronized, paired, min_blocks, cluster, layouts, .. } = self;
         let stages = if *stages == 0 { String::new() } else { format!(", {stages} stages") };
         let contraction = if *contraction { "" } else { ", no contraction" };
         let synchronized = if *synchronized { ", synchronized" } else { "" };
         let paired = if *paired { ", pairs" } else { "" };
+        let cluster = if *cluster == 1 { String::new() } else { format!(", clusters of {cluster}") };
         let blocks =
             if *min_blocks == 0 { String::new() } else { format!(", {min_blocks} blocks a multiprocessor") };
         let mut text = format!(
-            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}{paired}{blocks}\n",
+            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}{paired}{cluster}{blocks}\n",
             target.name
         );
         for (id, layout) in layouts.iter() {
@@ -106,13 +117,16 @@ impl Header {
         };
         let num_warps = number(" warps")?;
         let shared_bytes = number(" bytes of shared memory")?;
-        let (mut stages, mut min_blocks) = (0, 0);
+        let (mut stages, mut min_blocks, mut cluster) = (0, 0, 1);
         let (mut contraction, mut synchronized, mut paired) = (true, false, false);
         for word in parts {
             match word {
                 "no contraction" if contraction => contraction = false,
                 "synchronized" if !synchronized => synchronized = true,
                 "pairs" if !paired => paired = true,
+                _ if cluster == 1 && word.starts_with("clusters of ") => {
+                    cluster = word["clusters of ".len()..].parse().map_err(|_| expected)?;
+                }
                 _ => {
                     let counts = [(" stages", &mut stages), (" blocks a multiprocessor", &mut min_blocks)];
                     let counted =
@@ -150,6 +164,6 @@ impl Header {
             }
         }
         let head = Self { target, num_warps, shared_bytes, stages, contraction, ..Self::default() };
-        Ok(Self { synchronized, paired, min_blocks, layouts, tensor_maps, made_maps, ..head })
+        Ok(Self { synchronized, paired, min_blocks, cluster, layouts, tensor_maps, made_maps, ..head })
     }
 }

@@ -1,4 +1,5 @@
-//! Blocks in pairs that share what both would copy: programs next to each other often need the same tile of an operand.
+//! Blocks that share what each would copy: programs next to each other often need the same tile of an operand, and the blocks that
+//! a program is divided between (`tile/cluster.rs`) always do.
 //!
 //! ```text
 //! tensor_load %slot, %map, %full, …            ──>    pair_arrive ; pair_wait
@@ -16,6 +17,9 @@
 //! That pays where the cache is the limit: rows that begin in the middle of a sector are read with one sector more in each line.
 //! Whether they do, the launch knows; where all strides are known to be whole sectors, kernels stay as they are, and where there is
 //! not one team of rings, whose slots `mbarrier`s hand over, they do as well.
+//!
+//! The blocks of a divided program are a cluster at every launch, of two or more. What does not depend on the place of a block in
+//! its cluster is the same in all of them, so nothing is compared: each block copies its part of such a tile to all.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,20 +29,19 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    CacheModifier, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, OpFamily, Operation, Value,
+    CacheModifier, Carried, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, OpFamily, Operation,
+    Value,
 };
 
 use super::tensor_copies::is_of_rows;
 use crate::box_layout::BoxLayout;
-use crate::cost_model::PAIRED_BYTES;
+use crate::cost_model::{PAIRED_BYTES, SHARED_BYTES};
 use crate::language::verify::slots::Names;
 use crate::language::{Function, GpuOp, Header, Module, Op, TensorMapPlan, Type};
 use crate::layout_rules::element_bits;
 use crate::remarks::{self, Because};
 use crate::target::{Feature, SECTOR_BYTES};
 
-/// Blocks of a pair.
-const BLOCKS: u32 = 2;
 /// More than this is not known of how numbers divide.
 const MOST_KNOWN: u32 = 16;
 
@@ -46,35 +49,53 @@ const MOST_KNOWN: u32 = 16;
 pub fn share_copies(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    if header.paired || !header.target.features.has(Feature::Wgmma) || header.tensor_maps.is_empty() {
+    let is_done = header.paired || has_shares(function);
+    if is_done || !header.target.features.has(Feature::Wgmma) || header.tensor_maps.is_empty() {
         return;
     }
     let Some(found) = Found::of(header, function) else { return };
+    let blocks = header.sharing_blocks();
     for shared in &found.shared {
         remarks::about(
             "pairs",
             function,
             shared.load,
             || "tensor_load".into(),
-            || Because::done("copied once for two blocks", "both may need the same box of the tensor"),
+            || match header.cluster {
+                1 => Because::done("copied once for two blocks", "both may need the same box of the tensor"),
+                blocks => Because::done(
+                    format!("copied once for {blocks} blocks"),
+                    "all need the same box of the tensor",
+                ),
+            },
         );
-        if let Halves::Of { map, axis } = shared.halves {
+        if let Parts::Of { map, axis } = shared.parts {
             let plan = &mut header.tensor_maps[map];
             let copied = plan.copied.as_mut().expect("what copies need has a box");
-            copied.extents[axis] /= BLOCKS;
+            copied.extents[axis] /= blocks;
         }
     }
-    header.paired = true;
-    Writer { function, partners: FxHashMap::default(), out: Vec::new() }.write(&found);
+    header.paired = header.cluster == 1;
+    Writer { function, partners: FxHashMap::default(), out: Vec::new() }.write(&found, header.paired);
 }
 
-/// A buffer that the blocks of a pair may fill together.
+/// A buffer that the blocks may fill together.
 struct Shared {
     buffer: Value,
+    full: Value,
+    empty: Value,
     /// One of its loads.
     load: Inst,
     same: Same,
-    halves: Halves,
+    parts: Parts,
+}
+
+fn has_shares(function: &Function) -> bool {
+    let mut found = false;
+    function.walk(function.entry, &mut |inst| {
+        found |= matches!(function.insts[inst].op, Op::Gpu(GpuOp::Share {}));
+    });
+    found
 }
 
 /// The integers that have to be the same in both blocks.
@@ -87,8 +108,6 @@ struct Same {
 
 /// What can be shared, and the barriers of its rings.
 struct Found {
-    full: Value,
-    empty: Value,
     shared: Vec<Shared>,
     /// Where the first copy stands in the entry, and behind what no block arrives at the other's barriers.
     first: usize,
@@ -98,14 +117,16 @@ struct Found {
 impl Found {
     fn of(header: &Header, function: &Function) -> Option<Self> {
         let names = Names::new(function, false);
-        let barriers = Barriers::of(&names)?;
+        let is_divided = header.cluster > 1;
+        let barriers = Barriers::of(&names, is_divided)?;
         let entry = &function.blocks[function.entry].insts;
         let in_entry = |inst: Inst| entry.iter().position(|other| *other == outermost(&names, inst));
         let places: Vec<usize> = barriers.uses.iter().map(|inst| in_entry(*inst)).collect::<Option<_>>()?;
         let first = barriers.filling.iter().filter_map(|inst| in_entry(*inst)).min()?;
         let last = places.into_iter().max()?;
         let early = entry[..first].iter().copied().collect();
-        let trace = Trace { names: &names, early, depends: RefCell::default() };
+        let ranked = is_divided.then(|| Ranked::of(function, header.cluster));
+        let trace = Trace { names: &names, early, ranked, depends: RefCell::default() };
         let mut always = Same::default();
         for bound in &barriers.bounds {
             trace.same(*bound, &mut always)?;
@@ -113,7 +134,7 @@ impl Found {
         let loads = barriers.loads.values().flatten();
         let maps = loads.map(|load| map_number(header, function, function.insts[*load].operands[1]));
         let maps: BTreeSet<usize> = maps.collect::<Option<_>>()?;
-        if maps.iter().all(|map| is_of_sectors(&header.tensor_maps[*map], function)) {
+        if !is_divided && maps.iter().all(|map| is_of_sectors(&header.tensor_maps[*map], function)) {
             return None;
         }
         let mut shared = Vec::new();
@@ -125,40 +146,71 @@ impl Found {
                 !is_of_rows(function, *load)
                     && coordinates.iter().all(|value| trace.same(*value, &mut same).is_some())
             });
-            let Some(halves) = halves(header, function, *buffer, loads) else { continue };
+            if is_divided && is_read_by_threads(&names, *buffer) {
+                continue;
+            }
+            let Some((full, empty)) = barriers.team(function, loads) else { continue };
+            let Some(parts) = parts(header, function, *buffer, loads) else { continue };
             if is_known {
-                shared.push(Shared { buffer: *buffer, load: loads[0], same, halves });
+                shared.push(Shared { buffer: *buffer, full, empty, load: loads[0], same, parts });
             }
         }
-        let Barriers { full, empty, .. } = barriers;
-        (!shared.is_empty()).then_some(Self { full, empty, shared, first, last })
+        // Other copies may come before the blocks have met, and the barriers that they meet for be made behind those.
+        let is_shared =
+            |barriers: Value| shared.iter().any(|shared| [shared.full, shared.empty].contains(&barriers));
+        let filling = barriers.filling.iter().filter(|inst| is_shared(barriers_of(function, **inst)));
+        let first = filling.filter_map(|inst| in_entry(*inst)).min()?;
+        let is_made = |inst: &Inst| {
+            let data = &function.insts[*inst];
+            matches!(data.op, Op::Gpu(GpuOp::MbarrierInit { .. })) && is_shared(data.operands[0])
+                || data.results.iter().any(|result| shared.iter().any(|shared| shared.buffer == *result))
+        };
+        (!entry[first..].iter().any(is_made)).then_some(Self { shared, first, last })
     }
 }
 
-/// How a tile is cut into halves.
-enum Halves {
-    /// Either has as many of its boxes.
+/// Whether others than the asynchronous proxy read the slots of a buffer: the arrivals by which these are handed over to other blocks
+/// do not order what threads do.
+fn is_read_by_threads(names: &Names<'_>, buffer: Value) -> bool {
+    let function = names.function;
+    let mut found = false;
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let is_asynchronous = matches!(
+            data.op,
+            Op::Gpu(GpuOp::TensorLoad {} | GpuOp::Slot {} | GpuOp::Wgmma { .. } | GpuOp::Dealloc {})
+        );
+        found |= !is_asynchronous && data.operands.iter().any(|operand| names.root(*operand) == Some(buffer));
+    });
+    found
+}
+
+/// How a tile is cut into a part for each block.
+enum Parts {
+    /// Each has as many of its boxes.
     Boxes,
-    /// It is one box, of a tensor map that has the box of a half then: less along this axis.
+    /// It is one box, of a tensor map that has the box of a part then: less along this axis.
     Of { map: usize, axis: usize },
 }
 
-/// How a tile is cut into halves; nothing if it cannot be.
-fn halves(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -> Option<Halves> {
+/// How a tile is cut into parts; nothing if it cannot be.
+fn parts(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -> Option<Parts> {
+    let blocks = header.sharing_blocks();
+    let least = if header.cluster > 1 { SHARED_BYTES } else { PAIRED_BYTES };
     let Type::Buffer(memory) = function.ty(buffer) else { return None };
     let tile = memory.tile();
     let boxes = BoxLayout::of(header.layouts.get(memory.layout), element_bits(&tile))?;
-    if boxes.bytes * boxes.count < PAIRED_BYTES {
+    if boxes.bytes * boxes.count < least {
         return None;
     }
-    if boxes.count.is_multiple_of(BLOCKS) {
-        return Some(Halves::Boxes);
+    if boxes.count.is_multiple_of(blocks) {
+        return Some(Parts::Boxes);
     }
     let axis = *boxes.order.last()?;
     let is_whole = boxes.count == 1
         && boxes.order.len() > 1
-        && tile.shape[axis].is_multiple_of(BLOCKS)
-        && (boxes.bytes / BLOCKS).is_multiple_of(boxes.alignment);
+        && tile.shape[axis].is_multiple_of(blocks)
+        && (boxes.bytes / blocks).is_multiple_of(boxes.alignment);
     let map = function.insts[loads[0]].operands[1];
     let number = map_number(header, function, map)?;
     // Other copies through the map would copy half as well.
@@ -167,7 +219,7 @@ fn halves(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -
         is_own &= !function.insts[inst].operands.contains(&map) || loads.contains(&inst);
     });
     let own = header.tensor_maps[number].strides.len().checked_sub(boxes.order.len())?;
-    (is_whole && is_own).then_some(Halves::Of { map: number, axis: own + axis })
+    (is_whole && is_own).then_some(Parts::Of { map: number, axis: own + axis })
 }
 
 /// Whether all rows of a tensor are known to begin at the same place of a sector, as far as such things are known.
@@ -189,10 +241,10 @@ fn map_number(header: &Header, function: &Function, map: Value) -> Option<usize>
     place.checked_sub(parameters.len() - header.tensor_maps.len())
 }
 
-/// The one team of rings that tensor copies fill, with barriers at both ends.
+/// The teams of rings that tensor copies fill, with barriers at both ends; where blocks are not those of one program, there is one.
 struct Barriers {
-    full: Value,
-    empty: Value,
+    /// The barriers that say that slots are full, with those that say that they are empty.
+    teams: BTreeMap<Value, Value>,
     /// The loads to each buffer.
     loads: BTreeMap<Value, Vec<Inst>>,
     /// What makes slots full, and all that is about the barriers.
@@ -203,7 +255,7 @@ struct Barriers {
 }
 
 impl Barriers {
-    fn of(names: &Names<'_>) -> Option<Self> {
+    fn of(names: &Names<'_>, is_divided: bool) -> Option<Self> {
         let function = names.function;
         let (mut full, mut empty) = (BTreeSet::new(), BTreeSet::new());
         let mut loads: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
@@ -225,6 +277,7 @@ impl Barriers {
                 }
                 Op::Gpu(GpuOp::MbarrierWait {}) => {}
                 // What counts programs is to know nothing of blocks that are none.
+                Op::Tile(ir::Op::NumPrograms { axis: 0 }) if is_divided => return,
                 Op::Tile(ir::Op::NumPrograms { axis: 0 })
                 | Op::Gpu(GpuOp::WarpRoles { .. } | GpuOp::MbarrierArriveCopies {}) => {
                     is_plain = false;
@@ -232,14 +285,24 @@ impl Barriers {
                 }
                 // tidy: wildcard because no other op is about barriers
                 op => {
-                    is_plain &= !may_wait(op);
+                    // The blocks of one program wait for the same.
+                    is_plain &= is_divided || !may_wait(op);
                     return;
                 }
             }
             uses.push(inst);
         });
         let only = |found: BTreeSet<Value>| found.first().copied().filter(|_| found.len() == 1);
-        let (full, empty) = (only(full)?, only(empty)?);
+        let teams = if is_divided {
+            let found: BTreeSet<(Value, Value)> =
+                loads.values().flatten().filter_map(|load| team_of(names, *load, &empty)).collect();
+            // Each barrier is of one team.
+            let ends: BTreeSet<Value> = found.iter().flat_map(|(full, empty)| [*full, *empty]).collect();
+            is_plain &= ends.len() == 2 * found.len();
+            found.into_iter().collect()
+        } else {
+            BTreeMap::from([(only(full)?, only(empty)?)])
+        };
         let mut bounds = Vec::new();
         for inst in &uses {
             let mut block = names.block_of_inst(*inst);
@@ -252,19 +315,43 @@ impl Barriers {
             }
         }
         let is_about = |inst: &Inst| {
-            let data = &function.insts[*inst];
-            let place = if matches!(data.op, Op::Gpu(GpuOp::TensorLoad {})) { 2 } else { 0 };
-            [full, empty].contains(&data.operands[place])
+            let barriers = barriers_of(function, *inst);
+            teams.iter().any(|(full, empty)| [*full, *empty].contains(&barriers))
         };
-        (is_plain && full != empty && uses.iter().all(is_about)).then_some(Self {
-            full,
-            empty,
-            loads,
-            filling,
-            uses,
-            bounds,
-        })
+        let is_team = is_divided || uses.iter().all(is_about);
+        let are_two = teams.iter().all(|(full, empty)| full != empty);
+        (is_plain && are_two && is_team).then_some(Self { teams, loads, filling, uses, bounds })
     }
+
+    /// The barriers of the slots that these loads fill.
+    fn team(&self, function: &Function, loads: &[Inst]) -> Option<(Value, Value)> {
+        let fulls: BTreeSet<Value> = loads.iter().map(|load| function.insts[*load].operands[2]).collect();
+        let full = fulls.first().copied().filter(|_| fulls.len() == 1)?;
+        Some((full, *self.teams.get(&full)?))
+    }
+}
+
+/// The barriers that an instruction which is about some is about.
+fn barriers_of(function: &Function, inst: Inst) -> Value {
+    let data = &function.insts[inst];
+    let place = if matches!(data.op, Op::Gpu(GpuOp::TensorLoad {})) { 2 } else { 0 };
+    data.operands[place]
+}
+
+/// The barriers of the slot that a load fills, given those that say that slots are empty: in a loop it was waited for right before the
+/// slot.
+fn team_of(names: &Names<'_>, load: Inst, empty: &BTreeSet<Value>) -> Option<(Value, Value)> {
+    let function = names.function;
+    let data = &function.insts[load];
+    let slot = function.defining_inst(data.operands[0])?;
+    let insts = &function.blocks[names.block_of_inst(slot)].insts;
+    let waits = insts.iter().take_while(|inst| **inst != slot).filter_map(|inst| {
+        let wait = &function.insts[*inst];
+        let is_wait =
+            matches!(wait.op, Op::Gpu(GpuOp::MbarrierWait {})) && wait.operands[1] == data.operands[3];
+        (is_wait && empty.contains(&wait.operands[0])).then(|| wait.operands[0])
+    });
+    Some((data.operands[2], waits.last()?))
 }
 
 /// Whether a program may wait for another one by this: two that copy for each other could wait for each other then.
@@ -285,9 +372,72 @@ fn outermost(names: &Names<'_>, mut inst: Inst) -> Inst {
     inst
 }
 
-/// Finds out whether a value is the same in both blocks of a pair.
+/// The values that depend on the place of a block in the cluster of a divided program.
+struct Ranked(FxHashSet<Value>);
+
+impl Ranked {
+    fn of(function: &Function, blocks: u32) -> Self {
+        let mut found = Self(FxHashSet::default());
+        loop {
+            let before = found.0.len();
+            function.walk(function.entry, &mut |inst| found.visit(function, inst, blocks));
+            if found.0.len() == before {
+                return found;
+            }
+        }
+    }
+
+    fn visit(&mut self, function: &Function, inst: Inst, blocks: u32) {
+        let data = &function.insts[inst];
+        let is_ranked = |value: &Value| self.0.contains(value);
+        let is_control = matches!(data.op.info().family, OpFamily::Loop | OpFamily::Branch);
+        let conditions = function.conditions(inst).iter().flat_map(|region| function.yielded(*region));
+        let depends = if is_control {
+            data.operands[..data.op.info().operands.len()].iter().chain(conditions).any(is_ranked)
+        } else {
+            // What threads of the block have put into shared memory is not looked for.
+            let is_memory = |value: &Value| matches!(function.ty(*value), Type::Buffer(_));
+            matches!(data.op, Op::Tile(ir::Op::ProgramId { axis: 0 }))
+                || data.operands.iter().any(|value| is_ranked(value) || is_memory(value))
+                    && !is_number_of_cluster(function, inst, blocks)
+        };
+        if depends {
+            self.0.extend(&data.results);
+        }
+        for Carried { initial, parameters, yielded, result } in function.carried(inst) {
+            let mut from = initial.iter().chain(&yielded).chain([&result]);
+            if from.any(|value| self.0.contains(value)) {
+                self.0.extend(parameters.iter().chain([&result]));
+            }
+        }
+    }
+}
+
+/// Whether it is the number of a block by a multiple of the blocks of a cluster.
+fn is_number_of_cluster(function: &Function, inst: Inst, blocks: u32) -> bool {
+    let data = &function.insts[inst];
+    let Op::Gpu(GpuOp::Elementwise { function: by, .. }) = &data.op else { return false };
+    let constant = data.operands.get(1).and_then(|by| match function.defining_op(*by) {
+        Some(Op::Tile(ir::Op::Constant { value })) => value.as_int(),
+        // tidy: wildcard because any other number is known at run time alone
+        _ => None,
+    });
+    let is_number =
+        matches!(function.defining_op(data.operands[0]), Some(Op::Tile(ir::Op::ProgramId { axis: 0 })));
+    is_number
+        && constant.is_some_and(|constant| match by {
+            ElementwiseFn::IntDiv => constant > 0 && constant % i128::from(blocks) == 0,
+            ElementwiseFn::Shr => (i128::from(blocks.ilog2())..32).contains(&constant),
+            // tidy: wildcard because no other function is a division
+            _ => false,
+        })
+}
+
+/// Finds out whether a value is the same in all blocks that share.
 struct Trace<'a> {
     names: &'a Names<'a>,
+    /// Of a divided program, what is not.
+    ranked: Option<Ranked>,
     /// What stands before the first copy.
     early: BTreeSet<Inst>,
     /// What is known of instructions.
@@ -297,6 +447,9 @@ struct Trace<'a> {
 impl Trace<'_> {
     /// Adds the integers of the entry that have to be the same for it, besides the numbers of iterations; nothing if that is not known.
     fn same(&self, value: Value, found: &mut Same) -> Option<()> {
+        if let Some(Ranked(ranked)) = &self.ranked {
+            return (!ranked.contains(&value)).then_some(());
+        }
         if !found.seen.insert(value) {
             return Some(());
         }
@@ -391,7 +544,29 @@ struct Writer<'f> {
 }
 
 impl Writer<'_> {
-    fn write(mut self, found: &Found) {
+    fn write(mut self, found: &Found, is_paired: bool) {
+        let entry = self.function.entry;
+        let shares = if is_paired { self.conditions(found) } else { self.always(found) };
+        self.emit(GpuOp::PairArrive {}, &[]);
+        self.emit(GpuOp::PairWait {}, &[]);
+        for (Shared { buffer, full, empty, .. }, condition) in shares {
+            self.emit(GpuOp::Share {}, &[*buffer, *full, *empty, condition]);
+        }
+        let head = std::mem::take(&mut self.out);
+        self.emit(GpuOp::PairArrive {}, &[]);
+        let arrival = std::mem::take(&mut self.out);
+        self.emit(GpuOp::PairWait {}, &[]);
+        let insts = &mut self.function.blocks[entry].insts;
+        // Before the return, the last one.
+        let end = insts.len() - 1;
+        insts.splice(end..end, self.out);
+        let behind = found.last + 1;
+        insts.splice(behind..behind, arrival);
+        insts.splice(found.first..found.first, head);
+    }
+
+    /// The buffers with the conditions under which both blocks of a pair need the same.
+    fn conditions<'a>(&mut self, found: &'a Found) -> Vec<(&'a Shared, Value)> {
         let entry = self.function.entry;
         let number = Type::scalar(ir::Type::scalar(Dtype::I32));
         let programs = self.function.add_parameter(entry, number.clone(), Some("programs".into()));
@@ -409,24 +584,16 @@ impl Writer<'_> {
                 let is_same = self.scalar(ElementwiseFn::Eq, &[*value, partner], Dtype::I1);
                 condition = self.scalar(ElementwiseFn::And, &[condition, is_same], Dtype::I1);
             }
-            shares.push((shared.buffer, condition));
+            shares.push((shared, condition));
         }
-        self.emit(GpuOp::PairArrive {}, &[]);
-        self.emit(GpuOp::PairWait {}, &[]);
-        for (buffer, condition) in shares {
-            self.emit(GpuOp::Share {}, &[buffer, found.full, found.empty, condition]);
-        }
-        let head = std::mem::take(&mut self.out);
-        self.emit(GpuOp::PairArrive {}, &[]);
-        let arrival = std::mem::take(&mut self.out);
-        self.emit(GpuOp::PairWait {}, &[]);
-        let insts = &mut self.function.blocks[entry].insts;
-        // Before the return, the last one.
-        let end = insts.len() - 1;
-        insts.splice(end..end, self.out);
-        let behind = found.last + 1;
-        insts.splice(behind..behind, arrival);
-        insts.splice(found.first..found.first, head);
+        shares
+    }
+
+    /// The buffers of a divided program, whose blocks always share them.
+    fn always<'a>(&mut self, found: &'a Found) -> Vec<(&'a Shared, Value)> {
+        let ty = Type::scalar(ir::Type::scalar(Dtype::I1));
+        let condition = self.value(ir::Op::Constant { value: Literal::int(Dtype::I1, 1) }, &[], ty);
+        found.shared.iter().map(|shared| (shared, condition)).collect()
     }
 
     fn emit(&mut self, op: impl Into<Op>, operands: &[Value]) {

@@ -3,17 +3,21 @@
 //! A thread has at most 255 registers. A loop that carries more of its products than that, as the backward pass of attention
 //! with heads of 128 does in four warps, would spill most of them in each iteration. Twice the warps hold half as much each.
 //!
-//! A program that is written for a cluster of blocks is run by one block, with the warps of all.
+//! A program that is asked for as a cluster of blocks and cannot be divided between them is run by one block, with the warps of all.
 
-use tilewright_ir::{Block, Definition, Function, Inst, Op, OpFamily, Type, Value};
+use tilewright_ir::{Block, Definition, Function, Inst, Module, Op, OpFamily, Type, Value};
 
+use super::cluster::{Refusal, divide};
 use crate::Launcher;
 use crate::cost_model::ACCUMULATOR_REGISTERS;
 use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
+use crate::target::{Feature, GpuTarget};
 
 /// With more warps than this, a thread of one block may have no more than half of the registers: nothing is gained.
 const MOST_WARPS: u32 = 8;
+/// The blocks of a cluster that every device has which has clusters.
+const MOST_BLOCKS: u32 = 8;
 
 /// As many warps as hold the accumulators of the kernel: those asked for, if they do, or if more would not either. Assembly of
 /// the program's own may count its threads.
@@ -44,29 +48,58 @@ pub fn warps_that_hold(kernel: &Function, num_warps: u32) -> u32 {
     warps
 }
 
-/// The warps of the one block that does what a cluster is asked for: those of all its blocks, as far as each thread of them may
-/// have all registers that it can. What a program computes does not depend on it.
-pub fn warps_of_cluster(kernel: &Function, num_warps: u32, launcher: Launcher<'_>) -> u32 {
+/// Divides a program for a cluster between its blocks, if it can be: then a block has the warps that were asked for. Else one block
+/// does what a cluster is asked for, with the warps of all, as far as each thread of them may have all registers that it can. What
+/// a program computes does not depend on it. Gives the warps of a block and the blocks of a program.
+pub fn warps_of_cluster(
+    module: &mut Module,
+    target: GpuTarget,
+    num_warps: u32,
+    launcher: Launcher<'_>,
+) -> (u32, u32) {
     let blocks = launcher.cluster.max(1);
-    let has_assembly =
-        find(kernel, |op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. })).is_some();
-    let warps = if launcher.adds_warps && !has_assembly {
-        num_warps.max(num_warps.saturating_mul(blocks).min(MOST_WARPS))
-    } else {
-        num_warps
-    };
-    if blocks > 1
-        && let Some(first) = kernel.blocks[kernel.entry].insts.first()
-    {
-        let because = || {
-            let reason = format!(
-                "num_ctas={blocks}: one block runs what a cluster of {blocks} would, with the same results"
-            );
-            Because::note(format!("{warps} warps in one block"), reason)
-        };
-        remarks::about("cluster", kernel, *first, || "kernel".into(), because);
+    if blocks == 1 {
+        return (num_warps, 1);
     }
-    warps
+    let kernel = module.kernel();
+    let divided = if !target.features.has(Feature::Tma) {
+        Err(Refusal { inst: None, reason: "the target has no clusters" })
+    } else if !blocks.is_power_of_two() || blocks > MOST_BLOCKS {
+        Err(Refusal { inst: None, reason: "not every device has clusters of so many blocks" })
+    } else {
+        divide(module, blocks)
+    };
+    let first = kernel.blocks[kernel.entry].insts[0];
+    match divided {
+        Ok(divided) => {
+            let reason = format!("num_ctas={blocks}: each computes a part of its products");
+            remarks::about(
+                "cluster",
+                kernel,
+                first,
+                || "kernel".into(),
+                || Because::done(format!("divided between {blocks} blocks"), reason),
+            );
+            *module = divided;
+            (num_warps, blocks)
+        }
+        Err(Refusal { inst, reason }) => {
+            let has_assembly =
+                find(kernel, |op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. })).is_some();
+            let warps = if launcher.adds_warps && !has_assembly {
+                num_warps.max(num_warps.saturating_mul(blocks).min(MOST_WARPS))
+            } else {
+                num_warps
+            };
+            let subject =
+                || inst.map_or_else(|| "kernel".into(), |inst| remarks::subject(kernel, inst, None));
+            remarks::about("cluster", kernel, inst.unwrap_or(first), subject, || {
+                let decision = format!("{warps} warps in one block");
+                Because::missed(decision, format!("num_ctas={blocks}: not divided, since {reason}"))
+            });
+            (warps, 1)
+        }
+    }
 }
 
 fn is_product(op: &Op) -> bool {

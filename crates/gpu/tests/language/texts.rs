@@ -3,12 +3,12 @@
 //! The steps of a case are the passes. The first may be `assign(sm_80, 4)` instead: it takes tile IR and assigns layouts for
 //! this target and so many warps; with a third number, loops are to be pipelined with so many stages, and
 //! `assign_for_launches(sm_90, 4)` may ask for tensor maps, with `without p2 written` or `without p0 read` behind them not for these
-//! accesses. Where a pass refuses a program, its diagnostic is the expected text.
+//! accesses. `divide(2)` alone takes tile IR and gives that of each of two blocks. Where a pass refuses a program, its diagnostic is the expected text.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu::language::{Gpu, TensorAccess};
-use tilewright_gpu::{GpuTarget, Launcher, PASSES, assign_layouts_for};
-use tilewright_ir::{parse, parse_dialect, verify};
+use tilewright_gpu::{GpuTarget, Launcher, PASSES, Refusal, assign_layouts_for, divide};
+use tilewright_ir::{parse, parse_dialect, print, verify};
 use tilewright_testkit::run_text_cases;
 
 use crate::{Program, text};
@@ -20,6 +20,9 @@ fn files() {
 
 fn run(steps: &[&str], input: &str) -> Result<String, String> {
     let first = |name| steps.first().and_then(|step| step.strip_prefix(name)?.strip_suffix(')'));
+    if let Some(blocks) = first("divide(") {
+        return divided(blocks, input);
+    }
     let for_launches = first("assign_for_launches(");
     let assign = first("assign(").or(for_launches);
     let launcher = Launcher {
@@ -69,6 +72,23 @@ fn assigned(
         program.header.stages = stages;
         program
     }))
+}
+
+/// The program of a block of a cluster.
+fn divided(blocks: &str, input: &str) -> Result<String, String> {
+    let module = parse(input).map_err(|error| error.to_string())?;
+    let blocks = blocks.parse().map_err(|_| "divide takes a number of blocks")?;
+    match divide(&module, blocks) {
+        Ok(divided) => {
+            let text = print(&divided, false);
+            verify(&divided).map_err(|error| format!("{error}\n{text}"))?;
+            Ok(text)
+        }
+        Err(Refusal { inst, reason }) => {
+            let name = inst.map_or("kernel", |inst| module.kernel().insts[inst].op.name());
+            Ok(format!("{name}: {reason}\n"))
+        }
+    }
 }
 
 /// What is done with a tensor: `p2 written`.

@@ -7,6 +7,8 @@ use tilewright_ir::{Function, Inst, Module, OpFamily, Value};
 /// An access to memory, by one instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Access {
+    /// The instruction.
+    pub inst: Inst,
     /// The parameters of the kernel that its pointers may come from, by their number.
     pub parameters: Vec<usize>,
     /// Whether it reads.
@@ -37,7 +39,7 @@ pub fn accesses(module: &Module) -> Vec<Access> {
         parameters.sort_unstable();
         parameters.dedup();
         if !parameters.is_empty() {
-            found.push(Access { parameters, reads, writes });
+            found.push(Access { inst, parameters, reads, writes });
         }
     });
     found

@@ -38,7 +38,7 @@ impl Lowering<'_> {
         self.require(inst, Feature::Tma)?;
         let elected = self.elected();
         for address in self.mbarriers(barriers) {
-            let count = i64::from(arrivals * self.pairs.arrivals(barriers)).into();
+            let count = i64::from(arrivals * self.arrivals(barriers)).into();
             self.builder.emit_if(Some(elected), isa::MbarrierInit { space: SPACE, ty: TYPE, address, count });
         }
         Ok(())
@@ -68,7 +68,7 @@ impl Lowering<'_> {
         self.require(inst, Feature::Tma)?;
         // What the other lanes did comes before the arrival of this one.
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
-        if self.pairs.arrivals(barrier[0]) > 1 {
+        if self.arrivals(barrier[0]) > 1 {
             self.arrive_in_pair(barrier);
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! Blocks in pairs: clusters of two (PTX ISA, "Cluster of Cooperative Thread Arrays"), which copy to each other's shared memory by
-//! `.multicast::cluster` and arrive at each other's barriers.
+//! Blocks that share: clusters of two or more (PTX ISA, "Cluster of Cooperative Thread Arrays"), which copy to each other's shared
+//! memory by `.multicast::cluster` and arrive at each other's barriers.
 
 use rustc_hash::FxHashMap;
 use tilewright_gpu::language::{self as gpu, GpuOp, Op};
@@ -12,9 +12,6 @@ use super::integer::Bitwise;
 use super::tensor_copy::load_of_box;
 use super::{LANES, Lowered, Lowering};
 use crate::isa::{self, Comparison, Destination, ScalarType, Source, SpecialRegister, StateSpace};
-
-/// Blocks of a pair.
-const BLOCKS: u32 = 2;
 
 /// What is shared, and under which conditions.
 #[derive(Default)]
@@ -37,9 +34,9 @@ impl Pairs {
         pairs
     }
 
-    /// How often an arrival at a barrier counts.
-    pub(super) fn arrivals(&self, barriers: Value) -> u32 {
-        if self.empty.contains_key(&barriers) { BLOCKS } else { 1 }
+    /// Whether arrivals at a barrier count in every block.
+    pub(super) fn are_shared(&self, barriers: Value) -> bool {
+        self.empty.contains_key(&barriers)
     }
 }
 
@@ -82,7 +79,12 @@ impl Lowering<'_> {
         self.pairs.buffers.get(&root).map(|condition| self.scalar(*condition))
     }
 
-    /// The first two lanes of a warp arrive, each in one block, or both in their own.
+    /// How often an arrival at a barrier counts.
+    pub(super) fn arrivals(&self, barriers: Value) -> u32 {
+        if self.pairs.are_shared(barriers) { self.program.header.sharing_blocks() } else { 1 }
+    }
+
+    /// As many lanes of a warp as there are blocks arrive, each in one block, or all in their own.
     pub(super) fn arrive_in_pair(&mut self, [barriers, slot]: [Value; 2]) {
         let conditions = self.pairs.empty[&barriers].clone();
         let any = conditions.iter().fold(Scalar::constant(0), |any, condition| {
@@ -102,7 +104,7 @@ impl Lowering<'_> {
             a: address,
             b: rank,
         });
-        let is_first = self.is_first(LANES - BLOCKS, 0);
+        let is_first = self.is_first(LANES - self.program.header.sharing_blocks(), 0);
         let guard = self.builder.predicate(is_first);
         let address = self.builder.address(Width::B32, address);
         let arrival = isa::MbarrierArrive {
@@ -121,7 +123,7 @@ impl Lowering<'_> {
         self.builder.emit_if(Some(guard), arrival);
     }
 
-    /// Each block copies half of the boxes, or of the one box, to both where the condition holds; else it copies all of them.
+    /// Each block copies its part of the boxes, or of the one box, to all where the condition holds; else it copies all of them.
     pub(super) fn shared_load(
         &mut self,
         condition: Scalar,
@@ -130,13 +132,14 @@ impl Lowering<'_> {
         boxes: &BoxLayout,
         coordinates: &[Value],
     ) {
+        let blocks = self.program.header.sharing_blocks();
         // Along which axis parts lie one behind the other, how many there are, and what is between the beginnings of two.
-        let (along, count, step, bytes) = if boxes.count.is_multiple_of(BLOCKS) {
+        let (along, count, step, bytes) = if boxes.count.is_multiple_of(blocks) {
             (0, boxes.count, boxes.row, boxes.bytes)
         } else {
             let along = boxes.order.len() - 1;
             let extent = self.tile(buffer).shape[boxes.order[along]];
-            (along, BLOCKS, extent / BLOCKS, boxes.bytes / BLOCKS)
+            (along, blocks, extent / blocks, boxes.bytes / blocks)
         };
         let (elected, mbarrier) = (self.elected(), self.mbarrier(barriers, slot));
         let elected = Scalar::from(elected.register).plus(Width::Pred, u64::from(elected.negated));
@@ -145,19 +148,20 @@ impl Lowering<'_> {
         let single = self.builder.bitwise(Bitwise::And, Width::Pred, elected, single);
         let (both, single) = (self.builder.predicate(both), self.builder.predicate(single));
         let rank = self.special(SpecialRegister::ClusterCtaRank);
-        let half = count / BLOCKS;
+        let own = count / blocks;
         let behind = |lowering: &mut Self, each: u32| {
-            lowering.builder.mul(Width::B32, rank, Scalar::constant((half * each).into()))
+            lowering.builder.mul(Width::B32, rank, Scalar::constant((own * each).into()))
         };
         let (first_byte, first) = (behind(self, bytes), behind(self, step));
-        let mask = Some(Source::from(i64::from((1 << BLOCKS) - 1)));
-        for number in 0..half {
+        let mask = Some(Source::from(i64::from((1_u32 << blocks) - 1)));
+        for number in 0..own {
             let place = first_byte.plus(Width::B32, (number * bytes).into());
             let skipped = first.plus(Width::B32, (number * step).into());
             let part = self.tensor_part(buffer, boxes, place, (along, skipped), (descriptor, coordinates));
             self.builder.emit_if(Some(both), load_of_box(part, mbarrier, mask));
         }
-        for number in 0..count {
+        let apart = if condition == Scalar::TRUE { 0 } else { count };
+        for number in 0..apart {
             let place = Scalar::constant((number * bytes).into());
             let skipped = Scalar::constant((number * step).into());
             let part = self.tensor_part(buffer, boxes, place, (along, skipped), (descriptor, coordinates));

@@ -110,7 +110,8 @@ impl<'l> Call<'l> {
         let [x, y, z] = Grid::new(&programs.map(i128::from))?.extents();
         let blocks = [x.saturating_mul(self.launch.options().cluster[0]), y, z];
         let started = match self.handle {
-            Some(handle) => handle.launch_passed(stream, blocks, &mut self.parameters),
+            // It knows itself how many blocks a program is.
+            Some(handle) => handle.launch_passed(stream, [x, y, z], &mut self.parameters),
             None => self.launch.launch(blocks, stream, self.parameters.as_bytes()).map_err(Error::from),
         };
         PARAMETERS.set(self.parameters);

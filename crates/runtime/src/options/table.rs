@@ -150,7 +150,7 @@ options! {
     MinSharedMem "min_shared_mem" OptionalInt(0, NO_LIMIT), Is::None,
         Warned("a block gets the shared memory that it needs"), "least shared memory";
     NumCtas "num_ctas" PowerOfTwo(16), Is::Int(1), Codegen,
-        "blocks in a cluster: one block runs what they would, with the warps of all up to 8";
+        "blocks that a program is divided between, a cluster; where it cannot be, one block with the warps of all up to 8";
     NumStages "num_stages" Int(0, 64), Is::Int(3), Codegen, "stages of software pipelines";
     // As many as any GPU of either vendor has. The GPU path refuses more than `MOST_WARPS` of its own.
     NumWarps "num_warps" PowerOfTwo(64), Is::Int(4), Codegen, "warps of a program";

@@ -3,7 +3,7 @@
 use tilewright_ir::{Element, ElementwiseFn, Op, OpFamily, Value};
 
 use super::affine::{Affine, new_axis};
-use super::polynomial::{Atom, Polynomial};
+use super::polynomial::{Atom, Polynomial, Product};
 
 /// A bound of the index along an axis: what a mask, or a part of it, says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -119,11 +119,34 @@ impl Affine<'_> {
         sum.wraps.is_empty().then_some(sum.number)
     }
 
-    /// The first of the numbers from 0 on that a tile counts, and how many they are.
+    /// The first of the numbers from 0 on that a tile counts, and how many they are: also of those that come before it where it is
+    /// a part of what the blocks of a cluster count together.
     fn range_of_index(&self, tile: Value, index: &Polynomial) -> Option<(i64, i64)> {
         let shape = &self.function.ty(tile).shape;
-        let axis = (0..shape.len()).find(|axis| *index == Polynomial::atom(Atom::Axis(*axis)))?;
-        Some((0, i64::from(shape[axis])))
+        let is_axis = |product: &Product| matches!(product[..], [Atom::Axis(_)]);
+        let (own, before) = index.split(is_axis);
+        let axis = (0..shape.len()).find(|axis| own == Polynomial::atom(Atom::Axis(*axis)))?;
+        let most = before.terms().try_fold(0_i64, |most, (product, factor)| {
+            let [Atom::Value(rank)] = product[..] else { return None };
+            let product = self.most_of_rank(rank)?.checked_mul(factor).filter(|_| factor > 0)?;
+            most.checked_add(product)
+        })?;
+        Some((0, most.checked_add(i64::from(shape[axis]))?))
+    }
+
+    /// The number of the last block of a cluster, of a value that is the number of the block in its cluster.
+    fn most_of_rank(&self, value: Value) -> Option<i64> {
+        let data = &self.function.insts[self.function.defining_inst(value)?];
+        let Op::Elementwise { function: ElementwiseFn::IntRem } = data.op else { return None };
+        let [program, blocks] =
+            [data.operands[0], data.operands[1]].map(|value| self.function.defining_op(value));
+        match (program, blocks) {
+            (Some(Op::ProgramId { .. }), Some(Op::Constant { value })) => {
+                i64::try_from(value.as_int()?).ok().filter(|blocks| *blocks > 0).map(|blocks| blocks - 1)
+            }
+            // tidy: wildcard because no other remainder is that
+            _ => None,
+        }
     }
 
     /// What is behind `min(max(x, 0), c)`, where `c` is the extent or more.

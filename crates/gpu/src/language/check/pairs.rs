@@ -8,7 +8,9 @@ use crate::language::{GpuOp, Type};
 impl Checker<'_> {
     /// Blocks run in pairs; what they share is a buffer with the barriers of its slots, on a condition.
     pub(super) fn in_pairs(&self, op: &GpuOp) -> Check {
-        ensure(self.header.paired, || format!("{} in a kernel whose blocks are no pairs", self.name()))?;
+        ensure(self.header.paired || self.header.cluster > 1, || {
+            format!("{} in a kernel whose blocks are no pairs", self.name())
+        })?;
         let GpuOp::Share {} = op else { return Ok(()) };
         let are_barriers = [1, 2].iter().all(|place| matches!(self.operand(*place), Type::Mbarrier { .. }));
         ensure(matches!(self.operand(0), Type::Buffer(_)) && are_barriers, || {

@@ -39,7 +39,7 @@ use crate::language::verify::slots::Names;
 pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let function = module.kernel();
     let names = Names::new(function, false);
-    let plans = plan::plans(&names, module.header.num_warps)?;
+    let plans = plan::plans(&names, (module.header.num_warps, module.header.cluster))?;
     let teams = teams::Teams::find(&names, &plans);
     let counts = counts::count(&names, &plans, &teams);
     let parts = lower::Parts::new(&names, &plans, teams);

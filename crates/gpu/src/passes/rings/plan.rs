@@ -36,7 +36,8 @@ pub struct Plan {
     pub writer: Writer,
     /// The asynchronous proxy reads slots.
     pub is_async_read: bool,
-    /// Tensor copies fill slots for several warpgroups that multiply, from these slots or from others.
+    /// Tensor copies fill slots for several warpgroups that multiply, from these slots or from others: those of a block, or of the blocks
+    /// of a divided program, which may fill them together.
     pub is_between_groups: bool,
     pub roles: Option<Roles>,
     /// Of the block.
@@ -84,7 +85,7 @@ struct Uses {
 }
 
 /// A plan for every ring.
-pub fn plans(names: &Names<'_>, num_warps: u32) -> Result<Plans, Box<Diagnostic>> {
+pub fn plans(names: &Names<'_>, (num_warps, blocks): (u32, u32)) -> Result<Plans, Box<Diagnostic>> {
     let function = names.function;
     let mut uses: BTreeMap<Value, Uses> = BTreeMap::new();
     let mut rings = Vec::new();
@@ -108,7 +109,7 @@ pub fn plans(names: &Names<'_>, num_warps: u32) -> Result<Plans, Box<Diagnostic>
     let mut plans = Plans::new();
     for (root, inst, buffer) in rings {
         let uses = uses.remove(&root).unwrap_or_default();
-        let plan = plan(names, root, buffer, &uses, num_warps).map_err(|message| {
+        let plan = plan(names, root, buffer, &uses, (num_warps, blocks)).map_err(|message| {
             let text = format!("the ring {} cannot be carried out: {message}", names.text(root));
             Box::new(at(function, inst, Code::MalformedIr, text))
         })?;
@@ -148,7 +149,7 @@ fn plan(
     root: Value,
     buffer: Buffer,
     uses: &Uses,
-    num_warps: u32,
+    (num_warps, blocks): (u32, u32),
 ) -> Result<Plan, &'static str> {
     let writer = uses.writers.first().map_or(Writer::Stores, |(writer, _)| *writer);
     if uses.writers.iter().any(|(other, _)| *other != writer) {
@@ -172,7 +173,8 @@ fn plan(
         return Err("it is used in the condition of a while_loop");
     }
     let roles = roles(names, root, uses, num_warps)?;
-    let is_between_groups = writer == Writer::Tensor && uses.is_async_read && num_warps > WARPGROUP_WARPS;
+    let are_groups = num_warps * blocks > WARPGROUP_WARPS;
+    let is_between_groups = writer == Writer::Tensor && uses.is_async_read && are_groups;
     let is_async_read = uses.is_async_read;
     let plan = Plan { buffer, writer, is_async_read, is_between_groups, roles, num_warps };
     if plan.has_full() && names.block_of(root) != names.function.entry {

@@ -1,0 +1,287 @@
+//! Writes the program of each block of a cluster, given in which forms values are needed (`cluster.rs`): each instruction once
+//! for each form.
+
+use cranelift_entity::packed_option::PackedOption;
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{
+    Block, BlockData, Carried, Dtype, ElementwiseFn, Function, Inst, InstData, Literal, Location, Op,
+    OpFamily, Shape, Type, Value,
+};
+
+use super::cluster::{Form, Forms, operand_forms};
+
+/// Writes a program anew.
+pub struct Writer<'f> {
+    function: &'f mut Function,
+    blocks: u32,
+    /// In which forms values are needed.
+    forms: Forms,
+    /// The forms of what is stored.
+    roots: FxHashMap<Inst, Form>,
+    /// What values are in the new program.
+    made: FxHashMap<(Value, Form), Value>,
+    /// The number of the program along the first axis, and of the block in its cluster.
+    program: Option<Value>,
+    rank: Option<Value>,
+    /// What the current block holds so far.
+    out: Vec<Inst>,
+    location: PackedOption<Location>,
+}
+
+impl<'f> Writer<'f> {
+    pub fn new(function: &'f mut Function, blocks: u32, forms: Forms, roots: FxHashMap<Inst, Form>) -> Self {
+        let (made, location) = (FxHashMap::default(), None.into());
+        Self { function, blocks, forms, roots, made, program: None, rank: None, out: Vec::new(), location }
+    }
+
+    pub fn write(mut self) {
+        let entry = self.function.entry;
+        for parameter in self.function.blocks[entry].parameters.clone() {
+            self.made.insert((parameter, Form::Whole), parameter);
+        }
+        let number = self.scalar(Op::ProgramId { axis: 0 }, &[]);
+        let blocks = self.number(self.blocks);
+        self.program = Some(self.binary(ElementwiseFn::IntDiv, number, blocks));
+        self.rank = Some(self.binary(ElementwiseFn::IntRem, number, blocks));
+        self.insts(entry);
+        self.function.blocks[entry].insts = self.out;
+    }
+
+    /// Writes what stands in a block to the end of the current one.
+    fn insts(&mut self, block: Block) {
+        for inst in self.function.blocks[block].insts.clone() {
+            self.location = self.function.insts[inst].location;
+            match self.function.insts[inst].op.family() {
+                OpFamily::Loop | OpFamily::Branch => self.control(inst),
+                // Those of regions are written with them.
+                OpFamily::Terminator if block != self.function.entry => {}
+                OpFamily::Store | OpFamily::Atomic => self.store(inst),
+                OpFamily::Terminator | OpFamily::Promise => self.root(inst),
+                // tidy: wildcard because all others are there for their results
+                _ => self.compute(inst),
+            }
+        }
+    }
+
+    fn value(&self, value: Value, form: Form) -> Value {
+        let form = if self.function.ty(value).is_scalar() { Form::Whole } else { form };
+        self.made[&(value, form)]
+    }
+
+    fn values(&self, values: &[Value], form: Form) -> SmallVec<[Value; 4]> {
+        values.iter().map(|value| self.value(*value, form)).collect()
+    }
+
+    /// The forms in which a value is needed, in order.
+    fn forms(&self, value: Value) -> SmallVec<[Form; 1]> {
+        let mut forms = self.forms.get(&value).cloned().unwrap_or_default();
+        forms.sort_unstable();
+        forms
+    }
+
+    /// What is promised of a tile is of use before it is divided alone.
+    fn root(&mut self, inst: Inst) {
+        let InstData { op, operands, .. } = self.function.insts[inst].clone();
+        if operands.iter().all(|value| self.function.ty(*value).is_scalar()) {
+            let operands = self.values(&operands, Form::Whole);
+            self.push(op, operands, &[]);
+        }
+    }
+
+    /// A part is stored by its block, and what is no part by the first block.
+    fn store(&mut self, inst: Inst) {
+        let InstData { op, operands, results, .. } = self.function.insts[inst].clone();
+        let form = self.roots[&inst];
+        let mut operands = self.values(&operands, form);
+        if form == Form::Whole {
+            let zero = self.number(0);
+            let rank = self.rank();
+            let mut mask = self.binary(ElementwiseFn::Eq, rank, zero);
+            let shape = self.function.ty(operands[0]).shape.clone();
+            if !shape.is_empty() {
+                let ty = Type::tile(Dtype::I1, shape.clone());
+                mask = self.push(Op::Splat { shape }, smallvec![mask], &[ty])[0];
+            }
+            if operands.len() > op.info().operands.len() {
+                let own = operands.pop().expect("it has a mask");
+                mask = self.binary(ElementwiseFn::And, own, mask);
+            }
+            operands.push(mask);
+        }
+        let types: Vec<Type> = results.iter().map(|result| self.ty(*result, form)).collect();
+        self.push(op, operands, &types);
+    }
+
+    fn compute(&mut self, inst: Inst) {
+        let results = self.function.insts[inst].results.clone();
+        let mut forms: Vec<Form> = results.iter().flat_map(|result| self.forms(*result)).collect();
+        forms.sort_unstable();
+        forms.dedup();
+        for form in forms {
+            let made = self.compute_as(inst, form);
+            for (&result, made) in results.iter().zip(made) {
+                self.name(result, made);
+                self.made.insert((result, form), made);
+            }
+        }
+    }
+
+    fn compute_as(&mut self, inst: Inst, form: Form) -> SmallVec<[Value; 1]> {
+        let InstData { mut op, operands, results, regions, .. } = self.function.insts[inst].clone();
+        match op {
+            Op::ProgramId { axis: 0 } => return smallvec![self.program.expect("it is made first")],
+            Op::NumPrograms { axis: 0 } => {
+                let count = self.scalar(op, &[]);
+                let blocks = self.number(self.blocks);
+                return smallvec![self.binary(ElementwiseFn::IntDiv, count, blocks)];
+            }
+            Op::Arange { start, end } if form != Form::Whole => return smallvec![self.range(start, end)],
+            // tidy: wildcard because no other op knows its place in the grid or in a tile
+            _ => {}
+        }
+        let types: Vec<Type> = results.iter().map(|result| self.ty(*result, form)).collect();
+        if let Form::Part(axis) = form {
+            Self::shorten(&mut op, axis, &types[0].shape);
+        }
+        let forms = operand_forms(self.function, inst, form)
+            .unwrap_or_else(|refusal| unreachable!("what is needed can be computed: {}", refusal.reason));
+        let operands = operands.iter().zip(forms).map(|(value, form)| self.value(*value, form)).collect();
+        let regions = regions.iter().map(|region| self.function.clone_region(*region)).collect();
+        let new = self.function.create_inst(op, operands, regions, types, self.location);
+        self.out.push(new);
+        self.function.insts[new].results.clone()
+    }
+
+    /// The part of a range that is the block's.
+    fn range(&mut self, start: i64, end: i64) -> Value {
+        let extent = (end - start) / i64::from(self.blocks);
+        let shape = Shape(smallvec![extent as u32]);
+        let ty = Type::tile(Dtype::I32, shape.clone());
+        let range =
+            self.push(Op::Arange { start, end: start + extent }, smallvec![], std::slice::from_ref(&ty))[0];
+        let (rank, extent) = (self.rank(), self.number(extent as u32));
+        let first = self.binary(ElementwiseFn::Mul, rank, extent);
+        let first = self.push(Op::Splat { shape }, smallvec![first], &[ty])[0];
+        self.binary(ElementwiseFn::Add, range, first)
+    }
+
+    /// Makes an op that says its shape, or something of an axis, one of a part.
+    fn shorten(op: &mut Op, axis: usize, part: &Shape) {
+        match op {
+            Op::Splat { shape }
+            | Op::Broadcast { shape }
+            | Op::Reshape { shape }
+            | Op::Slice { shape, .. } => shape.clone_from(part),
+            // A part begins at a multiple of its extent, and what is known of runs holds of those in it.
+            Op::Hint { values, .. } => {
+                if let Some(value) = values.get_mut(axis) {
+                    *value = power_of_two_in(*value).min(i64::from(part[axis]));
+                }
+            }
+            // tidy: wildcard because other ops follow the shapes of their operands
+            _ => {}
+        }
+    }
+
+    /// A loop or a branch carries each value in the forms in which it is needed.
+    fn control(&mut self, inst: Inst) {
+        let InstData { op, operands, regions, .. } = self.function.insts[inst].clone();
+        let all: Vec<Carried> = self.function.carried(inst).collect();
+        let with_forms = |carried: Carried| {
+            let forms = self.forms(carried.result);
+            forms.into_iter().map(move |form| (carried.clone(), form))
+        };
+        let carried: Vec<(Carried, Form)> = all.into_iter().flat_map(with_forms).collect();
+        let mut operands = self.values(&operands[..op.info().operands.len()], Form::Whole);
+        for (Carried { initial, .. }, form) in &carried {
+            operands.extend(initial.map(|initial| self.value(initial, *form)));
+        }
+        let regions = (0..regions.len()).map(|number| self.region(inst, number, &carried)).collect();
+        let types: Vec<Type> = carried.iter().map(|(carried, form)| self.ty(carried.result, *form)).collect();
+        self.location = self.function.insts[inst].location;
+        let new = self.function.create_inst(op, operands, regions, types, self.location);
+        self.out.push(new);
+        for (place, (Carried { result, .. }, form)) in carried.into_iter().enumerate() {
+            let made = self.function.insts[new].results[place];
+            self.name(result, made);
+            self.made.insert((result, form), made);
+        }
+    }
+
+    /// A region of a loop or a branch that carries these.
+    fn region(&mut self, inst: Inst, number: usize, carried: &[(Carried, Form)]) -> Block {
+        let region = self.function.insts[inst].regions[number];
+        let new = self.function.blocks.push(BlockData::default());
+        let old = &self.function.blocks[region].parameters;
+        let counters = old.len().saturating_sub(self.function.insts[inst].results.len());
+        let mut parameters: Vec<(Value, Form)> =
+            old[..counters].iter().map(|counter| (*counter, Form::Whole)).collect();
+        let of = |(carried, form): &(Carried, Form)| Some((*carried.parameters.get(number)?, *form));
+        parameters.extend(carried.iter().filter_map(of));
+        for (old, form) in parameters {
+            let (ty, name) = (self.ty(old, form), self.function.values[old].name.clone());
+            let parameter = self.function.add_parameter(new, ty, name);
+            self.made.insert((old, form), parameter);
+        }
+        let outer = std::mem::take(&mut self.out);
+        self.insts(region);
+        let end = self.function.terminator(region).expect("a region has an end");
+        let InstData { op, operands, location, .. } = self.function.insts[end].clone();
+        let yielded = match number.checked_sub(self.function.conditions(inst).len()) {
+            None => self.values(&operands, Form::Whole),
+            Some(place) => {
+                carried.iter().map(|(carried, form)| self.value(carried.yielded[place], *form)).collect()
+            }
+        };
+        self.location = location;
+        self.push(op, yielded, &[]);
+        self.function.blocks[new].insts = std::mem::replace(&mut self.out, outer);
+        new
+    }
+
+    /// The type of a value in a form.
+    fn ty(&self, value: Value, form: Form) -> Type {
+        let mut ty = self.function.ty(value).clone();
+        if let Form::Part(axis) = form
+            && !ty.is_scalar()
+        {
+            ty.shape.0[axis] /= self.blocks;
+        }
+        ty
+    }
+
+    fn name(&mut self, old: Value, new: Value) {
+        let name = self.function.values[old].name.clone();
+        self.function.values[new].name = name;
+    }
+
+    fn rank(&self) -> Value {
+        self.rank.expect("it is made first")
+    }
+
+    fn number(&mut self, number: u32) -> Value {
+        self.scalar(Op::Constant { value: Literal::int(Dtype::I32, number.into()) }, &[])
+    }
+
+    fn scalar(&mut self, op: Op, operands: &[Value]) -> Value {
+        self.push(op, operands.iter().copied().collect(), &[Type::scalar(Dtype::I32)])[0]
+    }
+
+    fn binary(&mut self, function: ElementwiseFn, a: Value, b: Value) -> Value {
+        let ty = self.function.ty(a).clone();
+        let ty = if function == ElementwiseFn::Eq { ty.with_dtype(Dtype::I1) } else { ty };
+        self.push(Op::Elementwise { function }, smallvec![a, b], &[ty])[0]
+    }
+
+    fn push(&mut self, op: Op, operands: SmallVec<[Value; 4]>, types: &[Type]) -> SmallVec<[Value; 1]> {
+        let inst = self.function.create_inst(op, operands, smallvec![], types.iter().cloned(), self.location);
+        self.out.push(inst);
+        self.function.insts[inst].results.clone()
+    }
+}
+
+/// The largest power of two that divides a number; 1 of none.
+fn power_of_two_in(number: i64) -> i64 {
+    if number > 0 { 1 << number.trailing_zeros() } else { 1 }
+}
