@@ -2,7 +2,8 @@
 //! taken and released in turn, in the order of the rings. All are published before the first is taken, which waits for all, and all
 //! are released before the first is acquired.
 //!
-//! What threads copy for such rings is one group, and is waited for at once: where nothing is read between one `take` and the next.
+//! What threads copy for such rings is one group, or arrives at one barrier, and is waited for at once: where nothing is read between
+//! one `take` and the next.
 
 use std::collections::BTreeMap;
 
@@ -127,7 +128,7 @@ fn is_alike(names: &Names<'_>, plans: &Plans, one: Value, other: Value) -> bool 
         |plan: &Plan| plan.roles.as_ref().map(|roles| (roles.inst, roles.producer, roles.consumers.clone()));
     let is_possible = match first.writer {
         Writer::Tensor => true,
-        Writer::Copies => first.roles.is_none() && first.is_async_read == second.is_async_read,
+        Writer::Copies => first.is_async_read == second.is_async_read,
         Writer::Stores => false,
     };
     is_possible
