@@ -87,7 +87,7 @@ impl Teams {
                 let is_at_once =
                     plans[&root].writer == Writer::Tensor || are_taken_at_once(&steps, &together);
                 is_alike(names, plans, team[0], root)
-                    && advance_in_turn(&steps, &together, plans[&root].has_empty())
+                    && advance_in_turn(&steps, &together, &plans[&root])
                     && is_at_once
             });
             match team {
@@ -140,12 +140,14 @@ fn is_alike(names: &Names<'_>, plans: &Plans, one: Value, other: Value) -> bool 
 }
 
 /// Whether the same is done with some rings in turn, in this order, in every block. Where nothing says that a slot is empty but
-/// a barrier of the block, slots may be released in any order.
-fn advance_in_turn(steps: &Steps, rings: &[Value], has_empty: bool) -> bool {
-    let counts = |step: Step| step != Step::Read && (has_empty || step != Step::Release);
+/// a barrier of the block, slots may be released in any order. Between the steps of a turn of a role no ring advances in a loop: who waits
+/// for the whole turn at its first step would wait for a role that waits for it in that loop.
+fn advance_in_turn(steps: &Steps, rings: &[Value], plan: &Plan) -> bool {
+    let counts = |step: Step| step != Step::Read && (plan.has_empty() || step != Step::Release);
+    let divides = |step: Step| step == Step::Within && plan.roles.is_some();
     steps.values().all(|steps| {
-        let own: Vec<(Step, Value)> =
-            steps.iter().copied().filter(|(step, root)| counts(*step) && rings.contains(root)).collect();
+        let is_own = |(step, root): &(Step, Value)| divides(*step) || counts(*step) && rings.contains(root);
+        let own: Vec<(Step, Value)> = steps.iter().copied().filter(is_own).collect();
         let mut straight = own.split(|(step, _)| *step == Step::Within);
         straight.all(|own| {
             own.chunks(rings.len()).all(|turn| {
