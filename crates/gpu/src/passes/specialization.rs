@@ -22,8 +22,7 @@
 //! before and behind those stores ([`order`]).
 //!
 //! **What it takes.** Four or eight warps, and so one or two warpgroups that multiply. What copies depend on is computed from
-//! the arguments, the number of the program, counters, and what is loaded and no other program writes (no atomic operations, no
-//! conversions through memory). What tensor copies load the kernel does not store, and nothing orders accesses to memory. Two
+//! the arguments, the number of the program, counters, and what is loaded and no other program writes; not of atomic operations. What tensor copies load the kernel does not store, and nothing orders accesses to memory. Two
 //! products in a row are not overlapped in such a loop: with two warpgroups, one multiplies while the other computes.
 //!
 //! Where a kernel has another form it is compiled as without the option, and a remark says why.
@@ -32,7 +31,7 @@ mod order;
 
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
-use tilewright_base::collect_remarks;
+use tilewright_base::{collect_remarks, remark};
 use tilewright_ir as ir;
 use tilewright_ir::{
     Block, BlockData, CacheModifier, Effect, Inst, MemorySemantics, OpFamily, Operation, Value,
@@ -45,7 +44,7 @@ use super::tensor_copies::{map_number, use_tensor_copies};
 use super::tensor_stores::use_tensor_stores;
 use super::{pipelining, prune};
 use crate::cost_model::{OWN_WARPS_COPIES, own_warps_pay};
-use crate::language::{Function, GpuOp, Module, Op, Type};
+use crate::language::{Function, GpuOp, InstData, Module, Op, Type};
 use crate::remarks::{self, Because};
 use crate::target::Feature;
 
@@ -69,7 +68,9 @@ pub fn specialize_warps(module: &mut Module) {
         _ => {}
     });
     let (is_asked, Some(inst)) = (asked.is_some(), asked.or(has_product)) else { return };
-    if has_roles || !is_asked && module.header.stages < 2 {
+    let features = &module.header.target.features;
+    let is_possible = features.has(Feature::Tma) && features.has(Feature::Wgmma) && module.header.stages > 1;
+    if has_roles || !(is_asked || is_possible) {
         return;
     }
     let say = |module: &Module, because: &dyn Fn() -> Because| {
@@ -81,8 +82,11 @@ pub fn specialize_warps(module: &mut Module) {
     } else if OWN_WARPS_COPIES.is_none() {
         Err("no loop asks for them, and they are not known to pay")
     } else {
-        // Where nothing comes of it, the loops are planned once more, and say so then.
-        collect_remarks(|| specialized(module, false)).0
+        // Where nothing comes of it, the loops are planned once more, and say what they do then.
+        let (made, remarks) = collect_remarks(|| specialized(module, false));
+        let is_made = made.is_ok();
+        remarks.into_iter().filter(|_| is_made).for_each(|made| remark(|| made));
+        made
     };
     match made {
         Ok(Specialized { module: specialized, slots, warps: copying }) => {
@@ -215,13 +219,14 @@ fn divide(module: &mut Module, copying: u32, by_threads: bool) -> Result<(), &'s
     let warps = header.num_warps;
     let stores = if by_threads { order::mark(function, consumer, warps + copying) } else { Vec::new() };
     let producer = function.clone_region(consumer);
-    keep(function, consumer, &|op| !is_filling(op));
-    keep(function, producer, &|op| {
-        is_filling(op)
-            || order::is_mark(op)
-            || by_threads && is_own_load(op)
-            || matches!(op.info().effect, Effect::Pure | Effect::Terminator)
-            || matches!(op.info().family, OpFamily::Loop | OpFamily::Branch)
+    keep(function, consumer, &|_, data| !is_filling(&data.op));
+    keep(function, producer, &|function, data| {
+        let info = data.op.info();
+        is_filling(&data.op)
+            || order::is_mark(&data.op)
+            || by_threads && (is_own_load(&data.op) || is_in_own_buffer(function, data))
+            || matches!(info.effect, Effect::Pure | Effect::Terminator)
+            || matches!(info.family, OpFamily::Loop | OpFamily::Branch)
     });
     let changes = match (warps > 4, by_threads) {
         (false, _) => [0, 0],
@@ -258,6 +263,17 @@ fn is_own_load(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::Load { volatile: false, cache, .. }) if *cache != CacheModifier::Volatile)
 }
 
+/// Whether it goes through memory that is no ring, as conversions do: each role has that for itself.
+fn is_in_own_buffer(function: &Function, data: &InstData) -> bool {
+    let memory = match data.op {
+        Op::Gpu(GpuOp::Alloc { .. }) => data.results[0],
+        Op::Gpu(GpuOp::LocalStore {} | GpuOp::LocalLoad { .. } | GpuOp::Dealloc {}) => data.operands[0],
+        // tidy: wildcard because conversions take no other op
+        _ => return false,
+    };
+    matches!(function.ty(memory), Type::Buffer(buffer) if buffer.slots == 1)
+}
+
 /// Removes loops and branches that do nothing for those who copy; whether something is left that does.
 fn drop_idle(function: &mut Function, block: Block) -> bool {
     let mut acts = false;
@@ -266,8 +282,10 @@ fn drop_idle(function: &mut Function, block: Block) -> bool {
         let data = &function.insts[*inst];
         let (info, results) = (data.op.info(), data.results.len());
         if matches!(info.family, OpFamily::Loop | OpFamily::Branch) {
-            let regions = data.regions.clone();
-            let is_busy = regions.into_iter().fold(false, |acts, inner| drop_idle(function, inner) || acts);
+            let mut is_busy = false;
+            for region in data.regions.clone() {
+                is_busy |= drop_idle(function, region);
+            }
             acts |= is_busy;
             return is_busy || results > 0;
         }
@@ -279,9 +297,9 @@ fn drop_idle(function: &mut Function, block: Block) -> bool {
 }
 
 /// Keeps these instructions of a block and of the regions inside it.
-fn keep(function: &mut Function, block: Block, is_kept: &dyn Fn(&Op) -> bool) {
+fn keep(function: &mut Function, block: Block, is_kept: &dyn Fn(&Function, &InstData) -> bool) {
     let mut insts = std::mem::take(&mut function.blocks[block].insts);
-    insts.retain(|inst| is_kept(&function.insts[*inst].op));
+    insts.retain(|inst| is_kept(function, &function.insts[*inst]));
     for inst in &insts {
         for region in function.insts[*inst].regions.clone() {
             keep(function, region, is_kept);
@@ -332,7 +350,7 @@ fn copies_alone(function: &Function, producer: Block, by_threads: bool) -> Resul
     } else if inside.iter().all(is_alone) {
         Ok(())
     } else if by_threads {
-        Err("what copies depend on is made by atomic operations or goes through memory")
+        Err("what copies depend on is made by atomic operations")
     } else {
         Err("what copies depend on is loaded, or made of tiles")
     }
