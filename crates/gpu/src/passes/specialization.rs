@@ -45,6 +45,7 @@ use super::tensor_stores::use_tensor_stores;
 use super::{pipelining, prune};
 use crate::cost_model::{OWN_WARPS_COPIES, own_warps_pay};
 use crate::language::{Function, GpuOp, InstData, Module, Op, Type};
+use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
 use crate::target::Feature;
 
@@ -55,6 +56,9 @@ const PRODUCING_WARPS: u32 = 4;
 const REGISTERS: [i64; 2] = [232, 40];
 /// The same where two warpgroups copy: a thread has 128 at the start.
 const REGISTERS_OF_THREADS: [i64; 2] = [168, 88];
+/// The registers of a thread that the sum of an asynchronous product may take there: the assembler refuses a `wgmma` that needs more
+/// than a thread has at the start, and it needs 26 beside the sum.
+const SUM_REGISTERS: u32 = 96;
 
 /// Gives copies to warps of their own, where a loop asks for it, or where it pays.
 pub fn specialize_warps(module: &mut Module) {
@@ -127,6 +131,9 @@ fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static 
         return Err("no loop asks for them, and threads start few copies or none");
     }
     let warps = if plan.by_threads { module.header.num_warps } else { PRODUCING_WARPS };
+    if plan.by_threads && warps > PRODUCING_WARPS && largest_sum(module) > SUM_REGISTERS {
+        return Err("with as many warps that copy, a thread has too few registers for the sum of a product");
+    }
     for slots in (2..=plan.stages).rev() {
         let mut trial = module.clone();
         trial.header.stages = 0;
@@ -139,6 +146,21 @@ fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static 
         }
     }
     Err("not even two slots fit into shared memory")
+}
+
+/// The most registers of a thread that the sum of an asynchronous product takes.
+fn largest_sum(module: &Module) -> u32 {
+    let (function, threads) = (module.kernel(), module.header.num_warps * LANES);
+    let mut most = 0;
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        if let Op::Gpu(GpuOp::Wgmma { .. }) = data.op
+            && let Some(tile) = function.ty(data.results[0]).tile()
+        {
+            most = most.max(tile.shape.iter().product::<u32>().div_ceil(threads));
+        }
+    });
+    most
 }
 
 /// Whether copies may overtake all else that the kernel does.
