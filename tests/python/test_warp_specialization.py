@@ -285,3 +285,33 @@ def test_what_is_stored_is_copied_later(device, warps):
     handle = powers[(1,)](x, places, 4, block, count, num_warps=warps, num_stages=3)
     torch.testing.assert_close(x.double(), expected, rtol=1e-2, atol=1e-2)
     check_warps(handle, warps, True, copying=warps)
+
+
+@triton.jit
+def counted(pages_ptr, a_ptr, b_ptr, c_ptr, n, SIZE: tl.constexpr, COUNTS: tl.constexpr):
+    """The product of a sum of pages of A, by a table that each turn counts in, and of B."""
+    rows, columns = tl.arange(0, SIZE), tl.arange(0, SIZE)
+    acc = tl.zeros((SIZE, SIZE), dtype=tl.float32)
+    for turn in range(n):
+        for k in tl.range(0, SIZE, 32, warp_specialize=True):
+            depth = k + tl.arange(0, 32)
+            page = tl.load(pages_ptr + turn)
+            a = tl.load(a_ptr + page * SIZE * SIZE + rows[:, None] * SIZE + depth[None, :])
+            b = tl.load(b_ptr + depth[:, None] * SIZE + columns[None, :])
+            acc = tl.dot(a, b, acc)
+        tl.atomic_add((pages_ptr if COUNTS else c_ptr) + turn, 0, sem="relaxed")
+    tl.store(c_ptr + SIZE + rows[:, None] * SIZE + columns[None, :], acc)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_what_others_may_change(device, counts):
+    size, n = 64, 3
+    generator = torch.Generator().manual_seed(11)
+    a = torch.randn(n, size, size, generator=generator).half().to(device)
+    b = torch.randn(size, size, generator=generator).half().to(device)
+    pages = torch.tensor([1, 0, 2], dtype=torch.int32, device=device)
+    c = torch.zeros(size * size + size, device=device)
+    handle = counted[(1,)](pages, a, b, c, n, size, counts, num_warps=4, num_stages=3)
+    found = c[size:].reshape(size, size).double()
+    torch.testing.assert_close(found, (a.double() @ b.double()).sum(0), rtol=2e-3, atol=2e-2)
+    check_warps(handle, 4, not counts)

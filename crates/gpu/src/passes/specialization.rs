@@ -265,7 +265,7 @@ fn divide(module: &mut Module, copying: u32, by_threads: bool) -> Result<(), &'s
     name_barriers(function, consumer, warps);
     header.num_warps = warps + copying;
     if by_threads {
-        order::settle(module, &stores, [consumer, producer]);
+        order::settle(module, &stores, [consumer, producer])?;
         let function = &mut module.functions[module.entry];
         drop_idle(function, producer);
         prune::prune(function);

@@ -71,8 +71,13 @@ fn mark_block(function: &mut Function, block: Block, threads: u32, found: &mut V
     function.blocks[block].insts = insts;
 }
 
-/// Removes the barriers at stores to what the copying role does not load.
-pub fn settle(module: &mut Module, stores: &[Stores], [consumer, producer]: [Block; 2]) {
+/// Removes the barriers at stores to what the copying role does not load. What atomic operations may touch, other programs may change
+/// between the loads of the two roles.
+pub fn settle(
+    module: &mut Module,
+    stores: &[Stores],
+    [consumer, producer]: [Block; 2],
+) -> Result<(), &'static str> {
     let function = module.kernel();
     let mut loaded: Vec<Value> = Vec::new();
     function.walk(producer, &mut |inst| {
@@ -94,6 +99,10 @@ pub fn settle(module: &mut Module, stores: &[Stores], [consumer, producer]: [Blo
         let pointer = function.insts[*inst].operands[0];
         loaded.iter().any(|loaded| global.may_be_one(*loaded, pointer))
     };
+    let is_atomic = |inst: &&Inst| function.insts[**inst].op.info().family == OpFamily::Atomic;
+    if stores.iter().flat_map(|group| &group.stores).filter(is_atomic).any(is_stored) {
+        return Err("an atomic operation may touch what is copied, or what copies depend on");
+    }
     let needless: FxHashSet<Inst> = stores
         .iter()
         .filter(|group| !group.stores.iter().any(is_stored))
@@ -107,4 +116,5 @@ pub fn settle(module: &mut Module, stores: &[Stores], [consumer, producer]: [Blo
     for block in function.blocks.keys().collect::<Vec<_>>() {
         function.blocks[block].insts.retain(|inst| !gone.contains(inst));
     }
+    Ok(())
 }
