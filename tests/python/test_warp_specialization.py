@@ -1,4 +1,7 @@
-"""Loops that ask for warps of their own for copies (`warp_specialize=True`): results against torch, and who runs it."""
+"""Loops that ask for warps of their own for copies (`warp_specialize=True`): results against torch, and who runs it.
+
+One thread starts tensor copies, and four warps are for it; what threads copy for themselves takes as many warps as compute.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ import tilewright.language as tl
 HAS_ROLES = (os.environ.get("TILEWRIGHT_DEVICE") or "").endswith("sm_90")
 
 
-def check_warps(handle, warps, is_specialized):
+def check_warps(handle, warps, is_specialized, copying=4):
     """How many threads a block has, and whether registers are given away."""
     if HAS_ROLES and is_specialized is not None:
         ptx = handle.asm["ptx"]
         threads = int(re.search(r"\.reqntid (\d+)", ptx).group(1))
-        assert threads == 32 * (warps + 4 * is_specialized)
+        assert threads == 32 * (warps + copying * is_specialized)
         assert ("setmaxnreg" in ptx) == (is_specialized and warps == 8)
 
 
@@ -180,4 +183,135 @@ def test_where_to_copy_from_is_loaded(device):
     handle = paged[(1,)](table, a, b, c, n, M, N, K, num_warps=4, num_stages=3)
     expected = (a.double() @ b.double()[table.long()]).sum(0)
     torch.testing.assert_close(c.double(), expected, rtol=2e-3, atol=2e-2)
-    check_warps(handle, 4, False)
+    check_warps(handle, 4, True)
+
+
+@triton.jit
+def gathered(
+    a_ptr, numbers_ptr, addresses_ptr, sizes_ptr, c_ptr, groups, K, scm, BM: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Rows of A by their numbers, times matrices by their addresses: tiles of one after the other, as many as the sizes say."""
+    tile, first = tl.program_id(0), 0
+    if groups == 0:
+        return
+    for group in range(groups):
+        M, N = tl.load(sizes_ptr + group * 2), tl.multiple_of(tl.load(sizes_ptr + group * 2 + 1), 16)
+        tiles_n = tl.cdiv(N, BN)
+        tiles = tl.cdiv(M, BM) * tiles_n
+        while tile >= first and tile < first + tiles:
+            b_ptr = tl.multiple_of(tl.load(addresses_ptr + group).to(tl.pointer_type(tl.float16)), 16)
+            rows = (tile - first) // tiles_n * BM + tl.arange(0, BM)
+            columns = (tile - first) % tiles_n * BN + tl.arange(0, BN)
+            number = tl.load(numbers_ptr + rows, mask=rows < M, other=0)
+            acc = tl.zeros((BM, BN), dtype=tl.float32)
+            for k in tl.range(0, K, BK, warp_specialize=True, num_stages=STAGES):
+                depth = k + tl.arange(0, BK)
+                a_mask = (rows < M)[:, None] & (depth < K)[None, :]
+                b_mask = (depth < K)[:, None] & (columns < N)[None, :]
+                a = tl.load(a_ptr + number[:, None] * K + depth[None, :], mask=a_mask, other=0.0)
+                b = tl.load(b_ptr + depth[:, None] * N + columns[None, :], mask=b_mask, other=0.0)
+                acc = tl.dot(a, b, acc)
+            c_ptrs = c_ptr + (group * BM * 2 + rows)[:, None] * scm + columns[None, :]
+            tl.store(c_ptrs, acc.to(tl.float16), mask=(rows < M)[:, None] & (columns < N)[None, :])
+            tile += tl.num_programs(0)
+        first += tiles
+
+
+GATHERED = [
+    # sizes of the products, K, blocks, warps, stages, programs
+    ([(64, 64)], 64, (64, 64, 32), 4, 3, 1),
+    ([(100, 80), (64, 144)], 112, (64, 64, 32), 4, 2, 1),
+    ([(100, 80), (8, 16), (128, 64)], 48, (64, 64, 32), 4, 4, 3),
+    ([(200, 80), (128, 128)], 80, (128, 64, 32), 8, 3, 1),
+    ([(130, 64), (256, 128)], 160, (128, 128, 32), 8, 4, 2),
+    # Sums that leave a thread too few registers, with twice as many warps.
+    ([(130, 64), (256, 128)], 64, (128, 256, 32), 8, 2, 2),
+    # Nothing to add up, and no product.
+    ([(64, 64)], 0, (64, 64, 32), 4, 3, 1),
+    ([], 64, (64, 64, 32), 4, 3, 1),
+]
+
+
+@pytest.mark.parametrize("case", GATHERED, ids=str)
+def test_threads_copy(device, case):
+    sizes, K, blocks, warps, stages, programs = case
+    generator = torch.Generator().manual_seed(9)
+    numbers = torch.randint(0, 50, (256,), generator=generator, dtype=torch.int32).to(device)
+    a = torch.randn(50, max(K, 1), generator=generator).half().to(device)
+    bs = [torch.randn(max(K, 1), n, generator=generator).half().to(device) for _, n in sizes]
+    addresses = torch.tensor([b.data_ptr() for b in bs], dtype=torch.int64, device=device)
+    height = blocks[0] * 2
+    c = torch.full((max(len(sizes), 1) * height, 144), 7.0, dtype=torch.float16, device=device)
+    table = torch.tensor(sizes, dtype=torch.int32, device=device)
+    handle = gathered[(programs,)](
+        a, numbers, addresses, table, c, len(sizes), K, 144, *blocks, stages, num_warps=warps, num_stages=stages
+    )
+    expected = torch.full(c.shape, 7.0, dtype=torch.float64, device=device)
+    for place, ((m, n), b) in enumerate(zip(sizes, bs, strict=True)):
+        part = a[numbers[:m].long(), :K].double() @ b[:K].double()
+        expected[place * height : place * height + m, :n] = part
+    torch.testing.assert_close(c.double(), expected, rtol=4e-3, atol=8e-2)
+    # Of one product the kernel makes a tensor map to store by.
+    check_warps(handle, warps, None if len(sizes) == 1 else blocks[1] < 256, copying=warps)
+
+
+@triton.jit
+def powers(x_ptr, places_ptr, n, BLOCK: tl.constexpr, COUNT: tl.constexpr):
+    """Each matrix is the product of those before it: what is stored is loaded in the next turn."""
+    rows, columns = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    for turn in range(1, n):
+        acc = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)
+        for k in tl.range(0, BLOCK, 32, warp_specialize=True):
+            depth = k + tl.arange(0, 32)
+            a_place, b_place = tl.load(places_ptr + turn - 1), tl.load(places_ptr + turn)
+            a = tl.load(x_ptr + a_place * BLOCK * BLOCK + rows[:, None] * BLOCK + depth[None, :])
+            b = tl.load(x_ptr + b_place * BLOCK * BLOCK + depth[:, None] * BLOCK + columns[None, :])
+            acc = tl.dot(a, b, acc)
+        to = tl.load(places_ptr + turn + 1)
+        tl.store(x_ptr + to * BLOCK * BLOCK + rows[:, None] * BLOCK + columns[None, :], acc.to(tl.float16))
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+def test_what_is_stored_is_copied_later(device, warps):
+    block, count = 128, 4
+    generator = torch.Generator().manual_seed(10)
+    x = (torch.randn(count, block, block, generator=generator) / 12).half().to(device)
+    places = torch.tensor([2, 0, 3, 1, 0], dtype=torch.int32, device=device)
+    expected = x.clone().double()
+    for turn in range(1, 4):
+        one, other, to = places[turn - 1 : turn + 2].tolist()
+        expected[to] = (expected[one] @ expected[other]).half().double()
+    handle = powers[(1,)](x, places, 4, block, count, num_warps=warps, num_stages=3)
+    torch.testing.assert_close(x.double(), expected, rtol=1e-2, atol=1e-2)
+    check_warps(handle, warps, True, copying=warps)
+
+
+@triton.jit
+def counted(pages_ptr, a_ptr, b_ptr, c_ptr, n, SIZE: tl.constexpr, COUNTS: tl.constexpr):
+    """The product of a sum of pages of A, by a table that each turn counts in, and of B."""
+    rows, columns = tl.arange(0, SIZE), tl.arange(0, SIZE)
+    acc = tl.zeros((SIZE, SIZE), dtype=tl.float32)
+    for turn in range(n):
+        for k in tl.range(0, SIZE, 32, warp_specialize=True):
+            depth = k + tl.arange(0, 32)
+            page = tl.load(pages_ptr + turn)
+            a = tl.load(a_ptr + page * SIZE * SIZE + rows[:, None] * SIZE + depth[None, :])
+            b = tl.load(b_ptr + depth[:, None] * SIZE + columns[None, :])
+            acc = tl.dot(a, b, acc)
+        tl.atomic_add((pages_ptr if COUNTS else c_ptr) + turn, 0, sem="relaxed")
+    tl.store(c_ptr + SIZE + rows[:, None] * SIZE + columns[None, :], acc)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_what_others_may_change(device, counts):
+    size, n = 64, 3
+    generator = torch.Generator().manual_seed(11)
+    a = torch.randn(n, size, size, generator=generator).half().to(device)
+    b = torch.randn(size, size, generator=generator).half().to(device)
+    pages = torch.tensor([1, 0, 2], dtype=torch.int32, device=device)
+    c = torch.zeros(size * size + size, device=device)
+    handle = counted[(1,)](pages, a, b, c, n, size, counts, num_warps=4, num_stages=3)
+    found = c[size:].reshape(size, size).double()
+    torch.testing.assert_close(found, (a.double() @ b.double()).sum(0), rtol=2e-3, atol=2e-2)
+    check_warps(handle, 4, not counts)

@@ -445,6 +445,77 @@ fn copies_of_a_role_for_the_asynchronous_proxy() {
     );
 }
 
+/// The text of all passes up to the one that lowers rings.
+fn lowered(body: &str) -> String {
+    let mut module = parse_dialect::<Gpu>(&text(body)).expect("it is well-formed");
+    let rings = PASSES.iter().find(|pass| pass.name == "rings").expect("the pass is there");
+    (rings.run)(&mut module).expect("it is right");
+    print(&module, false)
+}
+
+/// What a role copies for products: without what hands it over, the verifier refuses it.
+#[test]
+fn copies_of_a_role_are_handed_over() {
+    let read = "tensor_store %f, %t, %from, %i\ntensor_store_wait {pending = 0, complete = false}";
+    let text = lowered(&roles("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", read));
+    let refused = |from: &str, to: &str| {
+        let (before, behind) = text.split_once(from).expect("it stands there");
+        let error = parse_dialect::<Gpu>(&format!("{before}{to}{behind}")).expect_err("it is wrong");
+        error.message
+    };
+    assert_eq!(
+        refused("      fence_proxy\n", ""),
+        "in function k: tensor_store reads %19 by the asynchronous proxy, and it was written by ordinary accesses: fence_proxy \
+         has to stand between"
+    );
+    assert_eq!(
+        refused("      mbarrier_arrive_copies %3, %7\n", ""),
+        "in function k: copy_async uses %9 while it is being copied to: commit_group and wait_group have to stand between"
+    );
+    assert_eq!(
+        refused("arrivals = 128", "arrivals = 96"),
+        "in function k: mbarrier_arrive_copies makes 128 arrivals of a phase of %3, which mbarrier_init gives 96"
+    );
+}
+
+/// What a thread copies for both operands it arrives for once.
+#[test]
+fn copies_of_a_role_for_several_rings() {
+    let fill = "copy_async %e, %mine {cache = \"\", axis = 1, width = 2}";
+    let body = roles(fill, "%g = take %s : FULL\n%v = local_load %f READ!\n%w = local_load %g READ!");
+    let body =
+        body.replacen("%m = alloc", "%s = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>\n%m = alloc", 1);
+    let second = format!("publish %e\n%h = acquire %s : EMPTY\n{}\npublish %h", fill.replace("%e", "%h"));
+    let body = body.replacen("publish %e", &second, 1).replacen("release %f", "release %f\nrelease %g", 1);
+    check(&format!("{body}\ndealloc %s"), "copies_of_a_role_for_several_rings");
+}
+
+/// Rings between whose steps a loop of other slots stands do not wait for each other: the reader comes to that loop first.
+#[test]
+fn a_loop_of_roles_stands_between_slots() {
+    let fill = |ring: &str, slot: &str| {
+        format!("{slot} = acquire {ring} : EMPTY\ntensor_fill {slot}, %t, %from, %from\npublish {slot}\n")
+    };
+    let read = |ring: &str, slot: &str| {
+        let value = slot.replace('%', "%v");
+        format!("{slot} = take {ring} : FULL\n{value} = local_load {slot} READ!\nrelease {slot}\n")
+    };
+    let around = |role: &str, first: String, second: String| {
+        let (inside, end) = role.rsplit_once("yield_values").expect("a role ends");
+        let (head, looped) = inside.split_once("for_loop").expect("a loop stands there");
+        format!("{head}{first}for_loop{looped}{second}yield_values{end}")
+    };
+    let body = roles("tensor_fill %e, %t, %from, %i", LOAD);
+    let (producer, consumer) = body.split_once("\n} () {").expect("there are two roles");
+    let producer = around(producer, fill("%q", "%x1"), fill("%s", "%x2"));
+    let consumer = around(consumer, read("%q", "%y1"), read("%s", "%y2"));
+    let one = "alloc {offset = ?} : ring<1, fp16[64, 16]@L2>";
+    let body = format!("{producer}\n}} () {{{consumer}");
+    let body = body.replacen("%m = alloc", &format!("%q = {one}\n%s = {one}\n%m = alloc"), 1);
+    let text = lowered(&format!("{body}\ndealloc %q\ndealloc %s"));
+    assert_eq!(text.matches(" mbarrier<").count(), 6, "{text}");
+}
+
 #[test]
 fn stores_of_a_role() {
     let fill = "%y = load %mine {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1\n\

@@ -18,6 +18,7 @@ const TMA_TRANSPOSED: &str = include_str!("corpus/sm90_tma_transposed.ptx");
 const CUDA_PIPELINE: &str = include_str!("corpus/cuda_pipeline.ptx");
 const CUDA_WGMMA: &str = include_str!("corpus/cuda_wgmma.ptx");
 const SPECIALIZED: &str = include_str!("corpus/sm90_specialized.ptx");
+const COPIES_BY_WARPS: &str = include_str!("corpus/sm90_copies_by_warps.ptx");
 const TMA_MADE: &str = include_str!("corpus/sm90_tma_made.ptx");
 const ATTENTION: &str = include_str!("corpus/sm90_attention.ptx");
 
@@ -225,6 +226,32 @@ fn products_of_specialized_warps() {
     let text = planted(SPECIALIZED, "mbarrier.arrive.shared", "");
     let fault = multiply_by_maps(&text, size, (64, 64), false, [WIDE; 3]).expect_err("a mistake is planted");
     assert!(matches!(fault, FaultKind::Deadlock { .. }));
+}
+
+/// Warps that copy by `cp.async` arrive when their copies are done; who multiplies fences what they wrote.
+#[test]
+fn products_of_what_other_warps_copy() {
+    let size = Size { m: 80, n: 48, k: 160 };
+    let run = |ptx: &str| multiply(ptx, size, (64, 64), false, fp16);
+    assert!(run(COPIES_BY_WARPS) == Ok(product(size)));
+    let fault = |part: &str, replacement: &str| {
+        run(&planted(COPIES_BY_WARPS, part, replacement)).expect_err("a mistake is planted")
+    };
+    assert!(matches!(fault("fence.proxy.async", ""), FaultKind::MissingProxyFence { .. }));
+    assert!(matches!(fault("cp.async.mbarrier.arrive", ""), FaultKind::Deadlock { .. }));
+    assert!(matches!(fault("mbarrier.arrive.shared", ""), FaultKind::Deadlock { .. }));
+    // A barrier for more threads than copy, and for fewer.
+    let counted = |count: &str| run(&COPIES_BY_WARPS.replace("], 128;", &format!("], {count};")));
+    assert!(matches!(counted("160"), Err(FaultKind::Deadlock { .. })));
+    assert!(matches!(
+        counted("96"),
+        Err(FaultKind::Race { .. } | FaultKind::Unwritten { .. } | FaultKind::Illegal(_))
+    ));
+    // The arrival that does not wait for the copies.
+    let early = COPIES_BY_WARPS
+        .replace("cp.async.mbarrier.arrive.noinc.shared::cta.b64 ", "mbarrier.arrive.shared::cta.b64 _, ");
+    let early = run(&early).expect_err("a mistake is planted");
+    assert!(matches!(early, FaultKind::Race { .. } | FaultKind::Unwritten { .. }));
 }
 
 /// The text without the lines (or with another text in place of them) that contain a part; at least one does.

@@ -12,7 +12,7 @@ use tilewright_ir::{Block, Inst, Operation, Value};
 
 use super::memory_effects::{Effect, Place, effects, walk};
 use crate::language::verify::slots::Names;
-use crate::language::{Deferred, Function, GpuOp, Module, Op, Type};
+use crate::language::{Deferred, Function, GpuOp, InstData, Module, Op, Type};
 use crate::tile::legality::at;
 
 /// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks; one that the
@@ -135,6 +135,7 @@ impl Buffers {
             let during = ranges[number + 1..].iter().take_while(|(_, (start, _))| start <= end);
             in_use.extend(during.map(|(b, _)| pair(*a, *b)));
         }
+        in_use.extend(in_other_roles(function, &list));
         list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         let asynchronous = asynchronous(function);
         Self { list, in_use, in_sequence: BTreeSet::new(), loops: numbering.loops, asynchronous }
@@ -169,6 +170,24 @@ impl Buffers {
         }
         Placed { ranges, bytes: total }
     }
+}
+
+/// The pairs of buffers of which each is of another role: roles run beside each other.
+fn in_other_roles(function: &Function, list: &[(Inst, u32)]) -> Vec<(Inst, Inst)> {
+    let is_roles = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. }));
+    if !function.insts.values().any(is_roles) {
+        return Vec::new();
+    }
+    let names = Names::new(function, false);
+    let of_roles = list.iter().filter_map(|(inst, _)| Some((*inst, names.role(*inst)?)));
+    let of_roles: Vec<(Inst, (Inst, usize))> = of_roles.collect();
+    let mut pairs = Vec::new();
+    for (number, (a, one)) in of_roles.iter().enumerate() {
+        let others = of_roles[number + 1..].iter();
+        let beside = others.filter(|(_, other)| one.0 == other.0 && one.1 != other.1);
+        pairs.extend(beside.map(|(b, _)| pair(*a, *b)));
+    }
+    pairs
 }
 
 /// What is allocated for tensor copies and operands of asynchronous products.

@@ -22,6 +22,9 @@ pub fn of_role(role: usize) -> u32 {
     15_u32.saturating_sub(role as u32).max(1)
 }
 
+/// The barrier at which all roles wait for each other.
+pub const OF_ALL_ROLES: u32 = 13;
+
 /// The op by which the threads of a role wait for each other, before an instruction of theirs.
 fn barrier_of_role(names: &Names<'_>, inst: Inst) -> Option<Op> {
     let (roles, role) = names.role(inst)?;
@@ -87,8 +90,9 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         let effects = effects(&names, inst);
         let op = &function.insts[inst].op;
         let ordering = ordering(op);
+        // All threads of the role come to one that is for as many, or for those of other roles too.
         if let Op::Gpu(GpuOp::NamedBarrier { threads, .. }) = op
-            && names.role(inst).is_some_and(|(roles, role)| threads_of(&names, roles, role) == *threads)
+            && names.role(inst).is_some_and(|(roles, role)| threads_of(&names, roles, role) <= *threads)
         {
             open.close();
         }

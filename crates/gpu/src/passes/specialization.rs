@@ -1,5 +1,5 @@
-//! Warp specialization: a warpgroup of its own copies what the others compute with, for loops that ask for it
-//! (`tl.range(warp_specialize=True)`).
+//! Warp specialization: warps of their own copy what the others compute with, for loops that ask for it
+//! (`tl.range(warp_specialize=True)`), and where [`own_warps_pay`].
 //!
 //! ```text
 //! for %tile … {                            %r = alloc : ring<3, …>
@@ -15,17 +15,27 @@
 //! of the other by as many slots as there are, across the ends of inner loops too: the first copies for a tile of a persistent
 //! kernel begin while the tile before it is still computed and stored.
 //!
-//! **What it takes.** Four or eight warps, and so one or two warpgroups that multiply. Every load that goes through a ring is a tensor
-//! copy, since one thread has to start it. What these depend on is computed from scalars: the arguments, the number of the
-//! program, counters. Nothing that is loaded so is stored by the kernel, and nothing orders accesses to memory. Two products in
-//! a row are not overlapped in such a loop: with two warpgroups, one multiplies while the other computes.
+//! **Who copies.** If every load that goes through a ring is a tensor copy, one thread starts it, and a warpgroup does. Else all threads
+//! of as many warps as compute do, since addresses have layouts over so many: each starts its `cp.async` copies and arrives at the
+//! barrier of the slot when they are done, with none of them waited for. Addresses may then be loaded, and the loads that the
+//! copies depend on are made by both roles. Where the kernel stores to what the copying role may load, the roles meet
+//! before and behind those stores ([`order`]).
+//!
+//! **What it takes.** Four or eight warps, and so one or two warpgroups that multiply. What copies depend on is computed from
+//! the arguments, the number of the program, counters, and what is loaded and no other program writes; not of atomic operations. What tensor copies load the kernel does not store, and nothing orders accesses to memory. Two
+//! products in a row are not overlapped in such a loop: with two warpgroups, one multiplies while the other computes.
 //!
 //! Where a kernel has another form it is compiled as without the option, and a remark says why.
 
+mod order;
+
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
+use tilewright_base::{collect_remarks, remark};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, BlockData, Effect, Inst, MemorySemantics, OpFamily, Operation, Value};
+use tilewright_ir::{
+    Block, BlockData, CacheModifier, Effect, Inst, MemorySemantics, OpFamily, Operation, Value,
+};
 
 use super::allocation::least_bytes;
 use super::global_memory::GlobalAccesses;
@@ -33,45 +43,81 @@ use super::memory_effects::ordering;
 use super::tensor_copies::{map_number, use_tensor_copies};
 use super::tensor_stores::use_tensor_stores;
 use super::{pipelining, prune};
-use crate::language::{Function, GpuOp, Module, Op, Type};
+use crate::cost_model::{OWN_WARPS_COPIES, own_warps_pay};
+use crate::language::{Function, GpuOp, InstData, Module, Op, Type};
+use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
 use crate::target::Feature;
 
-/// The warps that copy: registers are given away by whole warpgroups.
+/// The warps that start tensor copies: registers are given away by whole warpgroups.
 const PRODUCING_WARPS: u32 = 4;
-/// The registers of a thread that multiplies, with two such warpgroups, and of one that copies. With one, a thread can have as many as
-/// an instruction can name.
+/// The registers of a thread that multiplies, with two such warpgroups, and of one that starts tensor copies. With one, a thread can
+/// have as many as an instruction can name.
 const REGISTERS: [i64; 2] = [232, 40];
+/// The same where two warpgroups copy: a thread has 128 at the start.
+const REGISTERS_OF_THREADS: [i64; 2] = [168, 88];
+/// The registers of a thread that the sum of an asynchronous product may take there: the assembler refuses a `wgmma` that needs more
+/// than a thread has at the start, and it needs 26 beside the sum.
+const SUM_REGISTERS: u32 = 96;
 
-/// Gives copies to warps of their own, where a loop asks for it.
+/// Gives copies to warps of their own, where a loop asks for it, or where it pays.
 pub fn specialize_warps(module: &mut Module) {
     let function = module.kernel();
-    let (mut asked, mut has_roles) = (None, false);
+    let (mut asked, mut has_product, mut has_roles) = (None, None, false);
     function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
         Op::Tile(ir::Op::For { options }) if options.warp_specialize => asked = asked.or(Some(inst)),
         Op::Gpu(GpuOp::WarpRoles { .. }) => has_roles = true,
+        op if op.info().family == OpFamily::Dot => has_product = has_product.or(Some(inst)),
         // tidy: wildcard because no other op is asked about
         _ => {}
     });
-    let Some(asked) = asked.filter(|_| !has_roles) else { return };
+    let (is_asked, Some(inst)) = (asked.is_some(), asked.or(has_product)) else { return };
+    let features = &module.header.target.features;
+    let is_possible = features.has(Feature::Tma) && features.has(Feature::Wgmma) && module.header.stages > 1;
+    if has_roles || !(is_asked || is_possible) {
+        return;
+    }
     let say = |module: &Module, because: &dyn Fn() -> Because| {
-        remarks::about("specialization", module.kernel(), asked, || "loop".into(), because);
+        let subject = || if is_asked { "loop".into() } else { "product".into() };
+        remarks::about("specialization", module.kernel(), inst, subject, because);
     };
-    match specialized(module) {
-        Ok((specialized, slots)) => {
+    let made = if is_asked {
+        specialized(module, true)
+    } else if OWN_WARPS_COPIES.is_none() {
+        Err("no loop asks for them, and they are not known to pay")
+    } else {
+        // Where nothing comes of it, the loops are planned once more, and say what they do then.
+        let (made, remarks) = collect_remarks(|| specialized(module, false));
+        let is_made = made.is_ok();
+        remarks.into_iter().filter(|_| is_made).for_each(|made| remark(|| made));
+        made
+    };
+    match made {
+        Ok(Specialized { module: specialized, slots, warps: copying }) => {
             say(module, &|| {
                 let warps = module.header.num_warps;
                 let reason = format!("they are up to {slots} slots ahead");
-                Because::done(format!("{PRODUCING_WARPS} warps copy for {warps}"), reason)
+                Because::done(format!("{copying} warps copy for {warps}"), reason)
             });
             *module = specialized;
         }
-        Err(reason) => say(module, &|| Because::missed("no warps of their own for copies", reason)),
+        Err(reason) if is_asked => {
+            say(module, &|| Because::missed("no warps of their own for copies", reason));
+        }
+        Err(reason) => say(module, &|| Because::note("no warps of their own for copies", reason)),
     }
 }
 
-/// The module with roles, and how many slots its rings have.
-fn specialized(module: &Module) -> Result<(Module, u32), &'static str> {
+/// A module with roles.
+struct Specialized {
+    module: Module,
+    /// How many its rings have.
+    slots: u32,
+    /// How many copy.
+    warps: u32,
+}
+
+fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static str> {
     let target = module.header.target;
     if !target.features.has(Feature::Tma) || !target.features.has(Feature::Wgmma) {
         return Err("the target has no tensor memory accelerator");
@@ -80,20 +126,41 @@ fn specialized(module: &Module) -> Result<(Module, u32), &'static str> {
         return Err("it takes 4 or 8 warps");
     }
     check(module)?;
-    let plans = pipelining::plans_in_step(module)?;
-    let most = plans.iter().map(|plan| plan.stages).max().unwrap_or(0);
-    for slots in (2..=most).rev() {
+    let plan = pipelining::plans_in_step(module)?;
+    if !is_asked && !own_warps_pay(plan.copies) {
+        return Err("no loop asks for them, and threads start few copies or none");
+    }
+    let warps = if plan.by_threads { module.header.num_warps } else { PRODUCING_WARPS };
+    if plan.by_threads && warps > PRODUCING_WARPS && largest_sum(module) > SUM_REGISTERS {
+        return Err("with as many warps that copy, a thread has too few registers for the sum of a product");
+    }
+    for slots in (2..=plan.stages).rev() {
         let mut trial = module.clone();
         trial.header.stages = 0;
-        pipelining::fill_in_step(&mut trial, &plans, slots);
+        pipelining::fill_in_step(&mut trial, &plan.plans, slots);
         use_tensor_stores(&mut trial);
         use_tensor_copies(&mut trial);
-        divide(&mut trial)?;
+        divide(&mut trial, warps, plan.by_threads)?;
         if least_bytes(trial.kernel()) <= u64::from(target.max_shared_bytes) {
-            return Ok((trial, slots));
+            return Ok(Specialized { module: trial, slots, warps });
         }
     }
     Err("not even two slots fit into shared memory")
+}
+
+/// The most registers of a thread that the sum of an asynchronous product takes.
+fn largest_sum(module: &Module) -> u32 {
+    let (function, threads) = (module.kernel(), module.header.num_warps * LANES);
+    let mut most = 0;
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        if let Op::Gpu(GpuOp::Wgmma { .. }) = data.op
+            && let Some(tile) = function.ty(data.results[0]).tile()
+        {
+            most = most.max(tile.shape.iter().product::<u32>().div_ceil(threads));
+        }
+    });
+    most
 }
 
 /// Whether copies may overtake all else that the kernel does.
@@ -123,9 +190,7 @@ fn check(module: &Module) -> Result<(), &'static str> {
         }
         if let Op::Tile(op) = &data.op {
             let is_known = matches!(op, ir::Op::Barrier {}) || family == OpFamily::Check;
-            if matches!(op, ir::Op::While {}) {
-                checked = Err("the kernel has a loop without a count");
-            } else if op.info().effect == Effect::Write && !is_known {
+            if op.info().effect == Effect::Write && !is_known {
                 checked = Err("the kernel has assembly or calls with effects");
             }
         }
@@ -133,21 +198,25 @@ fn check(module: &Module) -> Result<(), &'static str> {
     checked?;
     let global = GlobalAccesses::new(module);
     let is_behind = |base: &Value| stored.iter().any(|pointers| global.may_be_behind(*pointers, *base));
-    if loaded.iter().any(is_behind) { Err("the kernel stores to what it loads") } else { Ok(()) }
+    if loaded.iter().any(is_behind) { Err("the kernel stores to what tensor copies load") } else { Ok(()) }
 }
 
-/// Divides what a kernel does among those who copy and the others.
-fn divide(module: &mut Module) -> Result<(), &'static str> {
-    let Module { header, functions, entry, .. } = module;
+/// Divides what a kernel does among those who copy, so many warps, and the others.
+fn divide(module: &mut Module, copying: u32, by_threads: bool) -> Result<(), &'static str> {
+    let Module { header, functions, entry, .. } = &mut *module;
     let function = &mut functions[*entry];
     let entry = function.entry;
     let is_ring = |function: &Function, value: Value| matches!(function.ty(value), Type::Ring(_));
     let mut is_filled = true;
     function.walk(entry, &mut |inst| {
         let data = &function.insts[inst];
-        if let Op::Gpu(GpuOp::LocalStore {} | GpuOp::CopyAsync { .. }) = data.op {
-            is_filled &= !matches!(function.ty(data.operands[0]), Type::Empty(_));
-        }
+        let is_own = match data.op {
+            Op::Gpu(GpuOp::LocalStore {}) => true,
+            Op::Gpu(GpuOp::CopyAsync { .. }) => !by_threads,
+            // tidy: wildcard because no other op of all threads fills a slot
+            _ => false,
+        };
+        is_filled &= !(is_own && matches!(function.ty(data.operands[0]), Type::Empty(_)));
     });
     if !is_filled {
         return Err("threads fill slots themselves");
@@ -169,35 +238,90 @@ fn divide(module: &mut Module) -> Result<(), &'static str> {
     let yielded = function.create_inst(ir::Op::Yield {}.into(), smallvec![], smallvec![], [], location);
     body.push(yielded);
     let consumer = function.blocks.push(BlockData { insts: body, ..BlockData::default() });
-    let producer = function.clone_region(consumer);
-    keep(function, consumer, &|op| !is_filling(op));
-    keep(function, producer, &|op| {
-        is_filling(op)
-            || matches!(op.info().effect, Effect::Pure | Effect::Terminator)
-            || matches!(op.info().family, OpFamily::Loop | OpFamily::Branch)
-    });
     let warps = header.num_warps;
-    let changes = if warps > 4 { REGISTERS } else { [0, 0] };
+    let stores = if by_threads { order::mark(function, consumer, warps + copying) } else { Vec::new() };
+    let producer = function.clone_region(consumer);
+    keep(function, consumer, &|_, data| !is_filling(&data.op));
+    keep(function, producer, &|function, data| {
+        let info = data.op.info();
+        is_filling(&data.op)
+            || order::is_mark(&data.op)
+            || by_threads && (is_own_load(&data.op) || is_in_own_buffer(function, data))
+            || matches!(info.effect, Effect::Pure | Effect::Terminator)
+            || matches!(info.family, OpFamily::Loop | OpFamily::Branch)
+    });
+    let changes = match (warps > 4, by_threads) {
+        (false, _) => [0, 0],
+        (true, false) => REGISTERS,
+        (true, true) => REGISTERS_OF_THREADS,
+    };
     let op = GpuOp::WarpRoles {
-        warps: [warps, PRODUCING_WARPS].iter().map(|count| i64::from(*count)).collect(),
+        warps: [warps, copying].iter().map(|count| i64::from(*count)).collect(),
         registers: changes.into_iter().collect(),
     };
     let roles = function.create_inst(op.into(), smallvec![], smallvec![consumer, producer], [], location);
     function.blocks[entry].insts = rings.into_iter().chain([roles]).chain(ends).chain([last]).collect();
     prune::prune(function);
     name_barriers(function, consumer, warps);
-    header.num_warps = warps + PRODUCING_WARPS;
-    copies_alone(function, producer)
+    header.num_warps = warps + copying;
+    if by_threads {
+        order::settle(module, &stores, [consumer, producer])?;
+        let function = &mut module.functions[module.entry];
+        drop_idle(function, producer);
+        prune::prune(function);
+    }
+    copies_alone(module.kernel(), producer, by_threads)
 }
 
 fn is_filling(op: &Op) -> bool {
-    matches!(op, Op::Gpu(GpuOp::Acquire {} | GpuOp::TensorFill {} | GpuOp::Publish {}))
+    matches!(
+        op,
+        Op::Gpu(GpuOp::Acquire {} | GpuOp::TensorFill {} | GpuOp::CopyAsync { .. } | GpuOp::Publish {})
+    )
+}
+
+/// Whether an op loads what each role may load for itself: no other program writes it meanwhile.
+fn is_own_load(op: &Op) -> bool {
+    matches!(op, Op::Gpu(GpuOp::Load { volatile: false, cache, .. }) if *cache != CacheModifier::Volatile)
+}
+
+/// Whether it goes through memory that is no ring, as conversions do: each role has that for itself.
+fn is_in_own_buffer(function: &Function, data: &InstData) -> bool {
+    let memory = match data.op {
+        Op::Gpu(GpuOp::Alloc { .. }) => data.results[0],
+        Op::Gpu(GpuOp::LocalStore {} | GpuOp::LocalLoad { .. } | GpuOp::Dealloc {}) => data.operands[0],
+        // tidy: wildcard because conversions take no other op
+        _ => return false,
+    };
+    matches!(function.ty(memory), Type::Buffer(buffer) if buffer.slots == 1)
+}
+
+/// Removes loops and branches that do nothing for those who copy; whether something is left that does.
+fn drop_idle(function: &mut Function, block: Block) -> bool {
+    let mut acts = false;
+    let mut insts = std::mem::take(&mut function.blocks[block].insts);
+    insts.retain(|inst| {
+        let data = &function.insts[*inst];
+        let (info, results) = (data.op.info(), data.results.len());
+        if matches!(info.family, OpFamily::Loop | OpFamily::Branch) {
+            let mut is_busy = false;
+            for region in data.regions.clone() {
+                is_busy |= drop_idle(function, region);
+            }
+            acts |= is_busy;
+            return is_busy || results > 0;
+        }
+        acts |= info.effect == Effect::Write;
+        true
+    });
+    function.blocks[block].insts = insts;
+    acts
 }
 
 /// Keeps these instructions of a block and of the regions inside it.
-fn keep(function: &mut Function, block: Block, is_kept: &dyn Fn(&Op) -> bool) {
+fn keep(function: &mut Function, block: Block, is_kept: &dyn Fn(&Function, &InstData) -> bool) {
     let mut insts = std::mem::take(&mut function.blocks[block].insts);
-    insts.retain(|inst| is_kept(&function.insts[*inst].op));
+    insts.retain(|inst| is_kept(function, &function.insts[*inst]));
     for inst in &insts {
         for region in function.insts[*inst].regions.clone() {
             keep(function, region, is_kept);
@@ -220,8 +344,8 @@ fn name_barriers(function: &mut Function, block: Block, warps: u32) {
     }
 }
 
-/// Whether the warps that copy need nothing that the others have.
-fn copies_alone(function: &Function, producer: Block) -> Result<(), &'static str> {
+/// Whether the warps that copy need nothing that the others have, and no tiles if one thread copies.
+fn copies_alone(function: &Function, producer: Block, by_threads: bool) -> Result<(), &'static str> {
     let mut known: FxHashSet<Value> = function.blocks[function.entry].parameters.iter().copied().collect();
     for inst in &function.blocks[function.entry].insts {
         known.extend(&function.insts[*inst].results);
@@ -240,13 +364,15 @@ fn copies_alone(function: &Function, producer: Block) -> Result<(), &'static str
             matches!(function.ty(*value), Type::Registers { layout: Some(_), .. } | Type::Pending { .. })
         };
         data.operands.iter().all(|value| known.contains(value))
-            && !data.operands.iter().chain(&data.results).any(is_tile)
+            && (by_threads || !data.operands.iter().chain(&data.results).any(is_tile))
     };
     let has_fills = inside.iter().any(|inst| is_filling(&function.insts[*inst].op));
     if !has_fills {
         Err("nothing is left to copy")
     } else if inside.iter().all(is_alone) {
         Ok(())
+    } else if by_threads {
+        Err("what copies depend on is made by atomic operations")
     } else {
         Err("what copies depend on is loaded, or made of tiles")
     }

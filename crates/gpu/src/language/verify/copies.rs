@@ -3,8 +3,9 @@
 //!
 //! `copy_async`: `commit_group`, then `wait_group` that leaves no more groups than were committed after it, or
 //! `mbarrier_arrive_copies` and an `mbarrier_wait` for that barrier; then a barrier, since other threads copied the rest.
-//! `tensor_load`: an `mbarrier_wait` for its barrier. The fence stands behind the write and its wait, before the barrier
-//! (PTX ISA, "Async proxy": a proxy fence on the path from the write to the read). Barriers are asked for when the
+//! `tensor_load`: an `mbarrier_wait` for its barrier. The fence stands on the path from the write to the read (PTX ISA, "Async proxy"):
+//! behind the write and its wait, before the barrier; of what another role copied, behind the `mbarrier_wait` for the barrier that its
+//! threads arrive at, of the slot of the same number. Barriers are asked for when the
 //! module is synchronized: until then a pass will put them where threads have to wait. That a wait is for the right phase, [`mbarriers`] looks at.
 //!
 //! [`mbarriers`]: super::mbarriers
@@ -84,7 +85,37 @@ pub fn check(names: &Names<'_>) -> Check {
             arrivals.push((data.operands[0], names.role(inst)));
         }
     });
-    walk(names, &mut Copies { names, arrivals, waits, role: None }, Facts::new())
+    let handed = handed(names);
+    walk(names, &mut Copies { names, arrivals, waits, handed, role: None }, Facts::new())
+}
+
+/// What the threads of a role copy before they arrive for it.
+struct Handed {
+    barrier: Value,
+    memory: Value,
+    role: Option<(Inst, usize)>,
+}
+
+fn handed(names: &Names<'_>) -> Vec<Handed> {
+    let function = names.function;
+    let (mut under_way, mut handed): (Vec<Slot>, Vec<Handed>) = (Vec::new(), Vec::new());
+    function.walk(function.entry, &mut |inst| match function.insts[inst].op {
+        Op::Gpu(GpuOp::CopyAsync { .. }) if names.role(inst).is_some() => {
+            under_way.extend(names.slot(function.insts[inst].operands[0]));
+        }
+        Op::Gpu(GpuOp::MbarrierArriveCopies {}) => {
+            let (copied, role) = (std::mem::take(&mut under_way), names.role(inst));
+            let Some(barrier) = names.barrier(inst) else { return };
+            let is_its = |slot: &Slot| {
+                slot.index == barrier.index && names.slots(slot.root) == names.slots(barrier.root)
+            };
+            let of = |slot: Slot| Handed { barrier: barrier.root, memory: slot.root, role };
+            handed.extend(copied.into_iter().filter(is_its).map(of));
+        }
+        // tidy: wildcard because nothing else copies or arrives for copies
+        _ => {}
+    });
+    handed
 }
 
 struct Copies<'a> {
@@ -93,6 +124,7 @@ struct Copies<'a> {
     arrivals: Vec<(Value, Option<(Inst, usize)>)>,
     /// The barriers that something waits for, and in which role.
     waits: Vec<(Value, Option<(Inst, usize)>)>,
+    handed: Vec<Handed>,
     /// The role that runs what is being looked at.
     role: Option<(Inst, usize)>,
 }
@@ -159,6 +191,7 @@ impl Rule for Copies<'_> {
                     }
                 });
                 synchronize(state);
+                self.hand_over(inst, state);
                 Ok(())
             }
             GpuOp::NamedBarrier { .. } => {
@@ -168,7 +201,10 @@ impl Rule for Copies<'_> {
             GpuOp::FenceProxy {} => {
                 each(state, |written| {
                     if !written.is_under_way() && written.fence == Fence::Missing {
-                        written.fence = Fence::Own;
+                        // What another role wrote each thread fences for what it does itself.
+                        let is_of_other = self.role.is_some() && written.role != self.role;
+                        let is_seen = written.stage == Stage::Visible && is_of_other;
+                        written.fence = if is_seen { Fence::Done } else { Fence::Own };
                     }
                 });
                 Ok(())
@@ -199,6 +235,17 @@ impl Copies<'_> {
         let root = self.names.function.insts[wait].operands[0];
         let role = self.names.role(wait);
         self.arrivals.iter().any(|(barrier, arrives)| *barrier == root && *arrives != role)
+    }
+
+    /// What another role copied before it arrived is there, and the asynchronous proxy does not see it yet.
+    fn hand_over(&self, wait: Inst, state: &mut Facts<Written>) {
+        let Some(barrier) = self.names.barrier(wait) else { return };
+        let is_its = |handed: &&Handed| handed.barrier == barrier.root && handed.role != self.role;
+        for Handed { memory, role, .. } in self.handed.iter().filter(is_its) {
+            let slot = Slot { root: *memory, index: barrier.index };
+            let copied = Written { stage: Stage::Visible, fence: Fence::Missing, arrives: None, role: *role };
+            state.insert(slot, copied);
+        }
     }
 
     /// Whether copies of a role are there behind the roles, since another role has waited for their barrier: for the phase of the

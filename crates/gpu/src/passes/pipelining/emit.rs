@@ -477,8 +477,7 @@ impl Emit<'_> {
             && let Some(map) = map_for(self.header, self.function, boxed)
         {
             let mut coordinates = boxed.coordinates(self.function, mark);
-            // Of itself an iteration knows that it comes.
-            if let Some(comes) = comes.filter(|_| self.distance > 0) {
+            if let Some(comes) = comes {
                 if let Some(continued) = self.continued.clone() {
                     let counter = copies[&self.function.blocks[self.body].parameters[0]];
                     self.of_this_or_next(&mut coordinates, number, &continued, (counter, comes));
@@ -609,7 +608,8 @@ impl Emit<'_> {
                 let count = self.ahead(group, level);
                 // A loop with a tail is left before the first iteration that would not come.
                 let has_tail = plan.chain.as_ref().is_some_and(|chain| chain.has_tail);
-                let comes = (!has_tail).then(|| self.comes(counter, count, bounds));
+                // Of itself an iteration knows that it comes.
+                let comes = (!has_tail && count > 0).then(|| self.comes(counter, count, bounds));
                 let later = self.later(counter, count, bounds);
                 self.is_in_vain = plan.never_comes(count);
                 next.push(self.level(group, level, (later, comes), &inner));

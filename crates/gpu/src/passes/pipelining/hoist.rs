@@ -1,4 +1,4 @@
-//! Rings that tensor copies fill are made once, before the loops around: their `mbarrier`s are set up once. Which slot is next,
+//! Rings that tensor copies fill, or another role, are made once, before the loops around: their `mbarrier`s are set up once. Which slot is next,
 //! and in which phase, is carried through those loops, and at the end of an inner loop every slot is empty.
 //!
 //! ```text
@@ -15,8 +15,8 @@ use tilewright_ir::{Block, Inst, Value};
 use super::plan::LoopPlan;
 use crate::language::{Function, GpuOp, Op, Type};
 
-/// Moves where rings of tensor copies are made and where they end out of the loops around the pipelined ones.
-pub fn hoist(function: &mut Function, plans: &[LoopPlan]) {
+/// Moves where rings of tensor copies, or all, are made and where they end out of the loops around the pipelined ones.
+pub fn hoist(function: &mut Function, plans: &[LoopPlan], all: bool) {
     let entry = function.entry;
     let mut owners: FxHashMap<Block, (Inst, Block)> = FxHashMap::default();
     let mut blocks = vec![entry];
@@ -29,7 +29,7 @@ pub fn hoist(function: &mut Function, plans: &[LoopPlan]) {
         }
     }
     let block_of_rings = |plan: &LoopPlan| plan.flat.as_ref().map_or(plan.block, |flat| flat.block);
-    for block in plans.iter().filter(|plan| plan.has_boxes()).map(block_of_rings) {
+    for block in plans.iter().filter(|plan| all || plan.has_boxes()).map(block_of_rings) {
         let mut outermost = None;
         let mut around = block;
         while let Some((owner, outer)) = owners.get(&around) {
@@ -37,7 +37,7 @@ pub fn hoist(function: &mut Function, plans: &[LoopPlan]) {
             around = *outer;
         }
         let Some(outermost) = outermost else { continue };
-        let rings = rings(function, block);
+        let rings = rings(function, block, all);
         let mut take = |is_wanted: &dyn Fn(&Function, Inst) -> bool| -> Vec<Inst> {
             let (moved, kept) = std::mem::take(&mut function.blocks[block].insts)
                 .into_iter()
@@ -58,8 +58,8 @@ pub fn hoist(function: &mut Function, plans: &[LoopPlan]) {
     }
 }
 
-/// The rings that are made in a block and filled by tensor copies.
-fn rings(function: &Function, block: Block) -> Vec<Value> {
+/// The rings that are made in a block and filled by tensor copies, or all of them.
+fn rings(function: &Function, block: Block, all: bool) -> Vec<Value> {
     let mut of_slot: FxHashMap<Value, Value> = FxHashMap::default();
     let mut filled = Vec::new();
     function.walk(block, &mut |inst| {
@@ -67,6 +67,7 @@ fn rings(function: &Function, block: Block) -> Vec<Value> {
         match data.op {
             Op::Gpu(GpuOp::Acquire {}) => {
                 of_slot.insert(data.results[0], data.operands[0]);
+                filled.extend(all.then_some(data.operands[0]));
             }
             Op::Gpu(GpuOp::TensorFill {}) => filled.extend(of_slot.get(&data.operands[0])),
             // tidy: wildcard because nothing else fills a slot by a tensor copy

@@ -78,6 +78,7 @@ use tilewright_ir::Block;
 use super::allocation::least_bytes;
 use super::tensor_copies::Boxed;
 use crate::language::Module;
+use crate::layout_rules::LANES;
 use crate::remarks::Because;
 use crate::target::Feature;
 use plan::LoopPlan;
@@ -111,29 +112,41 @@ fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
     plans
 }
 
-/// The loops to pipeline, where each fills slots in the iterations that take them, for warps that do nothing else.
-pub(super) fn plans_in_step(module: &Module) -> Result<Vec<LoopPlan>, &'static str> {
+/// The loops to pipeline where each fills slots in the iterations that take them, for warps that do nothing else.
+pub(super) struct InStep {
+    pub plans: Vec<LoopPlan>,
+    pub stages: u32,
+    /// All threads of those warps copy: a load is no tensor copy, or where it is from is loaded in the loop.
+    pub by_threads: bool,
+    /// So many times does a thread start a copy in an iteration.
+    pub copies: u32,
+}
+
+/// Plans them.
+pub(super) fn plans_in_step(module: &Module) -> Result<InStep, &'static str> {
     let mut plans = plan::plans(module, module.header.stages, true);
     if plans.is_empty() {
         return Err("no loop is pipelined");
     }
+    let threads = module.header.num_warps * LANES;
+    let (mut by_threads, mut copies) = (false, 0);
     for plan in &mut plans {
         plan.overlap = None;
         plan.chain = None;
         (plan.next, plan.follows) = (None, false);
-        if plan.loads.iter().any(|load| load.boxed.is_none()) {
-            return Err("a load that goes through a ring is no tensor copy");
-        }
         let is_rows = |boxed: &Boxed| boxed.row_numbers(module.kernel()).is_some();
         if plan.loads.iter().any(|load| load.boxed.as_ref().is_some_and(is_rows)) {
             return Err("a copy is of rows by number, which all warps have");
         }
-        if plan.groups.iter().any(|group| group.levels.len() > 1) {
-            return Err("where a copy is from is loaded in the loop");
-        }
+        by_threads |= plan.groups.iter().any(|group| group.levels.len() > 1);
         plan.groups.iter_mut().for_each(|group| group.lead = 0);
+        let of_threads = plan.loads.iter().filter(|load| load.boxed.is_none());
+        let in_iteration = of_threads.map(|load| load.copies(threads)).sum();
+        by_threads |= in_iteration > 0;
+        copies = copies.max(in_iteration);
     }
-    Ok(plans)
+    let stages = plans.iter().map(|plan| plan.stages).max().unwrap_or(0);
+    Ok(InStep { plans, stages, by_threads, copies })
 }
 
 /// Makes rings with so many slots of the loads of loops, and fills a slot in the iteration that takes it.
@@ -143,7 +156,8 @@ pub(super) fn fill_in_step(module: &mut Module, plans: &[LoopPlan], slots: u32) 
     for plan in plans {
         emit::pipeline(header, function, plan, (plan.stages.min(slots), 0), None);
     }
-    hoist::hoist(function, plans);
+    // Roles meet at `mbarrier`s, which are set up once.
+    hoist::hoist(function, plans, true);
     super::prune::prune(function);
 }
 
@@ -194,6 +208,6 @@ fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
         last.insert(plan.block, kept);
     }
     reads::read_as_wanted(header, function);
-    hoist::hoist(function, plans);
+    hoist::hoist(function, plans, false);
     super::prune::prune(function);
 }

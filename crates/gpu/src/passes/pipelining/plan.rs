@@ -84,6 +84,11 @@ pub struct RingLoad {
 }
 
 impl RingLoad {
+    /// How many copies each of so many threads starts.
+    pub fn copies(&self, threads: u32) -> u32 {
+        self.shape.iter().product::<u32>().div_ceil(self.width * threads)
+    }
+
     fn because(&self) -> Because {
         let goes = match self.way {
             Way::Buffer { .. } => "the product reads the slots",

@@ -305,7 +305,7 @@ impl Lower<'_> {
         }
         let mut barriers = Barriers::default();
         if plan.has_full() {
-            let arrivals = plan.full_arrivals() * self.parts.teams.size(root);
+            let arrivals = plan.full_arrivals(self.parts.teams.size(root));
             barriers.full = Some(self.mbarriers(&plan, arrivals, out));
         }
         if plan.has_empty() {
@@ -367,6 +367,10 @@ impl Lower<'_> {
     fn take(&mut self, inst: Inst, root: Value, plan: &Plan, at: &Position, out: &mut Vec<Inst>) {
         if let (Some(full), Some(phase)) = (self.barriers[&root].full, at.phase) {
             self.emit(out, GpuOp::MbarrierWait {}, &[full, at.index, phase], None);
+            if plan.writer == Writer::Copies && plan.is_async_read {
+                // Nobody waits for copies where they are started, so the fence is here: each thread has seen all of them.
+                self.emit(out, GpuOp::FenceProxy {}, &[], None);
+            }
         } else if plan.writer == Writer::Copies {
             let pending = self.counts.groups.get(&inst).copied().unwrap_or(0);
             self.emit(out, GpuOp::WaitGroup { pending }, &[], None);
@@ -383,22 +387,17 @@ impl Lower<'_> {
         }
         let full = self.barriers[&hand.root].full;
         if plan.writer == Writer::Copies {
-            match full {
-                None => {
-                    if self.parts.teams.is_last(hand.root) {
-                        self.emit(out, GpuOp::CommitGroup {}, &[], None);
-                    }
-                    return;
-                }
-                Some(full) if !plan.is_async_read => {
+            match full.filter(|_| self.parts.teams.is_last(hand.root)) {
+                // It arrives when the copies are done, and nobody waits for them here.
+                Some(full) => {
                     self.emit(out, GpuOp::MbarrierArriveCopies {}, &[full, hand.index], None);
-                    return;
                 }
-                Some(_) => {
+                None if full.is_none() && self.parts.teams.is_last(hand.root) => {
                     self.emit(out, GpuOp::CommitGroup {}, &[], None);
-                    self.emit(out, GpuOp::WaitGroup { pending: 0 }, &[], None);
                 }
+                None => {}
             }
+            return;
         }
         if plan.is_async_read {
             self.emit(out, GpuOp::FenceProxy {}, &[], None);

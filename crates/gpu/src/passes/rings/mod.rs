@@ -13,8 +13,8 @@
 //! there ([`even`]).
 //!
 //! What ordinary accesses or `cp.async` wrote and the asynchronous proxy reads (`wgmma`, tensor stores) is fenced by those
-//! who wrote: stores at `publish`, copies behind their `wait_group`. A role that copies with `cp.async` for products
-//! therefore waits for its copies at `publish`, and each of its warps arrives then.
+//! who wrote: stores at `publish`, copies behind their `wait_group`. A role that copies with `cp.async` for products waits for none of
+//! its copies: who takes a slot has seen that all are done, and each of its threads fences them for what it reads.
 //!
 //! Rings that copies fill and whose slots are always acquired, taken and released together ([`teams`]) have their barriers, groups and
 //! fences in common: one wait for all, and one number of the next slot.

@@ -8,6 +8,7 @@ use tilewright_ir::{Inst, Operation, Value};
 
 use crate::language::verify::slots::Names;
 use crate::language::{Buffer, GpuOp, Op, Type};
+use crate::layout_rules::LANES;
 use crate::target::WARPGROUP_WARPS;
 use crate::tile::legality::at;
 
@@ -60,13 +61,13 @@ impl Plan {
         self.roles.as_ref().map_or(self.num_warps, |roles| roles.consuming_warps)
     }
 
-    /// How many arrivals make a slot full.
-    pub fn full_arrivals(&self) -> u32 {
+    /// How many arrivals make the slots of a team of so many rings full. Of what a thread copies for all of them, it arrives once.
+    pub fn full_arrivals(&self, rings: u32) -> u32 {
         let warps = self.roles.as_ref().map_or(0, |roles| roles.producing_warps);
         match self.writer {
-            Writer::Tensor => 1,
-            Writer::Copies if !self.is_async_read => warps * 32,
-            Writer::Copies | Writer::Stores => warps,
+            Writer::Tensor => rings,
+            Writer::Copies => warps * LANES,
+            Writer::Stores => warps * rings,
         }
     }
 }

@@ -2,7 +2,8 @@
 //! taken and released in turn, in the order of the rings; slots may be released in any order. All are published before the first is taken,
 //! which waits for all, and all are released before the first is acquired: the last release says so.
 //!
-//! What threads copy for such rings is one group, and is waited for at once: where nothing is read between one `take` and the next.
+//! What threads copy for such rings is one group, or arrives at one barrier, and is waited for at once: where nothing is read between
+//! one `take` and the next.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +102,7 @@ impl Teams {
                 let is_at_once =
                     plans[&root].writer == Writer::Tensor || are_taken_at_once(&steps, &together);
                 is_alike(names, plans, team[0], root)
-                    && advance_in_turn(&steps, &together, plans[&root].has_empty())
+                    && advance_in_turn(&steps, &together, &plans[&root])
                     && is_at_once
             });
             match team {
@@ -109,7 +110,8 @@ impl Teams {
                 None => teams.push(vec![root]),
             }
         }
-        let last_releases = teams.iter().flat_map(|team| last_releases(&steps, team)).collect();
+        let last_releases =
+            teams.iter().flat_map(|team| last_releases(&steps, team, &plans[&team[0]])).collect();
         let of =
             teams.into_iter().flat_map(|team| team.clone().into_iter().map(move |root| (root, team.clone())));
         Self { of: of.collect(), last_releases }
@@ -148,7 +150,7 @@ fn is_alike(names: &Names<'_>, plans: &Plans, one: Value, other: Value) -> bool 
         |plan: &Plan| plan.roles.as_ref().map(|roles| (roles.inst, roles.producer, roles.consumers.clone()));
     let is_possible = match first.writer {
         Writer::Tensor => true,
-        Writer::Copies => first.roles.is_none() && first.is_async_read == second.is_async_read,
+        Writer::Copies => first.is_async_read == second.is_async_read,
         Writer::Stores => false,
     };
     is_possible
@@ -159,14 +161,19 @@ fn is_alike(names: &Names<'_>, plans: &Plans, one: Value, other: Value) -> bool 
         && names.block_of(one) == names.block_of(other)
 }
 
-/// What is done with some rings, in turns of as many steps as there are rings: those steps that count.
+/// What is done with some rings, in turns of as many steps as there are rings: those steps that count. Between the steps of a turn of a
+/// role no ring advances in a loop: who waits for the whole turn at its first step would wait for a role that waits for it in that loop.
 fn turns(
     steps: &[(Step, Value, Inst)],
     rings: &[Value],
+    has_roles: bool,
     counts: impl Fn(Step) -> bool,
 ) -> Vec<Vec<(Step, Value, Inst)>> {
-    let is_own =
-        |(step, root, _): &&(Step, Value, Inst)| *step != Step::Read && counts(*step) && rings.contains(root);
+    let is_own = |(step, root, _): &&(Step, Value, Inst)| match step {
+        Step::Read => false,
+        Step::Within if has_roles => true,
+        step => counts(*step) && rings.contains(root),
+    };
     let own: Vec<_> = steps.iter().filter(is_own).copied().collect();
     let straight = own.split(|(step, ..)| *step == Step::Within);
     straight.flat_map(|own| own.chunks(rings.len()).map(<[_]>::to_vec)).collect()
@@ -174,21 +181,21 @@ fn turns(
 
 /// Whether the same is done with some rings in turn, in this order, in every block; slots are released in any order. Where nothing
 /// says that a slot is empty but a barrier of the block, it does not matter when they are.
-fn advance_in_turn(steps: &Steps, rings: &[Value], has_empty: bool) -> bool {
-    let counts = |step: Step| has_empty || !step.is_release();
+fn advance_in_turn(steps: &Steps, rings: &[Value], plan: &Plan) -> bool {
+    let counts = |step: Step| plan.has_empty() || !step.is_release();
     let is_turn = |turn: &Vec<(Step, Value, Inst)>| {
         let is_one = |ring: &Value| turn.iter().filter(|(_, root, _)| root == ring).count() == 1;
         let is_in_order = turn.iter().map(|(_, root, _)| root).eq(rings);
         turn.iter().all(|(step, ..)| *step == turn[0].0)
             && (is_in_order || turn[0].0.is_release() && rings.iter().all(is_one))
     };
-    steps.values().all(|steps| turns(steps, rings, counts).iter().all(is_turn))
+    steps.values().all(|steps| turns(steps, rings, plan.roles.is_some(), counts).iter().all(is_turn))
 }
 
 /// The last release of each turn of a team.
-fn last_releases(steps: &Steps, team: &[Value]) -> Vec<Inst> {
+fn last_releases(steps: &Steps, team: &[Value], plan: &Plan) -> Vec<Inst> {
     let is_counted = |step: Step| step.is_release() || step == Step::Within;
-    let all = steps.values().flat_map(|steps| turns(steps, team, is_counted));
+    let all = steps.values().flat_map(|steps| turns(steps, team, plan.roles.is_some(), is_counted));
     let lasts = all.filter_map(|turn| turn.last().copied());
     lasts.filter(|(step, ..)| step.is_release()).map(|(_, _, inst)| inst).collect()
 }
