@@ -21,7 +21,7 @@ use crate::target::{GpuTarget, MOST_WARPS};
 pub struct Header {
     /// The kind of GPU.
     pub target: GpuTarget,
-    /// The warps of a block: a power of two, or with roles a multiple of four.
+    /// The warps of a block: a power of two, or with roles the sum of theirs.
     pub num_warps: u32,
     /// The shared memory of a block, in bytes.
     pub shared_bytes: u32,
@@ -139,12 +139,8 @@ impl Header {
                 }
             }
         }
-        // Roles make whole warpgroups of them.
-        let is_possible = num_warps.is_power_of_two() || num_warps.is_multiple_of(4);
-        if !is_possible || num_warps > MOST_WARPS {
-            return Err(format!(
-                "the number of warps is a multiple of four or a power of two up to {MOST_WARPS}, found {num_warps}"
-            ));
+        if !(1..=MOST_WARPS).contains(&num_warps) {
+            return Err(format!("a block has 1 to {MOST_WARPS} warps, found {num_warps}"));
         }
         let (mut layouts, mut tensor_maps, mut made_maps) = (Layouts::default(), Vec::new(), Vec::new());
         for line in lines {

@@ -82,7 +82,7 @@ fn slots(
     let mut insts = 0;
     let mut products: Vec<Inst> = Vec::new();
     let mut arithmetic = 0;
-    let mut is_innermost = true;
+    let (mut is_innermost, mut has_addresses) = (true, false);
     function.walk(data.regions[0], &mut |inner| {
         insts += 1;
         let family = function.insts[inner].op.info().family;
@@ -91,6 +91,7 @@ fn slots(
             products.push(inner);
         }
         arithmetic += u32::from(is_arithmetic(function, inner));
+        has_addresses |= matches!(function.insts[inner].op, Op::Gpu(GpuOp::CopyAsync { .. }));
     });
     let counters = slot_counters(function, inst, &mut |value| known.of(function, value))?;
     if options.unroll_factor == 1 {
@@ -98,6 +99,9 @@ fn slots(
     }
     if !is_innermost {
         return Some(Err("there is a loop in it"));
+    }
+    if has_addresses {
+        return Some(Err("threads copy in it, and have no registers for more than their addresses"));
     }
     let takes_weights = |product: &Inst| takes_weights(function, inst, *product);
     let is_softmax = products.len() == 2 && products.iter().any(takes_weights);

@@ -49,7 +49,7 @@ use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
 use crate::target::Feature;
 
-/// The warps that start tensor copies: registers are given away by whole warpgroups.
+/// The warps that start tensor copies where registers are given away, by whole warpgroups; else one is enough.
 const PRODUCING_WARPS: u32 = 4;
 /// The registers of a thread that multiplies, with two such warpgroups, and of one that starts tensor copies. With one, a thread can
 /// have as many as an instruction can name.
@@ -97,7 +97,9 @@ pub fn specialize_warps(module: &mut Module) {
             say(module, &|| {
                 let warps = module.header.num_warps;
                 let reason = format!("they are up to {slots} slots ahead");
-                Because::done(format!("{copying} warps copy for {warps}"), reason)
+                let copies =
+                    if copying == 1 { "1 warp copies".into() } else { format!("{copying} warps copy") };
+                Because::done(format!("{copies} for {warps}"), reason)
             });
             *module = specialized;
         }
@@ -130,7 +132,11 @@ fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static 
     if !is_asked && !own_warps_pay(plan.copies) {
         return Err("no loop asks for them, and threads start few copies or none");
     }
-    let warps = if plan.by_threads { module.header.num_warps } else { PRODUCING_WARPS };
+    let warps = match module.header.num_warps {
+        computing if plan.by_threads => computing,
+        computing if computing > PRODUCING_WARPS => PRODUCING_WARPS,
+        _ => 1,
+    };
     if plan.by_threads && warps > PRODUCING_WARPS && largest_sum(module) > SUM_REGISTERS {
         return Err("with as many warps that copy, a thread has too few registers for the sum of a product");
     }

@@ -416,8 +416,8 @@ fn text_that_is_no_module() {
         (first("1 warps", "warps"), "fp32[32]@L0", Some(header)),
         (first(", 0 bytes of shared memory", ""), "fp32[32]@L0", Some(header)),
         (first("shared memory", "shared memory, fast"), "fp32[32]@L0", Some(header)),
-        (first("1 warps", "3 warps"), "fp32[32]@L0", Some("a power of two up to 32, found 3")),
-        (first("1 warps", "64 warps"), "fp32[32]@L0", Some("a power of two up to 32, found 64")),
+        (first("1 warps", "3 warps"), "fp32[32]@L0", Some("L0 is not for 3 warps")),
+        (first("1 warps", "64 warps"), "fp32[32]@L0", Some("1 to 32 warps, found 64")),
         (first("sm_80", "sm_70"), "fp32[32]@L0", Some("there is no target `sm_70`")),
     ];
     for (header, ty, expected) in &cases {

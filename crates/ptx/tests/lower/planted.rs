@@ -188,19 +188,24 @@ def k(a, b, c, n, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
 }
 
 #[test]
-fn a_loop_that_is_left_an_iteration_late_or_early_is_found() {
+fn rounds_that_begin_or_end_where_they_should_not_are_found() {
     for iterations in 0..8 {
         let case = weights_between_products(iterations);
-        let (_, body) = case.text.split_once("\n$loop").expect("there is a loop");
-        let (label, _) = body.split_once(':').expect("a label");
-        let (body, _) = body.rsplit_once(&format!("$loop{label};")).expect("it ends");
-        let leaves: Vec<&str> =
-            body.lines().filter(|line| line.contains("bra ") && line.contains("$end")).collect();
-        assert_eq!(leaves.len(), 2, "one behind each iteration but the last:\n{}", case.text);
-        for (number, line) in leaves.iter().enumerate() {
-            let wrong = case.text.replace(line, "");
-            let is_taken = iterations % 3 == number as i32 + 1;
-            assert_eq!(case.outcome(&wrong) == Ok(true), !is_taken, "{iterations} iterations, {line}");
+        let (before, behind) = case.text.split_once("\n$round").expect("there are rounds");
+        let (rounds, rest) = behind.split_once("\n$rest").expect("and what is left behind them");
+        let to = |text: &str, label: &str| -> String {
+            let jumps = text.lines().filter(|line| line.contains("bra ") && line.contains(label));
+            jumps.last().expect("a jump").to_owned()
+        };
+        // Fewer iterations than a round has; nothing left behind rounds; another iteration behind them.
+        let cases = [
+            (to(before, "$rest"), (1..3).contains(&iterations)),
+            (to(rounds, "$end"), iterations > 0 && iterations % 3 == 0),
+            (to(rest, "$loop"), iterations % 3 == 2),
+        ];
+        for (jump, is_taken) in cases {
+            let wrong = case.text.replace(&jump, "");
+            assert_eq!(case.outcome(&wrong) == Ok(true), !is_taken, "{iterations} iterations, {jump}");
         }
     }
 }
