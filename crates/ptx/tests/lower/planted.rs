@@ -31,7 +31,17 @@ impl Case {
         values: Vec<Value>,
         output: usize,
     ) -> Self {
-        let (text, shared_bytes) = lower(module, target, WARPS);
+        Self::of(lower(module, target, WARPS), target, module, grid, values, output)
+    }
+
+    fn of(
+        (text, shared_bytes): (String, u32),
+        target: &'static str,
+        module: &tilewright_ir::Module,
+        grid: [u32; 3],
+        values: Vec<Value>,
+        output: usize,
+    ) -> Self {
         let mut expected = values.clone();
         run_cpu(module, grid, &mut expected);
         let expected = expected.swap_remove(output);
@@ -159,7 +169,7 @@ def k(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, STEP: tl.const
     Case::on("sm_90a", &module, [1, 1, 1], values, 2)
 }
 
-/// Weights between two products whose operands threads copy to three slots: the code of the loop has an iteration for each.
+/// Weights between two products whose operands are copied to three slots, by a loop that goes in rounds.
 fn weights_between_products(iterations: i32) -> Case {
     let text = "
 @triton.jit
@@ -184,7 +194,16 @@ def k(a, b, c, n, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
     let mut values = vec![random.tensor(Dtype::F16, 64 * 32), random.tensor(Dtype::F16, 8 * 32 * 32)];
     values.push(zeros(F32, 64 * 32));
     values.push(int(32 * iterations));
-    Case::on("sm_90a", &module, [1, 1, 1], values, 2)
+    let target = tilewright_gpu::GpuTarget::named("sm_90a").expect("it is there");
+    let mut program = tilewright_gpu::compile(&module, target, WARPS, 3).expect("it is compiled");
+    let entry = program.entry;
+    for (_, data) in &mut program.functions[entry].insts {
+        if let tilewright_gpu::language::Op::Tile(tilewright_ir::Op::For { options }) = &mut data.op {
+            options.unroll_factor = 3;
+        }
+    }
+    let text = tilewright_ptx::isa::print(&tilewright_ptx::lower(&program).expect("it is lowered"));
+    Case::of((text, program.header.shared_bytes), "sm_90a", &module, [1, 1, 1], values, 2)
 }
 
 #[test]
