@@ -43,7 +43,7 @@ use super::memory_effects::ordering;
 use super::tensor_copies::{map_number, use_tensor_copies};
 use super::tensor_stores::use_tensor_stores;
 use super::{pipelining, prune};
-use crate::cost_model::{OWN_WARPS_COPIES, own_warps_pay};
+use crate::cost_model::own_warps_pay;
 use crate::language::{Function, GpuOp, InstData, Module, Op, Type};
 use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
@@ -83,8 +83,6 @@ pub fn specialize_warps(module: &mut Module) {
     };
     let made = if is_asked {
         specialized(module, true)
-    } else if OWN_WARPS_COPIES.is_none() {
-        Err("no loop asks for them, and they are not known to pay")
     } else {
         // Where nothing comes of it, the loops are planned once more, and say what they do then.
         let (made, remarks) = collect_remarks(|| specialized(module, false));
@@ -129,8 +127,8 @@ fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static 
     }
     check(module)?;
     let plan = pipelining::plans_in_step(module)?;
-    if !is_asked && !own_warps_pay(plan.copies) {
-        return Err("no loop asks for them, and threads start few copies or none");
+    if !is_asked && !own_warps_pay(plan.gathered) {
+        return Err("no loop asks for them, and threads gather little or nothing");
     }
     let warps = match module.header.num_warps {
         computing if plan.by_threads => computing,
@@ -147,11 +145,34 @@ fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static 
         use_tensor_stores(&mut trial);
         use_tensor_copies(&mut trial);
         divide(&mut trial, warps, plan.by_threads)?;
+        if !is_asked {
+            check_that_it_pays(&trial)?;
+        }
         if least_bytes(trial.kernel()) <= u64::from(target.max_shared_bytes) {
             return Ok(Specialized { module: trial, slots, warps });
         }
     }
     Err("not even two slots fit into shared memory")
+}
+
+/// Whether roles are worth it that nobody asked for: where they wait for each other at stores, or where one product waits for what
+/// becomes of another, they are slower than without.
+fn check_that_it_pays(module: &Module) -> Result<(), &'static str> {
+    let function = module.kernel();
+    let (mut products, mut meets) = (0, false);
+    function.walk(function.entry, &mut |inst| {
+        let op = &function.insts[inst].op;
+        products += u32::from(op.info().family == OpFamily::Dot);
+        meets |= order::is_mark(op);
+    });
+    if products > 1 {
+        return Err("no loop asks for them, and there are several products");
+    }
+    if meets {
+        Err("no loop asks for them, and they would wait for each other at its stores")
+    } else {
+        Ok(())
+    }
 }
 
 /// The most registers of a thread that the sum of an asynchronous product takes.

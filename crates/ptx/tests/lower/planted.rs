@@ -213,8 +213,8 @@ fn rounds_that_begin_or_end_where_they_should_not_are_found() {
         let (before, behind) = case.text.split_once("\n$round").expect("there are rounds");
         let (rounds, rest) = behind.split_once("\n$rest").expect("and what is left behind them");
         let to = |text: &str, label: &str| -> String {
-            let jumps = text.lines().filter(|line| line.contains("bra ") && line.contains(label));
-            jumps.last().expect("a jump").to_owned()
+            let mut jumps = text.lines().filter(|line| line.contains("bra ") && line.contains(label));
+            jumps.next_back().expect("a jump").to_owned()
         };
         // Fewer iterations than a round has; nothing left behind rounds; another iteration behind them.
         let cases = [

@@ -72,12 +72,13 @@ mod reads;
 use std::ops::RangeInclusive;
 
 use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 use tilewright_base::{Diagnostic, Remark, Span, remark};
-use tilewright_ir::Block;
+use tilewright_ir::{Block, Definition, OpFamily, Operation, Value};
 
 use super::allocation::least_bytes;
 use super::tensor_copies::Boxed;
-use crate::language::Module;
+use crate::language::{Function, Module};
 use crate::layout_rules::LANES;
 use crate::remarks::Because;
 use crate::target::Feature;
@@ -118,8 +119,8 @@ pub(super) struct InStep {
     pub stages: u32,
     /// All threads of those warps copy: a load is no tensor copy, or where it is from is loaded in the loop.
     pub by_threads: bool,
-    /// So many times does a thread start a copy in an iteration.
-    pub copies: u32,
+    /// So many times does a thread start a copy in an iteration, of what is gathered: by addresses that are computed of loads.
+    pub gathered: u32,
 }
 
 /// Plans them.
@@ -129,7 +130,7 @@ pub(super) fn plans_in_step(module: &Module) -> Result<InStep, &'static str> {
         return Err("no loop is pipelined");
     }
     let threads = module.header.num_warps * LANES;
-    let (mut by_threads, mut copies) = (false, 0);
+    let (mut by_threads, mut gathered) = (false, 0);
     for plan in &mut plans {
         plan.overlap = None;
         plan.chain = None;
@@ -141,12 +142,39 @@ pub(super) fn plans_in_step(module: &Module) -> Result<InStep, &'static str> {
         by_threads |= plan.groups.iter().any(|group| group.levels.len() > 1);
         plan.groups.iter_mut().for_each(|group| group.lead = 0);
         let of_threads = plan.loads.iter().filter(|load| load.boxed.is_none());
-        let in_iteration = of_threads.map(|load| load.copies(threads)).sum();
-        by_threads |= in_iteration > 0;
-        copies = copies.max(in_iteration);
+        let (mut copies, mut is_gathered) = (0, false);
+        for load in of_threads {
+            by_threads = true;
+            copies += load.copies(threads);
+            let function = module.kernel();
+            is_gathered |=
+                is_of_loads(function, function.insts[load.inst].operands[0], &mut FxHashSet::default());
+        }
+        gathered = gathered.max(if is_gathered { copies } else { 0 });
     }
     let stages = plans.iter().map(|plan| plan.stages).max().unwrap_or(0);
-    Ok(InStep { plans, stages, by_threads, copies })
+    Ok(InStep { plans, stages, by_threads, gathered })
+}
+
+/// Whether a value is computed of what the kernel loads.
+fn is_of_loads(function: &Function, value: Value, seen: &mut FxHashSet<Value>) -> bool {
+    if !seen.insert(value) {
+        return false;
+    }
+    let mut of = |values: &[Value]| values.iter().any(|value| is_of_loads(function, *value, seen));
+    match function.values[value].definition {
+        Definition::Result(inst, _) => {
+            let data = &function.insts[inst];
+            data.op.info().family == OpFamily::Load || of(&data.operands)
+        }
+        Definition::Parameter(block, _) => {
+            let owner = function.insts.iter().find(|(_, data)| data.regions.contains(&block));
+            let carried = owner.and_then(|(inst, _)| function.carried_by(inst, value));
+            carried.is_some_and(|carried| {
+                carried.initial.is_some_and(|initial| of(&[initial])) || of(&carried.yielded)
+            })
+        }
+    }
 }
 
 /// Makes rings with so many slots of the loads of loops, and fills a slot in the iteration that takes it.
