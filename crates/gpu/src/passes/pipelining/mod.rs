@@ -64,6 +64,7 @@ mod chain;
 mod emit;
 mod flatten;
 mod hoist;
+mod iterations;
 mod link;
 mod overlap;
 mod plan;
