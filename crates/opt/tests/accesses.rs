@@ -6,7 +6,7 @@ fn of(text: &str) -> Vec<(Vec<usize>, bool, bool)> {
     let module = tilewright_ir::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     accesses(&module)
         .into_iter()
-        .map(|Access { parameters, reads, writes }| (parameters, reads, writes))
+        .map(|Access { parameters, reads, writes, .. }| (parameters, reads, writes))
         .collect()
 }
 

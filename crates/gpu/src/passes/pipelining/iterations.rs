@@ -1,6 +1,7 @@
 //! How often a loop runs, where its bounds say so.
 
 use tilewright_ir as ir;
+use tilewright_ir::Operation;
 
 use super::plan::Body;
 use crate::language::{GpuOp, Op};
