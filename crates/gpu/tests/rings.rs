@@ -569,6 +569,32 @@ dealloc %s";
     check(body, "slots_of_a_team_are_released_in_any_order");
 }
 
+/// The memory of the second ring may be what threads wrote to since the barriers of both were made.
+#[test]
+fn a_later_ring_of_a_team_is_fenced() {
+    let body = "
+%r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
+%m = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
+%e = acquire %r : EMPTY
+tensor_fill %e, %t, %from, %from
+publish %e
+local_store %m, %x
+barrier
+%s = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
+%g = acquire %s : EMPTY
+tensor_fill %g, %t, %from, %from
+publish %g
+%f = take %r : FULL
+%h = take %s : FULL
+%v = local_load %f READ!
+%w = local_load %h READ!
+release %f
+release %h
+dealloc %r
+dealloc %s";
+    check(body, "a_later_ring_of_a_team_is_fenced");
+}
+
 /// Partial sums from one role to another, and back.
 #[test]
 fn rings_both_ways() {

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, Operation, Value, ValueData,
+    Block, Definition, Dtype, Effect, ElementwiseFn, Inst, Literal, Location, Operation, Value, ValueData,
 };
 
 use super::counts::Counts;
@@ -301,6 +301,10 @@ impl Lower<'_> {
         let first = self.parts.teams.first(root);
         if first != root {
             self.barriers.insert(root, self.barriers[&first]);
+            if plan.has_full() && self.writes_between(first, out) {
+                // What this memory was before, threads wrote.
+                self.emit(out, GpuOp::FenceProxy {}, &[], None);
+            }
             return;
         }
         let mut barriers = Barriers::default();
@@ -321,6 +325,20 @@ impl Lower<'_> {
                 state.insert((root, end), self.first(end, &plan));
             }
         }
+    }
+
+    /// Whether threads may have written to shared memory since a ring was made in this block.
+    fn writes_between(&self, ring: Value, out: &[Inst]) -> bool {
+        let made = self.function.defining_inst(ring);
+        let mut later = out.iter().rev().take_while(|inst| Some(**inst) != made);
+        later.any(|inst| {
+            let data = &self.function.insts[*inst];
+            let is_buffer = |value: &Value| matches!(self.function.ty(*value), Type::Buffer(_));
+            let is_copy = matches!(data.op, Op::Gpu(GpuOp::TensorLoad {} | GpuOp::Alloc { .. }));
+            let has_regions = !data.regions.is_empty();
+            has_regions
+                || data.op.info().effect == Effect::Write && !is_copy && data.operands.iter().any(is_buffer)
+        })
     }
 
     fn mbarriers(&mut self, plan: &Plan, arrivals: u32, out: &mut Vec<Inst>) -> Value {

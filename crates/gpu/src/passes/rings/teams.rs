@@ -1,5 +1,5 @@
 //! Rings that advance together, as those of the two operands of a product do: in every block slots of each are acquired, published,
-//! taken and released in turn, in the order of the rings; slots may be released in any order. All are published before the first is taken,
+//! taken and released in turn, in the order of the rings; roles may release them in any order. All are published before the first is taken,
 //! which waits for all, and all are released before the first is acquired: the last release says so.
 //!
 //! What threads copy for such rings is one group, or arrives at one barrier, and is waited for at once: where nothing is read between
@@ -179,7 +179,7 @@ fn turns(
     straight.flat_map(|own| own.chunks(rings.len()).map(<[_]>::to_vec)).collect()
 }
 
-/// Whether the same is done with some rings in turn, in this order, in every block; slots are released in any order. Where nothing
+/// Whether the same is done with some rings in turn, in this order, in every block; roles release slots in any order. Where nothing
 /// says that a slot is empty but a barrier of the block, it does not matter when they are.
 fn advance_in_turn(steps: &Steps, rings: &[Value], plan: &Plan) -> bool {
     let counts = |step: Step| plan.has_empty() || !step.is_release();
@@ -187,7 +187,7 @@ fn advance_in_turn(steps: &Steps, rings: &[Value], plan: &Plan) -> bool {
         let is_one = |ring: &Value| turn.iter().filter(|(_, root, _)| root == ring).count() == 1;
         let is_in_order = turn.iter().map(|(_, root, _)| root).eq(rings);
         turn.iter().all(|(step, ..)| *step == turn[0].0)
-            && (is_in_order || turn[0].0.is_release() && rings.iter().all(is_one))
+            && (is_in_order || plan.roles.is_some() && turn[0].0.is_release() && rings.iter().all(is_one))
     };
     steps.values().all(|steps| turns(steps, rings, plan.roles.is_some(), counts).iter().all(is_turn))
 }
