@@ -89,7 +89,7 @@ def log_sum_exp(q: torch.Tensor, k: torch.Tensor, causal: bool) -> torch.Tensor:
     hidden = torch.ones(steps, steps, device=DEVICE, dtype=torch.bool).triu(1)
     found = []
     for a, b in zip(q[0], k[0], strict=True):
-        scores = (a @ b.T).float() * head**-0.5
+        scores = (a.float() @ b.float().T) * head**-0.5
         found.append(torch.logsumexp(scores.masked_fill_(hidden, -torch.inf) if causal else scores, 1))
     return torch.cat(found) * LOG2_E
 

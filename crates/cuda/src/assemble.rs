@@ -14,21 +14,27 @@ pub struct AssembleOptions {
     pub line_info: bool,
     /// Keeps everything for debuggers. The code is slow.
     pub debug_info: bool,
+    /// Asynchronous products (`wgmma`) that the assembler makes wait for each other, for want of registers, are an error.
+    pub asynchronous: bool,
 }
 
 impl Default for AssembleOptions {
     fn default() -> Self {
-        Self { optimization_level: 4, max_registers: None, line_info: false, debug_info: false }
+        Self {
+            optimization_level: 4,
+            max_registers: None,
+            line_info: false,
+            debug_info: false,
+            asynchronous: false,
+        }
     }
 }
 
 impl AssembleOptions {
     /// Pairs of a `CUjit_option` and its value.
     fn to_pairs(self) -> Vec<(i32, u32)> {
-        let mut pairs = vec![
-            (jit_option::OPTIMIZATION_LEVEL, u32::from(self.optimization_level)),
-            (jit_option::LOG_VERBOSE, 1),
-        ];
+        // A verbose log has no room for warnings.
+        let mut pairs = vec![(jit_option::OPTIMIZATION_LEVEL, u32::from(self.optimization_level))];
         pairs.extend(self.max_registers.map(|count| (jit_option::MAX_REGISTERS, count)));
         pairs.extend(self.line_info.then_some((jit_option::LINE_INFO, 1)));
         pairs.extend(self.debug_info.then_some((jit_option::DEBUG_INFO, 1)));
@@ -49,7 +55,7 @@ pub struct Assembled {
 ///
 /// # Errors
 /// [`Error::Assembler`] with the assembler's messages if it does not accept the module; [`Error::UnsupportedPtx`] of a driver
-/// that is older than the module's version of PTX.
+/// that is older than the module's version of PTX; [`Error::SerializedProducts`] if the options ask for it.
 pub fn assemble(
     context: Context,
     kernel: &str,
@@ -62,6 +68,9 @@ pub fn assemble(
         .assemble(ptx, kernel, &options.to_pairs())
         .map_err(|error| error.about_kernel(kernel))?;
     match assembled.cubin {
+        Ok(_) if options.asynchronous && assembled.info_log.contains(SERIALIZED) => {
+            Err(Error::SerializedProducts { kernel: kernel.to_owned() })
+        }
         Ok(cubin) => Ok(Assembled { cubin, log: assembled.info_log }),
         Err(Error::Call(cause)) if cause.code == UNSUPPORTED_PTX => {
             let version = ptx.lines().find_map(|line| line.trim_start().strip_prefix(".version"));
@@ -76,7 +85,14 @@ pub fn assemble(
     }
 }
 
-/// [`assemble`], unless the cache has the cubin already.
+/// What the assembler says of products that wait for each other (its warnings C7511, C7512 and others like them).
+const SERIALIZED: &str = "wgmma.mma_async instructions are serialized";
+
+/// [`assemble`], unless the cache has the cubin already, or knows that there is none without serialized products: for that an
+/// entry is empty.
+///
+/// # Errors
+/// As [`assemble`].
 pub fn assemble_cached(
     cache: &Cache,
     context: Context,
@@ -91,5 +107,10 @@ pub fn assemble_cached(
         ("options", format!("{options:?}").as_bytes()),
         ("ptx", ptx.as_bytes()),
     ]);
-    cache.get_or_build(&key, || assemble(context, kernel, ptx, options).map(|assembled| assembled.cubin))
+    let cubin = cache.get_or_build(&key, || match assemble(context, kernel, ptx, options) {
+        Ok(assembled) => Ok(assembled.cubin),
+        Err(Error::SerializedProducts { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    })?;
+    if cubin.is_empty() { Err(Error::SerializedProducts { kernel: kernel.to_owned() }) } else { Ok(cubin) }
 }

@@ -170,6 +170,11 @@ pub enum Error {
         /// What the driver supports.
         driver: Version,
     },
+    /// The assembler lets no product of warpgroups run beside another one, for want of registers.
+    SerializedProducts {
+        /// The kernel.
+        kernel: String,
+    },
     /// What is to be loaded is neither a complete cubin, nor a fat binary, nor PTX.
     InvalidImage {
         /// The kernel.
@@ -345,6 +350,10 @@ impl fmt::Display for Error {
                 f,
                 "kernel `{kernel}`: the NVIDIA driver is too old: it supports CUDA {driver}, which does not know PTX {version}, \
                  the version that this GPU needs; update the driver"
+            ),
+            Error::SerializedProducts { kernel } => write!(
+                f,
+                "kernel `{kernel}`: the driver's assembler has too few registers for products that run beside each other"
             ),
             Error::InvalidImage { kernel, reason } => {
                 write!(f, "kernel `{kernel}`: the device code cannot be loaded: {reason}")

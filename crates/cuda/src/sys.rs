@@ -142,7 +142,6 @@ pub(crate) mod jit_option {
     pub(crate) const ERROR_LOG_BYTES: i32 = 6;
     pub(crate) const OPTIMIZATION_LEVEL: i32 = 7;
     pub(crate) const DEBUG_INFO: i32 = 11;
-    pub(crate) const LOG_VERBOSE: i32 = 12;
     pub(crate) const LINE_INFO: i32 = 13;
 }
 

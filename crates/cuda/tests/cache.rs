@@ -434,4 +434,16 @@ fn cubins_are_kept() {
     assert_eq!(again("", PTX, AssembleOptions { max_registers: Some(32), ..options }), None);
     assert_eq!(again("version=12090", PTX, options), None);
     assert_eq!(again("capability=8.0", PTX, options), None);
+
+    // That products are serialized is known from then on too.
+    let short = format!("{PTX}// too few registers");
+    let asynchronous = AssembleOptions { asynchronous: true, ..options };
+    for words in ["", "fail=cuLinkCreate_v2:999"] {
+        let stub = Stub::new("");
+        let context = stub.context();
+        stub.configure(words);
+        let error = assemble_cached(&cache, context, "scale", &short, asynchronous).unwrap_err();
+        assert_eq!(error, Error::SerializedProducts { kernel: "scale".into() });
+    }
+    assert!(assemble_cached(&cache, stub.context(), "scale", &short, options).is_ok());
 }

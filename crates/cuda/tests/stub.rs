@@ -269,11 +269,16 @@ fn the_assembler_gets_its_options_and_gives_its_log() {
     let context = Stub::new("").context();
     let assembled = assemble(context, "scale", PTX, AssembleOptions::default()).unwrap();
     let text = String::from_utf8_lossy(&assembled.cubin).into_owned();
-    assert!(text.contains(PTX) && text.contains("// 7=4 12=1\n"), "{text}");
-    let options =
-        AssembleOptions { optimization_level: 1, max_registers: Some(64), line_info: true, debug_info: true };
+    assert!(text.contains(PTX) && text.contains("// 7=4\n"), "{text}");
+    let options = AssembleOptions {
+        optimization_level: 1,
+        max_registers: Some(64),
+        line_info: true,
+        debug_info: true,
+        asynchronous: false,
+    };
     let assembled = assemble(context, "scale", PTX, options).unwrap();
-    assert!(String::from_utf8_lossy(&assembled.cubin).contains("// 7=1 12=1 0=64 13=1 11=1\n"));
+    assert!(String::from_utf8_lossy(&assembled.cubin).contains("// 7=1 0=64 13=1 11=1\n"));
 
     let error = assemble(context, "scale", ".version 7.8\nsyntax error", options).unwrap_err();
     let cause = CallError {
@@ -290,6 +295,15 @@ fn the_assembler_gets_its_options_and_gives_its_log() {
         "kernel `scale`: the driver's assembler refuses the PTX: cuLinkAddData_v2 answers CUDA_ERROR_INVALID_PTX (218): \
          a PTX JIT compilation failed\nptxas application ptx input, line 2; fatal   : syntax error"
     );
+
+    let short = format!("{PTX}// too few registers");
+    let assembled = assemble(context, "scale", &short, options).unwrap();
+    assert!(assembled.log.contains("are serialized"), "{}", assembled.log);
+    let options = AssembleOptions { asynchronous: true, ..options };
+    let error = assemble(context, "scale", &short, options).unwrap_err();
+    assert_eq!(error, Error::SerializedProducts { kernel: "scale".into() });
+    assert!(assemble(context, "scale", PTX, options).is_ok());
+
     let error = assemble(context, "scale", "a\0b", options).unwrap_err();
     assert_eq!(error, Error::InvalidName { name: "a\0b".into() });
 }

@@ -81,7 +81,7 @@ pub fn assign_layouts_for(
     let (num_warps, cluster) = tile::warps::warps_of_cluster(&mut module, target, num_warps, launcher);
     tile::addresses::split(&mut module);
     let num_warps = if launcher.adds_warps {
-        tile::warps::warps_that_hold(module.kernel(), num_warps)
+        tile::warps::warps_of_products(module.kernel(), target, num_warps)
     } else {
         num_warps
     };

@@ -348,8 +348,8 @@ impl Assembler<'_> {
         with_fewer: Option<&dyn Fn(u32) -> Cow<'p, str>>,
         (threads, shared_bytes): (u32, u32),
     ) -> Result<(tilewright_cuda::Function, Vec<u8>), Error> {
-        let load = |ptx: &str| -> Result<_, Error> {
-            let options = AssembleOptions { line_info: true, ..AssembleOptions::default() };
+        let load = |ptx: &str, asynchronous: bool| -> Result<_, Error> {
+            let options = AssembleOptions { line_info: true, asynchronous, ..AssembleOptions::default() };
             let cubin = assemble_cached(self.cache, self.context, self.name, ptx, options)?;
             let module = tilewright_cuda::Module::load(self.context, self.name, &cubin)?;
             let function = match parameter_count(ptx, self.name) {
@@ -359,14 +359,15 @@ impl Assembler<'_> {
             let blocks = function.max_active_blocks(threads, shared_bytes)?;
             Ok((function, cubin, blocks))
         };
-        let (function, cubin, blocks) = load(ptx)?;
+        let (function, cubin, blocks) = load(ptx, false)?;
         let registers = function.attributes().registers;
         let multiprocessor = Multiprocessor::of(self.gpu.properties()?);
         let limits = multiprocessor.registers_for_one_more(blocks, threads, registers);
         let most_spills = function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK;
         for (limit, with_fewer) in limits.into_iter().filter_map(|limit| Some((limit, with_fewer?))) {
-            // The assembler may refuse fewer registers than an instruction takes: then the first attempt stays.
-            let Ok((denser, cubin, more)) = load(&with_fewer(limit)) else { continue };
+            // The assembler may refuse fewer registers than an instruction takes, or let no product run beside another one for want of
+            // them, which costs more than a block gains: then the first attempt stays.
+            let Ok((denser, cubin, more)) = load(&with_fewer(limit), true) else { continue };
             let spills = denser.attributes().spills();
             if more > blocks && spills <= most_spills {
                 return Ok((denser, cubin));

@@ -266,9 +266,12 @@ driver! {
         let link = assembler(link);
         let Some(index) = ptx.lines().position(|text| text.contains("syntax error")) else {
             link.assemble(&ptx);
+            if ptx.contains("too few registers") {
+                link.write(3, "ptxas info    : (C7512) Potential Performance Loss: wgmma.mma_async instructions are serialized\0");
+            }
             return 0;
         };
-        link.write_error(&format!("ptxas application ptx input, line {}; fatal   : syntax error\0", index + 1));
+        link.write(5, &format!("ptxas application ptx input, line {}; fatal   : syntax error\0", index + 1));
         INVALID_PTX
     }
     fn cuLinkComplete(link: *mut Link, cubin: *mut *mut c_void, bytes: *mut usize) {

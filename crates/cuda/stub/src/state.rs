@@ -338,11 +338,11 @@ impl Link {
         self.cubin = file;
     }
 
-    /// Writes to the log for errors, if the caller gave one.
-    pub fn write_error(&self, message: &str) {
+    /// Writes to a log, if the caller gave one: 3 is that for messages, 5 that for errors.
+    pub fn write(&self, log: i32, message: &str) {
         let option =
             |key: i32| self.options.iter().find(|(option, _)| *option == key).map(|(_, value)| *value);
-        if let (Some(buffer), Some(bytes)) = (option(5), option(6)) {
+        if let (Some(buffer), Some(bytes)) = (option(log), option(log + 1)) {
             crate::copy_out(buffer, &message.as_bytes()[..message.len().min(bytes.addr())]);
         }
     }

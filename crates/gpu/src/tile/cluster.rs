@@ -29,7 +29,7 @@ use super::division::Writer;
 /// Of a product, a block computes at least so many rows and columns: those of the smallest instruction.
 const LEAST_EXTENT: u32 = 16;
 /// The rows that a warpgroup multiplies at a time.
-const WARPGROUP_ROWS: u32 = 64;
+pub(super) const WARPGROUP_ROWS: u32 = 64;
 
 /// What of a value a block has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

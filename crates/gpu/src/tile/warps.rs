@@ -1,51 +1,78 @@
-//! More warps for a kernel whose accumulators the registers of its own cannot hold.
+//! More warps than were asked for, for two kinds of kernels with products.
 //!
-//! A thread has at most 255 registers. A loop that carries more of its products than that, as the backward pass of attention
-//! with heads of 128 does in four warps, would spill most of them in each iteration. Twice the warps hold half as much each.
+//! **Accumulators that registers cannot hold.** A thread has at most 255 registers. A loop that carries more of its products than that, as
+//! the backward pass of attention with heads of 128 does in four warps, would spill most of them in each iteration. Twice the warps hold
+//! half as much each.
+//!
+//! **Products that wait for each other.** A loop that carries two sums, each of products of what other products gave, as the same pass with
+//! heads of 64 does, waits for one product after the other. Where registers have room for as many blocks of twice the warps, as
+//! many warps more compute meanwhile: each warpgroup has 64 rows instead of twice 64.
 //!
 //! A program that is asked for as a cluster of blocks and cannot be divided between them is run by one block, with the warps of all.
 
+use rustc_hash::FxHashSet;
 use tilewright_ir::{Block, Definition, Function, Inst, Module, Op, OpFamily, Type, Value};
 
-use super::cluster::{Refusal, divide};
+use super::cluster::{Refusal, WARPGROUP_ROWS, divide};
 use crate::Launcher;
-use crate::cost_model::ACCUMULATOR_REGISTERS;
+use crate::cost_model::{self, ACCUMULATOR_REGISTERS};
 use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
-use crate::target::{Feature, GpuTarget};
+use crate::target::{Feature, GpuTarget, WARPGROUP_WARPS};
 
 /// With more warps than this, a thread of one block may have no more than half of the registers: nothing is gained.
 const MOST_WARPS: u32 = 8;
 /// The blocks of a cluster that every device has which has clusters.
 const MOST_BLOCKS: u32 = 8;
 
-/// As many warps as hold the accumulators of the kernel: those asked for, if they do, or if more would not either. Assembly of
-/// the program's own may count its threads.
-pub fn warps_that_hold(kernel: &Function, num_warps: u32) -> u32 {
+/// The warps of a kernel: those asked for, or more, as above. Assembly of the program's own may count its threads.
+pub fn warps_of_products(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     let has_assembly = find(kernel, |op| matches!(op, Op::InlineAsm { .. })).is_some();
-    let words = if has_assembly { 0 } else { words_in(kernel, kernel.entry) };
+    let Some(product) = find(kernel, is_product).filter(|_| !has_assembly) else { return num_warps };
+    let words = words_in(kernel, kernel.entry);
     let registers = |warps: u32| words / (warps * LANES) as usize;
     let mut warps = num_warps;
     while registers(warps) > ACCUMULATOR_REGISTERS && warps < MOST_WARPS {
         warps *= 2;
     }
-    if registers(warps) > ACCUMULATOR_REGISTERS || warps == num_warps {
+    let blocks = |warps: u32| cost_model::blocks(registers(warps) as u32, warps * LANES, 0, target);
+    let (warps, reason) = if warps > num_warps && registers(warps) <= ACCUMULATOR_REGISTERS {
+        (warps, format!("accumulators would take {} registers of a thread", registers(num_warps)))
+    } else if target.features.has(Feature::Wgmma)
+        && num_warps == WARPGROUP_WARPS
+        && blocks(2 * num_warps) >= blocks(num_warps)
+        && waits_for_products(kernel, kernel.entry, 2 * WARPGROUP_ROWS)
+    {
+        (2 * num_warps, "a loop carries two sums of products of products, which wait for each other".into())
+    } else {
         return num_warps;
-    }
-    if let Some(product) = find(kernel, is_product) {
-        remarks::about(
-            "warps",
-            kernel,
-            product,
-            || "kernel".into(),
-            || {
-                let reason =
-                    format!("accumulators would take {} registers of a thread", registers(num_warps));
-                Because::done(format!("{warps} warps, not {num_warps}"), reason)
-            },
-        );
-    }
+    };
+    let because = || Because::done(format!("{warps} warps, not {num_warps}"), reason);
+    remarks::about("warps", kernel, product, || "kernel".into(), because);
     warps
+}
+
+/// Whether a loop carries two sums or more of products of what other products gave, and all have so many rows.
+fn waits_for_products(kernel: &Function, block: Block, rows: u32) -> bool {
+    let mut of_products: FxHashSet<Value> = FxHashSet::default();
+    let (mut sums, mut has_rows) = (0, true);
+    for &inst in &kernel.blocks[block].insts {
+        let data = &kernel.insts[inst];
+        if data.regions.iter().any(|region| waits_for_products(kernel, *region, rows)) {
+            return true;
+        }
+        let is_of_product = data.operands.iter().any(|operand| of_products.contains(operand));
+        if is_product(&data.op) {
+            let shape = &kernel.ty(data.results[0]).shape;
+            has_rows &= shape.len() == 2 && shape[0] >= rows;
+            let is_carried = matches!(kernel.values[data.operands[2]].definition, Definition::Parameter(..));
+            sums += u32::from(is_of_product && is_carried);
+        }
+        if is_product(&data.op) || is_of_product && data.op.family() != OpFamily::Load {
+            of_products.extend(&data.results);
+        }
+    }
+    sums >= 2 && has_rows
 }
 
 /// Divides a program for a cluster between its blocks, if it can be: then a block has the warps that were asked for. Else one block

@@ -364,7 +364,9 @@ impl Lowering<'_> {
         for (value, (carried, &parameter)) in kernel.carried(inst).zip(parameters).enumerate() {
             let first = carried.initial.expect("a loop begins with what it carries");
             let is_joint = self.is_sum(first) && self.is_moved_alike(carried.yielded[0], &carried.parameters);
-            let is_pending = matches!(self.kernel.ty(first), Type::Pending { .. });
+            // The registers of a product under way may not be touched, and nobody else reads them.
+            let keeps =
+                matches!(self.kernel.ty(first), Type::Pending { .. }) || self.is_handed_on(inst, first);
             let scalars = self.get_in(first, self.layout_of(parameter));
             let width = self.width(first);
             if let Some(count) = self.elements_in_words(first, &scalars) {
@@ -388,10 +390,9 @@ impl Lowering<'_> {
                 let offset = if is_joint { scalar.offset } else { 0 };
                 let group = known.unwrap_or_else(|| {
                     let start = if is_joint { base } else { scalar };
-                    // The registers of a product under way may not be touched, and nobody else reads them.
-                    let under_way = scalar.base.filter(|_| is_pending);
-                    let fresh = under_way.unwrap_or_else(|| self.builder.fresh(width));
-                    if under_way.is_none() {
+                    let kept = scalar.base.filter(|_| keeps);
+                    let fresh = kept.unwrap_or_else(|| self.builder.fresh(width));
+                    if kept.is_none() {
                         moves.push((width, fresh, start));
                     }
                     bases.push(start);
@@ -412,6 +413,22 @@ impl Lowering<'_> {
         }
         self.builder.assign_all(&moves);
         groups
+    }
+
+    /// Whether a tile is what the loop before carries and nobody but this loop reads: it stays in its registers. Copied, the
+    /// assembler may keep both copies of the sums of products, in rows of registers of their own.
+    fn is_handed_on(&self, inst: Inst, first: Value) -> bool {
+        let kernel = self.kernel;
+        let Some(before) = kernel.defining_inst(first) else { return false };
+        let is_in_a_row = || {
+            let holds = |block: &ir::BlockData| [before, inst].iter().all(|inst| block.insts.contains(inst));
+            kernel.blocks.values().any(holds)
+        };
+        kernel.insts[before].op.info().family == OpFamily::Loop
+            && self.reads[first] == 1
+            && self.layout_of(first).is_some()
+            && !self.is_sum(first)
+            && is_in_a_row()
     }
 
     /// How many elements of a tile were packed into each word, if all were.
