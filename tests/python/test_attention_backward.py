@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 from gpu import attention_cases, products
 from gpu.sides import TILEWRIGHT
 
-BLOCKS = {"32x128 w4 s3": 4, "64x128 w8 s3": 8, "64x64 w4 s2": 4}
+BLOCKS = {"32x128 w4 s3": 8, "64x128 w8 s3": 8, "64x64 w4 s2": 4}
 """Configurations, and the warps that the kernel has with heads of 64."""
 
 
