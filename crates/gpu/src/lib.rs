@@ -92,6 +92,9 @@ pub fn assign_layouts_for(
     assign::depth_splitting::split(&mut module, target, num_warps, launcher);
     let mut program = assign::assign_layouts(&module, target, num_warps, launcher);
     program.header.cluster = cluster;
+    if cluster == 1 {
+        program.header.order = tile::program_order::program_order(module.kernel());
+    }
     Ok(program)
 }
 

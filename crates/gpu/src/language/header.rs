@@ -6,8 +6,8 @@
 //! ```
 //! Behind the bytes stands `, 3 stages` where loops are still to be pipelined, `, no contraction` where products and sums are
 //! rounded one by one, `, synchronized` when barriers stand wherever threads have to wait for each other, `, pairs` when blocks are
-//! launched in pairs, `, clusters of 2` when a program is so many blocks, and `, 2 blocks a multiprocessor` where registers are to leave
-//! room for so many. Behind the layouts stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are
+//! launched in pairs, `, clusters of 2` when a program is so many blocks, `, last programs first` where programs begin in another order
+//! than their blocks, and `, 2 blocks a multiprocessor` where registers are to leave room for so many. Behind the layouts stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are
 //! (`T0 = …`), and those that the kernel makes itself (`M0 = …`), where `p0` is the first of the scalars that it makes the map of.
 
 use std::fmt::Write;
@@ -15,6 +15,21 @@ use std::fmt::Write;
 use super::layouts::Layouts;
 use super::tensor_maps::TensorMapPlan;
 use crate::target::{GpuTarget, MOST_WARPS};
+
+/// In which order the programs of a grid begin.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum ProgramOrder {
+    /// As their blocks do, the first axis fastest.
+    #[default]
+    AsLaunched,
+    /// All with the first number along the first axis before those with the next one.
+    FirstFirst,
+    /// All with the last number along the first axis before those with the one before.
+    LastFirst,
+}
+
+const FIRST_FIRST: &str = "first programs first";
+const LAST_FIRST: &str = "last programs first";
 
 /// The head of a module.
 #[derive(Clone, Debug)]
@@ -40,6 +55,8 @@ pub struct Header {
     /// The blocks of a cluster, which are a program together; 1 where a block is one. The grid has so many times as many blocks along the
     /// first axis as there are programs.
     pub cluster: u32,
+    /// In which order programs begin.
+    pub order: ProgramOrder,
     /// The layouts that types name.
     pub layouts: Layouts,
     /// The tensor maps that the last parameters of the kernel are.
@@ -67,6 +84,7 @@ impl Header {
             paired: false,
             min_blocks: 0,
             cluster: 1,
+            order: ProgramOrder::AsLaunched,
             layouts: Layouts::default(),
             tensor_maps: Vec::new(),
             made_maps: Vec::new(),
@@ -81,16 +99,21 @@ impl Header {
     /// The text: whole lines.
     pub fn print(&self) -> String {
         let Self { target, num_warps, shared_bytes, stages, contraction, .. } = self;
-        let Self { synchronized, paired, min_blocks, cluster, layouts, .. } = self;
+        let Self { synchronized, paired, min_blocks, cluster, order, layouts, .. } = self;
         let stages = if *stages == 0 { String::new() } else { format!(", {stages} stages") };
         let contraction = if *contraction { "" } else { ", no contraction" };
         let synchronized = if *synchronized { ", synchronized" } else { "" };
         let paired = if *paired { ", pairs" } else { "" };
         let cluster = if *cluster == 1 { String::new() } else { format!(", clusters of {cluster}") };
+        let order = match order {
+            ProgramOrder::AsLaunched => String::new(),
+            ProgramOrder::FirstFirst => format!(", {FIRST_FIRST}"),
+            ProgramOrder::LastFirst => format!(", {LAST_FIRST}"),
+        };
         let blocks =
             if *min_blocks == 0 { String::new() } else { format!(", {min_blocks} blocks a multiprocessor") };
         let mut text = format!(
-            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}{paired}{cluster}{blocks}\n",
+            "gpu {}, {num_warps} warps, {shared_bytes} bytes of shared memory{stages}{contraction}{synchronized}{paired}{cluster}{order}{blocks}\n",
             target.name
         );
         for (id, layout) in layouts.iter() {
@@ -119,11 +142,14 @@ impl Header {
         let shared_bytes = number(" bytes of shared memory")?;
         let (mut stages, mut min_blocks, mut cluster) = (0, 0, 1);
         let (mut contraction, mut synchronized, mut paired) = (true, false, false);
+        let mut order = ProgramOrder::AsLaunched;
         for word in parts {
             match word {
                 "no contraction" if contraction => contraction = false,
                 "synchronized" if !synchronized => synchronized = true,
                 "pairs" if !paired => paired = true,
+                FIRST_FIRST => order = ProgramOrder::FirstFirst,
+                LAST_FIRST => order = ProgramOrder::LastFirst,
                 _ if cluster == 1 && word.starts_with("clusters of ") => {
                     cluster = word["clusters of ".len()..].parse().map_err(|_| expected)?;
                 }
@@ -160,6 +186,6 @@ impl Header {
             }
         }
         let head = Self { target, num_warps, shared_bytes, stages, contraction, ..Self::default() };
-        Ok(Self { synchronized, paired, min_blocks, cluster, layouts, tensor_maps, made_maps, ..head })
+        Ok(Self { synchronized, paired, min_blocks, cluster, order, layouts, tensor_maps, made_maps, ..head })
     }
 }

@@ -55,7 +55,7 @@ use tilewright_ir as ir;
 use tilewright_ir::Dialect;
 
 pub use attributes::{Deferred, MmaShape, Scope};
-pub use header::Header;
+pub use header::{Header, ProgramOrder};
 pub use layouts::{LayoutId, Layouts};
 pub use ops::{ANY_REGIONS, GpuOp, GpuVisitor, OPS, Op, visit};
 pub use tensor_maps::{

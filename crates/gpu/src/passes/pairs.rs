@@ -37,7 +37,7 @@ use super::tensor_copies::is_of_rows;
 use crate::box_layout::BoxLayout;
 use crate::cost_model::{PAIRED_BYTES, SHARED_BYTES};
 use crate::language::verify::slots::Names;
-use crate::language::{Function, GpuOp, Header, Module, Op, TensorMapPlan, Type};
+use crate::language::{Function, GpuOp, Header, Module, Op, ProgramOrder, TensorMapPlan, Type};
 use crate::layout_rules::element_bits;
 use crate::remarks::{self, Because};
 use crate::target::{Feature, SECTOR_BYTES};
@@ -50,7 +50,9 @@ pub fn share_copies(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     let is_done = header.paired || has_shares(function);
-    if is_done || !header.target.features.has(Feature::Wgmma) || header.tensor_maps.is_empty() {
+    // The blocks of a pair are programs next to each other.
+    let is_ordered = header.order != ProgramOrder::AsLaunched;
+    if is_done || is_ordered || !header.target.features.has(Feature::Wgmma) || header.tensor_maps.is_empty() {
         return;
     }
     let Some(found) = Found::of(header, function) else { return };

@@ -75,7 +75,7 @@ pub struct Destinations(pub SmallVec<[Destination; 4]>);
 
 /// Operands that are read together, `{%r0, %r1}`. One is written without braces, but for pieces of matrices.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Sources(pub SmallVec<[Source; 4]>);
+pub struct Sources(pub SmallVec<[Source; 1]>);
 
 /// Registers that are read and written, `{%f0, %f1, …}`, always in braces: the accumulator of `wgmma`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -83,7 +83,7 @@ pub struct Accumulators(pub Vec<RegisterId>);
 
 /// Operands that are read together, always in braces: offsets and coordinates of tensors.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Coordinates(pub SmallVec<[Source; 5]>);
+pub struct Coordinates(pub SmallVec<[Source; 1]>);
 
 /// What an address counts from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

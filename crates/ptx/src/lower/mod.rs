@@ -52,6 +52,7 @@ mod memory;
 mod mma;
 mod pairs;
 mod print;
+mod programs;
 mod reduce;
 mod remainder;
 mod scan;
@@ -104,6 +105,7 @@ pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     lowering.end_without_program();
     lowering.prefetch_tensor_maps();
     lowering.take_room();
+    lowering.order_programs();
     lowering.block(lowering.kernel.entry)?;
     Ok(lowering.finish())
 }
@@ -125,6 +127,8 @@ struct Lowering<'p> {
     alignments: SecondaryMap<Value, u32>,
     /// The one thread of the warps that run straight code: behind so many labels, the first of the warps, and where it is it.
     leader: Option<(u32, u32, isa::Predicate)>,
+    /// The numbers of the program, where they are not those of the block.
+    program_numbers: Option<[Scalar; 3]>,
     /// Where the tensor maps are that the kernel makes.
     room: Option<made_maps::Room>,
     /// Those that are to be made before anything else.
@@ -177,6 +181,7 @@ impl<'p> Lowering<'p> {
             beside_products: beside_products(kernel),
             alignments: SecondaryMap::new(),
             leader: None,
+            program_numbers: None,
             room: None,
             maps_to_make: Vec::new(),
             pairs: pairs::Pairs::of(kernel),
@@ -436,8 +441,7 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn program_id(&mut self, inst: Inst, axis: &u8) -> Lowered {
-        let registers = [SpecialRegister::CtaidX, SpecialRegister::CtaidY, SpecialRegister::CtaidZ];
-        let id = self.special(registers[usize::from(*axis)]);
+        let id = self.program_number(usize::from(*axis));
         self.set_result(inst, [id]);
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::memory::plain_store;
 use super::{LANES, Lowering};
 use crate::isa::{
     self, CallOperands, Callee, Comparison, Function, FunctionId, FunctionKind, Linkage, ScalarType, Source,
-    SpecialRegister, St, StateSpace, Symbol, Variable, VariableId,
+    St, StateSpace, Symbol, Variable, VariableId,
 };
 
 /// The system's function: a format of C, and where the values lie.
@@ -39,8 +39,7 @@ impl Lowering<'_> {
             self.builder.emit_if(Some(guard), isa::Bra { uniform: false, target: isa::BranchTarget(skip) });
         }
         self.builder.open();
-        let ids = [SpecialRegister::CtaidX, SpecialRegister::CtaidY, SpecialRegister::CtaidZ];
-        let ids: Vec<(Width, Scalar)> = ids.map(|id| (Width::B32, self.special(id))).into();
+        let ids: Vec<(Width, Scalar)> = [0, 1, 2].map(|axis| (Width::B32, self.program_number(axis))).into();
         let program = "pid (%u, %u, %u)";
         let prefix = prefix.replace('%', "%%");
         match value {

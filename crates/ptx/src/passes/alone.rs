@@ -13,21 +13,18 @@ use crate::isa::{Access, Bra, BranchTarget, Instruction, LabelId, Predicate, Reg
 
 pub(super) fn run(listing: &mut Listing) {
     let mut lines = Vec::with_capacity(listing.lines.len());
-    let mut rest = std::mem::take(&mut listing.lines);
-    while let Some(start) = rest.iter().position(|line| guard(line).is_some()) {
-        let behind = rest.split_off(start);
-        lines.append(&mut rest);
-        let Run { guard, count, copies } = Run::of(&behind);
-        let mut run = behind;
-        rest = run.split_off(count);
+    let mut rest = std::mem::take(&mut listing.lines).into_iter();
+    while let Some(start) = rest.as_slice().iter().position(|line| guard(line).is_some()) {
+        lines.extend(rest.by_ref().take(start));
+        let Run { guard, count, copies } = Run::of(rest.as_slice());
+        let run = rest.by_ref().take(count);
         if copies == 0 || count == 1 {
-            lines.append(&mut run);
+            lines.extend(run);
             continue;
         }
         let end = LabelId::new(listing.labels);
         listing.labels += 1;
-        let (alone, all): (Vec<Line>, Vec<Line>) =
-            run.into_iter().partition(|line| self::guard(line).is_some());
+        let (alone, all): (Vec<Line>, Vec<Line>) = run.partition(|line| self::guard(line).is_some());
         let location = alone[0].location;
         let line = |kind| Line { kind, location, is_pure: false };
         lines.extend(all);
@@ -42,7 +39,7 @@ pub(super) fn run(listing: &mut Listing) {
         }));
         lines.push(line(LineKind::Label(end)));
     }
-    lines.append(&mut rest);
+    lines.extend(rest);
     listing.lines = lines;
 }
 

@@ -79,12 +79,14 @@ const PASSES: &[Pass] = &[
 
 /// Runs all passes. Whether far more is alive at once than a thread has registers.
 pub(crate) fn run(listing: &mut Listing) -> bool {
+    let mut words = None;
     for pass in PASSES {
-        if pass.crowd.is_none_or(|words| pressure::words(listing) > words) {
+        if pass.crowd.is_none_or(|least| *words.get_or_insert_with(|| pressure::words(listing)) > least) {
             (pass.run)(listing);
+            words = None;
         }
     }
-    pressure::words(listing) > pressure::MOST
+    words.unwrap_or_else(|| pressure::words(listing)) > pressure::MOST
 }
 
 /// The words of 32 bits that registers of a function take. Predicates have registers of their own.

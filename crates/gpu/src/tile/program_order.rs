@@ -1,0 +1,185 @@
+//! Which programs take longest, so that they begin first.
+//!
+//! The loop of causal attention goes as far as the diagonal: programs that lie further back along the first axis take longer. Blocks
+//! begin in the order of their numbers, so that the longest of all are among the last to begin, and most multiprocessors
+//! wait for them. Begun in the order of their length they end together (R. L. Graham, "Bounds on multiprocessing timing
+//! anomalies", 1969). Programs do not know in which order they begin; those that may wait for each other keep theirs.
+//!
+//! What a program takes is estimated by the iterations of its loops with products: whether their number grows or falls with the number
+//! of the program along the first axis, as far as sums, products with constants, quotients, minima and maxima tell.
+
+use tilewright_ir::{Block, Definition, ElementwiseFn, Function, Inst, Op, OpFamily, Value};
+
+use crate::language::ProgramOrder;
+use crate::remarks::{self, Because};
+
+/// How far definitions are followed.
+const MOST_STEPS: u32 = 24;
+
+/// How a number changes from one program along the first axis to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Slope {
+    /// By so much.
+    By(i128),
+    Falls,
+    Grows,
+}
+
+/// The order in which programs of a kernel are to begin.
+pub fn program_order(kernel: &Function) -> ProgramOrder {
+    if may_wait(kernel, kernel.entry) {
+        return ProgramOrder::AsLaunched;
+    }
+    let mut loops = Vec::new();
+    product_loops(kernel, kernel.entry, &mut loops);
+    let slopes = loops.iter().map(|inst| iterations(kernel, *inst));
+    let Some(slope) = slopes.reduce(|one, other| sum(one?, other?)).flatten() else {
+        return ProgramOrder::AsLaunched;
+    };
+    let (order, which) = match slope {
+        Slope::By(0) => return ProgramOrder::AsLaunched,
+        slope if slope.falls() => (ProgramOrder::FirstFirst, "first"),
+        _ => (ProgramOrder::LastFirst, "last"),
+    };
+    let because = || {
+        let reason = "its loops with products have the more iterations, and nothing waits for other programs";
+        Because::done(format!("the {which} programs along axis 0 begin first"), reason)
+    };
+    remarks::about("program_order", kernel, loops[0], || "loop".into(), because);
+    order
+}
+
+/// Whether a program may wait for another one: by a loop whose end it does not know before, or in assembly.
+fn may_wait(kernel: &Function, block: Block) -> bool {
+    kernel.blocks[block].insts.iter().any(|inst| {
+        let data = &kernel.insts[*inst];
+        let may = matches!(
+            data.op,
+            Op::While {} | Op::InlineAsm { .. } | Op::VolatileAsm { .. } | Op::Dependency { .. }
+        );
+        may || data.regions.iter().any(|region| may_wait(kernel, *region))
+    })
+}
+
+/// The outermost loops with products.
+fn product_loops(kernel: &Function, block: Block, loops: &mut Vec<Inst>) {
+    for &inst in &kernel.blocks[block].insts {
+        let data = &kernel.insts[inst];
+        if matches!(data.op, Op::For { .. }) {
+            if has_product(kernel, data.regions[0]) {
+                loops.push(inst);
+            }
+        } else {
+            for region in &data.regions {
+                product_loops(kernel, *region, loops);
+            }
+        }
+    }
+}
+
+fn has_product(kernel: &Function, block: Block) -> bool {
+    kernel.blocks[block].insts.iter().any(|inst| {
+        let data = &kernel.insts[*inst];
+        data.op.family() == OpFamily::Dot || data.regions.iter().any(|region| has_product(kernel, *region))
+    })
+}
+
+/// How the number of iterations of a loop changes.
+fn iterations(kernel: &Function, inst: Inst) -> Option<Slope> {
+    let [lower, upper, step, ..] = kernel.insts[inst].operands[..] else { return None };
+    constant(kernel, step).filter(|step| *step > 0)?;
+    let mut steps = 0;
+    sum(slope(kernel, upper, &mut steps)?, slope(kernel, lower, &mut steps)?.times(-1)?)
+}
+
+impl Slope {
+    fn falls(self) -> bool {
+        matches!(self, Slope::Falls | Slope::By(..0))
+    }
+
+    /// That of so many times the number.
+    fn times(self, factor: i128) -> Option<Self> {
+        Some(match (self, factor) {
+            (Slope::By(by), _) => Slope::By(by.checked_mul(factor)?),
+            (_, 0) => Slope::By(0),
+            (slope, _) if slope.falls() == (factor > 0) => Slope::Falls,
+            _ => Slope::Grows,
+        })
+    }
+}
+
+/// That of a sum.
+fn sum(one: Slope, other: Slope) -> Option<Slope> {
+    match (one, other) {
+        (Slope::By(one), Slope::By(other)) => Some(Slope::By(one.checked_add(other)?)),
+        (Slope::By(0), slope) | (slope, Slope::By(0)) => Some(slope),
+        _ => same(one, other),
+    }
+}
+
+/// That of one of two numbers, or of what grows and falls with both.
+fn same(one: Slope, other: Slope) -> Option<Slope> {
+    match (one, other) {
+        (Slope::By(0), slope) | (slope, Slope::By(0)) => Some(slope),
+        _ if one == other => Some(one),
+        _ if one.falls() != other.falls() => None,
+        _ if one.falls() => Some(Slope::Falls),
+        _ => Some(Slope::Grows),
+    }
+}
+
+/// How a scalar changes, if that is known.
+fn slope(kernel: &Function, value: Value, steps: &mut u32) -> Option<Slope> {
+    *steps += 1;
+    if *steps > MOST_STEPS {
+        return None;
+    }
+    let inst = match kernel.values[value].definition {
+        Definition::Parameter(block, _) => return (block == kernel.entry).then_some(Slope::By(0)),
+        Definition::Result(inst, _) => inst,
+    };
+    let data = &kernel.insts[inst];
+    let mut of = |place: usize| slope(kernel, *data.operands.get(place)?, steps);
+    match &data.op {
+        Op::Constant { .. } | Op::NumPrograms { .. } => Some(Slope::By(0)),
+        Op::ProgramId { axis: 0 } => Some(Slope::By(1)),
+        Op::Cast { .. } => of(0),
+        Op::Elementwise { function } => {
+            let (one, other) = (of(0)?, of(1)?);
+            let factor = |place: usize| constant(kernel, data.operands[place]);
+            match function {
+                ElementwiseFn::Add => sum(one, other),
+                ElementwiseFn::Sub => sum(one, other.times(-1)?),
+                ElementwiseFn::Min | ElementwiseFn::Max => rounded(same(one, other)?),
+                _ if (one, other) == (Slope::By(0), Slope::By(0)) => Some(Slope::By(0)),
+                ElementwiseFn::Mul => match (factor(0), factor(1)) {
+                    (_, Some(factor)) => one.times(factor),
+                    (Some(factor), _) => other.times(factor),
+                    _ => None,
+                },
+                ElementwiseFn::IntDiv => rounded(one.times(factor(1)?.signum())?),
+                // tidy: wildcard because others say nothing of how a number changes
+                _ => None,
+            }
+        }
+        // tidy: wildcard because others say nothing of how a number changes
+        _ => None,
+    }
+}
+
+/// Where a number changes by more in one step than in another.
+fn rounded(slope: Slope) -> Option<Slope> {
+    Some(match slope {
+        Slope::By(0) => slope,
+        _ if slope.falls() => Slope::Falls,
+        _ => Slope::Grows,
+    })
+}
+
+fn constant(kernel: &Function, value: Value) -> Option<i128> {
+    match kernel.defining_op(value) {
+        Some(Op::Constant { value }) => value.as_int(),
+        // tidy: wildcard because nothing else is a constant
+        _ => None,
+    }
+}

@@ -1,0 +1,81 @@
+//! The numbers of a program along the axes of the grid: those of its block, or, where programs that take longest are to begin first,
+//! those of the program that begins in its place.
+//!
+//! Blocks begin in the order of their numbers, the first axis fastest. The programs along the other axes are taken in groups, so
+//! that those which run together read much of the same memory; in a group the first axis is the slowest one.
+
+use tilewright_gpu::language::ProgramOrder;
+use tilewright_ir::Dtype;
+
+use super::Lowering;
+use super::arithmetic::Integer;
+use super::builder::{Scalar, Width};
+use crate::isa::{Comparison, SpecialRegister};
+
+const OWN: [SpecialRegister; 3] = [SpecialRegister::CtaidX, SpecialRegister::CtaidY, SpecialRegister::CtaidZ];
+const COUNTS: [SpecialRegister; 3] =
+    [SpecialRegister::NctaidX, SpecialRegister::NctaidY, SpecialRegister::NctaidZ];
+
+/// The programs along the other axes in a group, at least.
+const GROUP: u64 = 16;
+/// A group has about so many programs, at least: more than a GPU runs at a time.
+const GROUP_PROGRAMS: u64 = 512;
+
+impl Lowering<'_> {
+    /// The number of the program along an axis.
+    pub(super) fn program_number(&mut self, axis: usize) -> Scalar {
+        match self.program_numbers {
+            Some(numbers) => numbers[axis],
+            None => self.special(OWN[axis]),
+        }
+    }
+
+    /// Computes the numbers for a kernel whose longest programs begin first, once.
+    pub(super) fn order_programs(&mut self) {
+        let order = self.program.header.order;
+        if order == ProgramOrder::AsLaunched {
+            return;
+        }
+        let (width, ty) = (Width::B32, Integer::of(Dtype::U32));
+        let own = OWN.map(|register| self.special(register));
+        let [steps, rows, planes] = COUNTS.map(|register| self.special(register));
+        let builder = &mut self.builder;
+        let lines = builder.mul(width, rows, planes);
+        let line = builder.mul(width, rows, own[2]);
+        let line = builder.add(width, line, own[1]);
+        let place = builder.mul(width, steps, line);
+        let place = builder.add(width, place, own[0]);
+
+        let group = builder.quotient(ty, Scalar::constant(GROUP_PROGRAMS), steps);
+        let group = builder.extremum(width, false, true, group, Scalar::constant(GROUP));
+        let group = builder.extremum(width, false, false, group, lines);
+        let group_programs = builder.mul(width, steps, group);
+        let number = builder.quotient(ty, place, group_programs);
+        let before = builder.mul(width, number, group_programs);
+        let place = builder.sub(width, place, before);
+        let first = builder.mul(width, number, group);
+        let left = builder.sub(width, lines, first);
+        let size = builder.extremum(width, false, false, left, group);
+        let turn = builder.quotient(ty, place, size);
+        let before = builder.mul(width, turn, size);
+        let line = builder.sub(width, place, before);
+        let line = builder.add(width, line, first);
+        let step = if order == ProgramOrder::LastFirst {
+            let last = steps.plus(width, u64::MAX);
+            builder.sub(width, last, turn)
+        } else {
+            turn
+        };
+        let plane = builder.quotient(ty, line, rows);
+        let before = builder.mul(width, plane, rows);
+        let row = builder.sub(width, line, before);
+
+        // Where there are more programs than a word counts, they begin as they are launched.
+        let high = builder.mul_high(width, false, steps, lines);
+        let fits = builder.compare(width, false, Comparison::Eq, high, Scalar::constant(0));
+        let [x, y, z] = own;
+        let numbers =
+            [(step, x), (row, y), (plane, z)].map(|(ordered, own)| builder.select(width, fits, ordered, own));
+        self.program_numbers = Some(numbers);
+    }
+}
