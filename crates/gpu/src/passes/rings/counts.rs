@@ -117,6 +117,9 @@ impl Rule for Counting<'_> {
             (GpuOp::Finish { .. }, _) => {
                 let later = state.products.remove(&data.operands[0]).unwrap_or(0);
                 least(&mut self.counts.products, inst, later);
+                // Older ones are there with it. A number that lets more be under way than are would have the assembler keep the
+                // registers of products apart that may share them.
+                state.products.values_mut().for_each(|other| *other = (*other).min(later));
             }
             // tidy: wildcard because nothing else is counted
             _ => {}
