@@ -1,4 +1,4 @@
-"""Programs with longer loops begin first: each runs once, whatever the grid, and those that may wait keep their order."""
+"""Programs with longer loops begin first: each runs once, whatever the grid. Those that may wait keep their order."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def triangle(x_ptr, out_ptr, runs_ptr, count, KIND: tl.constexpr, TILE: tl.const
     i = tl.arange(0, TILE)
     place = i[:, None] * TILE + i[None, :]
     acc = tl.zeros((TILE, TILE), tl.float32)
-    if KIND == "grows":
+    if KIND == "grows" or KIND == "two loops":
         first, last = 0, (row + 1) * TILE
     elif KIND == "falls":
         first, last = row * TILE, count * TILE
@@ -35,7 +35,7 @@ def triangle(x_ptr, out_ptr, runs_ptr, count, KIND: tl.constexpr, TILE: tl.const
         x = tl.load(x_ptr + (start // TILE % count) * TILE * TILE + place)
         acc = tl.dot(x, x, acc)
     if KIND == "two loops":
-        for start in range(row * TILE, row * TILE + TILE, TILE):
+        for _ in range(row * TILE, row * TILE + TILE, TILE):
             acc = tl.dot(tl.load(x_ptr + place), tl.load(x_ptr + place), acc)
     number = line * tl.num_programs(0) + row
     tl.store(out_ptr + number * TILE * TILE + place, acc)
@@ -47,7 +47,7 @@ def steps(kind, row, line, grid):
     count = grid[0]
     return {
         "grows": range(row + 1),
-        "two loops": range(row + 1),
+        "two loops": [*range(row + 1), 0],
         "waits": range(row + 1),
         "falls": range(row, count),
         "minimum": range(-(-min((row * TILE + 2 * TILE) // 2, count * TILE) // TILE)),
@@ -58,6 +58,7 @@ def steps(kind, row, line, grid):
 
 ORDERS = {
     "grows": "last programs first",
+    "two loops": "last programs first",
     "minimum": "last programs first",
     "falls": "first programs first",
     "band": "",
