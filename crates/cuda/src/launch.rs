@@ -65,21 +65,7 @@ impl Function {
             let set = driver.set_function_attribute(self.handle(), attribute, value);
             set.map_err(|error| error.about_kernel(self.name()))
         };
-        let (dynamic, fixed) = (options.shared_bytes, self.attributes().shared_bytes);
-        if dynamic.saturating_add(fixed) > SHARED_WITHOUT_OPTIN {
-            let limit = self.context().device().properties()?.shared_memory_per_block_optin;
-            if dynamic.saturating_add(fixed) > limit {
-                return Err(Error::OutOfSharedMemory {
-                    kernel: self.name().to_owned(),
-                    dynamic,
-                    fixed,
-                    limit,
-                });
-            }
-            driver.prefer_shared_memory(self.handle()).map_err(|error| error.about_kernel(self.name()))?;
-            // As much as there is, so that another configuration of the same kernel does not take back what this one needs.
-            set(function_attribute::MAX_DYNAMIC_SHARED_BYTES, limit - fixed)?;
-        }
+        self.opt_in(options.shared_bytes)?;
         let mut attributes = SmallVec::new();
         if options.cluster != [1; 3] {
             if options.cluster.iter().fold(1, |product: u32, &count| product.saturating_mul(count))
@@ -96,6 +82,25 @@ impl Function {
             attributes.extend(is_set.then(|| LaunchAttribute::new(id, [1, 0, 0])));
         }
         Ok(LaunchConfiguration { function: self.clone(), options, attributes })
+    }
+
+    /// Says to the driver that blocks may have so much shared memory besides what the kernel declares itself, in the current context.
+    pub(crate) fn opt_in(&self, dynamic: u32) -> Result<(), Error> {
+        let fixed = self.attributes().shared_bytes;
+        if dynamic.saturating_add(fixed) <= SHARED_WITHOUT_OPTIN {
+            return Ok(());
+        }
+        let limit = self.context().device().properties()?.shared_memory_per_block_optin;
+        if dynamic.saturating_add(fixed) > limit {
+            return Err(Error::OutOfSharedMemory { kernel: self.name().to_owned(), dynamic, fixed, limit });
+        }
+        let driver = self.context().driver();
+        let set = driver.prefer_shared_memory(self.handle()).and_then(|()| {
+            // As much as there is, so that another configuration of the same kernel does not take back what this one needs.
+            let attribute = function_attribute::MAX_DYNAMIC_SHARED_BYTES;
+            driver.set_function_attribute(self.handle(), attribute, limit - fixed)
+        });
+        set.map_err(|error| error.about_kernel(self.name()))
     }
 }
 

@@ -176,8 +176,12 @@ impl Function {
     /// Blocks that are resident on a multiprocessor at a time.
     ///
     /// `threads` and `shared_bytes` are those of a block, the latter without what the kernel declares itself.
+    ///
+    /// # Errors
+    /// [`Error::OutOfSharedMemory`] if no block may have so much.
     pub fn max_active_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u32, Error> {
         let _entered = self.context().enter()?;
+        self.opt_in(shared_bytes)?;
         let blocks = self.context().driver().max_active_blocks(self.handle, threads, shared_bytes);
         blocks.map_err(|error| error.about_kernel(&self.name))
     }

@@ -318,6 +318,10 @@ fn modules_and_their_kernels() {
     assert_eq!((attributes.registers, attributes.spills(), attributes.shared_bytes), (40, 6, 128));
     assert_eq!((attributes.max_threads_per_block, attributes.binary_version), (640, 90));
     assert_eq!(scale.max_active_blocks(256, 0).unwrap(), 8);
+    // The driver counts none where a block may not have so much.
+    assert_eq!(scale.max_active_blocks(256, 100 << 10).unwrap(), 2);
+    let error = scale.max_active_blocks(256, 300 << 10).unwrap_err();
+    assert!(matches!(error, Error::OutOfSharedMemory { .. }), "{error}");
     let error = Module::load(context, "scale", &cubin).unwrap().function("other").unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -362,7 +362,7 @@ impl Assembler<'_> {
         let (function, cubin, blocks) = load(ptx, false)?;
         let registers = function.attributes().registers;
         let multiprocessor = Multiprocessor::of(self.gpu.properties()?);
-        let limits = multiprocessor.registers_for_one_more(blocks, threads, registers);
+        let limits = multiprocessor.registers_for_one_more(blocks, (threads, shared_bytes), registers);
         let most_spills = function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK;
         for (limit, with_fewer) in limits.into_iter().filter_map(|limit| Some((limit, with_fewer?))) {
             // The assembler may refuse fewer registers than an instruction takes, or let no product run beside another one for want of
@@ -400,6 +400,9 @@ struct Multiprocessor {
     registers: u32,
     threads: u32,
     blocks: u32,
+    shared_bytes: u32,
+    /// What a block takes of the shared memory for itself.
+    reserved_bytes: u32,
 }
 
 impl Multiprocessor {
@@ -408,14 +411,22 @@ impl Multiprocessor {
             registers: device.registers_per_multiprocessor,
             threads: device.max_threads_per_multiprocessor,
             blocks: device.max_blocks_per_multiprocessor,
+            shared_bytes: device.shared_memory_per_multiprocessor,
+            reserved_bytes: device.reserved_shared_memory_per_block,
         }
     }
 
-    /// The registers of a thread with which one more block of so many threads fits, if registers may be what limits the
-    /// blocks, and it takes at most a third of them away: what to try first, and what if that spills.
-    fn registers_for_one_more(&self, blocks: u32, threads: u32, registers: u32) -> SmallVec<[u32; 2]> {
+    /// The registers of a thread with which one more block of so many threads and bytes of shared memory fits, if registers may be what
+    /// limits the blocks, and it takes at most a third of them away: what to try first, and what if that spills.
+    fn registers_for_one_more(
+        &self,
+        blocks: u32,
+        (threads, shared_bytes): (u32, u32),
+        registers: u32,
+    ) -> SmallVec<[u32; 2]> {
         let more = blocks + 1;
-        if more * threads > self.threads || more > self.blocks {
+        let has_memory = more * (shared_bytes + self.reserved_bytes) <= self.shared_bytes;
+        if more * threads > self.threads || more > self.blocks || !has_memory {
             return SmallVec::new();
         }
         // Registers are given out 8 a thread at a time. The assembler's schedules for exactly 128 are poor: layer norm of
@@ -443,18 +454,29 @@ mod tests {
     #[test]
     fn one_more_block_is_tried_where_registers_are_what_it_lacks() {
         // An H200 has as many as an A100.
-        let device = Multiprocessor { registers: 65_536, threads: 2048, blocks: 32 };
-        assert_eq!(device.registers_for_one_more(1, 256, 161)[..], [120, 128]);
-        assert_eq!(device.registers_for_one_more(3, 512, 35)[..], [32]);
-        assert_eq!(device.registers_for_one_more(5, 256, 48)[..], [40]);
+        let device = Multiprocessor {
+            registers: 65_536,
+            threads: 2048,
+            blocks: 32,
+            shared_bytes: 228 << 10,
+            reserved_bytes: 1 << 10,
+        };
+        let tried =
+            |blocks, threads, registers| device.registers_for_one_more(blocks, (threads, 0), registers);
+        assert_eq!(tried(1, 256, 161)[..], [120, 128]);
+        assert_eq!(tried(3, 512, 35)[..], [32]);
+        assert_eq!(tried(5, 256, 48)[..], [40]);
         // A third of the registers may go, and that by the second attempt alone.
-        assert_eq!(device.registers_for_one_more(1, 256, 190)[..], [128]);
+        assert_eq!(tried(1, 256, 190)[..], [128]);
         // Half of the registers are too few.
-        assert!(device.registers_for_one_more(1, 256, 255).is_empty());
+        assert!(tried(1, 256, 255).is_empty());
         // The threads are all there.
-        assert!(device.registers_for_one_more(4, 512, 32).is_empty());
-        // The limit of blocks, and shared memory, which leaves registers.
-        assert!(device.registers_for_one_more(32, 32, 64).is_empty());
-        assert!(device.registers_for_one_more(1, 256, 100).is_empty());
+        assert!(tried(4, 512, 32).is_empty());
+        // The limit of blocks, and another one, which leaves registers.
+        assert!(tried(32, 32, 64).is_empty());
+        assert!(tried(1, 256, 100).is_empty());
+        // Shared memory.
+        assert_eq!(device.registers_for_one_more(1, (256, 113 << 10), 161)[..], [120, 128]);
+        assert!(device.registers_for_one_more(1, (256, 114 << 10), 161).is_empty());
     }
 }

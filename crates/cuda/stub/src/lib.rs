@@ -323,9 +323,10 @@ driver! {
     }
     fn cuFuncSetCacheConfig(_function: *const Function, _config: i32) { 0 }
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        blocks: *mut i32, _function: *const Function, threads: i32, shared: usize,
+        blocks: *mut i32, function: *const Function, threads: i32, shared: usize,
     ) {
-        let by_shared = (228_usize << 10) / (shared + 1024);
+        let limit = SHARED.max(behind(function).dynamic_limit.load(Ordering::Relaxed)) as usize;
+        let by_shared = if shared > limit { 0 } else { (228_usize << 10) / (shared + 1024) };
         put(blocks, (2048 / threads.max(1)).min(by_shared as i32))
     }
     fn cuOccupancyMaxActiveClusters(clusters: *mut i32, _function: *const Function, config: *const LaunchConfig) {

@@ -150,14 +150,14 @@ fn slope(kernel: &Function, value: Value, steps: &mut u32) -> Option<Slope> {
             match function {
                 ElementwiseFn::Add => sum(one, other),
                 ElementwiseFn::Sub => sum(one, other.times(-1)?),
-                ElementwiseFn::Min | ElementwiseFn::Max => rounded(same(one, other)?),
+                ElementwiseFn::Min | ElementwiseFn::Max => Some(rounded(same(one, other)?)),
                 _ if (one, other) == (Slope::By(0), Slope::By(0)) => Some(Slope::By(0)),
                 ElementwiseFn::Mul => match (factor(0), factor(1)) {
                     (_, Some(factor)) => one.times(factor),
                     (Some(factor), _) => other.times(factor),
                     _ => None,
                 },
-                ElementwiseFn::IntDiv => rounded(one.times(factor(1)?.signum())?),
+                ElementwiseFn::IntDiv => Some(rounded(one.times(factor(1)?.signum())?)),
                 // tidy: wildcard because others say nothing of how a number changes
                 _ => None,
             }
@@ -168,12 +168,12 @@ fn slope(kernel: &Function, value: Value, steps: &mut u32) -> Option<Slope> {
 }
 
 /// Where a number changes by more in one step than in another.
-fn rounded(slope: Slope) -> Option<Slope> {
-    Some(match slope {
+fn rounded(slope: Slope) -> Slope {
+    match slope {
         Slope::By(0) => slope,
         _ if slope.falls() => Slope::Falls,
         _ => Slope::Grows,
-    })
+    }
 }
 
 fn constant(kernel: &Function, value: Value) -> Option<i128> {

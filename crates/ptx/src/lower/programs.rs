@@ -43,22 +43,22 @@ impl Lowering<'_> {
         let lines = builder.mul(width, rows, planes);
         let line = builder.mul(width, rows, own[2]);
         let line = builder.add(width, line, own[1]);
-        let place = builder.mul(width, steps, line);
-        let place = builder.add(width, place, own[0]);
+        let position = builder.mul(width, steps, line);
+        let position = builder.add(width, position, own[0]);
 
         let group = builder.quotient(ty, Scalar::constant(GROUP_PROGRAMS), steps);
         let group = builder.extremum(width, false, true, group, Scalar::constant(GROUP));
         let group = builder.extremum(width, false, false, group, lines);
         let group_programs = builder.mul(width, steps, group);
-        let number = builder.quotient(ty, place, group_programs);
+        let number = builder.quotient(ty, position, group_programs);
         let before = builder.mul(width, number, group_programs);
-        let place = builder.sub(width, place, before);
+        let position = builder.sub(width, position, before);
         let first = builder.mul(width, number, group);
         let left = builder.sub(width, lines, first);
         let size = builder.extremum(width, false, false, left, group);
-        let turn = builder.quotient(ty, place, size);
+        let turn = builder.quotient(ty, position, size);
         let before = builder.mul(width, turn, size);
-        let line = builder.sub(width, place, before);
+        let line = builder.sub(width, position, before);
         let line = builder.add(width, line, first);
         let step = if order == ProgramOrder::LastFirst {
             let last = steps.plus(width, u64::MAX);
