@@ -87,9 +87,11 @@ fn has_product(kernel: &Function, block: Block) -> bool {
 /// How the number of iterations of a loop changes.
 fn iterations(kernel: &Function, inst: Inst) -> Option<Slope> {
     let [lower, upper, step, ..] = kernel.insts[inst].operands[..] else { return None };
-    constant(kernel, step).filter(|step| *step > 0)?;
+    let step = constant(kernel, step).filter(|step| *step > 0)?;
     let mut steps = 0;
-    sum(slope(kernel, upper, &mut steps)?, slope(kernel, lower, &mut steps)?.times(-1)?)
+    let slope = sum(slope(kernel, upper, &mut steps)?, slope(kernel, lower, &mut steps)?.times(-1)?)?;
+    // Persistent programs take turns with tiles: over all of them the numbers differ by one.
+    Some(if matches!(slope, Slope::By(by) if by.abs() < step) { Slope::By(0) } else { slope })
 }
 
 impl Slope {
