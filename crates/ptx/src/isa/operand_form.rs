@@ -117,12 +117,14 @@ impl<T: OperandForm> OperandForm for Option<T> {
         T::begins(parser)
     }
 
+    #[inline]
     fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
         if let Some(operand) = self {
             operand.visit(each);
         }
     }
 
+    #[inline]
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
         if let Some(operand) = self {
             operand.map_registers(each);
@@ -149,10 +151,12 @@ impl OperandForm for RegisterId {
         parser.register()
     }
 
+    #[inline]
     fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
         each(*self, Access::Write);
     }
 
+    #[inline]
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
         each(self, Access::Write);
     }
@@ -183,12 +187,14 @@ impl OperandForm for Source {
         parser.source()
     }
 
+    #[inline]
     fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
         if let Self::Register(register) = self {
             each(*register, Access::Read);
         }
     }
 
+    #[inline]
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
         if let Self::Register(register) = self {
             each(register, Access::Read);
@@ -213,10 +219,12 @@ impl OperandForm for Predicate {
         Ok(Self { negated, register: parser.register()? })
     }
 
+    #[inline]
     fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
         each(self.register, Access::Read);
     }
 
+    #[inline]
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
         each(&mut self.register, Access::Read);
     }
@@ -238,12 +246,14 @@ impl OperandForm for Destination {
         if parser.take("_") { Ok(Self::Sink) } else { parser.register().map(Self::Register) }
     }
 
+    #[inline]
     fn visit(&self, each: &mut dyn FnMut(RegisterId, Access)) {
         if let Self::Register(register) = self {
             each(*register, Access::Write);
         }
     }
 
+    #[inline]
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access)) {
         if let Self::Register(register) = self {
             each(register, Access::Write);

@@ -359,9 +359,9 @@ fn print_statement(module: &Module, function: &Function, statement: &Statement, 
                 out.push_str(if guard.negated { "@!" } else { "@" });
                 let _ = write!(out, "{} ", function.registers[guard.register].name);
             }
-            let mut opcode = instruction.opcode();
-            alias::shorten(&mut opcode);
-            out.push_str(&opcode);
+            let opcode_start = out.len();
+            instruction.form().print_opcode(out);
+            alias::shorten(out, opcode_start);
             let opcode_end = out.len();
             let braces_single = matches!(
                 instruction,

@@ -1,6 +1,8 @@
 //! From the listing to the module: the passes run, registers get their names in the order in which they appear, and the source
 //! stands beside the code.
 
+use std::fmt::Write as _;
+
 use cranelift_entity::{EntityRef, PrimaryMap};
 use rustc_hash::FxHashMap;
 use tilewright_base::FileId;
@@ -9,8 +11,7 @@ use tilewright_ir as ir;
 
 use super::{Lowering, SHARED_MEMORY};
 use crate::isa::{
-    self, GlobalId, Linkage, Register, RegisterId, ScalarType, StateSpace, Statement, StatementKind,
-    Variable, Verbatim,
+    self, GlobalId, Linkage, Register, RegisterId, ScalarType, StateSpace, Statement, StatementKind, Variable,
 };
 use crate::passes::{self, Line, LineKind};
 
@@ -45,7 +46,7 @@ impl Lowering<'_> {
         function.registers = rename(&mut lines, &function.registers);
         let mut source =
             Source { kernel, sources: &program.sources, files: FxHashMap::default(), last: None, seen: None };
-        let mut body = Vec::new();
+        let mut body = Vec::with_capacity(lines.len() + lines.len() / 8);
         for line in lines {
             if let LineKind::Instruction(..) | LineKind::Verbatim(..) = line.kind {
                 source.position(line.location, &mut module, &mut body);
@@ -63,6 +64,7 @@ fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> Primary
     let mut named = PrimaryMap::new();
     let mut new: Vec<Option<RegisterId>> = vec![None; old.len()];
     let mut counts: FxHashMap<&str, usize> = FxHashMap::default();
+    let mut text = String::new();
     let mut name = |register: &mut RegisterId| {
         *register = *new[register.index()].get_or_insert_with(|| {
             let ty = old[*register].ty;
@@ -74,28 +76,14 @@ fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> Primary
                 _ => "%r",
             };
             let number = counts.entry(prefix).or_default();
-            let name = format!("{prefix}{number}").into();
+            text.clear();
+            let _ = write!(text, "{prefix}{number}");
             *number += 1;
-            named.push(Register { name, ty })
+            named.push(Register { name: text.as_str().into(), ty })
         });
     };
     for line in lines {
-        match &mut line.kind {
-            LineKind::Label(_) => {}
-            LineKind::Instruction(guard, instruction) => {
-                if let Some(guard) = guard {
-                    name(&mut guard.register);
-                }
-                instruction.map_registers(|register, _| name(register));
-            }
-            LineKind::Verbatim(parts, _) => {
-                for part in parts {
-                    if let Verbatim::Register(register, _) = part {
-                        name(register);
-                    }
-                }
-            }
-        }
+        line.map_registers(|register, _| name(register));
     }
     named
 }

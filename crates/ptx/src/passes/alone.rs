@@ -12,9 +12,12 @@ use super::{Line, LineKind, Listing};
 use crate::isa::{Access, Bra, BranchTarget, Instruction, LabelId, Predicate, RegisterId};
 
 pub(super) fn run(listing: &mut Listing) {
-    let mut lines = Vec::with_capacity(listing.lines.len());
-    let mut rest = std::mem::take(&mut listing.lines).into_iter();
-    while let Some(start) = rest.as_slice().iter().position(|line| guard(line).is_some()) {
+    let is_first = |line: &Line| guard(line).is_some();
+    let Some(first) = listing.lines.iter().position(is_first) else { return };
+    let mut rest = listing.lines.split_off(first).into_iter();
+    let mut lines = std::mem::take(&mut listing.lines);
+    lines.reserve(rest.len());
+    while let Some(start) = rest.as_slice().iter().position(is_first) {
         lines.extend(rest.by_ref().take(start));
         let Run { guard, count, copies } = Run::of(rest.as_slice());
         let run = rest.by_ref().take(count);

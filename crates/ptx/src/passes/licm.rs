@@ -212,20 +212,25 @@ pub(super) fn run(listing: &mut Listing) {
         moved = motion.moved(listing);
     }
     if !moved.is_empty() {
-        reorder(listing, &regions, &moved);
+        listing.reorder(&order(listing.lines.len(), &regions, &moved));
     }
 }
 
-/// Puts lines before loops.
-fn reorder(listing: &mut Listing, regions: &Regions, moved: &FxHashMap<u32, Vec<u32>>) {
-    let mut lines: Vec<Option<Line>> = std::mem::take(&mut listing.lines).into_iter().map(Some).collect();
+/// The order of so many lines in which some stand before loops.
+fn order(lines: usize, regions: &Regions, moved: &FxHashMap<u32, Vec<u32>>) -> Vec<u32> {
+    let mut order = Vec::with_capacity(lines);
+    let mut is_moved = vec![false; lines];
     let mut walk = (0..regions.0.len() as u32).peekable();
-    for index in 0..lines.len() {
-        while let Some(region) = walk.next_if(|&region| regions.0[region as usize].start == index as u32) {
+    for index in 0..lines as u32 {
+        while let Some(region) = walk.next_if(|&region| regions.0[region as usize].start == index) {
             for &line in moved.get(&region).into_iter().flatten() {
-                listing.lines.extend(lines[line as usize].take());
+                is_moved[line as usize] = true;
+                order.push(line);
             }
         }
-        listing.lines.extend(lines[index].take());
+        if !is_moved[index as usize] {
+            order.push(index);
+        }
     }
+    order
 }

@@ -56,6 +56,24 @@ pub(crate) struct Listing {
     pub labels: usize,
 }
 
+impl Listing {
+    /// Puts the lines in an order, which has the place of each once.
+    fn reorder(&mut self, order: &[u32]) {
+        // Each line goes to its place, and what was there to the place of that.
+        let mut places = vec![0; order.len()];
+        for (place, line) in order.iter().enumerate() {
+            places[*line as usize] = place as u32;
+        }
+        for line in 0..places.len() {
+            while places[line] as usize != line {
+                let place = places[line] as usize;
+                self.lines.swap(line, place);
+                places.swap(line, place);
+            }
+        }
+    }
+}
+
 /// A pass.
 struct Pass {
     /// Its name in tests.
@@ -142,6 +160,26 @@ impl Line {
         match &self.kind {
             LineKind::Instruction(_, instruction) => Some(instruction),
             LineKind::Label(_) | LineKind::Verbatim(..) => None,
+        }
+    }
+
+    /// Calls back with each register, that of the guard first, to replace it.
+    pub(crate) fn map_registers(&mut self, mut each: impl FnMut(&mut RegisterId, Access)) {
+        match &mut self.kind {
+            LineKind::Label(_) => {}
+            LineKind::Instruction(guard, instruction) => {
+                if let Some(guard) = guard {
+                    each(&mut guard.register, Access::Read);
+                }
+                instruction.map_registers(each);
+            }
+            LineKind::Verbatim(parts, _) => {
+                for part in parts {
+                    if let Verbatim::Register(register, access) = part {
+                        each(register, *access);
+                    }
+                }
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 
 use cranelift_entity::EntityRef;
 
-use super::Listing;
 use super::regions::{RegionKind, Regions};
+use super::{Line, Listing};
 
 /// Twice the registers of a thread: of up to so many words the assembler makes a schedule that takes fewer.
 pub(super) const MOST: u32 = 510;
@@ -14,16 +14,23 @@ pub(super) const MANY: u32 = 192;
 
 /// The most words of 32 bits that are alive between two lines; 0 if jumps cross each other.
 pub(super) fn words(listing: &Listing) -> u32 {
-    let Some(Regions(regions)) = Regions::of(listing) else { return 0 };
+    words_of_lines(listing.lines.iter(), &listing.words)
+}
+
+/// The same of lines in another order than they stand in, given the words of each register.
+pub(super) fn words_of_lines<'a>(lines: impl Iterator<Item = &'a Line> + Clone, words: &[u8]) -> u32 {
+    let Some(Regions(regions)) = Regions::of_lines(lines.clone()) else { return 0 };
     let loops: Vec<_> = regions.iter().rev().filter(|region| region.kind == RegionKind::Loop).collect();
-    let mut lives: Vec<Option<(u32, u32)>> = vec![None; listing.words.len()];
-    for (index, line) in listing.lines.iter().enumerate() {
+    let mut ranges: Vec<Option<(u32, u32)>> = vec![None; words.len()];
+    let mut count = 0;
+    for (index, line) in lines.enumerate() {
+        count = index + 1;
         let index = index as u32;
-        line.visit_registers(|register, _| lives[register.index()].get_or_insert((index, index)).1 = index);
+        line.visit_registers(|register, _| ranges[register.index()].get_or_insert((index, index)).1 = index);
     }
-    let mut changes = vec![0_i32; listing.lines.len() + 1];
-    for (life, &words) in lives.iter().zip(&listing.words) {
-        let Some((first, mut last)) = *life else { continue };
+    let mut changes = vec![0_i32; count + 1];
+    for (range, &words) in ranges.iter().zip(words) {
+        let Some((first, mut last)) = *range else { continue };
         // The inner loops first.
         for region in loops.iter().filter(|_| words > 0) {
             if first < region.start && region.holds(last) {

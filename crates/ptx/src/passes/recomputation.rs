@@ -65,15 +65,17 @@ pub(super) fn run(listing: &mut Listing) {
     }
     sums.sort_by_key(|sum| sum.place);
     let left_out: FxHashSet<u32> = sums.iter().filter(|sum| !sum.stays).map(|sum| sum.line).collect();
-    let mut sums = sums.into_iter().peekable();
+    let again = sums.into_iter().map(|sum| (sum.place, listing.lines[sum.line as usize].clone()));
+    let mut again = again.collect::<Vec<_>>().into_iter().peekable();
     let before = std::mem::take(&mut listing.lines);
-    for (index, line) in before.iter().enumerate() {
+    listing.lines.reserve(before.len() + again.len());
+    for (index, line) in before.into_iter().enumerate() {
         let index = index as u32;
-        while let Some(sum) = sums.next_if(|sum| sum.place == index) {
-            listing.lines.push(before[sum.line as usize].clone());
+        while let Some((_, sum)) = again.next_if(|(place, _)| *place == index) {
+            listing.lines.push(sum);
         }
         if !left_out.contains(&index) {
-            listing.lines.push(line.clone());
+            listing.lines.push(line);
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use cranelift_entity::EntityRef;
 
-use super::{LineKind, Listing};
+use super::{Line, LineKind, Listing};
 use crate::isa::{Access, Instruction, LabelId, RegisterId};
 
 /// What a region is.
@@ -42,9 +42,14 @@ impl Region {
 impl Regions {
     /// The regions; none if jumps cross each other.
     pub fn of(listing: &Listing) -> Option<Self> {
+        Self::of_lines(listing.lines.iter())
+    }
+
+    /// The same of lines in any order.
+    pub fn of_lines<'a>(lines: impl Iterator<Item = &'a Line>) -> Option<Self> {
         let mut labels: Vec<(LabelId, u32)> = Vec::new();
         let mut jumps: Vec<(u32, LabelId)> = Vec::new();
-        for (index, line) in listing.lines.iter().enumerate() {
+        for (index, line) in lines.enumerate() {
             match &line.kind {
                 LineKind::Label(label) => labels.push((*label, index as u32)),
                 LineKind::Instruction(_, Instruction::Bra(jump)) => jumps.push((index as u32, jump.target.0)),

@@ -40,12 +40,9 @@ pub(super) fn run(listing: &mut Listing) {
             start = end + 1;
         }
     }
-    let mut lines: Vec<Option<Line>> = listing.lines.clone().into_iter().map(Some).collect();
-    let take = |place: u32| lines[place as usize].take().expect("each line has one place");
-    let words = listing.words.clone();
-    let sunk = Listing { lines: order.into_iter().map(take).collect(), words, labels: listing.labels };
-    if pressure::words(&sunk) + (before / LEAST_GAIN).max(1) <= before {
-        *listing = sunk;
+    let sunk = order.iter().map(|place| &listing.lines[*place as usize]);
+    if pressure::words_of_lines(sunk, &listing.words) + (before / LEAST_GAIN).max(1) <= before {
+        listing.reorder(&order);
     }
 }
 

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::effects::{self, Effect};
 use super::regions::{Changes, Regions, Step, Writes};
 use super::{Line, LineKind, Listing, pressure};
-use crate::isa::{Access, Instruction, LoadCache, RegisterId, StateSpace, Verbatim};
+use crate::isa::{Access, Instruction, LoadCache, RegisterId, StateSpace};
 
 /// Registers that an instruction writes.
 type Results = SmallVec<[RegisterId; 4]>;
@@ -18,15 +18,22 @@ type Results = SmallVec<[RegisterId; 4]>;
 /// An instruction that ran.
 struct Known {
     hash: u64,
-    /// Its place among the lines that stay.
     line: u32,
-    /// When it ran.
-    time: u32,
+    /// Its place among the lines that stay.
+    kept: u32,
     /// Of a load, the accesses and barriers before it.
     epoch: Option<u32>,
     results: Results,
     /// The one before it with the same hash.
     before: Option<u32>,
+}
+
+/// A register that a line reads in place of another one.
+struct Replaced {
+    line: u32,
+    /// Which register of the line, in the order of the text, the guard first.
+    ordinal: u32,
+    before: RegisterId,
 }
 
 struct Numbering<'a> {
@@ -39,7 +46,10 @@ struct Numbering<'a> {
     last: FxHashMap<u64, u32>,
     /// How many were known where each region that is open began.
     open: Vec<usize>,
-    lines: Vec<Line>,
+    /// Whether each line stays, so far, and how many do.
+    stays: Vec<bool>,
+    kept: u32,
+    replaced: Vec<Replaced>,
     /// How many lines there were that do something, or that are reached by a jump.
     epoch: u32,
     /// How many lines there may be between two that are the same.
@@ -52,41 +62,66 @@ const LONG: usize = 2000;
 const NEAR: u32 = 400;
 
 pub(super) fn run(listing: &mut Listing) {
-    let before = (listing.lines.len() > LONG).then(|| listing.clone());
-    number(listing, u32::MAX);
-    if let Some(before) = before
-        && pressure::words(listing) > pressure::MOST
-    {
-        *listing = before;
-        number(listing, NEAR);
-    }
-}
-
-/// Makes one of what is the same and at most so many lines apart.
-fn number(listing: &mut Listing, distance: u32) {
     let Some(regions) = Regions::of(listing) else { return };
     let writes = Writes::of(listing);
+    let (mut stays, replaced) = number(listing, &regions, &writes, u32::MAX);
+    if listing.lines.len() > LONG {
+        let kept = listing.lines.iter().zip(&stays).filter_map(|(line, stays)| stays.then_some(line));
+        if pressure::words_of_lines(kept, &listing.words) > pressure::MOST {
+            restore(listing, &replaced);
+            (stays, _) = number(listing, &regions, &writes, NEAR);
+        }
+    }
+    let mut stays = stays.into_iter();
+    listing.lines.retain(|_| stays.next().unwrap_or_default());
+}
+
+/// Finds out which lines stay if one is made of what is the same and at most so many lines apart, and has lines read the results of
+/// those.
+fn number(
+    listing: &mut Listing,
+    regions: &Regions,
+    writes: &Writes,
+    distance: u32,
+) -> (Vec<bool>, Vec<Replaced>) {
     let mut numbering = Numbering {
-        writes: &writes,
-        changes: Changes::new(&writes, &regions),
+        writes,
+        changes: Changes::new(writes, regions),
         same: (0..listing.words.len()).map(RegisterId::new).collect(),
         known: Vec::with_capacity(listing.lines.len()),
         last: FxHashMap::default(),
         open: Vec::new(),
-        lines: Vec::with_capacity(listing.lines.len()),
+        stays: Vec::with_capacity(listing.lines.len()),
+        kept: 0,
+        replaced: Vec::new(),
         epoch: 0,
         distance,
     };
     let mut walk = regions.walk();
-    for (index, line) in std::mem::take(&mut listing.lines).into_iter().enumerate() {
-        let index = index as u32;
-        while let Some(step) = walk.step(index) {
-            numbering.pass(step, index);
+    for index in 0..listing.lines.len() {
+        while let Some(step) = walk.step(index as u32) {
+            numbering.pass(step, index as u32);
         }
-        numbering.line(line, index);
-        numbering.changes.write(index);
+        let (before, line) = listing.lines.split_at_mut(index);
+        let stays = numbering.line(&mut line[0], before);
+        numbering.stays.push(stays);
+        numbering.kept += u32::from(stays);
+        numbering.changes.write(index as u32);
     }
-    listing.lines = numbering.lines;
+    (numbering.stays, numbering.replaced)
+}
+
+/// Has lines read again what they read.
+fn restore(listing: &mut Listing, replaced: &[Replaced]) {
+    for Replaced { line, ordinal, before } in replaced {
+        let mut next = 0;
+        listing.lines[*line as usize].map_registers(|register, _| {
+            if next == *ordinal {
+                *register = *before;
+            }
+            next += 1;
+        });
+    }
 }
 
 impl Numbering<'_> {
@@ -107,68 +142,77 @@ impl Numbering<'_> {
         }
     }
 
-    fn line(&mut self, mut line: Line, time: u32) {
-        let LineKind::Instruction(guard, instruction) = &mut line.kind else {
-            self.epoch += 1;
-            if let LineKind::Verbatim(parts, _) = &mut line.kind {
-                for part in parts {
-                    if let Verbatim::Register(register, Access::Read) = part {
-                        *register = self.same[register.index()];
+    /// Whether a line stays, which stands behind these.
+    fn line(&mut self, line: &mut Line, before: &[Line]) -> bool {
+        let index = before.len() as u32;
+        let is_load = is_plain_load(line);
+        let is_value = line.is_pure || is_load;
+        let mut results = Results::new();
+        let (mut is_once, mut ordinal) = (true, 0);
+        let (same, writes, replaced) = (&self.same, self.writes, &mut self.replaced);
+        line.map_registers(|register, access| {
+            match access {
+                Access::Read => {
+                    let known = same[register.index()];
+                    if known != *register {
+                        replaced.push(Replaced { line: index, ordinal, before: *register });
+                        *register = known;
                     }
                 }
+                Access::ReadWrite => is_once = false,
+                Access::Write if is_value => {
+                    is_once &= writes.is_once(*register);
+                    results.push(*register);
+                    // The key has no results.
+                    *register = RegisterId::new(0);
+                }
+                Access::Write => {}
             }
-            self.lines.push(line);
-            return;
-        };
-        if let Some(guard) = guard {
-            guard.register = self.same[guard.register.index()];
-        }
-        self.epoch += u32::from(effects::effect(instruction) == Effect::Other);
-        let is_load = guard.is_none() && is_plain_load(instruction);
-        let epoch = is_load.then_some(self.epoch);
-        let mut results = Results::new();
-        let (mut is_once, same, writes) = (true, &self.same, self.writes);
-        instruction.map_registers(|register, access| match access {
-            Access::Read => *register = same[register.index()],
-            Access::ReadWrite => is_once = false,
-            Access::Write => {
-                is_once &= writes.is_once(*register);
-                results.push(*register);
-                // The key has no results.
-                *register = RegisterId::new(0);
-            }
+            ordinal += 1;
         });
-        if !(line.is_pure || is_load) || !is_once {
+        let LineKind::Instruction(_, instruction) = &mut line.kind else {
+            self.epoch += 1;
+            return true;
+        };
+        self.epoch += u32::from(effects::effect(instruction) == Effect::Other);
+        let epoch = is_load.then_some(self.epoch);
+        if !is_value || !is_once {
             set_results(instruction, &results);
-            self.lines.push(line);
-            return;
+            return true;
         }
         let hash = hash(instruction);
-        if let Some(known) = self.find(hash, instruction, epoch) {
+        let known = self.find(hash, instruction, epoch, before);
+        set_results(instruction, &results);
+        if let Some(known) = known {
             for (own, other) in results.iter().zip(&self.known[known as usize].results) {
                 self.same[own.index()] = *other;
             }
-            return;
+            return false;
         }
-        set_results(instruction, &results);
-        let before = self.last.insert(hash, self.known.len() as u32);
-        self.known.push(Known { hash, line: self.lines.len() as u32, time, epoch, results, before });
-        self.lines.push(line);
+        let last = self.last.insert(hash, self.known.len() as u32);
+        self.known.push(Known { hash, line: index, kept: self.kept, epoch, results, before: last });
+        true
     }
 
     /// An instruction that ran and gave the same; that of the argument has no results.
-    fn find(&self, hash: u64, instruction: &mut Instruction, epoch: Option<u32>) -> Option<u32> {
+    fn find(
+        &self,
+        hash: u64,
+        instruction: &mut Instruction,
+        epoch: Option<u32>,
+        lines: &[Line],
+    ) -> Option<u32> {
         let mut next = self.last.get(&hash).copied();
         while let Some(index) = next {
             let known = &self.known[index as usize];
-            if self.lines.len() as u32 - known.line > self.distance {
+            if self.kept - known.kept > self.distance {
                 return None;
             }
             set_results(instruction, &known.results);
-            let other = self.lines[known.line as usize].instruction();
+            let other = lines[known.line as usize].instruction();
             if other == Some(&*instruction)
                 && known.epoch == epoch
-                && self.is_unchanged(instruction, known.time)
+                && self.is_unchanged(instruction, known.line)
             {
                 return Some(index);
             }
@@ -187,9 +231,9 @@ impl Numbering<'_> {
     }
 }
 
-/// Whether an instruction loads from global memory what no one else changes, as far as the program cares.
-fn is_plain_load(instruction: &Instruction) -> bool {
-    let Instruction::Ld(load) = instruction else { return false };
+/// Whether a line always loads from global memory what no one else changes, as far as the program cares.
+fn is_plain_load(line: &Line) -> bool {
+    let LineKind::Instruction(None, instruction @ Instruction::Ld(load)) = &line.kind else { return false };
     let is_weak = effects::effect(instruction) == Effect::Value;
     is_weak && load.space == Some(StateSpace::Global) && load.cache != Some(LoadCache::Volatile)
 }

@@ -27,11 +27,13 @@ pub(crate) fn needed_version(opcode: &str) -> Option<(u32, u32)> {
     is_newer_spelling.then_some((7, 8))
 }
 
-/// The opcode as it is printed.
-pub(crate) fn shorten(opcode: &mut String) {
+/// Makes the opcode at the end of a text, from this byte on, as it is printed.
+pub(crate) fn shorten(text: &mut String, start: usize) {
+    let opcode = &text[start..];
     let is_block_barrier =
         ["barrier.sync.", "barrier.arrive.", "barrier.red."].iter().any(|start| opcode.starts_with(start));
     if is_block_barrier && opcode.contains(".aligned") {
-        *opcode = opcode.replacen("barrier.", "bar.", 1).replacen(".aligned", "", 1);
+        let short = opcode.replacen("barrier.", "bar.", 1).replacen(".aligned", "", 1);
+        text.replace_range(start.., &short);
     }
 }
