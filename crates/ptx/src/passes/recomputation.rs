@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 
-use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::regions::{RegionKind, Regions, Writes};
@@ -37,27 +36,35 @@ pub(super) fn run(listing: &mut Listing) {
         .map(|region| (region.kind, region.start..region.end))
         .collect();
     let writes = Writes::of(listing);
-    let mut readers: Vec<Vec<u32>> = vec![Vec::new(); listing.words.len()];
-    for (index, line) in listing.lines.iter().enumerate() {
+    let lines = || listing.lines.iter().zip(0..);
+    let wide: Vec<(u32, RegisterId, RegisterId)> = lines()
+        .filter_map(|(line, index)| wide_sum(line, &writes).map(|(sum, of)| (index, sum, of)))
+        .collect();
+    if wide.len() < LEAST {
+        return;
+    }
+    let mut readers: FxHashMap<RegisterId, Vec<u32>> =
+        wide.iter().flat_map(|(_, sum, of)| [(*sum, Vec::new()), (*of, Vec::new())]).collect();
+    for (line, index) in lines() {
         line.visit_registers(|register, access| {
-            if access != Access::Write {
-                readers[register.index()].push(index as u32);
+            if access != Access::Write
+                && let Some(readers) = readers.get_mut(&register)
+            {
+                readers.push(index);
             }
         });
     }
     let mut sums: Vec<Sum> = Vec::new();
-    for (index, line) in listing.lines.iter().enumerate() {
-        if let Some((sum, of)) = wide_sum(line, &writes) {
-            let found = across_a_loop(index as u32, &readers[sum.index()], &outermost);
-            sums.extend(found.map(|(place, stays)| Sum { line: index as u32, of, place, stays }));
-        }
+    for (line, sum, of) in wide {
+        let found = across_a_loop(line, &readers[&sum], &outermost);
+        sums.extend(found.map(|(place, stays)| Sum { line, of, place, stays }));
     }
     let mut shared: FxHashMap<RegisterId, u32> = FxHashMap::default();
     for sum in &sums {
         *shared.entry(sum.of).or_default() += 1;
     }
     sums.retain(|sum| {
-        let is_read_behind = readers[sum.of.index()].last().is_some_and(|last| *last >= sum.place);
+        let is_read_behind = readers[&sum.of].last().is_some_and(|last| *last >= sum.place);
         is_read_behind || shared[&sum.of] > 1
     });
     if sums.len() < LEAST {
