@@ -122,11 +122,11 @@ impl Lowering<'_> {
         let guard = (is_first != Scalar::TRUE).then(|| self.builder.predicate(is_first));
         let offsets = layout.offsets_in(self.layout(buffer));
         let images: Vec<u32> = Self::thread_images(&offsets).iter().map(|image| image * bytes).collect();
-        let start = self.scalar(buffer);
+        let thread = self.thread_place(images, self.scalar(buffer));
         for registers in Self::accesses(Some(layout), vector) {
             let first = registers[0] as usize;
             let own = offsets.at(&[(Input::Register, registers[0])]) * bytes;
-            let place = self.shared_place(&images, own, start);
+            let place = self.shared_place(&thread, own);
             let mask = masks.as_ref().map_or(Scalar::TRUE, |masks| masks[first]);
             let source_size = (mask != Scalar::TRUE).then(|| {
                 let wanted = Scalar::constant(size.into());

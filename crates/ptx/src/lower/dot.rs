@@ -64,13 +64,16 @@ impl Lowering<'_> {
             None if dtypes[2].is_int() => Arithmetic::Integer,
             _ => return Err(self.unsupported(inst, &format!("a product that is summed up in {}", dtypes[2]))),
         };
+        let places: Vec<_> = (0..sums.len() as u32)
+            .map(|register| layout.coordinates(&[(Input::Register, register)]))
+            .collect();
         for k in 0..depth {
-            for (register, sum) in sums.iter_mut().enumerate() {
-                let mut coordinates = layout.coordinates(&[(Input::Register, register as u32)]);
-                let column = std::mem::replace(&mut coordinates[rank - 1], k);
+            for (place, sum) in places.iter().zip(&mut sums) {
+                let mut coordinates = place.clone();
+                coordinates[rank - 1] = k;
                 let x = left_places[&left.output().index(&coordinates)];
                 coordinates[rank - 2] = k;
-                coordinates[rank - 1] = column;
+                coordinates[rank - 1] = place[rank - 1];
                 let y = right_places[&right.output().index(&coordinates)];
                 let x = self.fetch(&mut from_left, x);
                 let y = self.fetch(&mut from_right, y);

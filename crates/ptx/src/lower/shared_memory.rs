@@ -37,9 +37,21 @@ pub(super) struct SharedTile {
     /// Where the buffer begins.
     start: Scalar,
     way: Way,
+    /// Once something was read.
+    thread: Option<ThreadPlace>,
     /// The access that reads each register.
     accesses: FxHashMap<u32, u32>,
     read: FxHashMap<u32, Scalar>,
+}
+
+/// Where a thread is in a buffer.
+pub(super) struct ThreadPlace {
+    /// Where the buffer begins.
+    start: Scalar,
+    /// Where each bit of the thread's number goes, in bytes.
+    images: Vec<u32>,
+    /// The sum of these over F2.
+    own: Scalar,
 }
 
 /// How a tile is read.
@@ -99,17 +111,22 @@ impl Lowering<'_> {
             element: ty.element,
             start: self.scalar(buffer),
             way,
+            thread: None,
             accesses,
             read: FxHashMap::default(),
         }
     }
 
-    /// The address in shared memory of the place behind `start` that a linear map, in bytes, gives this thread and a register
-    /// that adds `constant` to it over F2.
-    pub(super) fn shared_place(&mut self, images: &[u32], constant: u32, start: Scalar) -> Scalar {
-        let own = self.linear(images);
-        let place = self.displaced(own, images, constant);
-        self.builder.add(Width::B32, place, start)
+    /// Where this thread is behind `start` by a linear map, in bytes.
+    pub(super) fn thread_place(&mut self, images: Vec<u32>, start: Scalar) -> ThreadPlace {
+        let own = self.linear(&images);
+        ThreadPlace { start, images, own }
+    }
+
+    /// The address in shared memory of a register of the thread that adds `constant` to its place over F2.
+    pub(super) fn shared_place(&mut self, thread: &ThreadPlace, constant: u32) -> Scalar {
+        let place = self.displaced(thread.own, &thread.images, constant);
+        self.builder.add(Width::B32, place, thread.start)
     }
 
     /// Stores a tile to a buffer.
@@ -128,11 +145,11 @@ impl Lowering<'_> {
             return self.store_matrices(element, &matrix, self.scalar(buffer), &own);
         }
         let images: Vec<u32> = Self::thread_images(&offsets).iter().map(|image| image * bytes).collect();
-        let start = self.scalar(buffer);
+        let thread = self.thread_place(images, self.scalar(buffer));
         for number in 0..vector.accesses() {
             let registers = vector.registers(number);
             let first = offsets.at(&[(Input::Register, registers[0])]) * bytes;
-            let address = self.shared_place(&images, first, start);
+            let address = self.shared_place(&thread, first);
             let elements: SmallVec<[Scalar; 16]> =
                 registers.iter().map(|&register| own[register as usize]).collect();
             self.store_shared(guard, element, address, &elements);
@@ -157,10 +174,11 @@ impl Lowering<'_> {
         let bytes = element.bytes() as u32;
         let images: Vec<u32> =
             Self::thread_images(&matrix.addresses).iter().map(|image| image * bytes).collect();
+        let thread = self.thread_place(images, start);
         for number in 0..matrix.registers.accesses() {
             let registers = matrix.registers.registers(number);
             let first = matrix.addresses.at(&[(Input::Register, registers[0])]) * bytes;
-            let address = self.shared_place(&images, first, start);
+            let address = self.shared_place(&thread, first);
             let address = self.builder.address(Width::B32, address);
             let elements: SmallVec<[Scalar; 16]> =
                 registers.iter().map(|&register| self.memory_form(element, own[register as usize])).collect();
@@ -200,9 +218,12 @@ impl Lowering<'_> {
             Way::Vectors(_, offsets) => offsets,
             Way::Matrices(matrix) => &matrix.addresses,
         };
-        let images: Vec<u32> = Self::thread_images(offsets).iter().map(|image| image * bytes).collect();
+        let thread = shared.thread.get_or_insert_with(|| {
+            let images = Self::thread_images(offsets).iter().map(|image| image * bytes).collect();
+            self.thread_place(images, shared.start)
+        });
         let first = offsets.at(&[(Input::Register, registers[0])]) * bytes;
-        let address = self.shared_place(&images, first, shared.start);
+        let address = self.shared_place(thread, first);
         let elements = match &shared.way {
             Way::Vectors(..) => self.load_shared(shared.element, address, registers.len()),
             Way::Matrices(matrix) => self.load_matrices(shared.element, matrix, address),

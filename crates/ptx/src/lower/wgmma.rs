@@ -284,8 +284,8 @@ impl Lowering<'_> {
             coordinates[mn_axis] = sums.output().coordinate(image, mn_axis);
             images.push(placement.apply(memory.output().index(&coordinates)) * bytes);
         }
-        let start = self.scalar(value);
-        let address = self.shared_place(&images, 0, start);
+        let thread = self.thread_place(images, self.scalar(value));
+        let address = self.shared_place(&thread, 0);
         let unit = self.builder.shr(Width::B32, false, address, DESCRIPTOR_UNIT.ilog2());
         let unit = self.builder.bitwise(Bitwise::And, Width::B32, unit, Scalar::constant(0x3fff));
         let [low, high] = form.words().map(|word| Scalar::constant(word.into()));
