@@ -119,6 +119,8 @@ def measure(row: Row, sides: dict[str, Side], rounds: int) -> dict[str, Any]:
         "name": row.name,
         "unit": row.unit,
         "work": row.work,
+        "asked": row.asked,
+        "asked_torch": row.asked_torch,
         "errors": {},
         "config": {},
         "tried": {},

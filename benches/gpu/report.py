@@ -29,6 +29,8 @@ class Row:
     """The ratio to the official triton that is asked for."""
     rounds: dict[str, list[float]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    asked_torch: float | None = None
+    """The ratio to torch that is asked for."""
 
     def time(self, side: str) -> float | None:
         """Microseconds a call: the median of the rounds."""
@@ -55,11 +57,14 @@ class Row:
     @property
     def passed(self) -> bool:
         """Whether the row is as asked for; one of which nothing is asked always is."""
-        if self.asked is None:
+        wanted = {TRITON: self.asked, TORCH: self.asked_torch}
+        if set(wanted.values()) == {None}:
             return True
-        ratio = self.ratio(TRITON)
-        has_peer = TRITON in self.rounds
-        return TILEWRIGHT in self.rounds and (not has_peer or (ratio or 0.0) >= self.asked - DRAW)
+        return TILEWRIGHT in self.rounds and all(
+            (self.ratio(peer) or 0.0) >= asked - DRAW
+            for peer, asked in wanted.items()
+            if asked is not None and peer in self.rounds
+        )
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,14 @@ def _mark(passed: bool) -> str:
 
 
 def _asked(row: Row) -> str:
-    return "" if row.asked is None else f"{row.asked:.1f} {_mark(row.passed)}"
+    wanted = _wanted(row)
+    return f"{wanted} {_mark(row.passed)}" if wanted else ""
+
+
+def _wanted(row: Row) -> str:
+    """What is asked for."""
+    beside = [] if row.asked is None else [f"{row.asked}"]
+    return ", ".join(beside if row.asked_torch is None else [*beside, f"{row.asked_torch} of torch"])
 
 
 def sizes_markdown(rows: Iterable[Row]) -> str:
@@ -157,12 +169,13 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
 
 def _summary_line(name: str, group: list[Row]) -> tuple[str, ...]:
     passed = sum(row.passed for row in group)
-    asked = "" if group[0].asked is None else f"{group[0].asked:.1f} at {passed} of {len(group)}"
+    wanted = _wanted(group[0])
+    asked = f"{wanted} at {passed} of {len(group)}" if wanted else ""
     last = group[-1]
     sizes = last.size if len(group) == 1 else f"{group[0].size} to {last.size}"
     figures = (_number(last.figure(side)) for side in SIDES)
     worst = (_worst(group, peer) for peer in (TRITON, TORCH))
-    mark = "" if group[0].asked is None else _mark(passed == len(group))
+    mark = _mark(passed == len(group)) if wanted else ""
     return (mark, name, sizes, last.unit, *figures, *worst, asked)
 
 

@@ -19,6 +19,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = "pack.json"
 GPU = "GPU"
 NO_GPU = 2
+PRODUCTS = "products"
 ATTEMPTS = 3
 """Processes that a case may end before the rest of its sizes is given up."""
 
@@ -260,6 +262,30 @@ class Suite:
         failed = sum(not row.passed for row in rows)
         self.say(f"{case}: {len(rows)} rows, {failed} fall short")
 
+    def products(self) -> None:
+        """The rows of `gpu.products`: each side has the best of the same configurations."""
+        if any(check.name == f"import {TRITON}" for check in self.checks):
+            self.note(PRODUCTS, True, "not compared without the official triton")
+            return
+        begin = [sys.executable, "-m", "gpu.products"]
+        # The official compiler is slow: what it makes lies in its cache then.
+        parts = self.options.workers
+        commands = [[*begin, "--compile", f"{number}/{parts}"] for number in range(parts)]
+        with ThreadPoolExecutor(parts) as pool:
+            list(pool.map(lambda command: self.run(command, self.environment(), self.left()), commands))
+        found = self.scratch / f"{PRODUCTS}.json"
+        command = [*begin, "--json", found, "--rounds", str(self.options.rounds)]
+        ended = self.run(command, self.environment(), self.options.silence, alive=found)
+        try:
+            rows = [product_row(row) for row in json.loads(found.read_text(encoding="utf-8"))]
+        except (OSError, ValueError):
+            rows = []
+        if ended != 0 or not rows:
+            why = f"the process ended with {ended}"
+            rows.append(Row(PRODUCTS, "rest", "", 0.0, 1.0, {}, {TILEWRIGHT: why}))
+        self.rows += rows
+        self.say(f"{PRODUCTS}: {len(rows)} rows, {sum(not row.passed for row in rows)} fall short")
+
     def write(self, out: Path) -> None:
         """The files, and the table on the terminal."""
         text = report.terminal(self.checks, self.rows)
@@ -268,6 +294,18 @@ class Suite:
         (out / "results.json").write_text(json.dumps(whole, indent=1), encoding="utf-8")
         print(f"\n{text}\nwritten to {out}", flush=True)
         self.log.write(f"\n{text}")
+
+
+def product_row(found: dict[str, Any]) -> Row:
+    """A row of `gpu.products`: a side has a time if one of its configurations is right, and else its first error."""
+    errors: dict[str, str] = {}
+    for name, error in found["errors"].items():
+        side = name.split()[0]
+        if side not in found["times"]:
+            errors.setdefault(side, error)
+    size = found["config"].get(TILEWRIGHT, "all")
+    asked = (found["asked"], found["times"], errors, found["asked_torch"])
+    return Row(found["name"], size, found["unit"], found["work"], *asked)
 
 
 def read_journal(path: Path) -> tuple[list[Row], tuple[Row, str] | None, bool]:
@@ -305,7 +343,9 @@ def arguments() -> argparse.Namespace:
     default = os.environ.get("OUT") or "results"
     parser.add_argument("--out", type=Path, default=Path(default), help="folder for the tables and the log")
     parser.add_argument("--dry", action="store_true", help="only check the pack: needs no GPU")
-    parser.add_argument("--only", nargs="*", choices=("tests", *measure.CASES), help="these parts alone")
+    parser.add_argument(
+        "--only", nargs="*", choices=("tests", *measure.CASES, PRODUCTS), help="these parts alone"
+    )
     parser.add_argument(
         "--step", type=int, default=1, help="of the sizes of each case, every so many (%(default)s)"
     )
@@ -327,7 +367,7 @@ def main() -> int:
     options = arguments()
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    wanted = options.only or ("tests", *measure.CASES)
+    wanted = options.only or ("tests", *measure.CASES, PRODUCTS)
     with (
         tempfile.TemporaryDirectory(prefix="tilewright-gpu-") as scratch,
         (out / "log.txt").open("w", encoding="utf-8") as log,
@@ -341,6 +381,8 @@ def main() -> int:
             for case in measure.CASES:
                 if case in wanted:
                     suite.benchmark(case)
+            if PRODUCTS in wanted:
+                suite.products()
         suite.write(out)
     return status(suite.checks, suite.rows)
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,19 @@ def test_what_is_asked_for(ours, official, asked, passed):
     assert row(ours, official, [1.0], asked).passed == passed
 
 
+@pytest.mark.parametrize(
+    ("torch", "asked", "passed"),
+    [([0.95], 0.95, True), ([0.9], 0.95, False), ([], 0.95, True), ([0.1], None, True)],
+)
+def test_what_is_asked_for_beside_torch(torch, asked, passed):
+    both = replace(row([1.0], [1.0], torch), asked_torch=asked)
+    assert both.passed == passed
+    wanted = "1.0" if asked is None else "1.0, 0.95 of torch"
+    assert f"{wanted} at {int(passed)} of 1" in report.terminal([], [both])
+    # And where nothing is asked beside triton.
+    assert replace(both, asked=None).passed == passed
+
+
 def test_a_side_that_failed_is_a_line_and_the_worst_size_is_named():
     bad = row([], [1.0], [1.0], size="16")
     bad.errors["tilewright"] = report.first_line(ValueError("\n  no | such op\nmore"))
@@ -293,3 +307,39 @@ def test_a_process_that_dies_costs_one_size(a_suite, monkeypatch, deaths, sizes)
     errors = [error for found in a_suite.rows for error in found.errors.items() if found.size != "rest"]
     assert set(errors) <= {("triton", "the process ended with status -11")}
     assert all(found.passed == (not found.errors) for found in a_suite.rows)
+
+
+@pytest.mark.parametrize("ended", [0, -11])
+def test_products_are_rows_of_the_table(a_suite, monkeypatch, ended):
+    commands = []
+
+    def run(command, environment, limit, *, alive=None):
+        commands.append(command[3:])
+        if alive is None:
+            return 0
+        times = {"triton": [2.0], "tilewright": [1.0]}
+        errors = {"triton 8x8 w4 s3": "too large", "torch": "none"}
+        config = {"triton": "8x8 w4 s2", "tilewright": "8x8 w4 s3"}
+        found = {"name": "matmul", "unit": "TFLOP/s", "work": 4e6, "asked": 1.05, "asked_torch": 0.95}
+        alive.write_text(
+            json.dumps([{**found, "errors": errors, "config": config, "tried": {}, "times": times}])
+        )
+        return ended
+
+    monkeypatch.setattr(a_suite, "run", run)
+    a_suite.options.workers, a_suite.options.rounds, a_suite.options.silence = 2, 3, 60
+    a_suite.products()
+    assert sorted(command[:2] for command in commands[:2]) == [["--compile", "0/2"], ["--compile", "1/2"]]
+    assert commands[2][2:] == ["--rounds", "3"]
+    matmul, *rest = a_suite.rows
+    assert (matmul.case, matmul.size, matmul.errors) == ("matmul", "8x8 w4 s3", {"torch": "none"})
+    assert matmul.passed
+    assert matmul.ratio("triton") == 2.0
+    assert [(last.size, last.passed) for last in rest] == ([] if ended == 0 else [("rest", False)])
+
+
+def test_products_are_compared_with_the_official_compiler(a_suite):
+    a_suite.note("import triton", True, "No module named 'triton'")
+    a_suite.products()
+    assert a_suite.rows == []
+    assert a_suite.checks[-1].outcome == "not compared without the official triton"
