@@ -88,12 +88,12 @@ LARGE = blocks(
 )
 SMALL = blocks(
     *("128x128x64 w8 s4", "128x64x64 w4 s4", "64x128x64 w4 s4", "64x64x64 w4 s4"),
-    *("64x32x64 w4 s5", "32x64x64 w4 s5"),
+    *("64x32x64 w4 s5", "32x64x64 w4 s5", "64x128x64 w4 s5", "128x64x64 w4 s5"),
 )
 BYTES = blocks("128x256x128 w8 s3", "128x256x128 w8 s4", "128x128x128 w4 s4", "128x128x64 w4 s4")
 WORDS = blocks(
-    *("128x128x32 w4 s3", "128x128x32 w8 s4", "128x256x32 w8 s3", "256x128x32 w8 s3"),
-    *("64x128x32 w4 s4",),
+    *("128x128x32 w4 s3", "128x128x32 w8 s4", "128x256x32 w8 s3", "128x256x32 w8 s4"),
+    *("256x128x32 w8 s3", "64x128x32 w4 s4"),
 )
 DECODE = blocks(
     "16x64x128 w4 s4", "16x64x256 w4 s3", "16x32x256 w4 s4", "16x128x128 w4 s4", "16x64x128 w4 s6"
@@ -492,7 +492,7 @@ def others(small: bool) -> Iterator[Row]:
         SMALL[:4],
         lambda: split_descriptors(m, m, k, 16),
     )
-    few = LARGE[2:4] + SMALL[1:3]
+    few = blocks("128x128x64 w4 s4") + LARGE[2:4] + SMALL[1:3]
     n = 64 if small else 3072
     yield row(f"stream-K fp16 {n}", 2.0 * n**3, few, lambda: stream(n, n, n))
     width, queries, keys = (32, 128, 128) if small else (128, 32768, 4096)
@@ -519,7 +519,10 @@ def others(small: bool) -> Iterator[Row]:
     yield row(
         f"mixture of experts bf16, {tokens} tokens, 2 of {of}",
         2.0 * tokens * 2 * columns * depth,
-        blocks("64x128x64 w4 s4", "64x256x64 w4 s3", "64x256x64 w8 s3", "64x128x128 w4 s3"),
+        blocks(
+            *("64x128x64 w4 s4", "64x256x64 w4 s3", "64x256x64 w8 s3", "64x128x128 w4 s3"),
+            *("64x256x64 w4 s4", "64x256x64 w4 s5", "64x256x64 w8 s4"),
+        ),
         lambda: experts(tokens, of, 2, columns, depth),
     )
 

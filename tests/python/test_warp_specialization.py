@@ -328,3 +328,30 @@ def test_what_others_may_change(device, counts):
     found = c[size:].reshape(size, size).double()
     torch.testing.assert_close(found, (a.double() @ b.double()).sum(0), rtol=2e-3, atol=2e-2)
     check_warps(handle, 4, not counts, copying=4)
+
+
+@triton.jit
+def rows_times(x_ptr, rows_ptr, w_ptr, out_ptr, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Gathered rows of x times w. No loop asks for anything."""
+    rows = tl.load(rows_ptr + tl.program_id(0) * BM + tl.arange(0, BM))
+    columns, depth = tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(tl.cdiv(K, BK)):
+        a = tl.load(x_ptr + rows[:, None] * K + (k * BK + depth)[None, :])
+        b = tl.load(w_ptr + (k * BK + depth)[:, None] * N + columns[None, :])
+        acc = tl.dot(a, b, acc)
+    to = tl.program_id(0) * BM + tl.arange(0, BM)
+    tl.store(out_ptr + to[:, None] * N + columns[None, :], acc)
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4, 5])
+def test_the_compiler_chooses_them_for_gathered_rows(device, stages):
+    """With few stages, as copies that are four iterations ahead need nobody else."""
+    generator = torch.Generator().manual_seed(12)
+    x = torch.randn(40, 256, generator=generator).half().to(device)
+    w = torch.randn(256, 128, generator=generator).half().to(device)
+    rows = torch.randint(0, 40, (128,), generator=generator, dtype=torch.int32).to(device)
+    out = torch.empty(128, 128, device=device)
+    handle = rows_times[(1,)](x, rows, w, out, 128, 256, 128, 128, 64, num_warps=4, num_stages=stages)
+    torch.testing.assert_close(out.double(), x[rows.long()].double() @ w.double(), rtol=2e-3, atol=5e-2)
+    check_warps(handle, 4, stages <= 3, copying=4)

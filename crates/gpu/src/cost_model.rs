@@ -94,15 +94,17 @@ const ROUND_REGISTERS: u32 = 56;
 const RESERVED_SHARED_BYTES: u32 = 1024;
 
 /// From so many copies by `cp.async` on that a thread starts in an iteration, by addresses that are loaded, warps of their own start them in
-/// loops that do not ask for it. A mixture of experts, with 10 to 24, took 0.97 to 0.99 of the time on an H200 (its best blocks 314 and
-/// 321 us).
+/// loops that do not ask for it, up to so many stages. A mixture of experts, with 10 to 24 copies, took 0.97 to 0.99 of the time on an H200
+/// with 3 stages (its best blocks 313 and 319 us), but 1.10 and 1.13 to 1.18 times as long with 4 and 5 (299 for 272 us, 295 for 249 to 265).
 const OWN_WARPS_COPIES: u32 = 8;
+const OWN_WARPS_STAGES: u32 = 3;
 
-/// Whether warps of their own pay for a loop in whose iteration a thread starts so many copies: addresses, which stand between the
-/// products, are computed elsewhere then. With tensor copies alone they do not: products of 4096 and 8192 squared by persistent programs
-/// took 182.6 and 1483 us with them and 182.0 and 1535 without, within the spread of 3 %, and attention 1.13 to 1.26 times as long.
-pub fn own_warps_pay(copies: u32) -> bool {
-    copies >= OWN_WARPS_COPIES
+/// Whether warps of their own pay for a loop of so many stages in whose iteration a thread starts so many copies: addresses, which
+/// stand between the products, are computed elsewhere then. With tensor copies alone they do not: products of 4096 and 8192 squared by
+/// persistent programs took 182.6 and 1483 us with them and 182.0 and 1535 without, within the spread of 3 %, and attention 1.13 to 1.26
+/// times as long.
+pub fn own_warps_pay(copies: u32, stages: u32) -> bool {
+    copies >= OWN_WARPS_COPIES && stages <= OWN_WARPS_STAGES
 }
 
 /// What accesses of a warp cost that each touch so many runs of bytes.

@@ -539,8 +539,10 @@ impl<'a> Checker<'a> {
             GpuOp::CommitGroup {}
             | GpuOp::WaitGroup { .. }
             | GpuOp::TensorStoreWait { .. }
-            | GpuOp::FenceProxy {}
             | GpuOp::FenceGlobal {} => Ok(()),
+            GpuOp::FenceProxy {} => {
+                (0..self.inst.operands.len()).try_for_each(|slot| self.memory(slot).map(drop))
+            }
             GpuOp::Share {} | GpuOp::PairArrive {} | GpuOp::PairWait {} => self.in_pairs(op),
         }
     }

@@ -176,8 +176,9 @@ define_ops! {
 
     /// What each thread did to shared memory by ordinary accesses, and by `cp.async` that it has waited for, comes before what the
     /// asynchronous proxy (tensor copies, `wgmma`) does to it afterwards: in this thread, and behind a barrier in others. So does what
-    /// other threads copied and this one has waited for at an `mbarrier`.
-    FenceProxy fence_proxy () [] {} regions 0 Write Barrier;
+    /// other threads did and this one has waited for, at an `mbarrier`, or at a barrier: it is put before the fence for the slots that are
+    /// named.
+    FenceProxy fence_proxy () [] *slots {} regions 0 Write Barrier;
     /// So many threads, those of whole warps, wait for each other at a barrier with this number, from 1 to 15.
     NamedBarrier named_barrier () [] {barrier: u32, threads: u32} regions 0 Write Barrier;
     /// Each region is run by so many warps, one role after the other in the order of their numbers, with so many registers a

@@ -108,6 +108,8 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         | GpuOp::MbarrierArriveCopies {}
         | GpuOp::MbarrierWait {} => smallvec![Effect::Read(shared(0))],
         GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => reads(2).collect(),
+        // Of what others wrote, where it says which: they have to have done it.
+        GpuOp::FenceProxy {} => reads(data.operands.len()).collect(),
         GpuOp::TensorLoad {} => smallvec![Effect::Write(shared(0)), Effect::Read(shared(2))],
         GpuOp::ConvertLayout {}
         | GpuOp::TensorBox {}
@@ -124,7 +126,6 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
         | GpuOp::TensorStoreWait { .. }
         | GpuOp::Finish { .. }
         | GpuOp::Settle { .. }
-        | GpuOp::FenceProxy {}
         | GpuOp::FenceGlobal {}
         | GpuOp::Share {}
         | GpuOp::PairArrive {}
@@ -323,7 +324,7 @@ impl Open {
                     });
                 self.unfenced.extend(written);
             }
-            Op::Gpu(GpuOp::FenceProxy {}) => self.writes.extend(&self.unfenced),
+            Op::Gpu(GpuOp::FenceProxy {}) if effects.is_empty() => self.writes.extend(&self.unfenced),
             // tidy: wildcard because nothing else is done by the asynchronous proxy, or for it
             _ => {}
         }

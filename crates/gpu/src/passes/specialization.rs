@@ -127,8 +127,8 @@ fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static 
     }
     check(module)?;
     let plan = pipelining::plans_in_step(module)?;
-    if !is_asked && !own_warps_pay(plan.gathered) {
-        return Err("no loop asks for them, and threads gather little or nothing");
+    if !is_asked && !own_warps_pay(plan.gathered, plan.stages) {
+        return Err("no loop asks for them, and threads gather little, or far enough ahead");
     }
     let warps = match module.header.num_warps {
         computing if plan.by_threads => computing,

@@ -41,7 +41,7 @@ impl Lowering<'_> {
         if program.header.min_blocks > 0 {
             function.directives.min_blocks = Some(program.header.min_blocks);
         }
-        passes::name_labels(&mut function, &listing);
+        passes::declare(&mut function, &listing);
         let mut lines = listing.lines;
         function.registers = rename(&mut lines, &function.registers);
         let mut source =

@@ -350,7 +350,7 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_settle(inst, product, *pending)
     }
 
-    fn fence_proxy(&mut self, inst: Inst) -> Lowered {
+    fn fence_proxy(&mut self, inst: Inst, _slots: &[Value]) -> Lowered {
         self.lower_fence_proxy(inst)
     }
 

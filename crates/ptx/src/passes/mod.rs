@@ -10,15 +10,18 @@ mod dead_code;
 mod effects;
 mod licm;
 mod pressure;
+mod reassociation;
 mod recomputation;
 mod regions;
 mod sinking;
 mod value_numbering;
 
+use cranelift_entity::EntityRef;
+use rustc_hash::FxHashSet;
 use tilewright_ir as ir;
 
 use crate::isa::{
-    Access, Function, Instruction, Label, LabelId, Predicate, RegisterId, ScalarType, Statement,
+    Access, Function, Instruction, Label, LabelId, Predicate, Register, RegisterId, ScalarType, Statement,
     StatementKind, Verbatim,
 };
 
@@ -50,7 +53,7 @@ pub(crate) enum LineKind {
 pub(crate) struct Listing {
     /// The statements, in order.
     pub lines: Vec<Line>,
-    /// The words of 32 bits that each register takes.
+    /// The words of 32 bits that each register takes; a pass may have made more registers than the function has.
     pub words: Vec<u8>,
     /// How many labels there are: a pass may have made more than the function has.
     pub labels: usize,
@@ -72,6 +75,28 @@ impl Listing {
             }
         }
     }
+
+    /// A register of so many words that nothing writes yet.
+    fn register(&mut self, words: u8) -> RegisterId {
+        let register = RegisterId::new(self.words.len());
+        self.words.push(words);
+        register
+    }
+
+    /// Puts lines before others, in whose order they are, and leaves some out.
+    fn insert(&mut self, new: Vec<(u32, Line)>, left_out: &FxHashSet<u32>) {
+        let mut new = new.into_iter().peekable();
+        let before = std::mem::take(&mut self.lines);
+        self.lines.reserve(before.len() + new.len());
+        for (index, line) in (0..).zip(before) {
+            while let Some((_, line)) = new.next_if(|(place, _)| *place == index) {
+                self.lines.push(line);
+            }
+            if !left_out.contains(&index) {
+                self.lines.push(line);
+            }
+        }
+    }
 }
 
 /// A pass.
@@ -84,12 +109,13 @@ struct Pass {
 }
 
 /// The passes, in their order. Addresses come first, since that leaves sums that nobody reads; what is dead is not moved; what
-/// was moved is numbered with what was there; what is left is put in order, and jumps are made last.
+/// was moved is numbered with what was there, so that it is known who reads a term; what is left is put in order, and jumps are made last.
 const PASSES: &[Pass] = &[
     Pass { name: "address_folding", run: address_folding::run, crowd: None },
     Pass { name: "dead_code", run: dead_code::run, crowd: None },
     Pass { name: "licm", run: licm::run, crowd: None },
     Pass { name: "value_numbering", run: value_numbering::run, crowd: None },
+    Pass { name: "reassociation", run: reassociation::run, crowd: None },
     Pass { name: "recomputation", run: recomputation::run, crowd: Some(pressure::MANY) },
     Pass { name: "sinking", run: sinking::run, crowd: Some(pressure::MANY) },
     Pass { name: "alone", run: alone::run, crowd: None },
@@ -126,15 +152,19 @@ pub fn run_on(name: &str, function: &mut Function) -> bool {
     let lines = body.into_iter().filter_map(|statement| Line::of_text(statement.kind)).collect();
     let mut listing = Listing { lines, words: words_of(function), labels: function.labels.len() };
     (pass.run)(&mut listing);
-    name_labels(function, &listing);
+    declare(function, &listing);
     function.body = Some(listing.lines.into_iter().map(Statement::from).collect());
     true
 }
 
-/// Gives the labels that passes have made their names.
-pub(crate) fn name_labels(function: &mut Function, listing: &Listing) {
+/// Declares the labels and registers that passes have made.
+pub(crate) fn declare(function: &mut Function, listing: &Listing) {
     for number in function.labels.len()..listing.labels {
         function.labels.push(Label { name: format!("$others_{number}").into() });
+    }
+    for (number, words) in listing.words.iter().enumerate().skip(function.registers.len()) {
+        let ty = if *words == 2 { ScalarType::B64 } else { ScalarType::B32 };
+        function.registers.push(Register { name: format!("%others{number}").into(), ty });
     }
 }
 

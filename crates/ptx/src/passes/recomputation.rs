@@ -72,19 +72,8 @@ pub(super) fn run(listing: &mut Listing) {
     }
     sums.sort_by_key(|sum| sum.place);
     let left_out: FxHashSet<u32> = sums.iter().filter(|sum| !sum.stays).map(|sum| sum.line).collect();
-    let again = sums.into_iter().map(|sum| (sum.place, listing.lines[sum.line as usize].clone()));
-    let mut again = again.collect::<Vec<_>>().into_iter().peekable();
-    let before = std::mem::take(&mut listing.lines);
-    listing.lines.reserve(before.len() + again.len());
-    for (index, line) in before.into_iter().enumerate() {
-        let index = index as u32;
-        while let Some((_, sum)) = again.next_if(|(place, _)| *place == index) {
-            listing.lines.push(sum);
-        }
-        if !left_out.contains(&index) {
-            listing.lines.push(line);
-        }
-    }
+    let again = sums.iter().map(|sum| (sum.place, listing.lines[sum.line as usize].clone())).collect();
+    listing.insert(again, &left_out);
 }
 
 /// The register of a sum of two words, and what it is the sum of besides a constant. Both are written once.

@@ -113,7 +113,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         8,
         224,
         4,
-        106,
+        105,
     ),
     (
         "matmul",
@@ -121,7 +121,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         4,
         160,
         4,
-        86,
+        84,
     ),
     (
         "matmul",
@@ -129,7 +129,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         8,
         160,
         4,
-        74,
+        72,
     ),
     (
         "matmul",
@@ -137,7 +137,7 @@ const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
         8,
         232,
         4,
-        87,
+        85,
     ),
     (
         "attention",

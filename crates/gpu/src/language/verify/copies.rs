@@ -4,8 +4,8 @@
 //! `copy_async`: `commit_group`, then `wait_group` that leaves no more groups than were committed after it, or
 //! `mbarrier_arrive_copies` and an `mbarrier_wait` for that barrier; then a barrier, since other threads copied the rest.
 //! `tensor_load`: an `mbarrier_wait` for its barrier. The fence stands on the path from the write to the read (PTX ISA, "Async proxy"):
-//! behind the write and its wait, before the barrier; of what another role copied, behind the `mbarrier_wait` for the barrier that its
-//! threads arrive at, of the slot of the same number. Barriers are asked for when the
+//! behind the write and its wait, before the barrier; or behind the barrier, or the `mbarrier_wait` for the barrier that the threads of
+//! another role arrive at, of the slot of the same number, where all threads fence for what they read. Barriers are asked for when the
 //! module is synchronized: until then a pass will put them where threads have to wait. That a wait is for the right phase, [`mbarriers`] looks at.
 //!
 //! [`mbarriers`]: super::mbarriers
@@ -201,9 +201,8 @@ impl Rule for Copies<'_> {
             GpuOp::FenceProxy {} => {
                 each(state, |written| {
                     if !written.is_under_way() && written.fence == Fence::Missing {
-                        // What another role wrote each thread fences for what it does itself.
-                        let is_of_other = self.role.is_some() && written.role != self.role;
-                        let is_seen = written.stage == Stage::Visible && is_of_other;
+                        // What it sees of others each thread fences for what it does itself.
+                        let is_seen = written.stage == Stage::Visible;
                         written.fence = if is_seen { Fence::Done } else { Fence::Own };
                     }
                 });

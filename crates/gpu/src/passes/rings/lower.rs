@@ -141,6 +141,7 @@ pub fn lower(function: &mut Function, plans: Plans, counts: Counts, parts: Parts
         numbers: BTreeMap::new(),
         barriers: FxHashMap::default(),
         hands: FxHashMap::default(),
+        taken: Vec::new(),
         location: None.into(),
     };
     let mut constants = Vec::new();
@@ -170,6 +171,8 @@ struct Lower<'a> {
     numbers: BTreeMap<i64, Value>,
     barriers: FxHashMap<Value, Barriers>,
     hands: FxHashMap<Value, Hand>,
+    /// What was taken of a team whose copies products read, until all of the team are.
+    taken: Vec<Value>,
     /// Of what is being rewritten.
     location: PackedOption<Location>,
 }
@@ -248,7 +251,15 @@ impl Lower<'_> {
                     End::Take => {}
                 }
                 self.hand(data.results[0], root, at.index, out);
+                if matches!(end, End::Take)
+                    && plan.is_async_read
+                    && plan.writer == Writer::Copies
+                    && !plan.has_full()
+                {
+                    self.taken.push(data.results[0]);
+                }
                 if self.parts.teams.is_last(root) {
+                    self.fence_taken(out);
                     self.advance((first, end), state, out);
                 }
             }
@@ -392,9 +403,19 @@ impl Lower<'_> {
         } else if plan.writer == Writer::Copies {
             let pending = self.counts.groups.get(&inst).copied().unwrap_or(0);
             self.emit(out, GpuOp::WaitGroup { pending }, &[], None);
-            if plan.is_async_read {
-                self.emit(out, GpuOp::FenceProxy {}, &[], None);
-            }
+        }
+    }
+
+    /// What all threads copied to the slots that were taken, each fences for what it reads. Behind the barrier: a fence takes
+    /// as long as what the thread itself does to memory then, and all would wait for the slowest.
+    fn fence_taken(&mut self, out: &mut Vec<Inst>) {
+        let taken = std::mem::take(&mut self.taken).into_iter();
+        let slots: Vec<Value> = taken
+            .filter(|token| self.parts.touched.contains(token))
+            .map(|token| self.hands[&token].slot)
+            .collect();
+        if !slots.is_empty() {
+            self.emit(out, GpuOp::FenceProxy {}, &slots, None);
         }
     }
 

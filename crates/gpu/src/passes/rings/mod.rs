@@ -12,9 +12,9 @@
 //! phase, are int32 values that are carried through loops and branches ([`lower`]), one for both ends where the ring is empty
 //! there ([`even`]).
 //!
-//! What ordinary accesses or `cp.async` wrote and the asynchronous proxy reads (`wgmma`, tensor stores) is fenced by those
-//! who wrote: stores at `publish`, copies behind their `wait_group`. A role that copies with `cp.async` for products waits for none of
-//! its copies: who takes a slot has seen that all are done, and each of its threads fences them for what it reads.
+//! What ordinary accesses wrote and the asynchronous proxy reads (`wgmma`, tensor stores) is fenced by those who wrote, at `publish`.
+//! What `cp.async` wrote is fenced by those who read: who takes a slot has seen that all copies are done, behind the barrier or at the
+//! `mbarrier`, and each of its threads fences them for what it reads.
 //!
 //! Rings that copies fill and whose slots are always acquired, taken and released together ([`teams`]) have their barriers, groups and
 //! fences in common: one wait for all, and one number of the next slot.

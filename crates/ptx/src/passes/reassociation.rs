@@ -1,0 +1,162 @@
+//! Reassociation: where two registers that do not change in a loop are added to one that does, they are added to each other first,
+//! before the loop.
+//!
+//! ```text
+//! $loop:                              add.s64 %s, %v, %w;
+//!   add.s64 %t, %changes, %v;    =>   $loop:
+//!   add.s64 %x, %t, %w;                 add.s64 %x, %changes, %s;
+//! ```
+//! The address of a copy takes one addition then, behind which nothing has to wait: `%t` is written anew in each iteration, and not
+//! before the copies of the one before have read the addresses that were made of it, in its registers.
+//!
+//! No more registers are alive in the loop than before, since nothing else reads `%w` there.
+
+use cranelift_entity::EntityRef;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::regions::{Region, RegionKind, Regions, Writes};
+use super::{Line, LineKind, Listing};
+use crate::isa::{Access, Instruction, RegisterId, ScalarType, Source};
+
+/// A sum of two registers of 64 bits.
+#[derive(Clone, Copy)]
+struct Sum {
+    line: u32,
+    result: RegisterId,
+    terms: [RegisterId; 2],
+}
+
+/// A sum of what changes in a loop and what does not, and those that add more to it that does not.
+struct Nested {
+    inner: Sum,
+    changes: RegisterId,
+    stays: RegisterId,
+    /// With what each adds.
+    outer: Vec<(Sum, RegisterId)>,
+    /// The first line of the loop.
+    start: u32,
+}
+
+struct Search<'a> {
+    regions: &'a Regions,
+    writes: &'a Writes,
+    /// By their lines.
+    sums: FxHashMap<u32, Sum>,
+    /// The line that writes each register that is written once.
+    written: Vec<u32>,
+    /// The lines that read what is a term of a sum.
+    readers: FxHashMap<RegisterId, Vec<u32>>,
+}
+
+pub(super) fn run(listing: &mut Listing) {
+    let Some(regions) = Regions::of(listing) else { return };
+    if regions.0.iter().all(|region| region.kind == RegionKind::Branch) {
+        return;
+    }
+    let writes = Writes::of(listing);
+    let lines = || listing.lines.iter().zip(0..);
+    let sums: Vec<Sum> = lines().filter_map(|(line, index)| sum(line, index, &writes)).collect();
+    let mut readers: FxHashMap<RegisterId, Vec<u32>> =
+        sums.iter().flat_map(|sum| sum.terms).map(|term| (term, Vec::new())).collect();
+    let mut written = vec![0; listing.words.len()];
+    for (line, index) in lines() {
+        line.visit_registers(|register, access| {
+            if access != Access::Read {
+                written[register.index()] = index;
+            }
+            if access != Access::Write
+                && let Some(readers) = readers.get_mut(&register)
+            {
+                readers.push(index);
+            }
+        });
+    }
+    let by_line = sums.iter().map(|sum| (sum.line, *sum)).collect();
+    let search = Search { regions: &regions, writes: &writes, sums: by_line, written, readers };
+    let mut found: Vec<Nested> = sums.iter().filter_map(|sum| search.nested(*sum)).collect();
+    // Of a sum of sums of sums, the first two.
+    let mut taken: FxHashSet<u32> = FxHashSet::default();
+    found.retain(|nested| {
+        let lines = || nested.outer.iter().map(|(sum, _)| sum.line).chain([nested.inner.line]);
+        let is_free = !lines().any(|line| taken.contains(&line));
+        if is_free {
+            taken.extend(lines());
+        }
+        is_free
+    });
+    if !found.is_empty() {
+        reassociate(listing, found);
+    }
+}
+
+/// The sum of two registers that a line computes, and that nothing else writes.
+fn sum(line: &Line, index: u32, writes: &Writes) -> Option<Sum> {
+    let Instruction::Add(add) = line.instruction().filter(|_| line.is_pure)? else { return None };
+    let (Source::Register(a), Source::Register(b)) = (add.a, add.b) else { return None };
+    let is_wide = matches!(add.ty, ScalarType::S64 | ScalarType::U64) && !add.carry_out;
+    (is_wide && writes.is_once(add.d)).then_some(Sum { line: index, result: add.d, terms: [a, b] })
+}
+
+impl Search<'_> {
+    /// The innermost loop around a line.
+    fn around(&self, line: u32) -> Option<Region> {
+        let is_around = |region: &&Region| region.kind == RegionKind::Loop && region.holds(line);
+        self.regions.0.iter().rfind(is_around).copied()
+    }
+
+    fn is_written_in(&self, register: RegisterId, region: Region) -> bool {
+        if self.writes.is_once(register) {
+            return region.holds(self.written[register.index()]);
+        }
+        self.writes.again_in(region).iter().any(|(other, _)| *other == register)
+    }
+
+    /// The term that changes in a loop, and the one that does not.
+    fn split(&self, [a, b]: [RegisterId; 2], around: Region) -> Option<(RegisterId, RegisterId)> {
+        match [a, b].map(|term| self.is_written_in(term, around)) {
+            [true, false] => Some((a, b)),
+            [false, true] => Some((b, a)),
+            [true, true] | [false, false] => None,
+        }
+    }
+
+    fn nested(&self, inner: Sum) -> Option<Nested> {
+        let readers = self.readers.get(&inner.result)?;
+        let around = self.around(inner.line)?;
+        let (changes, stays) = self.split(inner.terms, around)?;
+        let outer = readers.iter().map(|&reader| {
+            let outer = *self.sums.get(&reader)?;
+            let (_, rest) = self.split(outer.terms, around)?;
+            let is_later = inner.line < reader && self.around(reader) == Some(around);
+            let between = Region { start: inner.line, end: reader, ..around };
+            let reads = self.readers[&rest].iter().filter(|line| around.holds(**line)).count();
+            (is_later && reads == 1 && !self.is_written_in(changes, between)).then_some((outer, rest))
+        });
+        let outer = outer.collect::<Option<Vec<_>>>()?;
+        Some(Nested { inner, changes, stays, outer, start: around.start })
+    }
+}
+
+fn reassociate(listing: &mut Listing, found: Vec<Nested>) {
+    let mut before: Vec<(u32, Line)> = Vec::new();
+    let mut left_out: FxHashSet<u32> = FxHashSet::default();
+    for Nested { inner, changes, stays, outer, start } in found {
+        left_out.insert(inner.line);
+        for (sum, rest) in outer {
+            let constant = listing.register(2);
+            let mut first = listing.lines[sum.line as usize].clone();
+            set_sum(&mut first, Some(constant), [stays, rest]);
+            before.push((start, first));
+            set_sum(&mut listing.lines[sum.line as usize], None, [changes, constant]);
+        }
+    }
+    before.sort_by_key(|(place, _)| *place);
+    listing.insert(before, &left_out);
+}
+
+/// Makes a sum one of two registers.
+fn set_sum(line: &mut Line, result: Option<RegisterId>, [a, b]: [RegisterId; 2]) {
+    if let LineKind::Instruction(_, Instruction::Add(add)) = &mut line.kind {
+        (add.d, add.a, add.b) = (result.unwrap_or(add.d), a.into(), b.into());
+    }
+}
