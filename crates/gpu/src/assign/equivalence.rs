@@ -310,8 +310,9 @@ impl Collect<'_> {
                 let Some(product) = self.products.of(inst) else { return };
                 // A scalar product takes its operands from shared memory, wherever they come from.
                 if product.product != Product::Fma {
-                    for (operand, layout) in data.operands.iter().zip(product.operands) {
-                        if let Some(layout) = layout {
+                    let layouts = product.operands.into_iter().zip(product.fits);
+                    for (operand, (layout, fits)) in data.operands.iter().zip(layouts) {
+                        if let Some(layout) = layout.filter(|_| fits) {
                             self.edge(*operand, EdgeEnd::Operand(layout), weight);
                         }
                         if let Some(class) = self.classes.of_value(*operand) {

@@ -10,9 +10,9 @@ use tilewright_layout::{Fragment, Layout, Mma, blocked};
 use crate::assign::cost::LayoutCosts;
 use crate::assign::transposed_products::is_loaded_by_columns;
 use crate::assign::wgmma_selection;
+use crate::cost_model;
 use crate::language::LayoutId;
-use crate::layout_rules::LANES;
-use crate::layout_rules::fma_operand_layout;
+use crate::layout_rules::{LANES, element_bits, fma_operand_layout};
 use crate::remarks::{self, Because};
 use crate::target::{Feature, GpuTarget};
 
@@ -51,6 +51,9 @@ pub struct Planned {
     pub product: Product,
     /// The layouts of A and B in registers; none where the product reads from shared memory what may be in any layout.
     pub operands: [Option<LayoutId>; 2],
+    /// Which of them a thread has registers for beside its part of the result: the others go through shared memory, from which a
+    /// product loads what it needs when it needs it.
+    pub fits: [bool; 2],
     /// The layout of the accumulator and of the result.
     pub accumulator: LayoutId,
 }
@@ -92,9 +95,17 @@ impl Products {
                 Product::MmaSync { .. } | Product::Fma => [true; 2],
             };
             let (operands, accumulator) = fragments(product, &types, num_warps, in_registers);
+            let words = |layout: &Layout, place: usize| {
+                (layout.registers() * element_bits(&types.operands[place])).div_ceil(32)
+            };
+            let sum = words(&accumulator, 2);
+            let fits = [0, 1].map(|place: usize| {
+                let own = operands[place].as_ref().map_or(0, |layout| words(layout, place));
+                cost_model::fits(own + sum, num_warps * LANES)
+            });
             let mut add = |layout| layouts.add(layout);
             let operands = operands.map(|layout| layout.map(&mut add));
-            planned[inst] = Some(Planned { product, operands, accumulator: add(accumulator) });
+            planned[inst] = Some(Planned { product, operands, fits, accumulator: add(accumulator) });
         }
         Self { planned }
     }
@@ -208,26 +219,38 @@ pub fn places(function: &Function) -> Vec<(Block, Inst)> {
     found
 }
 
-/// The products whose result becomes an operand of another one, as in attention, and those others. When all warps lie along
-/// M, the result of one is the operand of the next in the same warp.
+/// The products whose result becomes an operand of another one, as in attention, those others, and the products that such a one
+/// adds to. When all warps lie along M, the result of one is the operand of the next in the same warp.
 fn chained(function: &Function, dots: &[Inst]) -> EntitySet<Inst> {
     let mut found = EntitySet::new();
     for dot in dots {
-        let mut seen: EntitySet<Value> = EntitySet::new();
-        let mut stack: Vec<Value> = function.insts[*dot].operands[..2].to_vec();
-        while let Some(value) = stack.pop() {
-            let Some(inst) = function.defining_inst(value).filter(|_| seen.insert(value)) else { continue };
-            match function.insts[inst].op.family() {
-                OpFamily::Dot => {
-                    found.insert(inst);
-                    found.insert(*dot);
-                }
-                OpFamily::Pointwise | OpFamily::Identity | OpFamily::Shape => {
-                    stack.extend(function.insts[inst].operands.iter().copied());
-                }
-                // tidy: wildcard because what comes from elsewhere is no longer a part of the product
-                _ => {}
+        let made_of = products_of(function, &function.insts[*dot].operands[..2]);
+        if !made_of.is_empty() {
+            found.insert(*dot);
+            found.extend(made_of);
+        }
+    }
+    // Those that are added up later have their sums in the same places.
+    for dot in dots.iter().rev().filter(|dot| found.contains(**dot)).copied().collect::<Vec<_>>() {
+        found.extend(products_of(function, &function.insts[dot].operands[2..]));
+    }
+    found
+}
+
+/// The products that values are computed of, element by element.
+fn products_of(function: &Function, values: &[Value]) -> Vec<Inst> {
+    let mut seen: EntitySet<Value> = EntitySet::new();
+    let mut stack: Vec<Value> = values.to_vec();
+    let mut found = Vec::new();
+    while let Some(value) = stack.pop() {
+        let Some(inst) = function.defining_inst(value).filter(|_| seen.insert(value)) else { continue };
+        match function.insts[inst].op.family() {
+            OpFamily::Dot => found.push(inst),
+            OpFamily::Pointwise | OpFamily::Identity | OpFamily::Shape => {
+                stack.extend(function.insts[inst].operands.iter().copied());
             }
+            // tidy: wildcard because what comes from elsewhere is no longer a part of the product
+            _ => {}
         }
     }
     found

@@ -3,6 +3,9 @@
 //!
 //! An address is a sum of the indices of loops and the coordinates in the tile, each times a constant, and of what is the same
 //! everywhere. No two are equal if these are digits: each factor is more than all smaller ones can add up to.
+//!
+//! And tiles of addresses that are the same but for a constant, as the two halves of rows: no element of one is an element of the
+//! other if no difference of two coordinates makes up for it.
 
 use std::cell::RefCell;
 
@@ -16,13 +19,36 @@ use crate::language::{Function, GpuOp, Op};
 /// More than this a sum may not reach, so that it does not wrap around.
 const MOST: i128 = i32::MAX as i128;
 
-/// What an integer is made of, or a pointer, counted in elements, besides what is the same everywhere.
+/// How many differences are tried to make up for a constant.
+const MOST_TRIALS: usize = 64;
+
+/// What an integer is made of, or a pointer, counted in elements.
 #[derive(Clone, Default, Debug)]
 struct Sum {
     /// The factors of the coordinates.
     axes: SmallVec<[i128; 4]>,
     /// The factors of the indices of loops.
     loops: SmallVec<[(Inst, i128); 2]>,
+    /// The factors of what is computed once.
+    rest: SmallVec<[(Value, i128); 2]>,
+    constant: i128,
+}
+
+/// Adds factors of things.
+fn add_factors<T: Copy + PartialEq, const N: usize>(
+    to: &mut SmallVec<[(T, i128); N]>,
+    more: &[(T, i128)],
+    sign: i128,
+) where
+    [(T, i128); N]: smallvec::Array<Item = (T, i128)>,
+{
+    for &(thing, factor) in more {
+        match to.iter_mut().find(|(own, _)| *own == thing) {
+            Some((_, own)) => *own += sign * factor,
+            None => to.push((thing, sign * factor)),
+        }
+    }
+    to.retain(|(_, factor)| *factor != 0);
 }
 
 impl Sum {
@@ -33,18 +59,16 @@ impl Sum {
         for (factor, more) in self.axes.iter_mut().zip(&other.axes) {
             *factor += sign * more;
         }
-        for &(inst, more) in &other.loops {
-            match self.loops.iter_mut().find(|(own, _)| *own == inst) {
-                Some((_, factor)) => *factor += sign * more,
-                None => self.loops.push((inst, sign * more)),
-            }
-        }
+        add_factors(&mut self.loops, &other.loops, sign);
+        add_factors(&mut self.rest, &other.rest, sign);
+        self.constant += sign * other.constant;
         self
     }
 
     fn times(mut self, number: i128) -> Option<Self> {
-        let factors = self.axes.iter_mut().chain(self.loops.iter_mut().map(|(_, factor)| factor));
-        for factor in factors {
+        let coordinates = self.axes.iter_mut().chain(self.loops.iter_mut().map(|(_, factor)| factor));
+        let rest = self.rest.iter_mut().map(|(_, factor)| factor);
+        for factor in coordinates.chain(rest).chain([&mut self.constant]) {
             *factor = factor.checked_mul(number).filter(|product| product.abs() <= MOST)?;
         }
         Some(self)
@@ -143,6 +167,26 @@ impl<'a> Iterations<'a> {
         true
     }
 
+    /// Whether no address of one tile of pointers is one of another, where both are made in one iteration.
+    pub fn are_apart(&self, a: Value, b: Value) -> bool {
+        let (Some(one), Some(other)) = (self.sum(a), self.sum(b)) else { return false };
+        let [Some(a), Some(b)] = [a, b].map(|pointer| self.function.ty(pointer).as_registers()) else {
+            return false;
+        };
+        let between = one.clone().plus(&other, -1);
+        let is_one_form = between.axes.iter().all(|factor| *factor == 0) && between.loops.is_empty();
+        if !is_one_form || !between.rest.is_empty() || a.shape.len() != b.shape.len() {
+            return false;
+        }
+        let extents = a.shape.iter().zip(b.shape.iter()).map(|(a, b)| i128::from(*a.max(b)) - 1);
+        let mut digits: SmallVec<[(i128, i128); 4]> =
+            one.axes.iter().map(|factor| factor.abs()).zip(extents).filter(|digit| digit.0 != 0).collect();
+        digits.sort_unstable();
+        // Sums in 32 bits that wrap around stay different then.
+        let most: i128 = digits.iter().map(|(factor, last)| factor * last).sum();
+        most + between.constant.abs() <= MOST && !makes_up(between.constant, &digits, &mut 0)
+    }
+
     /// The step of a loop without its sign, and the number of its last iteration, if both bounds are known. Else it counts up
     /// from zero or more, so that an index and a number below the step add up to what an unsigned number can hold.
     fn steps(&self, inst: Inst) -> Option<(i128, Option<i128>)> {
@@ -171,16 +215,20 @@ impl<'a> Iterations<'a> {
         let rank = self.function.ty(value).as_registers()?.shape.len();
         if let Some(&inst) = self.indices.get(&value) {
             let lower = self.sum(self.function.insts[inst].operands[0])?;
-            return Some(lower.plus(&Sum { axes: smallvec![], loops: smallvec![(inst, 1)] }, 1));
+            return Some(lower.plus(&Sum { loops: smallvec![(inst, 1)], ..Sum::default() }, 1));
+        }
+        if let Some(constant) = self.constant(value) {
+            return Some(Sum { axes: smallvec![0; rank], constant, ..Sum::default() });
         }
         if rank == 0 && self.depths.get(&value) == Some(&0) {
-            return Some(Sum::default());
+            return Some(Sum { rest: smallvec![(value, 1)], ..Sum::default() });
         }
         let data = &self.function.insts[self.function.defining_inst(value)?];
         let operands = &data.operands;
         match &data.op {
-            Op::Tile(ir::Op::Constant { .. }) => Some(Sum::default()),
-            Op::Tile(ir::Op::Arange { .. }) => Some(Sum { axes: smallvec![1], loops: smallvec![] }),
+            Op::Tile(ir::Op::Arange { start, .. }) => {
+                Some(Sum { axes: smallvec![1], constant: i128::from(*start), ..Sum::default() })
+            }
             Op::Tile(ir::Op::Splat { .. }) => {
                 let scalar = self.sum(operands[0])?;
                 Some(Sum { axes: smallvec![0; rank], ..scalar })
@@ -240,4 +288,17 @@ impl<'a> Iterations<'a> {
             _ => None,
         }
     }
+}
+
+/// Whether differences of digits, each up to so many in either direction and times its factor, may add up to a number. The largest
+/// factor is the last.
+fn makes_up(number: i128, digits: &[(i128, i128)], trials: &mut usize) -> bool {
+    let Some((&(factor, last), smaller)) = digits.split_last() else { return number == 0 };
+    let rest: i128 = smaller.iter().map(|(factor, last)| factor * last).sum();
+    let from = (number - rest).div_euclid(factor).max(-last);
+    let to = (number + rest).div_euclid(factor).min(last);
+    (from..=to).any(|difference| {
+        *trials += 1;
+        *trials > MOST_TRIALS || makes_up(number - difference * factor, smaller, trials)
+    })
 }

@@ -96,6 +96,10 @@ impl<'a> GlobalAccesses<'a> {
         if !self.may_alias(later, earlier) || (later == earlier && are_stores == [true; 2]) {
             return false;
         }
+        let are_fixed = !is_stale || [a, b].iter().all(|pointers| self.outside_loops.contains(*pointers));
+        if are_fixed && self.iterations.are_apart(a, b) {
+            return false;
+        }
         let layouts = [a, b].map(|pointer| self.function.ty(pointer).layout());
         if are_stores == [true; 2] && layouts == [None, None] {
             // One thread stores all scalars.
