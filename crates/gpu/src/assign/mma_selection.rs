@@ -98,10 +98,15 @@ impl Products {
             let words = |layout: &Layout, place: usize| {
                 (layout.registers() * element_bits(&types.operands[place])).div_ceil(32)
             };
+            let threads = num_warps * LANES;
             let sum = words(&accumulator, 2);
             let fits = [0, 1].map(|place: usize| {
-                let own = operands[place].as_ref().map_or(0, |layout| words(layout, place));
-                cost_model::fits(own + sum, num_warps * LANES)
+                let Some(layout) = &operands[place] else { return true };
+                let ty = &types.operands[place];
+                let bytes = ty.shape.iter().product::<u32>() * element_bits(ty) / 8;
+                // Where the sum itself does not fit, or there is no memory either, registers spill.
+                let can_go = cost_model::fits(sum, threads) && bytes <= target.max_shared_bytes / 2;
+                !can_go || cost_model::fits(words(layout, place) + sum, threads)
             });
             let mut add = |layout| layouts.add(layout);
             let operands = operands.map(|layout| layout.map(&mut add));
