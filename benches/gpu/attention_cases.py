@@ -26,7 +26,7 @@ def blocks(*shapes: str) -> list[Config]:
 
 FORWARD = blocks(
     *("128x64 w4 s3", "128x64 w8 s3", "128x64 w8 s4", "128x128 w8 s2", "128x128 w8 s3"),
-    *("128x32 w4 s4", "64x64 w4 s3", "64x32 w4 s4"),
+    *("128x32 w4 s4", "64x64 w4 s2", "64x64 w4 s3", "64x32 w4 s4"),
 )
 BACKWARD = blocks(
     *("32x128 w4 s5", "32x128 w4 s3", "32x128 w8 s3", "64x128 w8 s2", "64x128 w8 s3", "64x64 w4 s3"),
