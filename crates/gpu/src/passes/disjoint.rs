@@ -220,9 +220,14 @@ impl<'a> Iterations<'a> {
         if let Some(constant) = self.constant(value) {
             return Some(Sum { axes: smallvec![0; rank], constant, ..Sum::default() });
         }
-        if rank == 0 && self.depths.get(&value) == Some(&0) {
-            return Some(Sum { rest: smallvec![(value, 1)], ..Sum::default() });
-        }
+        self.parts(value, rank).or_else(|| {
+            let is_fixed = rank == 0 && self.depths.get(&value) == Some(&0);
+            is_fixed.then(|| Sum { rest: smallvec![(value, 1)], ..Sum::default() })
+        })
+    }
+
+    /// The sum that an instruction says it is.
+    fn parts(&self, value: Value, rank: usize) -> Option<Sum> {
         let data = &self.function.insts[self.function.defining_inst(value)?];
         let operands = &data.operands;
         match &data.op {
