@@ -6,7 +6,10 @@ that of triton's time to ours, the median of three rounds with their range. Resu
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,29 +134,55 @@ def cases() -> Iterator[Case]:
     )
 
 
-def main() -> None:
+def measure(case: Case, sides: dict[str, ModuleType], scratch: torch.Tensor, rounds: int) -> dict[str, Any]:
+    """The times of both sides in each round, in microseconds, of those that are right."""
+    found: dict[str, Any] = {"name": case.name, "times": {}, "errors": {}}
+    for package, kernels in sides.items():
+        for total in case.sums:
+            total.zero_()
+        case.launch(kernels)
+        if case.is_right():
+            found["times"][package] = []
+        else:
+            found["errors"][package] = "wrong"
+    for _ in range(rounds):
+        for package, times in found["times"].items():
+            times.append(microseconds(lambda k=sides[package]: case.launch(k), scratch))
+    return found
+
+
+def line(found: dict[str, Any]) -> str:
+    """A line of the table."""
+    if found["errors"]:
+        return f"| {found['name']} | {found['errors']} |"
+    rounds = list(zip(found["times"][TRITON], found["times"][TILEWRIGHT], strict=True))
+    ratios = [theirs / ours for theirs, ours in rounds]
+    theirs, ours = (statistics.median(side) for side in zip(*rounds, strict=True))
+    spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    return (
+        f"| {found['name']} | {theirs:.1f} us | {ours:.1f} us | {statistics.median(ratios):.2f} | {spread} |"
+    )
+
+
+def main() -> int:
     """Check each kernel on both sides, time them in turn, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="a file for everything that was measured")
+    options = parser.parse_args()
     torch.manual_seed(0)
     sides = {package: load(package, KERNELS) for package in (TRITON, TILEWRIGHT)}
     scratch = torch.empty(2**26, device="cuda")
     print("| case | triton | tilewright | ratio | spread |\n|---|---|---|---|---|")
+    everything = []
     for case in cases():
-        for package, kernels in sides.items():
-            for total in case.sums:
-                total.zero_()
-            case.launch(kernels)
-            assert case.is_right(), f"{case.name}: {package} is wrong"
-        rounds = [
-            tuple(microseconds(lambda k=k, case=case: case.launch(k), scratch) for k in sides.values())
-            for _ in range(3)
-        ]
-        ratios = [theirs / ours for theirs, ours in rounds]
-        theirs, ours = (statistics.median(side) for side in zip(*rounds, strict=True))
-        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-        print(
-            f"| {case.name} | {theirs:.1f} us | {ours:.1f} us | {statistics.median(ratios):.2f} | {spread} |"
-        )
+        found = measure(case, sides, scratch, options.rounds)
+        everything.append(found)
+        print(line(found), flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(everything, indent=1), encoding="utf-8")
+    return int(any(found["errors"] for found in everything))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,7 +32,12 @@ ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = "pack.json"
 GPU = "GPU"
 NO_GPU = 2
-PRODUCTS = "products"
+PRODUCTS, BANDWIDTH, TORCH_COMPILE = COMPARED = ("products", "bandwidth", "torch_compile")
+"""The modules that compare with the official compiler by themselves."""
+SANITIZERS = "sanitized"
+PARTS = ("tests", *measure.CASES, *COMPARED, SANITIZERS)
+COMPILING = 600
+"""Seconds without a row in which `torch.compile` may compile for both sides."""
 ATTEMPTS = 3
 """Processes that a case may end before the rest of its sizes is given up."""
 
@@ -262,29 +268,45 @@ class Suite:
         failed = sum(not row.passed for row in rows)
         self.say(f"{case}: {len(rows)} rows, {failed} fall short")
 
-    def products(self) -> None:
-        """The rows of `gpu.products`: each side has the best of the same configurations."""
+    def compare(self, part: str) -> None:
+        """The rows of a module that has both sides and checks them first, and writes what it found after each row."""
         if any(check.name == f"import {TRITON}" for check in self.checks):
-            self.note(PRODUCTS, True, "not compared without the official triton")
+            self.note(part, True, "not compared without the official triton")
             return
-        begin = [sys.executable, "-m", "gpu.products"]
-        # The official compiler is slow: what it makes lies in its cache then.
-        parts = self.options.workers
-        commands = [[*begin, "--compile", f"{number}/{parts}"] for number in range(parts)]
-        with ThreadPoolExecutor(parts) as pool:
-            list(pool.map(lambda command: self.run(command, self.environment(), self.left()), commands))
-        found = self.scratch / f"{PRODUCTS}.json"
-        command = [*begin, "--json", found, "--rounds", str(self.options.rounds)]
-        ended = self.run(command, self.environment(), self.options.silence, alive=found)
+        begin = [sys.executable, "-m", f"gpu.{part}"]
+        rounds = ["--rounds", str(self.options.rounds)]
+        if part == PRODUCTS:
+            # The official compiler is slow: what it makes lies in its cache then.
+            parts = self.options.workers
+            commands = [[*begin, "--compile", f"{number}/{parts}"] for number in range(parts)]
+            with ThreadPoolExecutor(parts) as pool:
+                list(pool.map(lambda command: self.run(command, self.environment(), self.left()), commands))
+        silence = max(self.options.silence, COMPILING) if part == TORCH_COMPILE else self.options.silence
+        found = self.scratch / f"{part}.json"
+        command = [*begin, "--json", found, *(rounds if part != TORCH_COMPILE else [])]
+        ended = self.run(command, self.environment(), silence, alive=found)
         try:
-            rows = [product_row(row) for row in json.loads(found.read_text(encoding="utf-8"))]
+            rows = [compared_row(part, row) for row in json.loads(found.read_text(encoding="utf-8"))]
         except (OSError, ValueError):
             rows = []
-        if ended != 0 or not rows:
+        if not rows or (ended != 0 and all(row.passed for row in rows)):
             why = f"the process ended with {ended}"
-            rows.append(Row(PRODUCTS, "rest", "", 0.0, 1.0, {}, {TILEWRIGHT: why}))
+            rows.append(Row(part, "rest", "", 0.0, 1.0, {}, {TILEWRIGHT: why}))
         self.rows += rows
-        self.say(f"{PRODUCTS}: {len(rows)} rows, {sum(not row.passed for row in rows)} fall short")
+        self.say(f"{part}: {len(rows)} rows, {sum(not row.passed for row in rows)} fall short")
+
+    def sanitizers(self) -> None:
+        """Whether the tools of compute-sanitizer find what was planted, and nothing else."""
+        if shutil.which("compute-sanitizer") is None:
+            self.note(SANITIZERS, True, "there is no compute-sanitizer here")
+            return
+        table = self.scratch / f"{SANITIZERS}.txt"
+        command = [sys.executable, "-m", f"gpu.{SANITIZERS}", "--jobs", str(self.options.workers)]
+        with table.open("w", encoding="utf-8") as output:
+            ended = self.run(command, self.environment(), self.left(), output=output)
+        text = table.read_text(encoding="utf-8")
+        self.log.write(text)
+        self.note(SANITIZERS, ended == 0, (text.splitlines() or [f"the process ended with {ended}"])[-1])
 
     def write(self, out: Path) -> None:
         """The files, and the table on the terminal."""
@@ -296,8 +318,13 @@ class Suite:
         self.log.write(f"\n{text}")
 
 
-def product_row(found: dict[str, Any]) -> Row:
-    """A row of `gpu.products`: a side has a time if one of its configurations is right, and else its first error."""
+def compared_row(part: str, found: dict[str, Any]) -> Row:
+    """A row of a module that compares by itself.
+
+    A side of `gpu.products` has a time if one of its configurations is right, and else its first error.
+    """
+    if part != PRODUCTS:
+        return Row(found["name"], "", "µs", 0.0, 1.0, found["times"], found["errors"])
     errors: dict[str, str] = {}
     for name, error in found["errors"].items():
         side = name.split()[0]
@@ -343,9 +370,7 @@ def arguments() -> argparse.Namespace:
     default = os.environ.get("OUT") or "results"
     parser.add_argument("--out", type=Path, default=Path(default), help="folder for the tables and the log")
     parser.add_argument("--dry", action="store_true", help="only check the pack: needs no GPU")
-    parser.add_argument(
-        "--only", nargs="*", choices=("tests", *measure.CASES, PRODUCTS), help="these parts alone"
-    )
+    parser.add_argument("--only", nargs="*", choices=PARTS, help="these parts alone")
     parser.add_argument(
         "--step", type=int, default=1, help="of the sizes of each case, every so many (%(default)s)"
     )
@@ -367,7 +392,7 @@ def main() -> int:
     options = arguments()
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    wanted = options.only or ("tests", *measure.CASES, PRODUCTS)
+    wanted = options.only or PARTS
     with (
         tempfile.TemporaryDirectory(prefix="tilewright-gpu-") as scratch,
         (out / "log.txt").open("w", encoding="utf-8") as log,
@@ -381,8 +406,11 @@ def main() -> int:
             for case in measure.CASES:
                 if case in wanted:
                     suite.benchmark(case)
-            if PRODUCTS in wanted:
-                suite.products()
+            for part in COMPARED:
+                if part in wanted:
+                    suite.compare(part)
+            if SANITIZERS in wanted:
+                suite.sanitizers()
         suite.write(out)
     return status(suite.checks, suite.rows)
 

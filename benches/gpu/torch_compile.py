@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -415,6 +416,7 @@ def main() -> int:
     parser.add_argument(
         "--caches", metavar="FOLDER", help="keep what was compiled there; else it is forgotten"
     )
+    parser.add_argument("--json", type=Path, help="a file for the times on the GPU")
     parser.add_argument(
         "--one", nargs=2, metavar=("SIDE", "CASE"), help="what the processes are started with"
     )
@@ -431,11 +433,18 @@ def main() -> int:
     head += [f"{what}: {side}" for what in ("until the first step", "off by (eagerly)") for side in sides]
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|", flush=True)
     failed = False
+    everything = []
     for name in options.only or CASES:
         if name in ON_A_GPU_ALONE and options.device == "cpu":
             continue
         found = {side: in_a_process(side, name, options) for side in sides}
         print(row(name, found), flush=True)
+        # In microseconds on the GPU.
+        times = {side: [one["gpu"] * 1e3] for side, one in found.items() if "gpu" in one}
+        errors = {side: one["failed"] for side, one in found.items() if "failed" in one}
+        everything.append({"name": f"torch.compile: {name}", "times": times, "errors": errors})
+        if options.json:
+            options.json.write_text(json.dumps(everything, indent=1), encoding="utf-8")
         failed = failed or "failed" in found.get(TILEWRIGHT, {})
     return int(failed)
 

@@ -328,7 +328,7 @@ def test_products_are_rows_of_the_table(a_suite, monkeypatch, ended):
 
     monkeypatch.setattr(a_suite, "run", run)
     a_suite.options.workers, a_suite.options.rounds, a_suite.options.silence = 2, 3, 60
-    a_suite.products()
+    a_suite.compare(suite.PRODUCTS)
     assert sorted(command[:2] for command in commands[:2]) == [["--compile", "0/2"], ["--compile", "1/2"]]
     assert commands[2][2:] == ["--rounds", "3"]
     matmul, *rest = a_suite.rows
@@ -340,6 +340,39 @@ def test_products_are_rows_of_the_table(a_suite, monkeypatch, ended):
 
 def test_products_are_compared_with_the_official_compiler(a_suite):
     a_suite.note("import triton", True, "No module named 'triton'")
-    a_suite.products()
+    a_suite.compare(suite.PRODUCTS)
     assert a_suite.rows == []
     assert a_suite.checks[-1].outcome == "not compared without the official triton"
+
+
+@pytest.mark.parametrize("part", [suite.BANDWIDTH, suite.TORCH_COMPILE])
+@pytest.mark.parametrize("ended", [0, 1])
+def test_what_modules_compare_is_rows_of_the_table(a_suite, monkeypatch, part, ended):
+    def run(command, environment, limit, *, alive):
+        assert ("--rounds" in command) == (part == suite.BANDWIDTH)
+        fast = {"name": "sum", "times": {"triton": [2.0, 2.0], "tilewright": [1.0, 1.0]}, "errors": {}}
+        wrong = {"name": "mean", "times": {"triton": [1.0]}, "errors": {"tilewright": "wrong"}}
+        alive.write_text(json.dumps([fast, wrong][: ended + 1]))
+        return ended
+
+    monkeypatch.setattr(a_suite, "run", run)
+    a_suite.options.rounds, a_suite.options.silence = 2, 60
+    a_suite.compare(part)
+    assert [(row.case, row.passed) for row in a_suite.rows] == [("sum", True), ("mean", False)][: ended + 1]
+    assert a_suite.rows[0].ratio("triton") == 2.0
+
+
+@pytest.mark.parametrize(
+    ("ended", "text"), [(0, "135 launches, 0 bad"), (1, "135 launches, 2 bad"), (-9, "")]
+)
+def test_what_sanitizers_find_is_a_check(a_suite, monkeypatch, ended, text):
+    def run(command, environment, limit, *, output):
+        output.write(f"| launch |\n{text}\n" if text else "")
+        return ended
+
+    monkeypatch.setattr(suite.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(a_suite, "run", run)
+    a_suite.options.workers = 2
+    a_suite.sanitizers()
+    expected = text or "the process ended with -9"
+    assert (a_suite.checks[-1].passed, a_suite.checks[-1].outcome) == (ended == 0, expected)
