@@ -12,6 +12,7 @@ mod dce;
 mod fold;
 mod inline;
 mod licm;
+mod narrowing;
 mod pipeline;
 mod ranges;
 

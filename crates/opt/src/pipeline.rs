@@ -2,7 +2,7 @@
 
 use tilewright_ir::{FuncId, Function, Module, verify};
 
-use crate::{canonicalize, cse, dce, inline, licm, ranges};
+use crate::{canonicalize, cse, dce, inline, licm, narrowing, ranges};
 
 /// A pass on one function.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "licm", run: licm::run },
     Pass { name: "dce", run: dce::run },
     Pass { name: "ranges", run: ranges::run },
+    Pass { name: "narrowing", run: narrowing::run },
 ];
 
 /// Each pass runs at most this often: the result is right after any number of runs, and good after three.

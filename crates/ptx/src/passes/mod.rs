@@ -15,6 +15,7 @@ mod recomputation;
 mod regions;
 mod sinking;
 mod value_numbering;
+mod wide_products;
 
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashSet;
@@ -108,10 +109,12 @@ struct Pass {
     crowd: Option<u32>,
 }
 
-/// The passes, in their order. Addresses come first, since that leaves sums that nobody reads; what is dead is not moved; what
-/// was moved is numbered with what was there, so that it is known who reads a term; what is left is put in order, and jumps are made last.
+/// The passes, in their order. Addresses and products come first, since they leave sums and extensions that nobody reads; what is
+/// dead is not moved; what was moved is numbered with what was there, so that it is known who reads a term; what is left is put in
+/// order, and jumps are made last.
 const PASSES: &[Pass] = &[
     Pass { name: "address_folding", run: address_folding::run, crowd: None },
+    Pass { name: "wide_products", run: wide_products::run, crowd: None },
     Pass { name: "dead_code", run: dead_code::run, crowd: None },
     Pass { name: "licm", run: licm::run, crowd: None },
     Pass { name: "value_numbering", run: value_numbering::run, crowd: None },
@@ -188,6 +191,14 @@ impl Line {
     /// The instruction, unless it is a label or text.
     fn instruction(&self) -> Option<&Instruction> {
         match &self.kind {
+            LineKind::Instruction(_, instruction) => Some(instruction),
+            LineKind::Label(_) | LineKind::Verbatim(..) => None,
+        }
+    }
+
+    /// The same, to change it.
+    fn instruction_mut(&mut self) -> Option<&mut Instruction> {
+        match &mut self.kind {
             LineKind::Instruction(_, instruction) => Some(instruction),
             LineKind::Label(_) | LineKind::Verbatim(..) => None,
         }

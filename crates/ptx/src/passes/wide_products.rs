@@ -1,0 +1,47 @@
+//! Products of 64 bits of numbers that were extended from 32 bits take one instruction, which multiplies these.
+//!
+//! ```text
+//! cvt.s64.s32 %x, %a;
+//! cvt.s64.s32 %y, %b;
+//! mul.lo.s64  %d, %x, %y;   =>   mul.wide.s32 %d, %a, %b;
+//! ```
+//! The assembler does not see where they come from, and multiplies all halves. Both numbers of 32 bits are written once, before they
+//! are extended, which is before the product: they are then what they were when they were extended.
+
+use rustc_hash::FxHashMap;
+
+use super::regions::Writes;
+use super::{Line, Listing};
+use crate::isa::{Immediate, Instruction, MultiplyMode, RegisterId, ScalarType, Source};
+
+pub(super) fn run(listing: &mut Listing) {
+    let writes = Writes::of(listing);
+    let extended: FxHashMap<RegisterId, Source> =
+        listing.lines.iter().filter_map(|line| extension(line, &writes)).collect();
+    if extended.is_empty() {
+        return;
+    }
+    let narrow = |term: Source| match term {
+        Source::Register(register) => extended.get(&register).copied(),
+        Source::Immediate(Immediate::Integer(number)) => i32::try_from(number).is_ok().then_some(term),
+        Source::Immediate(_) | Source::Special(_) | Source::Symbol(..) => None,
+    };
+    for line in listing.lines.iter_mut().filter(|line| line.is_pure) {
+        if let Some(Instruction::Mul(product)) = line.instruction_mut()
+            && product.mode == Some(MultiplyMode::Lo)
+            && matches!(product.ty, ScalarType::S64 | ScalarType::U64)
+            && let (Some(a), Some(b)) = (narrow(product.a), narrow(product.b))
+        {
+            (product.mode, product.ty) = (Some(MultiplyMode::Wide), ScalarType::S32);
+            (product.a, product.b) = (a, b);
+        }
+    }
+}
+
+/// The result and the operand of an extension of a signed number, each written once.
+fn extension(line: &Line, writes: &Writes) -> Option<(RegisterId, Source)> {
+    let Instruction::Cvt(cast) = line.instruction().filter(|_| line.is_pure)? else { return None };
+    let Source::Register(source) = cast.a else { return None };
+    let extends = (cast.to, cast.from) == (ScalarType::S64, ScalarType::S32);
+    (extends && writes.is_once(cast.d) && writes.is_once(source)).then_some((cast.d, cast.a))
+}
