@@ -56,7 +56,7 @@ def quotients_kernel(out_ptr, n):
 @triton.jit
 def wide_quotients_kernel(out_ptr):
     i = tl.arange(0, 1024)
-    wide = i.to(tl.int64)
+    wide = i.to(tl.int64) + 8589934592
     tl.store(out_ptr + i, (wide // 8).to(tl.int32))
 
 
