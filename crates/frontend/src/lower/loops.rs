@@ -35,6 +35,12 @@ struct LoopNames<'a> {
     fixed: Vec<(&'a str, IrOperand, Span)>,
 }
 
+impl LoopNames<'_> {
+    fn carries(&self, name: &str) -> bool {
+        self.carried.iter().any(|carried| carried.name == name)
+    }
+}
+
 impl<'a> Lowerer<'a, '_, '_> {
     pub(crate) fn for_statement(&mut self, each: &'a StmtFor, span: Span) -> Lower<()> {
         let keyword = Span { end: span.start + 3, ..span };
@@ -131,8 +137,9 @@ impl<'a> Lowerer<'a, '_, '_> {
             return Err(self.error(Code::TypeMismatch, at, "a range gives one number, which takes one name"));
         };
         let (bounds, dtype) = self.bounds(range, each)?;
-        let names = self.loop_names(&each.body, &[])?;
+        let mut names = self.loop_names(&each.body, &[])?;
         let target_name = target.id.as_str();
+        self.carry_target(&mut names, target_name, dtype)?;
         let types = std::iter::once(Type::scalar(dtype)).chain(self.carried_types(&names));
         let before = self.scope.clone();
         let (block, outer) = self.begin_region(types);
@@ -154,11 +161,37 @@ impl<'a> Lowerer<'a, '_, '_> {
         let operands = bounds.into_iter().chain(first_values(&names)).collect();
         let op = Op::For { options: range.options.clone() };
         let result = self.finish(op, operands, smallvec![block], &names, &after, span);
-        if !names.carried.iter().any(|carried| carried.name == target_name) {
-            let lost = Binding::lost(target_span, "the variable of this loop, which may run zero times");
-            self.scope.insert(target_name, lost);
+        if !names.carries(target_name) {
+            let binding = match last_index(range) {
+                Some(last) => {
+                    let last = self.builder.constant(Literal::int(dtype, last));
+                    let last = last.map_err(|error| self.rule_error(span, error))?;
+                    Binding::value(Operand::Tensor(last), target_span)
+                }
+                None => Binding::lost(target_span, "the variable of this loop, which may run zero times"),
+            };
+            self.scope.insert(target_name, binding);
         }
         result
+    }
+
+    /// Carries the variable of a loop that has a number before it: the one that it has behind a loop that runs zero times.
+    fn carry_target(&mut self, names: &mut LoopNames<'a>, target: &'a str, dtype: Dtype) -> Lower<()> {
+        let Some(Binding { state: State::Value(value), span, .. }) = self.scope.get(target) else {
+            return Ok(());
+        };
+        if names.carries(target) || template::items(value).is_some() {
+            return Ok(());
+        }
+        let (value, span) = (value.clone(), *span);
+        let first = self.decay_all(&value)?;
+        if let Operand::Tensor(number) = first
+            && *self.builder.function.ty(number) == Type::scalar(dtype)
+        {
+            let template = template::of(&first, &self.builder.function);
+            names.carried.push(Carried { name: target, span, template, first: vec![number] });
+        }
+        Ok(())
     }
 
     /// The bounds in one type.
@@ -440,6 +473,17 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         Ok(())
     }
+}
+
+/// The number of the last iteration of a loop that is known to run.
+fn last_index(range: &Range<Value>) -> Option<i128> {
+    let number = |bound: &IrOperand| match bound.constant() {
+        Some(Constant::Int(number)) => Some(*number),
+        _ => None,
+    };
+    let [lower, upper, step] = [number(&range.lower)?, number(&range.upper)?, number(&range.step)?];
+    let distance = if step > 0 { upper - lower } else { lower - upper };
+    (distance > 0).then(|| lower + (distance - 1) / step.abs() * step)
 }
 
 fn first_values<'n>(names: &'n LoopNames<'_>) -> impl Iterator<Item = Value> + 'n {
