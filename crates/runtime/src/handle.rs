@@ -350,8 +350,14 @@ impl Handle {
             }
         }
         let all: SmallVec<[usize; 16]> = (0..parameters.len()).collect();
-        let short = all.iter().copied().filter(|&index| !self.is_constexpr(index)).collect();
-        self.bind_to(positional, &named, &short).or_else(|_| self.bind_to(positional, &named, &all))
+        let short: SmallVec<[usize; 16]> =
+            all.iter().copied().filter(|&index| !self.is_constexpr(index)).collect();
+        if positional <= short.len()
+            && let Ok(bound) = self.bind_to(positional, &named, &short)
+        {
+            return Ok(bound);
+        }
+        self.bind_to(positional, &named, &all)
     }
 
     /// Binds with the positional arguments being those of these parameters.
