@@ -1,16 +1,20 @@
 """Measuring how long a function takes: on a GPU by events, elsewhere by the clock of the host.
 
-On a GPU the second-level cache is written over before each run, so that a run finds none of its data there, and nothing
-waits for the GPU until all runs are on their way. Elsewhere a run has ended when the function returns; caches are left
-as they are, since a program that runs on the processor finds them so as well. The simulator is measured by the clock
-of the host too: that is the time of the simulation.
+On a GPU the second-level cache is written over before each run, so that a run finds none of its data there, and the
+host waits for the GPU only after the last run. Elsewhere a run has ended when the function returns; caches are left as
+they are, since a program that runs on the processor finds them so as well. The simulator is measured by the clock of
+the host too: that is the time of the simulation.
+
+How often a function runs follows from the wall time of a few runs with all that is around them; if the function is
+short, most of that is the clearing of the cache.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tilewright import _native
@@ -66,6 +70,16 @@ def nothing_after(_error: Exception | None) -> None:
 class HostClock:
     """Times functions that have done their work when they return."""
 
+    estimating_runs = 1
+    """How many runs a first estimate takes: one of a slow function is enough here."""
+
+    def wait(self) -> None:
+        """Returns when all work is done."""
+
+    def now(self) -> float:
+        """Milliseconds of wall time."""
+        return time.perf_counter() * 1e3
+
     def sample(
         self,
         fn: Callable[[], Any],
@@ -88,13 +102,20 @@ class HostClock:
         return times
 
 
-class GpuClock:
+class GpuClock(HostClock):
     """Times work on the current stream of torch's device, by events."""
+
+    estimating_runs = 5
+    """A single run would mostly show how long the host takes to launch it."""
 
     def __init__(self, interface: Any, driver: Any) -> None:
         self.interface = interface
         self.driver = driver
         self.cache = driver.get_empty_cache_for_benchmark()
+
+    def wait(self) -> None:
+        """Returns when all work is done."""
+        self.interface.synchronize()
 
     def sample(
         self,
@@ -117,7 +138,7 @@ class GpuClock:
                 raise
             end.record()
             after(None)
-        self.interface.synchronize()
+        self.wait()
         return [start.elapsed_time(end) for start, end in events]
 
 
@@ -163,18 +184,25 @@ def do_bench(
         for tensor in grad_to_none or ():
             tensor.grad = None
 
-    timer.sample(fn, 1, before)
-    began = time.perf_counter()
-    estimate = timer.sample(fn, 1, before)[0]
-    if isinstance(timer, GpuClock) or (time.perf_counter() - began) * 1e3 < rep / 20:
+    before()
+    fn()
+    timer.wait()
+    estimate = _wall_time(timer, fn, timer.estimating_runs, before)
+    if timer.estimating_runs == 1 and estimate < rep / 20:
         # One run of a short function says little.
-        estimate = sum(timer.sample(fn, 5, before)) / 5
-    estimate = max(estimate, 1e-6)
-    warmups = min(int(warmup / estimate), _MOST)
-    if warmups:
-        timer.sample(fn, warmups, before)
+        estimate = _wall_time(timer, fn, 5, before)
+    for _ in range(min(int(warmup / estimate), _MOST)):
+        before()
+        fn()
     runs = min(max(int(rep / estimate), _FEWEST), _MOST)
     return summary(timer.sample(fn, runs, before), quantiles, return_mode)
+
+
+def _wall_time(timer: HostClock, fn: Callable[[], Any], count: int, before: Callable[[], Any]) -> float:
+    """The milliseconds of wall time that a run takes with all that is around it, by the mean of ``count``."""
+    began = timer.now()
+    timer.sample(fn, count, before)
+    return max((timer.now() - began) / count, 1e-6)
 
 
 def do_bench_cudagraph(
@@ -186,8 +214,9 @@ def do_bench_cudagraph(
 ) -> Any:
     """How many milliseconds a function takes when a CUDA graph launches it, which costs the processor nothing.
 
-    The graph has as many runs as take about ``rep`` milliseconds, and is launched ten times; a sample is the mean of a
-    graph. Where there is no GPU there are no graphs, and this is ``do_bench``.
+    The graph has as many runs as take about ``rep`` milliseconds when the host launches them, since capturing takes as
+    long, and is launched ten times; a sample is the mean of a graph. Where there is no GPU there are no graphs, and
+    this is ``do_bench``.
     """
     _check_mode(return_mode)
     if not _native.device().startswith("cuda"):
@@ -202,15 +231,37 @@ def do_bench_cudagraph(
             tensor.detach_()
             tensor.requires_grad_(True)
             tensor.grad = None
-        estimate = sum(_replay(torch, _graph(torch, fn, 5, grad_to_none), 1)) / 5
-        runs = 1000 if estimate == 0 else min(max(int(rep / estimate), 1), _MOST)
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(5):
+            fn()
+        torch.cuda.synchronize()
+        estimate = (time.perf_counter() - began) * 1e3 / 5
+        runs = min(max(int(rep / max(estimate, 1e-6)), 1), _MOST)
         times = _replay(torch, _graph(torch, fn, runs, grad_to_none), 10)
     return summary([elapsed / runs for elapsed in times], quantiles, return_mode)
 
 
+@contextlib.contextmanager
+def cuda_graph_without_gc(*args: Any, **kwargs: Any) -> Iterator[None]:
+    """``torch.cuda.graph`` without the collection of garbage and the emptied cache that it begins with."""
+    import gc
+
+    import torch
+
+    collect, empty_cache = gc.collect, torch.cuda.empty_cache
+    gc.collect = lambda *_args: 0
+    torch.cuda.empty_cache = lambda: None
+    try:
+        with torch.cuda.graph(*args, **kwargs):
+            yield
+    finally:
+        gc.collect, torch.cuda.empty_cache = collect, empty_cache
+
+
 def _graph(torch: Any, fn: Callable[[], Any], runs: int, grad_to_none: Sequence[Any] | None) -> Any:
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with cuda_graph_without_gc(graph):
         for _ in range(runs):
             for tensor in grad_to_none or ():
                 tensor.grad = None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
-from tilewright._benchmark import do_bench, do_bench_cudagraph
+from tilewright._benchmark import cuda_graph_without_gc, do_bench, do_bench_cudagraph
 from tilewright._device_limits import (
     get_dram_gbps,
     get_max_simd_tflops,
@@ -76,20 +74,3 @@ def _array(value: Any) -> Any:
             value = value.float()
         value = value.numpy()
     return np.asarray(value)
-
-
-@contextlib.contextmanager
-def cuda_graph_without_gc(*args: Any, **kwargs: Any) -> Iterator[None]:
-    """``torch.cuda.graph`` without the collection of garbage and the emptied cache that it begins with."""
-    import gc
-
-    import torch
-
-    collect, empty_cache = gc.collect, torch.cuda.empty_cache
-    gc.collect = lambda *_args: 0
-    torch.cuda.empty_cache = lambda: None
-    try:
-        with torch.cuda.graph(*args, **kwargs):
-            yield
-    finally:
-        gc.collect, torch.cuda.empty_cache = collect, empty_cache

@@ -14,11 +14,21 @@ from tilewright import _benchmark, _device_limits, _native, _perf_report, errors
 
 
 class Clock:
-    """A clock on which the n-th run takes n milliseconds, from a number on."""
+    """A clock on which each run takes ``next`` milliseconds, and clearing the cache before it ``around``."""
 
     def __init__(self, first=1):
         self.next = first
+        self.around = 0
         self.counts = []
+        self.elapsed = 0.0
+
+    estimating_runs = 1
+
+    def wait(self):
+        pass
+
+    def now(self):
+        return self.elapsed
 
     def sample(self, fn, count, before=None, after=None):
         self.counts.append(count)
@@ -27,6 +37,7 @@ class Clock:
             if before:
                 before()
             fn()
+            self.elapsed += self.next + self.around
             times.append(float(self.next))
         return times
 
@@ -71,13 +82,22 @@ def test_how_often_a_function_runs(clock):
     calls = []
     clock.next = 5
     assert testing.do_bench(lambda: calls.append(1), warmup=25, rep=100) == 5.0
-    # Once to begin with, once to 6 times to estimate, then for 25 and for 100 ms.
-    assert clock.counts[-2:] == [5, 20]
-    assert len(calls) == sum(clock.counts)
+    # Once to compile, once to estimate, for 25 ms to warm up without the clock, and for 100 ms.
+    assert clock.counts == [1, 20]
+    assert len(calls) == sum(clock.counts) + 1 + 5
     clock.next = 1000
     del clock.counts[:]
     testing.do_bench(lambda: None, warmup=25, rep=100)
     assert clock.counts[-1] == 1
+
+
+def test_the_budget_of_do_bench_is_wall_time(clock):
+    """A run of 0.01 ms after 0.09 ms in which the cache is cleared runs 1,000 times in 100 ms, not 10,000 times."""
+    clock.next, clock.around = 0.01, 0.09
+    calls = []
+    assert testing.do_bench(lambda: calls.append(1), warmup=25, rep=100) == pytest.approx(0.01)
+    assert clock.counts[-1] == pytest.approx(1000, abs=1)
+    assert len(calls) - sum(clock.counts) == pytest.approx(1 + 250, abs=1)
 
 
 def test_do_bench_runs_for_real():

@@ -296,6 +296,13 @@ class Contender:
         self.spent = 0.0
         self.is_in = True
 
+    def affordable(self, count: int, budget: float) -> int:
+        """As many of ``count`` runs as its wall time has room for, by the mean of those before; one at least."""
+        rest = budget - self.spent
+        if not self.samples or count * self.spent <= rest * len(self.samples):
+            return count
+        return max(int(rest * len(self.samples) / self.spent), 1)
+
     def interval(self) -> tuple[float, float]:
         """A confidence interval of the median."""
         return interval(self.samples)
@@ -360,7 +367,7 @@ def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: P
     count = 5 if least < 1.0 else 3 if least < 10.0 else 1
     while sampled := [contender for contender in standing if _needs_more(contender, budget)]:
         for contender in sampled:
-            contender.samples += sample(contender, count)
+            contender.samples += sample(contender, contender.affordable(count, budget))
         standing = [contender for contender in standing if contender.is_in]
         if not standing:
             break
