@@ -17,6 +17,7 @@ class
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import linecache
 import os
@@ -25,7 +26,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,15 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 LIMITS = {5: 1.5, 20: 3.0}
 """Microseconds that are asked for, by the number of arguments."""
+
+ATTRIBUTE_LIMIT = 1.0
+"""Microseconds that are asked for of an attribute that was read before."""
+
+NOT_KEPT = {
+    "kernel.cache_key": "a digest of what the kernel reads of the program now",
+    "knobs": "a listing of a whole group",
+}
+"""Attributes that are computed at each access, and why."""
 
 PROGRAM = """
 import tilewright as triton
@@ -157,11 +167,16 @@ def samples(rounds: int, kind: str = "torch") -> dict[int, list[float]]:
 
 def measured(rounds: int, kind: str) -> dict[str, list[float]]:
     """As ``measure``, in a process with the stand-in."""
-    environment = {**os.environ, "TILEWRIGHT_LIBCUDA": str(stub_library()), "TILEWRIGHT_DEVICE": "cuda"}
-    command = [sys.executable, str(Path(__file__).resolve()), "--measure", str(rounds), kind]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, list[float]] = json.loads(done.stdout)
+    found: dict[str, list[float]] = in_child(["--measure", str(rounds), kind])
     return found
+
+
+def in_child(arguments: list[str]) -> Any:
+    """What this file prints in a process with the stand-in."""
+    environment = {**os.environ, "TILEWRIGHT_LIBCUDA": str(stub_library()), "TILEWRIGHT_DEVICE": "cuda"}
+    command = [sys.executable, str(Path(__file__).resolve()), *arguments]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 def measure(rounds: int, kind: str, batches: int = 21, calls: int = 500) -> dict[str, list[float]]:
@@ -190,11 +205,69 @@ def measure(rounds: int, kind: str, batches: int = 21, calls: int = 500) -> dict
     return found
 
 
+def attributes(batches: int = 7, calls: int = 200) -> dict[str, float]:
+    """Microseconds of each attribute that a program may read between launches; those of ``NOT_KEPT`` are left out."""
+    import tilewright as triton
+    from tilewright import knobs
+
+    linecache.cache["<bench>"] = (len(PROGRAM), None, PROGRAM.splitlines(keepends=True), "<bench>")
+    names: dict[str, Any] = {}
+    exec(compile(PROGRAM, "<bench>", "exec"), names)
+    tensors = torch_tensors(3)
+    handle = names["kernel5"][(1,)](*tensors, 17, BLOCK=128)
+    active = triton.runtime.driver.active
+    objects = {
+        "handle": handle,
+        "handle.metadata": handle.metadata,
+        "kernel": names["kernel5"],
+        "driver": triton.runtime.driver,
+        "active": active,
+        "active.utils": active.utils,
+    }
+    groups = {f"knobs.{name}": group for name, group in vars(knobs).items() if isinstance(group, knobs.Knobs)}
+    readers: dict[str, Callable[[], Any]] = {}
+    for label, thing in (objects | groups).items():
+        listed = [name for name in dir(thing) if not name.startswith("_")]
+        for name in {*listed, *getattr(thing, "knob_descriptors", ())}:
+            if name not in NOT_KEPT and f"{label}.{name}" not in NOT_KEPT:
+                readers[f"{label}.{name}"] = functools.partial(getattr, thing, name)
+    for name in (
+        "current_target",
+        "active_torch_device",
+        "current_device",
+        "device_interface",
+        "current_stream",
+    ):
+        readers[f"active.get_{name}()"] = getattr(active, f"get_{name}")
+    readers["active.utils.get_device_properties(0)"] = lambda: active.utils.get_device_properties(0)
+
+    def batch(read: Callable[[], Any]) -> float:
+        start = time.perf_counter()
+        for _ in range(calls):
+            read()
+        return (time.perf_counter() - start) / calls * 1e6
+
+    found: dict[str, float] = {}
+    for label, read in readers.items():
+        try:
+            read()
+        except (RuntimeError, AttributeError):  # a program of the CUDA toolkit that is not there
+            continue
+        found[label] = statistics.median(batch(read) for _ in range(batches))
+    return found
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--measure"]:
+    if sys.argv[1:2] == ["--attributes"]:
+        print(json.dumps(attributes()))
+    elif sys.argv[1:2] == ["--measure"]:
         print(json.dumps(measure(int(sys.argv[2]), sys.argv[3])))
     else:
         for kind in ("torch", "class"):
             for name, times in measured(25, kind).items():
                 print(f"{kind:5} {name:15} {statistics.median(times):.3f} µs")
         print(", ".join(f"{count} arguments: {limit} µs asked for" for count, limit in LIMITS.items()))
+        times = in_child(["--attributes"])
+        print(f"{len(times)} attributes, {ATTRIBUTE_LIMIT} µs asked for; the slowest:")
+        for name, elapsed in sorted(times.items(), key=lambda row: -row[1])[:8]:
+            print(f"  {name:36} {elapsed:.3f} µs")

@@ -59,6 +59,21 @@ def launched(device, **options):
     return x, out, _add[(2,)](x, out, 100, 2.5, BLOCK=64, **options)
 
 
+def test_attributes_are_made_once(device):
+    """Programs read them before each launch: the fused-softmax tutorial asks for ``metadata.shared``."""
+    _, _, handle = launched(device)
+    driver = triton.runtime.driver.active
+    for read in (
+        lambda: handle.metadata,
+        lambda: handle.asm,
+        lambda: handle.hash,
+        lambda: handle.src,
+        driver.get_current_target,
+        driver.get_active_torch_device,
+    ):
+        assert read() is read()
+
+
 def test_all_handles_have_the_same_attributes(device):
     x, out, handle = launched(device, num_warps=8)
     warm = _add.warmup(x, out, 100, 2.5, BLOCK=64, num_warps=8, grid=(1,))

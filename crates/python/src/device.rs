@@ -144,6 +144,12 @@ pub(crate) fn stream_number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> 
     }
 }
 
+/// A variable of the environment, as `os.environ.get` returns it: Python writes what a program assigns to that of the process.
+#[pyfunction]
+pub(crate) fn environment_variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
 /// Reads the environment anew, for kernels that are launched from now on.
 #[pyfunction]
 pub(crate) fn reload_knobs() {

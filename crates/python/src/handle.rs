@@ -33,31 +33,76 @@ type BoundsRow = (Option<(String, u32, u32)>, String, &'static str, String);
 pub(crate) struct CompiledKernel {
     handle: Arc<Handle>,
     kernel: Py<JitKernel>,
-    /// The same as `triton.compile` returns it, made when something is asked for that only that has.
+    /// The same as `triton.compile` returns it, made at the first request for an attribute that only the twin has.
     twin: OnceLock<Py<PyAny>>,
+    /// Attributes that programs read at each launch: computed at the first access.
+    attributes: Attributes,
     /// False in the zeros that an object is before it is made: Python makes its `__dict__` first, and may collect garbage then.
     is_made: bool,
 }
 
+/// Attributes that never change, as Python's objects.
+#[derive(Default)]
+struct Attributes {
+    metadata: OnceLock<Py<PyAny>>,
+    asm: OnceLock<Py<PyAny>>,
+    hash: OnceLock<Py<PyAny>>,
+}
+
+/// The kept object; computed at the first access.
+fn kept<'py>(
+    cell: &OnceLock<Py<PyAny>>,
+    py: Python<'py>,
+    compute: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(kept) = cell.get() {
+        return Ok(kept.bind(py).clone());
+    }
+    let made = compute()?.unbind();
+    // Another thread may have been faster.
+    Ok(cell.get_or_init(|| made).bind(py).clone())
+}
+
 impl CompiledKernel {
     pub(crate) fn new(handle: Arc<Handle>, kernel: Py<JitKernel>) -> Self {
-        Self { handle, kernel, twin: OnceLock::new(), is_made: true }
+        Self { handle, kernel, twin: OnceLock::new(), attributes: Attributes::default(), is_made: true }
     }
 
     /// The same as `triton.compile` returns it.
     pub(crate) fn twin<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let (py, twin) = (slf.py(), &slf.get().twin);
-        if let Some(made) = twin.get() {
-            return Ok(made.bind(py).clone());
-        }
-        let made = py.import("tilewright.compiler.compiler")?.call_method1("of_launch", (slf,))?;
-        // Another thread may have been faster.
-        Ok(twin.get_or_init(|| made.unbind()).bind(py).clone())
+        let py = slf.py();
+        kept(&slf.get().twin, py, || {
+            py.import("tilewright.compiler.compiler")?.call_method1("of_launch", (slf,))
+        })
     }
 
     /// The kernel as the runtime knows it.
     pub(crate) fn handle(&self) -> Arc<Handle> {
         Arc::clone(&self.handle)
+    }
+
+    /// The options that it was compiled with and what it takes of the device, as a named tuple.
+    fn describe_metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let compiled = &self.handle.compiled;
+        let entries = PyDict::new(py);
+        for info in OPTIONS.iter().filter(|info| !info.id.is_for_launcher()) {
+            entries.set_item(info.name, to_python(py, &self.handle.options().get(info.id))?)?;
+        }
+        // The compiler may have added warps, and runs one block where it could not divide a program between the blocks of a cluster.
+        let cluster = compiled.cluster();
+        entries.set_item("num_warps", compiled.metadata.codegen.num_warps)?;
+        entries.set_item("num_ctas", cluster)?;
+        let target = compiled.metadata.target;
+        let class = py.import("tilewright.backends.compiler")?.getattr("GPUTarget")?;
+        let target = class.call1(target_tuple(py, target)?.cast_into::<PyTuple>()?)?;
+        entries.set_item("target", target)?;
+        entries.set_item("name", &compiled.name)?;
+        entries.set_item("hash", compiled.hash())?;
+        entries.set_item("shared", compiled.metadata.resources.shared)?;
+        entries.set_item("tmem_size", 0)?;
+        entries.set_item("cluster_dims", (cluster, 1, 1))?;
+        let class = py.import("tilewright.compiler.compiler")?.getattr("KernelMetadata")?;
+        class.call((), Some(&entries))
     }
 
     fn resources(&self, py: Python<'_>) -> PyResult<Resources> {
@@ -75,8 +120,8 @@ impl CompiledKernel {
 
     /// The same for equal code, options and target.
     #[getter]
-    fn hash(&self) -> String {
-        self.handle.compiled.hash()
+    fn hash<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        kept(&self.attributes.hash, py, || Ok(PyString::new(py, &self.handle.compiled.hash()).into_any()))
     }
 
     /// Registers of a thread.
@@ -101,32 +146,15 @@ impl CompiledKernel {
     /// The options that it was compiled with, and what it takes of the device; its entries are attributes.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let compiled = &self.handle.compiled;
-        let entries = PyDict::new(py);
-        for info in OPTIONS.iter().filter(|info| !info.id.is_for_launcher()) {
-            entries.set_item(info.name, to_python(py, &self.handle.options().get(info.id))?)?;
-        }
-        // It may have got more than were asked for, and is one block where a program could not be divided between those of a cluster.
-        let cluster = compiled.cluster();
-        entries.set_item("num_warps", compiled.metadata.codegen.num_warps)?;
-        entries.set_item("num_ctas", cluster)?;
-        let target = compiled.metadata.target;
-        let class = py.import("tilewright.backends.compiler")?.getattr("GPUTarget")?;
-        let target = class.call1(target_tuple(py, target)?.cast_into::<PyTuple>()?)?;
-        entries.set_item("target", target)?;
-        entries.set_item("name", &compiled.name)?;
-        entries.set_item("hash", compiled.hash())?;
-        entries.set_item("shared", compiled.metadata.resources.shared)?;
-        entries.set_item("tmem_size", 0)?;
-        entries.set_item("cluster_dims", (cluster, 1, 1))?;
-        let class = py.import("tilewright.compiler.compiler")?.getattr("KernelMetadata")?;
-        class.call((), Some(&entries))
+        kept(&self.attributes.metadata, py, || self.describe_metadata(py))
     }
 
     /// The text of each stage, by its name.
     #[getter]
     fn asm<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("tilewright.compiler.compiler")?.getattr("AsmDict")?.call1((slf,))
+        kept(&slf.get().attributes.asm, slf.py(), || {
+            slf.py().import("tilewright.compiler.compiler")?.getattr("AsmDict")?.call1((slf,))
+        })
     }
 
     /// The accesses to memory in the kernel's text: the names of the parameters that the pointers come from, and whether it
@@ -248,7 +276,8 @@ impl CompiledKernel {
             return Ok(());
         }
         visit.call(&self.kernel)?;
-        self.twin.get().map_or(Ok(()), |twin| visit.call(twin))
+        let kept = [&self.twin, &self.attributes.metadata, &self.attributes.asm];
+        kept.into_iter().filter_map(OnceLock::get).try_for_each(|object| visit.call(object))
     }
 
     fn __repr__(&self) -> String {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import sys
+
 from tilewright import _native
 from tilewright.backends.driver import GPUDriver
 
@@ -24,6 +27,33 @@ def ty_to_cpp(ty: str) -> str:
     if ty[:1] in ("i", "u") and bits in ("8", "16", "32", "64"):
         return f"{'u' * (ty[0] == 'u')}int{bits}_t"
     raise KeyError(ty)
+
+
+@functools.lru_cache
+def _target(backend: str, architecture: int | str, warp_size: int) -> GPUTarget:
+    from tilewright.backends.compiler import GPUTarget
+
+    return GPUTarget(backend, architecture, warp_size)
+
+
+@functools.lru_cache
+def _torch_device(kind: str, index: int | None = None) -> Any:
+    import torch
+
+    return torch.device(kind, index)
+
+
+@functools.lru_cache
+def _torch_interface(kind: str) -> Any:
+    import torch
+
+    return getattr(torch, kind)
+
+
+def _is_cuda_on_cpu() -> bool:
+    """Whether programs that say ``cuda`` run on the processor; only such programs have read the module."""
+    module = sys.modules.get("tilewright._cuda_on_cpu")
+    return module is not None and bool(module.is_active())
 
 
 class CudaUtils:
@@ -164,10 +194,7 @@ class Driver(GPUDriver):
 
     def get_current_target(self) -> GPUTarget:
         """What kernels are compiled for."""
-        from tilewright.backends.compiler import GPUTarget
-
-        backend, architecture, warp_size = _native.current_target()
-        return GPUTarget(backend, architecture, warp_size)
+        return _target(*_native.current_target())
 
     def get_active_torch_device(self) -> Any:
         """Where tensors for kernels are made.
@@ -175,14 +202,9 @@ class Driver(GPUDriver):
         While programs that say ``cuda`` are run on the processor, this is that ``cuda`` device: then all that a program
         makes is in one place, however it says it.
         """
-        import torch
-
-        from tilewright import _cuda_on_cpu
-
-        is_on_gpu = _native.device().startswith("cuda")
-        if is_on_gpu or _cuda_on_cpu.is_active():
-            return torch.device("cuda", self.get_current_device())
-        return torch.device("cpu")
+        if _native.device().startswith("cuda") or _is_cuda_on_cpu():
+            return _torch_device("cuda", self.get_current_device())
+        return _torch_device("cpu")
 
     def get_current_device(self) -> int:
         """The number of the GPU that this thread works on; 0 for other devices."""
@@ -199,8 +221,6 @@ class Driver(GPUDriver):
         """
         if not _native.device().startswith("cuda"):
             return 0
-        import sys
-
         torch = sys.modules.get("torch")
         current = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
         return int(current(self.get_current_device() if device is None else device)) if current else 0
@@ -211,9 +231,7 @@ class Driver(GPUDriver):
 
     def get_device_interface(self) -> Any:
         """The module of torch that belongs to the device of ``get_active_torch_device``."""
-        import torch
-
-        return torch.cuda if self.get_active_torch_device().type == "cuda" else torch.cpu
+        return _torch_interface(self.get_active_torch_device().type)
 
     def get_empty_cache_for_benchmark(self) -> Any:
         """Memory to write over between measurements, so that no data of a kernel stays in the cache."""
@@ -227,8 +245,6 @@ class Driver(GPUDriver):
 
     def get_benchmarker(self) -> Any:
         """The function that times a kernel."""
-        import sys
-
         from tilewright import _benchmark
 
         # A program may have put another in its place; one that has not read the module has not.
