@@ -1,9 +1,10 @@
-//! Checks of the project's own invariants: `cargo xtask tidy`.
+//! Checks of the project's own invariants, `cargo xtask tidy`, and comparisons of two commits, `cargo xtask replay`.
 //!
 //! What the compiler and clippy can enforce is in `Cargo.toml` and `clippy.toml`; what they cannot is here. Each check
 //! is a function from the text of the tree to findings, and has a test that shows it go red.
 
 mod checks;
+mod replay;
 mod tree;
 
 use std::path::PathBuf;
@@ -17,12 +18,13 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
+        ["replay", ref rest @ ..] => replay::run(&project_root(), rest),
         ["help" | "--help" | "-h"] => {
-            println!("{USAGE}");
+            println!("{USAGE}\n{}", replay::USAGE);
             ExitCode::SUCCESS
         }
         _ => {
-            eprintln!("{USAGE}");
+            eprintln!("{USAGE}\n{}", replay::USAGE);
             ExitCode::from(2)
         }
     }

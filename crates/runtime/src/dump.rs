@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tilewright_base::write_file;
-use tilewright_compiler::Stage;
+use tilewright_compiler::{CodegenOptions, Stage};
 
 use crate::Knobs;
 
@@ -19,11 +19,12 @@ pub(crate) fn is_on(knobs: &Knobs) -> bool {
     !knobs.dump.is_empty()
 }
 
-/// The hook for one compilation of a kernel. What cannot be written is reported on stderr and does not stop anything.
+/// Writes the stages of one compilation of a kernel. A file that cannot be written is reported on stderr and does not stop anything.
 pub(crate) fn hook<'a>(
     knobs: &'a Knobs,
     kernel: &'a str,
     number: u32,
+    options: CodegenOptions,
 ) -> impl FnMut(Stage, &dyn Fn() -> String) + 'a {
     move |stage, text| {
         if !knobs.dump.contains(&stage) {
@@ -32,10 +33,26 @@ pub(crate) fn hook<'a>(
         match &knobs.dump_directory {
             None => eprintln!("// {kernel}, stage '{}'\n{}", stage.name(), text()),
             Some(directory) => {
-                write(directory, &format!("{kernel}-{number}.{}", stage.name()), text().as_bytes());
+                let text = match stage {
+                    Stage::Ir | Stage::Opt => format!("{}\n{}", describe(options), text()),
+                    Stage::Ast | Stage::Cpu | Stage::Gpu | Stage::Ptx | Stage::Cubin => text(),
+                };
+                write(directory, &format!("{kernel}-{number}.{}", stage.name()), text.as_bytes());
             }
         }
     }
+}
+
+/// The options of code generation as a comment: tile IR does not say them, and whoever compiles a file again needs them.
+fn describe(options: CodegenOptions) -> String {
+    let CodegenOptions { num_warps, num_stages, num_ctas, max_registers, contraction, tensor_maps } = options;
+    let registers = max_registers.unwrap_or(0);
+    format!(
+        "// options: num_warps={num_warps} num_stages={num_stages} num_ctas={num_ctas} max_registers={registers} \
+         contraction={} tensor_maps={}",
+        u32::from(contraction),
+        u32::from(tensor_maps)
+    )
 }
 
 /// The same for machine code, which is made when it is first launched.
@@ -68,14 +85,15 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("tilewright-dump-{}", std::process::id()));
         let knobs =
             Knobs { dump: vec![Stage::Opt], dump_directory: Some(directory.clone()), ..Knobs::default() };
-        let mut hook = hook(&knobs, "kernel", number(&knobs));
+        let mut hook = hook(&knobs, "kernel", number(&knobs), CodegenOptions::default());
         hook(Stage::Ir, &|| unreachable!("nobody asked for it"));
         hook(Stage::Opt, &|| "text".into());
         let written: Vec<_> =
             std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert_eq!(written.len(), 1);
         assert_eq!(written[0].extension().and_then(|extension| extension.to_str()), Some("opt"));
-        assert_eq!(std::fs::read_to_string(&written[0]).unwrap(), "text");
+        let options = "num_warps=4 num_stages=3 num_ctas=1 max_registers=0 contraction=1 tensor_maps=0";
+        assert_eq!(std::fs::read_to_string(&written[0]).unwrap(), format!("// options: {options}\ntext"));
         std::fs::remove_dir_all(&directory).unwrap();
     }
 }

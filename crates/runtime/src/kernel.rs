@@ -334,7 +334,7 @@ impl Kernel {
         };
         let knobs = Knobs::current();
         let number = dump::number(&knobs);
-        let compiled = path(&job, &mut dump::hook(&knobs, &self.signature.name, number))?;
+        let compiled = path(&job, &mut dump::hook(&knobs, &self.signature.name, number, codegen))?;
         let signature = Arc::clone(&self.signature);
         Ok(Handle::new(compiled, (device, number), signature, job.request.arguments, options.clone()))
     }

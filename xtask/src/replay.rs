@@ -1,0 +1,133 @@
+//! `cargo xtask replay`: whether a change of the compiler changes what kernels become.
+//!
+//! ```text
+//! cargo xtask replay record        keeps the tile IR of each kernel that tests, examples and pages compile
+//! cargo xtask replay [COMMIT]      compiles the recording by that commit (HEAD if none is named) and by the working tree
+//! ```
+//! Everything is below `build/replay`. `crates/testkit/examples/replay.rs` compiles and compares; the commit is built in a
+//! worktree of its own, with the example of the working tree where it has none.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// How the command is called.
+pub const USAGE: &str = "usage: cargo xtask replay record      keep the kernels that the tests compile
+       cargo xtask replay [COMMIT]    compare what they become by COMMIT and by the working tree";
+
+const EXAMPLE: &str = "crates/testkit/examples/replay.rs";
+
+/// Runs the command with its arguments.
+pub fn run(root: &Path, arguments: &[&str]) -> ExitCode {
+    let done = match arguments {
+        ["record"] => record(root).map(|()| true),
+        [] => replay(root, "HEAD"),
+        [commit] if !commit.starts_with('-') => replay(root, commit),
+        _ => Err(USAGE.to_owned()),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("replay: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Keeps the tile IR of each kernel that the tests across the Python boundary, the examples and the pages compile.
+fn record(root: &Path) -> Result<(), String> {
+    let recording = root.join("build/replay/recording");
+    if recording.exists() {
+        std::fs::remove_dir_all(&recording).map_err(|error| format!("{}: {error}", recording.display()))?;
+    }
+    let python = root.join(".venv/bin/python");
+    let raw = |name: &str| recording.join("raw").join(name);
+    let dumping = |command: &mut Command, folder: PathBuf| {
+        command.current_dir(root).env("TILEWRIGHT_DUMP", "ir").env("TILEWRIGHT_DUMP_DIR", folder).status()
+    };
+    // A test that looks at its dumps may fail while it is recorded: what it compiled counts.
+    let mut tests = Command::new(&python);
+    tests.args(["-m", "pytest", "tests/python", "-q", "-p", "replay_recorder", "--numprocesses", "auto"]);
+    tests.env("PYTHONPATH", root.join("tests/python")).env("TILEWRIGHT_REPLAY", &recording);
+    let failed = |error: std::io::Error| format!("{}: {error}", python.display());
+    dumping(&mut tests, raw("tests")).map_err(failed)?;
+    let mut pages = Command::new("cargo");
+    pages.args(["test", "--release", "-q", "-p", "tilewright-testkit", "--test", "pages"]);
+    dumping(&mut pages, raw("pages")).map_err(|error| format!("cargo: {error}"))?;
+    for example in files_of(&root.join("examples"), "py")? {
+        let name = example.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        dumping(Command::new(&python).arg(&example), raw(&name)).map_err(failed)?;
+    }
+    succeed(
+        Command::new(&python)
+            .arg(root.join("tests/python/replay_recorder.py"))
+            .env("TILEWRIGHT_REPLAY", &recording),
+    )
+}
+
+/// Whether the recorded kernels become the same by a commit and by the working tree.
+fn replay(root: &Path, commit: &str) -> Result<bool, String> {
+    let folder = root.join("build/replay");
+    let corpus = folder.join("recording/ir");
+    if !corpus.is_dir() {
+        return Err("there is no recording: cargo xtask replay record".into());
+    }
+    let output = Command::new("git").args(["rev-parse", "--verify", commit]).current_dir(root).output();
+    let output = output.map_err(|error| format!("git: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("git knows no commit {commit}"));
+    }
+    let commit = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let tree = folder.join("tree");
+    if tree.exists() {
+        succeed(Command::new("git").args(["worktree", "remove", "--force"]).arg(&tree).current_dir(root))?;
+    }
+    succeed(
+        Command::new("git")
+            .args(["worktree", "add", "--quiet", "--force", "--detach"])
+            .arg(&tree)
+            .arg(&commit)
+            .current_dir(root),
+    )?;
+    if !tree.join(EXAMPLE).exists() {
+        let copies = [EXAMPLE, "crates/testkit/Cargo.toml"];
+        for file in copies {
+            let to = tree.join(file);
+            let parent = to.parent().ok_or("a file has a folder")?;
+            std::fs::create_dir_all(parent)
+                .and_then(|()| std::fs::copy(root.join(file), &to).map(drop))
+                .map_err(|error| format!("{}: {error}", to.display()))?;
+        }
+    }
+    let (before, after) = (folder.join("before"), folder.join("after"));
+    for (side, out) in [(tree.as_path(), &before), (root, &after)] {
+        if out.exists() {
+            std::fs::remove_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
+        }
+        // One folder for both sides: their dependencies are built once.
+        let build = ["run", "--release", "--quiet", "--package", "tilewright-testkit", "--example", "replay"];
+        let mut command = Command::new("cargo");
+        command.args(build).args(["--", "compile"]).arg(&corpus).arg(out).current_dir(side);
+        succeed(command.env("CARGO_TARGET_DIR", folder.join("target")))?;
+    }
+    let binary = folder.join("target/release/examples/replay");
+    let status = Command::new(&binary).arg("compare").arg(&before).arg(&after).current_dir(root).status();
+    match status.map_err(|error| format!("{}: {error}", binary.display()))?.code() {
+        Some(0) => Ok(true),
+        Some(1) => Ok(false),
+        _ => Err("the comparison failed".into()),
+    }
+}
+
+fn succeed(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} failed")) }
+}
+
+fn files_of(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
+    let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|path| path.extension().is_some_and(|found| found == extension));
+    files.sort();
+    Ok(files)
+}
