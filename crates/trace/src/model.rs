@@ -1,6 +1,7 @@
 //! What a launch is and which ops it has: the tables that events refer to.
 
 use crate::bytes::{Put, Take};
+use crate::read::is_place;
 
 /// What an op does, as far as a reader has to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,8 +218,16 @@ impl ValueInfo {
 /// No tile has more elements.
 const MOST_LANES: u64 = 1 << 24;
 
+/// No kernel has more parameters: 4 KiB of one byte each.
+const MOST_PARAMETERS: usize = 4096;
+
 fn product(mut extents: impl Iterator<Item = u64>) -> Option<u64> {
     extents.try_fold(1_u64, u64::checked_mul)
+}
+
+/// How many elements there would be if no extent were 0: what goes axis by axis makes as many.
+fn room(extents: impl Iterator<Item = u64>) -> Option<u64> {
+    product(extents.map(|extent| extent.max(1)))
 }
 
 /// Whether elements of this size can be so many.
@@ -293,13 +302,17 @@ impl Launch {
         let launch = Self::decode_parts(from)?;
         let values = launch.ops.iter().flat_map(|op| &op.values);
         let mut tiles =
-            values.map(|value| (value.size, product(value.shape.iter().map(|&extent| extent.into()))));
+            values.map(|value| (value.size, room(value.shape.iter().map(|&extent| extent.into()))));
         let mut tensors =
-            launch.tensors.iter().map(|tensor| (tensor.size, product(tensor.shape.iter().copied())));
+            launch.tensors.iter().map(|tensor| (tensor.size, room(tensor.shape.iter().copied())));
         let are_tiles_sound = tiles.all(|(size, elements)| is_sound(size, elements, MOST_LANES));
         let are_tensors_sound = tensors.all(|(size, elements)| is_sound(size, elements, u64::MAX >> 8));
         let has_strides = launch.tensors.iter().all(|tensor| tensor.strides.len() == tensor.shape.len());
-        (are_tiles_sound && are_tensors_sound && has_strides).then_some(launch)
+        let are_places_first =
+            launch.ops.iter().all(|op| op.values.is_sorted_by_key(|value| !is_place(value)));
+        let are_few = launch.parameters.len().max(launch.tensors.len()) <= MOST_PARAMETERS;
+        let is_sound = are_tiles_sound && are_tensors_sound && has_strides && are_places_first && are_few;
+        is_sound.then_some(launch)
     }
 
     fn decode_parts(from: &mut Take<'_>) -> Option<Self> {

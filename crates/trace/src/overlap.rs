@@ -28,11 +28,12 @@ impl Element {
             Kind::Atomic => (&mut self.atomic, &mut self.atomics, 2),
             _ => (&mut self.writer, &mut self.writers, 1),
         };
-        if *last != program + 1 {
-            *last = program + 1;
+        let number = program.saturating_add(1);
+        if *last != number {
+            *last = number;
             *count += 1;
             if self.first[first] == 0 {
-                self.first[first] = program + 1;
+                self.first[first] = number;
             }
         }
     }
@@ -67,9 +68,13 @@ impl Trace {
             return Some(json.0);
         }
         let mut elements = vec![Element::default(); info.elements() as usize];
-        self.each_access(launch, info, &mut |_, kind, program, _, place| {
+        let is_whole = self.each_access(launch, info, &mut |_, kind, program, _, place| {
             elements[place as usize].add(kind, program);
         })?;
+        if !is_whole {
+            json.nest('{', |json| json.key("tooLarge").plain(true));
+            return Some(json.0);
+        }
         json.nest('{', |json| {
             json.key("readers").list(elements.iter().map(|element| element.readers));
             json.key("writers").list(elements.iter().map(|element| element.writers));
@@ -85,7 +90,7 @@ impl Trace {
         let info = self.launches.get(launch)?.launch.tensors.get(tensor)?;
         let mut found = Vec::new();
         let mut count = 0;
-        self.each_access(launch, info, &mut |op, _, program, lane, at| {
+        let is_whole = self.each_access(launch, info, &mut |op, _, program, lane, at| {
             if at == place {
                 count += 1;
                 if found.len() < MOST_LISTED {
@@ -96,6 +101,7 @@ impl Trace {
         let mut json = Json::default();
         json.nest('{', |json| {
             json.key("count").plain(count);
+            json.key("partial").plain(!is_whole);
             json.key("accesses").nest('[', |json| {
                 for (op, program, lane) in found {
                     json.list([u64::from(op), program, lane]);
@@ -105,19 +111,25 @@ impl Trace {
         Some(json.0)
     }
 
-    /// Calls a function with op, kind, program, lane and place of each access to a tensor.
+    /// Calls a function with op, kind, program, lane and place of each access to a tensor. False if accesses were left out
+    /// because there are too many.
     fn each_access(
         &self,
         launch: usize,
         tensor: &Tensor,
         each: &mut dyn FnMut(u32, Kind, u64, u64, u64),
-    ) -> Option<()> {
+    ) -> Option<bool> {
         let traced = self.launches.get(launch)?;
         let launch = &traced.launch;
+        let (mut budget, mut is_whole) = (self.budget(), true);
         for program in &traced.programs {
             self.each_event(traced, program, &mut |event| {
                 let kind = launch.ops[event.op as usize].kind;
                 if !kind.is_access() {
+                    return;
+                }
+                is_whole &= budget.pays(launch, &event, std::slice::from_ref(tensor));
+                if !is_whole {
                     return;
                 }
                 let Some(access) = Access::new(launch, &event) else { return };
@@ -130,6 +142,6 @@ impl Trace {
                 }
             });
         }
-        Some(())
+        Some(is_whole)
     }
 }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::bytes::Take;
 use crate::finding::Finding;
-use crate::model::{Launch, Role, ValueInfo};
+use crate::model::{Launch, Role, Tensor, ValueInfo};
 use crate::write::{CUT_SHORT, MAGIC, STOPPED, WITH_VALUES};
 
 /// A trace that was written.
@@ -127,7 +127,36 @@ pub enum Offsets<'a> {
     Narrow(&'a [u8]),
 }
 
+/// How many launches may have a number without a chunk of their own: those that have begun in other threads.
+const MOST_PENDING: usize = 4096;
+
+/// How many lanes are looked at one by one in any case, and how many more for each byte of the file: an event of few bytes
+/// may be of a tile of a million elements.
+const LANES: u64 = 1 << 26;
+const LANES_OF_BYTE: u64 = 64;
+
+/// How many lanes a question may still look at.
+#[derive(Debug)]
+pub(crate) struct Budget(u64);
+
+impl Budget {
+    /// Takes what an access costs that is compared with tensors. False if that is more than there is.
+    pub fn pays(&mut self, launch: &Launch, event: &Event<'_>, tensors: &[Tensor]) -> bool {
+        let Some(op) = launch.ops.get(event.op as usize) else { return true };
+        let lanes = op.values.first().map_or(0, ValueInfo::elements) as u64;
+        let each = tensors.iter().map(|tensor| 1 + tensor.shape.len() as u64).sum::<u64>();
+        let left = self.0.checked_sub(lanes.saturating_mul(1 + each));
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+}
+
 impl Trace {
+    /// How many lanes a question about all events may look at: bounded by the size of the file.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget(LANES + LANES_OF_BYTE * self.bytes.len() as u64)
+    }
+
     /// The tables of a launch.
     pub fn described(&self, number: usize) -> Option<&Launch> {
         self.launches.get(number).map(|traced| &traced.launch)
@@ -145,7 +174,7 @@ impl Trace {
             return Err(wrong);
         }
         let mut launches: Vec<Traced> = Vec::new();
-        let mut at = MAGIC.len();
+        let (mut at, mut chunks) = (MAGIC.len(), 0);
         // A chunk that is not whole ends the file: the writer was stopped.
         while let Some(head) = bytes.get(at..at + 12) {
             let length = head[4..].iter().rev().fold(0_u64, |length, &byte| length << 8 | u64::from(byte));
@@ -153,7 +182,8 @@ impl Trace {
             let end = usize::try_from(length).ok().and_then(|length| start.checked_add(length));
             let Some(payload) = end.and_then(|end| bytes.get(start..end)) else { break };
             let damaged = || ReadError::Malformed("the trace is damaged");
-            chunk(&head[..4], payload, start, &mut launches).ok_or_else(damaged)?;
+            chunks += 1;
+            chunk(&head[..4], payload, start, chunks + MOST_PENDING, &mut launches).ok_or_else(damaged)?;
             at = start + payload.len();
         }
         for launch in &mut launches {
@@ -186,14 +216,15 @@ impl Trace {
     }
 }
 
-fn chunk(tag: &[u8], payload: &[u8], start: usize, launches: &mut Vec<Traced>) -> Option<()> {
+/// Reads a chunk, of a launch whose number is at most `most`.
+fn chunk(tag: &[u8], payload: &[u8], start: usize, most: usize, launches: &mut Vec<Traced>) -> Option<()> {
     let mut from = Take(payload);
     let known = [b"LNCH", b"TENS", b"PROG", b"FIND", b"DONE"];
     if !known.iter().any(|known| *known == tag) {
         return Some(());
     }
     let number = from.size()?;
-    if number > launches.len() + 4096 {
+    if number > most {
         return None;
     }
     if launches.len() <= number {
@@ -224,8 +255,9 @@ fn chunk(tag: &[u8], payload: &[u8], start: usize, launches: &mut Vec<Traced>) -
 fn event<'a>(launch: &Launch, program: &Program, from: &mut Take<'a>) -> Option<Event<'a>> {
     let number = from.small()?;
     let op = launch.ops.get(number as usize)?;
-    let mut values = Vec::with_capacity(op.values.len());
-    for value in op.values.iter().filter(|value| program.has_values() || is_place(value)) {
+    let mut values = Vec::new();
+    // Pointer and mask come first: an event costs no more time than it has bytes.
+    for value in op.values.iter().take_while(|value| program.has_values() || is_place(value)) {
         values.push(form(value, from)?);
     }
     let nanoseconds = if program.has_values() { from.number()? } else { 0 };

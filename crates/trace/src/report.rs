@@ -4,7 +4,7 @@ use tilewright_base::Json;
 
 use crate::json::Elements;
 use crate::model::{Kind, Launch, Op, Tensor, ValueInfo};
-use crate::read::{Access, Event, Form, Program, Trace, Traced};
+use crate::read::{Access, Event, Form, Program, Trace, Traced, is_place};
 
 /// What the programs of a launch have done by an op.
 #[derive(Clone, Default, Debug)]
@@ -34,7 +34,7 @@ impl Trace {
     pub fn launch(&self, number: usize) -> Option<String> {
         let traced = self.launches.get(number)?;
         let launch = &traced.launch;
-        let counts = self.counts(traced);
+        let (counts, is_partial) = self.counts(traced);
         let mut json = Json::default();
         json.nest('{', |json| {
             heading(json, traced);
@@ -45,6 +45,7 @@ impl Trace {
                     finding.describe(json, launch);
                 }
             });
+            json.key("partial").plain(is_partial);
             json.key("interpreted").plain(launch.interpreted);
             json.key("every").plain(launch.every);
             json.key("files").nest('[', |json| {
@@ -100,18 +101,23 @@ impl Trace {
         Some(json.0)
     }
 
-    fn counts(&self, traced: &Traced) -> Vec<Count> {
+    /// What the ops of a launch have done, and whether lanes were left out because there are too many.
+    fn counts(&self, traced: &Traced) -> (Vec<Count>, bool) {
         let launch = &traced.launch;
         let mut counts = vec![Count::default(); launch.ops.len()];
+        let (mut budget, mut is_partial) = (self.budget(), false);
         for program in &traced.programs {
             self.each_event(traced, program, &mut |event| {
                 let count = &mut counts[event.op as usize];
                 count.events += 1;
                 if program.has_values() {
-                    count.nanoseconds += event.nanoseconds;
+                    count.nanoseconds = count.nanoseconds.saturating_add(event.nanoseconds);
                     count.timed += 1;
                 }
-                if let Some(access) = Access::new(launch, &event) {
+                if launch.ops[event.op as usize].values.first().is_some_and(is_place) {
+                    is_partial |= !budget.pays(launch, &event, &launch.tensors);
+                }
+                if !is_partial && let Some(access) = Access::new(launch, &event) {
                     let active = |lane: &usize| access.is_active(*lane);
                     let lanes = (0..access.addresses.len()).filter(active);
                     let outside = |lane: &usize| tensor_at(launch, access.addresses[*lane]).is_none();
@@ -121,7 +127,7 @@ impl Trace {
                 }
             });
         }
-        counts
+        (counts, is_partial)
     }
 
     /// The program of a launch with this number.

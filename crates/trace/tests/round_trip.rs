@@ -176,7 +176,7 @@ fn overlaps_are_those_of_a_count_by_hand() {
         "{json}"
     );
     let who = trace.who(0, 1, 2).expect("there is such a tensor");
-    assert_eq!(who, "{\"count\":2,\"accesses\":[[1,0,2],[1,1,0]]}");
+    assert_eq!(who, "{\"count\":2,\"partial\":false,\"accesses\":[[1,0,2],[1,1,0]]}");
 }
 
 #[test]
@@ -213,6 +213,68 @@ fn damaged_files_are_refused_or_read() {
             }
         }
     }
+}
+
+/// The bytes of a trace of a launch, with these events in its only program, which has values.
+fn traced(launch: &Launch, events: &dyn Fn(&mut Batch<'_>)) -> Vec<u8> {
+    let path = path("malformed");
+    let recorder = Recorder::create(&path).expect("the folder is there");
+    let recording = Recording::begin(&recorder, recorder.next_launch(), launch, Limits::default());
+    let mut batch = recording.batch();
+    batch.begin(0);
+    events(&mut batch);
+    batch.end(1, false);
+    drop(batch);
+    std::fs::read(&path).expect("it was written")
+}
+
+/// Extents whose product is small only because one of them is 0 would be walked axis by axis.
+#[test]
+fn tiles_without_elements_are_bounded_by_their_other_extents() {
+    let mut launch = launch(1, 1);
+    launch.ops[0].values[0].shape = vec![u32::MAX, 0];
+    assert!(Trace::new(traced(&launch, &|_| {})).is_err());
+    launch.ops[0].values[0].shape = vec![4, 0];
+    assert!(Trace::new(traced(&launch, &|_| {})).is_ok());
+}
+
+/// An event of few bytes may be of a tile of millions of elements: there are more of those than anybody can look at.
+#[test]
+fn lanes_that_are_looked_at_are_bounded_by_the_size_of_the_file() {
+    let mut launch = launch(1, 1);
+    launch.ops[0].values.truncate(1);
+    launch.ops[0].values[0].shape = vec![1 << 24];
+    let events = |batch: &mut Batch<'_>| {
+        for _ in 0..1000 {
+            assert!(batch.event(0));
+            batch.relative_to(Some(0));
+            batch.affine(0, &[0]);
+            batch.took(u64::MAX);
+        }
+    };
+    let trace = Trace::new(traced(&launch, &events)).expect("it is a trace");
+    let json = trace.launch(0).expect("there is such a launch");
+    assert!(json.contains("\"partial\":true") && json.contains("\"events\":1000"), "{json}");
+    assert_eq!(trace.overlaps(0, 0).expect("there is such a tensor"), "{\"tooLarge\":true}");
+    let who = trace.who(0, 0, 0).expect("there is such a tensor");
+    assert!(who.contains("\"partial\":true"), "{who}");
+}
+
+/// A chunk of a few bytes announces at most one launch more than the chunks before it.
+#[test]
+fn launches_are_bounded_by_the_chunks_of_the_file() {
+    let mut bytes = traced(&launch(1, 1), &|_| {})[..8].to_vec();
+    for number in (0..10_000_u64).map(|chunk| chunk * 4096) {
+        let mut payload = [0x80; 10];
+        for (at, byte) in payload.iter_mut().enumerate().take(9) {
+            *byte |= (number >> (7 * at)) as u8 & 0x7f;
+        }
+        payload[9] = 0;
+        bytes.extend(b"PROG");
+        bytes.extend((payload.len() as u64).to_le_bytes());
+        bytes.extend(payload);
+    }
+    assert!(Trace::new(bytes).is_err());
 }
 
 #[test]

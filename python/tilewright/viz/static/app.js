@@ -137,6 +137,7 @@ function showChips() {
     const first = overlaps.findIndex((found) => found?.races?.length);
     chips.push(h("span", { class: "chip bad", id: "chip-races", onclick: () => select({ tensor: first, mode: "races" }) }, `races for ${count(races)} element${races === 1 ? "" : "s"}`));
   }
+  if (launch.partial) chips.push(h("span", { class: "chip", id: "chip-partial", title: "the accesses of this launch have more lanes than are counted" }, "counts are incomplete"));
   if (!chips.length && overlaps.filter(Boolean).length === launch.tensors.length) chips.push(h("span", { class: "chip good", id: "chip-clean", title: launch.checks ? `checked for ${launch.checks}` : "accesses out of bounds, and programs that share elements" }, "no finding"));
   find("chips").replaceChildren(...chips);
 }
@@ -402,7 +403,7 @@ async function showWho(place) {
     h("h3", {}, h("button", { onclick: close, "aria-label": "close" }, "×"), `${tensor.name}[${tensorView.index(place).join(", ")}]`),
     ...[...(placesIn(findings, state.tensor).get(place) || [])].map((number) => h("button", { class: "bad found-here", onclick: () => pickFinding(number) }, findings[number].message)),
     races ? h("div", { class: "bad" }, "A race: programs are not ordered, and one of these writes.") : null,
-    h("div", { class: "note" }, found.count ? `${count(found.count)} access${found.count === 1 ? "" : "es"}` : "nobody accesses it"),
+    h("div", { class: "note" }, found.count ? `${found.partial ? "at least " : ""}${count(found.count)} access${found.count === 1 ? "" : "es"}` : "nobody accesses it"),
     h("ul", {}, items),
   );
   find("who").hidden = false;
