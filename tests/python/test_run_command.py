@@ -190,6 +190,10 @@ def test_a_device_that_is_not_there(run, script):
     in_environment = run("-m", "tilewright", "run", path, env={"TILEWRIGHT_DEVICE": "tpu"})
     assert (in_environment.code, in_environment.out) == (1, "")
     assert in_environment.err.startswith("error[TW0109]: there is no device called 'tpu'\n")
+    # A byte that is no UTF-8.
+    no_text = run("-m", "tilewright", "run", path, env={"TILEWRIGHT_DEVICE": "sim\udcff"})
+    assert (no_text.code, no_text.out) == (1, "")
+    assert no_text.err.startswith("error[TW0109]: there is no device called 'sim\\xff'\n")
     assert run("-m", "tilewright", "run", "--device=cpu", path).out == "ran\n"
 
 

@@ -16,6 +16,7 @@
 //! | `TRITON_F32_DEFAULT` | precision of `tl.dot` on binary32: `ieee`, `tf32`, `tf32x3`, `bf16x3`, `bf16x6` |
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -83,8 +84,16 @@ impl Knobs {
     /// Reads the environment. What it says and nobody understands is told on stderr, once.
     pub fn from_environment() -> Self {
         static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-        let variable = |name: &str| std::env::var(name).ok();
-        for finding in misunderstood(variable) {
+        let variable = |name: &str| std::env::var_os(name);
+        let no_texts = FLAGS.iter().filter_map(|name| Some((name, variable(name)?)));
+        let no_texts = no_texts.filter(|(_, value)| value.to_str().is_none());
+        let no_texts = no_texts.map(|(name, value)| {
+            format!("{name} is '{}', which is no text: it counts as any word but 1", text_of(&value))
+        });
+        let no_texts: Vec<String> = no_texts.collect();
+        for finding in
+            misunderstood(|name| variable(name).as_deref().map(text_of)).into_iter().chain(no_texts)
+        {
             if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(finding.clone()) {
                 eprintln!("tilewright: {finding}");
             }
@@ -92,19 +101,21 @@ impl Knobs {
         Self::read(variable)
     }
 
-    fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
+    fn read(bytes: impl Fn(&str) -> Option<OsString>) -> Self {
+        let variable = |name: &str| bytes(name).as_deref().map(text_of);
+        let path = |name: &str| bytes(name).map(PathBuf::from);
         let flag = |name: &str| variable(name).is_some_and(|value| is_true(&value));
         let kernel_dump = flag("TRITON_KERNEL_DUMP");
         let mut dump = variable("TILEWRIGHT_DUMP").map(|list| parse_stages(&list)).unwrap_or_default();
-        let mut dump_directory = variable("TILEWRIGHT_DUMP_DIR").map(PathBuf::from);
-        if let Some(folder) = variable("TILEWRIGHT_DUMP").filter(|list| is_folder(list)) {
+        let mut dump_directory = path("TILEWRIGHT_DUMP_DIR");
+        if variable("TILEWRIGHT_DUMP").is_some_and(|list| is_folder(&list)) {
             dump = Stage::ALL.to_vec();
-            dump_directory = dump_directory.or(Some(PathBuf::from(folder)));
+            dump_directory = dump_directory.or(path("TILEWRIGHT_DUMP"));
         }
         if kernel_dump {
             dump = Stage::ALL.to_vec();
-            let home = || variable("HOME").map(|home| PathBuf::from(home).join(".triton").join("dump"));
-            let triton = variable("TRITON_DUMP_DIR").map(PathBuf::from);
+            let home = || path("HOME").map(|home| home.join(".triton").join("dump"));
+            let triton = path("TRITON_DUMP_DIR");
             dump_directory = dump_directory.or(triton).or_else(home);
         }
         // Of nested parallelism in OpenMP, such as `4,2`, the outer level.
@@ -137,6 +148,23 @@ impl Knobs {
             invalid_threads,
         }
     }
+}
+
+/// The variables that are on or off, and that of another library: every word has a meaning, but what is no text has none.
+const FLAGS: [&str; 7] = [
+    "OMP_NUM_THREADS",
+    "TILEWRIGHT_DEBUG",
+    "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS",
+    "TRITON_DEBUG",
+    "TRITON_DEFAULT_FP_FUSION",
+    "TRITON_FORCE_DISABLE_FP_FUSION",
+    "TRITON_KERNEL_DUMP",
+];
+
+/// The text of a variable. What is no text (a byte that UTF-8 does not have) becomes `\xff`, which no variable takes for a
+/// value of its own, so that it is answered as any other wrong value is.
+fn text_of(value: &OsStr) -> String {
+    value.to_str().map_or_else(|| value.as_encoded_bytes().escape_ascii().to_string(), str::to_owned)
 }
 
 /// What variables say that has no meaning, and what counts instead.
@@ -194,7 +222,23 @@ mod tests {
     use super::*;
 
     fn knobs(variables: &[(&str, &str)]) -> Knobs {
-        Knobs::read(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string()))
+        Knobs::read(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into()))
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_is_no_text_is_a_wrong_value() {
+        use std::os::unix::ffi::OsStrExt;
+        let bytes = OsStr::from_bytes(b"sim\xff");
+        let read = |name: &str| Knobs::read(|asked| (asked == name).then(|| bytes.to_owned()));
+        assert_eq!(read("TILEWRIGHT_DEVICE").device.as_deref(), Some("sim\\xff"));
+        assert_eq!(read("TILEWRIGHT_NUM_THREADS").invalid_threads.as_deref(), Some("sim\\xff"));
+        assert_eq!(read("TILEWRIGHT_SANITIZE").sanitize, Checks::ALL);
+        // A path may have any bytes.
+        assert_eq!(read("TILEWRIGHT_DUMP_DIR").dump_directory.as_deref(), Some(bytes.as_ref()));
+        assert_eq!(read("TILEWRIGHT_DUMP").dump_directory.as_deref(), Some(bytes.as_ref()));
+        let found = misunderstood(|asked| (asked == "TRITON_F32_DEFAULT").then(|| text_of(bytes)));
+        assert!(found[0].starts_with("TRITON_F32_DEFAULT is 'sim\\xff'"), "{found:?}");
     }
 
     #[test]
