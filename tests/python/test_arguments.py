@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -165,6 +167,62 @@ def test_array_interface():
     assert y.tolist() == [2, 3, 4]
     with pytest.raises(triton.errors.OutOfBoundsError):
         add[(1,)](x, y, 4, BLOCK=4)
+
+
+@triton.jit
+def wait_for_flag(x_ptr, flag_ptr):
+    tl.store(flag_ptr + 1, 1)
+    while tl.load(flag_ptr, volatile=True) == 0:
+        tl.store(x_ptr, tl.load(x_ptr, volatile=True) + 1)
+
+
+class Resizable(bytearray):
+    """Memory that its owner can resize, as an array."""
+
+    @property
+    def __array_interface__(self):
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self))
+        return {"version": 3, "data": (address, False), "typestr": "<i4", "shape": (len(self) // 4,)}
+
+
+def _whole(n):
+    array = np.zeros(n, np.int32)
+    return array, lambda: array.resize(16 * n, refcheck=False)
+
+
+def _part(n):
+    array = np.zeros(n, np.int32)
+    return array[2:], lambda: array.resize(16 * n, refcheck=False)
+
+
+def _bytearray(n):
+    memory = Resizable(4 * n)
+    return memory, lambda: memory.extend(bytes(64 * n))
+
+
+@pytest.mark.parametrize("make", [_whole, _part, _bytearray])
+def test_memory_cannot_be_resized_while_a_kernel_runs(make):
+    """The kernel runs until another thread has tried; a moment later it may."""
+    x, resize = make(1 << 16)
+    flag = np.zeros(2, np.int32)
+    errors = []
+
+    def other():
+        while not flag[1]:
+            time.sleep(0.001)
+        try:
+            resize()
+            errors.append(None)
+        except (BufferError, ValueError) as error:
+            errors.append(error)
+        flag[0] = 1
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    wait_for_flag[(1,)](x, flag)
+    thread.join()
+    assert errors[0] is not None
+    resize()
 
 
 class DLPack:

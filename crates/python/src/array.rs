@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyType};
+use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyType, PyWeakrefReference};
 use tilewright_ir::{Dtype, Literal};
 use tilewright_runtime::Device;
 
@@ -257,15 +257,28 @@ pub(crate) fn contiguous(shape: &[usize], size: usize) -> Result<Vec<isize>, Unf
 
 /// The memory of the array that an array is a view of.
 fn owner_range(object: &Bound<'_, PyAny>) -> Result<Option<(usize, usize)>, Unfit> {
+    let owner = owner(object)?;
+    owner.map(|owner| describe_struct(&owner).map(|(_, range)| range)).transpose()
+}
+
+/// The array that an array is a view of, if it is one.
+fn owner<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = object.py();
     let Some(numpy) = Numpy::get(py) else { return Ok(None) };
-    let mut owner: Option<Bound<'_, PyAny>> = None;
+    let mut owner: Option<Bound<'py, PyAny>> = None;
     let mut next = object.getattr_opt(intern!(py, "base"))?;
-    while let Some(base) = next.filter(|base| numpy.is_exact_array(base)) {
+    while let Some(base) = next.filter(|base| numpy.is_array(base)) {
         next = base.getattr_opt(intern!(py, "base"))?;
         owner = Some(base);
     }
-    owner.map(|owner| describe_struct(&owner).map(|(_, range)| range)).transpose()
+    Ok(owner)
+}
+
+/// Holds the memory of an array of numpy where it is until the result is dropped: `resize` refuses an array that has a weak
+/// reference. With `refcheck=False` it regards neither exports of the buffer nor views.
+pub(crate) fn hold<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let owner = owner(array)?;
+    Ok(PyWeakrefReference::new(owner.as_ref().unwrap_or(array))?.into_any())
 }
 
 /// Reads an array by its `__cuda_array_interface__`, which does not say on which GPU it is: that is the current one.

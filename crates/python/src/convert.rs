@@ -3,7 +3,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTuple, PyType};
 use pyo3::{Borrowed, intern};
 use smallvec::SmallVec;
 use tilewright_frontend::{
@@ -247,6 +247,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         if let Some(numpy) = Numpy::get(py)
             && numpy.is_exact_array(object)
         {
+            self.kept.push(array::hold(object)?.unbind());
             return match array::read_struct(object) {
                 Ok(tensor) => Ok(pointer(&tensor)),
                 Err(unfit) => Err(self.unfit(index, unfit, "array")),
@@ -475,6 +476,12 @@ impl<'a, 'py> Converter<'a, 'py> {
         if object.get_type().name()?.to_cow()? == "MaskedArray" {
             let hint = "a kernel would read what is masked: pass `x.filled(value)`, and the mask as an array of its own";
             return Err(self.invalid(index, "a masked array of numpy", hint));
+        }
+        if Numpy::get(self.py).is_some_and(|numpy| numpy.is_array(object)) {
+            self.kept.push(array::hold(object)?.unbind());
+        } else if let Ok(export) = PyMemoryView::from(object) {
+            // While there is an export, `bytearray` and `array.array` refuse to be resized.
+            self.kept.push(export.into_any().unbind());
         }
         match array::read(object) {
             Ok(tensor) => Ok(pointer(&tensor)),
