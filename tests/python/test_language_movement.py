@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import DTYPES, assert_same, empty, moderate_values, module, to_device, to_host
+from helpers_errors import underlined
 
 import tilewright as triton
 import tilewright.language as tl
@@ -136,9 +137,64 @@ def test_gather_along_axes(shape, index_shape, axis, device):
     for dtype in (np.int32, np.int8, np.int64, np.uint16):
         index = random.integers(0, min(shape[axis], 128), index_shape, dtype)
         gather(shape, index, axis, "int32", device, num_warps=2)
-    # What is out of range counts modulo the extent.
-    index = random.integers(-1000, 1000, index_shape, np.int32)
+    index = random.integers(0, shape[axis], index_shape, np.int32)
     gather(shape, index, axis, "float16", device)
+
+
+# One past the end, below 0, and what 32 bits take for another number.
+OUTSIDE = [
+    (dtype, outside)
+    for dtype in (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint32)
+    for outside in (
+        lambda n: n,
+        lambda n: -1,
+        lambda n: 2**31,
+        lambda n: -(2**31),
+        lambda n: 2**32,
+        lambda n: 2**63 - 1,
+    )
+]
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((8, 4), 0), ((8, 4), 1), ((6, 5), 0), ((6, 5), 1)])
+def test_an_index_outside_of_its_axis_is_an_error(shape, axis, device):
+    if device == "cuda":
+        pytest.skip("a GPU checks indices with debug=True only")
+    wrong, blamed = [], "tl.gather(x, tl.load(index_ptr + at), axis)"
+    for dtype, outside in OUTSIDE:
+        bad = outside(shape[axis])
+        if not np.iinfo(dtype).min <= bad <= np.iinfo(dtype).max:
+            continue
+        # The last row and column lie next to the padding of tiles whose extents are no powers of two.
+        index = np.zeros(shape, dtype)
+        index[-1, -1] = bad
+        try:
+            gather(shape, index, axis, "int32", device)
+        except triton.errors.OutOfBoundsError as error:
+            if error.code != "TW0212" or underlined(error.diagnostics[0]) != blamed:
+                wrong.append((dtype, bad, str(error)))
+        except AssertionError as error:
+            wrong.append((dtype, bad, str(error)[:80]))
+        else:
+            wrong.append((dtype, bad, "no error"))
+    assert not wrong
+
+
+def test_a_gather_that_does_not_run_is_no_error(device):
+    """Its index is the same in each iteration, and there is none."""
+
+    @triton.jit
+    def kernel(x_ptr, out_ptr, n, N: tl.constexpr):
+        x = tl.load(x_ptr + tl.arange(0, N))
+        index = tl.arange(0, N) + n + 1
+        for _ in range(n):
+            x += tl.gather(x, index, 0)
+        tl.store(out_ptr + tl.arange(0, N), x)
+
+    x = to_device(np.arange(8, dtype=np.int32), "int32", device)
+    out = empty((8,), "int32", device)
+    kernel[(1,)](x, out, 0, 8)
+    assert_same(to_host(out), to_host(x), "no iteration")
 
 
 def test_gather_in_a_loop_of_pointers_and_masks(device):

@@ -126,6 +126,7 @@ codes! {
     "TW0206" OutOfMemory Execution "not enough memory for the tiles of a program";
     "TW0207" DeviceFault Execution "a GPU stopped the kernel";
     "TW0211" MisalignedAtomic Execution "atomic access not aligned";
+    "TW0212" IndexOutOfBounds OutOfBounds "index of a gather out of bounds";
     // What a sanitizer finds; the kernel goes on.
     "TW0221" Race Execution "race for an element of memory";
     "TW0222" Unwritten Execution "read of memory that nobody has written";

@@ -79,6 +79,7 @@ pub enum Argument {
 
 /// Options that the language sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
 pub struct Options {
     /// Whether `assert`, `tl.device_assert` and the divisors of integers are checked (`debug=True`, `TRITON_DEBUG=1`).
     pub debug: bool,
@@ -91,6 +92,9 @@ pub struct Options {
     pub default_dot_precision: tilewright_ir::InputPrecision,
     /// The most products of 8-bit floats of a dot that does not say, between exact sums.
     pub default_imprecise_acc: Option<u32>,
+    /// The indices of gathers are checked in the code of a GPU, which otherwise takes an element whatever they are: for the
+    /// simulator. The executor of the CPU checks them itself.
+    pub check_indices: bool,
     /// The warps of a program; 4 if it is 0.
     pub num_warps: u32,
     /// The compute capability of the GPU that it is compiled for, times 10; 0 for a CPU.

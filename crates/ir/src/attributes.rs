@@ -406,6 +406,21 @@ pub enum Failure {
     Assertion(String),
     /// The divisor of integers is zero.
     DivisionByZero,
+    /// The index of a gather is outside of its axis, which has as many elements.
+    IndexOutOfBounds(u32),
+}
+
+impl Failure {
+    /// What is said where it does not hold.
+    pub fn message(&self) -> String {
+        match self {
+            Failure::Assertion(message) => message.clone(),
+            Failure::DivisionByZero => "integer division by zero".into(),
+            Failure::IndexOutOfBounds(extent) => {
+                format!("an index of `gather` is out of bounds of an axis of {extent} elements")
+            }
+        }
+    }
 }
 
 impl std::fmt::Display for Failure {
@@ -413,6 +428,7 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Assertion(message) => write!(f, "{message:?}"),
             Failure::DivisionByZero => f.write_str("division_by_zero"),
+            Failure::IndexOutOfBounds(extent) => write!(f, "index_out_of_bounds({extent})"),
         }
     }
 }
@@ -424,7 +440,10 @@ impl Attribute for Failure {
     fn parse(text: &str) -> Option<Self> {
         match text {
             "division_by_zero" => Some(Failure::DivisionByZero),
-            _ => String::parse(text).map(Failure::Assertion),
+            _ => match text.strip_prefix("index_out_of_bounds(").and_then(|text| text.strip_suffix(')')) {
+                Some(extent) => extent.parse().ok().map(Failure::IndexOutOfBounds),
+                None => String::parse(text).map(Failure::Assertion),
+            },
         }
     }
 }
@@ -447,6 +466,7 @@ mod tests {
         round_trip(CacheModifier::Streaming);
         round_trip(Failure::Assertion(String::from("division_by_zero")));
         round_trip(Failure::DivisionByZero);
+        round_trip(Failure::IndexOutOfBounds(16));
         round_trip(Element::Pointer(Dtype::F16));
         for &dtype in Dtype::ALL {
             for bits in [0, 1, mask(dtype.bits()), mask(dtype.bits()) >> 1, 0x7fc0_0001 & mask(dtype.bits())]

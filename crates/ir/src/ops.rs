@@ -189,8 +189,8 @@ macro_rules! tile_ops {
     /// of the coordinate is 0 (beyond the extent it always is), and the larger one where it is 1; the other way round if
     /// `descending`.
     Bitonic bitonic (tile) [] {axis: u32, high: u32, low: u32, block: u32, descending: bool} regions 0 Pure Scan;
-    /// Along an axis, the elements of the tile that the int32 index names; along the others, at the same place. The index
-    /// counts modulo the extent of the axis, so that -1 is the last element.
+    /// Along an axis, the elements of the tile that the int32 index names; along the others, at the same place. The executor
+    /// stops at an index that names no element; the code of a GPU takes some element there.
     Gather gather (tile, index) [] {axis: u32} regions 0 Pure Movement;
     /// What the program promises about the values; the value itself.
     Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity;
@@ -394,9 +394,10 @@ impl Op {
         self.info().effect == Effect::Pure
     }
 
-    /// Whether it may be executed where the program would not execute it. A region may have effects.
+    /// Whether it may be executed where the program would not execute it. A region may have effects, and the executor stops a
+    /// gather whose index is out of bounds.
     pub fn is_speculatable(&self) -> bool {
-        self.is_pure() && self.info().regions == 0
+        self.is_pure() && self.info().regions == 0 && !matches!(self, Op::Gather { .. })
     }
 
     /// What it is to whoever does not know it by name.

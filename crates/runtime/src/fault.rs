@@ -84,29 +84,44 @@ fn loop_without_end(fault: &Fault, handle: &Handle) -> Option<Vec<Span>> {
 /// The check that does not hold, and the calls that led there, if its line has one alone.
 fn check(fault: &Fault, handle: &Handle, code: Code) -> Option<Vec<Span>> {
     let FaultKind::Assertion { .. } = fault.kind else { return None };
-    let is_division = code == Code::DivisionByZero;
-    let is_wanted = move |op: &Op| matches!(op, Op::Assert { failure } if matches!(failure, Failure::DivisionByZero) == is_division);
+    let is_wanted = move |op: &Op| matches!(op, Op::Assert { failure } if code_of(failure) == code);
     let mut chains = on_line(fault, handle, is_wanted).map(|(_, chain)| chain);
     let first = chains.next()?;
     chains.all(|chain| chain == first).then_some(first)
 }
 
+/// The code of an assertion that does not hold.
+fn code_of(failure: &Failure) -> Code {
+    match failure {
+        Failure::Assertion(_) => Code::DeviceAssertFailed,
+        Failure::DivisionByZero => Code::DivisionByZero,
+        Failure::IndexOutOfBounds(_) => Code::IndexOutOfBounds,
+    }
+}
+
 /// The code of a fault that is not about global memory.
 fn code(kind: &FaultKind) -> Code {
     match kind {
-        // The compiler asserts divisors as a program asserts anything else.
+        // The compiler asserts divisors and indices as a program asserts anything else.
         FaultKind::Assertion { message, .. } if message == Code::DivisionByZero.title() => {
             Code::DivisionByZero
         }
+        FaultKind::Assertion { message, .. } if is_of_index(message) => Code::IndexOutOfBounds,
         FaultKind::Assertion { .. } => Code::DeviceAssertFailed,
         FaultKind::Cancelled { .. } => Code::Interrupted,
         _ => Code::DeviceFault,
     }
 }
 
+/// Whether a message is that of an index which is out of bounds.
+fn is_of_index(message: &str) -> bool {
+    let numbers = message.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
+    numbers.into_iter().any(|extent| message == Failure::IndexOutOfBounds(extent).message())
+}
+
 fn message(fault: &Fault, code: Code) -> String {
     match &fault.kind {
-        FaultKind::Assertion { message, .. } if code == Code::DivisionByZero => message.clone(),
+        FaultKind::Assertion { message, .. } if code != Code::DeviceAssertFailed => message.clone(),
         FaultKind::Assertion { message, .. } => format!("device assertion failed: {message}"),
         kind => format!("kernel `{}`: {kind}", fault.kernel),
     }

@@ -319,6 +319,8 @@ impl Kernel {
         let language = tilewright_frontend::Options {
             num_warps: codegen.num_warps,
             capability: target.capability().unwrap_or(0),
+            // What is only compiled, others may run on a GPU.
+            check_indices: tensor_maps && matches!(device, Device::Sim(_)),
             ..options.language()
         };
         let job = Job {

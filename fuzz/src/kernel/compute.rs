@@ -130,7 +130,14 @@ impl Generator {
             let mut shape = ty.shape.clone();
             let room = MOST_ELEMENTS as usize / shape.without(axis).elements();
             shape.0[axis] = self.random.below(room.clamp(1, 40)) as u32 + 1;
-            let index = self.value_of(&Type::tile(Dtype::I32, shape));
+            let index = self.value_of(&Type::tile(Dtype::I32, shape.clone()));
+            // An index that names no element stops the executor.
+            let [first, last] = [0, i128::from(ty.shape[axis]) - 1].map(|bound| {
+                let bound = self.constant(Dtype::I32, bound);
+                self.splat(bound, &shape)
+            });
+            let index = self.sure(Op::Elementwise { function: F::Max }, &[index, first]);
+            let index = self.sure(Op::Elementwise { function: F::Min }, &[index, last]);
             self.pure(Op::Gather { axis: axis as u32 }, &[tile, index])
         };
         if let Some(result) = result {

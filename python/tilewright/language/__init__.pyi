@@ -176,8 +176,9 @@ class tensor:
     def floor(self) -> Any:
         """The largest integer not above x."""
     def gather(self, index: Any, axis: Any) -> Any:
-        """Along the axis, the elements that the index names; along the others, those at the same place. An index counts modulo
-        the extent of the axis, so that -1 is the last element; with `debug=True` it must be from 0 to the extent less 1.
+        """Along the axis, the elements that the index names; along the others, those at the same place. An index is
+        from 0 to the extent of the axis less 1. Any other is an error on the CPU and in the simulator, and on a GPU with
+        `debug=True`; without, a GPU takes some element.
         """
     def histogram(self, num_bins: Any, mask: Any=...) -> Any:
         """How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those for which the mask holds.
@@ -453,8 +454,9 @@ def full(shape: Any, value: Any, dtype: Any) -> Any:
     """A tile with this value at every place."""
 
 def gather(src: Any, index: Any, axis: Any) -> Any:
-    """Along the axis, the elements that the index names; along the others, those at the same place. An index counts modulo
-    the extent of the axis, so that -1 is the last element; with `debug=True` it must be from 0 to the extent less 1.
+    """Along the axis, the elements that the index names; along the others, those at the same place. An index is
+    from 0 to the extent of the axis less 1. Any other is an error on the CPU and in the simulator, and on a GPU with
+    `debug=True`; without, a GPU takes some element.
     """
 
 def get_int_dtype(bitwidth: Any, signed: Any) -> Any:

@@ -35,6 +35,12 @@ pub(crate) enum FaultKind {
         address: u64,
         size: usize,
     },
+    /// The index of a gather names no element.
+    IndexOutOfBounds {
+        index: i32,
+        extent: u32,
+        axis: usize,
+    },
     Assertion(Failure),
     LoopStep,
     Assembly(AssemblyFault),
@@ -96,6 +102,17 @@ impl Fault {
             FaultKind::Assertion(Failure::Assertion(message)) => {
                 let text = format!("device assertion failed: {message}");
                 self.located(program, Code::DeviceAssertFailed, text, "does not hold")
+            }
+            FaultKind::IndexOutOfBounds { index, extent, axis } => self
+                .located(
+                    program,
+                    Code::IndexOutOfBounds,
+                    format!("index {index} of `gather` is out of bounds of axis {axis}, which has {extent} elements"),
+                    &format!("takes element {index} of 0 to {}", i64::from(*extent) - 1),
+                )
+                .hint("keep the index inside of the axis, also where the result is not used: `tl.where(mask, index, 0)`"),
+            FaultKind::Assertion(failure @ Failure::IndexOutOfBounds(_)) => {
+                self.located(program, Code::IndexOutOfBounds, failure.message(), "the index is outside here")
             }
             FaultKind::LoopStep => self
                 .located(program, Code::InvalidLoop, "the step of a loop is zero", "this loop would never end")

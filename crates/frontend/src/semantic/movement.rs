@@ -94,8 +94,11 @@ pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     let place = Operand::Tensor(place);
     let is_first = compare(c, CompareOperator::Lt, &place, &constant(extents[0]))?;
     let behind = binary(c, BinaryOperator::Sub, &place, &constant(extents[0]))?;
+    // Each element is taken of one of them: of the other, the first one.
+    let first = select(c, &is_first, &place, &constant(0))?;
+    let second = select(c, &is_first, &constant(0), &behind)?;
     let mut parts = Vec::with_capacity(2);
-    for (tile, index) in [(x, place), (y, behind)] {
+    for (tile, index) in [(x, first), (y, second)] {
         let Operand::Tensor(index) = index else { unreachable!("an index is a tensor") };
         parts.push(Operand::Tensor(c.builder().gather(tile, index, axis as u32)?));
     }
@@ -139,14 +142,17 @@ pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
             .note(format!("expected as many axes, and equal extents along all but axis {axis}"))
             .hint("give the index the shape of the result, with `tl.broadcast_to`"));
     }
-    if c.options().debug {
+    let options = c.options();
+    // The executor of the CPU checks the index that it gets, of 32 bits.
+    let is_wide = index_ty.dtype().is_some_and(|dtype| dtype.bits() > 32);
+    if if options.capability == 0 { is_wide } else { options.debug || options.check_indices } {
         check_index(c, &index, &index_ty, ty.shape[axis])?;
     }
     let index = cast(c, index, Dtype::I32)?;
     Ok(Operand::Tensor(c.builder().gather(tile, index, axis as u32)?))
 }
 
-/// Where the kernel is compiled with `debug=True`, an index must name an element.
+/// Asserts that an index names an element.
 fn check_index<C: Caller + ?Sized>(c: &mut C, index: &ValueOf<C>, ty: &Type, extent: u32) -> Semantic<()> {
     let place = Operand::Tensor(index.clone());
     let constant = |value: u32| Operand::Constant(Constant::Int(value.into()));
@@ -161,8 +167,7 @@ fn check_index<C: Caller + ?Sized>(c: &mut C, index: &ValueOf<C>, ty: &Type, ext
         }
         let holds = compare(c, operator, &place, &constant(bound))?;
         let Operand::Tensor(holds) = holds else { continue };
-        let message = format!("an index of gather is not below {extent}");
-        c.builder().assert(holds, None, Failure::Assertion(message))?;
+        c.builder().assert(holds, None, Failure::IndexOutOfBounds(extent))?;
     }
     Ok(())
 }

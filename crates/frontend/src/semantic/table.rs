@@ -258,8 +258,9 @@ builtins! {
     Split "split(a)" [Root Method] => movement::split;
     /// One behind the other along an axis. The order is kept, whatever `can_reorder` says.
     Cat "cat(input, other, can_reorder=False, dim=0)" [Root] => movement::cat;
-    /// Along the axis, the elements that the index names; along the others, those at the same place. An index counts modulo
-    /// the extent of the axis, so that -1 is the last element; with `debug=True` it must be from 0 to the extent less 1.
+    /// Along the axis, the elements that the index names; along the others, those at the same place. An index is
+    /// from 0 to the extent of the axis less 1. Any other is an error on the CPU and in the simulator, and on a GPU with
+    /// `debug=True`; without, a GPU takes some element.
     Gather "gather(src, index, axis)" [Root Method] => movement::gather;
 
     // Conversions.

@@ -240,7 +240,6 @@ impl<'a> Evaluator<'a> {
                 let places = (0..elements).map(|i| {
                     let index = unravel(i, &ty.shape);
                     let along = number::integer(Dtype::I32, operands[1][i]);
-                    let along = along.rem_euclid(from[*axis as usize].into());
                     ravel(from, |place| if place == *axis as usize { along as usize } else { index[place] })
                 });
                 places.map(|place| operands[0][place]).collect()

@@ -50,17 +50,14 @@ impl Lowering<'_> {
 
     /// Calls the function that stops the kernel.
     fn fail(&mut self, inst: Inst, failure: &Failure) {
-        let message = match failure {
-            Failure::Assertion(message) => message.as_str(),
-            Failure::DivisionByZero => "integer division by zero",
-        };
+        let message = failure.message();
         let chain = self.kernel.call_chain(inst);
         let place = self.program.sources.users_place(&chain);
         let (file, line) = place.map(|place| chain[place]).map_or((String::new(), 0), |span| {
             let file = self.program.sources.file(span.file);
             (file.name.clone(), file.line_column(span.start).0)
         });
-        let strings = [message, &file, &self.kernel.name].map(|text| self.string(text));
+        let strings = [&message, &file, &self.kernel.name].map(|text| self.string(text));
         let [message, file, name] = strings;
         let values = [message, file, i64::from(line).into(), name, 1.into()];
         let mut arguments = Vec::new();

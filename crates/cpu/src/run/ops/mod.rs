@@ -51,7 +51,7 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::Splat { .. } => shape::splat(machine, step),
         Op::ExpandDims { axis } => shape::expand_dims(machine, step, *axis),
         Op::Slice { starts, steps, .. } => movement::slice(machine, step, starts, steps),
-        Op::Gather { axis } => movement::gather(machine, step, *axis as usize),
+        Op::Gather { axis } => return movement::gather(machine, step, *axis as usize),
         Op::Broadcast { .. } => shape::broadcast(machine, step),
         Op::Reshape { .. } => shape::reshape(machine, step),
         Op::Transpose { permutation } => shape::transpose(machine, step, permutation),

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use tilewright_ir::IntList;
 
 use crate::program::Step;
+use crate::run::fault::{Fault, FaultKind, Outcome};
 use crate::run::machine::Machine;
 use crate::run::memory::{Axis, rearrange};
 use crate::run::symbolic;
@@ -39,15 +40,19 @@ pub(crate) fn slice(machine: &mut Machine<'_>, step: &Step, starts: &IntList, st
     machine.set(step.result(), result.with_provenance(provenance));
 }
 
-pub(crate) fn gather(machine: &mut Machine<'_>, step: &Step, axis: usize) {
+pub(crate) fn gather(machine: &mut Machine<'_>, step: &Step, axis: usize) -> Outcome {
     let [tile, index] = [step.operands[0], step.operands[1]];
     let (from, to, place) = (machine.type_of(tile), machine.ty(step.result()), machine.type_of(index));
     let (tile, index) = (machine.take(tile), machine.take(index));
     let provenance = tile.provenance;
+    let index = materialize(place, index);
+    check_indices(index.bytes(), from.shape()[axis], axis)
+        .map_err(|(fault, element)| fault.at(place.lane(element)))?;
     if let Form::Uniform(_) = tile.form {
-        return machine.set(step.result(), tile);
+        machine.set(step.result(), tile);
+        return Ok(());
     }
-    let (tile, index) = (materialize(from, tile), materialize(place, index));
+    let tile = materialize(from, tile);
     let inner: usize = to.shape()[axis + 1..].iter().map(|&extent| extent as usize).product();
     let [extent, length] = [from, to].map(|ty| ty.shape()[axis] as usize);
     let mut out = Tile::new(to.bytes());
@@ -59,6 +64,18 @@ pub(crate) fn gather(machine: &mut Machine<'_>, step: &Step, axis: usize) {
         _ => take::<8>(out.bytes_mut(), source, indices, [inner, extent, length]),
     }
     machine.set(step.result(), Value::dense(out).with_provenance(provenance));
+    Ok(())
+}
+
+/// The fault of the first index that names no element of an axis, and the element that has it.
+fn check_indices(indices: &[u8], extent: u32, axis: usize) -> Result<(), (Box<Fault>, usize)> {
+    let number = |bytes: &[u8]| i32::from_le_bytes(bytes.try_into().expect("an index has four bytes"));
+    let is_outside = |index: i32| index.cast_unsigned() >= extent;
+    let Some(element) = indices.chunks_exact(4).position(|bytes| is_outside(number(bytes))) else {
+        return Ok(());
+    };
+    let index = number(&indices[element * 4..][..4]);
+    Err((Fault::new(FaultKind::IndexOutOfBounds { index, extent, axis }), element))
 }
 
 /// Each element from its line: `inner` elements lie behind each place of the axis, of `extent` and `length` places.
@@ -67,11 +84,7 @@ fn take<const SIZE: usize>(to: &mut [u8], from: &[u8], indices: &[u8], [inner, e
     for (row, (to, indices)) in rows.enumerate() {
         let line = row / length * extent;
         for (column, (element, index)) in to.chunks_exact_mut(SIZE).zip(indices.chunks_exact(4)).enumerate() {
-            let index = i32::from_le_bytes(index.try_into().expect("an index has four bytes"));
-            let mut along = index as usize;
-            if along >= extent {
-                along = i64::from(index).rem_euclid(extent as i64) as usize;
-            }
+            let along = u32::from_le_bytes(index.try_into().expect("an index has four bytes")) as usize;
             let source = ((line + along) * inner + column) * SIZE;
             element.copy_from_slice(&from[source..source + SIZE]);
         }
