@@ -113,3 +113,12 @@ fn a_declaration_that_does_not_fit_is_named() {
     let deep = format!("{HEAD}.global .u32 x = {}1;", "(".repeat(100_000));
     assert_eq!(parse(&deep).unwrap_err().to_string(), "line 4, column 50: nested too deeply");
 }
+
+#[test]
+fn an_alignment_is_a_power_of_two() {
+    for (item, column) in [(".global .align 0 .b8 a[4];", 16), (".global .align 48 .b8 a[4];", 16)] {
+        let found = error_of_item(item);
+        assert!(found.starts_with(&format!("line 4, column {column}: ")), "{found}");
+        assert!(found.contains("expected a power of two"), "{found}");
+    }
+}

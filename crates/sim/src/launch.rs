@@ -125,7 +125,7 @@ struct CheckedLaunch<'a> {
 }
 
 fn volume(extent: [u32; 3]) -> u64 {
-    extent.iter().map(|axis| u64::from(*axis)).product()
+    extent.iter().fold(1, |product, axis| product.saturating_mul(u64::from(*axis)))
 }
 
 /// An extent with all three axes.

@@ -68,6 +68,9 @@ impl fmt::Debug for LoadedModule {
     }
 }
 
+/// The most bytes of a variable, and of all in global memory: the host has to have as many.
+const MOST_VARIABLE_BYTES: u64 = 1 << 30;
+
 impl LoadedModule {
     pub(crate) fn load(target: &SimTarget, isa: isa::Module, text: &str) -> Result<Self, LoadError> {
         if !target.runs(&isa.target) {
@@ -79,6 +82,13 @@ impl LoadedModule {
         })?;
         if isa.address_size != 64 {
             return Err(LoadError::Unsupported(format!("addresses of {} bits", isa.address_size)));
+        }
+        let functions = isa.functions.values().flat_map(|function| function.variables.values());
+        if let Some(large) = isa.globals.values().chain(functions).find(|variable| {
+            variable.bytes() > MOST_VARIABLE_BYTES || u64::from(variable.alignment()) > MOST_VARIABLE_BYTES
+        }) {
+            let (name, bytes) = (&large.name, large.bytes());
+            return Err(LoadError::Unsupported(format!("the variable `{name}` of {bytes} bytes")));
         }
         let mut offsets = FxHashMap::default();
         let mut end = 0;
@@ -95,6 +105,9 @@ impl LoadedModule {
             let start = (end + 1_u64).next_multiple_of(u64::from(variable.alignment()).max(16));
             offsets.insert(id, start);
             end = start + variable.bytes();
+        }
+        if end > MOST_VARIABLE_BYTES {
+            return Err(LoadError::Unsupported(format!("variables of {end} bytes")));
         }
         let storage = Storage::new(end as usize);
         let base = storage.region().address();

@@ -275,3 +275,28 @@ fn what_cannot_be_called_is_a_fault_that_says_so() {
     let kind = fault_of(missing, &format!("    mov.u32 %a, %t;\n{}", call("", "elsewhere")));
     assert!(matches!(&kind, FaultKind::Unsupported(text) if text.contains("elsewhere")), "{kind:?}");
 }
+
+/// A function that writes its parameter of 8 bytes; what is passed for it has to be a variable of the body, and as large.
+#[test]
+fn what_is_passed_is_a_variable_of_the_body_that_is_large_enough() {
+    let function = "
+.func take(.param .b64 value)
+{
+    ret;
+}
+";
+    let cases = [
+        ("call.uni take, (out);", "expected a variable of `.param` in the body of a function"),
+        (
+            "{ .shared .b64 s; call.uni take, (s); }",
+            "expected a variable of `.param` in the body of a function",
+        ),
+        ("{ .param .b32 small; call.uni take, (small); }", "passes the 4 bytes of `small` for 8 bytes"),
+    ];
+    for (body, expected) in cases {
+        let text = module(function, &format!("mov.u32 %d, 0; {body}"));
+        let found = fault(launch(&text, 1, 32, vec![memory(&mut [0_u32; 32])]));
+        let FaultKind::Illegal(text) = &found else { panic!("{body}: {found:?}") };
+        assert!(text.contains(expected), "{body}: {text}");
+    }
+}

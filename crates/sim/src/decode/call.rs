@@ -162,7 +162,20 @@ impl Decoder<'_> {
     fn passed(&mut self, operand: Source, formal: &Variable, is_read: bool) -> Decoded<Passed> {
         let bytes = formal.bytes();
         if let Source::Symbol(Symbol::Variable(id), 0) = operand {
-            return Ok(Passed { binding: self.frame().variables[&id], bytes });
+            let variable = &self.frame().function.variables[id];
+            let (name, found) = (variable.name.clone(), variable.bytes());
+            let binding = self.frame().variables[&id];
+            if !matches!(binding, Binding::Frame(_) | Binding::Local(_)) {
+                let text = format!(
+                    "a call that passes `{name}`: expected a variable of `.param` in the body of a function"
+                );
+                return Err(FaultKind::Illegal(text));
+            }
+            if found < bytes {
+                let text = format!("a call that passes the {found} bytes of `{name}` for {bytes} bytes");
+                return Err(FaultKind::Illegal(text));
+            }
+            return Ok(Passed { binding, bytes });
         }
         let passed = Passed { binding: self.bind(formal)?, bytes };
         if is_read {

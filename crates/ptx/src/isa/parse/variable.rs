@@ -67,12 +67,21 @@ pub(crate) fn parameter<'a>(cursor: &mut Cursor<'a>) -> Result<(&'a str, Variabl
     declarator(cursor, &head)
 }
 
+/// An alignment, which is a power of two.
+fn alignment(cursor: &mut Cursor<'_>) -> Result<u32, ParseError> {
+    let alignment = cursor.unsigned_32()?;
+    if alignment.is_power_of_two() {
+        return Ok(alignment);
+    }
+    Err(cursor.error_before(ParseErrorKind::Number(format!("{alignment}, expected a power of two"))))
+}
+
 /// Attributes, alignment and type: a variable without a name.
 fn head(cursor: &mut Cursor<'_>, space: StateSpace) -> Result<Variable, ParseError> {
     let mut variable = Variable::scalar("", space, ScalarType::B8);
     loop {
         if cursor.take(".align") {
-            variable.alignment = Some(cursor.unsigned_32()?);
+            variable.alignment = Some(alignment(cursor)?);
         } else if cursor.take(".attribute") {
             cursor.expect("(")?;
             if !cursor.take(".managed") {
@@ -96,7 +105,7 @@ fn head(cursor: &mut Cursor<'_>, space: StateSpace) -> Result<Variable, ParseErr
     variable.ty = scalar_type(cursor)?;
     if cursor.take(".ptr") {
         let space = take_modifier(cursor);
-        let alignment = if cursor.take(".align") { Some(cursor.unsigned_32()?) } else { None };
+        let alignment = if cursor.take(".align") { Some(alignment(cursor)?) } else { None };
         variable.pointer = Some(PointerAttribute { space, alignment });
     }
     Ok(variable)
