@@ -44,6 +44,8 @@ pub enum MachineCode {
 pub struct GpuCode {
     /// The text of the module.
     pub ptx: String,
+    /// The name of the kernel in it.
+    pub entry: String,
     /// What it is for.
     pub target: tilewright_gpu::GpuTarget,
     /// Threads of a block.
@@ -211,6 +213,14 @@ impl CompiledKernel {
             lowered: Arc::clone(&self.lowered),
             is_shareable: self.is_shareable,
             source: self.source.clone(),
+        }
+    }
+
+    /// The name of the entry in the code of a GPU, which may be another one than that of the function.
+    pub fn entry_name(&self) -> &str {
+        match &*self.code {
+            MachineCode::Cpu(_) => &self.name,
+            MachineCode::Gpu(code) => &code.entry,
         }
     }
 

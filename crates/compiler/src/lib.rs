@@ -192,7 +192,8 @@ fn gpu_code(
     let ptx = compiled::ptx(&program, codegen.max_registers).map_err(refused)?;
     dump(Stage::Ptx, &|| ptx.clone());
     let (threads, shared_bytes) = (32 * program.header.num_warps, program.header.shared_bytes);
-    Ok(GpuCode { ptx, target, threads, shared_bytes, program })
+    let entry = tilewright_ptx::entry_name(&program.kernel().name).into_owned();
+    Ok(GpuCode { ptx, entry, target, threads, shared_bytes, program })
 }
 
 /// The program of the CPU's executor. Inline assembly is run by the simulator.

@@ -5,4 +5,4 @@ pub mod isa;
 mod lower;
 pub mod passes;
 
-pub use lower::lower;
+pub use lower::{entry_name, lower};

@@ -96,7 +96,7 @@ impl CompiledKernel {
         let class = py.import("tilewright.backends.compiler")?.getattr("GPUTarget")?;
         let target = class.call1(target_tuple(py, target)?.cast_into::<PyTuple>()?)?;
         entries.set_item("target", target)?;
-        entries.set_item("name", &compiled.name)?;
+        entries.set_item("name", compiled.entry_name())?;
         entries.set_item("hash", compiled.hash())?;
         entries.set_item("shared", compiled.metadata.resources.shared)?;
         entries.set_item("tmem_size", 0)?;

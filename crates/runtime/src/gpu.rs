@@ -60,7 +60,7 @@ impl Loaded {
             return Err(Error::OutOfResources(OutOfResources { required, limit, name: "shared memory" }));
         }
         match device {
-            Device::Cuda(_) => Self::on_gpu(name, code, device, options),
+            Device::Cuda(_) => Self::on_gpu(code, device, options),
             Device::Cpu | Device::Sim(_) => {
                 let target = sim::SimTarget::new(code.target.name).expect("the simulator knows every target");
                 let loaded = sim::Simulator::new(target).load(&code.ptx);
@@ -68,7 +68,7 @@ impl Loaded {
                 let module = loaded.map_err(refuse)?;
                 let tensor_maps = TensorMaps::new(code, None, |index| {
                     let places =
-                        module.parameters(name).map_err(|fault| refused(name, &fault.to_string()))?;
+                        module.parameters(&code.entry).map_err(|fault| refused(name, &fault.to_string()))?;
                     Ok(places[index].offset)
                 })?;
                 let tensor_maps = tensor_maps.map(Box::new);
@@ -79,7 +79,7 @@ impl Loaded {
 
     /// Loads a kernel. If a little fewer registers let more of its blocks run at a time, it is made with these, unless they
     /// are too few or the program has said how many it wants.
-    fn on_gpu(name: &str, code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
+    fn on_gpu(code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
         let (gpu, context) = (device.gpu()?, device.context()?);
         let cache = Cache::new(&Settings::from_environment());
         let launch_options = LaunchOptions {
@@ -91,7 +91,7 @@ impl Loaded {
         };
         let with_fewer = |limit| Cow::Owned(code.with_max_registers(limit));
         let has_limit = options.number(OptionId::Maxnreg).is_some();
-        let assembler = Assembler { gpu, context, cache: &cache, name };
+        let assembler = Assembler { gpu, context, cache: &cache, name: &code.entry };
         let (function, cubin) = assembler.assemble(
             &code.ptx,
             (!has_limit).then_some(&with_fewer),
@@ -267,7 +267,7 @@ fn simulate(
         let (extent, limit) = (grid[axis], MAX_GRID[axis]);
         return Err(tilewright_cuda::Error::GridTooLarge { kernel, axis, extent, limit }.into());
     }
-    let mut launch = sim::Launch::new(name, grid, [code.threads, 1, 1], parameters, regions);
+    let mut launch = sim::Launch::new(&code.entry, grid, [code.threads, 1, 1], parameters, regions);
     launch.dynamic_shared_bytes = code.shared_bytes;
     launch.cluster = [if is_paired { PAIR } else { *cluster }, 1, 1];
     let checks = sanitize::active();

@@ -65,6 +65,7 @@ mod trigonometry64;
 mod warp_roles;
 mod wgmma;
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -97,6 +98,17 @@ type Lowered = Result<(), Box<Diagnostic>>;
 
 /// One element of each operand of an op on several tiles.
 type Elements = SmallVec<[Scalar; 2]>;
+
+/// The name of a kernel in PTX. A letter that identifiers of PTX do not have, as those of Python may, becomes its number.
+pub fn entry_name(kernel: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if kernel.chars().all(is_plain) && kernel.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return kernel.into();
+    }
+    let escaped = kernel.chars().map(|c| if is_plain(c) { c.into() } else { format!("_u{:x}_", c as u32) });
+    // A name of underscores alone, and one that begins with a digit, are none.
+    std::iter::once("k_".to_owned()).chain(escaped).collect::<String>().into()
+}
 
 /// The PTX of a kernel. What the target lacks, or what is not supported, is a diagnostic that names it.
 pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
@@ -167,7 +179,8 @@ impl<'p> Lowering<'p> {
     fn new(program: &'p gpu::Module) -> Self {
         let kernel = program.kernel();
         let target = &program.header.target;
-        let mut function = Function::new(kernel.name.clone(), FunctionKind::Entry, Linkage::Visible);
+        let mut function =
+            Function::new(entry_name(&kernel.name).into_owned(), FunctionKind::Entry, Linkage::Visible);
         function.directives.required_threads = Some(vec![program.header.num_warps * LANES]);
         Self {
             program,
@@ -203,7 +216,7 @@ impl<'p> Lowering<'p> {
                 continue;
             }
             let element = self.element(value);
-            let name = format!("{}_param_{index}", self.kernel.name);
+            let name = format!("{}_param_{index}", self.builder.function.name);
             let mut variable = Variable::scalar(name, StateSpace::Param, parameter_type(element));
             if matches!(element, Element::Pointer(_)) {
                 let divisibility = self.kernel.parameters.get(index).map_or(1, |known| known.divisibility);

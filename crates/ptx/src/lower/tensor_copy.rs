@@ -21,7 +21,7 @@ const MAP_ALIGNMENT: u32 = 64;
 impl Lowering<'_> {
     /// A parameter that is a tensor map: its value is its generic address.
     pub(super) fn tensor_map_parameter(&mut self, index: usize, value: Value) {
-        let name = format!("{}_param_{index}", self.kernel.name);
+        let name = format!("{}_param_{index}", self.builder.function.name);
         let variable = Variable::array(name, StateSpace::Param, ScalarType::B8, MAP_BYTES, MAP_ALIGNMENT);
         let id = self.builder.function.variables.push(variable);
         self.builder.function.parameters.push(id);
