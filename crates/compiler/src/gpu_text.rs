@@ -2,8 +2,9 @@
 
 use tilewright_base::{Code, Diagnostic, SourceFile, SourceMap, Span};
 use tilewright_frontend::Failure;
+use tilewright_gpu::PASSES;
 use tilewright_gpu::language::{Gpu, Module};
-use tilewright_gpu::run_passes;
+use tilewright_ir::{VerifyError, verify};
 
 use crate::{CompileError, Stage, compiled, with_stack};
 
@@ -15,7 +16,11 @@ use crate::{CompileError, Stage, compiled, with_stack};
 pub fn compile_gpu_text(name: &str, text: &str, stage: Stage) -> Result<String, CompileError> {
     with_stack(|| {
         let mut program = parse(name, text)?;
-        run_passes(&mut program).map_err(|diagnostic| failure(*diagnostic, &program))?;
+        for pass in PASSES {
+            (pass.run)(&mut program).map_err(|diagnostic| failure(*diagnostic, &program))?;
+            // A text may keep every rule and still be none that the passes before this one leave.
+            verify(&program).map_err(|error| failure(broken(pass.name, &error), &program))?;
+        }
         if stage == Stage::Gpu {
             return Ok(tilewright_ir::print(&program, false));
         }
@@ -35,6 +40,12 @@ fn parse(name: &str, text: &str) -> Result<Module, CompileError> {
         let diagnostic = Diagnostic::new(Code::MalformedIr, error.message.clone()).primary(span, "");
         CompileError::Kernel(Box::new(Failure { diagnostics: vec![diagnostic], sources }))
     })
+}
+
+fn broken(pass: &str, error: &VerifyError) -> Diagnostic {
+    Diagnostic::new(Code::MalformedIr, format!("after the pass `{pass}`, the program breaks a rule: {error}"))
+        .note("the text keeps the rules, but is not what the passes before this one leave")
+        .hint("compare it with `--emit gpu` of a similar kernel")
 }
 
 fn failure(diagnostic: Diagnostic, program: &Module) -> CompileError {

@@ -331,6 +331,11 @@ pub struct LoopOptions {
     pub disable_licm: bool,
 }
 
+impl LoopOptions {
+    /// The most iterations in flight: as many as a launch may ask for. Each takes a slot of shared memory and steps of its own.
+    pub const MAX_STAGES: u32 = 64;
+}
+
 impl Attribute for LoopOptions {
     fn print(&self, out: &mut String) {
         let flags = [
@@ -347,7 +352,9 @@ impl Attribute for LoopOptions {
         let mut options = Self::default();
         for word in String::parse(text)?.split_whitespace() {
             match word.split_once('=') {
-                Some(("stages", count)) => options.num_stages = count.parse().ok()?,
+                Some(("stages", count)) => {
+                    options.num_stages = count.parse().ok().filter(|count| *count <= Self::MAX_STAGES)?;
+                }
                 Some(("unroll", count)) => options.unroll_factor = count.parse().ok()?,
                 Some(_) => return None,
                 None => match word {

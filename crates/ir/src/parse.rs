@@ -157,6 +157,13 @@ impl<'a, D: Dialect> Parser<'a, D> {
             return Err("expected a function".into());
         }
         let entry = entry.ok_or("no function is marked `kernel`")?;
+        let locations = functions.values().flat_map(|function: &Function<D>| function.locations.values());
+        let files = locations.map(|location| location.span.file.as_u32());
+        if let Some(file) = files.into_iter().find(|file| *file as usize >= self.sources.files().count()) {
+            return Err(format!(
+                "file{file} is not declared; write `file{file} = \"k.py\" line 1` after the functions"
+            ));
+        }
         Ok(Module { header, functions, entry, sources: Arc::new(std::mem::take(&mut self.sources)) })
     }
 
@@ -440,6 +447,12 @@ file0 = \"k.py\" line 3
         let module = parse(LOOP).expect("it is well-formed");
         assert_eq!(print(&module, true), LOOP);
         assert_eq!(module.kernel().parameters[0].divisibility, 16);
+    }
+
+    #[test]
+    fn a_location_is_in_a_file_that_is_declared() {
+        let error = parse(&LOOP.replace("@file0:0..2", "@file1:0..2")).expect_err("there is one file");
+        assert!(error.message.starts_with("file1 is not declared"), "{error}");
     }
 
     #[test]

@@ -253,7 +253,8 @@ pub(super) fn range<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, is_stat
         let count = |c: &mut C, index: usize| {
             if a.is_none(index) { Ok(0) } else { a.int(c, index).map(|value| value.clamp(0, 1 << 16) as u32) }
         };
-        options.num_stages = count(c, 3)?;
+        // No loop has room for more.
+        options.num_stages = count(c, 3)?.min(LoopOptions::MAX_STAGES);
         options.unroll_factor = count(c, 4)?;
         options.disallow_acc_multi_buffer = a.flag(c, 5)?;
         options.flatten = a.flag(c, 6)?;

@@ -28,6 +28,9 @@ pub enum ProgramOrder {
     LastFirst,
 }
 
+/// The most stages of a pipeline, which is more blocks than a multiprocessor holds.
+const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
+
 const FIRST_FIRST: &str = "first programs first";
 const LAST_FIRST: &str = "last programs first";
 
@@ -159,11 +162,16 @@ impl Header {
                         counts.into_iter().find_map(|(what, count)| Some((word.strip_suffix(what)?, count)));
                     let parsed = counted.and_then(|(number, count)| Some((number.parse().ok()?, count)));
                     match parsed {
-                        Some((number, count)) if *count == 0 && number > 0 => *count = number,
+                        Some((number, count)) if *count == 0 && (1..=MAX_COUNT).contains(&number) => {
+                            *count = number;
+                        }
                         _ => return Err(expected.into()),
                     }
                 }
             }
+        }
+        if !(1..=16).contains(&cluster) {
+            return Err(format!("a cluster has 1 to 16 blocks, found {cluster}"));
         }
         if !(1..=MOST_WARPS).contains(&num_warps) {
             return Err(format!("a block has 1 to {MOST_WARPS} warps, found {num_warps}"));

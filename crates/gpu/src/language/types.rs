@@ -52,15 +52,18 @@ pub struct Buffer {
     pub layout: LayoutId,
 }
 
+/// No ring has more slots: of barriers alone, so many fill the shared memory of a GPU.
+const MOST_SLOTS: u32 = 1 << 15;
+
 impl Buffer {
     /// The bytes of one slot.
     pub fn slot_bytes(&self) -> u32 {
         (self.shape.elements() * self.element.bytes()) as u32
     }
 
-    /// The bytes of all slots.
+    /// The bytes of all slots. As many as a number can say are more than any GPU has.
     pub fn bytes(&self) -> u32 {
-        self.slots * self.slot_bytes()
+        self.slots.saturating_mul(self.slot_bytes())
     }
 
     /// The type of the tiles.
@@ -75,7 +78,8 @@ impl Buffer {
 
     fn of_slots(slots: u32, tile: &str) -> Option<Self> {
         let (tile, layout) = parse_tile(tile)?;
-        Some(Self { slots, element: tile.element, shape: tile.shape, layout: layout? })
+        let buffer = Self { slots, element: tile.element, shape: tile.shape, layout: layout? };
+        ((1..=MOST_SLOTS).contains(&slots)).then_some(buffer)
     }
 }
 
@@ -155,7 +159,10 @@ impl Type {
                 let (tile, layout) = parse_tile(inner)?;
                 Some(Self::Pending { tile, layout: layout? })
             }
-            "mbarrier" => Some(Self::Mbarrier { slots: inner.parse().ok()? }),
+            "mbarrier" => {
+                let slots = inner.parse().ok().filter(|slots| (1..=MOST_SLOTS).contains(slots))?;
+                Some(Self::Mbarrier { slots })
+            }
             _ => None,
         }
     }

@@ -25,6 +25,7 @@ pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
         let message = format!("num_warps must be a power of two up to {MOST_WARPS}, found {num_warps}");
         return Err(Box::new(Diagnostic::new(Code::InvalidOption, message)));
     }
+    check_interface(kernel)?;
     let mut found = None;
     kernel.walk(kernel.entry, &mut |inst| {
         if found.is_none() {
@@ -32,6 +33,17 @@ pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
         }
     });
     found.map_or(Ok(()), |diagnostic| Err(Box::new(diagnostic)))
+}
+
+/// Refuses parameters that are tiles, which the executor of the CPU takes: a launch passes scalars.
+fn check_interface(kernel: &Function) -> Result<(), Box<Diagnostic>> {
+    let parameters = kernel.parameters.iter().zip(kernel.parameter_types());
+    let Some((parameter, ty)) = parameters.into_iter().find(|(_, ty)| !ty.is_scalar()) else { return Ok(()) };
+    let message = format!("the parameter `{}` of the kernel is a tile of type {ty}", parameter.name);
+    let diagnostic = Diagnostic::new(Code::NotOnThisDevice, message)
+        .note("a launch on a GPU passes scalars and pointers")
+        .hint("pass a pointer, and load the tile");
+    Err(Box::new(diagnostic))
 }
 
 fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {

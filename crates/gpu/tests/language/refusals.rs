@@ -141,3 +141,51 @@ fn deep_kernels_are_compiled() {
     let length = compiling.expect("a thread starts").join().expect("it does not overflow");
     assert!(length.expect("it is compiled") > 10_000);
 }
+
+#[test]
+fn a_parameter_that_is_a_tile() {
+    refused(
+        "kernel func0 @k(%p: *int32[16], %n: int32) {\n  return_values\n}",
+        "sm_80",
+        4,
+        &expect![[r"
+        TW0024: the parameter `p` of the kernel is a tile of type *int32[16]
+        a launch on a GPU passes scalars and pointers
+        pass a pointer, and load the tile
+    "]],
+    );
+}
+
+/// A ring of many slots names each by a chain of numbers that wrap around, which is followed once, not once a way.
+#[test]
+fn a_pipeline_of_many_stages() {
+    let text = "kernel func0 @k(%p: *fp16 {divisibility = 16}, %q: *fp32 {divisibility = 16}, %n: int32) {
+      %zero = constant {value = 0:int32} : int32
+      %one = constant {value = 1:int32} : int32
+      %c = constant {value = 16:int32} : int32
+      %i = arange {start = 0, end = 16} : int32[16]
+      %rows = expand_dims %i {axis = 1} : int32[16, 1]
+      %cols = expand_dims %i {axis = 0} : int32[1, 16]
+      %cs = splat %c {shape = [16, 1]} : int32[16, 1]
+      %lines = mul %rows, %cs : int32[16, 1]
+      %rows.b = broadcast %lines {shape = [16, 16]} : int32[16, 16]
+      %cols.b = broadcast %cols {shape = [16, 16]} : int32[16, 16]
+      %ps = splat %p {shape = [16, 16]} : *fp16[16, 16]
+      %pr = ptr_add %ps, %rows.b : *fp16[16, 16]
+      %pc = ptr_add %pr, %cols.b : *fp16[16, 16]
+      %x = load %pc {cache = \"\", eviction = \"\", volatile = false} : fp16[16, 16]
+      %float = constant {value = 0.0:fp32} : fp32
+      %acc = splat %float {shape = [16, 16]} : fp32[16, 16]
+      %sum = for_loop %zero, %n, %one, %acc {options = \"stages=64 unroll=0\"} (%k: int32, %acc.1: fp32[16, 16]) {
+        %y = load %pc {cache = \"\", eviction = \"\", volatile = false} : fp16[16, 16]
+        %acc.2 = dot %x, %y, %acc.1 {precision = \"ieee\", max_imprecise_acc = 0} : fp32[16, 16]
+        yield_values %acc.2
+      } : fp32[16, 16]
+      %qs = splat %q {shape = [16, 16]} : *fp32[16, 16]
+      store %qs, %sum {cache = \"\", eviction = \"\"}
+      return_values
+    }";
+    let program = compile(&module(text), GpuTarget::named("sm_80").expect("it is known"), 4, 1);
+    let program = program.unwrap_or_else(|diagnostic| panic!("{diagnostic:#?}"));
+    assert!(print(&program, false).contains("buffer<64, "), "{}", print(&program, false));
+}

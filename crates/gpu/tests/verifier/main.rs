@@ -756,3 +756,28 @@ mbarrier_wait %w, %c0, %c0";
          barrier",
     );
 }
+
+#[test]
+fn a_barrier_is_made_ready_once() {
+    let body = "%m = alloc {offset = ?} : mbarrier<1>\nmbarrier_init %m {arrivals = 4}\n";
+    accepted(body);
+    refused(
+        &format!("{body}mbarrier_init %m {{arrivals = 4}}"),
+        "mbarrier_init makes %m ready, which it is: PTX does not say what that does",
+    );
+}
+
+#[test]
+fn memory_has_as_many_slots_as_there_may_be() {
+    for (ty, is_known) in [
+        ("mbarrier<2>", true),
+        ("mbarrier<0>", false),
+        ("mbarrier<4294967295>", false),
+        ("buffer<2, fp16[64, 16]@L2>", true),
+        ("buffer<0, fp16[64, 16]@L2>", false),
+        ("buffer<4294967295, fp16[64, 16]@L2>", false),
+    ] {
+        let found = parse_dialect::<Gpu>(&text(&format!("%m = alloc {{offset = ?}} : {ty}")));
+        assert_eq!(found.is_ok(), is_known, "{ty}: {:?}", found.err());
+    }
+}

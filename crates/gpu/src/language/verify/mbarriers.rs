@@ -144,7 +144,17 @@ impl Rule for Mbarriers<'_> {
             }
             return Ok(());
         };
+        if let GpuOp::Alloc { .. } = op {
+            state.ready.remove(&data.results[0]);
+            return Ok(());
+        }
         if let GpuOp::MbarrierInit { .. } = op {
+            if state.ready.contains_key(&data.operands[0]) {
+                let text = self.names.text(data.operands[0]);
+                return Err(format!(
+                    "mbarrier_init makes {text} ready, which it is: PTX does not say what that does"
+                ));
+            }
             state.phases.retain(|slot, _| slot.root != data.operands[0]);
             state.ready.insert(data.operands[0], Seen::Own);
             return Ok(());

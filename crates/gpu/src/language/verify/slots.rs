@@ -90,6 +90,8 @@ pub struct Names<'f> {
     /// The values that indices of slots, and what they are carried as, are counted from.
     counted: EntitySet<Value>,
     pub(super) sums: RefCell<FxHashMap<(Value, i64), Sum>>,
+    /// The same, where each carried value is its own base.
+    pub(super) local_sums: RefCell<FxHashMap<(Value, i64), Sum>>,
 }
 
 impl<'f> Names<'f> {
@@ -107,8 +109,9 @@ impl<'f> Names<'f> {
                 }
             }
         });
-        let sums = RefCell::default();
-        let mut names = Self { function, synchronized, owners, blocks, counted: EntitySet::new(), sums };
+        let (sums, local_sums) = (RefCell::default(), RefCell::default());
+        let mut names =
+            Self { function, synchronized, owners, blocks, counted: EntitySet::new(), sums, local_sums };
         names.counted = names.count();
         names
     }

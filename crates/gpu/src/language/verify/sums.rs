@@ -21,14 +21,24 @@ impl Names<'_> {
         let mut sum = self.local_sum(value, slots);
         if let Some(base) = sum.base {
             let leader = self.leader(base, slots);
-            sum = Sum { base: leader.base, offset: modulo(sum.offset + leader.offset, slots) };
+            sum = Sum { base: leader.base, offset: modulo(sum.offset.wrapping_add(leader.offset), slots) };
         }
         self.sums.borrow_mut().insert((value, slots), sum);
         sum
     }
 
-    /// The same, where each carried value stands for itself.
+    /// The same, where each carried value is its own base.
     fn local_sum(&self, value: Value, slots: i64) -> Sum {
+        // A value that wraps around is reached by several ways: without what is known, their number doubles with each step.
+        if let Some(sum) = self.local_sums.borrow().get(&(value, slots)) {
+            return *sum;
+        }
+        let sum = self.compute_sum(value, slots);
+        self.local_sums.borrow_mut().insert((value, slots), sum);
+        sum
+    }
+
+    fn compute_sum(&self, value: Value, slots: i64) -> Sum {
         let opaque = Sum { base: Some(value), offset: 0 };
         let Some(inst) = self.function.defining_inst(value) else { return opaque };
         let data = &self.function.insts[inst];
@@ -49,19 +59,24 @@ impl Names<'_> {
             sum.base.is_none().then_some(sum.offset)
         };
         let whole = |number: i64| slots > 0 && number > 0 && number % slots == 0;
-        let plus = |sum: Sum, number: i64| Sum { base: sum.base, offset: modulo(sum.offset + number, slots) };
+        let plus = |sum: Sum, number: i64| Sum {
+            base: sum.base,
+            offset: modulo(sum.offset.wrapping_add(number), slots),
+        };
         match function {
             ElementwiseFn::Add => match (operand(0), operand(1)) {
                 (sum, Sum { base: None, offset }) | (Sum { base: None, offset }, sum) => plus(sum, offset),
                 _ => opaque,
             },
             ElementwiseFn::Sub => match (operand(0), operand(1)) {
-                (sum, Sum { base: None, offset }) => plus(sum, -offset),
+                (sum, Sum { base: None, offset }) => plus(sum, offset.wrapping_neg()),
                 _ => opaque,
             },
             ElementwiseFn::IntRem if exact(1).is_some_and(whole) => operand(0),
             ElementwiseFn::And
-                if exact(1).is_some_and(|bits| whole(bits + 1) && (bits & (bits + 1)) == 0) =>
+                if exact(1)
+                    .and_then(|bits| Some((bits, bits.checked_add(1)?)))
+                    .is_some_and(|(bits, next)| whole(next) && bits & next == 0) =>
             {
                 operand(0)
             }
@@ -131,7 +146,7 @@ impl Names<'_> {
                     Definition::Result(..) if other == 0 => continue,
                     Definition::Result(..) => self.function.insts[inst].results[other - 1],
                 };
-                let offset = modulo(start.offset - other_start.offset, slots);
+                let offset = modulo(start.offset.wrapping_sub(other_start.offset), slots);
                 return Sum { base: Some(leader), offset };
             }
         }
@@ -163,7 +178,8 @@ impl Names<'_> {
         let step = next(other);
         let is_it = step.base == own.base && {
             let (start, other) = (start(place), start(other));
-            start.base == other.base && start.offset == modulo(other.offset + own.offset - step.offset, slots)
+            let offset = other.offset.wrapping_add(own.offset).wrapping_sub(step.offset);
+            start.base == other.base && start.offset == modulo(offset, slots)
         };
         is_it.then(|| (start(place), step.offset))
     }
