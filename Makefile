@@ -128,9 +128,20 @@ clean: ## Remove everything that the other targets made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache python/tilewright/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# Seconds for each fuzz target: FUZZ_SECONDS=3600 make fuzz.
+FUZZ_SECONDS ?= 60
+
 .PHONY: fuzz
-fuzz: ## Each fuzz target for a minute
-	BOLERO_RANDOM_TEST_TIME_MS=60000 cargo test --package tilewright-fuzz -- --test-threads=1
+fuzz: ## Each fuzz target for a minute, or for FUZZ_SECONDS
+	BOLERO_RANDOM_TEST_TIME_MS=$(FUZZ_SECONDS)000 cargo test --package tilewright-fuzz -- --test-threads=1
+
+.PHONY: nightly
+nightly: ## What runs each night: each fuzz target for ten minutes, and malformed inputs of all forms that no night has had
+	$(MAKE) fuzz FUZZ_SECONDS=600
+	TILEWRIGHT_SEEDS=$(NIGHT)00000..$(NIGHT)20000 cargo test --package tilewright-fuzz --test malformed -- --test-threads=1
+
+# The number of the day, so that each night tries other seeds.
+NIGHT = $(shell expr $$(date +%s) / 86400)
 
 # --- The Python environment ---
 

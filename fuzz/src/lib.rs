@@ -5,6 +5,7 @@
 //! coverage-guided fuzzer. This crate holds what they share: [`mutate`] turns random bytes into text that is nearly right, which
 //! gets further than random text, [`kernel`] makes kernels that are right, and [`mod@product`] programs that multiply matrices.
 
+pub mod corpus;
 pub mod kernel;
 pub mod product;
 pub mod random;

@@ -1,0 +1,210 @@
+//! A function of bytes for each form, which makes an input of them and takes it through all stages that read it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tilewright_base::Color;
+use tilewright_compiler::{CodegenOptions, CompileError, Job, Stage, Target, compile_gpu_text, compile_ir};
+use tilewright_frontend::{Failure, FunctionRef, Request};
+use tilewright_fuzz::corpus::{changed_file, changed_numbers, changed_text, with_number};
+use tilewright_gpu::GpuTarget;
+use tilewright_ir::{parse, parse_dialect, print, verify};
+use tilewright_ptx::isa;
+use tilewright_trace::Trace;
+
+use crate::{corpus, traced};
+
+/// Shows an input where the environment asks for it: a process that is killed cannot say which it was.
+fn show(text: &str) {
+    if std::env::var_os("TILEWRIGHT_SHOW").is_some() {
+        eprintln!("{text}");
+    }
+}
+
+/// PTX is parsed, printed, checked, loaded, decoded and launched.
+pub fn ptx(bytes: &[u8]) {
+    try_ptx(&changed_text(&corpus::get().ptx, bytes));
+}
+
+fn try_ptx(text: &str) {
+    show(text);
+    let Ok(module) = isa::parse(text) else { return };
+    let printed = isa::print(&module);
+    let again = isa::parse(&printed).expect("what is printed parses");
+    assert_eq!(isa::print(&again), printed);
+    let Some(target) = tilewright_sim::SimTarget::new(&module.target) else { return };
+    let Ok(loaded) = tilewright_sim::Simulator::new(target).load(text) else { return };
+    for kernel in loaded.kernels() {
+        let Ok(parameters) = loaded.parameters(kernel) else { continue };
+        launch(text, &loaded, kernel, &parameters);
+    }
+}
+
+/// Runs one block of a kernel for a moment, on memory of 4 KiB for each pointer.
+fn launch(
+    text: &str,
+    loaded: &tilewright_sim::LoadedModule,
+    kernel: &str,
+    parameters: &[tilewright_sim::Parameter],
+) {
+    let end = parameters.iter().map(|parameter| parameter.offset + parameter.bytes).max().unwrap_or(0);
+    if end > 1 << 16 {
+        return;
+    }
+    let mut memory = vec![0_u128; 256];
+    let region = tilewright_cpu::memory::Region::of(bytemuck::cast_slice_mut(&mut memory));
+    let mut buffer = vec![0_u8; end];
+    for parameter in parameters.iter().filter(|parameter| parameter.bytes == 8) {
+        buffer[parameter.offset..][..8].copy_from_slice(&region.address().to_le_bytes());
+    }
+    let (_, rest) = text.split_once(".reqntid").unwrap_or(("", "32"));
+    let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+    let threads = digits.parse().unwrap_or(32).min(1024);
+    let regions = [region];
+    let (interrupt, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut launch = tilewright_sim::Launch::new(kernel, [1; 3], [threads, 1, 1], &buffer, &regions);
+    launch.dynamic_shared_bytes = 64 << 10;
+    launch.interrupt = Some(&interrupt);
+    std::thread::scope(|scope| {
+        let timer = scope.spawn(|| {
+            for _ in 0..20 {
+                if is_done.load(Ordering::Relaxed) {
+                    return;
+                }
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
+            interrupt.store(true, Ordering::Relaxed);
+        });
+        // The timer ends also where the launch panics.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| loaded.launch(&launch)));
+        is_done.store(true, Ordering::Relaxed);
+        timer.thread().unpark();
+        match result {
+            Ok(Ok(_)) => {}
+            Ok(Err(fault)) => drop(fault.to_string()),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    });
+}
+
+/// Tile IR is parsed, optimized, and compiled for the CPU and for GPUs.
+pub fn tile_ir(bytes: &[u8]) {
+    try_tile_ir(&changed_text(&corpus::get().tile_ir, bytes));
+}
+
+fn try_tile_ir(text: &str) {
+    show(text);
+    let Ok(module) = parse(text) else { return };
+    let printed = print(&module, true);
+    let again = parse(&printed).expect("what is printed parses");
+    assert_eq!(print(&again, true), printed);
+    let mut optimized = module.clone();
+    tilewright_opt::optimize(&mut optimized, &tilewright_opt::Options::default(), &mut |_, _| {});
+    verify(&optimized).expect("what is optimized verifies");
+    for module in [&module, &optimized] {
+        let _ = tilewright_compiler::cpu_program(module);
+        let _ = tilewright_compiler::cpu_program_for_sanitizer(module);
+    }
+    for target in [Target::Cpu, gpu("sm_80"), gpu("sm_90")] {
+        let job = Job {
+            request: Request {
+                kernel: FunctionRef(0),
+                arguments: Vec::new(),
+                options: tilewright_frontend::Options::default(),
+            },
+            parameters: Vec::new(),
+            target,
+            codegen: CodegenOptions { tensor_maps: target == gpu("sm_90"), ..CodegenOptions::default() },
+        };
+        match compile_ir(&job, text, &mut |_, _| {}) {
+            Ok(compiled) => {
+                let Some(text) = compiled.asm(Stage::Ptx) else { continue };
+                let read = isa::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+                isa::check(&read).unwrap_or_else(|misuse| panic!("{misuse}\n{text}"));
+            }
+            Err(CompileError::Kernel(failure)) => render(&failure),
+            Err(CompileError::Internal(error)) => panic!("{error}"),
+        }
+    }
+}
+
+fn gpu(name: &str) -> Target {
+    Target::Gpu(GpuTarget::named(name).expect("it is one"))
+}
+
+/// Diagnostics are shown with the lines that they point into.
+fn render(failure: &Failure) {
+    for diagnostic in &failure.diagnostics {
+        drop(diagnostic.render(&failure.sources, Color::Never));
+    }
+}
+
+/// The GPU language is parsed, and becomes PTX.
+pub fn gpu_text(bytes: &[u8]) {
+    try_gpu_text(&changed_text(&corpus::get().gpu, bytes));
+}
+
+fn try_gpu_text(text: &str) {
+    show(text);
+    if let Ok(module) = parse_dialect::<tilewright_gpu::language::Gpu>(text) {
+        let printed = print(&module, false);
+        let again = parse_dialect::<tilewright_gpu::language::Gpu>(&printed).expect("what is printed parses");
+        assert_eq!(print(&again, false), printed);
+    }
+    match compile_gpu_text("k.gpu", text, Stage::Ptx) {
+        Ok(_) => {}
+        Err(CompileError::Kernel(failure)) => render(&failure),
+        Err(CompileError::Internal(error)) => panic!("{error}"),
+    }
+}
+
+/// The changed number that the bytes choose.
+fn numbered(texts: &[String], sites: &OnceLock<Vec<(usize, usize, u64)>>, bytes: &[u8], target: fn(&str)) {
+    let sites = sites.get_or_init(|| changed_numbers(texts));
+    let chosen = bytes.iter().fold(0, |chosen, &byte| chosen << 8 | usize::from(byte));
+    if let Some(&(text, site, number)) = sites.get(chosen % sites.len().max(1)) {
+        target(&with_number(&texts[text], site, number));
+    }
+}
+
+/// PTX in which one number is another one.
+pub fn ptx_numbers(bytes: &[u8]) {
+    static SITES: OnceLock<Vec<(usize, usize, u64)>> = OnceLock::new();
+    numbered(&corpus::get().ptx, &SITES, bytes, try_ptx);
+}
+
+/// Tile IR in which one number is another one.
+pub fn tile_ir_numbers(bytes: &[u8]) {
+    static SITES: OnceLock<Vec<(usize, usize, u64)>> = OnceLock::new();
+    numbered(&corpus::get().tile_ir, &SITES, bytes, try_tile_ir);
+}
+
+/// The GPU language in which one number is another one.
+pub fn gpu_numbers(bytes: &[u8]) {
+    static SITES: OnceLock<Vec<(usize, usize, u64)>> = OnceLock::new();
+    numbered(&corpus::get().gpu, &SITES, bytes, try_gpu_text);
+}
+
+/// A trace is read, and asked for all that it holds.
+pub fn trace(bytes: &[u8]) {
+    static FILE: OnceLock<Vec<u8>> = OnceLock::new();
+    let file = FILE.get_or_init(traced::file);
+    let changed = changed_file(file, &bytes[bytes.len().min(2)..]);
+    show(&changed.escape_ascii().to_string());
+    let Ok(trace) = Trace::new(changed) else { return };
+    drop(trace.list());
+    for launch in 0..trace.launches.len() {
+        drop(trace.launch(launch));
+        for tensor in 0..2 {
+            drop((trace.overlaps(launch, tensor), trace.who(launch, tensor, 1)));
+            drop((trace.elements(launch, tensor, true), trace.elements(launch, tensor, false)));
+        }
+        for program in 0..2 {
+            drop(trace.events_of(launch, program));
+            for event in 0..2 {
+                drop((trace.touched(launch, program, event), trace.value(launch, program, event, 0)));
+            }
+        }
+    }
+}
