@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import module
+from helpers import empty, module, to_host
 
 import tilewright as triton
 import tilewright.language as tl
@@ -752,3 +752,20 @@ def test_constexpr_of_a_run_time_value_is_the_value(device):
     for i in range(5):
         x = np.where(x >= 2 * i, x + 5, x)
     assert out.tolist() == (3 * x).tolist()
+
+
+@triton.jit
+def größe(é):
+    tl.store(é, 7)
+
+
+@triton.jit
+def _(x_ptr):
+    tl.store(x_ptr, 8)
+
+
+def test_names_that_ptx_does_not_have(device):
+    x = empty((1,), "int32", device)
+    for kernel, expected in ((größe, 7), (_, 8)):
+        kernel[(1,)](x)
+        assert to_host(x)[0] == expected
