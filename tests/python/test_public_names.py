@@ -15,7 +15,9 @@ NAMES = (Path(__file__).parent / "public_names.txt").read_text().split()
 
 ANSWERED = re.compile(
     r"triton\.(runtime\.build\.(?!platform_key)|tools\.(build_extern|compile|gsan|link)\."
-    r"|testing\.(cublas|cuda_memcheck)$)"
+    r"|testing\.(cublas|cuda_memcheck)$|_C\.libtriton\.ir\.(builder|pass_manager)$|_C\.libtriton\.nvidia\.device_malloc$"
+    r"|backends\.nvidia\.compiler\.get_llvm_flags$|compiler\.code_generator\.(CodeGenerator|ast_to_ttir)$"
+    r"|language\.extra\.cuda\.utils\.convert_custom_float8$|language\.semantic\.TritonSemantic$)"
 )
 """What something else replaces: a use of it says what."""
 
@@ -110,9 +112,93 @@ def test_descriptor_types():
     assert len({one, core.tensor_descriptor_type(block)}) == 1
 
 
-def test_gluon_is_an_import_error():
-    with pytest.raises(ImportError):
-        exec("from tilewright.experimental import gluon")
+GLUON = dict(
+    line.split(": ") for line in (Path(__file__).parent / "gluon_names.txt").read_text().splitlines()
+)
+"""The names of Gluon of Triton 3.9, by module."""
+
+
+def test_names_of_gluon():
+    """Each is there; a call of what only Gluon has says that there is no Gluon."""
+    wrong, calls = [], 0
+    for module, names in GLUON.items():
+        found = importlib.import_module(module.replace("triton", "tilewright", 1))
+        for name in names.split():
+            value = getattr(found, name, None)
+            if value is None:
+                wrong.append(f"{module}.{name}")
+            elif isinstance(value, _native.Missing):
+                calls += 1
+                with pytest.raises(NotImplementedError, match=rf"TW0117.*gluon.*\b{name} is not available"):
+                    value()
+    assert wrong == []
+    assert calls > 100
+    gl = importlib.import_module("tilewright.experimental.gluon.language")
+    assert gl.constexpr is triton.language.constexpr
+    assert gl.float16 is triton.language.float16
+    assert (
+        importlib.import_module("tilewright.experimental.gluon.language.nvidia.hopper.tma")
+        is gl.nvidia.hopper.tma
+    )
+    assert gl.nvidia.blackwell.mbarrier is gl.nvidia.hopper.mbarrier
+    assert not hasattr(gl, "nothing")
+
+
+def test_layouts_of_gluon_are_values():
+    gl = importlib.import_module("tilewright.experimental.gluon.language")
+    blocked = gl.BlockedLayout([1, 4], [8, 4], [4, 1], order=[1, 0])
+    assert blocked == gl.BlockedLayout([1, 4], [8, 4], gl.constexpr([4, 1]), [1, 0])
+    assert blocked != gl.BlockedLayout([1, 4], [8, 4], [4, 1], [0, 1])
+    rows = gl.SliceLayout(1, parent=blocked)
+    assert (blocked.rank, rows.rank, rows.parent.threads_per_warp) == (2, 1, [8, 4])
+    assert {rows: 1}[gl.SliceLayout(1, blocked)] == 1
+    assert gl.NVMMASharedLayout(128, 16, rank=2).transposed is False
+    for use in (
+        lambda: gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16),
+        lambda: blocked.format_tensor_view([4, 4]),
+        lambda: gl.AutoLayout().rank,
+        lambda: gl.shared_memory_descriptor(),
+    ):
+        with pytest.raises(NotImplementedError, match="TW0117"):
+            use()
+
+
+@pytest.mark.parametrize("mode", ["compiled", "interpreted"])
+def test_kernels_of_gluon_are_refused_when_launched(monkeypatch, mode):
+    gluon = importlib.import_module("tilewright.experimental.gluon")
+    gl = importlib.import_module("tilewright.experimental.gluon.language")
+    if mode == "interpreted":
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+    @gluon.jit
+    def fill(out_ptr, layout: gl.constexpr):
+        gl.store(out_ptr + gl.arange(0, 128, layout), 1)
+
+    @gluon.jit(do_not_specialize=["n"])
+    def other(out_ptr, n):
+        fill(out_ptr, gl.AutoLayout())
+
+    @gluon.aggregate
+    class Pair:
+        memory: gl.shared_memory_descriptor
+        layout: gl.constexpr
+
+    assert isinstance(fill, triton.JITFunction)
+    assert fill.is_gluon()
+    assert [param.name for param in other.params] == ["out_ptr", "n"]
+    tuned = triton.autotune([triton.Config({"n": 1}), triton.Config({"n": 2})], key=[])(other)
+    layout = gl.BlockedLayout([1], [32], [4], [0])
+    for launch in (
+        lambda: fill[(1,)](None, layout),
+        lambda: fill.run(None, layout, grid=(1,), warmup=False),
+        lambda: fill.warmup(None, layout, grid=(1,)),
+        lambda: other[lambda meta: (1,)](None, 3),
+        lambda: tuned[(1,)](None),
+        lambda: triton.compile(gluon.GluonASTSource(fill, {"out_ptr": "*i32", "layout": "constexpr"}, {})),
+    ):
+        with pytest.raises(NotImplementedError, match=r"Gluon is not available") as raised:
+            launch()
+        assert raised.value.code == "TW0117"
 
 
 def test_knobs_of_every_group():

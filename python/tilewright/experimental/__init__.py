@@ -1,4 +1,1 @@
-"""``triton.experimental``: languages beside the official one, of which tilewright has none.
-
-``from triton.experimental import gluon`` is an ``ImportError``, which programs that can do without expect.
-"""
+"""``triton.experimental``: ``gluon``, whose names programs can import, and whose kernels this version does not run."""

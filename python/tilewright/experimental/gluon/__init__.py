@@ -1,0 +1,35 @@
+"""``triton.experimental.gluon``: kernels that say their layouts themselves. This version of tilewright runs none.
+
+Programs import Gluon beside the kernels that they launch, so all names are there: a function becomes a kernel, layouts
+are values, and types are classes. A launch of a Gluon kernel raises ``NotAvailableError`` (TW0117), and so does a call
+of a function of ``gluon.language``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tilewright.experimental.gluon import _host, _layouts
+from tilewright.experimental.gluon._modules import add_modules
+from tilewright.experimental.gluon._runtime import GluonASTSource, GluonJITFunction, jit
+from tilewright.language._aggregate import aggregate
+from tilewright.language.core import must_use_result
+from tilewright.runtime.jit import constexpr_function
+
+__all__ = [
+    "GluonASTSource",
+    "GluonJITFunction",
+    "aggregate",
+    "amd",
+    "constexpr_function",
+    "jit",
+    "language",
+    "must_use_result",
+    "nvidia",
+]
+
+add_modules(__name__, _host.MODULES, {"_host": vars(_host), "_layouts": vars(_layouts)})
+amd = sys.modules[f"{__name__}.amd"]
+nvidia = sys.modules[f"{__name__}.nvidia"]
+
+from tilewright.experimental.gluon import language  # noqa: E402

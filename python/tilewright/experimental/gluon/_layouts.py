@@ -1,0 +1,294 @@
+"""Layouts of Gluon as values: the host makes them and passes them to kernels. What would compute with one says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from tilewright import _native
+from tilewright._native import Missing
+from tilewright.experimental.gluon._runtime import HINT
+from tilewright.language._constexpr import _unwrap_if_constexpr
+
+
+def _absent(path: str) -> Missing:
+    """A method that this version does not have."""
+    return Missing(f"triton.experimental.gluon.language.{path}", HINT)
+
+
+class _Value:
+    """What its fields say; compile-time values among them are taken as what they hold."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):  # type: ignore[arg-type]
+            object.__setattr__(self, each.name, _unwrap_if_constexpr(getattr(self, each.name)))
+
+    def __hash__(self) -> int:
+        # The fields are lists.
+        return hash(repr(self))
+
+
+class DistributedLayout(_Value):
+    """Which element of a tile each register of each thread holds."""
+
+    format_tensor_view = _absent("DistributedLayout.format_tensor_view")
+    format_hardware_view = _absent("DistributedLayout.format_hardware_view")
+    mangle = _absent("DistributedLayout.mangle")
+
+    @property
+    def rank(self) -> int:
+        """The number of axes, where the layout says it."""
+        raise _native.not_available(
+            f"the rank of a {type(self).__name__} is not available in this version of tilewright", HINT
+        )
+
+
+class SharedLayout(_Value):
+    """Where an element of a tile lies in shared memory."""
+
+    format_tensor_view = _absent("SharedLayout.format_tensor_view")
+    format_hardware_view = _absent("SharedLayout.format_hardware_view")
+    mangle = _absent("SharedLayout.mangle")
+
+
+@dataclass(frozen=True)
+class AutoLayout(DistributedLayout):
+    """A layout that the compiler chooses."""
+
+    __hash__ = _Value.__hash__
+
+
+@dataclass(frozen=True)
+class CoalescedLayout(DistributedLayout):
+    """A layout that the compiler chooses for accesses to memory."""
+
+    __hash__ = _Value.__hash__
+
+
+@dataclass(frozen=True)
+class BlockedLayout(DistributedLayout):
+    """Each thread holds a block, each warp a block of these, and each program a block of those."""
+
+    size_per_thread: Any
+    threads_per_warp: Any
+    warps_per_cta: Any
+    order: Any
+    cga_layout: Any = field(default_factory=list)
+
+    __hash__ = _Value.__hash__
+    rank = property(lambda self: len(self.order))
+
+
+@dataclass(frozen=True)
+class SliceLayout(DistributedLayout):
+    """A layout without one of its axes."""
+
+    dim: Any
+    parent: Any
+
+    __hash__ = _Value.__hash__
+    rank = property(lambda self: self.parent.rank - 1)
+
+
+@dataclass(frozen=True)
+class DistributedLinearLayout(DistributedLayout):
+    """A linear layout by its bases."""
+
+    reg_bases: Any
+    lane_bases: Any
+    warp_bases: Any
+    block_bases: Any
+    shape: Any
+
+    __hash__ = _Value.__hash__
+    rank = property(lambda self: len(self.shape))
+
+
+@dataclass(frozen=True)
+class DotOperandLayout(DistributedLayout):
+    """That of an operand of a dot whose result has the layout of the parent."""
+
+    operand_index: Any
+    parent: Any
+    k_width: Any
+
+    __hash__ = _Value.__hash__
+    rank = property(lambda self: self.parent.rank)
+
+
+@dataclass(frozen=True)
+class NVMMADistributedLayout(DistributedLayout):
+    """That of the result of a dot on tensor cores of NVIDIA."""
+
+    version: Any
+    warps_per_cta: Any
+    instr_shape: Any
+    cga_layout: Any = field(default_factory=list)
+
+    __hash__ = _Value.__hash__
+    rank = property(lambda self: len(self.warps_per_cta))
+
+
+@dataclass(frozen=True)
+class AMDMFMALayout(DistributedLayout):
+    """That of the result of a dot on matrix cores of AMD's CDNA."""
+
+    version: Any
+    instr_shape: Any
+    transposed: Any
+    warps_per_cta: Any
+    element_bitwidth: Any = None
+    tiles_per_warp: Any = None
+    cga_layout: Any = field(default_factory=list)
+
+    __hash__ = _Value.__hash__
+    rank = property(lambda self: len(self.warps_per_cta))
+
+
+@dataclass(frozen=True)
+class AMDWMMALayout(DistributedLayout):
+    """That of the result of a dot on matrix cores of AMD's RDNA."""
+
+    version: Any
+    transposed: Any
+    warp_bases: Any
+    reg_bases: Any = None
+    instr_shape: Any = None
+    cga_layout: Any = field(default_factory=list)
+    rank: Any = None
+
+    __hash__ = _Value.__hash__
+
+
+@dataclass(frozen=True)
+class NVMMASharedLayout(SharedLayout):
+    """Swizzled as tensor cores and TMA of NVIDIA read it."""
+
+    swizzle_byte_width: Any
+    element_bitwidth: Any
+    rank: Any = 2
+    transposed: Any = False
+    fp4_padded: Any = False
+    cga_layout: Any = field(default_factory=list)
+
+    __hash__ = _Value.__hash__
+    get_default_for = _absent("NVMMASharedLayout.get_default_for")
+
+
+@dataclass(frozen=True)
+class SwizzledSharedLayout(SharedLayout):
+    """Rows whose vectors change places from row to row."""
+
+    vec: Any
+    per_phase: Any
+    max_phase: Any
+    order: Any
+    cga_layout: Any = field(default_factory=list)
+
+    __hash__ = _Value.__hash__
+
+
+class MBarrierLayout(SwizzledSharedLayout):
+    """That of barriers in shared memory."""
+
+    def __init__(self, cga_layout: Any = None) -> None:
+        super().__init__(1, 1, 1, [0], cga_layout or [])
+
+    multicta = _absent("nvidia.hopper.mbarrier.MBarrierLayout.multicta")
+
+
+@dataclass(frozen=True)
+class PaddedSharedLayout(SharedLayout):
+    """Rows with padding between intervals."""
+
+    interval_padding_pairs: Any
+    offset_bases: Any
+    cga_layout: Any
+    shape: Any
+
+    __hash__ = _Value.__hash__
+    verify = _absent("PaddedSharedLayout.verify")
+    with_identity_for = _absent("PaddedSharedLayout.with_identity_for")
+
+
+@dataclass(frozen=True)
+class SharedLinearLayout(SharedLayout):
+    """A linear layout of shared memory by its bases."""
+
+    offset_bases: Any
+    block_bases: Any = field(default_factory=list)
+    alignment: Any = 16
+
+    __hash__ = _Value.__hash__
+
+
+@dataclass(frozen=True)
+class PartitionedSharedLayout(SharedLayout):
+    """A layout of shared memory that is divided into partitions."""
+
+    num_partitions: Any
+    num_groups: Any
+    partition_dim: Any
+    partition_layout: Any
+
+    __hash__ = _Value.__hash__
+
+
+@dataclass(frozen=True)
+class TensorMemoryLayout(_Value):
+    """Where an element of a tile lies in tensor memory."""
+
+    block: Any
+    col_stride: Any
+    cga_layout: Any = field(default_factory=list)
+    two_ctas: Any = False
+    fp4_padded: Any = False
+
+    __hash__ = _Value.__hash__
+    mangle = _absent("nvidia.blackwell.TensorMemoryLayout.mangle")
+
+
+@dataclass(frozen=True)
+class TensorMemoryScalesLayout(_Value):
+    """Where scales lie in tensor memory."""
+
+    cga_layout: Any = field(default_factory=list)
+
+    __hash__ = _Value.__hash__
+    mangle = _absent("nvidia.blackwell.TensorMemoryScalesLayout.mangle")
+
+
+@dataclass(frozen=True)
+class RubinTensorMemoryScalesLayout(TensorMemoryScalesLayout):
+    """Where scales lie in tensor memory, with the order of their blocks."""
+
+    block_rep_order: Any = "mnThenK"
+
+    __hash__ = _Value.__hash__
+
+
+@dataclass(frozen=True)
+class CachePolicy(_Value):
+    """How an access treats the caches."""
+
+    cache_modifier: Any = None
+    l1: Any = None
+    l2: Any = None
+    l2_prefetch_size: Any = None
+
+    __hash__ = _Value.__hash__
+
+
+@dataclass(frozen=True)
+class FractionalEvictionPolicy(_Value):
+    """One policy for a part of the lines, and another for the rest."""
+
+    primary: Any
+    fraction: Any
+    secondary: Any = "evict_unchanged"
+
+    __hash__ = _Value.__hash__
+
+
+bases_per_dim = _absent("_layouts.bases_per_dim")
+warps_per_cta = _absent("_layouts.warps_per_cta")

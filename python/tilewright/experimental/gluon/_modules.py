@@ -1,0 +1,71 @@
+"""The modules below ``gluon``: each is made of a table of names, since all of their functions say the same."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from tilewright import _native
+from tilewright._native import Missing
+from tilewright.experimental.gluon._runtime import HINT
+
+
+class _AbsentType(type):
+    """The class of types of values at run time of a Gluon kernel, of which there are none."""
+
+    def __call__(cls, *_args: Any, **_kwargs: Any) -> Any:
+        raise _native.not_available(f"{cls.__doc__} is not available in this version of tilewright", HINT)
+
+
+def add_modules(
+    package: str, table: dict[str, dict[str, str]], known: dict[str, dict[str, Any]], classes: str = ""
+) -> None:
+    """Makes the modules of a table below a package, and fills the package where the table has an empty name.
+
+    A row of a module says from which module names come; those of ``known`` are the objects there, others are made:
+    types (``classes``: ``module:name``) and functions, which say when they are called that they are not there.
+    """
+    types = frozenset(classes.split())
+    made: dict[tuple[str, str], Any] = {}
+    modules = {name: _module(package, name, table) for name in table}
+
+    def item(home: str, name: str) -> Any:
+        if name in known.get(home, ()):
+            return known[home][name]
+        if (home, name) not in made:
+            # What a private module defines, programs name by the package.
+            public = [part for part in home.split(".") if part and not part.startswith("_")]
+            path = ".".join([package.replace("tilewright", "triton", 1), *public, name])
+            is_type = f"{home}:{name}" in types
+            made[home, name] = _AbsentType(name, (), {"__doc__": path}) if is_type else Missing(path, HINT)
+        return made[home, name]
+
+    for module_name, rows in table.items():
+        names = vars(modules[module_name])
+        for home, listed in rows.items():
+            for name in listed.split():
+                if home == "modules":
+                    name, _, other = name.partition("=")
+                    names[name] = modules[other or f"{module_name}.{name}".lstrip(".")]
+                else:
+                    names[name] = item(home, name)
+        names["__all__"] = sorted(name for name in names if not name.startswith("_"))
+
+
+def _module(package: str, name: str, table: dict[str, dict[str, str]]) -> ModuleType:
+    """A module of the table, which imports find from now on; the package itself is there already."""
+    if not name:
+        return sys.modules[package]
+    path = f"{package}.{name}"
+    module = ModuleType(
+        path, f"``{path.replace('tilewright', 'triton', 1)}``: names that kernels of Gluon use."
+    )
+    is_package = any(other.startswith(f"{name}.") for other in table)
+    module.__spec__ = ModuleSpec(path, None, is_package=is_package)
+    module.__package__ = path if is_package else path.rpartition(".")[0]
+    if is_package:
+        module.__path__ = []
+    sys.modules[path] = module
+    return module
