@@ -1,4 +1,4 @@
-"""``triton._utils``: paths within nested tuples, as the keys of ``ASTSource.attrs`` are."""
+"""``triton._utils``: paths within nested tuples, as the keys of ``ASTSource.attrs`` are; names and widths of types."""
 
 from __future__ import annotations
 
@@ -52,3 +52,90 @@ def list_list_flatten(x: Iterable[Iterable[Any]]) -> tuple[list[int], list[Any]]
 def is_power_of_two(x: int) -> bool:
     """Whether a number is a power of two."""
     return x > 0 and x & (x - 1) == 0
+
+
+def is_iterable(x: Any) -> bool:
+    """Whether a path may lead into it."""
+    return isinstance(x, (list, tuple))
+
+
+def is_namedtuple(val: Any) -> bool:
+    """Whether it is the class of a named tuple."""
+    return isinstance(val, type) and issubclass(val, tuple) and hasattr(val, "_fields")
+
+
+def _tuple_create(arg: Any, contents: Iterable[Any]) -> Any:
+    """A tuple of the class of another one."""
+    return type(arg)(*contents) if hasattr(arg, "_fields") else type(arg)(contents)
+
+
+TRITON_MAX_TENSOR_NUMEL = 1048576
+"""The most elements that a block may have."""
+
+
+def validate_block_shape(shape: list[Any]) -> int:
+    """The elements of a block; an error if its extents are no powers of two, or they are too many."""
+    elements = 1
+    for axis, extent in enumerate(shape):
+        if not isinstance(extent, int):
+            found = f"constexpr[{type(extent)}]"
+            raise TypeError(f"Shape element {axis} must have type `constexpr[int]`, got `{found}")
+        if not is_power_of_two(extent):
+            raise ValueError(f"Shape element {axis} must be a power of 2")
+        elements *= extent
+    if elements > TRITON_MAX_TENSOR_NUMEL:
+        raise ValueError(
+            f"numel ({elements}) exceeds triton maximum tensor numel ({TRITON_MAX_TENSOR_NUMEL})"
+        )
+    return elements
+
+
+def _type_names() -> dict[str, str]:
+    """The name of a type in a signature, by each of its names."""
+    floats = {
+        "fp8e4nv": "float8e4nv float8_e4m3fn",
+        "fp8e5": "float8e5 float8_e5m2",
+        "fp8e4b15": "float8e4b15",
+        "fp8e4b8": "float8e4b8 float8_e4m3fnuz",
+        "fp8e5b16": "float8e5b16 float8_e5m2fnuz",
+        "fp16": "float16 half",
+        "bf16": "bfloat16",
+        "fp32": "float32 float",
+        "fp64": "float64 double",
+    }
+    integers = {f"{short}{bits}": f"{long}{bits}" for bits in (8, 16, 32, 64) for short, long in _SIGNS}
+    integers["i32"] += " int"
+    # Booleans have no sign.
+    others = {"u1": "bool int1 uint1 i1", "void": ""}
+    names = {**floats, **integers, **others}
+    return {name: short for short, listed in names.items() for name in (short, *listed.split())}
+
+
+_SIGNS = (("i", "int"), ("u", "uint"))
+
+type_canonicalisation_dict = _type_names()
+"""The name of a type in a signature, by its names in torch, numpy and the language."""
+
+
+def canonicalize_dtype(dtype: Any) -> str:
+    """The name of a type in a signature: ``fp16`` for ``torch.float16``."""
+    return type_canonicalisation_dict[str(dtype).rpartition(".")[2]]
+
+
+def canonicalize_ptr_dtype(dtype: Any, is_const: bool) -> str:
+    """The same for a pointer: ``*fp16``, or ``*kfp16`` if what it points to is only read."""
+    return f"{'*k' if is_const else '*'}{canonicalize_dtype(dtype)}"
+
+
+def _bits(name: str) -> int:
+    digits = "".join(c for c in name.removeprefix("bf").lstrip("fpiu").partition("e")[0] if c.isdigit())
+    return int(digits or 0)
+
+
+BITWIDTH_DICT = {name: _bits(short) for name, short in type_canonicalisation_dict.items()}
+"""The bits of a type, by each of its names."""
+
+
+def get_primitive_bitwidth(dtype: str) -> int:
+    """The bits of a type."""
+    return BITWIDTH_DICT[dtype]

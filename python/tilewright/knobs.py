@@ -159,6 +159,18 @@ class NvidiaTool:
         return None if found is None else NvidiaTool(path, found[1])
 
 
+def _programs_of_packages(program: str) -> list[str]:
+    """The program in the packages of the toolkit that torch depends on."""
+    import glob
+    import importlib.util
+
+    found = importlib.util.find_spec("nvidia")
+    folders = [] if found is None else list(found.submodule_search_locations or ())
+    return [
+        path for folder in folders for path in sorted(glob.glob(os.path.join(folder, "*", "bin", program)))
+    ]
+
+
 class _Tool(_Text):
     """A knob that is a program of the CUDA toolkit; tilewright itself needs none."""
 
@@ -180,6 +192,7 @@ class _Tool(_Text):
         import shutil
 
         places = [named, shutil.which(self.program), os.path.join("/usr/local/cuda/bin", self.program)]
+        places += _programs_of_packages(self.program)
         for place in filter(None, places):
             if os.path.isfile(place) and (tool := NvidiaTool.from_path(place)) is not None:
                 return tool
@@ -365,7 +378,7 @@ class _NoHooks(HookChain):
 def _no_hook(name: str) -> Exception:
     return _native.not_available(
         f"triton.knobs.runtime.{name} is not available in this version of tilewright",
-        "kernels for the CPU are not loaded onto a device; their stages are in kernel.warmup(...).asm",
+        "kernels are not unloaded while their program runs; the stages of a kernel are in kernel.warmup(...).asm",
     )
 
 
@@ -393,21 +406,22 @@ class CompileTimes:
 class _Runtime(Knobs):
     """The knobs of launches; hooks among them cost nothing while there are none."""
 
-    _WITHOUT_EFFECT = ("kernel_load_start_hook", "kernel_load_end_hook", "kernel_unload_hook")
+    _WITHOUT_EFFECT = ("add_stages_inspection_hook", "kernel_unload_hook")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if value not in (None, env) and (
-            name in self._WITHOUT_EFFECT or name == "add_stages_inspection_hook"
-        ):
+        if value not in (None, env) and name in self._WITHOUT_EFFECT:
             raise _no_hook(name)
         super().__setattr__(name, value)
 
     def _changed(self) -> None:
         super()._changed()
-        hooks = (self.launch_enter_hook, self.launch_exit_hook)
-        launch = any(hook is not None and getattr(hook, "calls", True) for hook in hooks)
-        compilation = self.jit_cache_hook is not None or self.jit_post_compile_hook is not None
-        _native.set_hooks(bool(launch), compilation)
+
+        def is_any(*hooks: Any) -> bool:
+            return any(hook is not None and bool(getattr(hook, "calls", True)) for hook in hooks)
+
+        launch = is_any(self.launch_enter_hook, self.launch_exit_hook)
+        load = is_any(self.kernel_load_start_hook, self.kernel_load_end_hook)
+        _native.set_hooks(launch, is_any(self.jit_cache_hook, self.jit_post_compile_hook), load)
 
 
 class _Language(Knobs):
@@ -515,8 +529,8 @@ runtime = _group(
     {
         "launch_enter_hook": HookChain(),
         "launch_exit_hook": HookChain(reversed=True),
-        "kernel_load_start_hook": _NoHooks("kernel_load_start_hook"),
-        "kernel_load_end_hook": _NoHooks("kernel_load_end_hook"),
+        "kernel_load_start_hook": HookChain(),
+        "kernel_load_end_hook": HookChain(reversed=True),
         "jit_cache_hook": None,
         "jit_post_compile_hook": None,
         "add_stages_inspection_hook": None,

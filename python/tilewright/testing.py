@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright import runtime
 from tilewright._benchmark import cuda_graph_without_gc, do_bench, do_bench_cudagraph
+from tilewright._benchmark import quantile as _quantile_of
+from tilewright._benchmark import summary as _summarize_statistics
 from tilewright._device_limits import (
     get_dram_gbps,
     get_max_simd_tflops,
@@ -18,6 +21,7 @@ from tilewright._replaced import replaced_names
 __all__ = [
     "Benchmark",
     "Mark",
+    "_summarize_statistics",
     "assert_close",
     "cuda_graph_without_gc",
     "do_bench",
@@ -29,6 +33,7 @@ __all__ = [
     "get_max_tensorcore_tflops",
     "nvsmi",
     "perf_report",
+    "runtime",
     "set_gpu_clock",
 ]
 
@@ -41,6 +46,11 @@ __getattr__ = replaced_names(
     instead="torch.matmul is cuBLAS; every access is checked on the CPU and the simulator "
     "(TILEWRIGHT_DEVICE=sim:sm_90), and compute-sanitizer checks a program on a GPU",
 )
+
+
+def _quantile(a: Any, q: Any) -> list[float]:
+    """Quantiles of numbers, between two of them by linear interpolation."""
+    return [_quantile_of(a, fraction) for fraction in q]
 
 
 def assert_close(

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 from conftest import ON_GPU
 
 import tilewright as triton
@@ -202,8 +203,182 @@ def test_knobs(monkeypatch, tmp_path):
     assert (knobs.toenv(True), knobs.toenv(3), knobs.toenv(None)) == (("1",), ("3",), (None,))
     with knobs.compilation.scope(), pytest.warns(errors.LaunchWarning, match=r"listener is not called"):
         knobs.compilation.listener = print
-    with pytest.raises(NotImplementedError, match="kernel_load_start_hook is not available"):
-        knobs.runtime.kernel_load_start_hook.add(print)
+    with pytest.raises(NotImplementedError, match="kernel_unload_hook is not available"):
+        knobs.runtime.kernel_unload_hook.add(print)
+
+
+def test_hooks_around_the_loading_of_kernels(device):
+    """A kernel is loaded when it is first launched, or when its handles are asked for."""
+    memory = torch.zeros(16, dtype=torch.float32, device="cuda" if ON_GPU else "cpu")
+
+    @triton.jit
+    def put(o_ptr, VALUE: tl.constexpr):
+        tl.store(o_ptr, VALUE)
+
+    put[(1,)](memory, 1)
+    seen = []
+
+    def start(module, function, name, metadata_group, hash):
+        seen.append(("start", module, function, name, hash))
+
+    def end(module, function, name, metadata_group, hash):
+        assert module is not None
+        seen.append(("end", name, hash))
+
+    hooks = knobs.runtime.kernel_load_start_hook, knobs.runtime.kernel_load_end_hook
+    for hook, function in zip(hooks, (start, end), strict=True):
+        hook.add(function)
+
+    def calls(act):
+        found = act()
+        made, seen[:] = list(seen), []
+        return found, made
+
+    try:
+        # It was launched before there were hooks.
+        assert calls(lambda: put[(1,)](memory, 1))[1] == []
+        handle, made = calls(lambda: put[(1,)](memory, 2))
+        assert made == [("start", None, None, "put", handle.hash), ("end", "put", handle.hash)]
+        assert calls(lambda: put[(1,)](memory, 2))[1] == []
+        handle, made = calls(lambda: put.warmup(memory, 3, grid=(1,)))
+        assert made == []
+        assert [call[0] for call in calls(lambda: handle[(1,)](memory, 3))[1]] == ["start", "end"]
+        source = triton.compiler.ASTSource(put, {"o_ptr": "*fp32", "VALUE": "constexpr"}, {"VALUE": 7})
+        compiled, made = calls(lambda: triton.compile(source))
+        assert made == []
+        assert [call[0] for call in calls(lambda: compiled[(1,)](memory))[1]] == ["start", "end"]
+        assert memory[0] == 7
+        assert calls(lambda: compiled[(1,)](memory))[1] == []
+    finally:
+        for hook, function in zip(hooks, (start, end), strict=True):
+            hook.remove(function)
+    assert calls(lambda: put[(1,)](memory, 9))[1] == []
+
+
+def test_names_of_types():
+    """Against the figures of the official tables."""
+    from tilewright import _utils
+
+    names = {
+        "bool": "u1",
+        "i1": "u1",
+        "float8_e4m3fn": "fp8e4nv",
+        "float8e5": "fp8e5",
+        "half": "fp16",
+        "double": "fp64",
+    }
+    names |= {
+        "int": "i32",
+        "int64": "i64",
+        "uint8": "u8",
+        "bf16": "bf16",
+        "void": "void",
+        "float8e5b16": "fp8e5b16",
+    }
+    for name, short in names.items():
+        assert _utils.type_canonicalisation_dict[name] == short
+    bits = {
+        "fp8e4nv": 8,
+        "float8_e5m2fnuz": 8,
+        "bfloat16": 16,
+        "u1": 1,
+        "bool": 1,
+        "int": 32,
+        "fp64": 64,
+        "void": 0,
+    }
+    for name, count in bits.items():
+        assert _utils.get_primitive_bitwidth(name) == count, name
+    assert _utils.canonicalize_dtype(torch.float16) == "fp16"
+    assert _utils.canonicalize_ptr_dtype(torch.int8, True) == "*ki8"
+    assert _utils.validate_block_shape([16, 4]) == 64
+    with pytest.raises(ValueError, match="Shape element 1 must be a power of 2"):
+        _utils.validate_block_shape([16, 3])
+
+
+def test_names_of_the_nvidia_back_end(monkeypatch):
+    from tilewright.backends.driver import expand_signature
+    from tilewright.backends.nvidia import compiler
+
+    assert [compiler.sm_arch_from_capability(number) for number in (80, 90, 100)] == [
+        "sm_80",
+        "sm_90a",
+        "sm_100a",
+    ]
+    versions = {"10.2": 65, "11.8": 78, "12.5": 85, "12.6": 85, "12.8": 87, "13.0": 90, "13.2": 92}
+    assert {version: compiler.ptx_get_version(version) for version in versions} == versions
+    smallest = compiler.min_dot_size(compiler.GPUTarget("cuda", 90, 32))
+    kinds = {tl.int8: 32, tl.float16: 16, tl.float32: 8, tl.float64: 4}
+    for kind, k in kinds.items():
+        block = tl.block_type(kind, [16, 16])
+        assert smallest(block, block) == (1, 1, k)
+    monkeypatch.setenv("TRITON_MOCK_PTX_VERSION", "8.7")
+    assert compiler.get_ptxas_version() == "8.7"
+    descriptor = "tensordesc<fp16[16, 32]>"
+    parts = ["*fp16", *["i64"] * 4, "i1", "i1", "i32", "i32", "i64", "i64"]
+    assert expand_signature(("i32", (descriptor,)), None, "nvTmaDesc") == ["i32", tuple(parts)]
+    mapped = ["nvTmaDesc", "i32", "i32", "i64", "i64"]
+    assert expand_signature([descriptor], [{}], "nvTmaDesc") == mapped
+
+
+def test_statistics_of_times():
+    from tilewright import testing
+
+    times = [4.0, 1.0, 3.0, 2.0]
+    for mode, found in {"min": 1.0, "max": 4.0, "mean": 2.5, "median": 2.5, "all": times}.items():
+        assert testing._summarize_statistics(times, None, mode) == found
+    assert testing._summarize_statistics(times, [0.5], "mean") == 2.5
+    assert testing._summarize_statistics(times, [0.0, 1.0], "mean") == [1.0, 4.0]
+    assert testing._quantile(times, [0.5]) == [2.5]
+
+
+def test_arguments_one_by_one_or_as_a_list():
+    from tilewright.language.core import _unwrap_iterable
+
+    assert _unwrap_iterable([[1, 2]]) == [1, 2]
+    assert _unwrap_iterable((1, 2)) == (1, 2)
+    assert _unwrap_iterable([1]) == [1]
+    assert _unwrap_iterable(tl.constexpr([3, 4])) == [3, 4]
+
+
+def test_what_programs_replace_in_the_autotuner(tmp_path, monkeypatch):
+    """A tuning asks the module for them, and a ``run`` that a program puts into the class counts for all kernels."""
+    from tilewright.runtime import autotuner
+
+    memory = torch.zeros(16, device="cuda" if ON_GPU else "cpu")
+
+    def tuned():
+        configs = [triton.Config({"VALUE": value}) for value in (1, 2)]
+        return triton.autotune(configs, key=[], cache_results=True)(fill)
+
+    asked = []
+
+    def manager(key):
+        asked.append(key)
+        return cache.FileCacheManager(key)
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    kernel = tuned()
+    with monkeypatch.context() as replaced:
+        replaced.setattr(autotuner, "get_cache_manager", manager)
+        kernel[(1,)](memory)
+    assert len(asked) == 1
+    assert "get_cache_manager" not in vars(autotuner)
+
+    calls = []
+
+    def run(self, *args, **kwargs):
+        calls.append(kwargs["grid"])
+        return self.fn.run(*args, **kwargs, VALUE=5)
+
+    with monkeypatch.context() as replaced:
+        replaced.setattr(autotuner.Autotuner, "run", run)
+        kernel[(1,)](memory)
+        tuned()[(2,)](memory)
+        assert (calls, memory[0]) == ([(1,), (2,)], 5)
+    kernel[(1,)](memory)
+    assert len(calls) == 2
+    assert memory[0] in (1, 2)
 
 
 def test_tools_of_the_toolkit(monkeypatch, tmp_path):

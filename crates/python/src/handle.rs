@@ -1,5 +1,6 @@
 //! `CompiledKernel`: the handle that a launch or a warm-up returns.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use pyo3::Borrowed;
@@ -37,6 +38,8 @@ pub(crate) struct CompiledKernel {
     twin: OnceLock<Py<PyAny>>,
     /// Attributes that programs read at each launch: computed at the first access.
     attributes: Attributes,
+    /// Whether it was launched.
+    is_launched: AtomicBool,
     /// False in the zeros that an object is before it is made: Python makes its `__dict__` first, and may collect garbage then.
     is_made: bool,
 }
@@ -65,7 +68,25 @@ fn kept<'py>(
 
 impl CompiledKernel {
     pub(crate) fn new(handle: Arc<Handle>, kernel: Py<JitKernel>) -> Self {
-        Self { handle, kernel, twin: OnceLock::new(), attributes: Attributes::default(), is_made: true }
+        Self {
+            handle,
+            kernel,
+            twin: OnceLock::new(),
+            attributes: Attributes::default(),
+            is_launched: AtomicBool::new(false),
+            is_made: true,
+        }
+    }
+
+    /// Notes that it was launched.
+    #[inline]
+    pub(crate) fn note_launch(&self) {
+        self.is_launched.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was launched, and therefore loaded.
+    pub(crate) fn is_launched(&self) -> bool {
+        self.is_launched.load(Ordering::Relaxed)
     }
 
     /// The same as `triton.compile` returns it.
@@ -242,6 +263,17 @@ impl CompiledKernel {
         Ok(loaded.and_then(Loaded::kernel).map(binary::share))
     }
 
+    /// Whether it was launched, and therefore loaded.
+    #[getter(_is_launched)]
+    fn was_launched(&self) -> bool {
+        self.is_launched()
+    }
+
+    /// Says that what launches it has loaded it, between the hooks for that.
+    fn _note_load(&self) {
+        self.note_launch();
+    }
+
     /// Whether it is code of a GPU that takes tensor maps.
     fn _takes_tensor_maps(&self) -> bool {
         self.handle.takes_tensor_maps()
@@ -341,6 +373,10 @@ pub(crate) fn launch(
     if !checks.is_empty() {
         sanitize::check_device(py, handle.device())?;
     }
+    if hooks::around_loads() {
+        hooks::load(compiled)?;
+    }
+    compiled.get().note_launch();
     let start = || {
         let (values, _kept) = call.values()?;
         if checks.is_empty() {

@@ -13,10 +13,12 @@ use crate::kernel::JitKernel;
 
 static AROUND_LAUNCHES: AtomicBool = AtomicBool::new(false);
 static AROUND_COMPILATIONS: AtomicBool = AtomicBool::new(false);
+static AROUND_LOADS: AtomicBool = AtomicBool::new(false);
 
 /// Says which hooks there are.
 #[pyfunction]
-pub(crate) fn set_hooks(launch: bool, compilation: bool) {
+pub(crate) fn set_hooks(launch: bool, compilation: bool, load: bool) {
+    AROUND_LOADS.store(load, Ordering::Relaxed);
     AROUND_LAUNCHES.store(launch, Ordering::Relaxed);
     AROUND_COMPILATIONS.store(compilation, Ordering::Relaxed);
 }
@@ -30,6 +32,23 @@ pub(crate) fn around_launches() -> bool {
 /// Whether something is to be called around compilations.
 pub(crate) fn around_compilations() -> bool {
     AROUND_COMPILATIONS.load(Ordering::Relaxed)
+}
+
+/// Whether something is to be called around the loading of kernels.
+#[inline]
+pub(crate) fn around_loads() -> bool {
+    AROUND_LOADS.load(Ordering::Relaxed)
+}
+
+/// Loads a kernel between its two hooks, unless it was launched before; whether it did, so that code of the program ran.
+#[cold]
+pub(crate) fn load(handle: &Bound<'_, CompiledKernel>) -> PyResult<bool> {
+    let twin = CompiledKernel::twin(handle)?;
+    if handle.get().is_launched() || !twin.getattr("module")?.is_none() {
+        return Ok(false);
+    }
+    twin.call_method0("_init_handles")?;
+    Ok(true)
 }
 
 /// A launch between its two hooks, which get to know of it what the kernel's `launch_metadata` says of its arguments.

@@ -127,12 +127,20 @@ impl<'py> Prepared<'_, 'py> {
             return Ok(None);
         }
         let mut values = Values::new();
-        let Some((handle, kept)) = self.prepare(&options, &mut values)? else { return Ok(None) };
+        let Some((mut handle, mut kept)) = self.prepare(&options, &mut values)? else { return Ok(None) };
         let Some(grid) = grid else { return state.python_handle(kernel, handle).map(Some) };
+        if hooks::around_loads() && hooks::load(state.python_handle(kernel, Arc::clone(&handle))?.bind(py))? {
+            // The hook was code of the program.
+            drop(kept);
+            let Some(again) = self.prepare(&options, &mut values)? else { return Ok(None) };
+            (handle, kept) = again;
+        }
         if !hooks::around_launches() {
             self.run(&handle, self.stream(&handle)?, grid, &values)?;
             drop(kept);
-            return state.python_handle(kernel, handle).map(Some);
+            let found = state.python_handle(kernel, handle)?;
+            found.get().note_launch();
+            return Ok(Some(found));
         }
         let stream = self.stream(&handle)?;
         let found = state.python_handle(kernel, handle)?;
@@ -142,7 +150,9 @@ impl<'py> Prepared<'_, 'py> {
             let Some((handle, kept)) = self.prepare(&options, &mut values)? else { return Ok(None) };
             self.run(&handle, stream, grid, &values)?;
             drop(kept);
-            state.python_handle(kernel, handle).map(Some)
+            let found = state.python_handle(kernel, handle)?;
+            found.get().note_launch();
+            Ok(Some(found))
         })
     }
 

@@ -6,12 +6,49 @@ from abc import ABCMeta, abstractmethod
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any, TypeAlias
 
     Benchmarker: TypeAlias = Callable[..., Sequence[float]]
 else:
     Benchmarker = object
+
+
+def _is_descriptor(arg: Any) -> bool:
+    """Whether a type of a signature is that of a tensor descriptor."""
+    return isinstance(arg, str) and arg.startswith("tensordesc")
+
+
+def decompose_descriptor(arg: Any) -> list[Any]:
+    """What is passed for a tensor descriptor to a kernel that makes no tensor map of it; extents and strides twice."""
+    options = [arg.padding == "nan", arg.round_f32_to_tf32]
+    return [arg.base, *arg.shape, *arg.strides, *options, *arg.shape, *arg.strides]
+
+
+def _expanded(descriptor: str, is_map: bool, descriptor_type: str) -> list[str]:
+    """The types of what is passed for a tensor descriptor."""
+    import re
+
+    found = re.match(r"tensordesc(?:_im2col)?<([^[>]*)\[([^\]]*)\]", descriptor)
+    if found is None:
+        raise AssertionError(f"Malformed tensor descriptor type: {descriptor}")
+    rank_of_input = re.search(r",input_rank=(\d+)", descriptor)
+    rank = int(rank_of_input[1]) if rank_of_input else found[2].count(",") + 1
+    parts = [descriptor_type] if is_map else [f"*{found[1]}", *["i64"] * (2 * rank), "i1", "i1"]
+    return [*parts, *["i32"] * rank, *["i64"] * rank]
+
+
+def expand_signature(signature: Iterable[Any], tensordesc_meta: Any, descriptor_type: str) -> list[Any]:
+    """The types of what a launch passes: a tensor descriptor is a tensor map or its parts, then extents and strides."""
+    found: list[Any] = []
+    for ty in signature:
+        if _is_descriptor(ty):
+            found += _expanded(ty, bool(tensordesc_meta), descriptor_type)
+        elif isinstance(ty, tuple):
+            found.append(tuple(expand_signature(ty, tensordesc_meta, descriptor_type)))
+        else:
+            found.append(ty)
+    return found
 
 
 class DriverBase(metaclass=ABCMeta):

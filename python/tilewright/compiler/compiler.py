@@ -33,6 +33,32 @@ __all__ = [
 ]
 
 
+_ELSEWHERE = {
+    "BaseBackend": "backends.compiler",
+    "GPUTarget": "backends.compiler",
+    "Language": "backends.compiler",
+    "backends": "backends",
+    "driver": "runtime.driver",
+    "get_cache_invalidating_env_vars": "_C.libtriton",
+    "get_cache_manager": "runtime.cache",
+    "get_dump_manager": "runtime.cache",
+    "get_override_manager": "runtime.cache",
+    "get_sass": "tools.disasm",
+    "ir": "_C.libtriton",
+}
+"""What programs take from here, and the module that has it."""
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name == "knobs":
+        return importlib.import_module("tilewright.knobs")
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f"tilewright.{_ELSEWHERE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
 def parse(full_name: Any, ext: str, context: Any = None) -> str | bytes:
     """What a file of a stage holds: the text of ``ptx`` and of tilewright's own stages, the bytes of ``cubin``."""
     from pathlib import Path
@@ -232,10 +258,22 @@ class CompiledKernel(metaclass=_KernelClass):
         return self._loaded_resources
 
     def _init_handles(self) -> None:
-        """Loads the code into the device."""
+        """Loads the code into the device, between the two hooks for it unless a launch has loaded it already."""
         if self.module is not None:
             return
-        is_here = self.metadata.target.backend == "cpu" or _native.device().startswith("sim")
+        from tilewright.knobs import runtime
+
+        is_loaded = self._is_of_launch and self._compiled is not None and self._compiled._is_launched
+        about = (self.name, self.metadata_group, self.hash)
+        if runtime.kernel_load_start_hook is not None and not is_loaded:
+            runtime.kernel_load_start_hook(None, None, *about)
+        self._load_code()
+        if runtime.kernel_load_end_hook is not None and not is_loaded:
+            runtime.kernel_load_end_hook(self.module, self.function, *about)
+
+    def _load_code(self) -> None:
+        is_simulated = _native.device().startswith("sim")
+        is_here = self.metadata.target.backend == "cpu" or is_simulated or _takes_cpu_for_gpu()
         if self._is_of_launch or is_here:
             self._load_here()
         else:
@@ -244,11 +282,12 @@ class CompiledKernel(metaclass=_KernelClass):
     def _load_here(self) -> None:
         """For a kernel of a launch, and for the processor and the simulator, which run the native kernel itself."""
         native = self._compiled
-        if native is None:
+        if native is None or (not self._is_of_launch and _takes_cpu_for_gpu()):
             native = self._compiled = self._compiled_from_text()
         if not self._is_of_launch or not self._load_handle(native):
             self._loaded_resources = (native.n_regs, native.n_spills, native.n_max_threads)
             self._run = _launcher_here(native, self.src)
+            native._note_load()
             self.module = self.function = 0
 
     def _load_handle(self, native: _native.CompiledKernel) -> bool:
@@ -299,11 +338,11 @@ class CompiledKernel(metaclass=_KernelClass):
         target = self.metadata.target
         known = (name for name, _ in _native.compile_options() if hasattr(self.metadata, name))
         options = {name: value for name in known if (value := getattr(self.metadata, name)) is not None}
-        capability = 0 if target.backend == "cpu" else int(target.arch)
+        backend, capability = target.backend, 0 if target.backend == "cpu" else int(target.arch)
+        if _takes_cpu_for_gpu():
+            backend, capability = "cpu", 0
         text = str(self.asm["ir"])
-        return _native.compile_ir(
-            self.src.fn, target.backend, capability, self.src.arguments(), options, text, gpu
-        )
+        return _native.compile_ir(self.src.fn, backend, capability, self.src.arguments(), options, text, gpu)
 
     def _load_on_gpu(self) -> None:
         from tilewright.runtime.driver import driver
@@ -371,6 +410,13 @@ class CompiledKernel(metaclass=_KernelClass):
 
     def __repr__(self) -> str:
         return repr(self._compiled) if self._compiled is not None else f"<compiled kernel {self.name}>"
+
+
+def _takes_cpu_for_gpu() -> bool:
+    """Whether the processor runs kernels that are compiled for a GPU, because the program takes it for one."""
+    from tilewright import _cuda_on_cpu
+
+    return _cuda_on_cpu.is_active() and _native.device() == "cpu"
 
 
 def of_launch(native: _native.CompiledKernel) -> CompiledKernel:

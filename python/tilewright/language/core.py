@@ -48,6 +48,18 @@ class base_value(metaclass=_BaseValue):
     _covers: Any = (_native.tensor, _native.tensor_descriptor)
 
 
+def _unwrap_iterable(x: Any) -> Any:
+    """The arguments of a call that takes them one by one or as one list: that list."""
+    x = _unwrap_if_constexpr(x)
+    if len(x) == 1:
+        try:
+            iter(x[0])
+        except TypeError:
+            return x
+        return x[0]
+    return x
+
+
 tensor = _native.tensor
 """A block of values, or one value, at run time of a kernel."""
 

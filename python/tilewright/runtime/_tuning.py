@@ -250,7 +250,7 @@ def _twins(
 
 def benchmarker(tuner: Any) -> Callable[..., Any]:
     """What times a function for an autotuner: ``bench(fn, quantiles=...)``."""
-    from tilewright.runtime.driver import driver
+    from tilewright.runtime import autotuner
 
     if tuner._do_bench is not None:
         bench: Callable[..., Any] = tuner._do_bench
@@ -260,16 +260,16 @@ def benchmarker(tuner: Any) -> Callable[..., Any]:
         return functools.partial(_benchmark.do_bench_cudagraph, rep=rep)
     options = {"warmup": tuner.num_warmups, "rep": tuner.num_reps}
     given = {name: value for name, value in options.items() if value is not None}
-    return functools.partial(driver.active.get_benchmarker(), **given)
+    return functools.partial(autotuner.driver.active.get_benchmarker(), **given)
 
 
 def _has_own_benchmarker(tuner: Any) -> bool:
     """Whether something else than the race is to time: the user's function, graphs, another driver's."""
-    from tilewright.runtime.driver import driver
+    from tilewright.runtime import autotuner
 
     if tuner._do_bench is not None or tuner.use_cuda_graph:
         return True
-    return driver.active.get_benchmarker() is not _benchmark.do_bench
+    return autotuner.driver.active.get_benchmarker() is not _benchmark.do_bench
 
 
 def _time_one_by_one(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: Progress) -> None:

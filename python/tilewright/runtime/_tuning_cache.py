@@ -33,11 +33,12 @@ class Results:
 
         Unless it says so, it does not want those of a function of its own: what they measure is not known.
         """
-        from tilewright import __version__, knobs
-        from tilewright.runtime.cache import get_cache_manager
+        from tilewright import __version__
+        from tilewright.runtime import autotuner
 
-        is_asked = bool(is_asked or tuner.cache_results or knobs.autotuning.cache)
-        if not is_asked and (tuner.has_own_benchmark or knobs.autotuning.cache is False):
+        is_on = autotuner.knobs.autotuning.cache
+        is_asked = bool(is_asked or tuner.cache_results or is_on)
+        if not is_asked and (tuner.has_own_benchmark or is_on is False):
             return None
         if any(config.pre_hook is not None for config in configs):
             return None
@@ -50,7 +51,7 @@ class Results:
         parts = [__version__, kernel.cache_key, str(key), place, device_description(), *_environment()]
         digest = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
         try:
-            manager = get_cache_manager(digest)
+            manager = autotuner.get_cache_manager(digest)
         except OSError as error:
             if is_asked:
                 _warn(error)

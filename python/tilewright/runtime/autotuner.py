@@ -6,6 +6,8 @@ first launch for a key to the choice, is in ``_tuning.py``; what it finds is kep
 
 from __future__ import annotations
 
+from _weakrefset import WeakSet
+
 from tilewright import _native
 from tilewright.errors import AutotunerError as AutotunerError
 from tilewright.errors import LaunchStateError, LaunchTypeError, LaunchValueError, LaunchWarning
@@ -19,8 +21,51 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
+    driver: Any
+    get_cache_manager: Any
+    knobs: Any
 
-class _Wrapper(_native.Wrapper, KernelInterface[object]):
+
+def __getattr__(name: str) -> Any:
+    # Not read with the package. A tuning takes these from here, so that it follows a program that replaces them.
+    if name == "driver":
+        from tilewright.runtime.driver import driver
+
+        return driver
+    if name == "knobs":
+        from tilewright import knobs
+
+        return knobs
+    if name in ("get_cache_manager", "triton_key"):
+        from tilewright.runtime import cache
+
+        return getattr(cache, name)
+    if name == "get_cache_invalidating_env_vars":
+        from tilewright._C import libtriton
+
+        return libtriton.get_cache_invalidating_env_vars
+    if name in ("builtins", "hashlib", "inspect", "json", "time"):
+        import importlib
+
+        return importlib.import_module(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+_wrappers: WeakSet[_Wrapper] = WeakSet()
+
+
+class _WrapperType(type):
+    """The class of the two classes below: a program may replace their ``run``, for wrappers that are there as well."""
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "run":
+            for wrapper in list(_wrappers):
+                if cls in type(wrapper).__mro__:
+                    wrapper._choose_kind()
+
+
+class _Wrapper(_native.Wrapper, KernelInterface[object], metaclass=_WrapperType):
     """What an autotuner and heuristics have in common: a kernel beneath, and the identity of its function.
 
     The base class launches where there is nothing to be done but to add arguments; else it calls ``run``.
@@ -41,9 +86,14 @@ class _Wrapper(_native.Wrapper, KernelInterface[object]):
         super().__delattr__(name)
         self._forget_settings()
 
-    def _wrap(self, kind: str, own: type[_Wrapper], fn: Any, arg_names: list[str]) -> None:
-        if type(self).run is own.run:
-            self._set_kind(kind)
+    def _choose_kind(self) -> None:
+        """Has the base class launch, unless ``run`` is the program's."""
+        is_ours = "run" not in vars(self)
+        self._set_kind(_OWN_RUNS.get(type(self).run, "own") if is_ours else "own")
+
+    def _wrap(self, fn: Any, arg_names: list[str]) -> None:
+        _wrappers.add(self)
+        self._choose_kind()
         self.fn = fn
         self.arg_names = arg_names
         base = fn
@@ -149,7 +199,7 @@ class Autotuner(_Wrapper):
     ) -> None:
         import threading
 
-        self._wrap("autotuner", Autotuner, fn, arg_names)
+        self._wrap(fn, arg_names)
         self.configs = _checked_configs(configs)
         self.keys = _names(key)
         self.cache: dict[Any, Config] = {}
@@ -415,7 +465,7 @@ class Heuristics(_Wrapper):
     def __init__(
         self, fn: Any, arg_names: list[str], values: dict[str, Callable[[dict[str, Any]], Any]]
     ) -> None:
-        self._wrap("heuristics", Heuristics, fn, arg_names)
+        self._wrap(fn, arg_names)
         self.values = values
 
     def run(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
@@ -590,3 +640,7 @@ def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Callable[[
         return Heuristics(kernel, kernel.arg_names, values)
 
     return decorator
+
+
+_OWN_RUNS: dict[Any, str] = {Autotuner.run: "autotuner", Heuristics.run: "heuristics"}
+"""Ours, as long as no program replaces them."""

@@ -11,6 +11,7 @@ import itertools
 import threading
 
 from tilewright import _native
+from tilewright.errors import InterpreterError
 from tilewright.runtime import _interpreter_builder
 from tilewright.runtime._interpreter_builder import InterpreterBuilder, interpreter_builder
 from tilewright.runtime._tensor_text import TensorHandle
@@ -26,6 +27,7 @@ __all__ = [
     "GridExecutor",
     "InterpretedFunction",
     "InterpreterBuilder",
+    "InterpreterError",
     "TensorHandle",
     "hook",
     "interpret",

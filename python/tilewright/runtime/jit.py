@@ -42,8 +42,34 @@ _OF_BINDER = frozenset(
 )
 
 
+_OF_UTILS = frozenset(("find_paths_if", "get_iterable_path", "is_namedtuple", "type_canonicalisation_dict"))
+
+TRITON_MODULE = "triton.language"
+GLUON_MODULE = "triton.experimental.gluon.language"
+
+
 def __getattr__(name: str) -> object:
     # Not read with the package: launches need none of it.
+    if name in _OF_UTILS:
+        from tilewright import _utils
+
+        return getattr(_utils, name)
+    if name == "knobs":
+        from tilewright import knobs
+
+        return knobs
+    if name == "driver":
+        from tilewright.runtime.driver import driver
+
+        return driver
+    if name == "get_cache_key":
+        from tilewright.runtime.cache import get_cache_key
+
+        return get_cache_key
+    if name == "get_cache_invalidating_env_vars":
+        from tilewright._C import libtriton
+
+        return libtriton.get_cache_invalidating_env_vars
     if name == "JitFunctionInfo":
         from tilewright.runtime._hooks import JitFunctionInfo
 

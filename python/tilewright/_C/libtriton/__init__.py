@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tilewright._C.libtriton import ir, linear_layout
+from tilewright._C.libtriton import ir, linear_layout, nvidia
 from tilewright.runtime._binder import native_specialize_impl
 
 TYPE_CHECKING = False
@@ -18,6 +18,7 @@ __all__ = [
     "ir",
     "linear_layout",
     "native_specialize_impl",
+    "nvidia",
 ]
 
 _TRUE = frozenset(("1", "true", "yes", "on", "y"))

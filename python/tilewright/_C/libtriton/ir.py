@@ -11,7 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
+from tilewright._replaced import replaced_names
+
 _numbers = count(1)
+
+__getattr__ = replaced_names(
+    "tilewright._C.libtriton.ir",
+    "ATOMIC_OP CACHE_MODIFIER ConditionOp DESCRIPTOR_REDUCE_KIND EVICTION_POLICY ForOp INPUT_PRECISION "
+    "IfOp InsertPoint MEM_SEMANTIC MEM_SYNC_SCOPE OpState PADDING_OPTION PROPAGATE_NAN ROUNDING_MODE "
+    "ScaleDotElemTypeTY WhileOp YieldOp attribute block_argument bool_attr builder deduce_scale_factor "
+    "extend_dialects_with function function_type integer_attr location make_attr op_builder op_result "
+    "parse_mlir_module pass_manager source_mgr_diag type unit_attr",
+    instead="tilewright has no MLIR: kernel.asm and `tilewright compile --emit` have the text of each stage",
+)
 
 
 class context:

@@ -2,9 +2,95 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
-from tilewright.backends.compiler import BaseBackend, CompileOptions, GPUTarget
+from tilewright import knobs
+from tilewright._replaced import replaced_names
+from tilewright.backends.compiler import BaseBackend, CompileOptions, GPUTarget, Language
+from tilewright.errors import PTXASError
+
+__all__ = [
+    "CUDABackend",
+    "CUDAOptions",
+    "GPUTarget",
+    "Language",
+    "PTXASError",
+    "file_hash",
+    "get_ptx_version_from_options",
+    "get_ptxas",
+    "get_ptxas_version",
+    "min_dot_size",
+    "ptx_get_version",
+    "sm_arch_from_capability",
+]
+
+__getattr__ = replaced_names(
+    "tilewright.backends.nvidia.compiler",
+    "get_features get_llvm_flags",
+    instead="the PTX of a kernel is in kernel.asm['ptx']; tilewright writes it without LLVM",
+)
+
+
+def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]]:
+    """A function of the types of a dot's operands: the smallest M, N and K of a dot on this target."""
+
+    def smallest(lhs_type: Any, rhs_type: Any) -> tuple[int, int, int]:
+        bits = lhs_type.scalar.primitive_bitwidth
+        if bits != rhs_type.scalar.primitive_bitwidth:
+            raise AssertionError("lhs and rhs bitwidth must be the same")
+        # Of M and N, tensor cores pad what is missing.
+        return (1, 1, {8: 32, 32: 8, 64: 4}.get(bits, 16))
+
+    return smallest
+
+
+def get_ptxas(arch: int) -> knobs.NvidiaTool:
+    """The assembler of the CUDA toolkit for a compute capability; an error if none is installed."""
+    tool: knobs.NvidiaTool = knobs.nvidia.ptxas if arch < 90 else knobs.nvidia.ptxas_blackwell
+    return tool
+
+
+def get_ptxas_version(arch: int = 80) -> str:
+    """What the assembler says of its version; ``TRITON_MOCK_PTX_VERSION`` says something else."""
+    import subprocess
+
+    mocked: str | None = knobs.nvidia.mock_ptx_version
+    if mocked is not None:
+        return mocked
+    return subprocess.check_output([get_ptxas(arch).path, "--version"], text=True)
+
+
+def ptx_get_version(cuda_version: str) -> int:
+    """The version of PTX that came with a release of CUDA: 85 for "12.6"."""
+    major, minor = map(int, cuda_version.split("."))
+    if major < 10:
+        raise RuntimeError(f"Triton only support CUDA 10.0 or higher, but got CUDA version: {cuda_version}")
+    if major >= 13:
+        return 90 + (major - 13) * 10 + minor
+    # CUDA 12.6 came without a new version.
+    return {10: 63, 11: 70, 12: 80}[major] + minor - (major == 12 and minor >= 6)
+
+
+def get_ptx_version_from_options(options: Any, arch: int) -> int:
+    """The version of PTX that options ask for, else that of the assembler."""
+    version: int | None = options.ptx_version
+    return ptx_get_version(get_ptxas(arch).version) if version is None else version
+
+
+def sm_arch_from_capability(capability: int) -> str:
+    """The name of a target for the assembler: ``sm_90a``."""
+    return f"sm_{capability}{'a' if capability >= 90 else ''}"
+
+
+@functools.cache
+def file_hash(path: str) -> str:
+    """A digest of a file."""
+    import hashlib
+
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 class CUDAOptions(CompileOptions):

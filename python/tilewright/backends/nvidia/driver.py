@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewright import _native
 from tilewright._native import TensorMap as PyCUtensorMap
+from tilewright.backends.driver import decompose_descriptor, expand_signature
 from tilewright.runtime.driver import CudaUtils, Driver, ty_to_cpp
 
 __all__ = [
@@ -20,6 +21,10 @@ __all__ = [
     "PyCUtensorMap",
     "PyKernelArg",
     "annotate_arguments",
+    "decompose_descriptor",
+    "expand_signature",
+    "libcuda_dirs",
+    "library_dirs",
     "make_kernel_signature",
     "make_tensordesc_arg",
     "ty_to_cpp",
@@ -33,6 +38,35 @@ class _ArgumentKind(IntEnum):
 
 
 ARG_CONSTEXPR, ARG_KERNEL, ARG_TUPLE = _ArgumentKind
+
+
+def libcuda_dirs() -> list[str]:
+    """The folders that have the CUDA driver; an error if none has."""
+    import os
+    import subprocess
+
+    from tilewright import knobs
+
+    if chosen := knobs.nvidia.libcuda_path:
+        return [chosen]
+    name = "libcuda.so.1"
+    try:
+        known = subprocess.check_output(["/sbin/ldconfig", "-p"], text=True, errors="ignore").splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        known = []
+    found = [os.path.dirname(line.split()[-1]) for line in known if name in line]
+    found = found or os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    found = [folder for folder in found if folder and os.path.exists(os.path.join(folder, name))]
+    if not found:
+        raise AssertionError(
+            f"there is no {name}: the CUDA driver is not installed, or /sbin/ldconfig does not know it"
+        )
+    return found
+
+
+def library_dirs() -> list[str]:
+    """The folders of the libraries that a launch needs: those of the driver."""
+    return libcuda_dirs()
 
 
 class PyKernelArg:
@@ -79,8 +113,10 @@ class CudaDriver(Driver):
 
     @staticmethod
     def is_active() -> bool:
-        """Whether there is a GPU that kernels can be compiled for."""
-        return _native.has_gpu() or _torch_has_gpu()
+        """Whether there is a GPU that kernels can be compiled for, or the processor takes its place."""
+        from tilewright import _cuda_on_cpu
+
+        return _native.has_gpu() or _torch_has_gpu() or _cuda_on_cpu.is_active()
 
 
 def _torch_has_gpu() -> bool:
@@ -99,8 +135,7 @@ _TF32 = 11
 def make_tensordesc_arg(arg: Any, metadata: dict[str, Any] | None, _: Any = None) -> list[Any]:
     """What a kernel takes for a tensor descriptor: a tensor map, extents and strides; without metadata its parts."""
     if metadata is None:
-        options = [arg.padding == "nan", arg.round_f32_to_tf32]
-        return [arg.base, *arg.shape, *arg.strides, *options, *arg.shape, *arg.strides]
+        return decompose_descriptor(arg)
     shape = list(arg.shape)
     if metadata["fp4_padded"]:
         shape[-1] *= 2

@@ -7,3 +7,7 @@ _FUNCTIONS = functions("extra.cuda.")
 globals().update(_FUNCTIONS)
 
 __all__ = ["libdevice", *_FUNCTIONS]
+
+from tilewright.language.extra.cuda import gdc, utils  # noqa: E402
+
+__all__ += ["gdc", "utils"]

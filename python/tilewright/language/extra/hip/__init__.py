@@ -7,3 +7,7 @@ _FUNCTIONS = functions("extra.hip.")
 globals().update(_FUNCTIONS)
 
 __all__ = ["libdevice", *_FUNCTIONS]
+
+from tilewright.language.extra.hip import utils  # noqa: E402
+
+__all__ += ["utils"]
