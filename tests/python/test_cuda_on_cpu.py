@@ -145,6 +145,93 @@ def test_the_compute_capability_is_that_of_the_simulated_gpu(run, script, device
     assert (done.code, done.out) == (0, expected), done.err
 
 
+TARGET = """
+import sys, torch, triton, triton.language as tl
+from triton.backends import backends
+from triton.compiler import ASTSource
+from triton.language import target_info
+from triton.runtime import driver
+
+@triton.jit
+def ask(out_ptr, value: tl.constexpr):
+    tl.store(out_ptr, target_info.is_cuda())
+    tl.store(out_ptr + 1, target_info.cuda_capability_geq(8, 0))
+    tl.store(out_ptr + 2, value)
+
+active = driver.active
+target, (major, minor) = active.get_current_target(), torch.cuda.get_device_capability()
+print(target, active.get_device_capability() == active.utils.get_device_capability() == (major, minor))
+assert target_info.is_cuda() and target_info.cuda_capability_geq(major, minor)
+assert not target_info.cuda_capability_geq(major, minor + 1)
+assert [name for name, backend in backends.items() if name != "cpu" and backend.driver.is_active()] == ["nvidia"]
+properties = torch.cuda.get_device_properties()
+print(properties.multi_processor_count, properties.gcnArchName == properties.name)
+assert active.utils.get_device_properties(0)["multiprocessor_count"] == properties.multi_processor_count
+out = torch.zeros(3, dtype=torch.int32, device="cuda")
+ask[(1,)](out, 1)
+print(out.tolist())
+# What is compiled for the target that the driver names can be launched.
+compiled = triton.compile(ASTSource(ask, {"out_ptr": "*i32", "value": "constexpr"}, {"value": 2}), target=target)
+assert ".target sm_" in compiled.asm["ptx"] and compiled.metadata.target == target
+compiled[(1,)](out)
+print(out.tolist())
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "arch", "multiprocessors"), [("cpu", 80, 108), ("sim:sm_75", 75, 40), ("sim:sm_90", 90, 132)]
+)
+def test_the_target_is_the_gpu_whose_capability_torch_says(run, script, device, arch, multiprocessors):
+    """The data sheets of A100, T4 and H100 say how many multiprocessors they have."""
+    done = run("-m", "tilewright", "run", "--device", device, script(TARGET))
+    is_new = int(arch >= 80)
+    expected = f"""\
+GPUTarget(backend='cuda', arch={arch}, warp_size=32) True
+{multiprocessors} True
+[1, {is_new}, 1]
+[1, {is_new}, 2]
+"""
+    assert (done.code, done.out) == (0, expected), done.err
+
+
+FAKES = """
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx, snapshot_fake
+
+cuda = torch.device("cuda", 0)
+real = torch.ones(3, device="cuda")
+fakes = FakeTensorMode(allow_non_fake_inputs=True)
+fake = fakes.from_tensor(real)
+with fakes:
+    made = torch.empty(3, 4, device="cuda")
+    with torch.device("cuda"):
+        layer = torch.nn.Linear(4, 2)
+    for one in (made, made + 1, made.detach(), made.cuda(), layer(made), real + 1, real.cpu().cuda(), fake * real):
+        assert type(one).__name__ == "FakeTensor" and one.device == cuda and one.is_cuda and not one.is_cpu, one
+    assert made.cpu().device.type == made.to("cpu").device.type == "cpu"
+for one in (fake, fake.detach(), snapshot_fake(fake), made.detach(), snapshot_fake(made), fake.clone()):
+    assert one.device == cuda and one.is_cuda and one.get_device() == 0, one
+# Real tensors are not changed by it.
+assert real.is_cuda and (real + 1).is_cuda and torch.ones(3).is_cpu
+
+def function(a, b):
+    return (a * b + 1 + torch.zeros(3, device="cuda")).sum()
+
+for mode in ("real", "fake", "symbolic"):
+    with torch.device("cuda"):
+        traced = make_fx(function, tracing_mode=mode)(torch.ones(3), torch.ones(3))
+        result = traced(torch.full((3,), 2.0), torch.ones(3))
+    assert result.is_cuda and result.item() == 9, mode
+print("fine")
+"""
+
+
+def test_fake_tensors_are_on_the_device_that_they_say(run, script):
+    done = run("-m", "tilewright", "run", script(FAKES))
+    assert (done.code, done.out) == (0, "fine\n"), done.err
+
+
 GENERATED = """
 import torch, triton, triton.language as tl
 from torch._C import _cuda_getCurrentRawStream as get_raw_stream

@@ -63,6 +63,18 @@ pub(crate) fn device_capability(py: Python<'_>, number: Option<u16>) -> PyResult
     Ok((capability.major, capability.minor))
 }
 
+/// The multiprocessors of the GPU that stands for a compute capability, or for the newest one before it.
+#[pyfunction]
+pub(crate) fn multiprocessors_of(major: u32, minor: u32) -> u32 {
+    tilewright_runtime::multiprocessors_of(major * 10 + minor)
+}
+
+/// Has kernels for the processor take themselves for those of a GPU of this compute capability (times 10), as the program does.
+#[pyfunction]
+pub(crate) fn claim_capability(capability: u32) {
+    tilewright_runtime::claim_capability(capability);
+}
+
 /// The active device; of GPUs that with this number.
 fn numbered(number: Option<u16>) -> Result<Device, Error> {
     Ok(match (Device::active()?, number) {

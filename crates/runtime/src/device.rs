@@ -1,11 +1,13 @@
 //! Devices by name, whether this machine has them, and which one kernels run on.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_compiler::Target;
 use tilewright_cuda as cuda;
+use tilewright_sim as sim;
 
 use crate::{Error, Knobs};
 
@@ -20,6 +22,31 @@ pub enum Device {
     Cuda(u16),
     /// The simulator of an NVIDIA GPU with this compute capability (`90` for `sm_90`). Its memory is the processor's.
     Sim(u16),
+}
+
+/// The compute capability (times 10) that kernels for the processor take themselves to be compiled for; 0 if none.
+static CLAIMED: AtomicU32 = AtomicU32::new(0);
+
+/// Has kernels for the processor that are compiled from now on answer `is_cuda()` and `cuda_capability_geq(...)` as those for a
+/// GPU of this compute capability (times 10): for programs that take the processor for one.
+pub fn claim_capability(capability: u32) {
+    CLAIMED.store(capability, Ordering::Relaxed);
+}
+
+/// What [`claim_capability`] was told.
+pub(crate) fn claimed_capability() -> u32 {
+    CLAIMED.load(Ordering::Relaxed)
+}
+
+/// The multiprocessors of the GPU that stands for a compute capability (times 10), or for the newest one before it.
+pub fn multiprocessors_of(capability: u32) -> u32 {
+    let of = |gpu: &sim::GpuModel| {
+        let digits = gpu.architecture.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);
+        digits.parse().unwrap_or(u32::MAX)
+    };
+    let known = || sim::GPUS.iter().filter(|gpu| of(gpu) <= capability);
+    let newest = known().map(of).max();
+    known().find(|gpu| Some(of(gpu)) == newest).map_or(1, |gpu| gpu.multiprocessors)
 }
 
 /// What [`Device::select`] was told.

@@ -318,8 +318,8 @@ impl Kernel {
         let codegen = CodegenOptions { tensor_maps, ..options.codegen() };
         let language = tilewright_frontend::Options {
             num_warps: codegen.num_warps,
-            capability: target.capability().unwrap_or(0),
-            // What is only compiled, others may run on a GPU.
+            capability: target.capability().unwrap_or_else(crate::device::claimed_capability),
+            // Code that is only compiled may be run on a GPU by others.
             check_indices: tensor_maps && matches!(device, Device::Sim(_)),
             ..options.language()
         };

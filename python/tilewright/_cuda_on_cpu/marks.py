@@ -23,6 +23,11 @@ def _rebuilt(rebuild: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     return tensor
 
 
+def is_fake(value: Any) -> bool:
+    """Whether a tensor only stands for another (``FakeTensor``): it has no memory, and its device is what it says."""
+    return type(value).__name__ == "FakeTensor"
+
+
 class _Assumption(threading.local):
     """Whether tensors of this thread count as marked if nothing is known of them."""
 
@@ -47,13 +52,19 @@ class Marks:
         self.assumption = _Assumption()
         self.lock = threading.Lock()
         self.overrides = Overrides(torch, self)
+        self.mode_in_force: Any = torch._C._get_dispatch_mode
+        self.fake_key: Any = torch._C._TorchDispatchModeKey.FAKE
 
     def has(self, value: Any) -> bool:
         """Whether a tensor is marked."""
         marked = value.__dict__.get(_NAME)
         if marked is None:
-            return self.assumptions > 0 and self.assumption.holds
+            return self.assumptions > 0 and self.assumption.holds and not is_fake(value)
         return bool(marked)
+
+    def is_faking(self) -> bool:
+        """Whether what torch makes in this thread are fake tensors, which may be on any device."""
+        return self.mode_in_force(self.fake_key) is not None
 
     def is_on_cpu(self, value: Any) -> bool:
         """Whether the program has put a tensor where a GPU cannot read it."""
@@ -90,6 +101,8 @@ class Marks:
     def set(self, value: Any, marked: bool) -> Any:
         """Marks the tensors of a result, or takes the marks away."""
         if isinstance(value, self.Tensor):
+            if type(value) is not self.Tensor and is_fake(value):
+                return value
             if marked:
                 value.__dict__[_NAME] = True
             elif self.assumptions:
@@ -110,7 +123,7 @@ class Marks:
             if isinstance(value, tensor):
                 # As in `has`, which is a call: every call of torch comes here.
                 marked = value.__dict__.get(_NAME)
-                if marked or (marked is None and self.assumptions and self.assumption.holds):
+                if marked or (marked is None and self.assumptions and self.has(value)):
                     return True
             elif isinstance(value, (tuple, list)) and self.any(value):
                 return True
@@ -198,6 +211,8 @@ class Marks:
                 return self.set(result, True)
             return self.set(result, False) if self.assumptions else result
         marked = self.is_cuda(device)
+        if marked and self.is_faking():
+            return func(*args, **kwargs)
         if marked:
             announce()
             kwargs = {**kwargs, "device": self.cpu0}
@@ -263,8 +278,10 @@ class Marks:
             result = source.clone()
         return self.set(result, marked)
 
-    def cuda(self, _func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def cuda(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``x.cuda()``."""
+        if self.is_faking():
+            return func(*args, **kwargs)
         device = args[1] if len(args) > 1 else kwargs.get("device")
         if device is not None and not self.is_cuda(device):
             raise ValueError(f"Invalid device, must be cuda device, got {device!r}")
@@ -277,6 +294,8 @@ class Marks:
 
     def to(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``x.to(device)``, ``x.to(dtype)``, ``x.to(other)``, and combinations."""
+        if self.is_faking():
+            return func(*args, **kwargs)
         source, *rest = args
         marked = self.has(source)
         first = rest[0] if rest else None

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tilewright._cuda_on_cpu.classes import drawn_from
+from tilewright._cuda_on_cpu.marks import is_fake
 from tilewright._cuda_on_cpu.operators import watch_operators
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def make_mode(torch: Any, mark: Marks) -> Any:
         def __torch_function__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
+            if args and type(args[0]) is not tensor and is_fake(args[0]):
+                return func(*args, **(kwargs or {}))
             if kwargs and "generator" in kwargs:
                 kwargs = {**kwargs, "generator": drawn_from(kwargs["generator"])}
             if types and (len(types) > 1 or types[0] is not tensor) and is_enabled():

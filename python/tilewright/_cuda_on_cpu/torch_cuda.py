@@ -23,10 +23,22 @@ CAPABILITY = (8, 0)
 """What programs are told where the processor runs kernels: enough for all types, and none of the newer features."""
 
 
-def _capability() -> tuple[int, int]:
+def capability() -> tuple[int, int]:
     """The compute capability of the GPU that is simulated; a processor has none."""
     of_device = _native.device_capability(None)
     return CAPABILITY if of_device == (0, 0) else of_device
+
+
+def named_properties() -> dict[str, int]:
+    """What a program chooses its grid by.
+
+    All is that of the device that runs kernels, but the multiprocessors are those of the GPU whose capability the
+    program is told, since it divides its work by them.
+    """
+    return {
+        **_native.device_properties(),
+        "multiprocessor_count": _native.multiprocessors_of(*capability()),
+    }
 
 
 class _Scope:
@@ -139,11 +151,12 @@ def get_device_properties(device: Any = None) -> Any:
     if not is_torch(sys._getframe(1)):
         announce()
     _check_device(device, "Invalid device id")
-    properties = _native.device_properties()
-    major, minor = _capability()
+    properties = named_properties()
+    major, minor = capability()
     shared_memory = properties["max_shared_mem"]
     return _DeviceProperties(
         name=_processor_name(),
+        gcnArchName=_processor_name(),
         major=major,
         minor=minor,
         total_memory=_memory(),
@@ -381,6 +394,7 @@ def _put(module: Any, stand_ins: dict[str, Any]) -> None:
 def install(torch: Any) -> None:
     """Puts the stand-ins into ``torch.cuda`` and ``torch.accelerator``."""
     cuda = torch.cuda
+    _native.claim_capability(CAPABILITY[0] * 10 + CAPABILITY[1])
     stream = object.__new__(Stream)
     random, memory = _random_functions(torch), _memory_functions()
     no_graphs = "what was launched cannot be launched again as a whole; launch it again"
@@ -397,8 +411,8 @@ def install(torch: Any) -> None:
         "device": _Device,
         "device_count": _unless_torch_asks(cuda.device_count, 1),
         "device_of": _Scope,
-        "get_arch_list": lambda: [f"sm_{major}{minor}" for major, minor in [_capability()]],
-        "get_device_capability": _with_device(_capability, "Invalid device id"),
+        "get_arch_list": lambda: [f"sm_{major}{minor}" for major, minor in [capability()]],
+        "get_device_capability": _with_device(capability, "Invalid device id"),
         "get_device_name": lambda device=None: get_device_properties(device).name,
         "get_device_properties": get_device_properties,
         "graph": _missing("graph", no_graphs),

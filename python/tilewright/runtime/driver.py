@@ -56,6 +56,21 @@ def _is_cuda_on_cpu() -> bool:
     return module is not None and bool(module.is_active())
 
 
+def _claimed_gpu() -> Any:
+    """What programs are told of their GPU while ``cuda`` is the processor or the simulator; nothing otherwise."""
+    if not _is_cuda_on_cpu() or _native.device().startswith("cuda"):
+        return None
+    from tilewright._cuda_on_cpu import torch_cuda
+
+    return torch_cuda
+
+
+def _capability(device: int | None = None) -> tuple[int, int]:
+    """Major and minor compute capability of a device, as torch says it."""
+    claimed = _claimed_gpu()
+    return _native.device_capability(device) if claimed is None else claimed.capability()
+
+
 class CudaUtils:
     """What programs ask the driver for: devices, and device code by its number."""
 
@@ -143,11 +158,14 @@ class CudaUtils:
 
     def get_device_properties(self, device: int | None = None) -> dict[str, int]:
         """What a multiprocessor has; programs choose their grids by it."""
+        if (claimed := _claimed_gpu()) is not None:
+            named: dict[str, int] = claimed.named_properties()
+            return named
         return dict(_native.device_properties(device))
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
         """Major and minor compute capability; the processor has none."""
-        return _native.device_capability(device)
+        return _capability(device)
 
     def get_current_device(self) -> int:
         """The number of the GPU that this thread works on."""
@@ -193,7 +211,13 @@ class Driver(GPUDriver):
         return True
 
     def get_current_target(self) -> GPUTarget:
-        """What kernels are compiled for."""
+        """What kernels are compiled for.
+
+        While programs that say ``cuda`` are run on the processor, the GPU whose capability torch tells them.
+        """
+        if _claimed_gpu() is not None:
+            major, minor = _capability()
+            return _target("cuda", major * 10 + minor, 32)
         return _target(*_native.current_target())
 
     def get_active_torch_device(self) -> Any:
@@ -227,7 +251,7 @@ class Driver(GPUDriver):
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
         """Major and minor compute capability; the processor has none."""
-        return _native.device_capability(device)
+        return _capability(device)
 
     def get_device_interface(self) -> Any:
         """The module of torch that belongs to the device of ``get_active_torch_device``."""
