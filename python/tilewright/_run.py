@@ -25,6 +25,8 @@ The script may be a folder or an archive with a __main__.py; - is standard input
 
 Options:
   -i                     python's own prompt after the program, with its variables
+      --strict           an error where a kernel reads past the end of a tensor, within the 512 bytes to which a GPU's
+                         allocator rounds: without it such a load gives 0 where 'cuda' is the CPU, and is warned of
       --device <device>  where kernels run: cpu, cuda, cuda:1, or the simulator of a GPU, such as sim:sm_90;
                          otherwise that of TILEWRIGHT_DEVICE, else a GPU if there is one, else the CPU
       --sanitize[=<checks>]
@@ -56,6 +58,7 @@ def main(arguments: list[str], usage: str = USAGE) -> int:
     device: str | None = None
     report: str | None = None
     sanitize: str | None = None
+    is_strict = False
     kind = ""
     rest = list(arguments)
     while rest and rest[0].startswith("-") and rest[0] != "-":
@@ -72,6 +75,9 @@ def main(arguments: list[str], usage: str = USAGE) -> int:
             break
         if option == "--":
             break
+        if option == "--strict":
+            is_strict = True
+            continue
         name, has_value, value = option.partition("=")
         if name == "--report":
             report = value
@@ -90,7 +96,7 @@ def main(arguments: list[str], usage: str = USAGE) -> int:
         message = {"-m": "no module to run", "-c": "no code to run"}.get(kind, "no program to run")
         return _usage_error(message, usage)
 
-    if (failure := _prepare(device)) is not None:
+    if (failure := _prepare(device, is_strict)) is not None:
         print(failure, file=sys.stderr)
         return 1
     if sanitize is not None and (failure := _sanitize(sanitize)) is not None:
@@ -101,7 +107,7 @@ def main(arguments: list[str], usage: str = USAGE) -> int:
         return 2
     try:
         execute, *values = _program(kind, rest)
-        del arguments, usage, device, report, sanitize, kind, rest
+        del arguments, usage, device, report, sanitize, is_strict, kind, rest
         execute(*values)
     except SystemExit as exit:
         if exit.code in (None, 0) and _has_findings():
@@ -126,7 +132,7 @@ def _begin_again_to_inspect(arguments: list[str]) -> NoReturn:
     os.execv(sys.executable, [sys.executable, *flags, "-i", "-m", "tilewright", "run", *arguments])
 
 
-def _prepare(device: str | None) -> str | None:
+def _prepare(device: str | None, is_strict: bool = False) -> str | None:
     """Makes tilewright the program's Triton; returns what is wrong."""
     from tilewright import _native, _spawn, install_as_triton, use_cpu_as_cuda
     from tilewright._cuda_on_cpu import notice
@@ -148,6 +154,10 @@ def _prepare(device: str | None) -> str | None:
     if not active.startswith("cuda"):
         notice.once_for_children()
         use_cpu_as_cuda()
+        if is_strict:
+            # For processes that the program starts.
+            os.environ["TILEWRIGHT_STRICT"] = "1"
+        _native.allow_padded_reads(os.environ.get("TILEWRIGHT_STRICT", "0") in ("", "0"))
     return None
 
 

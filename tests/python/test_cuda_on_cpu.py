@@ -410,3 +410,130 @@ print("fine")
 def test_what_is_sent_to_another_process_stays_on_its_device(run, script):
     done = run("-m", "tilewright", "run", script(BETWEEN_PROCESSES))
     assert (done.code, done.out) == (0, "fine\n"), done.err
+
+
+PADDED = """
+import sys, warnings, numpy as np, torch, triton, triton.language as tl
+
+@triton.jit
+def run(x_ptr, out_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out_ptr + at, tl.load(x_ptr + at))
+
+@triton.jit
+def fused(x_ptr, out_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out_ptr + at, tl.load(x_ptr + at) * 2 + 1)
+
+@triton.jit
+def block(x_ptr, out_ptr, N: tl.constexpr):
+    at = tl.arange(0, 8)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < N, other=-2))
+
+@triton.jit
+def gathered(x_ptr, out_ptr, N: tl.constexpr):
+    at = tl.arange(0, 16)
+    last = tl.load(out_ptr + 1000).to(tl.int32)
+    picked = tl.where(at == 5, N, at + last)
+    tl.store(out_ptr + at, tl.load(x_ptr + picked, mask=at != 3, other=-2))
+
+@triton.jit
+def one(x_ptr, out_ptr, N: tl.constexpr):
+    tl.store(out_ptr, tl.load(x_ptr + N))
+
+@triton.jit
+def atomic(x_ptr, out_ptr, N: tl.constexpr):
+    tl.store(out_ptr, tl.atomic_load(x_ptr + N))
+
+@triton.jit
+def put(x_ptr, out_ptr, N: tl.constexpr):
+    tl.store(x_ptr + N, 1.0)
+
+@triton.jit
+def add(x_ptr, out_ptr, N: tl.constexpr):
+    tl.atomic_add(x_ptr + N, 1.0)
+
+x = torch.arange(1.0, 101.0, device="cuda")
+padded = np.concatenate([np.arange(1.0, 101.0), np.zeros(28)])
+cases = [
+    (run, 128, padded),
+    (run, 128, padded),
+    (fused, 128, 2 * padded + 1),
+    (block, 128, padded),
+    (block, 112, np.where(np.arange(128) < 112, padded, -2)),
+    (gathered, 127, np.where(np.arange(16) == 5, 0, np.where(np.arange(16) == 3, -2, padded[:16]))),
+    (one, 100, padded[100:101]),
+    (one, 127, padded[127:]),
+    (atomic, 110, padded[110:111]),
+    (one, -1, None),
+    (gathered, -1, None),
+    (put, 100, None),
+    (add, 100, None),
+]
+# What lies beyond the padding is the matter of other tests: on a simulated GPU it may be another tensor.
+if sys.argv[1] == "cpu":
+    cases += [(run, 256, None), (one, 128, None), (gathered, 128, None), (block, 128, None, x[1:])]
+for kernel, n, expected, *other in cases:
+    # So large that it is far from the others.
+    out = torch.zeros(1 << 17, device="cuda")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            kernel[(1,)](*(other or [x]), out, n)
+        except IndexError as error:
+            print(kernel.__name__, n, error.code)
+            continue
+    lines = [str(warning.message).splitlines()[0] for warning in told]
+    assert all("tl.load" in str(warning.message) or "tl.atomic_load" in str(warning.message) for warning in told)
+    found = out[: len(expected)].cpu().numpy() if expected is not None else None
+    print(kernel.__name__, n, expected is not None and bool((found == expected).all()), lines)
+# A view ends where its storage does.
+out = torch.zeros(1 << 17, device="cuda")
+with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    one[(1,)](x[:50], out, 60)
+    assert out[0] == 61
+"""
+
+TOLD = "['error[TW0201]: load out of bounds of `x_ptr`']"
+
+
+@pytest.mark.parametrize(
+    ("device", "mode"), [("cpu", "0"), ("sim:sm_90", "0"), ("sim:sm_75", "0"), ("cpu", "1")]
+)
+def test_loads_may_end_in_the_padding_of_a_gpu(run, script, device, mode):
+    """They give 0, and each line is told of once; all else that leaves a tensor is an error."""
+    path = script(PADDED)
+    kind = "sim" if device != "cpu" else "cpu"
+    done = run("-m", "tilewright", "run", "--device", device, path, kind, env={"TRITON_INTERPRET": mode})
+    expected = f"""\
+run 128 True {TOLD}
+run 128 True []
+fused 128 True {TOLD}
+block 128 True {TOLD}
+block 112 True []
+gathered 127 True {TOLD}
+one 100 True {TOLD}
+one 127 True []
+atomic 110 True {TOLD}
+one -1 TW0201
+gathered -1 TW0201
+put 100 TW0201
+add 100 TW0201
+"""
+    beyond = "run 256 TW0201\none 128 TW0201\ngathered 128 TW0201\nblock 128 TW0201\n"
+    assert (done.code, done.out) == (0, expected + beyond * (kind == "cpu")), done.err
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim:sm_90"])
+def test_strict_runs_refuse_loads_from_padding(run, script, device):
+    path = script(PADDED)
+    command = ["-m", "tilewright", "run", "--device", device]
+    for done in (
+        run(*command, "--strict", path, "sim"),
+        run(*command, path, "sim", env={"TILEWRIGHT_STRICT": "1"}),
+        run(*command, "--sanitize=bounds", path, "sim"),
+    ):
+        lines = done.out.splitlines()
+        assert len(lines) == 13, done.err
+        assert all(line.endswith(" TW0201") for line in lines), done.out

@@ -189,6 +189,7 @@ fn main() {
                 foreign: &[],
                 threads,
                 interrupt: Interrupt::Never,
+                padded: None,
             };
             program.launch(&launch).expect("the kernel runs");
             start.elapsed().as_nanos() as f64

@@ -32,6 +32,7 @@ pub use run::evaluate::{EvaluationError, Held, Surroundings};
 pub use run::fault::wrapped_offset;
 pub use run::interrupt::Interrupt;
 pub use run::launch::Launch;
+pub use run::padding::PaddedReads;
 pub use run::profile::{Profile, StepCost, StepProfile};
 pub use run::sanitize::{Finding, Occurrence, Other, SanitizedProgram};
 pub use run::trace::Tracing;

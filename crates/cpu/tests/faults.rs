@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{Arg, dense_program, f32s, i32s, int, launch, launch_with, program};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_cpu::memory::Region;
-use tilewright_cpu::{Argument, Interrupt, Launch};
+use tilewright_cpu::{Argument, Interrupt, Launch, PaddedReads};
 
 /// Program i reads 8 elements from 8 i on, and writes them doubled.
 const DOUBLE: &str = "\
@@ -85,6 +85,7 @@ kernel func0 @k(%in: *int32, %n: int32) {
             foreign: &[],
             threads: 1,
             interrupt: Interrupt::Never,
+            padded: None,
         })
     };
     assert!(run(-5).is_ok() && run(4).is_ok());
@@ -93,6 +94,62 @@ kernel func0 @k(%in: *int32, %n: int32) {
         assert!(error.notes[0].starts_with("`in` has the elements -5 to 4: 40 bytes"), "{:?}", error.notes);
         assert!(error.notes[0].ends_with(note), "{:?}", error.notes);
     }
+}
+
+#[test]
+fn loads_that_end_in_padding_give_zero_and_are_noted() {
+    let text = "\
+kernel func0 @k(%in: *int32, %n: int32, %out: *int32) {
+  %pid = program_id {axis = 0} : int32
+  %i = arange {start = 0, end = 8} : int32[8]
+  %m = mul %pid, %n : int32
+  %s = splat %m {shape = [8]} : int32[8]
+  %t = add %i, %s : int32[8]
+  %a = splat %in {shape = [8]} : *int32[8]
+  %p = ptr_add %a, %t : *int32[8]
+  %x = load %p {cache = \"\", eviction = \"\", volatile = false} : int32[8]
+  %b = splat %out {shape = [8]} : *int32[8]
+  %q = ptr_add %b, %t : *int32[8]
+  store %q, %x {cache = \"\", eviction = \"\"}
+  return_values
+}
+";
+    let program = program(text);
+    let (mut data, mut out) = ([7_u8; 80], [9_u8; 192]);
+    let region = Region::of(&mut data).with_padding(48);
+    let target = Region::of(&mut out);
+    let run = |programs: u32, padded: Option<&PaddedReads>| {
+        let arguments = [
+            Argument::Pointer { address: region.address(), region },
+            Argument::Scalar(8),
+            Argument::Pointer { address: target.address(), region: target },
+        ];
+        let grid = [programs, 1, 1];
+        let launch = Launch {
+            grid,
+            arguments: &arguments,
+            foreign: &[],
+            threads: 2,
+            interrupt: Interrupt::Never,
+            padded,
+        };
+        let outcome = program.launch(&launch).map_err(|diagnostic| diagnostic.message);
+        (outcome, padded.map_or_else(Vec::new, |padded| padded.diagnostics(&program, &launch)))
+    };
+    // 20 elements, and padding for 12 more.
+    let refused = Err("load out of bounds of `in`".to_owned());
+    assert_eq!(run(4, None).0, refused);
+    assert_eq!(run(5, Some(&PaddedReads::default())).0, refused);
+    let noted = PaddedReads::default();
+    let (outcome, found) = run(4, Some(&noted));
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].code, found[0].message.as_str()), (Code::OutOfBounds, "load out of bounds of `in`"));
+    assert!(found[0].notes[0].ends_with("the offset is 20"), "{:?}", found[0].notes);
+    assert!(found[0].notes[1].starts_with("in program (2, 0, 0), at element [4]"), "{:?}", found[0].notes);
+    assert_eq!(out[..80], [7; 80]);
+    assert_eq!(out[80..128], [0; 48]);
+    assert_eq!(out[128..], [9; 64]);
 }
 
 #[test]
@@ -119,6 +176,7 @@ kernel func0 @k(%address: int64, %out: *int32) {
         foreign: &foreign,
         threads: 1,
         interrupt: Interrupt::Never,
+        padded: None,
     };
     program(text).launch(&launch).expect("it is allowed");
     assert_eq!(i32::from_le_bytes(out), 42);

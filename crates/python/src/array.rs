@@ -128,6 +128,7 @@ pub(crate) fn read_struct(array: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
         address: description.address,
         allocation: (low, high - low),
         is_read_only,
+        is_of_torch: false,
     })
 }
 
@@ -204,7 +205,14 @@ pub(crate) fn read(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let own = range(address, dtype.bytes(), axes(&shape, &strides)?)?;
     let owner = owner_range(object)?;
     let (low, high) = owner.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own);
-    Ok(Tensor { device: Device::Cpu, dtype, address, allocation: (low, high - low), is_read_only })
+    Ok(Tensor {
+        device: Device::Cpu,
+        dtype,
+        address,
+        allocation: (low, high - low),
+        is_read_only,
+        is_of_torch: false,
+    })
 }
 
 /// The axes of a shape and strides that somebody else states.
@@ -288,5 +296,5 @@ pub(crate) fn read_cuda(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let (address, is_read_only): (usize, bool) = interface.get_item(intern!(py, "data"))?.extract()?;
     let dtype = dtype_of_interface(object, &interface.get_item(intern!(py, "typestr"))?)?;
     let device = Device::Cuda(crate::device::current_device(py)? as u16);
-    Ok(Tensor { device, dtype, address, allocation: (0, 0), is_read_only })
+    Ok(Tensor { device, dtype, address, allocation: (0, 0), is_read_only, is_of_torch: false })
 }

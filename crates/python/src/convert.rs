@@ -533,7 +533,14 @@ impl<'a, 'py> Converter<'a, 'py> {
         let dtype = dtype.ok_or_else(refuse)?;
         let active = Device::active().map_err(|error| to_exception(self.py, &error))?;
         let device = active.memory();
-        Ok(pointer(&Tensor { device, dtype, address: 0, allocation: (0, 0), is_read_only: false }))
+        Ok(pointer(&Tensor {
+            device,
+            dtype,
+            address: 0,
+            allocation: (0, 0),
+            is_read_only: false,
+            is_of_torch: false,
+        }))
     }
 
     fn is_constexpr(&self, index: usize) -> bool {
@@ -638,7 +645,12 @@ pub(crate) fn region(tensor: &Tensor) -> Region<'static> {
         Region::read_only(unsafe { std::slice::from_raw_parts(base, bytes) })
     } else {
         // SAFETY: as above; no Rust reference to that memory exists.
-        unsafe { Region::new(base, bytes) }
+        let region = unsafe { Region::new(base, bytes) };
+        if tensor.is_of_torch && bytes > 0 {
+            region.with_padding(tilewright_runtime::padding_of(bytes))
+        } else {
+            region
+        }
     }
 }
 

@@ -75,6 +75,12 @@ pub(crate) fn claim_capability(capability: u32) {
     tilewright_runtime::claim_capability(capability);
 }
 
+/// Says whether loads may end in the padding that an allocator of a GPU would put after a tensor: they give 0 then.
+#[pyfunction]
+pub(crate) fn allow_padded_reads(is_allowed: bool) {
+    tilewright_runtime::allow_padded_reads(is_allowed);
+}
+
 /// The active device; of GPUs that with this number.
 fn numbered(number: Option<u16>) -> Result<Device, Error> {
     Ok(match (Device::active()?, number) {

@@ -137,7 +137,10 @@ pub(crate) fn read<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py
         Device::Cpu => range(address, size, axes(&shape, &strides)?)?,
         _ => (0, 0),
     };
-    Ok((Tensor { device, dtype, address, allocation: (low, high - low), is_read_only }, capsule))
+    Ok((
+        Tensor { device, dtype, address, allocation: (low, high - low), is_read_only, is_of_torch: false },
+        capsule,
+    ))
 }
 
 /// Asks for the newest form, which says whether the memory may be written; older libraries know no versions.

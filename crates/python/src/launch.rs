@@ -12,7 +12,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Constant, HostValue};
 use tilewright_runtime::{
     Annotation, ArgumentSource, Attachment, Checks, Device, Error, Grid, Handle, Interrupt, OptionId,
-    Options, Region, StreamRef, TraceRequest, Value,
+    Options, Region, StreamRef, TraceRequest, Value, are_padded_reads_allowed, take_padded_reads,
 };
 
 use crate::convert::{Converter, Kept, Values};
@@ -490,7 +490,11 @@ fn run_with(
     if let Some(raised) = signal.raised() {
         return Err(raised);
     }
-    result.map_err(|error| to_exception(py, &explain(error)))
+    result.map_err(|error| to_exception(py, &explain(error)))?;
+    if are_padded_reads_allowed() {
+        take_padded_reads().iter().try_for_each(|read| warn(py, read))?;
+    }
+    Ok(())
 }
 
 /// Whether a signal handler of Python has raised an exception while a kernel ran.

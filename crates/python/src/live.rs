@@ -114,5 +114,12 @@ fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     }
     let allocation = allocation(object)?;
     let (device, dtype) = (Device::Cpu, Dtype::U8);
-    Ok(Some(Tensor { device, dtype, address: allocation.0, allocation, is_read_only: false }))
+    Ok(Some(Tensor {
+        device,
+        dtype,
+        address: allocation.0,
+        allocation,
+        is_read_only: false,
+        is_of_torch: true,
+    }))
 }

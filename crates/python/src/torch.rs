@@ -208,6 +208,8 @@ pub(crate) struct Tensor {
     pub(crate) allocation: (usize, usize),
     /// Whether it must not be written.
     pub(crate) is_read_only: bool,
+    /// Whether it is one of torch, whose allocator pads memory on a GPU.
+    pub(crate) is_of_torch: bool,
 }
 
 /// Why a tensor cannot be passed.
@@ -249,7 +251,7 @@ pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, U
         Device::Cuda(_) => (0, 0),
         _ => allocation(tensor).map_err(without_memory)?,
     };
-    Ok(Tensor { device, dtype, address, allocation, is_read_only: false })
+    Ok(Tensor { device, dtype, address, allocation, is_read_only: false, is_of_torch: true })
 }
 
 /// Where a tensor is, the type of its elements, and the address of the first.
@@ -312,7 +314,14 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
         match Device::parse(&name) {
             _ if name == "cpu" || is_claimed(&name) => {}
             Ok(device @ Device::Cuda(_)) => {
-                return Ok(Tensor { device, dtype, address, allocation: (0, 0), is_read_only: false });
+                return Ok(Tensor {
+                    device,
+                    dtype,
+                    address,
+                    allocation: (0, 0),
+                    is_read_only: false,
+                    is_of_torch: true,
+                });
             }
             _ => return Err(Unfit::Device(name.into_owned())),
         }
@@ -329,7 +338,7 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
     } else {
         return Err(Unfit::NoMemory);
     };
-    Ok(Tensor { device: Device::Cpu, dtype, address, allocation, is_read_only: false })
+    Ok(Tensor { device: Device::Cpu, dtype, address, allocation, is_read_only: false, is_of_torch: true })
 }
 
 /// What lies at an address of which nobody says to what memory it belongs: that of a tensor of torch, or of the GPU that torch
@@ -341,7 +350,14 @@ pub(crate) fn read_address(
     dtype: Dtype,
 ) -> PyResult<Option<(Tensor, Option<Py<PyAny>>)>> {
     if let Some((allocation, owner)) = crate::live::holding(py, address)? {
-        let tensor = Tensor { device: Device::Cpu, dtype, address, allocation, is_read_only: false };
+        let tensor = Tensor {
+            device: Device::Cpu,
+            dtype,
+            address,
+            allocation,
+            is_read_only: false,
+            is_of_torch: true,
+        };
         return Ok(Some((tensor, Some(owner))));
     }
     let cuda = py.import(intern!(py, "torch.cuda"))?;
@@ -350,7 +366,10 @@ pub(crate) fn read_address(
         return Ok(None);
     }
     let device = Device::Cuda(cuda.call_method0(intern!(py, "current_device"))?.extract()?);
-    Ok(Some((Tensor { device, dtype, address, allocation: (0, 0), is_read_only: false }, None)))
+    Ok(Some((
+        Tensor { device, dtype, address, allocation: (0, 0), is_read_only: false, is_of_torch: true },
+        None,
+    )))
 }
 
 /// While programs that say `cuda` run on the processor, wrappers repeat what their tensors say.

@@ -24,7 +24,7 @@ use crate::options::OptionId;
 use crate::profile::Observer;
 use crate::specialize::pack;
 use crate::tensor_maps::{Blocks, PAIR, TensorMaps, Unfit};
-use crate::{Device, Error, Grid, Handle, Options, Value, reports, sanitize};
+use crate::{Device, Error, Grid, Handle, Options, Value, padded, reports, sanitize};
 
 /// A kernel as a GPU has it.
 #[derive(Debug)]
@@ -274,6 +274,8 @@ fn simulate(
     let watch = (!checks.is_empty())
         .then(|| sim::Watch::new(checks.has(sanitize::Check::Race), checks.has(sanitize::Check::Init)));
     launch.watch = watch.as_ref();
+    let reads = (watch.is_none() && padded::are_padded_reads_allowed()).then(sim::PaddedReads::default);
+    launch.padded = reads.as_ref();
     let report = interruptible(module, launch, interrupt);
     for (fault, count) in watch.map_or_else(Vec::new, sim::Watch::into_findings) {
         sanitize::keep(name, &from_watch(&fault, count, handle), &handle.compiled.module.sources);
@@ -283,6 +285,10 @@ fn simulate(
         tilewright_base::output::print(text);
     }
     let report = report.map_err(|fault| from_fault(&fault, handle))?;
+    for read in reads.map_or_else(Vec::new, sim::PaddedReads::into_faults) {
+        let sources = &handle.compiled.module.sources;
+        padded::keep_padded_reads(from_fault(&read, handle).diagnostics().iter().cloned(), sources);
+    }
     reports::add(&report, handle, choice.other.as_ref());
     if let Some(observer) = observer {
         observer.report(report);

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, SourceMap};
 use tilewright_compiler::{CodegenOptions, CompiledKernel, MachineCode, Resources};
-use tilewright_cpu::{Interrupt, Launch, Program, SanitizedProgram};
+use tilewright_cpu::{Interrupt, Launch, PaddedReads, Program, SanitizedProgram};
 use tilewright_cuda::{Parameters, StreamRef};
 use tilewright_frontend::Argument;
 use tilewright_ir::{Element, Op};
@@ -18,7 +18,7 @@ use crate::options::OptionId;
 use crate::profile::{self, Observer};
 use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::{self, CpuArguments, cpu_argument};
-use crate::{Device, Error, Grid, Knobs, Options, Region, Value, dump, num_threads, sanitize};
+use crate::{Device, Error, Grid, Knobs, Options, Region, Value, dump, num_threads, padded, sanitize};
 
 /// What a caller keeps with a compiled form, such as what it was made from.
 pub type Attachment = Arc<dyn Any + Send + Sync>;
@@ -283,12 +283,22 @@ impl Handle {
             passed.push(cpu_argument(element, value)?);
             Some(())
         })?;
-        let launch =
-            Launch { grid: grid.extents(), arguments: &passed, foreign, threads: num_threads(), interrupt };
+        let reads = padded::are_padded_reads_allowed().then(PaddedReads::default);
+        let launch = Launch {
+            grid: grid.extents(),
+            arguments: &passed,
+            foreign,
+            threads: num_threads(),
+            interrupt,
+            padded: reads.as_ref(),
+        };
         let outcome = match observer {
             None => program.launch(&launch),
             Some(observer) => observer.run_program(program, &launch),
         };
+        if let (Some(reads), Ok(())) = (&reads, &outcome) {
+            padded::keep_padded_reads(reads.diagnostics(program, &launch), program.sources());
+        }
         outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(program.sources())))
     }
 

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use tilewright_base::Diagnostic;
 use tilewright_compiler::{CompileError, CompiledOperation, compile_operation};
 use tilewright_cpu as cpu;
-use tilewright_cpu::{Interrupt, Surroundings};
+use tilewright_cpu::{EvaluationError, Interrupt, PaddedReads, Surroundings};
 use tilewright_frontend::{
     Argument, Constant, Host, Operand, Operation, hash_with, map_operand, name_parts, operand_of_argument,
     same_operand,
@@ -24,7 +24,7 @@ use tilewright_frontend::{
 use tilewright_ir::Type;
 
 use crate::specialize::cpu_argument;
-use crate::{Device, Error, Grid, Kernel, Options, Region, Value};
+use crate::{Device, Error, Grid, Kernel, Options, Region, Value, padded};
 
 pub use form::{Form, Piece};
 pub use tilewright_compiler::locate;
@@ -69,6 +69,8 @@ pub struct Launch {
     language: tilewright_frontend::Options,
     /// The operations that read functions or objects of the program, which may change until the next launch.
     cache: RefCell<Cache>,
+    /// The loads that ended in the padding of a tensor.
+    padded: RefCell<Vec<CompileError>>,
 }
 
 /// What a launch asks of its surroundings.
@@ -192,6 +194,7 @@ impl Launch {
             arguments,
             names,
             read_only,
+            padded: RefCell::default(),
             grid: Cell::new(grid.extents()),
             id: Cell::new([0; 3]),
             language,
@@ -241,6 +244,7 @@ impl Launch {
             collect(&given.operand, &mut inputs);
         }
         let mut asked = false;
+        let reads = padded::are_padded_reads_allowed().then(PaddedReads::default);
         let results = loop {
             let regions = self.regions.borrow();
             let surroundings = Surroundings {
@@ -250,9 +254,21 @@ impl Launch {
                 grid: self.grid.get(),
                 id: self.id.get(),
                 interrupt: environment.interrupt,
+                padded: reads.as_ref(),
             };
-            match compiled.operation.program.evaluate(inputs.iter(), &surroundings) {
-                Ok(results) => break results,
+            let program = &compiled.operation.program;
+            match program.evaluate(inputs.iter(), &surroundings) {
+                Ok(results) => {
+                    let found = reads
+                        .as_ref()
+                        .map_or_else(Vec::new, |reads| reads.of_evaluation(program, &surroundings));
+                    self.padded.borrow_mut().extend(found.into_iter().map(|diagnostic| {
+                        compiled
+                            .operation
+                            .failure(EvaluationError { diagnostic, is_outside_of_regions: false })
+                    }));
+                    break results;
+                }
                 Err(error) if error.is_outside_of_regions && !asked => {
                     drop(regions);
                     asked = true;
@@ -266,6 +282,11 @@ impl Launch {
             let held = results.next().unwrap_or_else(|| Held::scalar(0));
             Tile { ty: ty.clone(), held }
         }))
+    }
+
+    /// The loads from padding since the last call. Where they stand, [`locate`] says.
+    pub fn take_padded_reads(&self) -> Vec<CompileError> {
+        self.padded.take()
     }
 
     fn compiled(

@@ -37,6 +37,7 @@ mod kernel;
 mod key;
 mod knobs;
 mod options;
+mod padded;
 mod profile;
 mod reports;
 mod sanitize;
@@ -60,6 +61,9 @@ pub use kernel::Kernel;
 pub use key::is_same_value;
 pub use knobs::{FpFusion, Knobs};
 pub use options::{Consumer, DefaultValue, OPTIONS, OptionId, OptionInfo, OptionKind, Options};
+pub use padded::{
+    allow_padded_reads, are_padded_reads_allowed, keep_padded_reads, padding_of, take_padded_reads,
+};
 pub use profile::{set_scope, start_profile, stop_profile, take_profile};
 pub use reports::{keep_reports, take_reports};
 pub use sanitize::{

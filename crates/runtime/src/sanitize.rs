@@ -195,8 +195,14 @@ impl Handle {
             passed.push(cpu_argument(element, value)?);
             Some(())
         })?;
-        let launch =
-            Launch { grid: grid.extents(), arguments: &passed, foreign, threads: num_threads(), interrupt };
+        let launch = Launch {
+            grid: grid.extents(),
+            arguments: &passed,
+            foreign,
+            threads: num_threads(),
+            interrupt,
+            padded: None,
+        };
         let (outcome, findings) = program.launch(&launch, checks);
         let sources = program.program().sources();
         for finding in findings {
@@ -238,8 +244,14 @@ impl Handle {
             Some(())
         })?;
         let before = Before::new(&regions);
-        let launch =
-            Launch { grid: grid.extents(), arguments: &passed, foreign, threads: num_threads(), interrupt };
+        let launch = Launch {
+            grid: grid.extents(),
+            arguments: &passed,
+            foreign,
+            threads: num_threads(),
+            interrupt,
+            padded: None,
+        };
         // The simulator prints what the kernel prints, and says what ends it.
         let ((outcome, findings), _) = take_printed(|| program.launch(&launch, checks));
         drop(before);

@@ -89,6 +89,7 @@ impl Handle {
                 foreign,
                 threads: num_threads(),
                 interrupt,
+                padded: None,
             };
             match sanitized {
                 Some(sanitized) => sanitized.launch_observed(&launch, checks, Some(tracing)),

@@ -178,6 +178,14 @@ impl Context<'_> {
         counters.global(accesses.map(|(address, len)| (global.device_address(hint, address), len)));
     }
 
+    /// Reads bytes of global memory for a lane.
+    #[inline]
+    pub fn load_global(&mut self, address: u64, lane: usize, to: &mut [u8]) -> Result<(), FaultKind> {
+        let reader = (self.cluster, self.rank * self.warps + self.warp, lane);
+        let instruction = self.instruction;
+        self.global.load(self.hint, address, to, || (instruction, reader))
+    }
+
     /// Reads bytes for a lane. The address is a multiple of `alignment`, or it is a fault.
     #[inline]
     pub fn read(
@@ -190,7 +198,7 @@ impl Context<'_> {
     ) -> Outcome {
         aligned(place, alignment, false)?;
         match place {
-            Place::Global(address) => self.global.read(self.hint, address, to)?,
+            Place::Global(address) => self.load_global(address, lane, to)?,
             Place::Shared { rank, offset } => {
                 self.visit(place, self.agent.index, self.agent.step())?;
                 let accessor = Accessor::generic(self.agent, self.instruction, is_atomic);

@@ -20,6 +20,7 @@ use crate::memory::lanes::LaneShadow;
 use crate::memory::shadow::{Proxy, Record};
 use crate::memory::{Agent, Clock, Global, Local, Region, Shared};
 use crate::module::LoadedModule;
+use crate::padding::{PaddedReads, Reader};
 use crate::registers::{LANES, Lanes, Registers};
 use crate::report::{Instruction, Report};
 use crate::visits::Visits;
@@ -47,6 +48,8 @@ pub struct Launch<'a> {
     pub interrupt: Option<&'a AtomicBool>,
     /// What global memory is watched for besides faults.
     pub watch: Option<&'a Watch>,
+    /// Where loads are noted that end in the padding of a region, and give 0. Without it they are faults.
+    pub padded: Option<&'a PaddedReads>,
 }
 
 impl<'a> Launch<'a> {
@@ -69,6 +72,7 @@ impl<'a> Launch<'a> {
             regions,
             interrupt,
             watch: None,
+            padded: None,
         }
     }
 }
@@ -151,7 +155,7 @@ impl LoadedModule {
         };
         self.check(launch, id, shared_bytes, &program).map_err(fault)?;
         let regions: Vec<_> = launch.regions.iter().copied().chain([self.region()]).collect();
-        let global = Global::new(&regions);
+        let global = Global::new(&regions).noting(launch.padded);
         let end = AtomicU64::new(u64::MAX);
         let maps = MadeMaps::default();
         let machine = Machine {
@@ -172,6 +176,9 @@ impl LoadedModule {
             watch.end(|found| checked.found(found));
         }
         let tally = outcome?;
+        if let Some(padded) = launch.padded {
+            padded.end(|instruction, reader, kind| checked.padded(instruction, reader, kind));
+        }
         Ok(Report {
             kernel: launch.kernel.into(),
             blocks: volume(launch.grid),
@@ -565,6 +572,16 @@ impl CheckedLaunch<'_> {
             regions: self.launch.regions.iter().map(|region| (region.address(), region.len())).collect(),
             printed: Vec::new(),
         }
+    }
+
+    /// What a load from padding would have been as a fault.
+    fn padded(&self, instruction: u32, (cluster, warp, lane): Reader, kind: FaultKind) -> Fault {
+        let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;
+        let clusters: [u32; 3] =
+            std::array::from_fn(|axis| self.launch.grid[axis] / self.launch.cluster[axis]);
+        let mut stop: Box<Stop> = kind.into();
+        stop.lane = Some(lane as u32);
+        self.fault(Stopped { stop, warp, site: Some(instruction) }, point(cluster, clusters), warps)
     }
 
     /// The finding of a launch that is watched.

@@ -17,6 +17,7 @@ use crate::run::launch::unless_out_of_memory;
 use crate::run::machine::Machine;
 use crate::run::memory::Region;
 use crate::run::ops::materialize::materialize;
+use crate::run::padding::PaddedReads;
 use crate::run::tile::Tile;
 use crate::run::value::{Form, Provenance, Value};
 use crate::types::TileType;
@@ -85,6 +86,8 @@ pub struct Surroundings<'a> {
     pub id: [u32; 3],
     /// What stops a loop in the program.
     pub interrupt: Interrupt<'a>,
+    /// Where loads are noted that end in the padding of a region, and give 0. Without it they are errors.
+    pub padded: Option<&'a PaddedReads>,
 }
 
 /// Why there are no results.
@@ -106,9 +109,9 @@ impl Program {
         surroundings: &Surroundings<'_>,
     ) -> Result<SmallVec<[Held; 1]>, Box<EvaluationError>> {
         assert!(inputs.len() == self.parameters.len(), "an evaluation has an input for each parameter");
-        let Surroundings { arguments, names, regions, grid, id, interrupt } = *surroundings;
+        let Surroundings { arguments, names, regions, grid, id, interrupt, padded } = *surroundings;
         let stop = AtomicBool::new(false);
-        let control = Control::new(&stop, interrupt, true);
+        let control = Control::new(&stop, interrupt, true).noting(padded);
         let outcome = unless_out_of_memory(|| {
             let mut machine = Machine::idle(self, arguments, regions, grid, control);
             machine.evaluate(id, inputs.map(|held| held.0.clone()))

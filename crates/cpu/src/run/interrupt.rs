@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::run::fault::{Fault, FaultKind, Outcome};
+use crate::run::padding::PaddedReads;
 
 /// What stops a running launch from outside.
 #[derive(Clone, Copy)]
@@ -40,6 +41,8 @@ pub(crate) struct Control<'a> {
     pass: Option<&'a dyn Fn()>,
     /// How often the program has looked in vain for what it waits for.
     looks: u32,
+    /// Where loads from padding are noted, if they are no faults.
+    pub padded: Option<&'a PaddedReads>,
 }
 
 impl<'a> Control<'a> {
@@ -53,7 +56,18 @@ impl<'a> Control<'a> {
             Interrupt::Poll(poll) if is_caller => Some(poll),
             Interrupt::Never | Interrupt::Flag(_) | Interrupt::Poll(_) => None,
         };
-        Self { stop, faulted: None, number: 0, flag, poll, checks: 0, last_poll: None, pass: None, looks: 0 }
+        Self {
+            stop,
+            faulted: None,
+            number: 0,
+            flag,
+            poll,
+            checks: 0,
+            last_poll: None,
+            pass: None,
+            looks: 0,
+            padded: None,
+        }
     }
 
     /// Stops programs once one with a lower number than theirs has faulted, which the launch notes here.
@@ -70,6 +84,11 @@ impl<'a> Control<'a> {
     /// With a function that lets other programs run.
     pub(crate) fn in_turns(self, pass: &'a dyn Fn()) -> Self {
         Self { pass: Some(pass), ..self }
+    }
+
+    /// With what loads from padding are noted in, if they are no faults.
+    pub(crate) fn noting(self, padded: Option<&'a PaddedReads>) -> Self {
+        Self { padded, ..self }
     }
 
     /// What becomes true when the launch is to stop, for those who cannot ask.

@@ -22,6 +22,7 @@ use crate::run::interrupt::{Control, Interrupt, POLL_INTERVAL};
 use crate::run::kernels::buffer::OutOfMemory;
 use crate::run::machine::{Machine, Observers};
 use crate::run::memory::Region;
+use crate::run::padding::PaddedReads;
 use crate::run::profile::Profile;
 use crate::run::trace::Tracing;
 use crate::run::turns::Turns;
@@ -38,6 +39,8 @@ pub struct Launch<'a> {
     pub threads: usize,
     /// What stops the launch early.
     pub interrupt: Interrupt<'a>,
+    /// Where loads are noted that end in the padding of a region, and give 0. Without it they are faults.
+    pub padded: Option<&'a PaddedReads>,
 }
 
 /// Launches estimated to take longer, in nanoseconds, are spread over threads.
@@ -242,8 +245,8 @@ impl<'a> Shared<'a> {
             let has_others = self.next.load(Ordering::Relaxed) < self.total;
             turns.pass(&self.stop, has_others, || self.begin(turns, scope));
         };
-        let control = Control::new(&self.stop, self.launch.interrupt, false).in_turns(&pass);
-        let Launch { grid, arguments, .. } = *self.launch;
+        let Launch { grid, arguments, padded, .. } = *self.launch;
+        let control = Control::new(&self.stop, self.launch.interrupt, false).in_turns(&pass).noting(padded);
         let machine =
             unless_out_of_memory(|| Machine::new(self.program, arguments, self.regions, grid, control));
         let mut machine = match machine {
@@ -288,8 +291,8 @@ impl<'a> Shared<'a> {
 
     /// Runs programs until none is left, or until the probe finds work for helpers. True if it does.
     fn work(&'a self, is_caller: bool, mut probe: Option<&mut Probe>) -> bool {
-        let control = Control::new(&self.stop, self.launch.interrupt, is_caller).below(&self.faulted);
-        let grid = self.launch.grid;
+        let Launch { grid, interrupt, padded, .. } = *self.launch;
+        let control = Control::new(&self.stop, interrupt, is_caller).below(&self.faulted).noting(padded);
         let machine = unless_out_of_memory(|| {
             Machine::new(self.program, self.launch.arguments, self.regions, grid, control)
         });

@@ -162,6 +162,16 @@ impl<'a> Machine<'a> {
         self.is_observed = self.tracer.is_some() || self.profiler.is_some() || self.checker.is_some();
     }
 
+    /// Notes a load from padding, at its step.
+    #[cold]
+    pub(crate) fn note_padded_read(&self, fault: Box<Fault>, step: &Step) {
+        if let Some(padded) = self.control.padded {
+            let [x, y, z] = self.id.map(u64::from);
+            let [along_x, along_y, _] = self.grid.map(u64::from);
+            padded.note(x + along_x * (y + along_y * z), fault.in_step(step));
+        }
+    }
+
     /// The type of a slot.
     pub(crate) fn ty(&self, slot: Slot) -> &'a TileType {
         self.program.ty(slot)

@@ -12,6 +12,7 @@ pub(crate) mod launch;
 pub(crate) mod machine;
 pub mod memory;
 pub(crate) mod ops;
+pub(crate) mod padding;
 pub(crate) mod profile;
 pub(crate) mod sanitize;
 pub(crate) mod scalar;

@@ -86,7 +86,7 @@ pub fn launch_with(
             Arg::Scalar(bits) => Argument::Scalar(*bits),
         })
         .collect();
-    program.launch(&Launch { grid, arguments: &arguments, foreign: &[], threads, interrupt })
+    program.launch(&Launch { grid, arguments: &arguments, foreign: &[], threads, interrupt, padded: None })
 }
 
 /// Launches a program on one thread.

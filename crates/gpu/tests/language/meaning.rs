@@ -104,8 +104,14 @@ pub fn execute(module: &Module, grid: [u32; 3], count: usize, scalars: &[u64]) -
         regions.iter().map(|region| Argument::Pointer { address: region.address(), region: *region });
     let arguments: Vec<Argument<'_>> =
         pointers.chain(scalars.iter().map(|bits| Argument::Scalar(*bits))).collect();
-    let launch =
-        Launch { grid, arguments: &arguments, foreign: &[], threads: 1, interrupt: Interrupt::Never };
+    let launch = Launch {
+        grid,
+        arguments: &arguments,
+        foreign: &[],
+        threads: 1,
+        interrupt: Interrupt::Never,
+        padded: None,
+    };
     let program = Program::new(module).expect("it can be lowered");
     program.launch(&launch).unwrap_or_else(|error| panic!("{error:#?}"));
     buffers

@@ -159,7 +159,14 @@ pub fn run_cpu(module: &Module, grid: [u32; 3], values: &mut [Value]) {
         })
         .collect();
     let interrupt = tilewright_cpu::Interrupt::Never;
-    let launch = tilewright_cpu::Launch { grid, arguments: &arguments, foreign: &[], threads: 1, interrupt };
+    let launch = tilewright_cpu::Launch {
+        grid,
+        arguments: &arguments,
+        foreign: &[],
+        threads: 1,
+        interrupt,
+        padded: None,
+    };
     program.launch(&launch).unwrap_or_else(|error| panic!("{error:#?}"));
 }
 

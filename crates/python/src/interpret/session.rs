@@ -13,11 +13,11 @@ use tilewright_base::{Code, Diagnostic, SourceFile};
 use tilewright_frontend::{Constant, HostValue, Operand, semantic};
 use tilewright_ir::{Dtype, Literal, Type};
 use tilewright_runtime::interpret::{Environment, Form, Given, Held, Launch, Piece, Site, Tile, locate};
-use tilewright_runtime::{Error, Interrupt};
+use tilewright_runtime::{Error, Interrupt, are_padded_reads_allowed, keep_padded_reads, take_padded_reads};
 
 use super::convert::{given, to_python};
 use super::tensor::Tensor;
-use crate::errors::to_exception;
+use crate::errors::{to_exception, warn};
 use crate::host::{Findings, PyHost};
 use crate::launch::{SignalCheck, failure};
 use crate::live::{self, Live};
@@ -88,7 +88,18 @@ impl Session {
         let mut environment =
             Environment { host: &mut host, foreign: &mut foreign, interrupt: Interrupt::Poll(&poll) };
         match self.launch.evaluate(form, operands, &mut environment) {
-            Ok(result) => Ok(result),
+            Ok(result) => {
+                for mut read in self.launch.take_padded_reads() {
+                    locate(&mut read, &sites(py)?);
+                    if let Error::Diagnostics(failure) = Error::from(read) {
+                        keep_padded_reads(failure.diagnostics, &failure.sources);
+                    }
+                }
+                if are_padded_reads_allowed() {
+                    take_padded_reads().iter().try_for_each(|read| warn(py, read))?;
+                }
+                Ok(result)
+            }
             Err(mut error) => {
                 let mut found = findings.lock().unwrap_or_else(PoisonError::into_inner);
                 let Findings { raised, caught, .. } = std::mem::take(&mut *found);

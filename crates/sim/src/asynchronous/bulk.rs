@@ -166,7 +166,7 @@ pub(super) fn read(
                      generic proxy"
                 ));
             }
-            context.global.read(context.hint, address, to)?;
+            context.load_global(address, lane, to)?;
             let touch = Touch { address, bytes: to.len(), reads: true, writes: false, mode: Mode::Plain };
             context.watch_copy(agent, touch, None);
             if !to.is_empty() {

@@ -60,11 +60,7 @@ impl Execute for Copy {
             if size > 0 {
                 let source = self.source.global(context, lane).of_lane(lane)?;
                 aligned(Place::Global(source), self.bytes as u32, false).of_lane(lane)?;
-                context
-                    .global
-                    .read(context.hint, source, &mut bytes[..size])
-                    .map_err(Into::into)
-                    .of_lane(lane)?;
+                context.load_global(source, lane, &mut bytes[..size]).map_err(Into::into).of_lane(lane)?;
                 let touch =
                     Touch { address: source, bytes: size, reads: true, writes: false, mode: Mode::Plain };
                 context.watch_copy(&agent, touch, None);

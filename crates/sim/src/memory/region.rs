@@ -13,6 +13,7 @@ use tilewright_cpu::memory::Region;
 
 use super::Space;
 use crate::fault::FaultKind;
+use crate::padding::{PaddedReads, Reader};
 
 /// A region of a launch.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ struct Lent<'a> {
 pub struct Global<'a> {
     /// Sorted by address.
     regions: Vec<Lent<'a>>,
+    /// Where loads from padding are noted, if they are no faults.
+    padded: Option<&'a PaddedReads>,
 }
 
 /// A driver's allocations begin at multiples of this.
@@ -51,7 +54,39 @@ impl<'a> Global<'a> {
             device_end = end.wrapping_add(to_device);
             Lent { region, number, to_device }
         };
-        Self { regions: numbered.into_iter().map(place).collect() }
+        Self { regions: numbered.into_iter().map(place).collect(), padded: None }
+    }
+
+    /// With what loads from padding are noted in, if they are no faults.
+    pub fn noting(self, padded: Option<&'a PaddedReads>) -> Self {
+        Self { padded, ..self }
+    }
+
+    /// Reads bytes for a reader at an instruction. Where the launch allows it, what ends in padding is 0 there, and noted.
+    #[inline]
+    pub fn load(
+        &self,
+        hint: &mut usize,
+        address: u64,
+        to: &mut [u8],
+        at: impl FnOnce() -> (u32, Reader),
+    ) -> Result<(), FaultKind> {
+        match (self.read(hint, address, to), self.padded) {
+            (Err(kind @ FaultKind::OutOfBounds { .. }), Some(padded)) => {
+                let is_padding = |lent: &&Lent<'_>| lent.region.pads(address, to.len());
+                let Some(lent) = self.regions.iter().find(is_padding) else { return Err(kind) };
+                let end = lent.region.address() + lent.region.len() as u64;
+                let (inside, outside) = to.split_at_mut(end.saturating_sub(address) as usize);
+                if !inside.is_empty() {
+                    self.read(hint, address, inside)?;
+                }
+                outside.fill(0);
+                let (instruction, reader) = at();
+                padded.note(instruction, reader, kind);
+                Ok(())
+            }
+            (outcome, _) => outcome,
+        }
     }
 
     /// Where an address that was accessed lies on the device, whose allocations begin at multiples of 256, as those of a

@@ -159,6 +159,17 @@ pub(super) fn check_writable(
     Ok(())
 }
 
+/// A byte for each element: 1 if it is under the mask, in no region, and ends in the padding of one.
+pub fn in_padding(regions: &[Region<'_>], size: usize, addresses: &[i64], mask: Option<&[u8]>) -> Vec<u8> {
+    let is_padding = |address: i64| {
+        find(regions, address, size).is_none()
+            && regions.iter().any(|region| region.pads(address as u64, size))
+    };
+    let is_on = |element: usize| mask.is_none_or(|mask| mask[element] != 0);
+    let lane = |(element, &address): (usize, &i64)| u8::from(is_on(element) && is_padding(address));
+    addresses.iter().enumerate().map(lane).collect()
+}
+
 /// Checks that every element under the mask is inside a region.
 pub(super) fn check(
     regions: &[Region<'_>],

@@ -4,7 +4,8 @@ use tilewright_ir::{AtomicKind, Dtype};
 
 use super::{
     AccessError, AccessErrorKind, Axis, Region, RunReader, RunWriter, advise_large_pages, compare_exchange,
-    fence_stores, gather, load_block, read_modify_write, rearrange, scatter, store_block, store_run,
+    fence_stores, gather, in_padding, load_block, read_modify_write, rearrange, scatter, store_block,
+    store_run,
 };
 
 /// The offsets of the elements of a block in memory and in the tile.
@@ -348,4 +349,33 @@ fn advice_about_pages_changes_nothing() {
     advise_large_pages(&Region::of(&mut memory));
     advise_large_pages(&Region::of(&mut memory[..100]));
     assert!(memory.iter().enumerate().all(|(index, &byte)| byte == (index % 251) as u8));
+}
+
+#[test]
+fn padding_is_no_memory() {
+    let bytes = [7_u8; 64];
+    let region = Region::read_only(&bytes[..20]).with_padding(12);
+    let base = region.address();
+    assert_eq!((region.len(), region.padding(), region.is_writable()), (20, 12, false));
+    assert!(!region.contains(base + 20, 1));
+    for (offset, size, expected) in [
+        (16, 4, false),
+        (18, 4, true),
+        (20, 4, true),
+        (28, 4, true),
+        (29, 4, false),
+        (32, 1, false),
+        (-4, 4, false),
+        (-2, 8, false),
+        (i64::MAX, 4, false),
+    ] {
+        let address = base.wrapping_add_signed(offset);
+        assert_eq!(region.pads(address, size), expected, "{size} bytes at {offset}");
+    }
+    let regions = [region, Region::read_only(&bytes[24..28])];
+    let addresses = [0, 20, 28, 40].map(|offset| base as i64 + offset);
+    assert_eq!(in_padding(&regions, 4, &addresses, None), [0, 1, 1, 0]);
+    assert_eq!(in_padding(&regions, 4, &addresses, Some(&[1, 0, 1, 1])), [0, 0, 1, 0]);
+    // Memory of another region is memory.
+    assert_eq!(in_padding(&regions, 4, &[base as i64 + 24], None), [0]);
 }

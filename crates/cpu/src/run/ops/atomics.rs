@@ -9,14 +9,15 @@ use crate::program::{Step, Use};
 use crate::run::fault::{Fault, FaultKind, Outcome};
 use crate::run::machine::Machine;
 use crate::run::memory::{
-    AccessError, AccessErrorKind, Region, compare_exchange, load_each, read_modify_write, store_each,
+    AccessError, AccessErrorKind, Region, compare_exchange, in_padding, load_each, read_modify_write,
+    store_each,
 };
 use crate::run::tile::Tile;
 use crate::run::value::Provenance;
 use crate::types::TileType;
 
 use super::materialize::materialize;
-use super::memory::{Predicate, out_of_bounds, regions_of, scalar_or_tile};
+use super::memory::{Predicate, may_read_padding, others, out_of_bounds, regions_of, scalar_or_tile};
 
 /// The places that an operation accesses.
 struct Places<'a> {
@@ -127,10 +128,31 @@ pub(crate) fn compare_and_swap(machine: &mut Machine<'_>, step: &Step) -> Outcom
 pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
     let size = machine.ty(step.result()).size;
+    let (pointers, provenance) = (machine.type_of(*pointer), machine.provenance(*pointer));
     let masked = [Some(*pointer), rest.first().copied()];
+    let may_pad = may_read_padding(machine, provenance);
+    let mut padded = None;
     find(machine, step, masked, &[], false, |regions, addresses, mask, _, out| {
-        load_each(regions, size, addresses, mask, out)
-    })
+        match load_each(regions, size, addresses, mask, out) {
+            Err(error) if may_pad && error.kind == AccessErrorKind::OutOfBounds => {
+                let lanes = in_padding(regions, size, addresses, mask);
+                // What is not loaded stays zero.
+                load_each(regions, size, addresses, Some(&others(&lanes, mask)), out)?;
+                padded = lanes.iter().position(|&lane| lane != 0).map(|element| AccessError {
+                    element,
+                    address: addresses[element] as u64,
+                    ..error
+                });
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    })?;
+    if let Some(error) = padded {
+        let fault = out_of_bounds(&error, false, size, provenance).at(pointers.lane(error.element));
+        machine.note_padded_read(fault, step);
+    }
+    Ok(())
 }
 
 /// `atomic_store`.

@@ -15,8 +15,8 @@ use crate::run::kernels::elementwise::fill;
 use crate::run::kernels::fused::FusedOutput;
 use crate::run::machine::Machine;
 use crate::run::memory::{
-    AccessError, Axis, Region, RunReader, RunWriter, gather, load_block, load_run, scatter, store_block,
-    store_run,
+    AccessError, Axis, Region, RunReader, RunWriter, gather, in_padding, load_block, load_run, scatter,
+    store_block, store_run,
 };
 use crate::run::tile::Tile;
 use crate::run::value::{Affine, BoxMask, Form, Provenance, Value};
@@ -186,12 +186,12 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
             other
         }
         (Predicate::Always, &Form::Uniform(address)) => {
-            Value::uniform(load_one(machine, ty, address, machine.provenance(*pointer))?)
+            Value::uniform(load_one(machine, step, ty, address, machine.provenance(*pointer))?)
         }
         _ => {
             let other = other.map_or(Value::EMPTY, |other| machine.take(other));
             let mut tile = background(ty, predicate, other);
-            load_tile(machine, ty, pointer_ty, *pointer, predicate, mask, &mut tile)?;
+            load_tile(machine, step, ty, pointer_ty, (*pointer, predicate, mask), &mut tile)?;
             if ty.dtype() == Dtype::I1 {
                 for byte in tile.bytes_mut() {
                     *byte = u8::from(*byte != 0);
@@ -208,11 +208,25 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     Ok(())
 }
 
-fn load_one(machine: &Machine<'_>, ty: &TileType, address: u64, provenance: Provenance) -> Outcome<u64> {
+fn load_one(
+    machine: &Machine<'_>,
+    step: &Step,
+    ty: &TileType,
+    address: u64,
+    provenance: Provenance,
+) -> Outcome<u64> {
     let mut bits = [0_u64];
     let region = region_of(machine, provenance, address);
-    load_block(&region, ty.size, address, &[], &mut bytemuck::cast_slice_mut(&mut bits)[..ty.size])
-        .map_err(|error| out_of_bounds(&error, false, ty.size, provenance).at(ty.lane(0)))?;
+    let out = &mut bytemuck::cast_slice_mut(&mut bits)[..ty.size];
+    if let Err(error) = load_block(&region, ty.size, address, &[], out) {
+        let fault = out_of_bounds(&error, false, ty.size, provenance).at(ty.lane(0));
+        let is_padding = regions_of(machine, provenance).iter().any(|region| region.pads(address, ty.size));
+        if machine.control.padded.is_none() || !is_padding {
+            return Err(fault);
+        }
+        machine.note_padded_read(fault, step);
+        bits = [0];
+    }
     let bits = u64::from_le(bits[0]);
     Ok(if ty.dtype() == Dtype::I1 { u64::from(bits != 0) } else { bits })
 }
@@ -220,33 +234,94 @@ fn load_one(machine: &Machine<'_>, ty: &TileType, address: u64, provenance: Prov
 /// Loads into a tile where the mask holds.
 fn load_tile(
     machine: &mut Machine<'_>,
+    step: &Step,
+    ty: &TileType,
+    pointer_ty: &TileType,
+    (pointer, predicate, mask): (Use, Predicate, Option<Use>),
+    tile: &mut Tile,
+) -> Outcome {
+    let provenance = machine.provenance(pointer);
+    let contiguous = load_contiguous(machine, ty, pointer_ty, pointer, predicate, tile);
+    match contiguous {
+        Some(Err(_)) if may_read_padding(machine, provenance) => {}
+        Some(outcome) => return outcome,
+        None => {}
+    }
+    let mask = predicate.lanes(machine, ty, mask);
+    let addresses = materialize(pointer_ty, machine.take(pointer));
+    let addresses: &[i64] = bytemuck::cast_slice(addresses.bytes());
+    let mask = mask.as_ref().map(Tile::bytes);
+    let regions = regions_of(machine, provenance);
+    let fault =
+        |error: AccessError| out_of_bounds(&error, false, ty.size, provenance).at(ty.lane(error.element));
+    let Err(error) = gather(regions, ty.size, addresses, mask, tile.bytes_mut()) else { return Ok(()) };
+    if !may_read_padding(machine, provenance) {
+        return Err(fault(error));
+    }
+    let padded = load_around_padding(regions, ty.size, addresses, mask, tile.bytes_mut()).map_err(fault)?;
+    if let Some(element) = padded {
+        let address = addresses[element] as u64;
+        machine.note_padded_read(fault(AccessError { element, address, ..error }), step);
+    }
+    Ok(())
+}
+
+/// Loads into a tile what is a run or a strided block; none if it is neither.
+#[inline(always)]
+fn load_contiguous(
+    machine: &Machine<'_>,
     ty: &TileType,
     pointer_ty: &TileType,
     pointer: Use,
     predicate: Predicate,
-    mask: Option<Use>,
     tile: &mut Tile,
-) -> Outcome {
+) -> Option<Outcome> {
     let provenance = machine.provenance(pointer);
     if let Some(run) = Run::new(pointer_ty, machine.form(pointer), predicate, ty.size) {
         let region = region_of(machine, provenance, run.address);
         let out = &mut tile.bytes_mut()[run.low * ty.size..run.high * ty.size];
-        return load_run(&region, ty.size, run.address, out)
-            .map_err(|error| out_of_bounds(&error, false, ty.size, provenance).at(run.lane(error.element)));
+        return Some(
+            load_run(&region, ty.size, run.address, out).map_err(|error| {
+                out_of_bounds(&error, false, ty.size, provenance).at(run.lane(error.element))
+            }),
+        );
     }
-    if let Some(block) = as_block(pointer_ty, machine.form(pointer), predicate) {
-        let region = region_of(machine, provenance, block.address);
-        let out = &mut tile.bytes_mut()[block.first * ty.size..];
-        return load_block(&region, ty.size, block.address, &block.axes, out).map_err(|error| {
-            out_of_bounds(&error, false, ty.size, provenance).at(block.lane(error.element))
-        });
+    let block = as_block(pointer_ty, machine.form(pointer), predicate)?;
+    let region = region_of(machine, provenance, block.address);
+    let out = &mut tile.bytes_mut()[block.first * ty.size..];
+    Some(
+        load_block(&region, ty.size, block.address, &block.axes, out)
+            .map_err(|error| out_of_bounds(&error, false, ty.size, provenance).at(block.lane(error.element))),
+    )
+}
+
+/// Whether a load that leaves its memory may end in padding.
+pub(super) fn may_read_padding(machine: &Machine<'_>, provenance: Provenance) -> bool {
+    machine.control.padded.is_some()
+        && regions_of(machine, provenance).iter().any(|region| region.padding() > 0)
+}
+
+/// Loads what is not in padding, and 0 where it is; the first element there. Fails if another one is out of bounds.
+#[cold]
+fn load_around_padding(
+    regions: &[Region<'_>],
+    size: usize,
+    addresses: &[i64],
+    mask: Option<&[u8]>,
+    out: &mut [u8],
+) -> Result<Option<usize>, AccessError> {
+    let padded = in_padding(regions, size, addresses, mask);
+    gather(regions, size, addresses, Some(&others(&padded, mask)), out)?;
+    for (element, _) in padded.iter().enumerate().filter(|(_, lane)| **lane != 0) {
+        out[element * size..][..size].fill(0);
     }
-    let mask = predicate.lanes(machine, ty, mask);
-    let addresses = materialize(pointer_ty, machine.take(pointer));
-    let addresses = bytemuck::cast_slice(addresses.bytes());
-    let mask = mask.as_ref().map(Tile::bytes);
-    gather(regions_of(machine, provenance), ty.size, addresses, mask, tile.bytes_mut())
-        .map_err(|error| out_of_bounds(&error, false, ty.size, provenance).at(ty.lane(error.element)))
+    Ok(padded.iter().position(|&lane| lane != 0))
+}
+
+/// The lanes under a mask that are not in padding.
+pub(super) fn others(padded: &[u8], mask: Option<&[u8]>) -> Vec<u8> {
+    let is_on = |element: usize| mask.is_none_or(|mask| mask[element] != 0);
+    padded.iter().enumerate().map(|(element, &lane)| u8::from(lane == 0 && is_on(element))).collect()
 }
 
 /// The destination of a load: it holds `other` where the mask does not hold.
@@ -326,6 +401,7 @@ pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Opt
     let bytes = run.high * size_of::<f32>();
     match RunReader::new(&region, size_of::<f32>(), run.address, bytes) {
         Ok(reader) => Ok(Some((reader, other))),
+        Err(_) if may_read_padding(machine, machine.provenance(*pointer)) => Ok(None),
         Err(error) => {
             let provenance = machine.provenance(*pointer);
             Err(out_of_bounds(&error, false, size_of::<f32>(), provenance).at(run.lane(error.element)))

@@ -1,0 +1,62 @@
+//! Loads that end in the padding of an allocation.
+//!
+//! An allocator of a GPU rounds the size of an allocation up, so a load past the end of a tensor and before that of its padding
+//! is harmless there, and programs do it. The memory of a host has no such padding. A launch may ask that these loads give 0
+//! and are noted, in place of ending it: see [`Launch::padded`](crate::Launch::padded).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tilewright_base::Diagnostic;
+
+use crate::Launch;
+use crate::program::Program;
+use crate::run::argument::Argument;
+use crate::run::evaluate::Surroundings;
+use crate::run::fault::Fault;
+use crate::run::launch::coordinates;
+
+/// The loads of a launch that ended in the padding of an allocation: of each site in the program the one of the lowest program
+/// of the grid, so that they are the same in each run.
+#[derive(Debug, Default)]
+pub struct PaddedReads {
+    /// By site: the number of the program, and what would have been its fault.
+    found: Mutex<BTreeMap<u32, (u64, Box<Fault>)>>,
+}
+
+impl PaddedReads {
+    /// Notes a load of a program.
+    pub(crate) fn note(&self, number: u64, fault: Box<Fault>) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = found.get(&fault.site).map_or(u64::MAX, |(number, _)| *number);
+        if number < known {
+            found.insert(fault.site, (number, fault));
+        }
+    }
+
+    /// What a user would be told of each if it had ended the launch.
+    pub fn diagnostics(&self, program: &Program, launch: &Launch<'_>) -> Vec<Diagnostic> {
+        let name = |index: usize| Arc::clone(&program.parameters[index].name);
+        self.told(program, launch.arguments, &name, launch.grid)
+    }
+
+    /// The same of a program that was evaluated.
+    pub fn of_evaluation(&self, program: &Program, surroundings: &Surroundings<'_>) -> Vec<Diagnostic> {
+        let Surroundings { arguments, names, grid, .. } = *surroundings;
+        self.told(program, arguments, &|index| names.get(index).cloned().unwrap_or_default(), grid)
+    }
+
+    fn told(
+        &self,
+        program: &Program,
+        arguments: &[Argument<'_>],
+        name: &dyn Fn(usize) -> Arc<str>,
+        grid: [u32; 3],
+    ) -> Vec<Diagnostic> {
+        let diagnostic = |(number, fault): &(u64, Box<Fault>)| {
+            fault.diagnostic(program, arguments, name, coordinates(grid, *number))
+        };
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.values().map(diagnostic).collect()
+    }
+}

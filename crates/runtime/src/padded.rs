@@ -1,0 +1,65 @@
+//! Loads that end in the padding of a tensor: warnings in place of faults, where a program was written for a GPU.
+//!
+//! The allocator of torch for CUDA rounds each allocation up to a multiple of 512 bytes, so a GPU reads past the end of a tensor
+//! without harm, and programs do. Where the processor or the simulator takes the place of their GPU, such a load gives 0, and
+//! each line that has one is told of once.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use tilewright_base::{Diagnostic, SourceMap};
+
+use crate::Error;
+
+/// The bytes that the allocator of torch for CUDA rounds to.
+const ROUNDED_TO: usize = 512;
+
+static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
+
+/// The places that were told of: file and line of the kernel.
+static TOLD: LazyLock<Mutex<HashSet<(String, u32)>>> = LazyLock::new(Mutex::default);
+
+thread_local! {
+    static KEPT: RefCell<Vec<Error>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Says whether loads may end in the padding of tensors from now on.
+pub fn allow_padded_reads(is_allowed: bool) {
+    IS_ALLOWED.store(is_allowed, Ordering::Relaxed);
+}
+
+/// Whether loads may end in the padding of tensors.
+#[inline]
+pub fn are_padded_reads_allowed() -> bool {
+    IS_ALLOWED.load(Ordering::Relaxed)
+}
+
+/// The padding after an allocation of so many bytes; none if loads may not end there.
+#[inline]
+pub fn padding_of(bytes: usize) -> usize {
+    if are_padded_reads_allowed() { bytes.next_multiple_of(ROUNDED_TO) - bytes } else { 0 }
+}
+
+/// Keeps what there is to tell of a launch of this thread, of each line of a kernel once in the process.
+pub fn keep_padded_reads(diagnostics: impl IntoIterator<Item = Diagnostic>, sources: &SourceMap) {
+    for diagnostic in diagnostics {
+        let place = diagnostic.primary.as_ref().map_or_else(Default::default, |label| {
+            let file = sources.file(label.span.file);
+            (file.name.clone(), file.line_column(label.span.start).0)
+        });
+        if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(place) {
+            let diagnostic = diagnostic.note(format!(
+                "it gives 0: an allocator of a GPU rounds allocations up to {ROUNDED_TO} bytes, so the program may work \
+                 there; `tilewright run --strict` makes it an error"
+            ));
+            KEPT.with_borrow_mut(|kept| kept.push(Error::new(diagnostic, SourceMap::clone(sources))));
+        }
+    }
+}
+
+/// What there is to tell of the launches of this thread since the last call.
+pub fn take_padded_reads() -> Vec<Error> {
+    KEPT.take()
+}

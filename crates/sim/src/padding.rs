@@ -1,0 +1,44 @@
+//! Loads that end in the padding of a region: they give 0 where a launch allows it, and are noted.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::fault::{Fault, FaultKind};
+
+/// Who loads: the cluster in the grid, the warp in the cluster, and the lane.
+pub(crate) type Reader = (u64, usize, usize);
+
+/// The loads of a launch that ended in the padding of a region (`Region::with_padding`): of each instruction the first one.
+#[derive(Debug, Default)]
+pub struct PaddedReads {
+    /// By the index of the instruction.
+    found: Mutex<BTreeMap<u32, (Reader, FaultKind)>>,
+    faults: Mutex<Vec<Fault>>,
+}
+
+impl PaddedReads {
+    /// Notes a load.
+    #[cold]
+    pub(crate) fn note(&self, instruction: u32, reader: Reader, kind: FaultKind) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match found.get(&instruction) {
+            Some((known, _)) if *known <= reader => {}
+            Some(_) | None => {
+                found.insert(instruction, (reader, kind));
+            }
+        }
+    }
+
+    /// The launch has ended: what each would have been as a fault.
+    pub(crate) fn end(&self, fault: impl Fn(u32, Reader, FaultKind) -> Fault) {
+        let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults
+            .extend(found.into_iter().map(|(instruction, (reader, kind))| fault(instruction, reader, kind)));
+    }
+
+    /// What each would have been as a fault.
+    pub fn into_faults(self) -> Vec<Fault> {
+        self.faults.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
