@@ -537,3 +537,66 @@ def test_strict_runs_refuse_loads_from_padding(run, script, device):
         lines = done.out.splitlines()
         assert len(lines) == 13, done.err
         assert all(line.endswith(" TW0201") for line in lines), done.out
+
+
+GRAPHS = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def add(x_ptr, out_ptr, n, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out_ptr + at, tl.load(x_ptr + at) + n)
+
+x, out, count = torch.zeros(8, device="cuda"), torch.zeros(8, device="cuda"), torch.zeros(1, device="cuda")
+layer, given = torch.nn.Linear(8, 4).cuda(), torch.zeros(2, 8, device="cuda")
+graph, other = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+assert torch.cuda.CUDAGraph is torch.cuda.graphs.CUDAGraph and isinstance(graph, torch.cuda.CUDAGraph)
+with torch.cuda.graph(graph):
+    assert torch.cuda.is_current_stream_capturing()
+    count += 1
+    doubled = x * 2
+    add[(1,)](doubled, out, 5, 8)
+    total = torch.cat([out[:2], doubled[:2]]).sum()
+    part = out.view(2, 4)[1]
+with torch.cuda.graph(other, pool=graph.pool()):
+    result = layer(given)
+assert not torch.cuda.is_current_stream_capturing()
+# A capture writes nothing.
+print(out.tolist(), count.item(), total.is_cuda)
+for start in (0.0, 10.0):
+    x.copy_(torch.arange(start, start + 8))
+    graph.replay()
+    want = 2 * torch.arange(start, start + 8)
+    assert torch.equal(doubled.cpu(), want) and torch.equal(out.cpu(), want + 5)
+    assert torch.equal(part.cpu(), want[4:] + 5)
+    assert total.item() == (want[:2].sum() * 2 + 10).item()
+print(count.item())
+given.copy_(torch.randn(2, 8))
+other.replay()
+assert torch.equal(result, layer(given))
+compiled = torch.compile(lambda a: a + 1, backend="eager")
+compiled(x)
+for act in (lambda: x.sum().item(), lambda: compiled(x)):
+    try:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            act()
+    except RuntimeError as error:
+        print(str(error).splitlines()[0])
+add[(1,)](x, out, 1, 8)
+print(out[0].item(), x.sum().item())
+"""
+
+
+@pytest.mark.parametrize(("device", "mode"), [("cpu", "0"), ("sim:sm_90", "0"), ("cpu", "1")])
+def test_graphs_are_captured_and_replayed(run, script, device, mode):
+    command = ["-m", "tilewright", "run", "--device", device, script(GRAPHS)]
+    done = run(*command, env={"TRITON_INTERPRET": mode})
+    expected = f"""\
+{[0.0] * 8} 0.0 True
+2.0
+CUDA error: operation not permitted when stream is capturing: the program reads a value of a tensor
+error[TW0117]: a capture into a torch.cuda.CUDAGraph of code that torch.compile has compiled is not available \
+where 'cuda' is the CPU
+11.0 108.0
+"""
+    assert (done.code, done.out) == (0, expected), done.err

@@ -373,7 +373,10 @@ pub(crate) fn launch(
     if !checks.is_empty() {
         sanitize::check_device(py, handle.device())?;
     }
-    if hooks::around_loads() {
+    if hooks::before_launches() {
+        if hooks::is_capturing() {
+            return hooks::note_launch(compiled, grid, call.call.to_python(py)?);
+        }
         hooks::load(compiled)?;
     }
     compiled.get().note_launch();

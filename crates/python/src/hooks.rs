@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use tilewright_runtime::{Grid, StreamRef};
 
 use crate::handle::CompiledKernel;
@@ -14,11 +14,15 @@ use crate::kernel::JitKernel;
 static AROUND_LAUNCHES: AtomicBool = AtomicBool::new(false);
 static AROUND_COMPILATIONS: AtomicBool = AtomicBool::new(false);
 static AROUND_LOADS: AtomicBool = AtomicBool::new(false);
+static CAPTURING: AtomicBool = AtomicBool::new(false);
+/// Whether one of the two above is true: launches look at one flag.
+static BEFORE_LAUNCHES: AtomicBool = AtomicBool::new(false);
 
 /// Says which hooks there are.
 #[pyfunction]
 pub(crate) fn set_hooks(launch: bool, compilation: bool, load: bool) {
     AROUND_LOADS.store(load, Ordering::Relaxed);
+    BEFORE_LAUNCHES.store(load || is_capturing(), Ordering::Relaxed);
     AROUND_LAUNCHES.store(launch, Ordering::Relaxed);
     AROUND_COMPILATIONS.store(compilation, Ordering::Relaxed);
 }
@@ -34,8 +38,38 @@ pub(crate) fn around_compilations() -> bool {
     AROUND_COMPILATIONS.load(Ordering::Relaxed)
 }
 
-/// Whether something is to be called around the loading of kernels.
+/// Says whether launches are noted in a graph of torch, in place of being done.
+#[pyfunction]
+pub(crate) fn set_capturing(is_capturing: bool) {
+    CAPTURING.store(is_capturing, Ordering::Relaxed);
+    BEFORE_LAUNCHES.store(is_capturing || around_loads(), Ordering::Relaxed);
+}
+
+/// Whether launches are noted in a graph of torch.
+pub(crate) fn is_capturing() -> bool {
+    CAPTURING.load(Ordering::Relaxed)
+}
+
+/// Notes a launch in a graph of torch.
+#[cold]
+pub(crate) fn note_launch(
+    launched: &Bound<'_, PyAny>,
+    grid: Grid,
+    (args, kwargs): (Bound<'_, PyTuple>, Bound<'_, PyDict>),
+) -> PyResult<()> {
+    let [x, y, z] = grid.extents();
+    let graphs = launched.py().import(intern!(launched.py(), "tilewright._cuda_on_cpu.graphs"))?;
+    graphs.call_method1("note_launch", (launched, (x, y, z), args, kwargs))?;
+    Ok(())
+}
+
+/// Whether something is to be done before a launch: loading its kernel between hooks, or noting it in place of doing it.
 #[inline]
+pub(crate) fn before_launches() -> bool {
+    BEFORE_LAUNCHES.load(Ordering::Relaxed)
+}
+
+/// Whether something is to be called around the loading of kernels.
 pub(crate) fn around_loads() -> bool {
     AROUND_LOADS.load(Ordering::Relaxed)
 }

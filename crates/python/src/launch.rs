@@ -122,6 +122,10 @@ impl<'py> Prepared<'_, 'py> {
         };
         if state.is_interpreted {
             if let Some(grid) = grid {
+                if hooks::is_capturing() {
+                    hooks::note_launch(kernel, grid, self.call.to_python(py)?)?;
+                    return Ok(None);
+                }
                 crate::interpret::launch(kernel, state, self.objects(), grid, &options)?;
             }
             return Ok(None);
@@ -129,11 +133,18 @@ impl<'py> Prepared<'_, 'py> {
         let mut values = Values::new();
         let Some((mut handle, mut kept)) = self.prepare(&options, &mut values)? else { return Ok(None) };
         let Some(grid) = grid else { return state.python_handle(kernel, handle).map(Some) };
-        if hooks::around_loads() && hooks::load(state.python_handle(kernel, Arc::clone(&handle))?.bind(py))? {
-            // The hook was code of the program.
-            drop(kept);
-            let Some(again) = self.prepare(&options, &mut values)? else { return Ok(None) };
-            (handle, kept) = again;
+        if hooks::before_launches() {
+            let found = state.python_handle(kernel, Arc::clone(&handle))?;
+            if hooks::is_capturing() {
+                hooks::note_launch(kernel, grid, self.call.to_python(py)?)?;
+                return Ok(Some(found));
+            }
+            if hooks::load(found.bind(py))? {
+                // The hook was code of the program.
+                drop(kept);
+                let Some(again) = self.prepare(&options, &mut values)? else { return Ok(None) };
+                (handle, kept) = again;
+            }
         }
         if !hooks::around_launches() {
             self.run(&handle, self.stream(&handle)?, grid, &values)?;

@@ -72,7 +72,7 @@ mod _native {
     #[pymodule_export]
     use crate::handle::CompiledKernel;
     #[pymodule_export]
-    use crate::hooks::set_hooks;
+    use crate::hooks::{set_capturing, set_hooks};
     #[pymodule_export]
     use crate::interpret::{
         InterpretHook, LanguageCall, Structure, Tensor, interpret_assign, interpret_boolean,

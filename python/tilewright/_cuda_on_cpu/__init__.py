@@ -10,6 +10,7 @@ torch's functions and of the methods and attributes of tensors:
   ``print(x)`` shows a tensor without ``device=``, because that is what it is.
 - ``.cuda()``, ``.cpu()`` and ``.to(...)`` copy when the mark changes, as they do between two memories.
 - The functions of ``torch.cuda`` that programs call get stand-ins (see ``torch_cuda.py``).
+- A ``torch.cuda.CUDAGraph`` is a list of what was captured, which a replay does again (see ``graphs.py``).
 - What a program registers with torch's dispatcher for ``cuda`` is called for marked tensors (see ``overrides.py``).
 
 The mode is one of a thread, and torch takes it off while a call that it saw runs. So it is switched on in each new

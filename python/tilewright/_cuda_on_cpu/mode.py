@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tilewright._cuda_on_cpu.classes import drawn_from
+from tilewright._cuda_on_cpu.graphs import is_capturing, refuse_compiled_code
 from tilewright._cuda_on_cpu.marks import is_fake
 from tilewright._cuda_on_cpu.operators import watch_operators
 
@@ -251,6 +252,8 @@ def _past(mode: Any, mark: Marks) -> Callable[[Any], Any]:
                 or overrides._get_current_function_mode() is not mode
             ):
                 return function(*args, **kwargs)
+            if is_capturing():
+                refuse_compiled_code()
             arguments = (args, tuple(kwargs.values()))
             before = _past_mode.holds
             overrides._pop_mode()

@@ -15,7 +15,7 @@ from types import FrameType, SimpleNamespace, TracebackType
 from typing import Any, NoReturn
 
 from tilewright import _native
-from tilewright._cuda_on_cpu import random_state
+from tilewright._cuda_on_cpu import graphs, random_state
 from tilewright._cuda_on_cpu.notice import announce, is_announced
 from tilewright._import_hook import when_imported
 
@@ -397,9 +397,9 @@ def install(torch: Any) -> None:
     _native.claim_capability(CAPABILITY[0] * 10 + CAPABILITY[1])
     stream = object.__new__(Stream)
     random, memory = _random_functions(torch), _memory_functions()
-    no_graphs = "what was launched cannot be launched again as a whole; launch it again"
+    no_graphs = "capture what it does with torch.cuda.graph"
     stand_ins: dict[str, Any] = {
-        "CUDAGraph": _missing("CUDAGraph", no_graphs),
+        "CUDAGraph": graphs.CUDAGraph,
         "Event": Event,
         "ExternalStream": ExternalStream,
         "Stream": Stream,
@@ -415,11 +415,10 @@ def install(torch: Any) -> None:
         "get_device_capability": _with_device(capability, "Invalid device id"),
         "get_device_name": lambda device=None: get_device_properties(device).name,
         "get_device_properties": get_device_properties,
-        "graph": _missing("graph", no_graphs),
         "init": _returning(None),
         "is_available": _unless_torch_asks(cuda.is_available, True),
         "is_bf16_supported": _returning(True),
-        "is_current_stream_capturing": _returning(False),
+        "is_current_stream_capturing": graphs.is_capturing,
         "is_initialized": _unless_torch_asks(cuda.is_initialized, is_announced),
         "is_tf32_supported": _returning(True),
         "make_graphed_callables": _missing("make_graphed_callables", no_graphs),
@@ -434,6 +433,10 @@ def install(torch: Any) -> None:
         **memory,
     }
     _put(cuda, stand_ins)
+    _put(
+        getattr(cuda, "graphs", None),
+        {"CUDAGraph": graphs.CUDAGraph, "is_current_stream_capturing": graphs.is_capturing},
+    )
     # Libraries take the number of the stream from where torch.cuda has it.
     _put(torch._C, {"_cuda_getCurrentRawStream": lambda _device=0: 0})
     _put(getattr(cuda, "random", None), random)
