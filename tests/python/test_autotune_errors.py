@@ -53,18 +53,23 @@ MISTAKES = {
         "names 'n', which is 8 in this launch",
     ),
     "a misspelt tensor": (
-        lambda: tuned([ONE, triton.Config({"BLOCK": 8})], reset_to_zero="x")[(1,)](X, 8),
+        lambda: tuned([ONE], reset_to_zero="x"),
         errors.LaunchValueError,
-        "names 'x', which the launch does not pass",
+        "reset_to_zero .*names 'x', which is no parameter; its parameters are x_ptr, n, BLOCK",
+    ),
+    "a misspelt tensor to be restored": (
+        lambda: tuned([ONE], restore_value=["x_ptr", "x_prt"]),
+        errors.LaunchValueError,
+        "restore_value .*names 'x_prt', which is no parameter; did you mean 'x_ptr'",
     ),
     "a misspelt key": (
         lambda: tuned([ONE], ["nn"]),
-        errors.LaunchWarning,
-        "names 'nn', which is no parameter; did you mean 'n'",
+        errors.LaunchValueError,
+        "key .*names 'nn', which is no parameter; did you mean 'n'",
     ),
     "an unknown key": (
-        lambda: tuned([ONE], ["width"]),
-        errors.LaunchWarning,
+        lambda: tuned([ONE], ["n", "width"]),
+        errors.LaunchValueError,
         "its parameters are x_ptr, n, BLOCK",
     ),
     "a list for heuristics": (

@@ -10,7 +10,7 @@ from _weakrefset import WeakSet
 
 from tilewright import _native
 from tilewright.errors import AutotunerError as AutotunerError
-from tilewright.errors import LaunchStateError, LaunchTypeError, LaunchValueError, LaunchWarning
+from tilewright.errors import LaunchStateError, LaunchTypeError, LaunchValueError
 from tilewright.errors import OutOfResources as OutOfResources
 from tilewright.errors import PTXASError as PTXASError
 from tilewright.runtime._config import Config as Config
@@ -213,6 +213,9 @@ class Autotuner(_Wrapper):
 
         self.reset_to_zero = _names(reset_to_zero)
         self.restore_value = _names(restore_value)
+        _check_names(
+            self, {"key": self.keys, "reset_to_zero": self.reset_to_zero, "restore_value": self.restore_value}
+        )
         self.restore_copies: dict[str, Any] = {}
         self.user_defined_pre_hook = pre_hook is not None
         self.user_defined_post_hook = post_hook is not None
@@ -493,20 +496,19 @@ def _names(names: list[str] | str | None) -> list[str]:
     return [names] if isinstance(names, str) else list(names or ())
 
 
-def _warn_of_unknown_keys(tuner: Autotuner) -> None:
-    """A key that is no parameter never changes: Triton takes it without a word, and what it was meant for is missed."""
-    known = {*tuner.arg_names, *(name for config in tuner.configs for name in config.kwargs)}
-    unknown = [name for name in tuner.keys if name not in known]
-    if unknown:
+def _check_names(tuner: Autotuner, given: dict[str, list[str]]) -> None:
+    """Refuses names that no parameter has: such a key would never change, and such a tensor never be reset."""
+    for argument, names in given.items():
+        unknown = [name for name in names if name not in tuner.arg_names]
+        if not unknown:
+            continue
         import difflib
-        import warnings
 
-        near = difflib.get_close_matches(str(unknown[0]), known, 1)
+        near = difflib.get_close_matches(str(unknown[0]), tuner.arg_names, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"its parameters are {', '.join(tuner.arg_names)}"
-        text = (
-            f"key of the autotuner of '{tuner.__name__}' names {unknown[0]!r}, which is no parameter; {hint}"
+        raise LaunchValueError(
+            f"{argument} of the autotuner of '{tuner.__name__}' names {unknown[0]!r}, which is no parameter; {hint}"
         )
-        warnings.warn(text, LaunchWarning, stacklevel=3)
 
 
 def _checked_configs(configs: Any) -> list[Config]:
@@ -591,7 +593,7 @@ def autotune(
 
     def decorator(fn: Any) -> Any:
         kernel = _kernel_of(fn, "autotune")
-        tuner = Autotuner(
+        return Autotuner(
             kernel,
             kernel.arg_names,
             configs,
@@ -607,8 +609,6 @@ def autotune(
             do_bench=do_bench,
             cache_results=cache_results,
         )
-        _warn_of_unknown_keys(tuner)
-        return tuner
 
     return decorator
 
