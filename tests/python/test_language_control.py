@@ -736,6 +736,33 @@ def test_a_chain_that_nests_too_deep_is_one_finding():
     assert found.hint
 
 
+LONG = {
+    "or": ("n == {}", " or ", lambda n, c: any(n == i for i in range(c))),
+    "and": ("n != {}", " and ", lambda n, c: all(n != i for i in range(c))),
+    "a known or": ("C == {}", " or ", lambda n, c: True),
+    "+": ("n", " + ", lambda n, c: n * c),
+    "|": ("(n == {})", " | ", lambda n, c: any(n == i for i in range(c))),
+    "<=": ("n", " <= ", lambda n, c: True),
+    "if": ("", "", None),
+}
+
+
+@pytest.mark.parametrize("count", [90, 1000])
+@pytest.mark.parametrize("name", LONG)
+def test_long_chains_of_operators(name, count, device):
+    operand, between, value = LONG[name]
+    if value is None:
+        text = "".join(f"{i} if C == {i} else " for i in range(count)) + "-1"
+        cases = [(0, 3, 3), (0, count - 1, count - 1), (0, count, -1)]
+    else:
+        text = between.join(operand.format(i) for i in range(count))
+        cases = [(n, count - 1, int(value(n, count))) for n in (count - 1, count + 5)]
+    lines = ["@triton.jit", "def kernel(n, out_ptr, C: tl.constexpr):", f"    tl.store(out_ptr, {text})"]
+    kernel = module("\n".join(lines)).kernel
+    for n, chosen, expected in cases:
+        assert run(kernel, n, device=device, C=chosen, size=1) == [expected]
+
+
 @triton.jit
 def constexpr_of_values_kernel(out_ptr, n, N: tl.constexpr):
     at = tl.arange(0, N)

@@ -138,7 +138,7 @@ fn deep_and_large_programs_end_in_a_finding() {
     let line = |line: &str| kernel(&format!("    {line}"));
     for text in [
         line(&format!("x = {}n{}", "(".repeat(100_000), ")".repeat(100_000))),
-        line(&format!("x = {}n{}", "(".repeat(900), ")".repeat(900))),
+        line(&format!("x = {}n{}", "(".repeat(2_100), ")".repeat(2_100))),
         line(&format!("x = {}n{}", "abs(".repeat(300), ")".repeat(300))),
         line(&format!("x = {}n", "-".repeat(500))),
         line(&format!("x = {}n", "not ".repeat(900))),
@@ -169,11 +169,13 @@ fn nesting_needs_little_stack() {
     let deep = format!("{}@triton.jit\ndef k(x_ptr, n):\n{blocks}{}n = 1\n", common::HEADER, " ".repeat(100));
     let too_deep = format!("{}{}", text.replace("abs(", &"abs(".repeat(12)), ")".repeat(720));
     let broken = format!("{text}\nx = {}", "abs(".repeat(900));
+    let parentheses = text.replace(&nested, &format!("x = {}n{}", "(".repeat(1_900), ")".repeat(1_900)));
+    let sum = text.replace(&nested, &format!("x = n{}", " + n".repeat(1_900)));
+    let texts = [text, deep, parentheses, sum, too_deep, broken];
     let thread = std::thread::Builder::new().stack_size(256 << 10);
-    let lowered =
-        thread.spawn(move || [text, deep, too_deep, broken].map(|text| lower_all(&text, Dtype::F32)));
+    let lowered = thread.spawn(move || texts.map(|text| lower_all(&text, Dtype::F32)));
     let lowered = lowered.expect("a thread starts").join().expect("it does not overflow");
-    assert_eq!(lowered, [1, 1, 0, 0]);
+    assert_eq!(lowered, [1, 1, 1, 1, 0, 0]);
 }
 
 #[test]

@@ -420,13 +420,18 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 
     /// `a if condition else b`: a compile-time condition picks; otherwise only the branch taken is executed.
-    fn ternary(&mut self, ternary: &'a ExprIf, span: Span) -> Lower<IrOperand> {
-        let condition = self.expression(&ternary.test)?;
-        if let Some(truth) = constant_truth(&condition) {
-            return self.expression(if truth { &ternary.body } else { &ternary.orelse });
+    fn ternary(&mut self, mut ternary: &'a ExprIf, mut span: Span) -> Lower<IrOperand> {
+        loop {
+            let condition = self.expression(&ternary.test)?;
+            let Some(truth) = constant_truth(&condition) else {
+                let condition = self.truth(&condition, &ternary.test)?;
+                return self.conditional_value(condition, ternary, span);
+            };
+            let taken = if truth { &*ternary.body } else { &*ternary.orelse };
+            // A chain of them leans to the right as deep as it is long.
+            let Expr::If(next) = taken else { return self.expression(taken) };
+            (ternary, span) = (next, self.span_of(next));
         }
-        let condition = self.truth(&condition, &ternary.test)?;
-        self.conditional_value(condition, ternary, span)
     }
 
     /// A run-time condition as a scalar int1.

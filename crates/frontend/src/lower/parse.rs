@@ -14,8 +14,9 @@ use super::scope::with_stack;
 /// The largest source file, in bytes.
 const MAX_TEXT: usize = 1 << 26;
 
-/// The deepest that brackets, operators and such may nest in one logical line.
-const MAX_EXPRESSION_DEPTH: u32 = 1_000;
+/// The deepest that brackets, operators and such may nest in one logical line. A chain of binary operators is a tree as
+/// deep as it is long.
+const MAX_EXPRESSION_DEPTH: u32 = 2_000;
 
 /// The deepest that blocks may nest, as in CPython.
 const MAX_INDENTATION: u32 = 100;
@@ -118,25 +119,144 @@ fn sentence(text: &str) -> String {
     first.into_iter().chain(chars).collect()
 }
 
-/// How deep the syntax tree of a bracket's content can be.
+/// Bounds the depth of the syntax tree of a bracket's content, by the precedence of Python's operators: `or`, `and` and
+/// comparisons are one level, however many operands they have; each other operator adds one.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
-    /// Where the bracket itself stands.
+    /// How deep the bracket itself is.
     base: u32,
-    /// The depth that the next token would have.
-    now: u32,
-    /// The deepest until now.
-    most: u32,
+    /// The depth of the operand that is being read; 0 before it begins.
+    operand: u32,
+    /// The arithmetic operators of the current chain, and its deepest operand.
+    chain: u32,
+    chain_operand: u32,
+    /// The operators among them that a parser recurses for: those before their operand, and powers.
+    prefixes: u32,
+    /// The deepest earlier operand of a comparison, an `and` and an `or`; 0 if there is none.
+    compared: u32,
+    anded: u32,
+    ored: u32,
+    /// The `not`s before the comparison.
+    nots: u32,
+    /// The `if`s, `lambda`s and the like that the current element is nested in, and its deepest part.
+    clauses: u32,
+    clause: u32,
+    /// The deepest element before a comma.
+    sibling: u32,
 }
 
-/// Bounds the depth of the tree before it is built: each operator, keyword and bracket adds at most one level until a
-/// comma or the end of the line starts a sibling.
+impl Nesting {
+    fn inside(base: u32) -> Self {
+        Self { base, ..Self::default() }
+    }
+
+    /// The depth of an operator with any number of operands.
+    fn joined(before: u32, last: u32) -> u32 {
+        if before == 0 { last } else { before.max(last) + 1 }
+    }
+
+    fn arithmetic(&self) -> u32 {
+        self.chain + self.chain_operand.max(self.operand)
+    }
+
+    fn comparison(&self) -> u32 {
+        self.nots + Self::joined(self.compared, self.arithmetic())
+    }
+
+    fn conjunction(&self) -> u32 {
+        Self::joined(self.anded, self.comparison())
+    }
+
+    fn disjunction(&self) -> u32 {
+        Self::joined(self.ored, self.conjunction())
+    }
+
+    /// How deep the content is until now.
+    fn depth(&self) -> u32 {
+        self.sibling.max(self.clauses + self.clause.max(self.disjunction()))
+    }
+
+    /// How deep the next operand is in the tree as far as it is known before the operand's end.
+    fn now(&self) -> u32 {
+        let joins = [self.compared, self.anded, self.ored].iter().filter(|before| **before > 0).count();
+        self.base + self.clauses + self.nots + self.prefixes + joins as u32
+    }
+
+    /// Takes a token that is no bracket.
+    fn take(&mut self, kind: TokenKind, before: TokenKind) {
+        let next_operand = Self { operand: 0, chain: 0, chain_operand: 0, prefixes: 0, ..*self };
+        let next_comparison = Self { nots: 0, compared: 0, ..next_operand };
+        *self = match kind {
+            TokenKind::Comma => Self { sibling: self.depth(), ..Self::inside(self.base) },
+            TokenKind::Or => Self { ored: self.ored.max(self.conjunction()), anded: 0, ..next_comparison },
+            TokenKind::And => Self { anded: self.anded.max(self.comparison()), ..next_comparison },
+            // Of `not in` and `is not`.
+            TokenKind::Not if self.operand > 0 || before == TokenKind::Is => *self,
+            TokenKind::Not => Self { nots: self.nots + 1, ..*self },
+            TokenKind::EqEqual
+            | TokenKind::NotEqual
+            | TokenKind::Less
+            | TokenKind::LessEqual
+            | TokenKind::Greater
+            | TokenKind::GreaterEqual
+            | TokenKind::In
+            | TokenKind::Is => Self { compared: self.compared.max(self.arithmetic()), ..next_operand },
+            TokenKind::Name | TokenKind::Int | TokenKind::Float | TokenKind::String => {
+                Self { operand: self.operand.max(1), ..*self }
+            }
+            TokenKind::Dot => Self { operand: self.operand + 1, ..*self },
+            _ if is_arithmetic(kind) => Self {
+                chain: self.chain + 1,
+                prefixes: self.prefixes + u32::from(self.operand == 0 || kind == TokenKind::DoubleStar),
+                chain_operand: self.chain_operand.max(self.operand),
+                operand: 0,
+                ..*self
+            },
+            TokenKind::Comment | TokenKind::NonLogicalNewline => *self,
+            // The `if` before it has counted the conditional expression.
+            TokenKind::Else => {
+                Self { clause: self.clause.max(self.disjunction()), ored: 0, anded: 0, ..next_comparison }
+            }
+            _ => Self {
+                clauses: self.clauses + 1,
+                clause: self.clause.max(self.disjunction()),
+                ored: 0,
+                anded: 0,
+                ..next_comparison
+            },
+        };
+    }
+}
+
+/// Whether a token is an operator that binds closer than comparisons.
+fn is_arithmetic(kind: TokenKind) -> bool {
+    matches!(
+        kind,
+        TokenKind::Plus
+            | TokenKind::Minus
+            | TokenKind::Star
+            | TokenKind::Slash
+            | TokenKind::DoubleSlash
+            | TokenKind::Percent
+            | TokenKind::At
+            | TokenKind::DoubleStar
+            | TokenKind::Vbar
+            | TokenKind::Amper
+            | TokenKind::CircumFlex
+            | TokenKind::LeftShift
+            | TokenKind::RightShift
+            | TokenKind::Tilde
+    )
+}
+
+/// Bounds the depth of the tree before it is built.
 fn check_nesting(text: &str) -> Result<(), ParseFailure> {
     let mut lexer = lexer::lex(text, Mode::Module);
     let mut outer: Vec<Nesting> = Vec::new();
     let mut here = Nesting::default();
     let mut indentation = 0_u32;
     let mut line = 0;
+    let mut before = TokenKind::Newline;
     loop {
         let kind = lexer.next_token();
         if matches!(kind, TokenKind::Newline | TokenKind::NonLogicalNewline) {
@@ -147,33 +267,28 @@ fn check_nesting(text: &str) -> Result<(), ParseFailure> {
             TokenKind::Indent => indentation += 1,
             TokenKind::Dedent => indentation = indentation.saturating_sub(1),
             TokenKind::Newline | TokenKind::Semi if outer.is_empty() => here = Nesting::default(),
-            TokenKind::Comma => here.now = here.base,
             TokenKind::Lpar
             | TokenKind::Lsqb
             | TokenKind::Lbrace
             | TokenKind::FStringStart
             | TokenKind::TStringStart => {
                 outer.push(here);
-                let depth = here.now + 1;
-                here = Nesting { base: depth, now: depth, most: depth };
+                here = Nesting::inside(here.now() + 1);
             }
             TokenKind::Rpar
             | TokenKind::Rsqb
             | TokenKind::Rbrace
             | TokenKind::FStringEnd
             | TokenKind::TStringEnd => {
-                if let Some(before) = outer.pop() {
-                    let depth = here.most + 1;
-                    here = Nesting { base: before.base, now: depth, most: before.most.max(depth) };
+                if let Some(around) = outer.pop() {
+                    here = Nesting { operand: around.operand.max(here.depth()) + 1, ..around };
                 }
             }
-            TokenKind::Name | TokenKind::Int | TokenKind::Float | TokenKind::String | TokenKind::Comment => {}
-            _ => {
-                here.now += 1;
-                here.most = here.most.max(here.now);
-            }
+            other => here.take(other, before),
         }
-        if here.most > MAX_EXPRESSION_DEPTH || indentation > MAX_INDENTATION {
+        before = kind;
+        let deepest = here.now().max(here.base + here.depth());
+        if deepest > MAX_EXPRESSION_DEPTH || indentation > MAX_INDENTATION {
             let message = if indentation > MAX_INDENTATION {
                 format!("blocks nest at most {MAX_INDENTATION} deep")
             } else {
@@ -298,6 +413,20 @@ mod tests {
     fn long_flat_texts_are_fine() {
         assert_eq!(code(&format!("x = [{}]", "1 + 2, ".repeat(100_000))), None);
         assert_eq!(code(&"x = f(a + b)[c]\n".repeat(10_000)), None);
+        for (first, more) in [
+            ("a == 0", " or a == 0"),
+            ("a != 0", " and a != 0"),
+            ("not a == 0", " or not a == 0"),
+            ("a", " < a"),
+            ("a", " is not a"),
+            ("a + b < c", " and d or a + b < c"),
+            ("(a < b)", " or (a < b) and (a[0] + 1 < f(b, c).d)"),
+        ] {
+            assert_eq!(code(&format!("x = {first}{}\n", more.repeat(10_000))), None, "{more}");
+        }
+        for more in [" + (a == 1)", " | (a == 1)", " - a"] {
+            assert_eq!(code(&format!("x = a{}\n", more.repeat(1_500))), None, "{more}");
+        }
     }
 
     #[test]

@@ -63,9 +63,9 @@ pub(crate) fn assigned_in(expression: &Expr) -> Vec<&str> {
     collector.names
 }
 
-/// Walks syntax, which the guard before the parser lets nest a thousand deep, on a stack that suffices.
+/// Walks syntax, which the guard before the parser lets nest two thousand deep, on a stack that suffices.
 pub(crate) fn with_stack<T>(walk: impl FnOnce() -> T) -> T {
-    stacker::maybe_grow(512 << 10, 4 << 20, walk)
+    stacker::maybe_grow(1 << 20, 8 << 20, walk)
 }
 
 struct Assigned<'a, 'f> {
