@@ -1,6 +1,7 @@
 """Matrix products: every type of operand, odd combinations of shapes, accumulators, transposed and batched operands."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -266,6 +267,48 @@ def test_batches(dtype, shape, device):
         to_device(a, dtype, device), to_device(b, dtype, device), out, B=count, M=m, N=n, K=k
     )
     assert_product(to_host(out), a, b, np.zeros((count, m, n), RESULT[dtype]), RESULT[dtype])
+
+
+STACK = """
+@triton.jit
+def kernel(a_ptr, b_ptr, c_ptr, out_ptr):
+    a = tl.load(a_ptr + tl.arange(0, tl.constexpr({a}))).reshape({left})
+    b = tl.load(b_ptr + tl.arange(0, tl.constexpr({b}))).reshape({right})
+    c = tl.load(c_ptr + tl.arange(0, tl.constexpr({c}))).reshape({out})
+    result = tl.dot(a, b, c, allow_tf32=False)
+    tl.static_assert(result.shape == c.shape)
+    tl.store(out_ptr + tl.arange(0, tl.constexpr({c})), result.reshape([{c}]))
+"""
+
+
+@pytest.mark.parametrize("interpret", [False, True], ids=["compiled", "interpreted"])
+@pytest.mark.parametrize("batch", [(2, 2), (2, 1, 2), (1, 1, 2, 1)], ids=str)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+def test_more_than_one_batch_axis(dtype, batch, interpret, device):
+    m, n, k = 16, 32, 16
+    pairs = [operands(dtype, m, n, k, seed=index) for index in range(math.prod(batch))]
+    a, b = (np.stack([pair[side] for pair in pairs]).reshape(*batch, m, -1) for side in (0, 1))
+    b = b.reshape(*batch, k, n)
+    c = moderate_values(RESULT[dtype], (*batch, m, n), 5)
+    out = empty(c.shape, RESULT[dtype], device)
+    shapes = {"left": a.shape, "right": b.shape, "out": c.shape, "a": a.size, "b": b.size, "c": c.size}
+    kernel = triton.JITFunction(module(STACK.format(**shapes)).kernel.fn, interpret=interpret)
+    tensors = [to_device(x, name, device) for x, name in ((a, dtype), (b, dtype), (c, RESULT[dtype]))]
+    kernel[(1,)](*tensors, out)
+    assert_product(to_host(out), a, b, c, RESULT[dtype])
+
+
+@pytest.mark.parametrize("other", ["[2, 1, 16, 16]", "[2, 16, 16]", "[16, 16]"])
+def test_batch_axes_that_differ(other):
+    text = f"""
+@triton.jit
+def kernel(out):
+    x = tl.zeros([2, 2, 16, 16], tl.float16)
+    tl.store(out, tl.sum(tl.sum(tl.dot(x, tl.zeros({other}, tl.float16)).reshape([16, 64]), 1), 0))
+"""
+    with pytest.raises(triton.CompilationError) as caught:
+        module(text).kernel[(1,)](np.zeros(1, np.float32))
+    assert caught.value.code == "TW0019"
 
 
 @triton.jit

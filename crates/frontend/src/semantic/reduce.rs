@@ -135,14 +135,30 @@ pub(super) fn dot<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     let wanted = asked.or(acc_ty.as_ref().and_then(|(_, ty)| ty.dtype())).unwrap_or(Dtype::F32);
     let dtype = dot_result(a, operand, wanted, asked.is_some())?;
     let acc = if let Some((acc, ty)) = acc_ty {
-        check_acc(acc, &ty, &Type::tile(dtype, shape))?
+        check_acc(acc, &ty, &Type::tile(dtype, shape.clone()))?
     } else {
         let zero = literal(c, &Constant::Int(0), dtype)?;
         broadcast_to(c, zero, &shape)?
     };
     let precision = precision(c, a)?;
     let imprecise = imprecise(c, a, &left)?;
-    Ok(Operand::Tensor(c.builder().dot(lhs, rhs, acc, precision, imprecise)?))
+    // The op has one axis of matrices at most.
+    let [lhs, rhs, acc] = [
+        one_batch_axis(c, lhs, &left.shape)?,
+        one_batch_axis(c, rhs, &right.shape)?,
+        one_batch_axis(c, acc, &shape)?,
+    ];
+    let dot = c.builder().dot(lhs, rhs, acc, precision, imprecise)?;
+    let dot = if shape.len() > 3 { c.builder().reshape(dot, shape)? } else { dot };
+    Ok(Operand::Tensor(dot))
+}
+
+/// Merges the batch axes of a stack of matrices into one.
+fn one_batch_axis<C: Caller + ?Sized>(c: &mut C, tile: ValueOf<C>, shape: &Shape) -> Semantic<ValueOf<C>> {
+    let parts = shape.split_last_chunk::<2>().filter(|(batch, _)| batch.len() > 1);
+    let Some((batch, &[rows, columns])) = parts else { return Ok(tile) };
+    let merged = Shape::from([batch.iter().product(), rows, columns]);
+    Ok(c.builder().reshape(tile, merged)?)
 }
 
 fn precision<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<InputPrecision> {
@@ -186,9 +202,9 @@ fn dot_error(message: impl Into<String>, left: &Type, right: &Type) -> SemanticE
 
 fn dot_shape(left: &Type, right: &Type) -> Semantic<Shape> {
     let rank = left.rank();
-    if rank != right.rank() || !(rank == 2 || rank == 3) {
+    if rank != right.rank() || rank < 2 {
         let error = dot_error("`dot` takes two matrices, or two stacks of matrices", left, right)
-            .note(format!("found {rank} and {} axes, expected 2 and 2, or 3 and 3", right.rank()));
+            .note(format!("found {rank} and {} axes, expected equal numbers, 2 or more", right.rank()));
         return Err(error.hint(
             "make a vector a matrix with `x[:, None]` or `x[None, :]`, or sum a product with `tl.sum(x * y)`",
         ));
@@ -208,14 +224,13 @@ fn dot_shape(left: &Type, right: &Type) -> Semantic<Shape> {
             error
         });
     }
-    if rank == 2 {
-        return Ok(Shape::from([m, n]));
+    let (batch, other_batch) = (&left.shape[..rank - 2], &right.shape[..rank - 2]);
+    if batch != other_batch {
+        return Err(dot_error("`dot` takes stacks with equal batch axes", left, right)
+            .note(format!("found the batch axes {batch:?} and {other_batch:?}"))
+            .hint("give both the same with `tl.broadcast_to`"));
     }
-    if left.shape[0] != right.shape[0] {
-        return Err(dot_error("`dot` takes stacks of as many matrices", left, right)
-            .note(format!("found {} and {} matrices", left.shape[0], right.shape[0])));
-    }
-    Ok(Shape::from([left.shape[0], m, n]))
+    Ok(batch.iter().copied().chain([m, n]).collect())
 }
 
 /// The element type of the operands.

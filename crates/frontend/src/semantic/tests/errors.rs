@@ -589,7 +589,7 @@ fn products() {
         TW0019: `dot` takes two matrices, or two stacks of matrices
           0: this is fp32[16]
           1: this is fp32[16]
-          note: found 1 and 1 axes, expected 2 and 2, or 3 and 3
+          note: found 1 and 1 axes, expected equal numbers, 2 or more
           hint: make a vector a matrix with `x[:, None]` or `x[None, :]`, or sum a product with `tl.sum(x * y)`
     "#]],
     );
