@@ -20,7 +20,7 @@ import tilewright as triton
 import tilewright.language as tl
 
 GLOBAL = tl.constexpr(3)
-ANNOTATED: tl.constexpr = 4
+ANNOTATED: tl.constexpr = tl.constexpr(4)
 PLAIN = 5
 PAIR = (tl.constexpr(1), tl.constexpr(2))
 DTYPE = tl.float32
@@ -78,11 +78,13 @@ def test_globals():
     assert value_of(kernel) == 3423
 
 
-def test_plain_globals_are_refused_unless_allowed(run, script):
+@pytest.mark.parametrize("line", ["N = 5", "N: tl.constexpr = 5", "N: 'tl.constexpr' = 5"])
+def test_plain_globals_are_refused_unless_allowed(line, run, script):
+    # As in Triton, an annotation leaves a number what it is.
     path = script(
-        """
+        f"""
         import numpy as np, triton, triton.language as tl
-        N = 5
+        {line}
         @triton.jit
         def kernel(y_ptr):
             tl.store(y_ptr, N)

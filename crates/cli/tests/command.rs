@@ -283,7 +283,7 @@ fn helpers_are_found_in_the_modules_that_a_kernel_imports() {
     file(
         "imports/beside.py",
         format!(
-            "{header}import main\nLATER: tl.constexpr = 1000\n{}{}",
+            "{header}import main\nLATER = tl.constexpr(1000)\n{}{}",
             helper("three", 3),
             helper("four", 4)
         )
@@ -291,7 +291,7 @@ fn helpers_are_found_in_the_modules_that_a_kernel_imports() {
     );
     let main =
         "import beside\nimport pkg.deep.two as two\nfrom pkg import renamed, inner\nfrom beside import *\n
-LATER: tl.constexpr = 7
+LATER = tl.constexpr(7)
 
 @triton.jit
 def kernel(p):

@@ -313,7 +313,7 @@ def k(x_ptr):
                |                     ^^^^^
                |
                = note: its value is 2.5 now; a kernel is compiled once and would not see it change
-               = help: write `SCALE: tl.constexpr = 2.5` or `SCALE = tl.constexpr(2.5)` where it is defined, or pass it as an argument
+               = help: write `SCALE = tl.constexpr(2.5)` where it is defined (an annotation alone does not make it one), or pass it as an argument
 
             error[TW0023]: the global variable 'NAMES' is not a constexpr
               --> k.py:11:29
@@ -322,7 +322,7 @@ def k(x_ptr):
                |                             ^^^^^
                |
                = note: its value is ('a', 'b') now; a kernel is compiled once and would not see it change
-               = help: write `NAMES: tl.constexpr = ('a', 'b')` or `NAMES = tl.constexpr(('a', 'b'))` where it is defined, or pass it as an argument
+               = help: write `NAMES = tl.constexpr(('a', 'b'))` where it is defined (an annotation alone does not make it one), or pass it as an argument
         "#]],
     );
 }

@@ -217,7 +217,7 @@ fn compile_time_python() {
     check(
         r"
 import math
-SCALE: tl.constexpr = math.log2(8) * 0.5
+SCALE = tl.constexpr(math.log2(8) * 0.5)
 SHAPE = tl.constexpr((4, 8))
 WIDTH = tl.constexpr(SHAPE_HELPER := 2)
 

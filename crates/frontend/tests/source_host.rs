@@ -37,8 +37,11 @@ fn constants_of_the_module() {
     let constexpr = |text: &str| name(&format!("import triton.language as tl\n{text}\n"), "x");
     let three = Some(HostValue::Constant(Constant::Int(3)));
     assert_eq!(constexpr("x = tl.constexpr(3)"), three);
-    assert_eq!(constexpr("x: tl.constexpr = 3"), three);
-    assert_eq!(constexpr("x: 'tl.constexpr' = 1 + 2"), three);
+    assert_eq!(constexpr("x: tl.constexpr = tl.constexpr(3)"), three);
+    // An annotation leaves a number what it is.
+    let plain_three = Some(HostValue::PlainGlobal(Constant::Int(3)));
+    assert_eq!(constexpr("x: tl.constexpr = 3"), plain_three);
+    assert_eq!(constexpr("x: 'tl.constexpr' = 1 + 2"), plain_three);
     assert_eq!(constexpr("y = 3\nx, z = y, 4"), None.or(Some(HostValue::PlainGlobal(Constant::Int(3)))));
     assert!(matches!(constexpr("x = open('f').read()"), Some(HostValue::Object(_))));
 }

@@ -119,9 +119,6 @@ impl PyHost {
         let classified = classify(&value)?;
         let place = Place::Global(globals.clone().unbind(), PyString::intern(py, name).unbind());
         self.note(place, &value, &classified);
-        if is_annotated(&globals, name)? {
-            return Ok(Some(as_constant(classified)));
-        }
         let may_change =
             value.is_instance_of::<PyDict>() || value.is_instance_of::<PySet>() || is_array(&value)?;
         Ok(Some(match classified {
@@ -342,34 +339,6 @@ fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
         (module.to_cow()?.as_ref(), name.to_cow()?.as_ref()),
         ("numpy", "ndarray") | ("torch", "Tensor") | ("torch.nn.parameter", "Parameter")
     ))
-}
-
-/// Whether a module says `NAME: tl.constexpr = ...`.
-fn is_annotated(globals: &Bound<'_, PyDict>, name: &str) -> PyResult<bool> {
-    let py = globals.py();
-    let Some(annotations) = annotations(globals)? else { return Ok(false) };
-    let Some(annotation) = annotations.get_item(name)? else { return Ok(false) };
-    Ok(match annotation.cast::<PyType>() {
-        Ok(class) => class.name()?.to_cow()? == "constexpr",
-        Err(_) => {
-            annotation.str()?.to_cow()?.rsplit('.').next()
-                == Some(intern!(py, "constexpr").to_cow()?.as_ref())
-        }
-    })
-}
-
-/// The annotations of a module: a dict from the start, or from Python 3.14 on a function that makes it.
-fn annotations<'py>(globals: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyDict>>> {
-    let py = globals.py();
-    if let Some(annotations) = globals.get_item(intern!(py, "__annotations__"))? {
-        return Ok(annotations.cast_into::<PyDict>().ok());
-    }
-    let annotate = globals.get_item(intern!(py, "__annotate__"))?;
-    let annotate = annotate.filter(|annotate| !annotate.is_none());
-    // 1: the values themselves, as `inspect.get_annotations` has them.
-    Ok(annotate
-        .and_then(|annotate| annotate.call1((1,)).ok())
-        .and_then(|made| made.cast_into::<PyDict>().ok()))
 }
 
 fn visible_names(python: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {

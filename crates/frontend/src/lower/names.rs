@@ -98,8 +98,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                         "its value is {constant} now; a kernel is compiled once and would not see it change"
                     ))
                     .hint(format!(
-                        "write `{id}: tl.constexpr = {constant}` or `{id} = tl.constexpr({constant})` where it is \
-                         defined, or pass it as an argument"
+                        "write `{id} = tl.constexpr({constant})` where it is defined (an annotation alone does not make \
+                         it one), or pass it as an argument"
                     ));
                 Err(self.report(diagnostic))
             }

@@ -9,7 +9,6 @@ use super::{MAX_DEPTH, SourceHost};
 use crate::constexpr;
 use crate::host::HostValue;
 use crate::lower::expression::binary_operator;
-use crate::lower::function::is_constexpr;
 use crate::lower::parse::blocks_of;
 use crate::lower::scope;
 use crate::value::Constant;
@@ -53,12 +52,8 @@ impl SourceHost {
             }
             Stmt::AnnAssign(assign) => {
                 let Some(value) = &assign.value else { return };
-                let value = match self.evaluate(value, 0) {
-                    Some(HostValue::PlainGlobal(constant)) if is_constexpr(Some(&assign.annotation)) => {
-                        Some(HostValue::Constant(constant))
-                    }
-                    other => other,
-                };
+                // As in Triton, an annotation `tl.constexpr` leaves a number the plain number that it is.
+                let value = self.evaluate(value, 0);
                 self.assign(&assign.target, value.as_ref());
             }
             Stmt::AugAssign(assign) => self.augmented(assign),

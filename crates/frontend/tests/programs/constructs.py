@@ -4,7 +4,7 @@ import triton.language as tl
 import math
 from triton.language.extra import libdevice
 
-LIMIT: tl.constexpr = 64
+LIMIT = tl.constexpr(64)
 PAIR = tl.constexpr((2, 4))
 
 @triton.constexpr_function
