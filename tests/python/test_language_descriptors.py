@@ -24,6 +24,7 @@ from helpers_errors import facts, failing
 import tilewright as triton
 import tilewright.language as tl
 from tilewright.errors import NotAvailableError
+from tilewright.tools.ragged_tma import load_ragged, store_ragged
 from tilewright.tools.tensor_descriptor import TensorDescriptor
 
 PLACES = [(0, 0), (8, 16), (-3, 2), (2, -5), (-15, -31), (12, 30), (13, 0), (0, 40), (-16, 3)]
@@ -217,6 +218,78 @@ def test_descriptors_go_through_tuples_loops_branches_and_helpers(flag, device):
     x = a if flag else b
     expected = sum(window(x, 2 * i, i, (4, 8), 0) for i in range(3))
     assert_same(to_host(out), expected)
+
+
+@triton.jit
+def made_again(d, shape, strides):
+    return tl.make_tensor_descriptor(d.base, shape, strides, d.block_shape)
+
+
+@triton.jit
+def made_of_attributes(d):
+    return made_again(d, d.shape, d.strides)
+
+
+@triton.jit
+def descriptors_of_descriptors(d, out, n, FORM: tl.constexpr):
+    if FORM == "strides":
+        e = made_again(d, d.shape, d.strides)
+    elif FORM == "all but the last":
+        e = made_again(d, d.shape, d.strides[:-1] + (1,))  # noqa: RUF005
+    elif FORM == "of the kernel's own":
+        e = made_of_attributes(tl.make_tensor_descriptor(d.base, [8, 16], [16, 1], [8, 16]))
+    elif FORM == "a name":
+        e = d
+        e = made_of_attributes(e)
+    elif FORM == "a branch":
+        if n > 3:
+            e = d
+        else:
+            e = made_of_attributes(d)
+        e = made_of_attributes(e)
+    elif FORM == "a loop":
+        e = d
+        for _ in range(n):
+            e = made_of_attributes(e)
+        tl.static_assert(e.strides[-1] == 1)
+        e = made_of_attributes(e)
+    elif FORM == "a tuple":
+        pair = (d, n)
+        e = made_of_attributes(pair[0])
+    else:
+        e = load_and_store(d)
+    out.store([0, 0], e.load([0, 0]))
+
+
+@triton.jit
+def load_and_store(d):
+    block = load_ragged(d, 0, 8, [0, 0])
+    store_ragged(d, 0, 8, [0, 0], block)
+    return d
+
+
+@pytest.mark.parametrize("interpret", [False, True], ids=["compiled", "interpreted"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "strides",
+        "all but the last",
+        "of the kernel's own",
+        "a name",
+        "a branch",
+        "a loop",
+        "a tuple",
+        "ragged",
+    ],
+)
+def test_the_last_stride_stays_known(form, interpret, device):
+    kernel = triton.JITFunction(descriptors_of_descriptors.fn, interpret=interpret)
+    x = to_device(moderate_values("float32", (8, 16), 3), "float32", device)
+    out = empty((8, 16), "float32", device)
+    for n in (2, 5):
+        source, target = (TensorDescriptor.from_tensor(tensor, [8, 16]) for tensor in (x, out))
+        kernel[(1,)](source, target, n, FORM=form)
+        assert_same(to_host(out), to_host(x))
 
 
 @triton.jit

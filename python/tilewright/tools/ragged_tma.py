@@ -44,7 +44,9 @@ def _of_slice(TMA, slice_off, slice_size, ragged_dim: tl.constexpr):
 def _in_slice(TMA, slice_off, coords, ragged_dim: tl.constexpr):
     """Where a block begins in the tensor."""
     axis: tl.constexpr = ragged_dim % len(TMA.block_shape)
-    return coords[:axis] + (coords[axis] + slice_off,) + coords[axis + 1 :]  # noqa: RUF005
+    # In a kernel that Python runs, a list is one.
+    before, after = tuple(coords[:axis]), tuple(coords[axis + 1 :])
+    return before + (coords[axis] + slice_off,) + after  # noqa: RUF005
 
 
 @jit

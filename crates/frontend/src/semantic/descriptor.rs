@@ -85,6 +85,9 @@ pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Argument
         Padding::Zero
     };
     check_last_stride(c, strides.last())?;
+    if let Some(last) = strides.last_mut() {
+        *last = Operand::Constant(Constant::Int(1));
+    }
     check_width(&block_shape, dtype, 3)?;
     check_padding(padding, dtype, 4)?;
     let base = describe_alignment(c, base, &mut strides, dtype)?;
@@ -355,9 +358,14 @@ fn move_pointer<C: Caller + ?Sized>(
     Ok(pointer)
 }
 
-/// What a way of the control flow hands on: each part as a value, the integers as int64.
+/// What a way of the control flow hands on: each part as a value, the integers as int64. The last stride of a tensor
+/// descriptor is 1, and stays known at compile time: a descriptor that is made of it needs that.
 pub fn decay_descriptor<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -> Semantic<Op<C>> {
+    let is_tensor = descriptor.form.kind == DescriptorKind::Tensor;
+    let fixed = is_tensor.then_some(descriptor.parts().len() - 1);
+    let mut places = 0..;
     let decayed = descriptor.try_map(|part| match part {
+        _ if places.next() == fixed => Ok(part.clone()),
         Operand::Tensor(value) if c.builder().type_of(value).element.pointee().is_some() => Ok(part.clone()),
         integer => int64(c, integer).map(Operand::Tensor),
     })?;
