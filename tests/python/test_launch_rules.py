@@ -120,17 +120,6 @@ def test_positional_only_parameters():
         assert "takes argument 'out_ptr' by position, not by keyword" in str(caught.value)
 
 
-def test_variadic_kernels_are_refused():
-    @triton.jit
-    def kernel(out_ptr, *values):
-        tl.store(out_ptr, 1)
-
-    with pytest.raises(triton.CompilationError) as caught:
-        kernel[(1,)](np.zeros(1, np.float32), 1, 2)
-    assert caught.value.code == "TW0003"
-    assert "takes any number of arguments, 'values'" in str(caught.value)
-
-
 @triton.jit
 def scaled(out_ptr, SCALE: tl.constexpr, x, y=2):
     tl.store(out_ptr, SCALE * 100 + x * 10 + y)
@@ -354,7 +343,7 @@ def test_compile_hooks(knobs, fill):
     def before(*, key, repr, fn, compile, is_manual_warmup, already_compiled):
         seen.append((fn.name.rpartition(".")[2], is_manual_warmup, already_compiled, compile["key"] == key))
         assert "fill[num_warps=4, num_ctas=1, num_stages=3](out_ptr: *fp32" in repr
-        return compile["constants"]["BLOCK"] == 8
+        return compile["constants"][2,] == 8
 
     knobs.runtime.jit_cache_hook = before
     knobs.runtime.jit_post_compile_hook = lambda **about: seen.append(about["compile"]["signature"])
@@ -367,6 +356,41 @@ def test_compile_hooks(knobs, fill):
     ]
     assert fill[(1,)](out, 2.0, BLOCK=8) is None
     assert out.tolist() == [1] * 4 + [0] * 4
+
+
+@triton.jit
+def doubled(x):
+    return x * 2
+
+
+@triton.jit
+def described(out_ptr, pair, SHAPE: tl.constexpr, DTYPE: tl.constexpr, FN: tl.constexpr, empty=None, *rest):
+    value = FN(tl.load(pair[0])) + pair[1] + SHAPE[1]
+    for i in tl.static_range(len(rest)):
+        value += tl.load(rest[i])
+    tl.store(out_ptr, value.to(DTYPE))
+
+
+def test_a_form_is_described_to_hooks_and_made_of_its_description(knobs):
+    described_to = []
+    knobs.runtime.jit_cache_hook = lambda **about: described_to.append(about["compile"]) or False
+    x, out = np.full(1, 4, np.float32), np.zeros(1, np.float32)
+    arguments = (out, (x, 1), (2, 3), tl.float32, doubled, None, x, x)
+    described[(1,)](*arguments, num_warps=2)
+    assert out[0] == 8 + 1 + 3 + 8
+    (compile,) = described_to
+    assert compile["signature"]["pair"] == ("*fp32", "constexpr")
+    assert compile["constants"][1, 1] == 1
+    assert compile["num_warps"] == 2
+    text = compile["specialization_data"]
+    assert isinstance(text, str)
+    out[0] = 0
+    again = described.preload(text)
+    assert again.metadata.num_warps == 2
+    again[(1,)](*arguments[:6], (x, x))
+    assert out[0] == 8 + 1 + 3 + 8
+    with pytest.raises(TypeError, match=r"is of kernel .*described"):
+        doubled.preload(text)
 
 
 def test_hooks_that_are_not_there_yet_say_so(knobs):

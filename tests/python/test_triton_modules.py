@@ -80,8 +80,8 @@ def test_kernels_as_callables():
         == "def fill(o_ptr, VALUE: tl.constexpr, BLOCK: tl.constexpr = 16):\n"
     )
     assert fill.raw_src[fill.def_file_line_number - fill.starting_line_number][
-        fill.def_file_col_number :
-    ].startswith("fill(")
+        fill.def_file_col_number - 1 :
+    ].startswith("def fill(")
     tree = fill.parse()
     assert isinstance(tree, ast.Module)
     assert tree.body[0].name == "fill"

@@ -511,3 +511,74 @@ def test_faults_in_noinline_functions_name_the_argument_and_the_calls():
     text = str(caught.value)
     assert "load out of bounds of `ptrs[1]`" in text
     assert text.count("called from here") == 1
+
+
+@triton.jit
+def sums(out, n, *ptrs):
+    total = tl.zeros((16,), tl.float32)
+    i = tl.arange(0, 16)
+    for j in tl.static_range(len(ptrs)):
+        total += tl.load(ptrs[j] + i, mask=i < n, other=0.0)
+    tl.store(out + i, total)
+
+
+@triton.jit
+def scales(out, /, n=2, *rest, SCALE: tl.constexpr = 10, more=3):
+    first, (pointer, shift) = rest
+    tl.store(out, (tl.load(pointer) + shift + first + n) * SCALE + more)
+
+
+@pytest.mark.parametrize("interpret", [False, True], ids=["compiled", "interpreted"])
+def test_any_number_of_arguments(interpret):
+    kernel = triton.JITFunction(sums.fn, interpret=interpret)
+    rng = np.random.default_rng(0)
+    for count in (0, 1, 2, 5, 2):
+        xs = [rng.standard_normal(16, np.float32) for _ in range(count)]
+        out = np.full(16, 9, np.float32)
+        kernel[(1,)](out, 12, *xs)
+        expected = np.zeros(16, np.float32)
+        for x in xs:
+            expected[:12] += x[:12]
+        np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-6)
+    kernel = triton.JITFunction(scales.fn, interpret=interpret)
+    out, x = np.zeros(1, np.float32), np.full(1, 5, np.float32)
+    for keywords, expected in (
+        ({}, (5 + 7 + 1 + 2) * 10 + 3),
+        ({"SCALE": 100}, (5 + 7 + 1 + 2) * 100 + 3),
+        ({"more": 1, "num_warps": 2}, (5 + 7 + 1 + 2) * 10 + 1),
+    ):
+        kernel[(1,)](out, 2, 1, (x, 7), **keywords)
+        assert out[0] == expected
+
+
+def test_any_number_of_arguments_around_the_launch():
+    """The arguments have their parameter's name where a grid, a tuner or a hook asks for them."""
+    x = np.ones(16, np.float32)
+    out = np.zeros(16, np.float32)
+    seen = []
+
+    def grid(arguments):
+        seen.append(len(arguments["ptrs"]))
+        return (1,)
+
+    handle = sums[grid](out, 16, x, x)
+    assert seen == [2]
+    handle[(1,)](out, 16, (x, x))
+    assert out.tolist() == [2.0] * 16
+    tuned = triton.autotune([triton.Config({}, num_warps=w) for w in (2, 4)], key=["n"])(sums)
+    for count in (3, 1):
+        tuned[grid](out, 16, *[x] * count)
+        assert out.tolist() == [float(count)] * 16
+    assert sums.arg_names == ["out", "n", "ptrs"]
+    with pytest.raises(TypeError, match="takes argument 'ptrs' by position, not by keyword"):
+        sums[(1,)](out, 16, ptrs=(x,))
+    with pytest.raises(TypeError, match=r"without argument 'n'"):
+        sums[(1,)](out)
+
+
+def test_any_number_of_keywords_is_refused():
+    with pytest.raises(TypeError, match=r"'\*\*options' of 'kernel'"):
+
+        @triton.jit
+        def kernel(out, **options):
+            tl.store(out, 1)

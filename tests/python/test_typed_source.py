@@ -1,8 +1,10 @@
 """Kernels whose text is in no file: from exec, python -c, linecache; and kernels whose text is replaced."""
 
+import inspect
 import linecache
 import subprocess
 import sys
+import types
 
 import pytest
 import torch
@@ -97,3 +99,80 @@ def test_a_replaced_text(device):
     assert "PLACEHOLDER" in replaced.src
     with pytest.raises(AttributeError, match="_unsafe_update_src"):
         kernel.src = "def replaced(x_ptr, N): pass"
+
+
+MADE = """\
+def made(x_ptr, n, N: tl.constexpr = 4):
+    # FACTOR is a name of the function's globals.
+    tl.store(x_ptr + tl.arange(0, N), helper(n) * FACTOR)
+
+
+def not_this_one(x_ptr, n, N):
+    tl.store(x_ptr, -1)
+"""
+
+
+@triton.jit
+def helper(x):
+    return x + 1
+
+
+def _nothing():
+    pass
+
+
+def made_of_text(text, parameters, **names):
+    """A kernel whose function has another code, as programs that make kernels do."""
+    scope = {"tl": tl, "triton": triton, **names}
+    function = types.FunctionType(_nothing.__code__, scope)
+    function.__signature__ = inspect.signature(parameters)
+    function.__module__, function.__name__ = __name__, "made"
+    kernel = triton.JITFunction(function)
+    kernel._unsafe_update_src(text)
+    return kernel
+
+
+@pytest.mark.parametrize("interpret", [False, True], ids=["compiled", "interpreted"])
+@pytest.mark.parametrize("head", ["", "@triton.jit\n", "\n\n"], ids=["def", "decorated", "later"])
+def test_the_first_function_of_a_text_counts(head, interpret, device, monkeypatch):
+    if interpret:
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+    def parameters(x_ptr, n, N: tl.constexpr = 4):
+        pass
+
+    x = torch.zeros(4, device=device)
+    kernel = made_of_text(head + MADE, parameters, FACTOR=tl.constexpr(3), helper=helper)
+    kernel[(1,)](x, 5)
+    assert x.tolist() == [18] * 4
+    kernel._unsafe_update_src("def other(x_ptr, n, N: tl.constexpr = 4):\n    tl.store(x_ptr, n)\n")
+    kernel[(1,)](x, 5)
+    assert x.tolist() == [5, 18, 18, 18]
+
+
+def test_the_key_of_a_text_follows_what_it_reads():
+    def parameters(x_ptr, n, N: tl.constexpr = 4):
+        pass
+
+    keys = [
+        made_of_text(MADE, parameters, FACTOR=tl.constexpr(factor), helper=helper).cache_key
+        for factor in (3, 4, 3)
+    ]
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_the_place_of_a_text_can_be_said():
+    def parameters(x_ptr, n):
+        pass
+
+    kernel = made_of_text("def made(x_ptr, n):\n    tl.store(x_ptr, n.missing)\n", parameters)
+    kernel.raw_src = ["    def made(x_ptr, n):\n", "        tl.store(x_ptr, n.missing)\n"]
+    kernel.file_name, kernel.starting_line_number = "generated.py", 40
+    kernel.def_file_line_number, kernel.def_file_col_number = 41, 5
+    assert kernel.raw_src[0] == "    def made(x_ptr, n):\n"
+    assert (kernel.file_name, kernel.starting_line_number) == ("generated.py", 40)
+    assert (kernel.def_file_line_number, kernel.def_file_col_number) == (41, 5)
+    with pytest.raises(triton.CompilationError) as caught:
+        kernel[(1,)](torch.zeros(1), 5)
+    # The line after the `def`.
+    assert "generated.py:42:" in str(caught.value)

@@ -1,7 +1,7 @@
 //! The syntax of a kernel as it stands in its source: the signature, for messages about launches, and the tree as text.
 
 use ruff_python_ast::visitor::source_order::{SourceOrderVisitor, walk_body, walk_stmt};
-use ruff_python_ast::{Decorator, Expr, ModModule, Stmt, StmtFunctionDef};
+use ruff_python_ast::{AnyParameterRef, Decorator, Expr, ModModule, Parameter, Stmt, StmtFunctionDef};
 use ruff_python_parser::parse_module;
 use ruff_text_size::{Ranged, TextRange};
 use tilewright_frontend::{FunctionSource, dump_ast};
@@ -17,7 +17,7 @@ pub struct FunctionSyntax {
     pub offset: u32,
     /// The text of each decorator, without the `@`.
     pub decorators: Vec<String>,
-    /// The parameters, in order; `*args` and `**kwargs` are not among them.
+    /// The parameters, in order; `**kwargs` is not among them.
     pub parameters: Vec<ParameterSyntax>,
 }
 
@@ -32,6 +32,8 @@ pub struct ParameterSyntax {
     pub annotation: Option<String>,
     /// The text of the default.
     pub default: Option<String>,
+    /// Whether it is `*args`.
+    pub is_variadic: bool,
 }
 
 /// Every function of a module, nested ones too, in order; `text` is what the module was parsed from.
@@ -76,18 +78,25 @@ pub fn syntax_tree(source: Option<&FunctionSource>) -> String {
 fn function(text: &str, definition: &StmtFunctionDef) -> FunctionSyntax {
     let slice = |range: TextRange| text.get(range.to_std_range()).unwrap_or("").to_owned();
     let bytes = |range: TextRange| (range.start().to_u32(), range.end().to_u32());
-    let parameters = definition.parameters.iter_non_variadic_params().map(|parameter| {
-        let annotation = parameter.parameter.annotation.as_deref();
+    let describe = |parameter: &Parameter, default: Option<&Expr>, is_variadic: bool| {
+        let annotation = parameter.annotation.as_deref();
+        let end = default.map_or(parameter.range.end(), Ranged::end);
         ParameterSyntax {
-            name: parameter.parameter.name.to_string(),
-            range: bytes(parameter.range()),
+            name: parameter.name.to_string(),
+            range: bytes(TextRange::new(parameter.range.start(), end)),
             annotation: annotation.map(|annotation| match annotation.as_string_literal_expr() {
                 Some(literal) => literal.value.to_str().to_owned(),
                 None => slice(annotation.range()),
             }),
-            default: parameter.default.as_deref().map(|default| slice(default.range())),
+            default: default.map(|default| slice(default.range())),
+            is_variadic,
         }
+    };
+    let parameters = definition.parameters.iter().map(|parameter| match parameter {
+        AnyParameterRef::NonVariadic(found) => describe(&found.parameter, found.default.as_deref(), false),
+        AnyParameterRef::Variadic(parameter) => describe(parameter, None, true),
     });
+    let count = definition.parameters.len() - usize::from(definition.parameters.kwarg.is_some());
     FunctionSyntax {
         name: definition.name.to_string(),
         name_range: bytes(definition.name.range()),
@@ -97,7 +106,7 @@ fn function(text: &str, definition: &StmtFunctionDef) -> FunctionSyntax {
             .iter()
             .map(|d: &Decorator| slice(d.expression.range()))
             .collect(),
-        parameters: parameters.collect(),
+        parameters: parameters.take(count).collect(),
     }
 }
 

@@ -55,6 +55,8 @@ pub(crate) struct State {
     /// The defaults of the parameters as Python has them, for the dict that a grid function gets.
     defaults: Vec<Option<Py<PyAny>>>,
     names: Vec<Py<PyString>>,
+    /// The parameter that takes all further arguments by position, as a tuple.
+    pub(crate) variadic: Option<usize>,
     /// The forms of calls that were met, first those that are set.
     bindings: [OnceLock<KnownCall>; MOST_KNOWN_CALLS],
     handles: Mutex<FxHashMap<usize, Py<CompiledKernel>>>,
@@ -186,7 +188,7 @@ impl JitKernel {
                     if is_constexpr { Annotation::Constexpr } else { Annotation::parse(&annotation) };
                 let kind = match kind {
                     0 => ParameterKind::PositionalOnly,
-                    2 | 4 => ParameterKind::Variadic,
+                    2 => ParameterKind::Variadic,
                     3 => ParameterKind::KeywordOnly,
                     _ => ParameterKind::Any,
                 };
@@ -215,13 +217,21 @@ impl JitKernel {
         self.definition.get().is_some()
     }
 
-    /// Gives the function another text. What was compiled is forgotten; who calls the function and was compiled before keeps
-    /// the old one.
-    fn _replace_text(&self, text: String) {
+    /// Gives the function another text or place. What was compiled is forgotten; who calls the function and was compiled
+    /// before keeps the old one.
+    #[pyo3(signature = (*, name, file, text, first_line, removed_columns))]
+    fn _replace_source(
+        &self,
+        name: String,
+        file: String,
+        text: String,
+        first_line: u32,
+        removed_columns: u32,
+    ) {
         if let Some(definition) = self.definition.get() {
             let mut source = definition.source.write().unwrap_or_else(PoisonError::into_inner);
-            let file = SourceFile { text, ..SourceFile::clone(&source.file) };
-            source.file = Arc::new(file);
+            let file = SourceFile { name: file, text, first_line, removed_columns };
+            *source = FunctionSource { name, file: Arc::new(file), ..source.clone() };
         }
         self.clear_cache();
     }
@@ -365,6 +375,11 @@ fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult
         let parameter = given.get_item(&*signature.parameters[index].name)?;
         let default = parameter.getattr(intern!(py, "default"))?;
         let is_there = !default.is(parameter.getattr(intern!(py, "empty"))?);
+        if signature.parameters[index].kind == ParameterKind::Variadic {
+            signature.parameters[index].default = Some(Value::None);
+            defaults.push(Some(PyTuple::empty(py).into_any().unbind()));
+            continue;
+        }
         if is_there {
             // Converted at each launch: what it refers to may have moved.
             signature.parameters[index].default = Some(Value::None);
@@ -373,6 +388,7 @@ fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult
     }
     let names = signature.parameters.iter().map(|p| PyString::intern(py, &p.name).unbind()).collect();
     Ok(State {
+        variadic: signature.variadic(),
         kernel: Kernel::new(signature, definition.function, device),
         is_interpreted: kernel.call_method0(intern!(py, "_is_to_be_interpreted"))?.is_truthy()?,
         defaults,

@@ -29,16 +29,17 @@ use crate::sanitize;
 
 /// `kernel[grid](*args, **kwargs)`, or with `is_warmup` its compilation alone. Returns nothing if a hook of the program has
 /// said that nothing is to be compiled, and if the arguments are not what an autotuner took them to be.
-pub(crate) fn launch(
-    kernel: &Bound<'_, JitKernel>,
-    grid: Option<&Bound<'_, PyAny>>,
-    call: &Call<'_, '_>,
+pub(crate) fn launch<'py>(
+    kernel: &Bound<'py, JitKernel>,
+    grid: Option<&Bound<'py, PyAny>>,
+    call: &Call<'_, 'py>,
     is_warmup: bool,
 ) -> PyResult<Option<Py<CompiledKernel>>> {
     let py = kernel.py();
     let state = state(kernel)?;
     let pre_run_hooks = kernel.get().pre_run_hooks(py);
-    if call.expected().is_some() && (pre_run_hooks.is_some() || state.is_interpreted) {
+    let rest = state.variadic.filter(|first| *first < call.positional());
+    if call.expected().is_some() && (pre_run_hooks.is_some() || state.is_interpreted || rest.is_some()) {
         // These are for a launch that takes place.
         return Ok(None);
     }
@@ -48,6 +49,22 @@ pub(crate) fn launch(
             hook.call(&args, Some(&kwargs))?;
         }
     }
+    match rest {
+        Some(first) => call.with_rest(py, first, |call| launch_bound(kernel, state, grid, call, is_warmup)),
+        None => launch_bound(kernel, state, grid, call, is_warmup),
+    }
+}
+
+/// The rest of [`launch`], of a call with one argument by position for each parameter that takes one.
+#[inline]
+fn launch_bound<'py>(
+    kernel: &Bound<'py, JitKernel>,
+    state: &State,
+    grid: Option<&Bound<'py, PyAny>>,
+    call: &Call<'_, 'py>,
+    is_warmup: bool,
+) -> PyResult<Option<Py<CompiledKernel>>> {
+    let py = kernel.py();
     let binding = state.bind(py, call)?;
     let launch = Prepared { kernel, state, binding: &binding, call, is_warmup };
     if binding.sanitize.is_some()
@@ -60,10 +77,10 @@ pub(crate) fn launch(
 }
 
 /// As [`launch`], on the CPU and recorded.
-pub(crate) fn launch_traced(
-    kernel: &Bound<'_, JitKernel>,
-    grid: &Bound<'_, PyAny>,
-    call: &Call<'_, '_>,
+pub(crate) fn launch_traced<'py>(
+    kernel: &Bound<'py, JitKernel>,
+    grid: &Bound<'py, PyAny>,
+    call: &Call<'_, 'py>,
     request: TraceRequest<'_>,
 ) -> PyResult<Option<Py<CompiledKernel>>> {
     let py = kernel.py();
@@ -74,6 +91,23 @@ pub(crate) fn launch_traced(
             hook.call(&args, Some(&kwargs))?;
         }
     }
+    match state.variadic.filter(|first| *first < call.positional()) {
+        Some(first) => {
+            call.with_rest(py, first, |call| launch_traced_bound(kernel, state, grid, call, request))
+        }
+        None => launch_traced_bound(kernel, state, grid, call, request),
+    }
+}
+
+/// The rest of [`launch_traced`], of a call with one argument by position for each parameter that takes one.
+fn launch_traced_bound<'py>(
+    kernel: &Bound<'py, JitKernel>,
+    state: &State,
+    grid: &Bound<'py, PyAny>,
+    call: &Call<'_, 'py>,
+    request: TraceRequest<'_>,
+) -> PyResult<Option<Py<CompiledKernel>>> {
+    let py = kernel.py();
     let binding = state.bind(py, call)?;
     let launch = Prepared { kernel, state, binding: &binding, call, is_warmup: false };
     let start = || {

@@ -108,6 +108,21 @@ impl<'a, 'py> Call<'a, 'py> {
         }
     }
 
+    /// Gives a function the same call, where the arguments by position from this one on are one tuple.
+    pub(crate) fn with_rest<R>(
+        &self,
+        py: Python<'py>,
+        first: usize,
+        function: impl FnOnce(&Call<'_, 'py>) -> PyResult<R>,
+    ) -> PyResult<R> {
+        let (positional, named) = self.values.split_at(self.positional);
+        let rest = PyTuple::new(py, &positional[first..])?;
+        let mut values: SmallVec<[_; 16]> = positional[..first].iter().copied().collect();
+        values.push(rest.as_any().as_borrowed());
+        values.extend(named.iter().copied());
+        function(&Call { values: &values, positional: first + 1, keywords: self.keywords, expected: None })
+    }
+
     /// The arguments as Python passes them on: `(*args, **kwargs)`.
     pub(crate) fn to_python(self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
         let (positional, named) = self.values.split_at(self.positional);

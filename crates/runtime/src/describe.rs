@@ -38,14 +38,19 @@ impl Signature {
             }
         }
         let names: Vec<&str> = keywords.iter().map(|(name, _)| *name).collect();
-        let binding = self.bind(positional.len(), &names)?;
+        let rest = self.variadic().filter(|first| *first < positional.len());
+        let rest = rest.map(|first| positional.split_off(first));
+        let binding = self.bind(positional.len() + usize::from(rest.is_some()), &names)?;
         if let Some((number, _)) = binding.options.first() {
             return Err(invalid(names[*number], "this is an option, not an argument"));
         }
         let arguments = binding.parameters.iter().zip(&self.parameters).map(|(source, parameter)| {
             let is_constexpr = parameter.annotation == Annotation::Constexpr;
             match source {
-                ArgumentSource::Positional(index) => parse_argument(positional[*index], is_constexpr),
+                ArgumentSource::Positional(index) => match (positional.get(*index), &rest) {
+                    (None, Some(rest)) => parse_tuple("", rest),
+                    (found, _) => parse_argument(found.copied().unwrap_or_default(), is_constexpr),
+                },
                 ArgumentSource::Keyword(index) => parse_argument(keywords[*index].1, is_constexpr),
                 ArgumentSource::Default => {
                     let value = parameter.default.as_ref().and_then(Value::to_host_value);

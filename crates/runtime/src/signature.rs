@@ -40,6 +40,15 @@ impl Parameter {
             specialize_alignment: true,
         }
     }
+
+    /// `*name`: a parameter that takes the further arguments by position, of which there may be none.
+    pub fn variadic(name: impl Into<Arc<str>>, annotation: Annotation) -> Self {
+        Self {
+            kind: ParameterKind::Variadic,
+            default: Some(Value::Tuple(Vec::new().into())),
+            ..Self::new(name, annotation)
+        }
+    }
 }
 
 /// How arguments are given for a parameter.
@@ -52,7 +61,7 @@ pub enum ParameterKind {
     PositionalOnly,
     /// By name: it stands behind a `*`.
     KeywordOnly,
-    /// It takes any number of them, `*xs` or `**xs`, which kernels do not have.
+    /// `*xs`: the further arguments by position, as one tuple.
     Variadic,
 }
 
@@ -143,12 +152,14 @@ pub struct Signature {
 }
 
 impl Signature {
+    /// The parameter that takes all further arguments by position. Callers make one tuple of these before they
+    /// [`bind`](Self::bind) a call: that of the argument at this number.
+    pub fn variadic(&self) -> Option<usize> {
+        self.parameters.iter().position(|parameter| parameter.kind == ParameterKind::Variadic)
+    }
+
     /// Binds a call with so many positional arguments and these keywords.
     pub fn bind(&self, positional: usize, keywords: &[&str]) -> Result<Binding, Error> {
-        let is_variadic = |parameter: &Parameter| parameter.kind == ParameterKind::Variadic;
-        if let Some(index) = self.parameters.iter().position(is_variadic) {
-            return Err(self.variadic(index));
-        }
         if positional > self.most_positional() {
             return Err(self.too_many(positional));
         }
@@ -158,7 +169,9 @@ impl Signature {
         let mut options = SmallVec::new();
         for (number, &keyword) in keywords.iter().enumerate() {
             let is_named = |parameter: &Parameter| *parameter.name == *keyword;
-            let takes = |p: &Parameter| is_named(p) && p.kind != ParameterKind::PositionalOnly;
+            let takes = |p: &Parameter| {
+                is_named(p) && !matches!(p.kind, ParameterKind::PositionalOnly | ParameterKind::Variadic)
+            };
             let parameter = self.parameters.iter().position(takes);
             let option = OptionId::parse(keyword);
             match parameter {
@@ -246,7 +259,7 @@ impl Signature {
 
     /// The most arguments that can be given by position: keyword-only parameters stand last.
     pub(crate) fn most_positional(&self) -> usize {
-        let is_positional = |kind| matches!(kind, ParameterKind::Any | ParameterKind::PositionalOnly);
+        let is_positional = |kind| kind != ParameterKind::KeywordOnly;
         self.parameters.iter().filter(|parameter| is_positional(parameter.kind)).count()
     }
 
@@ -264,15 +277,6 @@ impl Signature {
             diagnostic.hint = Some(format!("behind the `*`, pass by keyword: {names}"));
         }
         self.at(diagnostic, None, "defined here")
-    }
-
-    fn variadic(&self, index: usize) -> Error {
-        let name = self.parameter_name(index);
-        let message = format!("kernel '{}' takes any number of arguments, '{name}'", self.name);
-        let diagnostic = Diagnostic::new(Code::UnsupportedConstruct, message)
-            .note("the parameters of a kernel become those of its code: their number is fixed")
-            .hint("name each parameter, or pass a tuple; functions that kernels call may take `*args`");
-        self.at(diagnostic, None, "this is a kernel")
     }
 
     /// `TW0112`: the grid has no programs.
@@ -325,9 +329,13 @@ impl Signature {
     fn given_by_keyword(&self, index: usize) -> Error {
         let name = self.parameter_name(index);
         let message = format!("kernel '{}' takes argument '{name}' by position, not by keyword", self.name);
-        let diagnostic = Diagnostic::new(Code::MissingArgument, message)
-            .hint(format!("pass it by position, or move '{name}' behind the `/` of the signature"));
-        self.at(diagnostic, Some(index), "this parameter stands before the `/`")
+        let diagnostic = Diagnostic::new(Code::MissingArgument, message);
+        if self.parameters[index].kind == ParameterKind::Variadic {
+            let hint = "pass its items by position, after the arguments of the parameters before it";
+            return self.at(diagnostic.hint(hint), Some(index), "this parameter takes them as a tuple");
+        }
+        let hint = format!("pass it by position, or move '{name}' behind the `/` of the signature");
+        self.at(diagnostic.hint(hint), Some(index), "this parameter stands before the `/`")
     }
 
     pub(crate) fn missing(&self, missing: &[usize]) -> Error {

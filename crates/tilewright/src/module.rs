@@ -9,7 +9,8 @@ use tilewright_compiler::{FunctionSyntax, functions_of, syntax_tree};
 use tilewright_frontend::{Constant, FunctionSource, Host, HostValue, SourceHost, suggest};
 use tilewright_runtime as runtime;
 use tilewright_runtime::{
-    Annotation, ArgumentSource, Device, Error, Handle, Interrupt, Options, Parameter, Signature, Value,
+    Annotation, ArgumentSource, Device, Error, Handle, Interrupt, Options, Parameter, ParameterKind,
+    Signature, Value,
 };
 
 use crate::arguments::to_constant;
@@ -96,10 +97,17 @@ impl Module {
         let syntax = syntax.ok_or_else(|| self.no_such_kernel(name))?;
         let mut host = self.shared.host.lock().unwrap_or_else(PoisonError::into_inner);
         let function = host.function(name).ok_or_else(|| self.no_such_kernel(name))?;
+        let mut is_by_name = false;
         let parameters = syntax.parameters.iter().map(|written| {
             let annotation = written.annotation.as_deref().map_or(Annotation::None, Annotation::parse);
+            if written.is_variadic {
+                is_by_name = true;
+                return Parameter::variadic(written.name.as_str(), annotation);
+            }
             let default = written.default.as_ref().and_then(|_| host.default(function, &written.name));
-            Parameter { default: default.map(to_value), ..Parameter::new(written.name.as_str(), annotation) }
+            let kind = if is_by_name { ParameterKind::KeywordOnly } else { ParameterKind::Any };
+            let parameter = Parameter::new(written.name.as_str(), annotation);
+            Parameter { kind, default: default.map(to_value), ..parameter }
         });
         let parameters = parameters.collect();
         let source = FunctionSource {
@@ -191,7 +199,11 @@ impl Kernel {
 
     /// One value for each parameter, and the options.
     fn bind<'m>(&self, arguments: Arguments<'m>) -> Result<(Vec<Value<'m>>, Options), Error> {
-        let Arguments { positional, keywords } = arguments;
+        let Arguments { mut positional, keywords } = arguments;
+        if let Some(first) = self.signature().variadic().filter(|first| *first < positional.len()) {
+            let rest = positional.split_off(first);
+            positional.push(Value::Tuple(rest.into()));
+        }
         let names: Vec<&str> = keywords.iter().map(|(name, _)| *name).collect();
         let binding = self.kernel.bind(positional.len(), &names)?;
         let mut options = Options::default();

@@ -274,8 +274,13 @@ def extern(fn: Callable[..., Any]) -> Any:
     Triton's compiler runs its body in Python, and hands it ``_semantic``, which is ``None`` here: the body is compiled
     as that of any ``@triton.jit`` function is.
     """
+    import inspect
+
     from tilewright.runtime.jit import jit
 
+    if any(param.kind is param.VAR_KEYWORD for param in inspect.signature(fn).parameters.values()):
+        # Nothing that kernels can call, and refused where one does.
+        return fn
     return jit(fn)
 
 

@@ -59,19 +59,25 @@ def create_function_from_signature(
         except TypeError as error:
             raise LaunchTypeError(str(error)) from None
         bound.apply_defaults()
-        found = []
-        for param in kparams:
-            value = bound.arguments[param.name]
-            if param.is_constexpr:
-                found.append(("constexpr", value))
-                continue
-            aligned = not param.do_not_specialize_on_alignment
-            specialized = not param.do_not_specialize
-            kind, key = native_specialize_impl(backend, value, param.is_const, specialized, aligned)
-            found.append((param.annotation_type or kind if kind != "constexpr" else kind, key))
-        return dict(bound.arguments), found, options
+        return dict(bound.arguments), specialized(kparams, backend, bound.arguments), options
 
     return bind
+
+
+def specialized(kparams: list[Any], backend: Any, values: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """The type of each argument, and what else of it is part of the code."""
+    found = []
+    for param in kparams:
+        value = values[param.name]
+        if param.is_constexpr:
+            found.append(("constexpr", value))
+            continue
+        aligned = not param.do_not_specialize_on_alignment
+        kind, key = native_specialize_impl(
+            backend, value, param.is_const, not param.do_not_specialize, aligned
+        )
+        found.append((param.annotation_type or kind if kind != "constexpr" else kind, key))
+    return found
 
 
 def compute_cache_key(kernel_key_cache: dict[Any, str], specialization: Any, options: Any) -> str:
@@ -96,12 +102,7 @@ def serialize_specialization_data(
     """A form of a kernel as text, which ``JITFunction.preload`` compiles in another process."""
     import json
 
-    from tilewright.language._types import dtype
-
-    def plain(value: Any) -> Any:
-        return {"dtype": str(value)} if isinstance(value, dtype) else value
-
-    constants = {str(place): plain(value) for place, value in constants.items()}
+    constants = {str(place): _plain(value) for place, value in constants.items()}
     found = {
         "name": name,
         "signature": signature,
@@ -112,6 +113,54 @@ def serialize_specialization_data(
         "target": [target.backend, target.arch, target.warp_size],
     }
     return json.dumps(found)
+
+
+def _plain(value: Any) -> Any:
+    """A compile-time value as JSON has it."""
+    from tilewright.language._constexpr import constexpr
+    from tilewright.language._types import dtype
+    from tilewright.runtime.jit import JITFunction
+
+    if isinstance(value, constexpr):
+        return {"constexpr": _plain(value.value)}
+    if isinstance(value, dtype):
+        return {"dtype": str(value)}
+    if isinstance(value, JITFunction):
+        return {"jit_function": _registered_name(value)}
+    if isinstance(value, (tuple, list)):
+        return {"tuple": [_plain(item) for item in value]}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return {"object": repr(value)}
+
+
+def _registered_name(function: Any) -> str:
+    return f"{function.module}:{function.fn.__qualname__}"
+
+
+def _from_plain(value: Any) -> Any:
+    """The compile-time value that JSON has so."""
+    if not isinstance(value, dict):
+        return value
+    from tilewright.language._constexpr import constexpr
+    from tilewright.language._types import dtype
+    from tilewright.runtime import jit
+
+    [(kind, held)] = value.items()
+    if kind == "constexpr":
+        return constexpr(_from_plain(held))
+    if kind == "dtype":
+        return dtype(held)
+    if kind == "tuple":
+        return tuple(map(_from_plain, held))
+    if kind == "jit_function":
+        for function in jit._functions:
+            if _registered_name(function) == held:
+                return function
+        raise LaunchTypeError(
+            f"the data names the function '{held}', which the program has not: import it first"
+        )
+    raise LaunchTypeError(f"the data has {held} as a compile-time value, which no text stands for")
 
 
 def create_binder(kernel: Any) -> tuple[dict[Any, Any], dict[Any, str], Any, Any, Callable[..., Any]]:
@@ -164,16 +213,12 @@ def preload(kernel: Any, specialization_data: str) -> Any:
     import json
 
     from tilewright.backends.compiler import GPUTarget
-    from tilewright.language import _types
 
     found = json.loads(specialization_data)
     if found["name"] != kernel._fn_name:
         raise LaunchTypeError(f"the data is of kernel '{found['name']}', not of '{kernel._fn_name}'")
 
-    def value_of(value: Any) -> Any:
-        return _types.dtype(value["dtype"]) if isinstance(value, dict) else value
-
-    constants = {ast.literal_eval(place): value_of(value) for place, value in found["constants"].items()}
+    constants = {ast.literal_eval(place): _from_plain(value) for place, value in found["constants"].items()}
     signature = {name: _tuples(kind) for name, kind in found["signature"].items()}
     attrs = {tuple(place): value for place, value in found["attrs"]}
     target = GPUTarget(*found["target"])

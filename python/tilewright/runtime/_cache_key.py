@@ -40,13 +40,29 @@ def _function(function: Any, lines: list[str], seen: set[int]) -> None:
             source = fn.__code__.co_code.hex() + repr(fn.__code__.co_consts)
     first_line = getattr(function, "starting_line_number", fn.__code__.co_firstlineno)
     lines.append(f"{fn.__qualname__} {first_line} {getattr(function, 'noinline', None)} {source}")
-    names = sorted(set(_names(fn.__code__)))
+    is_replaced = getattr(function, "_is_replaced", False)
+    names = sorted(set(_names_of_text(source) if is_replaced else _names(fn.__code__)))
     for name, value in _values(fn, names):
         _value(name, value, names, lines, seen)
     for name, value in sorted((fn.__kwdefaults__ or {}).items()):
         _value(name, value, (), lines, seen)
     for number, value in enumerate(fn.__defaults__ or ()):
         _value(str(number), value, (), lines, seen)
+
+
+def _names_of_text(text: str) -> Iterator[str]:
+    """The same of a text that replaces a function's source, if it is Python."""
+    import ast
+
+    try:
+        nodes = [*ast.walk(ast.parse(text))]
+    except SyntaxError:
+        return
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
 
 
 def _names(code: CodeType) -> Iterator[str]:

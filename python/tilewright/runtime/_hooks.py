@@ -48,16 +48,17 @@ def after_compile(kernel: Any, arguments: dict[str, Any], is_warmup: bool) -> bo
 def _call(hook: Any, kernel: Any, arguments: dict[str, Any], is_warmup: bool) -> bool:
     if hook is None:
         return False
-    signature: dict[str, str] = {}
-    constants: dict[str, Any] = {}
-    for param in kernel.params:
-        value = arguments.get(param.name, param.default)
-        signature[param.name] = "constexpr" if param.is_constexpr else _native.describe_argument(value)
-        if signature[param.name] == "constexpr":
-            constants[param.name] = value
-    options = {name: value for name, value in arguments.items() if name not in signature}
+    from tilewright.runtime import _binder
+
+    given = {name: value for name, value in arguments.items() if name not in kernel.arg_names}
+    _, _, target, backend, _ = _binder.create_binder(kernel)
+    values = {param.name: arguments.get(param.name, param.default) for param in kernel.params}
+    specialization = _binder.specialized(kernel.params, backend, values)
+    parsed, signature, constants, attrs = _binder.pack_args(
+        kernel, backend, given, values, specialization, given
+    )
     defaults = {name: _native.default_option(name) for name in ("num_warps", "num_ctas", "num_stages")}
-    options = {**defaults, **options}
+    options = {**defaults, **given}
     listed = ", ".join(f"{name}: {kind}" for name, kind in signature.items())
     settings = ", ".join(f"{name}={value}" for name, value in options.items())
     representation = f"{kernel.fn.__qualname__}[{settings}]({listed})"
@@ -67,7 +68,11 @@ def _call(hook: Any, kernel: Any, arguments: dict[str, Any], is_warmup: bool) ->
         "key": key,
         "signature": signature,
         "constants": constants,
+        "configs": [attrs],
         "device": 0,
+        "specialization_data": _binder.serialize_specialization_data(
+            kernel._fn_name, signature, constants, attrs, parsed, key, target
+        ),
         "is_warmup": is_warmup,
         **options,
     }

@@ -10,6 +10,7 @@ it.
 from __future__ import annotations
 
 import ast
+import builtins
 import sys
 import types
 import weakref
@@ -38,7 +39,7 @@ def body(kernel: Any) -> Callable[..., Any]:
         return known[1]
     made = _rewritten(kernel) or kernel.fn
     if kernel._src is not None:
-        _sources[made.__code__] = (kernel._src, kernel.starting_line_number, kernel._removed_columns)
+        _sources[made.__code__] = (kernel._src, kernel._first_line, kernel._removed_columns)
     kernel.__dict__["_interpreted_body"] = (kernel._src, made)
     return made
 
@@ -115,8 +116,6 @@ def _value(owner: Any) -> Any:
 
 def _builtin(name: str) -> Callable[..., Any]:
     """A function of Python that the language has for tensors."""
-    import builtins
-
     function = getattr(builtins, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -166,13 +165,14 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
         return None
     fn = kernel.fn
     module = ast.parse(kernel._src)
-    definition = _definition(module, fn.__code__.co_name)
+    definition = _definition(module, kernel._code_name)
     if definition is None:
         return None
-    _move(module, kernel.starting_line_number - 1, kernel._removed_columns)
+    _move(module, kernel._first_line - 1, kernel._removed_columns)
     definition.decorator_list = []
     rewritten = (*_OVERLOADED, "range", "isinstance")
-    shadowed = {name for name in rewritten if name in fn.__code__.co_varnames or name in fn.__globals__}
+    own_names = _own_names(definition) if kernel._is_replaced else fn.__code__.co_varnames
+    shadowed = {name for name in rewritten if name in own_names or name in fn.__globals__}
     shadowed |= set(fn.__code__.co_freevars)
     _Rewriter(shadowed).rewrite(definition)
     # The names of another scope are those of a function around it.
@@ -198,11 +198,30 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
     found = _code_within(_code_within(code, outer.name), definition.name)
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     closure = tuple(cells.get(name) or types.CellType(_SUPPORT[name]) for name in found.co_freevars)
+    # Imports of native code look there, as those of Python do in what `exec` runs.
+    fn.__globals__.setdefault("__builtins__", builtins)
     made = types.FunctionType(found, fn.__globals__, fn.__name__, fn.__defaults__, closure)
     made.__kwdefaults__ = fn.__kwdefaults__
+    if kernel._is_replaced:
+        _take_defaults(made, kernel.signature)
     made.__qualname__ = fn.__qualname__
     made.__module__ = fn.__module__
     return made
+
+
+def _own_names(definition: ast.FunctionDef) -> set[str]:
+    """The parameters of a function, and the names that it assigns to."""
+    nodes = list(ast.walk(definition))
+    assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return assigned | {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
+def _take_defaults(function: Any, signature: Any) -> None:
+    """Gives a function made of a text that replaces another the defaults that the kernel's parameters have."""
+    parameters = signature.parameters.values()
+    has_default = [p for p in parameters if p.default is not p.empty]
+    function.__defaults__ = tuple(p.default for p in has_default if p.kind is not p.KEYWORD_ONLY) or None
+    function.__kwdefaults__ = {p.name: p.default for p in has_default if p.kind is p.KEYWORD_ONLY} or None
 
 
 def _definition(module: ast.Module, name: str) -> ast.FunctionDef | None:

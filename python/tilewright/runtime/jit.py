@@ -6,8 +6,10 @@ on, is in its base class, in Rust.
 
 from __future__ import annotations
 
+from _weakrefset import WeakSet
+
 from tilewright import _native
-from tilewright.errors import LaunchValueError
+from tilewright.errors import LaunchTypeError, LaunchValueError
 from tilewright.language._constexpr import constexpr
 from tilewright.language._types import dtype, pointer_type
 
@@ -31,6 +33,9 @@ else:
     def overload(function):  # noqa: D103
         return function
 
+
+_functions: WeakSet[JITFunction[Any]] = WeakSet()
+"""All of them, by whose names a form that was described in another process finds those that it was given."""
 
 _OF_BINDER = frozenset(
     (
@@ -182,8 +187,12 @@ class JITCallable:
 
     fn: Any
     _src: str | None
-    starting_line_number: int
-    file_name: str
+    raw_src: list[str]
+    """The lines of the source as they are in the file, decorators included."""
+    starting_line_number: Any
+    file_name: Any
+    def_file_line_number: Any
+    def_file_col_number: Any
 
     @property
     def src(self) -> str:
@@ -202,21 +211,6 @@ class JITCallable:
 
     def _set_src(self) -> None:
         """Nothing: the source is read with the function."""
-
-    @property
-    def raw_src(self) -> list[str]:
-        """The lines of the source, decorators included."""
-        return (self._src or "").splitlines(keepends=True)
-
-    @property
-    def def_file_line_number(self) -> int:
-        """The line of the ``def``."""
-        return get_def_line_number(self.raw_src, self.starting_line_number)
-
-    @property
-    def def_file_col_number(self) -> int:
-        """The column of the name behind ``def``."""
-        return get_def_col_number(self.raw_src)
 
     def parse(self) -> Any:
         """The syntax tree of the function, as Python's ``ast`` has it."""
@@ -239,12 +233,33 @@ def get_def_line_number(raw_src: list[str], starting_line_number: int) -> int:
     return starting_line_number
 
 
-def get_def_col_number(raw_src: list[str]) -> int:
-    """The column of the name behind ``def``."""
-    for line in raw_src:
+def get_def_col_number(raw_src_str: str) -> int:
+    """The column of the ``def`` in its line, counted from 1."""
+    for line in raw_src_str.splitlines():
         if line.strip().startswith("def "):
-            return line.find("def ") + len("def ")
-    return 0
+            return line.find("def ") + 1
+    return 1
+
+
+def _first_definition(text: str) -> tuple[str | None, int]:
+    """The name of the first function of a text, and the lines before its ``def``."""
+    import re
+
+    found = re.search(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", text, re.MULTILINE)
+    return (found[1], text.count("\n", 0, found.start())) if found else (None, 0)
+
+
+def _place(name: str, doc: str) -> Any:
+    """An attribute that says where the source is, for errors and debuggers; programs that make kernels assign it."""
+
+    def fget(self: JITFunction[Any]) -> Any:
+        return self.__dict__[f"_{name}"]
+
+    def fset(self: JITFunction[Any], value: Any) -> None:
+        self.__dict__[f"_{name}"] = value
+        self._replace_native_source()
+
+    return property(fget, fset, doc=doc)
 
 
 def get_full_name(fn: Any) -> str:
@@ -259,6 +274,13 @@ def convert_to_tuple_if_list(item: Any) -> Any:
 
 class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: ignore[misc]
     """A kernel, or a function that kernels call."""
+
+    file_name = _place("file_name", "The file that the function is in.")
+    starting_line_number = _place(
+        "starting_line_number", "The line of its first decorator, or of the ``def``."
+    )
+    def_file_line_number = _place("def_file_line_number", "The line of the ``def``.")
+    def_file_col_number = _place("def_file_col_number", "The column of the ``def``, counted from 1.")
 
     def __init__(
         self,
@@ -282,6 +304,12 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         self.signature = inspect.signature(fn)
         self.do_not_specialize = unspecialized
         self.do_not_specialize_on_alignment = unaligned
+        for name, param in self.signature.parameters.items():
+            if param.kind is param.VAR_KEYWORD:
+                raise LaunchTypeError(
+                    f"@triton.jit takes no function with a '**' parameter, such as '**{name}' of '{fn.__name__}': name "
+                    "the parameters"
+                )
         self.params: list[KernelParam] = [
             KernelParam(
                 number,
@@ -298,15 +326,20 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         self.launch_metadata = launch_metadata
         self._repr = repr
         self._interpret = interpret if interpret is not None or not is_interpreting() else True
+        self._is_replaced = False
+        self._src, self.raw_src, first_line = None, [], fn.__code__.co_firstlineno
         try:
-            self._src, self.starting_line_number, self._removed_columns = _source(fn)
+            self._src, self.raw_src, first_line = _source(fn)
         except LaunchValueError:
+            # Where Python runs the function, it needs no source of it.
             if not self._interpret:
                 raise
-            # Python has the function, and needs no source of it.
-            self._src, self.starting_line_number, self._removed_columns = None, fn.__code__.co_firstlineno, 0
+        # The function's own, or the first one of a text that replaces its source.
         self._code_name: str = fn.__code__.co_name
-        self.file_name: str = fn.__code__.co_filename
+        self.file_name = fn.__code__.co_filename
+        self.starting_line_number = first_line
+        self.def_file_line_number = get_def_line_number(self.raw_src, first_line)
+        self.def_file_col_number = get_def_col_number("".join(self.raw_src))
         self.hash: str | None = None
         self.kernel: Any = None
         self.device_caches: dict[Any, Any] = {}
@@ -326,6 +359,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
         self._fn_name = f"{fn.__module__}.{fn.__qualname__}"
 
         self._define_native()
+        _functions.add(self)
 
     def _define_native(self) -> None:
         """Tells the native part what the function is; one that was unpickled without its function is told later."""
@@ -333,7 +367,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
             name=self._code_name,
             file=shown_name(self.file_name),
             text=self._src or "",
-            first_line=self.starting_line_number,
+            first_line=self._first_line,
             removed_columns=self._removed_columns,
             noinline=bool(self.noinline),
             debug=bool(self.debug),
@@ -358,14 +392,38 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: 
             return is_interpreting() or bool(knobs.runtime.interpret)
         return bool(self._interpret)
 
+    @property
+    def _first_line(self) -> int:
+        """The line of the file at which the source begins."""
+        return int(max(self.def_file_line_number - _first_definition(self._src or "")[1], 1))
+
+    @property
+    def _removed_columns(self) -> int:
+        """The columns that the lines of the source have in the file, and not in the text."""
+        return int(max(self.def_file_col_number - 1, 0))
+
     def _unsafe_update_src(self, new_src: str) -> None:
         """Replaces the source, from the ``def`` on, and forgets what was compiled.
 
-        The parameters stay those of the function. Kernels that call it and were compiled before keep what they have.
+        The first function of the text counts, whatever it is called. The parameters stay those of the function. Kernels
+        that call it and were compiled before keep what they have.
         """
         self._src = new_src
+        self._is_replaced = True
+        self._code_name = _first_definition(new_src)[0] or self._code_name
         self.hash = None
-        self._replace_text(new_src)
+        self._replace_native_source()
+
+    def _replace_native_source(self) -> None:
+        """Tells the native part of a source or of its place that has changed since the function was defined."""
+        if self._is_defined():
+            self._replace_source(
+                name=self._code_name,
+                file=shown_name(self.file_name),
+                text=self._src or "",
+                first_line=self._first_line,
+                removed_columns=self._removed_columns,
+            )
 
     @property
     def cache_key(self) -> str:
@@ -500,8 +558,8 @@ def shown_name(file_name: str) -> str:
     return file_name.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _source(fn: Callable[..., Any]) -> tuple[str, int, int]:
-    """The text of a function without its indentation, its first line, and the columns of that indentation."""
+def _source(fn: Callable[..., Any]) -> tuple[str, list[str], int]:
+    """The text of a function without its indentation, its lines with it, and the number of the first."""
     import inspect
 
     try:
@@ -517,10 +575,9 @@ def _source(fn: Callable[..., Any]) -> tuple[str, int, int]:
                 "must still be the value of a variable"
             ) from error
         lines, first_line = found
-    indentation = len(lines[0]) - len(lines[0].lstrip())
-    prefix = lines[0][:indentation]
+    prefix = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
     # Lines that are indented less are comments, or continue a string or an expression: they stay as they are.
-    return "".join(line.removeprefix(prefix) for line in lines), max(first_line, 1), indentation
+    return "".join(line.removeprefix(prefix) for line in lines), lines, max(first_line, 1)
 
 
 # ruff knows `overload` only as what it imports itself.

@@ -50,7 +50,7 @@ def record(
             programs=config.programs,
             value_bytes=config.value_bytes,
             all_bytes=config.max_bytes,
-            files=[(shown_name(kernel.file_name), kernel._src or "", kernel.starting_line_number)],
+            files=[(shown_name(kernel.file_name), kernel._src or "", kernel._first_line)],
             parameters=[(tensor.name, f"*{tensor.dtype}", tensor.address) for tensor in tensors],
             tensors=[tensor.parts() for tensor in tensors],
             constants=constants,
@@ -67,7 +67,7 @@ class _Recording:
         self.grid: tuple[int, int, int] | None = None
         self._code = code
         self._file = shown_name(kernel.file_name)
-        first = kernel.starting_line_number
+        first = kernel._first_line
         self._lines = range(first, first + len((kernel._src or "").splitlines()))
         self._indentation = kernel._removed_columns
         self._tensors = tensors

@@ -106,8 +106,11 @@ fn parameters<'py>(
         let value = parameter(object, operand, is_constexpr)?;
         match declared[index].kind {
             ParameterKind::KeywordOnly => named.set_item(state.name(py, index), value)?,
-            ParameterKind::Any | ParameterKind::PositionalOnly | ParameterKind::Variadic => {
-                positional.push(value);
+            ParameterKind::Any | ParameterKind::PositionalOnly => positional.push(value),
+            ParameterKind::Variadic => {
+                for item in value.try_iter()? {
+                    positional.push(item?);
+                }
             }
         }
     }
