@@ -237,6 +237,100 @@ class Plain:
     n: tl.constexpr
 
 
+@aggregate
+class Shape:
+    """Has defaults, and annotations that are texts."""
+
+    x: "tl.tensor"  # noqa: UP037
+    n: "tl.constexpr"  # noqa: UP037
+    m: tl.constexpr = 7
+
+
+@aggregate
+class Middle(Shape):
+    """Adds a field without a default after one with one."""
+
+    y: tl.tensor
+
+
+@aggregate
+class Last(Middle):
+    """Inherits over two levels; another default for a field of a base, and a method."""
+
+    m: tl.constexpr = 8
+    z: tl.constexpr = 9
+
+    @triton.jit
+    def total(self):
+        return self.x * self.n + self.y * self.m + self.z
+
+
+@aggregate
+class FromInit(Base):
+    """Does not inherit the ``__init__`` of its base: its fields are its parameters."""
+
+    c: tl.constexpr = 3
+
+
+@aggregate
+class Outer:
+    """Holds another one."""
+
+    inner: Shape
+    k: tl.tensor
+
+
+@triton.jit
+def has_no_init(v, out_ptr):
+    a, b = Shape(v, 3), Shape(x=v + 1, n=4, m=5)
+    tl.store(out_ptr, a.x * a.n + a.m)
+    tl.store(out_ptr + 1, b.x * b.n + b.m)
+    tl.store(out_ptr + 2, Last(v, 2, 3, v + 1).total())
+    tl.store(out_ptr + 3, Last(v, 2, y=v, z=100).total())
+    outer = Outer(Shape(v, 1), k=v * 2)
+    other = tl.aggregate_replace(outer, inner=Shape(v * 3, 1, m=0))
+    tl.store(out_ptr + 4, outer.inner.x + outer.k * outer.inner.m)
+    tl.store(out_ptr + 5, other.inner.x + other.k * other.inner.m)
+    for i in range(4):
+        a = tl.aggregate_replace(a, x=a.x + i)
+    tl.store(out_ptr + 6, a.x * a.n)
+    tl.store(out_ptr + 7, FromInit(v, "single").a + FromInit(v, "single", c=4).c)
+
+
+@pytest.mark.parametrize("interpret", [False, True], ids=["compiled", "interpreted"])
+def test_classes_without_a_constructor_take_their_fields(interpret, device):
+    kernel = triton.JITFunction(has_no_init.fn, interpret=interpret)
+    v = 10
+    expected = [37, 49, 2 * v + 3 * (v + 1) + 9, 2 * v + 8 * v + 100, v + 14 * v, 3 * v, 48, v + 4]
+    assert run(kernel, v, size=8, device=device) == expected
+
+
+def test_instances_on_the_host_do_not_change():
+    shape = Shape(1, 2, m=3)
+    assert (shape.x, shape.n, shape.m, Shape(1, 2).m) == (1, 2, 3, 7)
+    assert tl.aggregate_replace(shape, n=5).n == 5
+    assert shape.n == 2
+    made = Pair(1, 2)
+    for change, says in (
+        (lambda: setattr(shape, "n", 4), "cannot assign to field 'n' on immutable aggregate Shape"),
+        (lambda: setattr(made, "first", 4), "cannot assign to field 'first' on immutable aggregate Pair"),
+        (lambda: setattr(tl.aggregate_replace(shape, n=5), "n", 4), "cannot assign to field 'n'"),
+        (lambda: setattr(shape, "other", 4), "Shape has no attribute 'other'"),
+    ):
+        with pytest.raises(AttributeError, match=says):
+            change()
+    for make, says in (
+        (lambda: Shape(1), "missing required argument: 'n'"),
+        (lambda: Shape(1, 2, 3, 4), "takes 4 positional arguments but 5 were given"),
+        (lambda: Shape(1, 2, x=3), "got multiple values for argument 'x'"),
+        (lambda: Shape(1, 2, q=3), "got an unexpected keyword argument 'q'"),
+        (lambda: tl.aggregate_replace(shape, q=3), "Shape has no field 'q'"),
+        (lambda: tl.aggregate_replace(3, q=3), "expects an aggregate instance"),
+    ):
+        with pytest.raises(TypeError, match=says):
+            make()
+
+
 @triton.jit
 def inherits(n, out_ptr):
     derived = Derived(n, 100)
@@ -356,6 +450,21 @@ MISTAKES = {
         "    x: tl.tensor\n    def __init__(self, x):\n        self.x = x\n",
         "    c = C(n)\n    tl.store(o, c.z)\n",
         "has no attribute 'z'",
+    ),
+    "without a constructor": (
+        "    x: tl.tensor\n    y: tl.constexpr = 3\n",
+        "    c = C(n)\n    d = C(n, 1, 2)\n",
+        "C takes at most 2 positional arguments, found 3",
+    ),
+    "a field without a value": (
+        "    x: tl.tensor\n    y: tl.constexpr = 3\n",
+        "    c = C(y=4)\n",
+        "missing argument 'x' of C",
+    ),
+    "a changed instance": (
+        "    x: tl.tensor\n",
+        "    c = C(n)\n    c.x = n + 1\n",
+        "aggregate_replace",
     ),
     "replace": (
         "    x: tl.tensor\n    def __init__(self, x):\n        self.x = x\n",

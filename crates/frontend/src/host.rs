@@ -38,6 +38,35 @@ pub enum HostValue {
     Callable(ObjectRef),
     /// Anything else; its attributes may be asked for.
     Object(ObjectRef),
+    /// A value at run time, as the argument of a compile-time function that [takes](Host::takes_run_time) such, and in
+    /// what the function gives.
+    RunTime(Arc<RunTime>),
+}
+
+/// A tensor, a pointer or a descriptor as a compile-time function sees it: its type is known, and its value is not.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunTime {
+    /// Which one of the call's it is.
+    pub number: u32,
+    /// Whether it is a tensor descriptor.
+    pub is_descriptor: bool,
+    /// What is known of it: `dtype`, `shape` and such. Empty in the result of the function.
+    pub attributes: Vec<(&'static str, HostValue)>,
+}
+
+/// Why a compile-time function did not give a value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CallError {
+    /// The text of the exception.
+    pub text: String,
+    /// Whether it needed the value of an argument of which only the type is known.
+    pub needs_value: bool,
+}
+
+impl From<String> for CallError {
+    fn from(text: String) -> Self {
+        Self { text, needs_value: false }
+    }
 }
 
 /// The source of a `@jit` function.
@@ -71,6 +100,8 @@ pub struct Aggregate {
     pub name: String,
     /// The annotated names of the class and its bases, and what each may hold.
     pub fields: Vec<(Arc<str>, FieldKind)>,
+    /// What each field holds where the class has no `__init__` of its own and is called without a value for it.
+    pub defaults: Vec<Option<HostValue>>,
 }
 
 /// What a field of an aggregate may hold, as its annotation says.
@@ -91,7 +122,7 @@ pub enum FieldKind {
 pub struct MemberFunction {
     /// Its source.
     pub function: FunctionRef,
-    /// What the host calls where all arguments are known at compile time: it is a `constexpr_function`.
+    /// What the host calls: it is a `constexpr_function`.
     pub at_compile_time: Option<ObjectRef>,
 }
 
@@ -142,13 +173,19 @@ pub trait Host {
     /// The default of a parameter of a function, evaluated by the host.
     fn default(&mut self, function: FunctionRef, parameter: &str) -> Option<HostValue>;
 
-    /// Calls a compile-time function; an error is the text of the exception.
+    /// Calls a compile-time function.
     fn call(
         &mut self,
         callee: ObjectRef,
         arguments: &[HostValue],
         keywords: &[(String, HostValue)],
-    ) -> Result<HostValue, String>;
+    ) -> Result<HostValue, CallError>;
+
+    /// Whether a compile-time function is decorated as one: its arguments may be values at run time, of which it asks the
+    /// type.
+    fn takes_run_time(&mut self, _callee: ObjectRef) -> bool {
+        false
+    }
 
     /// The fields of a `NamedTuple` class, which kernels may call, with their defaults.
     fn named_tuple(&mut self, _class: ObjectRef) -> Option<NamedTuple> {
@@ -161,7 +198,7 @@ pub trait Host {
     }
 
     /// What a name is in an aggregate's class; with `after`, in the classes that come after that one in its method resolution
-    /// order.
+    /// order. Without `after`, `__init__` is that of the class itself: it does not inherit one.
     fn member(&mut self, _class: ObjectRef, _after: Option<ObjectRef>, _name: &str) -> Option<Member> {
         None
     }

@@ -20,8 +20,8 @@ mod value;
 pub use descriptor::{Descriptor, DescriptorForm, DescriptorKind, Padding};
 pub use dump::dump_ast;
 pub use host::{
-    Aggregate, FieldKind, FunctionRef, FunctionSource, Host, HostValue, Member, MemberFunction, NamedTuple,
-    ObjectRef, ParsedModule,
+    Aggregate, CallError, FieldKind, FunctionRef, FunctionSource, Host, HostValue, Member, MemberFunction,
+    NamedTuple, ObjectRef, ParsedModule, RunTime,
 };
 pub use lower::function::operand_of_argument;
 pub use lower::names::from_host as operand_of;

@@ -10,7 +10,8 @@ use common::HEADER;
 use expect_test::expect;
 use tilewright_base::{Code, Color, SourceFile};
 use tilewright_frontend::{
-    Argument, FunctionRef, FunctionSource, Host, HostValue, ObjectRef, Options, Request, SourceHost, lower,
+    Argument, CallError, FunctionRef, FunctionSource, Host, HostValue, ObjectRef, Options, Request,
+    SourceHost, lower,
 };
 use tilewright_ir::Dtype;
 
@@ -44,7 +45,7 @@ impl Host for Altered {
         callee: ObjectRef,
         arguments: &[HostValue],
         keywords: &[(String, HostValue)],
-    ) -> Result<HostValue, String> {
+    ) -> Result<HostValue, CallError> {
         self.host.call(callee, arguments, keywords)
     }
     fn describe(&mut self, object: ObjectRef) -> String {

@@ -33,7 +33,11 @@ pub(crate) fn aggregate(object: &Bound<'_, PyAny>) -> PyResult<Option<Aggregate>
         };
         fields.push((Arc::from(name), kind));
     }
-    Ok(Some(Aggregate { name: class.name()?.extract()?, fields }))
+    let known = class.getattr(intern!(class.py(), "_tilewright_defaults"))?.cast_into::<PyDict>()?;
+    let default =
+        |(name, _): &(Arc<str>, FieldKind)| known.get_item(&**name)?.as_ref().map(constant).transpose();
+    let defaults = fields.iter().map(default).collect::<PyResult<_>>()?;
+    Ok(Some(Aggregate { name: class.name()?.extract()?, fields, defaults }))
 }
 
 /// What a name is in a class.

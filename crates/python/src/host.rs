@@ -9,14 +9,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyModule, PySet, PyString, PyTuple, PyType};
 use tilewright_base::{Color, Diagnostic, SourceMap};
 use tilewright_frontend::{
-    Aggregate, Constant, FunctionRef, FunctionSource, Host, HostValue, Member, NamedTuple, ObjectRef,
+    Aggregate, CallError, Constant, FunctionRef, FunctionSource, Host, HostValue, Member, NamedTuple,
+    ObjectRef,
 };
 
 use crate::aggregate;
 use crate::errors::warn_text;
 use crate::kernel::JitKernel;
 use crate::objects::{
-    as_constant, classify, constant, function, host_value_to_python, named_tuple, object, to_python,
+    as_constant, classify, constant, function, host_value_to_python, is_constexpr_function, named_tuple,
+    object, to_python,
 };
 use crate::reads::{Place, Variable};
 
@@ -227,8 +229,17 @@ impl Host for PyHost {
         callee: ObjectRef,
         arguments: &[HostValue],
         keywords: &[(String, HostValue)],
-    ) -> Result<HostValue, String> {
-        Python::attach(|py| call(py, callee, arguments, keywords).map_err(|error| self.raised(py, error)))
+    ) -> Result<HostValue, CallError> {
+        Python::attach(|py| {
+            call(py, callee, arguments, keywords).map_err(|error| {
+                let needs_value = is_about_value(py, &error);
+                CallError { text: self.raised(py, error), needs_value }
+            })
+        })
+    }
+
+    fn takes_run_time(&mut self, callee: ObjectRef) -> bool {
+        Python::attach(|py| object(py, callee).is_ok_and(|callee| is_constexpr_function(&callee)))
     }
 
     fn aggregate(&mut self, class: ObjectRef) -> Option<Aggregate> {
@@ -377,6 +388,13 @@ fn call(
         named.set_item(name, host_value_to_python(py, value)?)?;
     }
     constant(&callee.call(PyTuple::new(py, arguments)?, Some(&named))?)
+}
+
+/// Whether an exception says that a compile-time function needs a value that is known at run time only.
+fn is_about_value(py: Python<'_>, error: &PyErr) -> bool {
+    let class = py.import(intern!(py, "tilewright.language._run_time"));
+    let class = class.and_then(|module| module.getattr(intern!(py, "RunTimeValueError")));
+    class.is_ok_and(|class| error.is_instance(py, &class))
 }
 
 /// Python's operator of this name, on these.

@@ -13,7 +13,7 @@ use pyo3::types::{
     PyWeakrefReference,
 };
 use tilewright_frontend::{
-    Constant, Fields, FunctionRef, HostValue, LanguageType, NamedTuple, ObjectRef, Tuple,
+    Constant, Fields, FunctionRef, HostValue, LanguageType, NamedTuple, ObjectRef, RunTime, Tuple,
 };
 use tilewright_ir::{Element, Shape, Type};
 use tilewright_runtime::parse_dtype;
@@ -183,6 +183,7 @@ pub(crate) struct Classes {
     pub(crate) constexpr: Py<PyType>,
     dtype: Py<PyType>,
     constexpr_function: Py<PyType>,
+    run_time_value: Py<PyType>,
     block_type: Py<PyAny>,
     pub(crate) tensor_descriptor: Py<PyType>,
 }
@@ -199,6 +200,7 @@ impl Classes {
                 constexpr: class("tilewright.language._constexpr", "constexpr")?,
                 dtype: class("tilewright.language._types", "dtype")?,
                 constexpr_function: class("tilewright.runtime.jit", "ConstexprFunction")?,
+                run_time_value: class("tilewright.language._run_time", "RunTimeValue")?,
                 block_type: types.getattr("block_type")?.unbind(),
                 tensor_descriptor: class("tilewright.tools.tensor_descriptor", "TensorDescriptor")?,
             })
@@ -259,6 +261,11 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
     }
     if let Some(ty) = type_constant(classes, object)? {
         return Ok(HostValue::Constant(ty));
+    }
+    if object.get_type().is(classes.run_time_value.bind(py)) {
+        let number = object.getattr(intern!(py, "_number"))?.extract()?;
+        let value = RunTime { number, is_descriptor: false, attributes: Vec::new() };
+        return Ok(HostValue::RunTime(Arc::new(value)));
     }
     if let Ok(kernel) = object.cast::<JitKernel>() {
         return Ok(match kernel.get().function() {
@@ -489,18 +496,29 @@ pub(crate) fn to_python<'py>(py: Python<'py>, constant: &Constant) -> PyResult<B
         }
         Constant::Tuple(items) => {
             let values = items.iter().map(|item| to_python(py, item)).collect::<PyResult<Vec<_>>>()?;
-            let values = PyTuple::new(py, values)?;
-            match items.fields() {
-                None => values.into_any(),
-                Some(fields) => {
-                    let fields = PyTuple::new(py, fields.iter().map(|field| &**field))?;
-                    let class = py.import("collections")?.call_method1("namedtuple", ("tuple", fields))?;
-                    class.call1(values)?
-                }
-            }
+            tuple_to_python(py, values, items.fields())?
         }
         Constant::Object(number) => object(py, *number)?,
     })
+}
+
+/// A tuple of Python's, or a `NamedTuple`.
+fn tuple_to_python<'py>(
+    py: Python<'py>,
+    values: Vec<Bound<'py, PyAny>>,
+    fields: Option<&Fields>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let values = PyTuple::new(py, values)?;
+    let Some(fields) = fields else { return Ok(values.into_any()) };
+    let fields = PyTuple::new(py, fields.iter().map(|field| &**field))?;
+    py.import("collections")?.call_method1("namedtuple", ("tuple", fields))?.call1(values)
+}
+
+/// Whether an object is a function that is decorated as one of compile time.
+pub(crate) fn is_constexpr_function(object: &Bound<'_, PyAny>) -> bool {
+    let py = object.py();
+    Classes::get(py)
+        .is_ok_and(|classes| object.is_instance(classes.constexpr_function.bind(py)).unwrap_or(false))
 }
 
 /// The Python object for what an argument or a global is to the compiler.
@@ -509,8 +527,15 @@ pub(crate) fn host_value_to_python<'py>(py: Python<'py>, value: &HostValue) -> P
         HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => to_python(py, constant),
         HostValue::Tuple(items) if items.class().is_some() => aggregate::to_python(py, items),
         HostValue::Tuple(items) => {
-            let items = items.iter().map(|item| host_value_to_python(py, item));
-            Ok(PyTuple::new(py, items.collect::<PyResult<Vec<_>>>()?)?.into_any())
+            let values = items.iter().map(|item| host_value_to_python(py, item));
+            tuple_to_python(py, values.collect::<PyResult<Vec<_>>>()?, items.fields())
+        }
+        HostValue::RunTime(value) => {
+            let attributes = PyDict::new(py);
+            for (name, attribute) in &value.attributes {
+                attributes.set_item(*name, host_value_to_python(py, attribute)?)?;
+            }
+            Classes::get(py)?.run_time_value.bind(py).call1((value.number, value.is_descriptor, attributes))
         }
         HostValue::Language(path) => {
             let module = if path.starts_with("builtins.") { "builtins" } else { "tilewright.language" };

@@ -38,6 +38,7 @@ enum Tag {
     PlainGlobal,
     Callable,
     Other,
+    RunTime,
 }
 
 impl Key {
@@ -66,6 +67,8 @@ impl Key {
             }
             HostValue::Callable(object) => self.push_tag(Tag::Callable, object.0.into()),
             HostValue::Object(object) => self.push_tag(Tag::Other, object.0.into()),
+            // Only within the call of a compile-time function.
+            HostValue::RunTime(value) => self.push_tag(Tag::RunTime, value.number.into()),
         }
     }
 

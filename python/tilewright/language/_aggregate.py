@@ -19,16 +19,109 @@ def aggregate(cls: _Class) -> _Class:
     """Makes a class one that kernels can use: its annotated names are its fields.
 
     A field that is annotated ``tl.constexpr`` is known at compile time; one that is annotated ``tl.tensor`` is a scalar
-    or tile. ``__init__`` gives each field its value; methods are ``@triton.jit`` or ``@triton.constexpr_function``.
+    or tile. ``__init__`` gives each field its value; a class that does not define one takes its fields as arguments,
+    those of its bases first. Methods are ``@triton.jit`` or ``@triton.constexpr_function``. An instance does not change
+    once it is made: ``tl.aggregate_replace`` copies it with other values.
     """
     if not isinstance(cls, type):
         raise TypeError(f"@triton.aggregate takes a class, not a {type(cls).__name__}")
-    cls._tilewright_fields = tuple(_fields(cls))  # type: ignore[attr-defined]
-    cls.__triton_aggregate__ = True  # type: ignore[attr-defined]
+    described: Any = cls
+    own = vars(cls).get("_tilewright_init", vars(cls).get("__init__"))
+    described._tilewright_fields = tuple(_fields(cls))
+    described._tilewright_defaults = _defaults(cls)
+    described._tilewright_init = own
+    described.__triton_aggregate__ = True
+    described.__aggregate_fields__ = tuple(name for name, *_ in described._tilewright_fields)
+    described.__aggregate_defaults__ = dict(described._tilewright_defaults)
+    described.__init__ = _constructor(cls, own)
+    described.__setattr__ = _set_field
     return cls
 
 
 _aggregate = aggregate
+
+
+def _constructor(cls: Any, own: Any) -> Callable[..., None]:
+    """The ``__init__`` that Python calls, after which the fields are final: the class's own, or one that takes them."""
+    import functools
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if own is None:
+            for name, value in _bound_fields(cls, args, kwargs).items():
+                setattr(self, name, value)
+        else:
+            own.__get__(self, type(self))(*args, **kwargs)
+        # The constructor of a base leaves the rest to that of the class.
+        if type(self) is cls:
+            missing = [name for name in cls.__aggregate_fields__ if not hasattr(self, name)]
+            if missing:
+                raise AttributeError(
+                    f"constructor for {cls.__name__} did not initialize attribute '{missing[0]}'"
+                )
+            object.__setattr__(self, "_tilewright_is_final", True)
+
+    if own is not None:
+        functools.update_wrapper(__init__, getattr(own, "fn", own))
+        return __init__
+    __init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    import inspect
+
+    parameter = inspect.Parameter
+    defaults: dict[str, Any] = cls._tilewright_defaults
+    parameters = [parameter("self", parameter.POSITIONAL_OR_KEYWORD)]
+    for name in cls.__aggregate_fields__:
+        before = parameters[-1]
+        # After a field with a default, a signature shows one without as a keyword.
+        is_keyword = before.default is not parameter.empty and name not in defaults
+        kind = parameter.KEYWORD_ONLY if is_keyword else before.kind
+        parameters.append(parameter(name, kind, default=defaults.get(name, parameter.empty)))
+    __init__.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return __init__
+
+
+def _bound_fields(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The value of each field, of the arguments of a constructor that takes the fields."""
+    names: tuple[str, ...] = cls.__aggregate_fields__
+    if len(args) > len(names):
+        raise TypeError(
+            f"{cls.__name__}.__init__() takes {len(names) + 1} positional arguments but {len(args) + 1} were given"
+        )
+    bound = dict(zip(names, args, strict=False))
+    for name, value in kwargs.items():
+        if name in bound:
+            raise TypeError(f"{cls.__name__}.__init__() got multiple values for argument '{name}'")
+        if name not in names:
+            raise TypeError(f"{cls.__name__}.__init__() got an unexpected keyword argument '{name}'")
+        bound[name] = value
+    bound = {**cls._tilewright_defaults, **bound}
+    for name in names:
+        if name not in bound:
+            raise TypeError(f"{cls.__name__}.__init__() missing required argument: '{name}'")
+    return {name: bound[name] for name in names}
+
+
+def _set_field(self: Any, name: str, value: Any) -> None:
+    """``self.name = value``, which only the constructor may say."""
+    cls: Any = type(self)
+    if name not in cls.__aggregate_fields__:
+        raise AttributeError(f"{cls.__name__} has no attribute '{name}'")
+    if "_tilewright_is_final" in vars(self):
+        raise AttributeError(
+            f"cannot assign to field '{name}' on immutable aggregate {cls.__name__}; "
+            "use aggregate_replace() to construct a modified copy"
+        )
+    object.__setattr__(self, name, value)
+
+
+def aggregate_replace(obj: Any, **fields: Any) -> Any:
+    """A copy of an instance with other values of these fields."""
+    cls: Any = type(obj)
+    if "_tilewright_fields" not in vars(cls):
+        raise TypeError(f"aggregate_replace() expects an aggregate instance, got {cls}")
+    for name in fields:
+        if name not in cls.__aggregate_fields__:
+            raise TypeError(f"{cls.__name__} has no field '{name}'")
+    return instance(cls, {**{name: getattr(obj, name) for name in cls.__aggregate_fields__}, **fields})
 
 
 def _fields(cls: type) -> Iterator[tuple[str, str, type | None]]:
@@ -41,6 +134,20 @@ def _fields(cls: type) -> Iterator[tuple[str, str, type | None]]:
             found[name] = (base, annotation)
     for name, (base, annotation) in found.items():
         yield name, *_kind(_evaluated(annotation, base))
+
+
+def _defaults(cls: type) -> dict[str, Any]:
+    """What fields hold that a constructor is given no value for."""
+    import inspect
+
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        for name in inspect.get_annotations(base):
+            value = vars(base).get(name, inspect.Parameter.empty)
+            is_value = not callable(value) or hasattr(value, "dtype")
+            if value is not inspect.Parameter.empty and is_value and not hasattr(type(value), "__get__"):
+                found[name] = value
+    return found
 
 
 def _evaluated(annotation: Any, base: type) -> Any:
@@ -75,6 +182,13 @@ def member(cls: type, after: type | None, name: str) -> tuple[str, Any, Any] | N
     mro = cls.__mro__
     if after is not None:
         mro = mro[mro.index(after) + 1 :] if after in mro else ()
+    if name == "__init__":
+        # That of a base makes its own fields only; what Python calls is ours.
+        inits = (
+            vars(base).get("_tilewright_init", vars(base).get(name)) for base in mro if base is not object
+        )
+        own = next((init for init in inits if init is not None), None) if after else next(inits, None)
+        return None if own is None else _described(own)
     for base in mro:
         if base is not object and name in vars(base):
             return _described(vars(base)[name])
@@ -140,4 +254,5 @@ def instance(cls: type, values: dict[str, Any]) -> Any:
     made: Any = object.__new__(cls)
     for name, value in values.items():
         object.__setattr__(made, name, value)
+    object.__setattr__(made, "_tilewright_is_final", True)
     return made

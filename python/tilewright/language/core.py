@@ -9,6 +9,7 @@ import operator
 from tilewright import _native
 from tilewright.language._aggregate import *  # noqa: F403
 from tilewright.language._aggregate import __all__ as _aggregate_names
+from tilewright.language._aggregate import aggregate_replace as _replace
 from tilewright.language._builtin import NAMES, LanguageFunction, functions
 from tilewright.language._constexpr import *  # noqa: F403
 from tilewright.language._constexpr import __all__ as _constexpr_names
@@ -338,9 +339,18 @@ class _HostFunction(LanguageFunction):
         return dtype("int1" if width == 1 else f"{prefix}{width}")  # noqa: F405
 
 
+class _AggregateReplace(LanguageFunction):
+    """The copy of an aggregate with other fields, which programs make on the host as well."""
+
+    def __call__(self, obj: Any, **fields: Any) -> Any:
+        """The copy."""
+        return _replace(obj, **fields)
+
+
 # The compiler's table has the classes as well: inside kernels, some are called like functions.
 _FUNCTIONS = {name: function for name, function in functions().items() if name not in _NAMES}
 _FUNCTIONS["get_int_dtype"] = _HostFunction("get_int_dtype", *NAMES["get_int_dtype"][:2])
+_FUNCTIONS["aggregate_replace"] = _AggregateReplace("aggregate_replace", *NAMES["aggregate_replace"][:2])
 globals().update(_FUNCTIONS)
 
 __all__ = [*_NAMES, *_FUNCTIONS]

@@ -52,7 +52,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(instance(class, aggregate, values))
     }
 
-    /// An instance of a class without `__init__`: its fields are the parameters.
+    /// An instance of a class without an `__init__` of its own: its fields are the parameters.
     fn construct_by_fields(
         &mut self,
         class: ObjectRef,
@@ -60,8 +60,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         arguments: Arguments<'a>,
         span: Span,
     ) -> Lower<IrOperand> {
-        let names: Vec<&str> = aggregate.fields.iter().map(|(name, _)| &**name).collect();
-        let bound = self.bind_fields(&aggregate.name, &names, arguments, span)?;
+        let names = aggregate.fields.iter().map(|(name, _)| name);
+        let fields: Vec<_> = names.zip(&aggregate.defaults).collect();
+        let bound = self.bind_fields(&aggregate.name, &fields, arguments, span)?;
         let mut values = Vec::new();
         for (value, (name, kind)) in bound.iter().zip(&aggregate.fields) {
             values.push(self.field_value(&aggregate.name, name, *kind, value, span)?);
@@ -276,9 +277,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         arguments: Arguments<'a>,
         span: Span,
     ) -> Lower<IrOperand> {
-        if let Some(object) = member.at_compile_time
-            && arguments.values().all(|value| self.host_value(value).is_some())
-        {
+        if let Some(object) = member.at_compile_time {
             return self.call_host(object, &arguments, span);
         }
         self.call_function(Callee::User(member.function), arguments, span)

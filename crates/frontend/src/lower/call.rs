@@ -12,7 +12,7 @@ use super::function::{Loaded, is_constexpr};
 use super::report::Place;
 use super::{Callee, IrOperand, Lower, Lowerer, Reported, template};
 use crate::Options;
-use crate::host::{HostValue, NamedTuple, ObjectRef};
+use crate::host::{HostValue, NamedTuple};
 use crate::semantic::{
     self, BuiltinSpec, Caller, LanguageItem, Op, ParameterKind, Semantic, SemanticError, Special,
 };
@@ -145,7 +145,10 @@ impl<'a> Lowerer<'a, '_, '_> {
             Operand::ConstexprFunction(object) => {
                 let is_run_time = |(value, _): &Passed<'a>| self.host_value(value).is_none();
                 match self.namesake(callee_span) {
-                    Some(hint) if arguments.positional.iter().any(is_run_time) => {
+                    Some(hint)
+                        if arguments.positional.iter().any(is_run_time)
+                            && !self.session.host.takes_run_time(*object) =>
+                    {
                         let what = self.session.host.describe(*object);
                         let message = format!("{what} is Python's, and takes compile-time values alone");
                         Err(self.report(Diagnostic::at(Code::NotCallable, callee_span, message).hint(hint)))
@@ -184,22 +187,28 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Binds the arguments of a call to the fields of a class.
+    /// Binds the arguments of a call to the fields of a class, each with its default.
     pub(crate) fn bind_fields(
         &mut self,
         class: &str,
-        fields: &[&str],
+        fields: &[(&Arc<str>, &Option<HostValue>)],
         arguments: Arguments<'a>,
         span: Span,
     ) -> Lower<Vec<IrOperand>> {
-        let slot = |name: &&'_ str| (*name).to_owned();
-        let names: Vec<String> = fields.iter().map(slot).collect();
-        let slots: Vec<Slot<'_>> = names
+        let slots: Vec<Slot<'_>> = fields
             .iter()
-            .map(|name| Slot { name, kind: ParameterKind::Positional, is_required: true })
+            .map(|(name, default)| Slot {
+                name,
+                kind: ParameterKind::Positional,
+                is_required: default.is_none(),
+            })
             .collect();
         let bound = self.bind_arguments(class, &slots, arguments, span, None)?;
-        bound.into_iter().map(|passed| passed.map(|(value, _)| value).ok_or(Reported)).collect()
+        let values = bound.into_iter().zip(fields).map(|(passed, &(_, default))| {
+            let default = || default.clone().map(super::names::from_host);
+            passed.map(|(value, _)| value).or_else(default).ok_or(Reported)
+        });
+        values.collect()
     }
 
     /// Makes a tuple with named fields.
@@ -211,23 +220,11 @@ impl<'a> Lowerer<'a, '_, '_> {
     ) -> Lower<IrOperand> {
         let NamedTuple { name, fields, defaults } = class;
         let required = fields.len().saturating_sub(defaults.len());
-        let slot = |(index, name): (usize, &'_ Arc<str>)| (name.clone(), index < required);
-        let slots: Vec<(Arc<str>, bool)> = fields.iter().enumerate().map(slot).collect();
-        let slots: Vec<Slot<'_>> = slots
-            .iter()
-            .map(|(name, is_required)| Slot {
-                name,
-                kind: ParameterKind::Positional,
-                is_required: *is_required,
-            })
-            .collect();
-        let bound = self.bind_arguments(&name, &slots, arguments, span, None)?;
-        let mut defaults = defaults.into_iter().map(super::names::from_host);
-        let items = bound.into_iter().enumerate().map(|(index, passed)| {
-            let default = if index < required { None } else { defaults.next() };
-            passed.map(|(value, _)| value).or(default).ok_or(Reported)
-        });
-        Ok(template::whole(Tuple::new(items.collect::<Lower<_>>()?, Some(fields))))
+        let defaults: Vec<Option<HostValue>> =
+            std::iter::repeat_n(None, required).chain(defaults.into_iter().map(Some)).collect();
+        let items =
+            self.bind_fields(&name, &fields.iter().zip(&defaults).collect::<Vec<_>>(), arguments, span)?;
+        Ok(template::whole(Tuple::new(items, Some(fields))))
     }
 
     fn not_callable(&mut self, callee: &IrOperand, span: Span) -> Reported {
@@ -300,42 +297,6 @@ impl<'a> Lowerer<'a, '_, '_> {
             None => {
                 let message = format!("tl.{path} cannot be called");
                 Err(self.error(Code::NotCallable, callee_span, message))
-            }
-        }
-    }
-
-    /// Calls a compile-time function of the host.
-    pub(crate) fn call_host(
-        &mut self,
-        object: ObjectRef,
-        arguments: &Arguments<'a>,
-        span: Span,
-    ) -> Lower<IrOperand> {
-        let mut constant = |(value, at): &Passed<'a>| match self.host_value(value) {
-            Some(constant) => Ok(constant),
-            None => Err(match at {
-                Some(at) => {
-                    let what = "an argument of a compile-time function";
-                    self.not_constant(self.span_of(at), at, value, what)
-                }
-                None => {
-                    self.error(Code::NotConstexpr, span, "a compile-time function takes compile-time values")
-                }
-            }),
-        };
-        let positional: Vec<HostValue> =
-            arguments.positional.iter().map(&mut constant).collect::<Lower<_>>()?;
-        let keywords: Vec<(String, HostValue)> = arguments
-            .keywords
-            .iter()
-            .map(|(name, passed, _)| Ok((name.to_string(), constant(passed)?)))
-            .collect::<Lower<_>>()?;
-        match self.session.host.call(object, &positional, &keywords) {
-            Ok(HostValue::PlainGlobal(constant)) => Ok(Operand::Constant(constant)),
-            Ok(value) => Ok(super::names::from_host(value)),
-            Err(message) => {
-                let what = self.session.host.describe(object);
-                Err(self.error(Code::ConstexprError, span, format!("{what} failed: {message}")))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! From syntax to IR: one IR function for each specialisation of each `@jit` function that the kernel reaches.
 //!
 //! `mod.rs` holds what all functions of one compilation share; `function.rs` specialises and calls; `statement.rs`,
-//! `branch.rs` and `loops.rs` walk statements; `expression.rs`, `call.rs` and `python.rs` evaluate expressions;
+//! `branch.rs` and `loops.rs` walk statements; `expression.rs`, `call.rs`, `host_call.rs` and `python.rs` evaluate expressions;
 //! `with.rs` lowers `with`; `operation.rs` lowers one operation of interpret mode; `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` is what a name stands for at a point; `report.rs` words findings.
 
 mod advice;
@@ -13,6 +13,7 @@ mod dunder;
 pub(crate) mod expression;
 mod external;
 pub(crate) mod function;
+mod host_call;
 pub(crate) mod known;
 pub(crate) mod literals;
 mod loops;

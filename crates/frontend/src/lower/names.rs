@@ -286,7 +286,6 @@ fn function_of_file(sibling: LibraryFunction, name: &str) -> Option<LanguageItem
     })
 }
 
-/// A value of the host as an operand.
 /// What a value of the host is to a kernel.
 pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
     match value {
@@ -300,5 +299,7 @@ pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
         HostValue::ConstexprFunction(object) => Operand::ConstexprFunction(object),
         HostValue::Callable(object) => Operand::Callable(object),
         HostValue::Object(object) => Operand::Object(object),
+        // Of another call, which no host gives: whatever is done with it is reported.
+        HostValue::RunTime(_) => Operand::Language("(a value at run time)".into()),
     }
 }

@@ -191,7 +191,20 @@ impl SourceHost {
                 None => fields.push((name.clone(), *kind)),
             }
         }
-        Some(Aggregate { name: known.name.clone(), fields })
+        let default = |(name, _): &(Arc<str>, FieldKind)| {
+            known.order.iter().filter_map(|class| self.classes.get(class)).find_map(|class| {
+                let is_own = class.fields.iter().any(|(own, _)| own == name);
+                match class.members.get(&**name).filter(|_| is_own) {
+                    Some(Member::Static(HostValue::PlainGlobal(value))) => {
+                        Some(HostValue::Constant(value.clone()))
+                    }
+                    Some(Member::Static(value)) => Some(value.clone()),
+                    _ => None,
+                }
+            })
+        };
+        let defaults = fields.iter().map(default).collect();
+        Some(Aggregate { name: known.name.clone(), fields, defaults })
     }
 
     /// What a name is in a class, or in those behind one of its bases.
@@ -199,6 +212,7 @@ impl SourceHost {
         let order = &self.classes.get(&class)?.order;
         let first = match after {
             Some(after) => order.iter().position(|class| *class == after)? + 1,
+            None if name == "__init__" => return self.classes.get(&class)?.members.get(name).cloned(),
             None => 0,
         };
         order[first..].iter().find_map(|class| self.classes.get(class)?.members.get(name).cloned())

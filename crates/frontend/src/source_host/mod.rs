@@ -18,7 +18,8 @@ use tilewright_base::{SourceFile, SourceMap};
 
 use crate::Failure;
 use crate::host::{
-    Aggregate, FunctionRef, FunctionSource, Host, HostValue, Member, NamedTuple, ObjectRef, ParsedModule,
+    Aggregate, CallError, FunctionRef, FunctionSource, Host, HostValue, Member, NamedTuple, ObjectRef,
+    ParsedModule,
 };
 use crate::lower::function::is_constexpr;
 use crate::lower::parse::{find_function, parse, visit_functions};
@@ -305,16 +306,16 @@ impl Host for SourceHost {
         callee: ObjectRef,
         arguments: &[HostValue],
         keywords: &[(String, HostValue)],
-    ) -> Result<HostValue, String> {
+    ) -> Result<HostValue, CallError> {
         if !keywords.is_empty() {
-            return Err("it takes no keyword arguments".into());
+            return Err("it takes no keyword arguments".to_owned().into());
         }
         let constant = |argument: &HostValue| match argument {
             HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => Ok(constant.clone()),
-            _ => Err("it takes numbers"),
+            _ => Err("it takes numbers".to_owned()),
         };
         let arguments = &arguments.iter().map(constant).collect::<Result<Vec<_>, _>>()?;
-        call_math(self.path(callee), arguments).map(HostValue::PlainGlobal)
+        Ok(call_math(self.path(callee), arguments).map(HostValue::PlainGlobal)?)
     }
 
     fn describe(&mut self, object: ObjectRef) -> String {

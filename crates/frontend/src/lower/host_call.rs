@@ -1,0 +1,142 @@
+//! Calls of the host's functions while a kernel is compiled. A function that is decorated as one of compile time is also
+//! given values at run time, of which it sees the type and the shape.
+
+use std::sync::Arc;
+
+use ruff_python_ast::Expr;
+use tilewright_base::{Code, Diagnostic, Span};
+
+use super::call::{Arguments, Passed};
+use super::names::from_host;
+use super::{IrOperand, Lower, Lowerer, template};
+use crate::descriptor::DescriptorKind;
+use crate::host::{CallError, HostValue, ObjectRef, RunTime};
+use crate::semantic;
+use crate::value::Operand;
+
+/// What a compile-time function sees of a tensor or pointer.
+const OF_TENSORS: &[&str] = &["dtype", "type", "shape", "numel"];
+
+/// What it sees of a tensor descriptor.
+const OF_DESCRIPTORS: &[&str] = &["dtype", "type", "block_type", "block_shape", "shape", "strides", "base"];
+
+/// What it sees of a block pointer.
+const OF_BLOCK_POINTERS: &[&str] = &["dtype", "type"];
+
+impl<'a> Lowerer<'a, '_, '_> {
+    /// Calls a compile-time function of the host.
+    pub(crate) fn call_host(
+        &mut self,
+        object: ObjectRef,
+        arguments: &Arguments<'a>,
+        span: Span,
+    ) -> Lower<IrOperand> {
+        let takes_run_time = self.session.host.takes_run_time(object);
+        let mut run_time = Vec::new();
+        let mut first = None;
+        let mut pass = |this: &mut Self, (value, at): &Passed<'a>| {
+            let known = run_time.len();
+            let passed = if takes_run_time {
+                this.argument_of_host(value, &mut run_time)
+            } else {
+                this.host_value(value)
+            };
+            if run_time.len() > known && first.is_none() {
+                first = Some((value.clone(), *at));
+            }
+            match (passed, at) {
+                (Some(passed), _) => Ok(passed),
+                (None, Some(at)) => {
+                    let what = "an argument of a compile-time function";
+                    Err(this.not_constant(this.span_of(*at), at, value, what))
+                }
+                (None, None) => {
+                    let message = "a compile-time function takes compile-time values";
+                    Err(this.error(Code::NotConstexpr, span, message))
+                }
+            }
+        };
+        let positional: Vec<HostValue> =
+            arguments.positional.iter().map(|passed| pass(self, passed)).collect::<Lower<_>>()?;
+        let keywords: Vec<(String, HostValue)> = arguments
+            .keywords
+            .iter()
+            .map(|(name, passed, _)| Ok((name.to_string(), pass(self, passed)?)))
+            .collect::<Lower<_>>()?;
+        self.at(span);
+        match self.session.host.call(object, &positional, &keywords) {
+            Ok(value) => Ok(given(value, &run_time)),
+            Err(error) => {
+                let what = self.session.host.describe(object);
+                Err(self.report_call(&what, &error, first, span))
+            }
+        }
+    }
+
+    /// Reports the exception of a compile-time function, whose first argument that is known at run time only is this.
+    fn report_call(
+        &mut self,
+        what: &str,
+        error: &CallError,
+        first: Option<(IrOperand, Option<&'a Expr>)>,
+        span: Span,
+    ) -> super::Reported {
+        let message = format!("{what} failed: {}", error.text);
+        let Some((value, at)) = first.filter(|_| error.needs_value) else {
+            return self.error(Code::ConstexprError, span, message);
+        };
+        let found = self.describe(&value);
+        let place = at.map_or(span, |at| self.span_of(at));
+        let says = "an argument of a compile-time function must be known when the kernel is compiled";
+        let diagnostic = Diagnostic::new(Code::NotConstexpr, says)
+            .primary(place, format!("this is {found}, known at run time only"))
+            .note(message)
+            .note("of a value at run time, such a function sees the type and the shape");
+        let blamed: Vec<&Expr> = at.into_iter().collect();
+        let diagnostic = self.explain_run_time(diagnostic, &blamed);
+        self.report(diagnostic)
+    }
+
+    /// An argument of a compile-time function: what of it is known at run time only is added to a list.
+    fn argument_of_host(&mut self, operand: &IrOperand, run_time: &mut Vec<IrOperand>) -> Option<HostValue> {
+        let (is_descriptor, names) = match operand {
+            Operand::Tensor(value) => {
+                let is_scalar = self.builder.function.ty(*value).is_scalar();
+                if let Some(known) = self.host_value(operand).filter(|_| is_scalar) {
+                    return Some(known);
+                }
+                (false, OF_TENSORS)
+            }
+            Operand::Descriptor(descriptor) => match descriptor.form.kind {
+                DescriptorKind::Tensor => (true, OF_DESCRIPTORS),
+                DescriptorKind::BlockPointer => (false, OF_BLOCK_POINTERS),
+            },
+            Operand::Tuple(items) => {
+                let values: Option<Vec<HostValue>> =
+                    items.iter().map(|item| self.argument_of_host(item, run_time)).collect();
+                return Some(HostValue::Tuple(items.with_items(values?)));
+            }
+            known => return self.host_value(known),
+        };
+        let number = u32::try_from(run_time.len()).ok()?;
+        run_time.push(operand.clone());
+        let mut attributes = Vec::with_capacity(names.len());
+        for name in names {
+            let found = semantic::attribute(self, operand, name).ok()?;
+            attributes.push((*name, self.argument_of_host(&found, run_time)?));
+        }
+        Some(HostValue::RunTime(Arc::new(RunTime { number, is_descriptor, attributes })))
+    }
+}
+
+/// What a function of the host gives: arguments that it gives back are what they were.
+fn given(value: HostValue, run_time: &[IrOperand]) -> IrOperand {
+    match value {
+        HostValue::RunTime(found) => match run_time.get(found.number as usize) {
+            Some(operand) => operand.clone(),
+            None => from_host(HostValue::RunTime(found)),
+        },
+        HostValue::Tuple(items) => template::whole(items.map(|item| given(item.clone(), run_time))),
+        other => from_host(other),
+    }
+}
