@@ -320,9 +320,8 @@ def test_arguments_that_the_kernel_changes(device, library):
     kernel[grid](x, o, 40)
     np.testing.assert_array_equal(o, x * 4)
 
-    kernel = tuned(Bench(), kernel=accumulate, reset_to_zero=["y_ptr"])
     with pytest.raises(ValueError, match="reset_to_zero of the autotuner of 'accumulate' names 'y_ptr'"):
-        kernel[grid](x, o, 40)
+        tuned(Bench(), kernel=accumulate, reset_to_zero=["y_ptr"])
 
 
 def test_reinterpreted_tensors_are_zeroed_and_restored(device):
