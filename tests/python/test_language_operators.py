@@ -3,10 +3,12 @@
 A kernel asserts at compile time that its result has the element type of `out`, so each case tests promotion as well.
 """
 
+import itertools
 import random
 
 import numpy as np
 import pytest
+import torch
 from helpers import (
     CARRIER,
     DTYPES,
@@ -448,3 +450,60 @@ def test_a_float_scalar_does_not_widen_a_narrow_float_in_functions(dtype, device
         assert_same(
             elementwise(expression, {"x": (x, dtype)}, dtype, device=device), expected, (x,), expression
         )
+
+
+FP8 = {"float8e4nv": torch.float8_e4m3fn, "float8e5": torch.float8_e5m2, "float8e4b8": torch.float8_e4m3fnuz,
+       "float8e5b16": torch.float8_e5m2fnuz, "float8e4b15": None}  # fmt: skip
+DIVISIONS = ("x / y", "x % y", "tl.fdiv(x, y)", "tl.fdiv(x, y, ieee_rounding=True)")
+BESIDE_FP8 = (*FP8, "int1", "int8", "int32", "uint64", "float16", "bfloat16", "float32", "3", "-0.7", "True")
+
+
+def every_fp8(dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes of a type of 8 bits, and the numbers that they are."""
+    bits = np.arange(256, dtype=np.uint8)
+    if FP8[dtype] is not None:
+        return bits, torch.from_numpy(bits).view(FP8[dtype]).float().numpy()
+    exponent, fraction = (bits >> 3) & 15, (bits & 7) / 8
+    size = np.where(exponent == 0, fraction * 2.0**-14, (1 + fraction) * 2.0 ** (exponent.astype(float) - 15))
+    return bits, np.where(bits >> 7, -size, size).astype(np.float32)
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize("dtype", FP8)
+def test_fp8_is_divided_in_fp32(dtype, is_reversed, device):
+    raw, x = every_fp8(dtype)
+    order = np.random.default_rng(3).permutation(256)
+    truths, tensors, parameters, rows = [], [], [], itertools.count()
+    lines = [f"    x = tl.load(x_ptr + i).to(tl.{dtype}, bitcast=True)"]
+    for other in BESIDE_FP8:
+        if other in FP8:
+            bytes_of, y = (each[order] for each in every_fp8(other))
+            tensors.append(torch.from_numpy(bytes_of))
+            value = f"tl.load(y{len(tensors)} + i).to(tl.{other}, bitcast=True)"
+        elif other in DTYPES:
+            y = sample(other, 300)[order]
+            tensors.append(to_device(y, other))
+            value = f"tl.load(y{len(tensors)} + i)"
+        else:
+            y, value = np.full(256, eval(other)), other
+        if value != other:
+            parameters.append(f"y{len(tensors)}")
+        with np.errstate(all="ignore"):
+            a, b = x.astype(np.float64), y.astype(np.float32).astype(np.float64)
+            a, b = (b, a) if is_reversed else (a, b)
+            truths += [np.fmod(a, b) if "%" in form else a / b for form in DIVISIONS]
+        if value != other:
+            lines.append(f"    y = {value}")
+        for form in DIVISIONS:
+            text = form.translate(str.maketrans("xy", "yx")) if is_reversed else form
+            text = text.replace("y", "y" if value != other else f"({value})")
+            lines.append(f"    z = {text}\n    tl.static_assert(z.dtype == tl.float32)")
+            lines.append(f"    tl.store(out + {256 * next(rows)} + i, z)")
+    text = f"@triton.jit\ndef k(x_ptr, out, {', '.join(parameters)}):\n    i = tl.arange(0, 256)\n"
+    out = torch.zeros(len(truths), 256, device=device)
+    module(text + "\n".join(lines) + "\n").k[(1,)](
+        torch.from_numpy(raw).to(device), out, *(tensor.to(device) for tensor in tensors)
+    )
+    for number, (found, truth) in enumerate(zip(to_host(out), truths, strict=True)):
+        what = BESIDE_FP8[number // len(DIVISIONS)], DIVISIONS[number % len(DIVISIONS)]
+        assert_within(found, truth, "float32", 0.5 if "%" in what[1] or "ieee" in what[1] else 2, what)

@@ -4,7 +4,7 @@ use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, ElementwiseFn, Rounding, Shape, Type};
 
 use super::arguments::Arguments;
-use super::convert::{broadcast_to, cast, cast_element, common_shape, shape_mismatch};
+use super::convert::{broadcast_to, cast, cast_element, common_shape, describe, shape_mismatch};
 use super::operators::{
     Number, binary_with, boolean, check_fits, checks_overflow, common_pair, materialize, number, select,
 };
@@ -51,31 +51,34 @@ pub(super) fn abs<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
 
 /// `div_rn(x, y)`: in the common type of two floats.
 pub(super) fn div_rn<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    float_pair(c, a, ElementwiseFn::DivRn, Rule::PLAIN)
-}
-
-fn float_pair<C: Caller + ?Sized>(
-    c: &mut C,
-    a: &Arguments<'_, C>,
-    function: ElementwiseFn,
-    rule: Rule,
-) -> Semantic<Op<C>> {
     for index in 0..2 {
         if let Operand::Tensor(value) = a.at(index)? {
             let ty = c.builder().type_of(value);
             float_dtype(a, &ty, index)?;
         }
     }
-    let (x, y, dtype) = common_pair(c, a.spec.name, a.at(0)?, a.at(1)?, rule)?;
+    let (x, y, dtype) = common_pair(c, a.spec.name, a.at(0)?, a.at(1)?, Rule::PLAIN)?;
     let dtype = if dtype.is_float() { dtype } else { Dtype::F32 };
     let (x, y) = (cast(c, x, dtype)?, cast(c, y, dtype)?);
-    Ok(Operand::Tensor(c.builder().binary(function, x, y)?))
+    Ok(Operand::Tensor(c.builder().binary(ElementwiseFn::DivRn, x, y)?))
 }
 
-/// `fdiv(x, y, ieee_rounding, approx)`: in fp32 for narrower types, as `/`.
+/// `fdiv(x, y, ieee_rounding, approx)`: in fp32 for narrower floats, as `/`; one of the two may be an integer.
 pub(super) fn fdiv<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let function = if a.flag(c, 2)? { ElementwiseFn::DivRn } else { ElementwiseFn::Div };
-    float_pair(c, a, function, Rule::DIVIDE)
+    let (x, y, dtype) = common_pair(c, a.spec.name, a.at(0)?, a.at(1)?, Rule::DIVIDE)?;
+    if dtype.is_int() {
+        let (x, y) = (describe(c, a.at(0)?), describe(c, a.at(1)?));
+        return Err(SemanticError::new(
+            Code::TypeMismatch,
+            "`fdiv` takes at least one floating-point number",
+        )
+        .argument(0, format!("this is {x}"))
+        .argument(1, format!("this is {y}"))
+        .note(format!("found the common type {dtype}, expected a type such as fp32"))
+        .hint("write `x / y`, which divides integers in fp32"));
+    }
+    Ok(Operand::Tensor(c.builder().binary(function, x, y)?))
 }
 
 /// `umulhi(x, y)`: the bits as unsigned numbers, whatever the type.

@@ -17,8 +17,8 @@ use crate::value::{Constant, Operand};
 /// `lhs op rhs`.
 ///
 /// The operands take their common type: that of the tensor beside a compile-time number of its own or a lower kind, else
-/// the wider of two floats (fp16 before bf16) or integers, the unsigned one of two as wide. `/` and `%` compute fp16 and
-/// bf16 in fp32, and `/` of integers gives fp32. Two booleans stay `int1` also under `+`, `-` and `*`, modulo 2, so that
+/// the wider of two floats (fp16 before bf16) or integers, the unsigned one of two as wide. `/` and `%` compute fp16, bf16
+/// and fp8 in fp32, and `/` of integers gives fp32. Two booleans stay `int1` also under `+`, `-` and `*`, modulo 2, so that
 /// a product of masks is a mask.
 pub fn binary<C: Caller + ?Sized>(
     c: &mut C,

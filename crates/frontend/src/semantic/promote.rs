@@ -7,19 +7,19 @@ use crate::value::Constant;
 /// What an operator asks of the types of its operands, besides having a common one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rule {
-    /// fp16 and bf16 are computed, and returned, in fp32.
-    pub upcast_halves: bool,
+    /// fp16, bf16 and fp8 are computed, and returned, in fp32.
+    pub upcast_narrow: bool,
     /// Integers must agree in signedness.
     pub same_sign: bool,
 }
 
 impl Rule {
     /// `+`, `-`, `*`, comparisons, bitwise operators.
-    pub const PLAIN: Rule = Rule { upcast_halves: false, same_sign: false };
+    pub const PLAIN: Rule = Rule { upcast_narrow: false, same_sign: false };
     /// `/`.
-    pub const DIVIDE: Rule = Rule { upcast_halves: true, same_sign: false };
+    pub const DIVIDE: Rule = Rule { upcast_narrow: true, same_sign: false };
     /// `//` and `%`.
-    pub const REMAINDER: Rule = Rule { upcast_halves: true, same_sign: true };
+    pub const REMAINDER: Rule = Rule { upcast_narrow: true, same_sign: true };
 }
 
 /// Why two types have no common type.
@@ -54,11 +54,11 @@ fn kind(dtype: Dtype) -> u8 {
 
 /// The type that both operands are converted to.
 pub(crate) fn common_dtype(lhs: Side, rhs: Side, rule: Rule) -> Result<Dtype, NoCommonType> {
-    let half = |dtype: Dtype| if rule.upcast_halves { Dtype::F32 } else { dtype };
+    let narrow = |dtype: Dtype| if rule.upcast_narrow { Dtype::F32 } else { dtype };
     if lhs.is_weak != rhs.is_weak {
         let (weak, strong) = if lhs.is_weak { (lhs.dtype, rhs.dtype) } else { (rhs.dtype, lhs.dtype) };
         if kind(weak) <= kind(strong) {
-            return Ok(if matches!(strong, Dtype::F16 | Dtype::BF16) { half(strong) } else { strong });
+            return Ok(if strong.is_float() && strong.bits() < 32 { narrow(strong) } else { strong });
         }
     }
     let (a, b) = (lhs.dtype, rhs.dtype);
@@ -69,19 +69,19 @@ pub(crate) fn common_dtype(lhs: Side, rhs: Side, rule: Rule) -> Result<Dtype, No
         }
     }
     if either(Dtype::F16) {
-        return Ok(half(Dtype::F16));
+        return Ok(narrow(Dtype::F16));
     }
     if a == Dtype::BF16 && b == Dtype::BF16 {
-        return Ok(half(Dtype::BF16));
+        return Ok(narrow(Dtype::BF16));
     }
     if either(Dtype::BF16) {
         return Ok(Dtype::F32);
     }
     if a.is_fp8() && b.is_fp8() {
-        return Ok(if a == b { a } else { Dtype::F16 });
+        return Ok(narrow(if a == b { a } else { Dtype::F16 }));
     }
     if a.is_float() || b.is_float() {
-        return Err(NoCommonType::Fp8WithInteger);
+        return if rule.upcast_narrow { Ok(Dtype::F32) } else { Err(NoCommonType::Fp8WithInteger) };
     }
     if rule.same_sign && a.is_signed() != b.is_signed() {
         return Err(NoCommonType::MixedSign);
