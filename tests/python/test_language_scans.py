@@ -170,7 +170,7 @@ def test_reductions_to_scalars_keep_the_order(num_warps, device):
 def scan_type(dtype):
     """The type that `cumsum` and `cumprod` give."""
     if is_float(dtype):
-        return "float32" if dtype == "bfloat16" else dtype
+        return dtype
     if bits(dtype) >= 32:
         return dtype
     return "uint32" if is_unsigned(dtype) else "int32"

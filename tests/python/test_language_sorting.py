@@ -21,13 +21,13 @@ KERNEL = """
 def kernel(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr):
     x = tl.load(x_ptr + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :])
     y = {expression}
-    tl.static_assert(y.dtype == x.dtype)
+    tl.static_assert(y.dtype == y_ptr.dtype.element_ty)
     tl.store(y_ptr + tl.arange(0, y.shape[0])[:, None] * y.shape[1] + tl.arange(0, y.shape[1])[None, :], y)
 """
 
 
-def run(expression, x, dtype, shape, device, num_warps=4):
-    y = to_device(convert(np.zeros(shape, np.float32), dtype), dtype, device)
+def run(expression, x, dtype, shape, device, num_warps=4, out=None):
+    y = to_device(convert(np.zeros(shape, np.float32), out or dtype), out or dtype, device)
     text = KERNEL.format(expression=expression)
     module(text).kernel[(1,)](to_device(x, dtype, device), y, M=x.shape[0], N=x.shape[1], num_warps=num_warps)
     return to_host(y)
@@ -103,7 +103,7 @@ def test_the_best_k(descending, device):
         np.testing.assert_array_equal(found, expected, err_msg=f"{shape} {k} {axis}")
     x = sample("float16", 64)[:64].reshape(1, 64)
     x = np.where(np.isnan(x), np.float16(0), x)
-    found = run(f"x.topk(4, descending={descending})", x, "float16", (1, 4), device)
+    found = run(f"x.topk(4, descending={descending})", x, "float16", (1, 4), device, out="float32")
     ordered = np.sort(x, 1)
     np.testing.assert_array_equal(found, (np.flip(ordered, 1) if descending else ordered)[:, :4])
 

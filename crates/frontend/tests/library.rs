@@ -54,7 +54,7 @@ fn reductions_choose_their_types() {
         "tl.min(x, 1, return_indices=True, return_indices_tie_break_left=False)[0]",
         "bf16",
         "[8, 4]",
-        "fp32 (8,)",
+        "bf16 (8,)",
     );
     check("tl.max(x, return_indices=True, keep_dims=True)[1]", "fp32", "[8, 4]", "int32 (1, 1)");
     check("tl.argmax(x, 0)", "fp32", "[8, 4]", "int32 (4,)");

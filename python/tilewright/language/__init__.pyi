@@ -118,7 +118,9 @@ class tensor:
     def atomic_and(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
         """Like `atomic_add`, for bitwise and of integers."""
     def atomic_cas(self, cmp: Any, val: Any, sem: Any=..., scope: Any=...) -> Any:
-        """Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before."""
+        """Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before, signed or unsigned as
+        `val` is.
+        """
     def atomic_load(self, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
         """Reads memory that other programs write, each element at once; 0 where the mask is false. `sem` is "acquire" (the
         default) or "relaxed".
@@ -160,8 +162,8 @@ class tensor:
             `cumsum`.
         """
     def cumsum(self, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-        """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of `sum`,
-            but bf16 gives fp32.
+        """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of
+            `sum`.
         """
     def erf(self) -> Any:
         """Error function."""
@@ -195,7 +197,7 @@ class tensor:
     def max(self, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
         """The largest element along an axis, or of all; with its position if asked, the first one of equal elements, or the last
             with `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with
-            positions, only bf16 gives fp32.
+            positions, the type is that of the input.
         """
     def min(self, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
         """The smallest element along an axis, or of all; otherwise as `max`."""
@@ -249,7 +251,8 @@ class tensor:
         """Conversion to another type; the same as `cast`."""
     def topk(self, k: Any, dim: Any=..., descending: Any=...) -> Any:
         """The k largest elements along an axis (the last one for None), the largest first; with `descending=False` the k
-            smallest ones, the smallest first. NaN and zeros are as in `sort`.
+            smallest ones, the smallest first. NaN and zeros are as in `sort`. Types of less than 32 bits give fp32 or int32, as
+            in `max`, unless k is the extent.
         """
     def trans(self, *dims: Any) -> Any:
         """The tile with its axes in another order; without one, the last two swapped."""
@@ -317,7 +320,9 @@ def atomic_and(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=.
     """Like `atomic_add`, for bitwise and of integers."""
 
 def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any=..., scope: Any=...) -> Any:
-    """Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before."""
+    """Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before, signed or unsigned as
+    `val` is.
+    """
 
 def atomic_load(pointer: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
     """Reads memory that other programs write, each element at once; 0 where the mask is false. `sem` is "acquire" (the
@@ -364,7 +369,7 @@ def cast(input: Any, dtype: Any, fp_downcast_rounding: Any=..., bitcast: Any=...
     """
 
 def cat(input: Any, other: Any, can_reorder: Any=..., dim: Any=...) -> Any:
-    """One behind the other along an axis. The order is kept, whatever `can_reorder` says."""
+    """One after the other along an axis, in the type that `join` gives. The order is kept, whatever `can_reorder` says."""
 
 def cdiv(x: Any, div: Any) -> Any:
     """x / div, rounded up, for integers that are not negative."""
@@ -384,8 +389,8 @@ def cumprod(input: Any, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
     """
 
 def cumsum(input: Any, axis: Any=..., reverse: Any=..., dtype: Any=...) -> Any:
-    """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of `sum`,
-        but bf16 gives fp32.
+    """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of
+        `sum`.
     """
 
 def debug_barrier() -> Any:
@@ -404,7 +409,7 @@ def div_rn(x: Any, y: Any) -> Any:
 
 def dot(input: Any, other: Any, acc: Any=..., input_precision: Any=..., allow_tf32: Any=..., max_num_imprecise_acc: Any=..., out_dtype: Any=...) -> Any:
     """acc + input @ other: matrices, or stacks of matrices. The operands have one type; sums are in fp32 (int32 for
-    8-bit integers, fp64 for fp64, fp16 where asked for).
+    8-bit integers, fp64 for fp64). `out_dtype` counts for fp16 and fp8 alone, whose sums may be fp16.
     """
 
 def dot_scaled(lhs: Any, lhs_scale: Any, lhs_format: Any, rhs: Any, rhs_scale: Any, rhs_format: Any, acc: Any=..., fast_math: Any=..., lhs_k_pack: Any=..., rhs_k_pack: Any=..., out_dtype: Any=...) -> Any:
@@ -439,7 +444,7 @@ def extern_elementwise(lib_name: Any, lib_path: Any, args: Any, arg_type_symbol_
     """
 
 def fdiv(x: Any, y: Any, ieee_rounding: Any=..., approx: Any=...) -> Any:
-    """x / y of floats, fast, or with `ieee_rounding=True` rounded to nearest."""
+    """x / y, at least one of which is a float, in fp32 for narrower floats; fast, or with `ieee_rounding=True` rounded to nearest."""
 
 def flip(x: Any, dim: Any=...) -> Any:
     """The elements along an axis (the last one for None) in reverse order."""
@@ -451,7 +456,7 @@ def fma(x: Any, y: Any, z: Any) -> Any:
     """x * y + z, rounded once."""
 
 def full(shape: Any, value: Any, dtype: Any) -> Any:
-    """A tile with this value at every place."""
+    """A tile with this value at every place. An integer that the type does not hold wraps."""
 
 def gather(src: Any, index: Any, axis: Any) -> Any:
     """Along the axis, the elements that the index names; along the others, those at the same place. An index is
@@ -477,7 +482,9 @@ def interleave(a: Any, b: Any) -> Any:
     """The elements of both, which broadcast to one shape, in turn along the last axis: a[0], b[0], a[1], …"""
 
 def join(a: Any, b: Any) -> Any:
-    """Both, which broadcast to one shape, along a new last axis of extent 2."""
+    """Both, which broadcast to one shape, along a new last axis of extent 2. They take their common type; of two integers of one
+    width that of the first.
+    """
 
 def load(pointer: Any, mask: Any=..., other: Any=..., boundary_check: Any=..., padding_option: Any=..., cache_modifier: Any=..., eviction_policy: Any=..., volatile: Any=...) -> Any:
     """Reads memory through a pointer or a tile of pointers. Where the mask is false nothing is read and the result is
@@ -513,7 +520,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any=...) -> Any:
 def max(input: Any, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
     """The largest element along an axis, or of all; with its position if asked, the first one of equal elements, or the last
         with `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with
-        positions, only bf16 gives fp32.
+        positions, the type is that of the input.
     """
 
 def max_constancy(input: Any, values: Any) -> Any:
@@ -654,7 +661,8 @@ def to_tensor(x: Any) -> Any:
 
 def topk(x: Any, k: Any, dim: Any=..., descending: Any=...) -> Any:
     """The k largest elements along an axis (the last one for None), the largest first; with `descending=False` the k
-        smallest ones, the smallest first. NaN and zeros are as in `sort`.
+        smallest ones, the smallest first. NaN and zeros are as in `sort`. Types of less than 32 bits give fp32 or int32, as
+        in `max`, unless k is the extent.
     """
 
 def trans(input: Any, *dims: Any) -> Any:

@@ -142,6 +142,14 @@ def _smaller_key(a, b):
     return tl.minimum(a, b)
 
 
+@triton.constexpr_function
+def _chosen_dtype(dtype, k, extent):
+    # Which elements are among the best is found by `max` or `min`, whose type the result has; all of them are sorted.
+    if k == extent or dtype.primitive_bitwidth >= 32:
+        return dtype
+    return tl.float32 if dtype.is_floating() else tl.int32
+
+
 @triton.jit
 def _topk(x, k: tl.constexpr, descending: tl.constexpr):
     # Along the last axis. Blocks of k in order, up and down in turn: of two neighbours the better ones at each place
@@ -164,14 +172,15 @@ def _topk(x, k: tl.constexpr, descending: tl.constexpr):
             keys = tl._bitonic(keys, axis, stages - 1, descending)
     if block != k:
         keys = keys[..., :k]
-    return _from_keys(keys, x.dtype)
+    return _from_keys(keys, _chosen_dtype(x.dtype, k, x.shape[axis]))
 
 
 @tl.core._tensor_member_fn
 @triton.jit
 def topk(x, k: tl.constexpr, dim: tl.constexpr = None, descending: tl.constexpr = True):
     """The k largest elements along an axis (the last one for None), the largest first; with `descending=False` the k
-    smallest ones, the smallest first. NaN and zeros are as in `sort`."""
+    smallest ones, the smallest first. NaN and zeros are as in `sort`. Types of less than 32 bits give fp32 or int32, as
+    in `max`, unless k is the extent."""
     axis: tl.constexpr = _line_axis(dim, len(x.shape))
     _check_line(x, axis)
     tl.static_assert(0 < k and k <= x.shape[axis], "k must be from 1 to the extent")

@@ -160,11 +160,6 @@ def _extremum_dtype(dtype):
 
 
 @triton.constexpr_function
-def _indexed_dtype(dtype):
-    return tl.float32 if dtype.is_bf16() else dtype
-
-
-@triton.constexpr_function
 def _wrap(axis, rank):
     return axis + rank if axis < 0 else axis
 
@@ -194,8 +189,7 @@ def _extremum(input, axis: tl.constexpr, return_indices: tl.constexpr, tie_break
               keep_dims: tl.constexpr, combine: tl.constexpr, first: tl.constexpr, last: tl.constexpr):
     # `combine` takes two elements, `first` and `last` take them with their positions: of equal ones, the first or the last.
     if return_indices:
-        value = input.to(_indexed_dtype(input.dtype))
-        return _with_positions(value, axis, first if tie_break_left else last, keep_dims)
+        return _with_positions(input, axis, first if tie_break_left else last, keep_dims)
     else:
         return tl.reduce(input.to(_extremum_dtype(input.dtype)), axis, combine, keep_dims=keep_dims)
 
@@ -231,7 +225,7 @@ def max(input, axis: tl.constexpr = None, return_indices: tl.constexpr = False,
         return_indices_tie_break_left: tl.constexpr = True, keep_dims: tl.constexpr = False):
     """The largest element along an axis, or of all; with its position if asked, the first one of equal elements, or the last
     with `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with
-    positions, only bf16 gives fp32."""
+    positions, the type is that of the input."""
     return _extremum(input, axis, return_indices, return_indices_tie_break_left, keep_dims, _larger, _first_larger,
                      _last_larger)
 
@@ -278,14 +272,9 @@ def argmin(input, axis: tl.constexpr, tie_break_left: tl.constexpr = True, keep_
     return position
 
 
-@triton.constexpr_function
-def _scan_dtype(input, asked):
-    return tl.float32 if asked is None and input.is_bf16() else _sum_dtype(input, asked)
-
-
 @triton.jit
 def _scan(input, axis: tl.constexpr, reverse: tl.constexpr, dtype: tl.constexpr, combine: tl.constexpr):
-    result: tl.constexpr = _scan_dtype(input.dtype, dtype)
+    result: tl.constexpr = _sum_dtype(input.dtype, dtype)
     wide: tl.constexpr = _accumulator(result)
     return tl.associative_scan(input.to(result).to(wide), axis, combine, reverse).to(result)
 
@@ -293,8 +282,8 @@ def _scan(input, axis: tl.constexpr, reverse: tl.constexpr, dtype: tl.constexpr,
 @tl.core._tensor_member_fn
 @triton.jit
 def cumsum(input, axis: tl.constexpr = 0, reverse: tl.constexpr = False, dtype: tl.constexpr = None):
-    """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of `sum`,
-    but bf16 gives fp32."""
+    """The sum of each element and all before it along an axis; with `reverse`, of all after it. Types are those of
+    `sum`."""
     return _scan(input, axis, reverse, dtype, _sum_combine)
 
 

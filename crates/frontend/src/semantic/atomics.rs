@@ -8,6 +8,7 @@ use super::arguments::Arguments;
 use super::convert::{cast_element, literal, tensor};
 use super::descriptor::block_at_offsets;
 use super::memory::{check_writable, fitting_mask, pointer, stored};
+use super::promote::natural_dtype;
 use super::{Caller, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
@@ -92,7 +93,7 @@ fn check_kind<C: Caller + ?Sized>(
         .hint("bits of floats are those of integers: `ptr.to(tl.pointer_type(tl.int32))`"))
 }
 
-/// `atomic_cas(pointer, cmp, val, sem, scope)`.
+/// `atomic_cas(pointer, cmp, val, sem, scope)`: the result has the type of `val` where only the sign is another.
 pub(super) fn compare_and_swap<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -104,7 +105,17 @@ pub(super) fn compare_and_swap<C: Caller + ?Sized>(
     let expected = stored(c, a, 1, &ty, dtype)?;
     let value = stored(c, a, 2, &ty, dtype)?;
     let op = Op::AtomicCas { sem, scope };
-    Ok(Operand::Tensor(c.builder().emit_one(op, smallvec![pointer, expected, value])?))
+    let before = c.builder().emit_one(op, smallvec![pointer, expected, value])?;
+    // The old integer is read as `val` is: signed or unsigned.
+    let own = match a.at(2)? {
+        Operand::Tensor(value) => c.builder().type_of(value).dtype(),
+        Operand::Constant(constant) => natural_dtype(constant),
+        _ => None,
+    };
+    match own.filter(|own| own.is_int() && dtype.is_int() && own.bits() == dtype.bits() && *own != dtype) {
+        Some(own) => Ok(Operand::Tensor(c.builder().bitcast(before, Element::Value(own))?)),
+        None => Ok(Operand::Tensor(before)),
+    }
 }
 
 /// `atomic_load(pointer, mask, sem, scope)`.

@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 use tilewright_base::Code;
-use tilewright_ir::{Builder, Dtype, Failure, IntList, Shape, Type};
+use tilewright_ir::{Builder, Dtype, Element, Failure, IntList, Shape, Type};
 
 use super::arguments::Arguments;
 use super::convert::{broadcast_pair, broadcast_to, cast, check_size};
@@ -15,7 +15,22 @@ use crate::value::{Constant, Operand};
 pub(super) fn join<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y) = (a.tensor(c, 0)?, a.tensor(c, 1)?);
     let (x, y) = broadcast_pair(c, "`join`", x, y)?;
+    let y = with_sign_of(c, &x, y)?;
     joined(c, x, y)
+}
+
+/// The second of two values that are put together: of integers of one width, the bits count, under the type of the first.
+fn with_sign_of<C: Caller + ?Sized>(
+    c: &mut C,
+    first: &ValueOf<C>,
+    second: ValueOf<C>,
+) -> Semantic<ValueOf<C>> {
+    let types = [first, &second].map(|value| c.builder().type_of(value).element);
+    let [Some(wanted), Some(found)] = types.map(Element::value) else { return Ok(second) };
+    if wanted.is_int() && found.is_int() && wanted.bits() == found.bits() && wanted != found {
+        return Ok(c.builder().bitcast(second, types[0])?);
+    }
+    Ok(second)
 }
 
 /// Of two values of one shape, by the place along the new axis. A layout that has this axis in registers makes both of the
@@ -61,6 +76,7 @@ pub(super) fn split<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
 /// `cat(input, other, can_reorder, dim)`: one behind the other. The order is always kept.
 pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let ((x, left), (y, right)) = (a.typed(c, 0)?, a.typed(c, 1)?);
+    let y = with_sign_of(c, &x, y)?;
     a.flag(c, 2)?;
     let axis = a.axis(c, 3, left.rank())?;
     if left.rank() != right.rank() || left.shape.without(axis) != right.shape.without(axis) {
@@ -122,9 +138,13 @@ fn along<C: Caller + ?Sized>(
 
 /// `gather(src, index, axis)`.
 pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-    let ((tile, ty), (index, index_ty)) = (a.typed(c, 0)?, a.typed(c, 1)?);
+    let ((tile, ty), (mut index, mut index_ty)) = (a.typed(c, 0)?, a.typed(c, 1)?);
     let axis = a.axis(c, 2, ty.rank())?;
-    if !index_ty.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool()) {
+    if index_ty.is_bool() {
+        index = cast(c, index, Dtype::I32)?;
+        index_ty = c.builder().type_of(&index);
+    }
+    if !index_ty.dtype().is_some_and(Dtype::is_int) {
         return Err(SemanticError::new(
             Code::TypeMismatch,
             "the index of `gather` must be a tile of integers",

@@ -259,36 +259,28 @@ fn python_name(dtype: Dtype) -> &'static str {
     super::table::dtype_name(dtype)
 }
 
-/// The element type of the result.
+/// The element type of the result. What operands other than fp8 and fp16 are summed in is fixed: an `out_dtype` then says
+/// nothing.
 fn dot_result<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     operand: Dtype,
     wanted: Dtype,
     is_asked: bool,
 ) -> Semantic<Dtype> {
-    let blamed = if is_asked { 6 } else { 2 };
-    let result = match operand {
-        dtype if dtype.is_int() => Dtype::I32,
-        Dtype::F64 => Dtype::F64,
-        Dtype::F32 | Dtype::BF16 => Dtype::F32,
-        _ if matches!(wanted, Dtype::F16 | Dtype::F32) => wanted,
+    match operand {
+        dtype if dtype.is_int() => Ok(Dtype::I32),
+        Dtype::F64 => Ok(Dtype::F64),
+        Dtype::F32 | Dtype::BF16 => Ok(Dtype::F32),
+        _ if matches!(wanted, Dtype::F16 | Dtype::F32) => Ok(wanted),
         _ => {
+            let blamed = if is_asked { 6 } else { 2 };
             let message = format!("`{}` of `dot` cannot be {wanted}", a.name(blamed));
-            return Err(SemanticError::new(Code::DotMismatch, message)
+            Err(SemanticError::new(Code::DotMismatch, message)
                 .argument(blamed, format!("this is {wanted}"))
                 .note(format!("found {wanted}, expected fp32 or fp16 for operands of type {operand}"))
-                .hint("accumulate in fp32, and convert the result with `.to(…)`"));
+                .hint("accumulate in fp32, and convert the result with `.to(…)`"))
         }
-    };
-    // A bare `dot(int8, int8)` gives int32, and `out_dtype=tl.float32` is what older programs pass in any case.
-    if is_asked && wanted != result && wanted != Dtype::F32 {
-        let message = format!("`out_dtype` of `dot` cannot be {wanted} for operands of type {operand}");
-        return Err(SemanticError::new(Code::DotMismatch, message)
-            .argument(6, format!("this is {wanted}"))
-            .note(format!("found {wanted}, expected {result}"))
-            .hint("convert the result with `.to(…)`"));
     }
-    Ok(result)
 }
 
 fn check_acc<V>(acc: V, found: &Type, expected: &Type) -> Semantic<V> {

@@ -49,12 +49,12 @@ pub(super) fn full<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(broadcast_to(c, scalar, &shape)?))
 }
 
-/// A compile-time number must not lose its value in a tile of this type.
+/// A compile-time float must be a number of an integer type; an integer wraps, as it does in a conversion.
 fn check_literal(constant: &Constant, dtype: tilewright_ir::Dtype, index: usize) -> Semantic<()> {
     let Some((low, high)) = dtype.int_range().filter(|_| !dtype.is_bool()) else { return Ok(()) };
     let fits = match constant {
-        Constant::Int(value) => (low..=high).contains(value),
         Constant::Float(value) => value.fract() == 0.0 && (low as f64..=high as f64).contains(value),
+        Constant::Int(value) => (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(value),
         _ => true,
     };
     if fits {

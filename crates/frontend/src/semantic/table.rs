@@ -215,7 +215,8 @@ builtins! {
     /// Like `atomic_add`, for the value itself.
     AtomicXchg "atomic_xchg(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
         => atomics::read_modify_write, AtomicKind::Exchange;
-    /// Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before.
+    /// Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before, signed or unsigned as
+    /// `val` is.
     AtomicCas "atomic_cas(pointer, cmp, val, sem=None, scope=None)" [Root Method] => atomics::compare_and_swap;
     /// Reads memory that other programs write, each element at once; 0 where the mask is false. `sem` is "acquire" (the
     /// default) or "relaxed".
@@ -231,7 +232,7 @@ builtins! {
 
     /// The int32 tile start, start + 1, …, end - 1, of any length.
     Arange "arange(start, end)" [Root] => shape::arange;
-    /// A tile with this value at every place.
+    /// A tile with this value at every place. An integer that the type does not hold wraps.
     Full "full(shape, value, dtype)" [Root] => shape::full;
     /// The tile with new axes of extent 1 at these places (an integer or a tuple) of the result's shape.
     ExpandDims "expand_dims(input, axis)" [Root Method] => shape::expand_dims;
@@ -252,11 +253,12 @@ builtins! {
 
     // Joining tiles, and taking parts of them.
 
-    /// Both, which broadcast to one shape, along a new last axis of extent 2.
+    /// Both, which broadcast to one shape, along a new last axis of extent 2. They take their common type; of two integers of one
+    /// width that of the first.
     Join "join(a, b)" [Root] => movement::join;
     /// The inverse of `join`: the halves along the last axis, which has extent 2.
     Split "split(a)" [Root Method] => movement::split;
-    /// One behind the other along an axis. The order is kept, whatever `can_reorder` says.
+    /// One after the other along an axis, in the type that `join` gives. The order is kept, whatever `can_reorder` says.
     Cat "cat(input, other, can_reorder=False, dim=0)" [Root] => movement::cat;
     /// Along the axis, the elements that the index names; along the others, those at the same place. An index is
     /// from 0 to the extent of the axis less 1. Any other is an error on the CPU and in the simulator, and on a GPU with
@@ -323,7 +325,7 @@ builtins! {
     Tanh "tanh(x)" [Math Libdevice] => math::float, F::Tanh;
     /// x * y + z, rounded once.
     Fma "fma(x, y, z)" [Root Math Libdevice] => math::fma;
-    /// x / y of floats, fast, or with `ieee_rounding=True` rounded to nearest.
+    /// x / y, at least one of which is a float, in fp32 for narrower floats; fast, or with `ieee_rounding=True` rounded to nearest.
     Fdiv "fdiv(x, y, ieee_rounding=False, approx=False)" [Root Math] => math::fdiv;
     /// x / y, rounded to nearest.
     DivRn "div_rn(x, y)" [Root Math Libdevice] => math::div_rn;
@@ -363,7 +365,7 @@ builtins! {
     /// One merge of the bitonic network along an axis: blocks of 2^stage elements to blocks of twice as many.
     Bitonic "_bitonic(x, axis, stage, descending)" [Root] => scan::bitonic;
     /// acc + input @ other: matrices, or stacks of matrices. The operands have one type; sums are in fp32 (int32 for
-    /// 8-bit integers, fp64 for fp64, fp16 where asked for).
+    /// 8-bit integers, fp64 for fp64). `out_dtype` counts for fp16 and fp8 alone, whose sums may be fp16.
     Dot "dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, \
          out_dtype=None)" [Root] => reduce::dot;
 

@@ -20,7 +20,8 @@ fn shapes_change() {
     assert_eq!(call("arange", &[], &[int(0), int(128)]), "int32[128]");
     assert_eq!(call("full", &[], &[ints(&[16, 8]), number(0.5), dtype("bf16")]), "bf16[16, 8]");
     assert_eq!(call("full", &[], &[ints(&[]), int(1), dtype("int8")]), "int8");
-    assert_eq!(call("full", &[], &[ints(&[4]), int(300), dtype("int8")]), "TW0016");
+    assert_eq!(call("full", &[], &[ints(&[4]), int(300), dtype("int8")]), "int8[4]");
+    assert_eq!(call("full", &[], &[ints(&[4]), number(0.5), dtype("int8")]), "TW0016");
     assert_eq!(call("full", &[], &[ints(&[12]), int(0), dtype("int8")]), "int8[12]");
     assert_eq!(call("full", &[], &[ints(&[-2]), int(0), dtype("int8")]), "TW0016");
     assert_eq!(call("full", &[], &[ints(&[2048, 1024]), int(0), dtype("int8")]), "TW0022");
@@ -65,7 +66,7 @@ fn tiles_are_joined_and_taken_apart() {
     assert_eq!(call("gather", &["fp32[4, 8]", "int32[8, 8]"], &[int(1)]), "TW0004");
     assert_eq!(call("gather", &["fp32[4, 8]", "int32[8]"], &[int(1)]), "TW0004");
     assert_eq!(call("gather", &["fp32[4]", "fp32[4]"], &[int(0)]), "TW0005");
-    assert_eq!(call("gather", &["fp32[4]", "int1[4]"], &[int(0)]), "TW0005");
+    assert_eq!(call("gather", &["fp32[4]", "int1[4]"], &[int(0)]), "fp32[4]");
     assert_eq!(call("gather", &["fp32[4]", "int32[4]"], &[int(1)]), "TW0016");
 }
 
@@ -168,6 +169,13 @@ fn products_of_matrices() {
     let wrong =
         f.builtin("dot", &[a, b], &[("out_dtype", dtype("bf16"))]).expect_err("bf16 sums are refused");
     assert_eq!(wrong.code.name(), "TW0019");
+    for (operands, result) in [("bf16", "fp32"), ("fp32", "fp32"), ("fp64", "fp64"), ("int8", "int32")] {
+        let value = f.value(&format!("{operands}[2, 2]"));
+        let found = f
+            .builtin("dot", &[value.clone(), value], &[("out_dtype", dtype("fp16"))])
+            .expect("it is ignored");
+        assert_eq!(f.show(&found), format!("{result}[2, 2]"));
+    }
 }
 
 #[test]
