@@ -53,8 +53,8 @@ pub struct Program {
     pub(crate) symbolic: bool,
     /// Whether a program of the grid may wait for what another one does.
     pub(crate) waits: bool,
-    /// The condition blocks of loops that wait for what a plain load finds.
-    pub(crate) spinning: Vec<BlockId>,
+    /// The condition blocks of loops that wait for what other programs do.
+    pub(crate) waiting_loops: Vec<BlockId>,
 }
 
 /// A parameter of the kernel.
@@ -200,29 +200,6 @@ impl Program {
     /// The source that the spans of diagnostics point into.
     pub fn sources(&self) -> &Arc<SourceMap> {
         &self.sources
-    }
-
-    /// Whether a program of the grid may wait for what another one does: a loop without a count looks at memory that others
-    /// change.
-    pub(crate) fn may_wait(&self) -> bool {
-        let mut steps = self.blocks.iter().flat_map(|block| &block.steps);
-        !self.spinning.is_empty()
-            || steps.any(|step| match step.op() {
-                Some(Op::AtomicPoll { .. }) => true,
-                Some(Op::While {}) => step.blocks.iter().any(|&block| self.looks_at_others(block)),
-                // tidy: wildcard because no other op runs until something changes
-                _ => false,
-            })
-    }
-
-    /// Whether a block, with those inside of it, looks at memory that other programs change while it runs.
-    pub(crate) fn looks_at_others(&self, block: BlockId) -> bool {
-        self.blocks[block as usize].steps.iter().any(|step| {
-            let looks = step.op().is_some_and(|op| {
-                op.family() == OpFamily::Atomic || matches!(op, Op::Load { volatile: true, .. })
-            });
-            looks || step.blocks.iter().any(|&inner| self.looks_at_others(inner))
-        })
     }
 
     /// The type of a slot.

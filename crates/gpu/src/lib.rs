@@ -93,7 +93,7 @@ pub fn assign_layouts_for(
     let mut program = assign::assign_layouts(&module, target, num_warps, launcher);
     program.header.cluster = cluster;
     if cluster == 1 {
-        program.header.order = tile::program_order::program_order(module.kernel());
+        program.header.order = tile::program_order::program_order(&module);
     }
     Ok(program)
 }

@@ -46,6 +46,9 @@ pub trait Operation: Clone + PartialEq + Eq + Hash + Debug {
     /// The op of tile IR that it is, if it is one: a dialect shares with tile IR at least its control flow.
     fn as_tile(&self) -> Option<&Op>;
 
+    /// Whether it reads memory that changes while it looks, as the program says.
+    fn is_volatile(&self) -> bool;
+
     /// The mnemonic of the text form.
     fn name(&self) -> &'static str;
 
@@ -101,6 +104,10 @@ impl Operation for Op {
 
     fn as_tile(&self) -> Option<&Op> {
         Some(self)
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.is_volatile()
     }
 
     fn name(&self) -> &'static str {

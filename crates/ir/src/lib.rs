@@ -18,6 +18,7 @@ mod rules;
 mod table;
 mod types;
 mod verify;
+mod waiting;
 
 pub use attributes::{
     AtomicKind, Attribute, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision,
@@ -36,10 +37,11 @@ pub use function::{
 pub use inline_asm::{AsmError, AsmInput, AsmPacking, AsmPiece, AsmRegister, AsmTemplate};
 pub use ops::{
     AttributeText, DtypeList, Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, ShapeOp,
-    TypeList, visit, visit_op,
+    TypeList, Waiting, visit, visit_op,
 };
 pub use parse::{ParseError, parse, parse_dialect};
 pub use print::print;
 pub use rules::{MAX_RANK, MAX_TILE_ELEMENTS, RegionTypes, RuleError, RuleInput};
 pub use types::{Dtype, DtypeKind, Element, Shape, Type};
 pub use verify::{VerifyError, verify};
+pub use waiting::{Wait, loop_may_wait, may_wait};

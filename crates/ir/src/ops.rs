@@ -79,6 +79,24 @@ pub enum OpFamily {
     Terminator,
 }
 
+/// What an op has to do with waiting for other programs of the grid.
+///
+/// Threads of one program, and the blocks of its cluster, begin together: waiting for them is none of this. Nor is waiting for
+/// earlier grids, which end whatever this one does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Waiting {
+    /// It ends whatever other programs do, and learns nothing of them.
+    Never,
+    /// It reads memory that other programs may have written. Unless it is volatile, the program takes this memory not to change.
+    Reads,
+    /// It sees what other programs do at the same time: a loop around it may wait for them.
+    Observes,
+    /// It runs its regions until a condition changes, which may be due to other programs.
+    Repeats,
+    /// It may wait for other programs by itself.
+    Always,
+}
+
 /// A row of the op table, as plain data.
 #[derive(Clone, Copy, Debug)]
 pub struct OpInfo {
@@ -100,6 +118,8 @@ pub struct OpInfo {
     pub effect: Effect,
     /// What it is to whoever does not know it by name.
     pub family: OpFamily,
+    /// What it has to do with waiting for other programs.
+    pub waiting: Waiting,
 }
 
 /// Looks up attribute text by name while an op is parsed.
@@ -108,126 +128,126 @@ pub type AttributeText<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 macro_rules! tile_ops {
     ($callback:ident! $($prefix:tt)*) => { $callback! { $($prefix)*
     /// A scalar constant.
-    Constant constant () [] {value: Literal} regions 0 Pure Scalar;
+    Constant constant () [] {value: Literal} regions 0 Pure Scalar Never;
     /// The position of this program in the grid along an axis (0, 1 or 2), int32.
-    ProgramId program_id () [] {axis: u8} regions 0 Pure Scalar;
+    ProgramId program_id () [] {axis: u8} regions 0 Pure Scalar Never;
     /// The extent of the grid along an axis (0, 1 or 2), int32.
-    NumPrograms num_programs () [] {axis: u8} regions 0 Pure Scalar;
+    NumPrograms num_programs () [] {axis: u8} regions 0 Pure Scalar Never;
     /// The int32 tile start, start + 1, …, end - 1.
-    Arange arange () [] {start: i64, end: i64} regions 0 Pure Source;
+    Arange arange () [] {start: i64, end: i64} regions 0 Pure Source Never;
     /// A tile with this scalar at every place.
-    Splat splat (scalar) [] {shape: Shape} regions 0 Pure Source;
+    Splat splat (scalar) [] {shape: Shape} regions 0 Pure Source Never;
     /// The tile with a new axis of extent 1.
-    ExpandDims expand_dims (tile) [] {axis: u32} regions 0 Pure Shape;
+    ExpandDims expand_dims (tile) [] {axis: u32} regions 0 Pure Shape Never;
     /// The tile repeated along its axes of extent 1 until it has the shape.
-    Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure Shape;
+    Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure Shape Never;
     /// Along each axis so many elements as the shape says, beginning at `starts` and `steps` apart, which may be negative.
-    Slice slice (tile) [] {starts: IntList, steps: IntList, shape: Shape} regions 0 Pure Shape;
+    Slice slice (tile) [] {starts: IntList, steps: IntList, shape: Shape} regions 0 Pure Shape Never;
     /// The elements in row-major order under another shape of as many elements.
-    Reshape reshape (tile) [] {shape: Shape} regions 0 Pure Shape;
+    Reshape reshape (tile) [] {shape: Shape} regions 0 Pure Shape Never;
     /// Axis i of the result is the axis of the tile that stands at i in the permutation.
-    Transpose transpose (tile) [] {permutation: IntList} regions 0 Pure Shape;
+    Transpose transpose (tile) [] {permutation: IntList} regions 0 Pure Shape Never;
     /// A function of the second table applied at each place.
-    Elementwise elementwise () [] *operands {function: ElementwiseFn} regions 0 Pure Pointwise;
+    Elementwise elementwise () [] *operands {function: ElementwiseFn} regions 0 Pure Pointwise Never;
     /// Conversion to another element type. Integers wrap or extend; float to integer truncates towards zero and
     /// saturates, NaN gives 0; to int1 is the comparison with zero; integer to float and narrowing of floats round as
     /// said; fp8 saturates to the largest finite value. Integer to pointer and back keep the bits.
-    Cast cast (value) [] {element: Element, rounding: Rounding} regions 0 Pure Pointwise;
+    Cast cast (value) [] {element: Element, rounding: Rounding} regions 0 Pure Pointwise Never;
     /// The same bits read as another element type of the same width.
-    Bitcast bitcast (value) [] {element: Element} regions 0 Pure Pointwise;
+    Bitcast bitcast (value) [] {element: Element} regions 0 Pure Pointwise Never;
     /// PTX that is run for every `pack` elements of the arguments, one from each place; which elements share a run is
     /// not said. Text and constraints are as LLVM's inline assembly. Without a result that is read it need not run.
     InlineAsm inline_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
-        regions 0 Pure Pointwise;
+        regions 0 Pure Pointwise Observes;
     /// The same with effects that no result shows: it runs where and as often as the program says.
     VolatileAsm volatile_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
-        regions 0 Write Pointwise;
+        regions 0 Write Pointwise Always;
     /// A function of scalars, its region, on every `pack` elements of the tiles; which elements share a run is not said. The
     /// region takes `pack` elements of the first tile, then of the second, and yields as many of each result. A run that
     /// lacks elements has copies of one that is there.
-    Map map () [] *tiles {pack: u32} regions 1 Control Pointwise;
+    Map map () [] *tiles {pack: u32} regions 1 Control Pointwise Never;
     /// A pointer moved by an integer number of elements of its pointee; computed in 64 bits.
-    PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure Pointwise;
+    PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure Pointwise Never;
     /// Reads memory where the mask holds (everywhere without one); elsewhere gives `other`, or zero without one.
-    Load load (pointer) [mask, other] {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool} regions 0 Read Load;
+    Load load (pointer) [mask, other] {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool} regions 0 Read Load Reads;
     /// Writes memory where the mask holds. Where two elements of a tile have one address, either is written.
-    Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write Store;
+    Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write Store Never;
     /// Replaces each element in memory where the mask holds (everywhere without one) by what the kind makes of it and of the
     /// value, one element after the other in any order; gives what was there before, and zero where the mask does not hold.
     AtomicRmw atomic_rmw (pointer, value) [mask] {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope}
-        regions 0 Write Atomic;
+        regions 0 Write Atomic Observes;
     /// Replaces each element in memory that has the bits of the expected one by the value where the mask holds (everywhere
     /// without one); gives what was there before, and zero where the mask does not hold.
     AtomicCas atomic_cas (pointer, expected, value) [mask] {sem: MemorySemantics, scope: MemoryScope}
-        regions 0 Write Atomic;
+        regions 0 Write Atomic Observes;
     /// Reads memory where the mask holds, each element at once; elsewhere gives zero. It is not merged with another one.
-    AtomicLoad atomic_load (pointer) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic;
+    AtomicLoad atomic_load (pointer) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Observes;
     /// Writes memory where the mask holds, each element at once.
-    AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic;
+    AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never;
     /// Reads a scalar of memory again and again until it has the bits of the expected one, which gives true, or until so many
     /// nanoseconds (int64) have passed, which gives false. It reads once at least.
     AtomicPoll atomic_poll (pointer, expected) [timeout] {sem: MemorySemantics, scope: MemoryScope}
-        regions 0 Write Atomic;
+        regions 0 Write Atomic Always;
     /// acc + a @ b over the last two axes; products and sums in the type of acc (fp16 and bf16 operands are exact in
     /// fp32), in any order.
-    Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure Dot;
+    Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure Dot Never;
     /// The tiles combined along an axis by an associative region: it takes an element of each tile on the left, then on
     /// the right, and yields one of each. The order of combination is fixed for a shape.
-    Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction;
+    Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction Never;
     /// Each element combined with all before it along an axis by an associative region, as that of a reduction, which takes
     /// what comes earlier on the left; with `reverse`, the last element is the earliest. The order of combination is
     /// fixed for a shape.
-    Scan scan () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan;
+    Scan scan () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never;
     /// How many elements of a tile of integers, of those for which the mask holds, are 0, 1, … bins - 1, as int32. Other
     /// elements are not counted.
-    Histogram histogram (tile) [mask] {bins: u32} regions 0 Pure Reduction;
+    Histogram histogram (tile) [mask] {bins: u32} regions 0 Pure Reduction Never;
     /// Each element of the result is the one whose coordinate along the axis, of an extent that is a power of two, differs by
     /// this mask over F2. With all bits, lines in reverse order.
-    Butterfly butterfly (tile) [] {axis: u32, mask: u32} regions 0 Pure Scan;
+    Butterfly butterfly (tile) [] {axis: u32, mask: u32} regions 0 Pure Scan Never;
     /// A part of a bitonic merge of integers along an axis whose extent is a power of two. For each bit from `high` down to
     /// `low`: of two elements whose coordinates differ in this bit alone, the lower place gets the smaller one where bit `block`
     /// of the coordinate is 0 (beyond the extent it always is), and the larger one where it is 1; the other way round if
     /// `descending`.
-    Bitonic bitonic (tile) [] {axis: u32, high: u32, low: u32, block: u32, descending: bool} regions 0 Pure Scan;
+    Bitonic bitonic (tile) [] {axis: u32, high: u32, low: u32, block: u32, descending: bool} regions 0 Pure Scan Never;
     /// Along an axis, the elements of the tile that the int32 index names; along the others, at the same place. The executor
     /// stops at an index that names no element; the code of a GPU takes some element there.
-    Gather gather (tile, index) [] {axis: u32} regions 0 Pure Movement;
+    Gather gather (tile, index) [] {axis: u32} regions 0 Pure Movement Never;
     /// What the program promises about the values; the value itself.
-    Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity;
+    Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity Never;
     /// The program promises that the condition holds.
-    Assume assume (condition) [] {} regions 0 Write Promise;
+    Assume assume (condition) [] {} regions 0 Write Promise Never;
     /// All threads of the program have come here.
-    Barrier barrier () [] {} regions 0 Write Barrier;
+    Barrier barrier () [] {} regions 0 Write Barrier Never;
     /// Stops the launch with the failure where the condition does not hold and the mask does.
-    Assert assert (condition) [mask] {failure: Failure} regions 0 Write Check;
+    Assert assert (condition) [mask] {failure: Failure} regions 0 Write Check Never;
     /// Prints a line for each element: the program, the place in the tile, the prefix and the number (an integer of 32 or 64
     /// bits, or fp64); without a value, the prefix alone. Integers have that many hexadecimal digits, or are decimal if it is 0.
     /// With extents, elements beyond them are left out.
-    Print print () [value] {prefix: String, digits: u32, extents: IntList} regions 0 Write Check;
+    Print print () [value] {prefix: String, digits: u32, extents: IntList} regions 0 Write Check Never;
     /// What the machine that runs the program says of itself, at this moment.
-    Machine machine () [] {quantity: MachineQuantity} regions 0 Write Scalar;
+    Machine machine () [] {quantity: MachineQuantity} regions 0 Write Scalar Never;
     /// What the grid does about those before and after it: nothing, where no two overlap.
-    Dependency dependency () [] {action: GridDependency} regions 0 Write Check;
+    Dependency dependency () [] {action: GridDependency} regions 0 Write Check Never;
     /// Calls another function of the module.
-    Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control Call;
+    Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control Call Never;
     /// Counts a scalar integer from lower to upper (exclusive) by step, downwards if step is negative; the region takes
     /// it and the carried values and yields the next ones; the results are the last ones. A step of zero is an error.
-    For for_loop (lower, upper, step) [] *carried {options: LoopOptions} regions 1 Control Loop;
+    For for_loop (lower, upper, step) [] *carried {options: LoopOptions} regions 1 Control Loop Never;
     /// While the first region, which takes the carried values, yields true, the second takes them and yields the next.
-    While while_loop () [] *carried {} regions 2 Control Loop;
+    While while_loop () [] *carried {} regions 2 Control Loop Repeats;
     /// The values that the first region yields if the scalar condition holds, else those of the second.
-    If if_else (condition) [] {} regions 2 Control Branch;
+    If if_else (condition) [] {} regions 2 Control Branch Never;
     /// Ends a region with its values.
-    Yield yield_values () [] *values {} regions 0 Terminator Terminator;
+    Yield yield_values () [] *values {} regions 0 Terminator Terminator Never;
     /// Ends a function with its results.
-    Return return_values () [] *values {} regions 0 Terminator Terminator;
+    Return return_values () [] *values {} regions 0 Terminator Terminator Never;
     } };
 }
 
 macro_rules! define_result_types {
     ($($(#[doc = $doc:literal])*
        $variant:ident $method:ident ($($operand:ident),*) [$($optional:ident),*] $(*$variadic:ident)?
-       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident;)*) => {
+       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident $waiting:ident;)*) => {
         impl Op {
             /// The types of its results.
             pub fn result_types(&self, input: &RuleInput<'_>) -> Result<Vec<Type>, RuleError> {
@@ -262,11 +282,11 @@ macro_rules! define_shape_ops {
         }
     };
     ([$($found:tt)*] $(#[doc = $doc:literal])* $variant:ident $method:ident ($($operands:tt)*) [$($optional:tt)*]
-     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident Shape; $($rest:tt)*) => {
+     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident Shape $waiting:ident; $($rest:tt)*) => {
         define_shape_ops!([$($found)* $(#[doc = $doc])* $variant {$($attributes)*}] $($rest)*);
     };
     ([$($found:tt)*] $(#[doc = $doc:literal])* $variant:ident $method:ident ($($operands:tt)*) [$($optional:tt)*]
-     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident $family:ident; $($rest:tt)*) => {
+     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident $family:ident $waiting:ident; $($rest:tt)*) => {
         define_shape_ops!([$($found)*] $($rest)*);
     };
 }
@@ -405,6 +425,15 @@ impl Op {
     /// gather whose index is out of bounds.
     pub fn is_speculatable(&self) -> bool {
         self.is_pure() && self.info().regions == 0 && !matches!(self, Op::Gather { .. })
+    }
+
+    /// Whether it reads memory that changes while it looks, as the program says.
+    pub fn is_volatile(&self) -> bool {
+        match self {
+            Op::Load { volatile, cache, .. } => *volatile || *cache == CacheModifier::Volatile,
+            // tidy: wildcard because only plain loads are volatile or not
+            _ => false,
+        }
     }
 
     /// What it is to whoever does not know it by name.

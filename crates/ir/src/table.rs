@@ -4,13 +4,13 @@
 /// Makes, from the rows of a table, the enum of the ops with their attributes, the plain data of the rows, the text form of
 /// the attributes, and a visitor with a method for each op.
 ///
-/// A row is `docs Variant mnemonic (operands) [optional operands] *variadic {attribute: Type} regions N Effect Family;`.
+/// A row is `docs Variant mnemonic (operands) [optional operands] *variadic {attribute: Type} regions N Effect Family Waiting;`.
 #[macro_export]
 macro_rules! define_ops {
     ($op:ident $ops:ident $visitor:ident $visit:ident;
      $($(#[doc = $doc:literal])*
        $variant:ident $method:ident ($($operand:ident),*) [$($optional:ident),*] $(*$variadic:ident)?
-       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident;)*) => {
+       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident $waiting:ident;)*) => {
         /// An operation with its attributes. Operands, results and regions are in the instruction.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum $op {
@@ -30,6 +30,7 @@ macro_rules! define_ops {
             regions: $regions,
             effect: $crate::Effect::$effect,
             family: $crate::OpFamily::$family,
+            waiting: $crate::Waiting::$waiting,
         },)*];
 
         const _: () = {

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{
     Block as IrBlock, Element, ElementwiseFn, FuncId, Function, Inst, InstData, Module, Op, OpFamily, Shape,
-    Type, Value,
+    Type, Value, Wait, loop_may_wait, may_wait,
 };
 
 use crate::assembly::{Assembler, AssemblyCode, AssemblyError};
@@ -66,8 +66,8 @@ fn lower_with(
         sources: module.sources.clone(),
         estimate: 0,
         measured: AtomicU64::new(0),
-        waits: false,
-        spinning: Vec::new(),
+        waits: may_wait(module) == Wait::Likely,
+        waiting_loops: Vec::new(),
         symbolic,
     };
     let mut lowering = Lowering {
@@ -240,6 +240,10 @@ impl Lowering<'_> {
                 let mut blocks = SmallVec::new();
                 for &region in &data.regions {
                     blocks.push(if is_loop { self.loop_region(region)? } else { self.region(region)? });
+                }
+                let waits = || loop_may_wait(self.module, function, inst) == Wait::Likely;
+                if matches!(op, Op::While {}) && waits() {
+                    self.program.waiting_loops.extend(blocks.first());
                 }
                 let operands = self.uses(&data.operands);
                 self.step(inst, Action::Op(op.clone()), operands, blocks)

@@ -13,13 +13,10 @@ pub(crate) mod points;
 mod print;
 mod rematerialize;
 pub(crate) mod sanitize;
-mod spinning;
 
 /// The kernel with all its steps, each slot of which is set by one.
 pub(crate) fn whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program, Box<Diagnostic>> {
-    let mut program = lower::lower_whole(module, assembler)?;
-    program.spinning = spinning::find(&program);
-    Ok(program)
+    lower::lower_whole(module, assembler)
 }
 
 impl Program {
@@ -37,11 +34,9 @@ impl Program {
         assembler: Option<&dyn Assembler>,
     ) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, true, assembler)?;
-        program.spinning = spinning::find(&program);
         liveness::analyse(&mut program);
         rematerialize::rematerialize(&mut program);
         fusion::fuse(&mut program);
-        program.waits = program.may_wait();
         Ok(program)
     }
 
@@ -50,7 +45,6 @@ impl Program {
         let mut program = lower::lower(module, true, assembler)?;
         liveness::analyse(&mut program);
         fusion::fuse(&mut program);
-        program.waits = program.may_wait();
         Ok(program)
     }
 
@@ -61,9 +55,7 @@ impl Program {
         assembler: Option<&dyn Assembler>,
     ) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, false, assembler)?;
-        program.spinning = spinning::find(&program);
         liveness::analyse(&mut program);
-        program.waits = program.may_wait();
         Ok(program)
     }
 }

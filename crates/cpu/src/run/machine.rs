@@ -425,9 +425,7 @@ impl<'a> Machine<'a> {
 
     pub(crate) fn while_loop(&mut self, step: &'a Step) -> Outcome {
         let (condition, body) = (step.blocks[0], step.blocks[1]);
-        let may_wait = self.program.waits
-            && (self.program.spinning.contains(&condition)
-                || step.blocks.iter().any(|&block| self.program.looks_at_others(block)));
+        let may_wait = self.program.waiting_loops.contains(&condition);
         self.push(&step.operands);
         let (condition_block, body_block) = (self.block(condition), self.block(body));
         loop {

@@ -29,8 +29,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    CacheModifier, Carried, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, OpFamily, Operation,
-    Value,
+    Carried, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, OpFamily, Operation, Value, Wait,
+    may_wait,
 };
 
 use super::tensor_copies::is_of_rows;
@@ -47,8 +47,13 @@ const MOST_KNOWN: u32 = 16;
 
 /// Lets the blocks of pairs share what they copy.
 pub fn share_copies(module: &mut Module) {
+    let may_wait = may_wait(module) != Wait::Never;
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
+    // Two programs that copy for each other could wait for each other then. The blocks of one program wait for the same.
+    if may_wait && header.cluster == 1 {
+        return;
+    }
     let is_done = header.paired || has_shares(function);
     // The blocks of a pair are programs next to each other.
     let is_ordered = header.order != ProgramOrder::AsLaunched;
@@ -286,11 +291,7 @@ impl Barriers {
                     return;
                 }
                 // tidy: wildcard because no other op is about barriers
-                op => {
-                    // The blocks of one program wait for the same.
-                    is_plain &= is_divided || !may_wait(op);
-                    return;
-                }
+                _ => return,
             }
             uses.push(inst);
         });
@@ -354,16 +355,6 @@ fn team_of(names: &Names<'_>, load: Inst, empty: &BTreeSet<Value>) -> Option<(Va
         (is_wait && empty.contains(&wait.operands[0])).then(|| wait.operands[0])
     });
     Some((data.operands[2], waits.last()?))
-}
-
-/// Whether a program may wait for another one by this: two that copy for each other could wait for each other then.
-fn may_wait(op: &Op) -> bool {
-    match op {
-        Op::Gpu(GpuOp::Load { volatile, cache, .. }) => *volatile || *cache == CacheModifier::Volatile,
-        Op::Tile(ir::Op::While {} | ir::Op::VolatileAsm { .. }) => true,
-        // tidy: wildcard because others wait only if they are of this family
-        op => op.info().family == OpFamily::Atomic,
-    }
 }
 
 /// The instruction of the entry that an instruction is or stands in.

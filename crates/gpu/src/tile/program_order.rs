@@ -8,7 +8,9 @@
 //! What a program takes is estimated by the iterations of its loops with products: whether their number grows or falls with the number
 //! of the program along the first axis, as far as sums, products with constants, quotients, minima and maxima tell.
 
-use tilewright_ir::{Block, Definition, ElementwiseFn, Function, Inst, Op, OpFamily, Value};
+use tilewright_ir::{
+    Block, Definition, ElementwiseFn, Function, Inst, Module, Op, OpFamily, Value, Wait, may_wait,
+};
 
 use crate::language::ProgramOrder;
 use crate::remarks::{self, Because};
@@ -26,10 +28,11 @@ enum Slope {
 }
 
 /// The order in which programs of a kernel are to begin.
-pub fn program_order(kernel: &Function) -> ProgramOrder {
-    if may_wait(kernel, kernel.entry) {
+pub fn program_order(module: &Module) -> ProgramOrder {
+    if may_wait(module) != Wait::Never {
         return ProgramOrder::AsLaunched;
     }
+    let kernel = module.kernel();
     let mut loops = Vec::new();
     product_loops(kernel, kernel.entry, &mut loops);
     let slopes = loops.iter().map(|inst| iterations(kernel, *inst));
@@ -47,18 +50,6 @@ pub fn program_order(kernel: &Function) -> ProgramOrder {
     };
     remarks::about("program_order", kernel, loops[0], || "loop".into(), because);
     order
-}
-
-/// Whether a program may wait for another one: by a loop whose end it does not know before, or in assembly.
-fn may_wait(kernel: &Function, block: Block) -> bool {
-    kernel.blocks[block].insts.iter().any(|inst| {
-        let data = &kernel.insts[*inst];
-        let may = matches!(
-            data.op,
-            Op::While {} | Op::InlineAsm { .. } | Op::VolatileAsm { .. } | Op::Dependency { .. }
-        );
-        may || data.regions.iter().any(|region| may_wait(kernel, *region))
-    })
 }
 
 /// The outermost loops with products.

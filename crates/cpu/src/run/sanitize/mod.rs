@@ -40,8 +40,7 @@ pub struct SanitizedProgram {
 impl SanitizedProgram {
     /// Compiles the kernel of a module, before optimisation: see [`Program::with_assembler`].
     pub fn new(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Self, Box<Diagnostic>> {
-        let mut program = crate::compile::whole(module, assembler)?;
-        program.waits = program.may_wait();
+        let program = crate::compile::whole(module, assembler)?;
         let plan = Plan::new(&program);
         Ok(Self { program, plan })
     }
