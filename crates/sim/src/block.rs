@@ -211,6 +211,7 @@ impl Cluster<'_> {
                     time: warp.time,
                     counters: &mut self.counters[step.site as usize],
                     printed: &mut self.printed,
+                    polled: &mut warp.polled,
                 };
                 if execute.execute(&mut context)? == Flow::Wait {
                     self.counters[step.site as usize].executions -= 1;

@@ -99,6 +99,8 @@ pub(crate) struct Context<'a> {
     /// How many instructions the warp has executed: its clock.
     pub time: u64,
     pub counters: &'a mut StepCounters,
+    /// The address in global memory that the warp reads last by an atomic access.
+    pub polled: &'a mut u64,
     /// What the kernel has printed.
     pub printed: &'a mut String,
 }
@@ -162,6 +164,9 @@ impl Context<'_> {
     /// An atomic read at a place: with `acquires`, what follows is ordered after what was published there; without, what
     /// follows this warp's next fence.
     pub fn observe(&mut self, place: Place, acquires: bool) {
+        if let Place::Global(address) = place {
+            *self.polled = address;
+        }
         let Place::Shared { rank, offset } = place else { return };
         let Some(clock) = self.blocks[rank].shared.published(offset) else { return };
         if acquires {

@@ -1,6 +1,6 @@
 //! A launch: the grid's clusters, spread over the threads of the host.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -15,7 +15,7 @@ use crate::block::{Cluster, Machine, Stopped, WaitingGroup};
 use crate::context::{BlockMemory, agents};
 use crate::counters::StepCounters;
 use crate::decode::{Fill, Parameter, Program};
-use crate::fault::{Cause, Fault, FaultKind, RacingAccess, Stop, Waiting};
+use crate::fault::{Cause, Fault, FaultKind, Polling, RacingAccess, Stop, Waiting};
 use crate::memory::lanes::LaneShadow;
 use crate::memory::shadow::{Proxy, Record};
 use crate::memory::{Agent, Clock, Global, Local, Region, Shared};
@@ -23,6 +23,7 @@ use crate::module::LoadedModule;
 use crate::padding::{PaddedReads, Reader};
 use crate::registers::{LANES, Lanes, Registers};
 use crate::report::{Instruction, Report};
+use crate::residency::{Residency, States, resident_blocks};
 use crate::visits::Visits;
 use crate::warp::Warp;
 use crate::watch::{Found, Watch};
@@ -108,15 +109,17 @@ impl Tally {
 /// So many rounds of its warps may a cluster run before another begins, if it may wait for it: as blocks do that meet at a
 /// barrier of the whole grid.
 const ROUNDS: u64 = 8;
-/// So many clusters run at once at most, as long as they take no more than so many bytes of the host.
-const MAX_RUNNING: usize = 1024;
-const MAX_RUNNING_BYTES: usize = 512 << 20;
+/// Clusters that run at once take no more than this many bytes of the host.
+const MAX_RUNNING_BYTES: usize = 1 << 30;
+/// A report of programs that wait for each other names this many of them.
+const MAX_NAMED: usize = 4;
 
 /// A cluster that has begun.
 struct Running<'a> {
     /// Its position among the clusters of the grid.
     position: [u32; 3],
     cluster: Cluster<'a>,
+    states: States,
 }
 
 /// A launch that was checked.
@@ -155,7 +158,10 @@ impl LoadedModule {
         };
         self.check(launch, id, shared_bytes, &program).map_err(fault)?;
         let regions: Vec<_> = launch.regions.iter().copied().chain([self.region()]).collect();
-        let global = Global::new(&regions).noting(launch.padded);
+        let mut global = Global::new(&regions).noting(launch.padded);
+        if program.may_wait_for_others {
+            global.count_changes();
+        }
         let end = AtomicU64::new(u64::MAX);
         let maps = MadeMaps::default();
         let machine = Machine {
@@ -332,23 +338,45 @@ impl CheckedLaunch<'_> {
         // Findings of a launch that is watched do not depend on luck.
         let most_threads = if self.launch.watch.is_some() { 1 } else { rayon::current_num_threads() as u64 };
         let threads = most_threads.min(clusters).max(1) as usize;
-        let most = self.most_running().div_ceil(threads);
+        let residency = Residency::new(self.most_running(threads));
         let work = |_: usize| {
             let mut tally = Tally { counters: vec![StepCounters::default(); sites], printed: Vec::new() };
             let mut running = VecDeque::new();
             loop {
-                if running.len() < most {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
+                let has_more = || next.load(Ordering::SeqCst) < clusters.min(end.load(Ordering::Relaxed));
+                if has_more() && residency.enter() {
+                    let number = next.fetch_add(1, Ordering::SeqCst);
                     if number < clusters.min(end.load(Ordering::Relaxed)) {
                         running.push_front(self.begin(number));
+                    } else {
+                        residency.leave();
                     }
                 }
-                let Some(mut cluster) = running.pop_front() else { break };
+                let Some(mut cluster) = running.pop_front() else {
+                    if !has_more() {
+                        break;
+                    }
+                    // The clusters of other threads have all the room.
+                    std::thread::yield_now();
+                    continue;
+                };
                 let number = cluster.cluster.number;
-                match self.run(&mut cluster, &mut tally) {
-                    Ok(true) => {}
+                let changes = self.machine.global.changes();
+                let outcome = self.run(&mut cluster, &mut tally).and_then(|has_ended| {
+                    let can_begin = has_more() && !residency.is_full();
+                    let stuck = if has_ended { None } else { self.stuck(&mut cluster, changes, &residency) };
+                    match stuck {
+                        Some(stuck) if !can_begin => {
+                            Err(self.starved(&cluster, stuck, next.load(Ordering::SeqCst).min(clusters)))
+                        }
+                        _ => Ok(has_ended),
+                    }
+                });
+                match outcome {
+                    Ok(true) => residency.leave(),
                     Ok(false) => running.push_back(cluster),
                     Err(fault) => {
+                        residency.leave();
                         let mut first = first.lock().expect("nobody panics with it");
                         let is_consequence = matches!(fault.kind, FaultKind::Cancelled { .. })
                             && number >= end.load(Ordering::Relaxed);
@@ -385,14 +413,63 @@ impl CheckedLaunch<'_> {
         }
     }
 
-    /// How many clusters may run at once.
-    fn most_running(&self) -> usize {
+    /// Polling clusters, if all resident ones are, and global memory has not changed since.
+    fn stuck(
+        &self,
+        running: &mut Running<'_>,
+        changes: u64,
+        residency: &Residency,
+    ) -> Option<BTreeMap<u64, Polling>> {
+        let is_unchanged = || self.machine.global.changes() == changes;
+        let cluster = &running.cluster;
+        if !is_unchanged() || !running.states.is_stuck(cluster, changes) {
+            return None;
+        }
+        let (warp, _, site) = *cluster.waiting().first()?;
+        let site = &self.program.sites[site as usize];
+        let in_cluster = point((warp / cluster.warps_per_block) as u64, self.launch.cluster);
+        let polling = Polling {
+            block: std::array::from_fn(|axis| {
+                running.position[axis] * self.launch.cluster[axis] + in_cluster[axis]
+            }),
+            address: cluster.warps[warp].polled,
+            location: self.module.location(site.line, site.kernel),
+            instruction: self.text(site),
+        };
+        residency.note(cluster.number, changes, polling).filter(|_| is_unchanged())
+    }
+
+    /// The fault of a launch all of whose resident clusters are stuck.
+    fn starved(&self, running: &Running<'_>, stuck: BTreeMap<u64, Polling>, begun: u64) -> Box<Fault> {
+        let blocks = volume(self.launch.cluster);
+        let clusters: [u32; 3] =
+            std::array::from_fn(|axis| self.launch.grid[axis] / self.launch.cluster[axis]);
+        let next = (begun < volume(clusters)).then(|| point(begun, clusters));
+        let kind = FaultKind::Starved {
+            resident: stuck.len() as u64 * blocks,
+            not_begun: (volume(clusters) - begun) * blocks,
+            next: next.map(|next| std::array::from_fn(|axis| next[axis] * self.launch.cluster[axis])),
+            waiting: stuck.into_values().take(MAX_NAMED).collect(),
+        };
+        let (warp, _, site) = running.cluster.waiting()[0];
+        let stopped = Stopped { stop: kind.into(), warp, site: Some(site) };
+        Box::new(self.fault(stopped, running.position, running.cluster.warps_per_block))
+    }
+
+    /// How many clusters may be resident at once: as many as on the GPU, if they may wait for each other.
+    fn most_running(&self, threads: usize) -> usize {
+        if !self.program.may_wait_for_others {
+            return threads;
+        }
         let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;
         let registers = self.program.registers * size_of::<Lanes>();
         let local = 2 * self.program.local_bytes * LANES;
         // Of each byte of shared memory, the race detector keeps eight more.
         let block = warps * (registers + local) + self.shared_bytes * 9;
-        (MAX_RUNNING_BYTES / (block * volume(self.launch.cluster) as usize).max(1)).clamp(1, MAX_RUNNING)
+        let blocks = volume(self.launch.cluster);
+        let of_host = (MAX_RUNNING_BYTES / (block * blocks as usize).max(1)).max(threads);
+        let resident = resident_blocks(&self.module.target, volume(self.launch.block), self.shared_bytes);
+        ((resident / blocks) as usize).clamp(1, of_host)
     }
 
     /// A cluster before its first step.
@@ -442,7 +519,7 @@ impl CheckedLaunch<'_> {
                 cluster.warps.push(warp);
             }
         }
-        Running { position, cluster }
+        Running { position, cluster, states: States::default() }
     }
 
     /// Runs a cluster, to its end or for a while: whether it has ended.

@@ -36,6 +36,7 @@ mod numeric;
 mod padding;
 mod registers;
 mod report;
+mod residency;
 mod target;
 mod tensor;
 mod visits;
@@ -47,7 +48,7 @@ pub use asynchronous::tensor_map::{
 };
 pub use counters::StepCounters;
 pub use decode::{Class, Parameter};
-pub use fault::{Fault, FaultKind, Location, RacingAccess, Waiting};
+pub use fault::{Fault, FaultKind, Location, Polling, RacingAccess, Waiting};
 pub use launch::Launch;
 pub use memory::{Region, Space};
 pub use model::{Bound, Busy, Estimate, GPUS, GpuModel, busy};

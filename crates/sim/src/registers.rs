@@ -35,6 +35,11 @@ impl Registers {
         Self { file: vec![[0; LANES]; count], written: Vec::new() }
     }
 
+    /// The values of all.
+    pub fn all(&self) -> &[Lanes] {
+        &self.file
+    }
+
     /// Begins to keep which lanes have written a register.
     pub fn keep_written(&mut self) {
         self.written = vec![0; self.file.len()];

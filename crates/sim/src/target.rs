@@ -19,7 +19,46 @@ const SHARED_LIMITS: [(u32, usize); 7] = [
     (0, 64 << 10),
 ];
 
+/// What the multiprocessors of a GPU hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Multiprocessor {
+    /// How many the GPU has.
+    pub count: u32,
+    /// Resident threads of one, at most.
+    pub threads: u32,
+    /// Resident blocks of one, at most.
+    pub blocks: u32,
+    /// Bytes of its shared memory.
+    pub shared_bytes: u32,
+    /// Bytes of shared memory that the system takes for each block.
+    pub reserved_bytes: u32,
+}
+
+const fn multiprocessor(count: u32, threads: u32, blocks: u32, shared_kib: u32) -> Multiprocessor {
+    let reserved_bytes = if shared_kib > 64 { 1024 } else { 0 };
+    Multiprocessor { count, threads, blocks, shared_bytes: shared_kib << 10, reserved_bytes }
+}
+
+/// The multiprocessors from a capability on: T4, A100, A10, Orin, L40S, H100, B200, RTX 5090. Threads, blocks and shared memory
+/// are those of the table of compute capabilities in the CUDA programming guide.
+const MULTIPROCESSORS: [(u32, Multiprocessor); 8] = [
+    (120, multiprocessor(170, 1536, 24, 100)),
+    (100, multiprocessor(148, 2048, 32, 228)),
+    (90, multiprocessor(132, 2048, 32, 228)),
+    (89, multiprocessor(142, 1536, 24, 100)),
+    (87, multiprocessor(16, 1536, 16, 164)),
+    (86, multiprocessor(72, 1536, 16, 100)),
+    (80, multiprocessor(108, 2048, 32, 164)),
+    (0, multiprocessor(40, 1024, 16, 64)),
+];
+
 impl SimTarget {
+    /// The multiprocessors of the GPU.
+    pub fn multiprocessor(&self) -> Multiprocessor {
+        let found = MULTIPROCESSORS.iter().find(|(from, _)| self.capability >= *from);
+        found.expect("the last row holds for all").1
+    }
+
     /// The target of a name, as `sm_90` or `sm_90a`; `None` if it is none, or below `sm_75`.
     pub fn new(name: &str) -> Option<Self> {
         let (capability, _) = parse(name)?;

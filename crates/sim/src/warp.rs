@@ -9,6 +9,8 @@
 //! Instructions that lanes execute together (`bar.sync`, `shfl.sync`, `mma.sync` …) make the group wait until the others
 //! have come.
 
+use std::hash::{Hash, Hasher};
+
 use smallvec::{SmallVec, smallvec};
 
 use crate::call::Return;
@@ -51,12 +53,25 @@ pub(crate) struct Warp {
     pub cluster_arrived: u32,
     /// The calls that each lane is in; empty where the program has none that are not expanded.
     pub returns: Vec<Vec<Return>>,
+    /// The address in global memory that it read last by an atomic access.
+    pub polled: u64,
 }
 
 /// After so many steps of a warp, the preference among its groups changes.
 const PREFERENCE_STEPS: u64 = 4096;
 
 impl Warp {
+    /// Hashes all that decides what it does next, besides memory that it shares.
+    pub fn hash_state(&self, hasher: &mut impl Hasher) {
+        (self.alive, self.cluster_arrived, self.time / PREFERENCE_STEPS % 2).hash(hasher);
+        for group in &self.groups {
+            (group.step, group.lanes, group.arrived.map(|(barrier, _)| barrier)).hash(hasher);
+        }
+        self.registers.all().hash(hasher);
+        self.local.bytes().hash(hasher);
+        self.returns.iter().map(Vec::len).for_each(|depth| depth.hash(hasher));
+    }
+
     /// A warp with these lanes, at the first step.
     pub fn new(
         index: usize,
@@ -81,6 +96,7 @@ impl Warp {
             cluster_arrival: None,
             cluster_arrived: 0,
             returns: Vec::new(),
+            polled: 0,
         }
     }
 

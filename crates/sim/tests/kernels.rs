@@ -355,3 +355,53 @@ $wait:
     let expected: Vec<_> = (0..BLOCKS as u32).map(|block| (block + 1) % BLOCKS as u32).collect();
     assert_eq!(out[BLOCKS..], expected);
 }
+
+/// Each block waits for a flag that the block before it, or after it, sets when it ends.
+fn chained(flag: &str, target: &str, blocks: usize) -> Result<Vec<u32>, Box<tilewright_sim::Fault>> {
+    let body = format!(
+        "
+    .reg .b64 %flags, %place;
+    .reg .b32 %block, %blocks, %from, %to, %seen;
+    .reg .pred %p;
+    ld.param.u64 %flags, [flags];
+    mov.u32 %block, %ctaid.x;
+    mov.u32 %blocks, %nctaid.x;
+    {flag}
+    mad.wide.u32 %place, %from, 4, %flags;
+$wait:
+    ld.acquire.gpu.global.u32 %seen, [%place];
+    setp.eq.u32 %p, %seen, 0;
+    @%p bra $wait;
+    mad.wide.u32 %place, %to, 4, %flags;
+    atom.release.gpu.global.exch.b32 %seen, [%place], 1;
+    ret;"
+    );
+    let text = common::kernel(&["flags"], &body).replace("sm_100", target);
+    let mut flags = vec![0_u32; blocks + 1];
+    // The block that comes first in the chain does not wait.
+    flags[if flag.contains("sub") { blocks } else { 0 }] = 1;
+    let module = load(target, &text);
+    launch_with(&module, [blocks as u32, 1, 1], [1, 1, 1], vec![memory(&mut flags)], |launch| {
+        launch.dynamic_shared_bytes = 40 << 10;
+    })?;
+    Ok(flags)
+}
+
+/// The block waits for the one after it.
+const BACKWARDS: &str = "add.u32 %from, %block, 1;\n    sub.u32 %to, %from, 1;";
+const FORWARDS: &str = "mov.u32 %from, %block;\n    add.u32 %to, %block, 1;";
+
+#[test]
+fn blocks_that_wait_for_blocks_without_room_hang_as_on_a_gpu() {
+    // A T4 has 40 multiprocessors with 64 KiB of shared memory each, which is room for one of these blocks.
+    assert!(chained(FORWARDS, "sm_75", 100).unwrap().iter().all(|flag| *flag == 1));
+    assert!(chained(BACKWARDS, "sm_75", 40).unwrap().iter().all(|flag| *flag == 1));
+    let fault = chained(BACKWARDS, "sm_75", 41).unwrap_err();
+    let FaultKind::Starved { waiting, resident, not_begun, next } = &fault.kind else { panic!("{fault}") };
+    assert_eq!((*resident, *not_begun, *next), (40, 1, Some([40, 0, 0])));
+    assert_eq!(waiting[0].block, [0, 0, 0]);
+    assert_eq!(waiting[1].address - waiting[0].address, 4);
+    let text = fault.to_string();
+    assert!(text.contains("program (0, 0, 0) polls global memory at 0x"), "{text}");
+    assert!(text.contains("1 programs, from (40, 0, 0) on"), "{text}");
+}

@@ -30,7 +30,7 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
     Carried, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, OpFamily, Operation, Value, Wait,
-    may_wait,
+    Waiting, may_wait,
 };
 
 use super::tensor_copies::is_of_rows;
@@ -291,7 +291,11 @@ impl Barriers {
                     return;
                 }
                 // tidy: wildcard because no other op is about barriers
-                _ => return,
+                op => {
+                    // Programs that branch by what others write need not come to the same copies; blocks of one program do.
+                    is_plain &= is_divided || !observes_others(op);
+                    return;
+                }
             }
             uses.push(inst);
         });
@@ -355,6 +359,11 @@ fn team_of(names: &Names<'_>, load: Inst, empty: &BTreeSet<Value>) -> Option<(Va
         (is_wait && empty.contains(&wait.operands[0])).then(|| wait.operands[0])
     });
     Some((data.operands[2], waits.last()?))
+}
+
+/// Whether what an instruction returns, or how often it runs its regions, may depend on what other programs do meanwhile.
+fn observes_others(op: &Op) -> bool {
+    op.is_volatile() || !matches!(op.info().waiting, Waiting::Never | Waiting::Reads)
 }
 
 /// The instruction of the entry that an instruction is or stands in.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Fault, FaultKind, Waiting};
+use super::{Fault, FaultKind, Polling, Waiting};
 use crate::memory::Space;
 
 impl fmt::Display for Fault {
@@ -113,6 +113,25 @@ impl fmt::Display for FaultKind {
             Self::Deadlock { waiting } => {
                 write!(f, "deadlock: every warp waits for another one")?;
                 places(f, waiting)
+            }
+            Self::Starved { waiting, resident, not_begun, next } => {
+                write!(f, "the launch hangs: all {resident} programs that have begun wait")?;
+                if let Some([x, y, z]) = next {
+                    write!(
+                        f,
+                        " for programs that cannot begin: {not_begun} programs, from ({x}, {y}, {z}) on, need room that \
+                         becomes free only when one of those ends"
+                    )?;
+                } else {
+                    write!(f, ", and no program is left that could change what they wait for")?;
+                }
+                for Polling { block: [x, y, z], address, location, instruction } in waiting {
+                    write!(
+                        f,
+                        "\n  program ({x}, {y}, {z}) polls global memory at {address:#x}, at {location}: {instruction}"
+                    )?;
+                }
+                Ok(())
             }
             Self::Trap => write!(f, "the kernel executed `trap`"),
             Self::Assertion { message, file, line, function } => {

@@ -97,6 +97,19 @@ pub struct Waiting {
     pub instruction: String,
 }
 
+/// A block that reads global memory again and again until another one changes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Polling {
+    /// `%ctaid` of the block.
+    pub block: [u32; 3],
+    /// The address of its last atomic read.
+    pub address: u64,
+    /// Where it waits.
+    pub location: Location,
+    /// The text of the instruction.
+    pub instruction: String,
+}
+
 /// The ways to go wrong.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FaultKind {
@@ -193,6 +206,17 @@ pub enum FaultKind {
     Deadlock {
         /// Where each stands.
         waiting: Vec<Waiting>,
+    },
+    /// All resident blocks wait for memory that none of them changes, and no other block can begin before one of them ends.
+    Starved {
+        /// The first ones of the blocks that wait, in the order of the grid.
+        waiting: Vec<Polling>,
+        /// How many blocks are resident.
+        resident: u64,
+        /// How many blocks have not begun.
+        not_begun: u64,
+        /// The first one of these.
+        next: Option<[u32; 3]>,
     },
     /// The kernel executed `trap`.
     Trap,

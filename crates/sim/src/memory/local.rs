@@ -19,6 +19,11 @@ impl Local {
         Self { bytes: vec![0; bytes * LANES], is_written: vec![false; bytes * LANES] }
     }
 
+    /// The bytes of all lanes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The bytes of a lane.
     fn len(&self) -> usize {
         self.bytes.len() / LANES

@@ -32,6 +32,9 @@ pub struct Global<'a> {
     regions: Vec<Lent<'a>>,
     /// Where loads from padding are noted, if they are no faults.
     padded: Option<&'a PaddedReads>,
+    counts_changes: bool,
+    /// How many accesses have changed bytes, where that is counted.
+    changes: AtomicU64,
 }
 
 /// A driver's allocations begin at multiples of this.
@@ -54,7 +57,8 @@ impl<'a> Global<'a> {
             device_end = end.wrapping_add(to_device);
             Lent { region, number, to_device }
         };
-        Self { regions: numbered.into_iter().map(place).collect(), padded: None }
+        let regions = numbered.into_iter().map(place).collect();
+        Self { regions, padded: None, counts_changes: false, changes: AtomicU64::new(0) }
     }
 
     /// With what loads from padding are noted in, if they are no faults.
@@ -177,6 +181,13 @@ impl<'a> Global<'a> {
     #[inline]
     pub fn write(&self, hint: &mut usize, address: u64, from: &[u8]) -> Result<(), FaultKind> {
         let pointer = self.check(hint, address, from.len(), true)?;
+        let mut old = [0; 64];
+        let old = if self.counts_changes && from.len() <= old.len() {
+            self.read(hint, address, &mut old[..from.len()])?;
+            Some(&old[..from.len()])
+        } else {
+            None
+        };
         let mut at = 0;
         while at < from.len() {
             let rest = &from[at..];
@@ -193,6 +204,9 @@ impl<'a> Global<'a> {
                 size
             };
             at += size;
+        }
+        if self.counts_changes && old.is_none_or(|old| old != from) {
+            self.changes.fetch_add(1, Ordering::SeqCst);
         }
         Ok(())
     }
@@ -211,6 +225,12 @@ impl<'a> Global<'a> {
         }
         let pointer = self.check(hint, address, size, true)?;
         let order = Ordering::SeqCst;
+        let mut has_changed = false;
+        let mut change = |old| {
+            let new = change(old);
+            has_changed = new != old;
+            new
+        };
         // SAFETY: the element lies in a region and is aligned.
         let old = unsafe {
             match size {
@@ -225,7 +245,20 @@ impl<'a> Global<'a> {
                     .map_or_else(u64::from, u64::from),
             }
         };
+        if has_changed && self.counts_changes {
+            self.changes.fetch_add(1, Ordering::SeqCst);
+        }
         Ok(old)
+    }
+
+    /// Begins to count the accesses that change bytes.
+    pub fn count_changes(&mut self) {
+        self.counts_changes = true;
+    }
+
+    /// How many accesses have changed bytes, where that is counted.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
     }
 }
 

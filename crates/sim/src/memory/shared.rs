@@ -52,6 +52,11 @@ impl Shared {
         Self { bytes: vec![0; bytes], shadow: Shadow::new(bytes), published: FxHashMap::default() }
     }
 
+    /// Its contents.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The first read of a byte that nobody had written, if nothing worse has become of it.
     pub fn unwritten(&self) -> Option<(u32, Record)> {
         self.shadow.unwritten()
