@@ -108,3 +108,34 @@ def test_a_program_says_its_own_number(device, capfd):
         torch.cuda.synchronize()
     lines = sorted(line for line in capfd.readouterr().out.splitlines() if "number" in line)
     assert lines == sorted(f"pid ({x}, {y}, 0) idx () number: {y}" for x in range(2) for y in range(3))
+
+
+@triton.jit
+def takes_turns(v_ptr, out_ptr, flag_ptr, TILE: tl.constexpr):
+    """Later programs have longer loops, and wait for those before them."""
+    pid = tl.program_id(0)
+    i = tl.arange(0, TILE)
+    place = i[:, None] * TILE + i[None, :]
+    v = tl.load(v_ptr + place)
+    acc = tl.zeros((TILE, TILE), tl.float32)
+    for _ in range(pid // 64):
+        acc = tl.dot(v, v, acc)
+    tl.atomic_poll(flag_ptr + pid, 1)
+    tl.store(out_ptr + pid * TILE * TILE + place, acc)
+    tl.atomic_xchg(flag_ptr + pid + 1, 1)
+
+
+def test_programs_that_poll_keep_their_order(device):
+    # More programs of 4 warps than 132 multiprocessors hold.
+    programs = 132 * 16 + 8
+    v = torch.eye(TILE, dtype=torch.float16, device=device)
+    out = torch.full((programs, TILE, TILE), torch.nan, device=device)
+    flags = torch.zeros(programs + 1, dtype=torch.int32, device=device)
+    flags[0] = 1
+    handle = takes_turns[(programs,)](v, out, flags, TILE)
+    assert (flags == 1).all()
+    pid = torch.arange(programs)
+    steps = pid // 64
+    assert torch.equal(out.cpu().diagonal(dim1=1, dim2=2), steps[:, None].expand(-1, TILE).float())
+    if "gpu" in handle.asm:
+        assert "programs first" not in handle.asm["gpu"].splitlines()[0]
