@@ -1,7 +1,7 @@
-"""A pytest plugin that keeps the tile IR of each kernel that the tests compile: ``cargo xtask replay record`` runs it.
+"""A pytest plugin that keeps the tile IR of each kernel that the tests compile, for ``cargo xtask replay record``.
 
-Each test writes to a folder of its own below ``TILEWRIGHT_REPLAY``, so that a kernel has the same name in each recording:
-the test, the kernel, and how many of that name the test compiled before it.
+Each test writes to a folder of its own below ``TILEWRIGHT_REPLAY``, so that a kernel has the same name in each
+recording: the test, the kernel, and how many of that name the test compiled before it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,19 @@ from tilewright import knobs
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    folder = re.sub(r"[^\w.-]+", "-", item.nodeid)[:150] + hashlib.sha256(item.nodeid.encode()).hexdigest()[:8]
+    folder = (
+        re.sub(r"[^\w.-]+", "-", item.nodeid)[:150] + hashlib.sha256(item.nodeid.encode()).hexdigest()[:8]
+    )
     os.environ["TILEWRIGHT_DUMP"] = "ir"
     os.environ["TILEWRIGHT_DUMP_DIR"] = str(Path(os.environ["TILEWRIGHT_REPLAY"]) / "raw" / folder)
     knobs.refresh_knobs()
 
 
 def gather(recording: Path) -> int:
-    """Writes each distinct text once to ``ir/``, and to ``index.txt`` which compilation has which; returns their number."""
+    """Writes each distinct text once to ``ir/``, and to ``index.txt`` which compilation has which.
+
+    Returns the number of distinct texts.
+    """
     texts = recording / "ir"
     texts.mkdir(parents=True, exist_ok=True)
     index = []

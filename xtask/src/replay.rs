@@ -120,7 +120,7 @@ fn replay(root: &Path, commit: &str) -> Result<bool, String> {
 }
 
 fn succeed(command: &mut Command) -> Result<(), String> {
-    let status = command.status().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+    let status = command.status().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?} failed")) }
 }
 

@@ -41,6 +41,31 @@ fn does(is_store: bool) -> &'static str {
     if is_store { "writes" } else { "reads" }
 }
 
+/// The programs that cannot begin, and those that wait.
+fn starved(
+    f: &mut fmt::Formatter<'_>,
+    waiting: &[Polling],
+    not_begun: u64,
+    next: Option<[u32; 3]>,
+) -> fmt::Result {
+    if let Some([x, y, z]) = next {
+        write!(
+            f,
+            " for programs that cannot begin: {not_begun} programs, from ({x}, {y}, {z}) on, need room that becomes \
+             free only when one of those ends"
+        )?;
+    } else {
+        write!(f, ", and no program is left that could change what they wait for")?;
+    }
+    for Polling { block: [x, y, z], address, location, instruction } in waiting {
+        write!(
+            f,
+            "\n  program ({x}, {y}, {z}) polls global memory at {address:#x}, at {location}: {instruction}"
+        )?;
+    }
+    Ok(())
+}
+
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -116,22 +141,7 @@ impl fmt::Display for FaultKind {
             }
             Self::Starved { waiting, resident, not_begun, next } => {
                 write!(f, "the launch hangs: all {resident} programs that have begun wait")?;
-                if let Some([x, y, z]) = next {
-                    write!(
-                        f,
-                        " for programs that cannot begin: {not_begun} programs, from ({x}, {y}, {z}) on, need room that \
-                         becomes free only when one of those ends"
-                    )?;
-                } else {
-                    write!(f, ", and no program is left that could change what they wait for")?;
-                }
-                for Polling { block: [x, y, z], address, location, instruction } in waiting {
-                    write!(
-                        f,
-                        "\n  program ({x}, {y}, {z}) polls global memory at {address:#x}, at {location}: {instruction}"
-                    )?;
-                }
-                Ok(())
+                starved(f, waiting, *not_begun, *next)
             }
             Self::Trap => write!(f, "the kernel executed `trap`"),
             Self::Assertion { message, file, line, function } => {
