@@ -5,8 +5,11 @@ Functions without a class stand in the files of programs too, which run by thems
 
 from __future__ import annotations
 
+import random
 import zlib
 from dataclasses import dataclass
+from functools import cached_property
+from types import SimpleNamespace
 
 import torch
 
@@ -44,6 +47,80 @@ def make_order(count):
     return torch.randperm(count, generator=torch.Generator().manual_seed(count)).int()
 
 
+LANGUAGE = SimpleNamespace(where=torch.where, minimum=min, maximum=max)
+"""What the text of a mask names of the language, as torch has it."""
+
+
+class Masks:
+    """Masks of any form over the rows and columns of a tile, as text that Triton and torch give one meaning."""
+
+    def __init__(self, number: int, name: str, extents: tuple[int, int]) -> None:
+        self.rng = random.Random(f"{number}/{name}")
+        self.name, self.extents = name, extents
+        self.limit = self.rng.randint(-3, max(extents) + 5)
+        self.is_box = self.rng.random() < 0.4
+        """Whether all are bounds of single indices, which hold together."""
+
+    def index(self, axis: int) -> str:
+        return f"{self.name}_{'rc'[axis]}[{'None, :' if axis else ':, None'}]"
+
+    def comparison(self, index: str, sign: str, bound: str) -> str:
+        """A comparison in either direction."""
+        turned = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}.get(sign, sign)
+        return f"({bound} {turned} {index})" if self.rng.random() < 0.4 else f"({index} {sign} {bound})"
+
+    def bound(self, axis: int, extent: int) -> str:
+        """That an index is one of the tensor."""
+        index = self.index(axis)
+        below = self.comparison(index, "<", str(extent))
+        upto = self.comparison(index, "<=", str(extent - 1))
+        beyond = self.comparison(index, ">=", str(extent))
+        return self.rng.choice([below, below, upto, f"(~{beyond})", f"({below} & ({index} >= 0))"])
+
+    def leaf(self) -> str:
+        axis = self.rng.randrange(2)
+        own, other, most = self.index(axis), self.index(1 - axis), self.extents[axis]
+        if self.rng.random() < 0.2 and not self.is_box:
+            return f"({self.name}_f[:, None] {self.rng.choice(['> 0', '!= 1', '== 0', '<= 0'])})"
+        number = self.rng.choice([0, 1, -2, most, most + 3, self.rng.randint(0, most), most // 2, most // 2])
+        clamped = f"tl.minimum(tl.maximum({self.name}_limit, 0), {self.rng.choice([most, 1 << 12])})"
+        bound = self.rng.choice([str(number), str(number), str(number), f"{self.name}_limit", clamped])
+        sign = self.rng.choice(["<", "<", "<=", ">", ">="] + ["==", "!="] * (not self.is_box))
+        if self.rng.random() < 0.15:
+            flat = f"{self.name}_{'rc'[axis]}"
+            return f"{self.comparison(flat, sign, bound)}[{'None, :' if axis else ':, None'}]"
+        moved = [*[own] * 8, f"({own} + 5)", f"(7 - {own})"]
+        others = [f"({own} * 2)", f"({own} % 3)", f"({own} & 6)", f"({own} + {other})", f"({own} - {other})"]
+        index = self.rng.choice(moved if self.is_box else moved + others)
+        return self.comparison(index, sign, bound)
+
+    def tree(self, depth: int) -> str:
+        others = ["or", "or", "xor", "not", "not", "where", "constant"]
+        kind = self.rng.choice(["and"] * 4 + ["leaf"] + others * (not self.is_box))
+        if depth == 0 or kind == "leaf":
+            return self.leaf()
+        one = self.tree(depth - 1)
+        if kind == "not":
+            return f"(~{one})"
+        if kind == "constant":
+            return f"({one} {self.rng.choice(['& True', '| False', '^ True', '^ False'])})"
+        other = self.tree(depth - 1)
+        if kind == "where":
+            third = self.rng.choice([self.leaf(), self.leaf(), "False", "True"])
+            return f"tl.where({one}, {other}, {third})"
+        return f"({one} {dict(zip(['and', 'or', 'xor'], '&|^', strict=True))[kind]} {other})"
+
+    def within(self, bounds: str, condition: str) -> str:
+        """What holds where both do."""
+        return self.rng.choice(
+            [
+                *[f"({bounds}) & {condition}", f"{condition} & ({bounds})"],
+                *[f"~(~({bounds}) | (~{condition}))", f"tl.where({condition}, {bounds}, False)"],
+                f"(({bounds}) ^ (({bounds}) & (~{condition})))",
+            ]
+        )
+
+
 @dataclass
 class Matrix:
     """A matrix in memory, and how the program reaches its tiles."""
@@ -59,6 +136,8 @@ class Matrix:
     other: int = 0
     padding: int = 0
     fill: str = "small"
+    condition: int = 0
+    """The number of the condition that its mask has besides the bounds; none of 0."""
 
     @property
     def memory(self) -> list[int]:
@@ -88,6 +167,10 @@ class Matrix:
         found = {f"{self.name}_ptr": self.stands_for}
         if self.access == "gathered":
             found[f"{self.name}_order"] = f"make_order({self.extents[0]})"
+        if f"{self.name}_f[" in self.mask:
+            found[f"{self.name}_flags"] = f"make_line({self.name!r}, {self.extents[0]})"
+        if f"{self.name}_limit" in self.mask:
+            found[f"{self.name}_limit"] = str(self.masks.limit)
         return found
 
     def ordered(self, first: str, second: str) -> str:
@@ -108,15 +191,40 @@ class Matrix:
             lines += (
                 f"\n{name}_g = tl.load({name}_order + {name}_r, mask={name}_r < {self.extents[0]}, other=0)"
             )
+        if f"{name}_f[" in self.mask:
+            lines += (
+                f"\n{name}_f = tl.load({name}_flags + {name}_r, mask={name}_r < {self.extents[0]}, other=0)"
+            )
         return lines
 
+    @cached_property
+    def masks(self) -> Masks:
+        return Masks(self.condition, self.name, self.extents)
+
+    @cached_property
     def mask(self) -> str:
-        name, bounds = self.name, []
-        if self.is_masked[0] and self.access != "wrapped":
-            bounds.append(f"({name}_r[:, None] < {self.extents[0]})")
-        if self.is_masked[1]:
-            bounds.append(f"({name}_c[None, :] < {self.extents[1]})")
-        return " & ".join(bounds)
+        """The mask of its accesses; none if it is empty."""
+        bounds = []
+        for axis in range(2):
+            if self.is_masked[axis] and (axis or self.access != "wrapped"):
+                index, extent = self.masks.index(axis), self.extents[axis]
+                plain = f"({index} < {extent})"
+                bounds.append(self.masks.bound(axis, extent) if self.condition else plain)
+        if not self.condition or self.access in ("host", "made", "block"):
+            return " & ".join(bounds)
+        condition = self.masks.tree(3)
+        return self.masks.within(" & ".join(bounds), condition) if bounds else condition
+
+    def holds(self, row: int, column: int) -> torch.Tensor:
+        """Where the mask of a tile holds."""
+        name, (height, width) = self.name, self.block
+        rows, columns = torch.arange(row, row + height), torch.arange(column, column + width)
+        rows = rows % self.extents[0] if self.access == "wrapped" else rows
+        flags = torch.nn.functional.pad(make_line(name, self.extents[0]), (0, max(row + height, 0)))[rows]
+        names = {f"{name}_r": rows, f"{name}_c": columns, f"{name}_f": flags, "tl": LANGUAGE}
+        return eval(self.mask or "True", names | {f"{name}_limit": self.masks.limit}) & torch.ones(
+            height, width, dtype=torch.bool
+        )
 
     def made(self) -> str:
         """What makes the descriptor in the kernel."""
@@ -153,8 +261,7 @@ class Matrix:
         rows = f"{name}_g" if self.access == "gathered" else f"{name}_r"
         pointers = f"{name}_ptr + ({self.offsets(rows, f'{name}_c')})"
         pointers = f"{name}_ptrs" if self.access == "moved" and in_loop else pointers
-        mask = self.mask()
-        mask = f", mask={mask}, other={self.other}" if mask else ""
+        mask = f", mask={self.mask}, other={self.other}" if self.mask else ""
         return f"{self.indices(row, column)}\n{to} = tl.load({pointers}{mask})"
 
     def advance(self, axis: int, by: str) -> str:
@@ -174,7 +281,7 @@ class Matrix:
             return f"{self.name}_desc.{verb}([{self.ordered(row, column)}], ({value}){turned})"
         if self.access == "block" and not adds:
             return f"tl.store({self.block_pointer(row, column)}, ({value}){turned}, boundary_check=(0, 1))"
-        verb, mask = ("atomic_add" if adds else "store"), self.mask()
+        verb, mask = ("atomic_add" if adds else "store"), self.mask
         offsets = self.offsets(f"{self.name}_r", f"{self.name}_c")
         mask = f", mask={mask}" if mask else ""
         return f"{self.indices(row, column)}\ntl.{verb}({self.name}_ptr + ({offsets}), {value}{mask})"
@@ -191,10 +298,15 @@ class Matrix:
         source = rows[is_there]
         source = make_order(self.extents[0]).long()[source] if self.access == "gathered" else source
         found[is_there, :end] = values[source, column : column + end]
+        if self.condition and is_pointers:
+            found = torch.where(self.holds(row, column), found, float(self.other))
         return found
 
     def write(self, values: torch.Tensor, row: int, column: int, tile: torch.Tensor, adds: bool) -> None:
         """What a store does to the elements."""
         there = values[row : row + self.block[0], column : column + self.block[1]]
         tile = tile[: there.shape[0], : there.shape[1]]
-        there.copy_(there + tile if adds else tile)
+        new = there + tile if adds else tile
+        if self.condition and self.access not in ("host", "made", "block"):
+            new = torch.where(self.holds(row, column)[: there.shape[0], : there.shape[1]], new, there)
+        there.copy_(new)

@@ -133,9 +133,14 @@ class Loop:
 
 
 class Program:
-    """A program of a seed: ``text`` is a file with ``launch``, and ``expected`` what it leaves, by the tensor."""
+    """A program of a seed: ``text`` is a file with ``launch``, and ``expected`` what it leaves, by the tensor.
 
-    def __init__(self, seed: int, plain: frozenset[str] = frozenset()) -> None:
+    Some have masks of any form; `has_conditions` asks for them.
+    """
+
+    def __init__(
+        self, seed: int, plain: frozenset[str] = frozenset(), *, has_conditions: bool = False
+    ) -> None:
         self.decisions = Decisions(seed, plain)
         self.pick, self.chance = self.decisions.pick, self.decisions.chance
         self.matrices: dict[str, Matrix] = {}
@@ -145,6 +150,7 @@ class Program:
         self.bounds: list[int] = []
         self.states: dict[str, Callable[[dict], None]] = {}
         self.nodes: list[Node] = []
+        self.has_conditions = has_conditions or self.chance("conditions", 4)
         self.choose_launch()
         self.choose_sizes()
         self.loops = [self.choose_loop(number) for number in range(self.pick("loops", [1, 2, 2, 3]))]
@@ -252,6 +258,10 @@ class Program:
         matrix.other = self.pick(f"{name}.other", [0, 0, 0, 1])
         whole = matrix.access in ("host", "made")
         matrix.padding = self.pick(f"{name}.padding", [0, 16, 0, 16 if whole else 3])
+        if self.has_conditions:
+            matrix.condition = self.pick(f"{name}.condition", range(80))
+        if matrix.condition and matrix.access in ("host", "made", "block"):
+            matrix.access = "pointers"
 
     def output(self, name: str, height: int, width: int, rows: int, dtype: str, adds: bool) -> Matrix:
         """A matrix of results."""

@@ -14,7 +14,16 @@ SEEDS = [*range(*map(int, os.environ.get("TILEWRIGHT_SEEDS", "0..20").split(".."
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_products(seed, device):
-    program = Program(seed)
+    check(Program(seed), device)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_masks(seed, device):
+    """Loads of loops and stores have masks of any form."""
+    check(Program(seed, has_conditions=True), device)
+
+
+def check(program, device):
     try:
         _, wrong = launch(program, device)
     except OutOfResources as error:
@@ -43,6 +52,7 @@ WORDS = [
         "% ",
         "_half in",
         "if at !=",
+        *["~(", "tl.where(", " ^ ", "_flags +", "_limit"],
     ],
 ]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers import module
 
 import tilewright as triton
 import tilewright.language as tl
@@ -186,3 +188,98 @@ def test_rows_that_end_within_16_bytes(device, columns, dtype):
     descriptors[(2,)](*descs, M, columns, K, 64, 64, 32, 1, num_warps=4, num_stages=2)
     assert torch.equal(whole[:M, :columns].double(), expected)
     assert bool((whole[:, columns:] == 7).all())
+
+
+MASKED = """
+@triton.jit
+def holds(i, j, f, M, N):
+    return {mask}
+
+
+@triton.jit
+def kernel(a_ptr, b_ptr, c_ptr, flags_ptr, M, N, depth, B: tl.constexpr, BK: tl.constexpr):
+    places = tl.arange(0, B)
+    flags = tl.load(flags_ptr + places)[:, None]
+    acc = tl.zeros((B, B), tl.float32)
+    for k in range(0, depth, BK):
+        inner = k + tl.arange(0, BK)
+        a_mask = holds(places[:, None], inner[None, :], flags, M, N)
+        b_mask = holds(inner[:, None], places[None, :], tl.load(flags_ptr + inner)[:, None], M, N)
+        a = tl.load(a_ptr + places[:, None] * 128 + inner[None, :], mask=a_mask, other=0.0)
+        b = tl.load(b_ptr + inner[:, None] * 128 + places[None, :], mask=b_mask, other=0.0)
+        acc = tl.dot(a, b, acc)
+    c_mask = holds(places[:, None], places[None, :], flags, M, N)
+    tl.store(c_ptr + places[:, None] * 128 + places[None, :], acc.to(tl.float16), mask=c_mask)
+"""
+# Of the rows i and columns j of a tile, a number f that is loaded for each row, and two integers. The first lines are
+# boxes, which tensor copies may move; the others are not.
+MASKS = [
+    *["(i < M) & (j < N)", "(M > i) & (N > j)", "(i <= M) & (N >= j)", "(i >= M) & (j > 5)", "(j < N)"],
+    *[
+        "(i + 3 < M) & (j - 3 < N)",
+        "(7 - i < M)",
+        "(0 <= i) & (i < M) & (j >= 0) & (j < N)",
+        "(i < M) & (i < N)",
+    ],
+    *[
+        "~((i < M) & (j < N))",
+        "~(i < M)",
+        "~(~(i < M))",
+        "~((i >= M) | (j >= N))",
+        "~(f > 0)",
+        "(i < M) & ~(f > 0)",
+    ],
+    *[
+        "(i < M) | (j < N)",
+        "(i < M) ^ (j < N)",
+        "((i < M) | (j < N)) & ~((i < M) & (j < N))",
+        "(i < M) ^ True",
+    ],
+    *[
+        "(i == M) | (j != N)",
+        "i != M",
+        "(i * 2 < M)",
+        "(i + j < M)",
+        "i <= j",
+        "(i % 3 == 1) & (j < N)",
+        "(i & 4) == 0",
+    ],
+    *[
+        "tl.where(i < M, j < N, f > 0)",
+        "tl.where(f > 0, i < M, False)",
+        "f > 0",
+        "(f > 0) & (j < N)",
+        "f == j",
+    ],
+    *["(i < M) & True", "(i < M) | True", "(i < M) & False", "((i + j) * 0) == 0", "((i + j) * 0) != 0"],
+    *[
+        f"{bound} {sign} i"
+        for bound in ["tl.minimum(tl.maximum(M, 0), 64)"]
+        for sign in ("<", "<=", ">", ">=")
+    ],
+    *["~(i <= tl.minimum(tl.maximum(M, 0), 64))", "(M < N) & (i < M)", "(i < M) & (f < N)"],
+]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_masks_of_every_form(device, mask):
+    kernel = module(MASKED.format(mask=mask)).kernel
+    generator = torch.Generator().manual_seed(9)
+    a, b = (torch.randint(-2, 3, (128, 128), generator=generator).double() for _ in range(2))
+    flags = torch.randint(-1, 4, (64,), generator=generator).int()
+    rows = torch.arange(64)
+
+    def holds(M, N):
+        names = {"i": rows[:, None], "j": rows[None, :], "f": flags[:, None], "M": M, "N": N}
+        found = eval(mask, names | {"tl": SimpleNamespace(where=torch.where, minimum=min, maximum=max)})
+        return found.broadcast_to(64, 64)
+
+    for M, N in ((40, 48), (37, 0), (-3, 70), (1, 16)):
+        c = torch.full((64, 128), 7.0, dtype=torch.float16, device=device)
+        left, right = a[:64].half().to(device), b[:64].half().to(device)
+        kernel[(1,)](left, right, c, flags.to(device), M, N, 64, 64, 32)
+        inside = holds(M, N)
+        expected = torch.full((64, 128), 7.0, dtype=torch.float64)
+        product = (a[:64, :64] * inside) @ (b[:64, :64] * inside)
+        expected[:, :64] = torch.where(inside, product, 7.0)
+        assert torch.equal(c.double().cpu(), expected), (M, N)

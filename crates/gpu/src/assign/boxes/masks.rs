@@ -1,6 +1,6 @@
 //! Masks as bounds of the indices along single axes.
 
-use tilewright_ir::{Element, ElementwiseFn, Op, OpFamily, Value};
+use tilewright_ir::{Dtype, Element, ElementwiseFn, Op, OpFamily, Value};
 
 use super::affine::{Affine, new_axis};
 use super::polynomial::{Atom, Polynomial, Product};
@@ -14,61 +14,48 @@ pub enum Bound {
     From(usize, Polynomial),
 }
 
+impl Bound {
+    /// The same of the axis that its own becomes.
+    fn with_axis(self, axis: impl Fn(usize) -> Option<usize>) -> Option<Self> {
+        Some(match self {
+            Self::Below(own, rest) => Self::Below(axis(own)?, rest),
+            Self::From(own, rest) => Self::From(axis(own)?, rest),
+        })
+    }
+}
+
 impl Affine<'_> {
     /// A tile of conditions as bounds that hold together; nothing if it is anything else.
     pub fn bounds(&mut self, mask: Value) -> Option<Vec<Bound>> {
-        let data = &self.function.insts[self.function.defining_inst(mask)?];
-        let (op, operands) = (data.op.clone(), data.operands.clone());
-        match &op {
-            Op::Elementwise { function: ElementwiseFn::And } => {
-                let mut bounds = self.bounds(operands[0])?;
-                bounds.extend(self.bounds(operands[1])?);
-                Some(bounds)
-            }
-            Op::Elementwise { function } => {
-                self.comparison(*function, [operands[0], operands[1]]).map(|(_, bound)| vec![bound])
-            }
-            op if op.family() == OpFamily::Shape => {
-                let shape = self.function.ty(operands[0]).shape.clone();
-                let moved = |axis: usize| new_axis(op.as_shape()?, &shape, axis);
-                let bounds = self.bounds(operands[0])?;
-                bounds
-                    .into_iter()
-                    .map(|bound| match bound {
-                        Bound::Below(axis, rest) => Some(Bound::Below(moved(axis)?, rest)),
-                        Bound::From(axis, rest) => Some(Bound::From(moved(axis)?, rest)),
-                    })
-                    .collect()
-            }
-            // tidy: wildcard because other conditions are none of the indices along single axes
-            _ => None,
-        }
+        Some(self.conjuncts(mask)?.into_iter().map(|(_, bound)| bound).collect())
     }
 
     /// The indices that a mask bounds, if it is bounds alone: those of the tile, and tiles of any numbers.
     pub fn bounded(&mut self, mask: Value) -> Option<Vec<Atom>> {
+        Some(self.conjuncts(mask)?.into_iter().map(|(index, _)| index).collect())
+    }
+
+    /// The indices that a mask bounds and their bounds, of which it is the conjunction; nothing of any other mask, such as one
+    /// with a negation, an alternative or a loaded condition in it.
+    fn conjuncts(&mut self, mask: Value) -> Option<Vec<(Atom, Bound)>> {
         let data = &self.function.insts[self.function.defining_inst(mask)?];
-        let (op, operands) = (data.op.clone(), data.operands.clone());
-        match &op {
-            Op::Elementwise { function: ElementwiseFn::And } => {
-                let mut indices = self.bounded(operands[0])?;
-                indices.extend(self.bounded(operands[1])?);
-                Some(indices)
+        match (&data.op, &data.operands[..]) {
+            (Op::Elementwise { function: ElementwiseFn::And }, &[a, b]) => {
+                let mut found = self.conjuncts(a)?;
+                found.extend(self.conjuncts(b)?);
+                Some(found)
             }
-            Op::Elementwise { function } => {
-                self.comparison(*function, [operands[0], operands[1]]).map(|(index, _)| vec![index])
+            (Op::Elementwise { function }, &[a, b]) => Some(vec![self.comparison(*function, [a, b])?]),
+            (op, &[operand]) if op.family() == OpFamily::Shape => {
+                let (op, shape) = (op.as_shape()?, &self.function.ty(operand).shape);
+                let moved = |axis: usize| new_axis(op, shape, axis);
+                let found = self.conjuncts(operand)?;
+                found
+                    .into_iter()
+                    .map(|(index, bound)| Some((index.with_axis(moved)?, bound.with_axis(moved)?)))
+                    .collect()
             }
-            op if op.family() == OpFamily::Shape => {
-                let shape = self.function.ty(operands[0]).shape.clone();
-                let moved = |axis: usize| new_axis(op.as_shape()?, &shape, axis);
-                let moved = |atom: Atom| match atom {
-                    Atom::Axis(axis) => Some(Atom::Axis(moved(axis)?)),
-                    Atom::Row(axis, tile) => Some(Atom::Row(moved(axis)?, tile)),
-                    Atom::Iteration(_) | Atom::Value(_) => None,
-                };
-                self.bounded(operands[0])?.into_iter().map(moved).collect()
-            }
-            // tidy: wildcard because other conditions are no bounds
+            // tidy: wildcard because other conditions are none of the indices along single axes
             _ => None,
         }
     }
@@ -84,7 +71,10 @@ impl Affine<'_> {
             // tidy: wildcard because the others are no bounds
             _ => return None,
         };
-        let (small, great) = (self.side(small, great)?, self.side(great, small)?);
+        // For every index from 0 on, `index < max(x, 0)` and `index >= max(x, 0)` say the same as with x. `index <= max(x, 0)` and
+        // `index > max(x, 0)` do not: they differ for index 0 if x is negative.
+        let is_strict = more == 0;
+        let (small, great) = (self.side(small, great, !is_strict)?, self.side(great, small, is_strict)?);
         let difference = small.minus(&great)?.plus(&Polynomial::constant(more))?;
         let (axis, index) = difference.terms().find_map(|(product, _)| match product[..] {
             [atom @ (Atom::Axis(axis) | Atom::Row(axis, _))] => Some((axis, atom)),
@@ -106,10 +96,12 @@ impl Affine<'_> {
         }
     }
 
-    /// One side of a comparison. A bound that was clamped to what the index on the other side can be is the bound itself.
-    fn side(&mut self, side: Value, other: Value) -> Option<Polynomial> {
+    /// One side of a comparison. A bound that was clamped to what the index on the other side can be is the bound itself, if the
+    /// comparison allows it.
+    fn side(&mut self, side: Value, other: Value, may_be_clamped: bool) -> Option<Polynomial> {
         let index = self.integer(other).filter(|sum| sum.wraps.is_empty()).map(|sum| sum.number);
-        if let Some(index) = index
+        if may_be_clamped
+            && let Some(index) = index
             && let Some((start, extent)) = self.range_of_index(other, &index)
             && let Some(inner) = self.clamped(side, start, extent)
         {
@@ -149,7 +141,7 @@ impl Affine<'_> {
         }
     }
 
-    /// What is behind `min(max(x, 0), c)`, where `c` is the extent or more.
+    /// The `x` of `min(max(x, 0), c)`, where `c` is the extent or more.
     fn clamped(&self, tile: Value, start: i64, extent: i64) -> Option<Value> {
         let inst = |value: Value| self.function.defining_inst(value).map(|inst| &self.function.insts[inst]);
         let constant = |value: Value| match &inst(value)?.op {
@@ -161,9 +153,12 @@ impl Affine<'_> {
         loop {
             let data = inst(value)?;
             match &data.op {
-                Op::Splat { .. } | Op::Cast { element: Element::Value(_), .. } => value = data.operands[0],
+                // Each of these types holds every number up to the most that a clamp may give here.
+                Op::Splat { .. } | Op::Cast { element: Element::Value(Dtype::I32 | Dtype::I64), .. } => {
+                    value = data.operands[0];
+                }
                 Op::Elementwise { function: ElementwiseFn::Min } => {
-                    if constant(data.operands[1])? < i128::from(extent) {
+                    if !(i128::from(extent)..=i128::from(i32::MAX)).contains(&constant(data.operands[1])?) {
                         return None;
                     }
                     let inner = inst(data.operands[0])?;

@@ -18,6 +18,17 @@ pub enum Atom {
     Value(Value),
 }
 
+impl Atom {
+    /// The same where the axes of its tile are others.
+    pub fn with_axis(self, mut axis: impl FnMut(usize) -> Option<usize>) -> Option<Self> {
+        Some(match self {
+            Self::Axis(own) => Self::Axis(axis(own)?),
+            Self::Row(own, tile) => Self::Row(axis(own)?, tile),
+            Self::Iteration(_) | Self::Value(_) => self,
+        })
+    }
+}
+
 /// A product, its factors in order.
 pub type Product = SmallVec<[Atom; 3]>;
 
@@ -117,11 +128,7 @@ impl Polynomial {
         for (product, factor) in &self.0 {
             let mut moved = Product::new();
             for atom in product {
-                moved.push(match atom {
-                    Atom::Axis(number) => Atom::Axis(axis(*number)?),
-                    Atom::Row(number, tile) => Atom::Row(axis(*number)?, *tile),
-                    other => *other,
-                });
+                moved.push(atom.with_axis(&mut axis)?);
             }
             moved.sort_unstable();
             sum = sum.plus(&Self::term(moved, *factor))?;
