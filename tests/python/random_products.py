@@ -50,6 +50,11 @@ from tilewright.tools.tensor_descriptor import TensorDescriptor
 {helpers}
 
 @triton.jit
+def combine(sum_a, most_a, sum_b, most_b):
+    return sum_a + sum_b, tl.maximum(most_a, most_b)
+
+
+@triton.jit
 def kernel({parameters}):
 {body}
 
@@ -440,6 +445,7 @@ class Program:
                 f"out_{name}", self.height, width, rows, self.pick(f"{name}.out", wide), adds
             )
             self.store(matrix, name, "row", adds)
+            self.parts(name)
         for name in [name for name in self.states if name[:3] != "acc" and name != "highest"]:
             matrix = self.output(f"out_{name}", self.height, 1, rows, "float32", self.split > 1)
             matrix.access, matrix.is_turned = "pointers", False
@@ -462,6 +468,40 @@ class Program:
                 f"{name} / (total + 1)[:, None]",
                 lambda v: v[name] / (v["total"] + 1)[:, None],
             )
+
+        if not self.is_soft and self.chance(f"{name}.scanned", 5):
+            self.scan(name)
+
+    def scan(self, name: str) -> None:
+        """Sums and maxima so far along an axis, of a tile that may be flipped."""
+        axis, flipped = self.pick(f"{name}.scanned along", [0, 1]), self.pick(f"{name}.flipped", [None, 0, 1])
+        if flipped is not None:
+            self.give(name, f"tl.flip({name}, {flipped})", lambda v: v[name].flip(flipped))
+        self.say(f"{name}_sum, {name}_most = tl.associative_scan(({name}, {name}), {axis}, combine)")
+        self.give(
+            name,
+            f"{name}_sum + {name}_most",
+            lambda v: v[name].cumsum(axis) + v[name].cummax(axis).values,
+        )
+
+    def parts(self, name: str) -> None:
+        """Sums of blocks of a tile: small tiles, whose boxes differ."""
+        whole = self.height, self.widths[int(name[3])]
+        for number in range(0 if self.is_soft else self.pick(f"{name}.parts", [0, 0, 0, 1, 2, 3])):
+            part = f"{name}_part{number}"
+            rows = self.pick(f"{part}.rows", [4, 2, 8, 16])
+            columns = min(self.pick(f"{part}.columns", [16, 16, 32, 64]), whole[1])
+            shape = rows, whole[0] // rows, whole[1] // columns, columns
+            self.give(
+                part,
+                f"tl.sum(tl.sum(tl.reshape({name}, {shape}), 2), 1)",
+                lambda v, shape=shape: v[name].reshape(shape).sum(2).sum(1),
+            )
+            adds = self.split > 1
+            matrix = self.output(f"out_{part}", rows, columns, self.tiles * rows, self.sum, adds)
+            # A row of a box has 16 bytes at least.
+            matrix.is_turned &= rows >= 4
+            self.store(matrix, part, f"tile * {rows}", adds)
 
     @cached_property
     def expected(self) -> dict[str, torch.Tensor]:

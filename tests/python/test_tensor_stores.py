@@ -283,3 +283,36 @@ def test_masks_of_every_form(device, mask):
         product = (a[:64, :64] * inside) @ (b[:64, :64] * inside)
         expected[:, :64] = torch.where(inside, product, 7.0)
         assert torch.equal(c.double().cpu(), expected), (M, N)
+
+
+@triton.jit
+def sum_and_maximum(sum_a, most_a, sum_b, most_b):
+    return sum_a + sum_b, tl.maximum(most_a, most_b)
+
+
+@triton.jit
+def several(a_ptr, b_ptr, c_ptr, parts_ptr):
+    rows, columns, small, narrow = tl.arange(0, 16), tl.arange(0, 32), tl.arange(0, 4), tl.arange(0, 16)
+    a = tl.load(a_ptr + rows[:, None] * 32 + columns[None, :])
+    b = tl.load(b_ptr + columns[:, None] * 32 + columns[None, :])
+    acc = tl.dot(a, b)
+    flipped = tl.flip(acc, 0)
+    sums, most = tl.associative_scan((flipped, flipped), 0, sum_and_maximum)
+    tl.store(c_ptr + rows[:, None] * 32 + columns[None, :], sums + most)
+    places = small[:, None] * 16 + narrow[None, :]
+    part = tl.sum(tl.sum(tl.reshape(acc, (4, 4, 2, 16)), 2), 1)
+    tl.store(parts_ptr + places, part)
+    tl.store(parts_ptr + 64 + places, part * 2)
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4])
+def test_boxes_of_few_rows_lie_where_their_swizzle_begins(device, warps):
+    generator = torch.Generator().manual_seed(10)
+    a, b = (torch.randint(-3, 4, shape, generator=generator).float() for shape in ((16, 32), (32, 32)))
+    c, parts = (torch.full(shape, 7.0, device=device) for shape in ((16, 32), (2, 4, 16)))
+    several[(1,)](a.to(device), b.to(device), c, parts, num_warps=warps, num_stages=4)
+    product = a @ b
+    flipped = product.flip(0)
+    assert torch.equal(c.cpu(), flipped.cumsum(0) + flipped.cummax(0).values)
+    part = product.reshape(4, 4, 2, 16).sum(2).sum(1)
+    assert torch.equal(parts.cpu(), torch.stack([part, part * 2]))

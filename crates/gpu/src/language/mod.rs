@@ -42,6 +42,7 @@
 //! for those that are missing, as far as it says there. How a ring is carried out (barriers of the block, groups of copies,
 //! `mbarrier`s) is chosen by the pass that lowers rings. (The idea: Tawa's asynchronous references, arXiv 2510.14719.)
 
+pub(crate) mod alignment;
 mod attributes;
 mod check;
 mod header;

@@ -5,33 +5,30 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_entity::SecondaryMap;
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Value};
 
 use super::memory_effects::{Effect, Place, effects, walk};
+use crate::language::alignment::{Alignments, MBARRIER_BYTES};
 use crate::language::verify::slots::Names;
-use crate::language::{Deferred, Function, GpuOp, InstData, Module, Op, Type};
+use crate::language::{Deferred, Function, GpuOp, InstData, Layouts, Module, Op, Type};
 use crate::tile::legality::at;
 
-/// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks; one that the
-/// asynchronous proxy reads or writes, to no more than eight lines, over which a swizzle goes.
+/// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks: bytes that lie
+/// beside each other are in different banks then. What uses it may need more ([`Alignments`]).
 const ALIGNMENT: u64 = 16;
 const LINE: u64 = 128;
-const SWIZZLED_LINES: u64 = 8 * LINE;
 /// So much may be used to save barriers.
 const CHEAP_BYTES: u64 = 48 << 10;
-
-/// Bytes of an `mbarrier`.
-const MBARRIER_BYTES: u32 = 8;
 
 /// Gives all shared memory of a kernel its places.
 ///
 /// # Errors
 /// If the target has less shared memory.
 pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>> {
-    let buffers = Buffers::new(module.kernel());
+    let buffers = Buffers::new(&module.header.layouts, module.kernel());
     // Places that there are stay: behind barriers that were put for them, others would do as well.
     if buffers.list.iter().all(|(inst, _)| alloc_range(module.kernel(), *inst).is_some()) {
         return Ok(());
@@ -61,8 +58,8 @@ pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>
 }
 
 /// The bytes of shared memory that a kernel needs, if those of which the lives do not overlap share places.
-pub fn least_bytes(function: &Function) -> u64 {
-    let buffers = Buffers::in_use(function);
+pub fn least_bytes(layouts: &Layouts, function: &Function) -> u64 {
+    let buffers = Buffers::in_use(layouts, function);
     buffers.place(&buffers.in_use).bytes
 }
 
@@ -106,8 +103,8 @@ struct Buffers {
     in_sequence: BTreeSet<(Inst, Inst)>,
     /// The innermost loop around each.
     loops: SecondaryMap<Inst, Option<Inst>>,
-    /// Those that the asynchronous proxy reads or writes.
-    asynchronous: EntitySet<Inst>,
+    /// What the uses of each need.
+    alignments: Alignments,
 }
 
 struct Placed {
@@ -117,12 +114,12 @@ struct Placed {
 }
 
 impl Buffers {
-    fn new(function: &Function) -> Self {
-        Self { in_sequence: in_sequence(function), ..Self::in_use(function) }
+    fn new(layouts: &Layouts, function: &Function) -> Self {
+        Self { in_sequence: in_sequence(function), ..Self::in_use(layouts, function) }
     }
 
     /// By their lives alone.
-    fn in_use(function: &Function) -> Self {
+    fn in_use(layouts: &Layouts, function: &Function) -> Self {
         let mut numbering = Numbering::new(function);
         numbering.block(function.entry);
         let mut list: Vec<(Inst, u32)> = Vec::new();
@@ -137,8 +134,8 @@ impl Buffers {
         }
         in_use.extend(in_other_roles(function, &list));
         list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        let asynchronous = asynchronous(function);
-        Self { list, in_use, in_sequence: BTreeSet::new(), loops: numbering.loops, asynchronous }
+        let alignments = Alignments::new(layouts, &Names::new(function, false));
+        Self { list, in_use, in_sequence: BTreeSet::new(), loops: numbering.loops, alignments }
     }
 
     /// First fit, the largest first.
@@ -155,9 +152,8 @@ impl Buffers {
                 neighbours[*inst].iter().filter_map(|other| ranges[*other]).collect();
             taken.sort_unstable();
             let bytes = u64::from(*bytes);
-            let is_asynchronous = self.asynchronous.contains(*inst);
-            let (least, most) = if is_asynchronous { (LINE, SWIZZLED_LINES) } else { (ALIGNMENT, LINE) };
-            let alignment = bytes.next_power_of_two().clamp(least, most);
+            let needed = u64::from(self.alignments.of(*inst));
+            let alignment = bytes.next_power_of_two().clamp(ALIGNMENT, LINE).max(needed);
             let mut start = 0;
             for (from, to) in taken {
                 if start + bytes <= from {
@@ -188,31 +184,6 @@ fn in_other_roles(function: &Function, list: &[(Inst, u32)]) -> Vec<(Inst, Inst)
         pairs.extend(beside.map(|(b, _)| pair(*a, *b)));
     }
     pairs
-}
-
-/// What is allocated for tensor copies and operands of asynchronous products.
-fn asynchronous(function: &Function) -> EntitySet<Inst> {
-    let names = Names::new(function, false);
-    let mut found = EntitySet::new();
-    function.walk(function.entry, &mut |inst| {
-        let data = &function.insts[inst];
-        let is_asynchronous = matches!(
-            data.op,
-            Op::Gpu(
-                GpuOp::Wgmma { .. }
-                    | GpuOp::TensorLoad {}
-                    | GpuOp::TensorStore {}
-                    | GpuOp::TensorReduce { .. }
-                    | GpuOp::TensorFill {}
-                    | GpuOp::MakeTensorMap { .. }
-            )
-        );
-        if is_asynchronous {
-            let roots = data.operands.iter().filter_map(|value| names.root(*value));
-            found.extend(roots.filter_map(|root| function.defining_inst(root)));
-        }
-    });
-    found
 }
 
 fn pair(a: Inst, b: Inst) -> (Inst, Inst) {

@@ -148,7 +148,7 @@ fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static 
         if !is_asked {
             check_that_it_pays(&trial)?;
         }
-        if least_bytes(trial.kernel()) <= u64::from(target.max_shared_bytes) {
+        if least_bytes(&trial.header.layouts, trial.kernel()) <= u64::from(target.max_shared_bytes) {
             return Ok(Specialized { module: trial, slots, warps });
         }
     }

@@ -74,7 +74,7 @@ pub fn use_tensor_stores(module: &mut Module) {
             writer.store(store);
         }
         writer.end();
-        let bytes = least_bytes(&functions[*entry]);
+        let bytes = least_bytes(&header.layouts, &functions[*entry]);
         let fits = bytes <= limit;
         for store in &found {
             say(&original, store.inst, || match (fits, lives_on) {

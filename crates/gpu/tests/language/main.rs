@@ -7,6 +7,7 @@ mod common;
 
 mod accesses;
 mod addresses;
+mod allocation;
 mod check;
 mod erase;
 mod hazards;

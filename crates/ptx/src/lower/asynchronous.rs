@@ -17,21 +17,12 @@ use crate::isa::{
 /// The most bytes that one copy moves, and the only number that may go past the first cache.
 const WIDEST_COPY: u32 = 16;
 
-/// Bytes of an `mbarrier`, and their alignment.
+/// Bytes of an `mbarrier`.
 pub(super) const MBARRIER_BYTES: u32 = 8;
 
 impl Lowering<'_> {
     pub(super) fn lower_alloc(&mut self, inst: Inst, offset: Option<u32>) -> Lowered {
         let offset = offset.ok_or_else(|| self.unsupported(inst, "shared memory without a place"))?;
-        let result = self.kernel.insts[inst].results[0];
-        if let Type::Mbarrier { .. } = self.kernel.ty(result)
-            && !offset.is_multiple_of(MBARRIER_BYTES)
-        {
-            let what = format!("an mbarrier at offset {offset}, which is no multiple of {MBARRIER_BYTES},");
-            return Err(self.unsupported(inst, &what));
-        }
-        // What is before the offset has the alignment of the whole.
-        self.alignments[result] = power_of_two(offset);
         let address = self.shared_address(offset);
         self.set_result(inst, [address]);
         Ok(())
@@ -43,9 +34,7 @@ impl Lowering<'_> {
             other => unreachable!("the verifier checks that {other} is a buffer"),
         };
         let address = self.indexed(buffer, index, bytes);
-        let result = self.kernel.insts[inst].results[0];
-        self.alignments[result] = self.alignments[buffer].min(power_of_two(bytes));
-        self.set(result, [address]);
+        self.set(self.kernel.insts[inst].results[0], [address]);
     }
 
     /// The address of a slot or a barrier by its number.
@@ -53,18 +42,6 @@ impl Lowering<'_> {
         let (start, index) = (self.scalar(memory), self.scalar(index));
         let offset = self.builder.mul(Width::B32, index, Scalar::constant(bytes.into()));
         self.builder.add(Width::B32, start, offset)
-    }
-
-    /// What an op wants of the address of a buffer, as far as it is known.
-    pub(super) fn aligned(&self, inst: Inst, buffer: Value, bytes: u32) -> Lowered {
-        // Nothing is known of an address that was carried around a loop or out of a branch.
-        let known = self.alignments[buffer];
-        if known == 0 || known >= bytes {
-            return Ok(());
-        }
-        let name = tilewright_ir::Operation::name(&self.kernel.insts[inst].op);
-        Err(self
-            .unsupported(inst, &format!("`{name}` on a slot at a multiple of {known} bytes, not {bytes},")))
     }
 
     /// The type of what is in shared memory.
@@ -189,9 +166,4 @@ impl Lowering<'_> {
         self.wait();
         Ok(())
     }
-}
-
-/// The largest power of two that divides a number.
-fn power_of_two(number: u32) -> u32 {
-    1 << number.trailing_zeros().min(31)
 }

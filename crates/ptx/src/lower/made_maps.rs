@@ -274,7 +274,6 @@ impl Lowering<'_> {
         number: u32,
     ) -> Lowered {
         self.require(inst, Feature::Tma)?;
-        self.aligned(inst, buffer, TENSOR_MAP_BYTES)?;
         let count = self.program.header.made_maps.len() as u64;
         let plan = &self.program.header.made_maps[number as usize];
         let Some(fields) = self.fields(plan, parts) else {

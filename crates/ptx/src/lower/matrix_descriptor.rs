@@ -63,11 +63,6 @@ impl MatrixForm {
         })
     }
 
-    /// The alignment that the swizzle needs.
-    pub fn alignment(&self) -> u32 {
-        self.swizzle.row_bytes().map_or(CHUNK, |line| 8 * line)
-    }
-
     /// The descriptor without the address: the low and the high word.
     pub fn words(&self) -> [u32; 2] {
         let mode = match self.swizzle {

@@ -135,8 +135,6 @@ struct Lowering<'p> {
     reads: SecondaryMap<Value, u32>,
     /// The pointers that are put together beside products of warpgroups.
     beside_products: EntitySet<Value>,
-    /// Of what is known of the addresses of buffers in shared memory: a power of two that divides them.
-    alignments: SecondaryMap<Value, u32>,
     /// The one thread of the warps that run straight code: behind so many labels, the first of the warps, and where it is it.
     leader: Option<(u32, u32, isa::Predicate)>,
     /// The numbers of the program, where they are not those of the block.
@@ -192,7 +190,6 @@ impl<'p> Lowering<'p> {
             warps: Warps { first: 0, count: program.header.num_warps },
             reads: reads(kernel),
             beside_products: beside_products(kernel),
-            alignments: SecondaryMap::new(),
             leader: None,
             program_numbers: None,
             room: None,

@@ -69,7 +69,6 @@ impl Lowering<'_> {
         if !(memory.output().rank()..=5).contains(&rank) {
             return Err(self.unsupported(inst, &format!("a tensor copy of {ty} at {rank} coordinates")));
         }
-        self.aligned(inst, buffer, boxes.alignment)?;
         Ok(boxes)
     }
 

@@ -273,7 +273,6 @@ impl Lowering<'_> {
                 format!("`wgmma` on operand {operand}, {}, with the layout {memory},", self.kernel.ty(value));
             self.unsupported(inst, &what)
         })?;
-        self.aligned(inst, value, form.alignment())?;
         let placement = memory.inverse().expect("the verifier checks that a buffer holds each element once");
         let bytes = bits / 8;
         // The lanes, and the warps of a warpgroup, name one matrix.

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | [`tokens`] | a slot in hand or a product under way is used up exactly once on every path, by an op that takes it | |
 //! | [`lifetimes`] | no memory is used after its `dealloc`, which stands in the block of its `alloc` | |
+//! | [`alignment`] | memory is placed, and slots are apart, by the alignment that their uses need | |
 //! | [`copies`] | a slot is read, written again or given up only after the copies into it were waited for, and with a barrier where the module is synchronized; the asynchronous proxy reads what others wrote only behind a fence | copies of one role that another one reads: they are ordered by `mbarrier`s, of which only the parities are looked at; slots whose names share nothing count as different ones |
 //! | [`products`] | nothing writes a slot that a product under way may read, `finish` waits for its product | the same |
 //! | [`reads`] | a slot is overwritten only behind a wait after its last read: by a tensor copy always, by others where the module is synchronized | the same; buffers that share a place |
@@ -28,7 +29,7 @@ mod sums;
 mod text;
 mod tokens;
 
-use super::{Function, GpuOp, Header, Op};
+use super::{Function, GpuOp, Header, Op, alignment};
 use flow::Check;
 use slots::Names;
 
@@ -42,6 +43,7 @@ pub fn function(header: &Header, function: &Function) -> Check {
     let names = Names::new(function, header.synchronized);
     tokens::check(&names)?;
     lifetimes::check(&names)?;
+    alignment::check(&header.layouts, &names)?;
     if kinds.others {
         roles::check(header, &names)?;
     }

@@ -198,7 +198,7 @@ fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusi
     let least = *stages.start();
     for stages in stages.rev() {
         pipeline(module, plans, stages);
-        let bytes = least_bytes(module.kernel());
+        let bytes = least_bytes(&module.header.layouts, module.kernel());
         if bytes <= limit {
             for plan in plans {
                 let span = original.call_chain(plan.inst).into_iter().last();

@@ -39,7 +39,7 @@ pub(super) fn load_rows(header: &mut Header, function: &mut Function) {
             let map = super::map_for(pass.header, pass.function, &found.boxed).ok_or(NO_LAYOUT)?;
             pass.replace(&found, map);
             let limit = u64::from(header.target.max_shared_bytes);
-            if least_bytes(function) > limit { Err("shared memory is full") } else { Ok(()) }
+            if least_bytes(&header.layouts, function) > limit { Err("shared memory is full") } else { Ok(()) }
         });
         if found.is_err() {
             *function = original;

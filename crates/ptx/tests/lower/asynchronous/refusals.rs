@@ -32,7 +32,7 @@ fn an_op_that_the_target_lacks_is_named() {
 #[test]
 fn places_and_coordinates() {
     let found = refusal("sm_90a", 4, &[], "  %b = alloc {offset = 4} : mbarrier<2>");
-    assert!(found.contains("an mbarrier at offset 4"), "{found}");
+    assert!(found.contains("alloc needs %b at a multiple of 8 bytes, and it is placed at byte 4"), "{found}");
     let load = |offset: u32, coordinates: &str| {
         format!(
             "  %t = alloc {{offset = {offset}}} : buffer<1, fp16[16, 64]@L0>
@@ -46,7 +46,10 @@ fn places_and_coordinates() {
     };
     let swizzle = swizzled(&[16, 64], &[1, 0], 16, SwizzleMode::Bytes128);
     let found = refusal("sm_90a", 4, std::slice::from_ref(&swizzle), &load(1536, ", %i, %i"));
-    assert!(found.contains("a slot at a multiple of 512 bytes, not 1024"), "{found}");
+    assert!(
+        found.contains("tensor_load needs %t at a multiple of 1024 bytes, and it is placed at byte 1536"),
+        "{found}"
+    );
     for coordinates in [", %i", ", %i, %i, %i, %i, %i, %i"] {
         let found = refusal("sm_90a", 4, std::slice::from_ref(&swizzle), &load(1024, coordinates));
         assert!(found.contains("coordinates is not available"), "{found}");
@@ -94,7 +97,10 @@ fn operands_that_no_descriptor_can_say() {
     assert!(found.contains("`wgmma` on operand B"), "{found}");
     let other = swizzled(&[64, 64], &[0, 1], 16, SwizzleMode::Bytes128);
     let found = product(good.clone(), other.clone(), "m64n64k16", 16384 + 512);
-    assert!(found.contains("a slot at a multiple of 512 bytes, not 1024"), "{found}");
+    assert!(
+        found.contains("wgmma needs %a at a multiple of 1024 bytes, and it is placed at byte 16896"),
+        "{found}"
+    );
     for instruction in ["m64n48k16", "m16n8k16", "m64n64k32"] {
         let found = product(good.clone(), other.clone(), instruction, 0);
         assert!(found.contains("wgmma has no Mma"), "{found}");
