@@ -214,12 +214,13 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Broadcast { shape: ty.shape.clone() }, &[result], ty))
     }
 
-    /// `c + dot(a, b, 0)` is `dot(a, b, c)`: the order of a dot's sum is free.
+    /// `c + dot(a, b, 0)` is `dot(a, b, c)`: the order of a dot's sum is free. Of two dots the second one accumulates, as programs
+    /// write them one after the other: so the operands of the first are no longer needed when those of the second are loaded.
     fn accumulate(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
         if function != ElementwiseFn::Add {
             return None;
         }
-        for (dot, other) in [(x, y), (y, x)] {
+        for (dot, other) in [(y, x), (x, y)] {
             let Some(inst) = self.function.defining_inst(dot) else { continue };
             let data = &self.function.insts[inst];
             let (Op::Dot { max_imprecise_acc: 0, .. }, &[a, b, acc]) = (&data.op, &data.operands[..]) else {
