@@ -63,6 +63,10 @@ pub const SPECIALIZED_ELEMENTS: u32 = 64;
 /// An operand of a product that is made outside of the loop that uses it stays in registers if it takes no more than these.
 pub const KEPT_OPERAND_REGISTERS: u32 = 32;
 
+/// The most registers of a thread that an operand of a product may take which has no room in shared memory: half of those that there
+/// are. The assembler spills what is too much beside it.
+pub const MOVED_OPERAND_REGISTERS: u32 = 128;
+
 /// The most registers of a thread for the A operand of a product that is computed as its transpose: what it has beside its part
 /// of the sum.
 pub const TRANSPOSED_REGISTERS: u32 = 64;

@@ -256,6 +256,46 @@ dealloc %r",
     );
 }
 
+/// Two rings have one memory in turn: their barriers are made before the loops, and their phases go on.
+#[test]
+fn tensor_copies_to_memory_of_an_iteration() {
+    let ring = |number: usize| {
+        format!(
+            "%r{number} = alloc {{offset = ?}} : ring<1, fp16[64, 16]@L2>
+%e{number} = acquire %r{number} : EMPTY
+tensor_fill %e{number}, %t, %from, %i
+publish %e{number}
+%f{number} = take %r{number} : FULL
+%v{number} = local_load %f{number} READ!
+release %f{number}
+dealloc %r{number}\n"
+        )
+    };
+    let body = format!(
+        "for_loop %from, %n, %by LOOP! (%j: int32) {{
+for_loop %from, %n, %by LOOP! (%i: int32) {{
+{}if_else %b () {{
+{}yield_values
+}} () {{
+yield_values
+}}
+yield_values
+}}
+yield_values
+}}",
+        ring(1),
+        ring(2)
+    );
+    check(&body, "tensor_copies_to_memory_of_an_iteration");
+    // Where threads store to the memory, they fence before it is copied to.
+    let store = "%s = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
+local_store %s, %x
+%w = local_load %s READ!
+dealloc %s\n";
+    let body = body.replacen("if_else", &format!("{store}if_else"), 1);
+    check(&body, "tensor_copies_to_memory_that_threads_stored_to");
+}
+
 #[test]
 fn what_is_stored_for_products_is_fenced() {
     check(
@@ -682,7 +722,9 @@ fn what_no_row_is_for_is_refused() {
         "if_else %b () {{\n{ring}%e = acquire %r : EMPTY\ntensor_fill %e, %t, %from\npublish %e\nyield_values\n}} () {{\n\
          yield_values\n}}"
     );
-    refused(&inside, "it needs an mbarrier, and its alloc stands in a region: those are made once");
+    let is_left = "it needs an mbarrier, and its alloc stands in a region that does not end with all slots taken and a dealloc";
+    refused(&inside, is_left);
+    refused(&inside.replacen("publish %e", "publish %e\ndealloc %r", 1), is_left);
 }
 
 /// A conversion between warps would need a barrier of the block.

@@ -21,7 +21,10 @@ use crate::tile::legality::at;
 const ALIGNMENT: u64 = 16;
 const LINE: u64 = 128;
 /// So much may be used to save barriers.
-const CHEAP_BYTES: u64 = 48 << 10;
+pub const CHEAP_BYTES: u64 = 48 << 10;
+
+/// So many tiles a refusal lists.
+const MOST_PARTS: usize = 8;
 
 /// Gives all shared memory of a kernel its places.
 ///
@@ -63,6 +66,20 @@ pub fn least_bytes(layouts: &Layouts, function: &Function) -> u64 {
     buffers.place(&buffers.in_use).bytes
 }
 
+/// The bytes that the barriers of all rings take, at most: one that says that a slot is full, and one that it is empty.
+pub fn mbarrier_bytes(function: &Function) -> u64 {
+    let mut slots = 0;
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        if matches!(data.op, Op::Gpu(GpuOp::Alloc { .. }))
+            && let Type::Ring(ring) = function.ty(data.results[0])
+        {
+            slots += ring.slots;
+        }
+    });
+    u64::from(2 * slots * MBARRIER_BYTES)
+}
+
 /// The bytes that an instruction allocates.
 fn alloc_bytes(function: &Function, inst: Inst) -> Option<u32> {
     let data = &function.insts[inst];
@@ -82,21 +99,76 @@ pub fn alloc_range(function: &Function, inst: Inst) -> Option<(Value, Range<u64>
     Some((data.results[0], u64::from(start)..u64::from(start) + bytes))
 }
 
+/// The refusal of a kernel: what takes how much where most is in use.
 fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
-    let target = module.header.target;
+    let (function, target) = (module.kernel(), module.header.target);
     let limit = target.max_shared_bytes;
-    let (largest, size) =
-        buffers.list.iter().max_by_key(|(_, bytes)| *bytes).expect("something takes the memory");
+    let names = Names::new(function, false);
+    let mut parts: Vec<(Inst, u32)> = buffers.together();
+    parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let is_tile =
+        |inst: &Inst| !matches!(function.ty(function.insts[*inst].results[0]), Type::Mbarrier { .. });
+    let barriers: u32 = parts.iter().filter(|(inst, _)| !is_tile(inst)).map(|(_, bytes)| bytes).sum();
+    parts.retain(|(inst, _)| is_tile(inst));
+    let described = |(inst, bytes): &(Inst, u32)| match function.ty(function.insts[*inst].results[0]) {
+        Type::Buffer(buffer) if buffer.slots > 1 => {
+            format!("{bytes} bytes: {} tiles of {}", buffer.slots, buffer.tile())
+        }
+        ty => ty.tile().map_or_else(|| format!("{bytes} bytes"), |tile| format!("{bytes} bytes: {tile}")),
+    };
     let message = format!("the kernel needs {bytes} bytes of shared memory, and {} has {limit}", target.name);
-    at(module.kernel(), *largest, Code::OutOfSharedMemory, message)
-        .note(format!("found {bytes} bytes, of which this takes {size}; the limit is {limit}"))
+    let largest = parts.first().map_or(buffers.list[0].0, |(inst, _)| *inst);
+    let mut diagnostic = at(function, origin(&names, largest), Code::OutOfSharedMemory, message);
+    if let (Some(label), Some(part)) = (&mut diagnostic.primary, parts.first()) {
+        label.text = described(part);
+    }
+    for part in parts.iter().skip(1).take(MOST_PARTS - 1) {
+        if let Some(span) = function.call_chain(origin(&names, part.0)).into_iter().next() {
+            diagnostic = diagnostic.secondary(span, described(part));
+        }
+    }
+    let mut list: Vec<String> = parts.iter().take(MOST_PARTS).map(described).collect();
+    if parts.len() > MOST_PARTS {
+        let rest: u32 = parts[MOST_PARTS..].iter().map(|(_, bytes)| bytes).sum();
+        list.push(format!("{rest} bytes in {} smaller tiles", parts.len() - MOST_PARTS));
+    }
+    list.extend((barriers > 0).then(|| format!("{barriers} bytes of barriers")));
+    diagnostic
+        .note(format!("in use at one time: {}", list.join("; ")))
+        .note(format!("found {bytes} bytes, expected at most {limit}"))
         .hint("use smaller blocks, or a smaller num_stages")
+}
+
+/// The instruction whose tile is in some memory: the load that a store or a copy brings there.
+fn origin(names: &Names<'_>, alloc: Inst) -> Inst {
+    let function = names.function;
+    let memory = function.insts[alloc].results[0];
+    let mut writer = None;
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let is_store =
+            matches!(data.op, Op::Gpu(GpuOp::LocalStore {} | GpuOp::TensorLoad {} | GpuOp::CopyAsync { .. }));
+        if writer.is_none() && is_store && names.root(data.operands[0]) == Some(memory) {
+            writer = Some(inst);
+        }
+    });
+    let Some(mut inst) = writer else { return alloc };
+    while let Op::Gpu(GpuOp::LocalStore {} | GpuOp::ConvertLayout {}) | Op::Tile(ir::Op::Transpose { .. }) =
+        &function.insts[inst].op
+    {
+        let value = function.insts[inst].operands.last().copied();
+        let Some(made) = value.and_then(|value| function.defining_inst(value)) else { break };
+        inst = made;
+    }
+    inst
 }
 
 /// The buffers of a function, and which of them have to be apart.
 struct Buffers {
     /// Each with its bytes, the largest first.
     list: Vec<(Inst, u32)>,
+    /// From where to where in the text each is in use.
+    lives: SecondaryMap<Inst, (u32, u32)>,
     /// Both are in use at one time.
     in_use: BTreeSet<(Inst, Inst)>,
     /// One may follow the other without a wait between.
@@ -127,7 +199,9 @@ impl Buffers {
         let mut in_use = BTreeSet::new();
         let ranges: Vec<(Inst, (u32, u32))> =
             list.iter().map(|(inst, _)| (*inst, numbering.live_range(*inst))).collect();
-        for (number, (a, (_, end))) in ranges.iter().enumerate() {
+        let mut lives = SecondaryMap::new();
+        for (number, (a, (start, end))) in ranges.iter().enumerate() {
+            lives[*a] = (*start, *end);
             // They stand in the order in which they begin.
             let during = ranges[number + 1..].iter().take_while(|(_, (start, _))| start <= end);
             in_use.extend(during.map(|(b, _)| pair(*a, *b)));
@@ -135,7 +209,20 @@ impl Buffers {
         in_use.extend(in_other_roles(function, &list));
         list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         let alignments = Alignments::new(layouts, &Names::new(function, false));
-        Self { list, in_use, in_sequence: BTreeSet::new(), loops: numbering.loops, alignments }
+        Self { list, lives, in_use, in_sequence: BTreeSet::new(), loops: numbering.loops, alignments }
+    }
+
+    /// Those that are in use at one time, where they are most.
+    fn together(&self) -> Vec<(Inst, u32)> {
+        let beside = |one: Inst| {
+            let is_there = |other: &&(Inst, u32)| {
+                let is_before = self.lives[other.0].0 <= self.lives[one].0;
+                other.0 == one || is_before && self.in_use.contains(&pair(one, other.0))
+            };
+            self.list.iter().filter(is_there).copied().collect::<Vec<_>>()
+        };
+        let sets = self.list.iter().map(|(inst, _)| beside(*inst));
+        sets.max_by_key(|set| set.iter().map(|(_, bytes)| u64::from(*bytes)).sum::<u64>()).unwrap_or_default()
     }
 
     /// First fit, the largest first.

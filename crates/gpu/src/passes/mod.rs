@@ -15,6 +15,7 @@ mod pairs;
 mod pipelining;
 mod products;
 mod prune;
+mod register_operands;
 mod rescaling;
 mod rings;
 mod scans;
@@ -48,6 +49,7 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "tensor_copies", run: tensor_copies },
     Pass { name: "rings", run: rings::lower_rings },
     Pass { name: "pairs", run: pairs },
+    Pass { name: "register_operands", run: register_operands },
     Pass { name: "instruction_selection", run: instruction_selection },
     Pass { name: "sums_first", run: sums_first },
     Pass { name: "rescaling", run: rescaling },
@@ -89,6 +91,12 @@ fn tensor_copies(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn pairs(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     pairs::share_copies(module);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+fn register_operands(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    register_operands::take_from_registers(module);
     Ok(())
 }
 

@@ -8,7 +8,8 @@
 //! %b = alloc ; local_store %b, %x                     %b = take %r
 //! … ; dealloc %b                                      … ; release %b
 //! ```
-//! A ring of one slot takes the place of the buffer. A slot that copies of threads fill is filled by a tensor copy as well:
+//! A ring of one slot takes the place of the buffer, and lives as long, or around the loops where that costs nothing
+//! ([`ring_lifetimes`]). A slot that copies of threads fill is filled by a tensor copy as well:
 //!
 //! ```text
 //! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j
@@ -17,6 +18,7 @@
 //! filled and nobody took is taken where it ends. The box and the swizzle of a tensor map are those of the buffers; what no
 //! copy needs is not passed to the kernel. Behind this pass there is no `tensor_box`.
 
+mod ring_lifetimes;
 mod row_loads;
 
 use cranelift_entity::SecondaryMap;
@@ -43,12 +45,14 @@ pub fn use_tensor_copies(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     if header.target.features.has(Feature::Tma) {
-        let mut pass = Pass { places: Places::new(function), header, function };
+        let mut pass = Pass { places: Places::new(function), header, function, made: Vec::new() };
         for store in pass.of_op(|op| matches!(op, GpuOp::LocalStore {})) {
             pass.store(store);
         }
         pass.rings();
-        row_loads::load_rows(header, function);
+        let mut made = pass.made;
+        made.extend(row_loads::load_rows(header, function));
+        ring_lifetimes::choose(header, function, &made);
         remove_needless_fences(function);
     }
     let mut has_rows = false;
@@ -96,6 +100,8 @@ struct Pass<'m> {
     header: &'m mut Header,
     function: &'m mut Function,
     places: Places,
+    /// The rings that took the place of buffers: their `alloc`s and `dealloc`s.
+    made: Vec<(Inst, Inst)>,
 }
 
 /// A box of a tensor that goes to memory in boxes.
@@ -539,23 +545,13 @@ impl Pass<'_> {
             let block = self.places.blocks[inst].expect("it is in a block");
             self.exchange(block, inst, &[]);
         }
-        self.exchange(found.block, found.load, &[acquire, fill, publish]);
+        self.exchange(found.block, found.load, &[alloc, acquire, fill, publish]);
         self.exchange(found.block, found.alloc, &[]);
         let first = self.first_use(found, taken);
         self.exchange(found.block, first, &[take, first]);
         self.exchange(found.block, found.store, &[]);
-        self.exchange(found.block, found.dealloc, &[release]);
-        // The ring lives around the outermost instruction that it is used in: its barrier is made once.
-        let (mut first, mut last) = (acquire, release);
-        self.places.blocks[acquire] = Some(found.block);
-        self.places.blocks[release] = Some(found.block);
-        while let Some(owner) = self.places.owners[self.places.blocks[first].expect("it is in a block")] {
-            (first, last) = (owner, owner);
-        }
-        let entry = self.function.entry;
-        self.exchange(entry, first, &[alloc, first]);
-        self.exchange(entry, last, &[last, end]);
-        self.places.blocks[alloc] = Some(entry);
+        self.exchange(found.block, found.dealloc, &[release, end]);
+        self.made.push((alloc, end));
     }
 
     /// The first instruction of the block that uses a slot, or has a region that does: it is waited for no earlier, so that what

@@ -92,7 +92,8 @@ fn more_shared_memory_than_there_is() {
         4,
         &expect![[r"
             TW0114: the kernel needs 262144 bytes of shared memory, and sm_75 has 65536
-            found 262144 bytes, of which this takes 131072; the limit is 65536
+            in use at one time: 131072 bytes: fp16[128, 512]; 131072 bytes: fp16[512, 128]
+            found 262144 bytes, expected at most 65536
             use smaller blocks, or a smaller num_stages
         "]],
     );

@@ -84,6 +84,7 @@ use crate::layout_rules::LANES;
 use crate::remarks::Because;
 use crate::target::Feature;
 use plan::LoopPlan;
+pub(super) use plan::{Order, orders};
 
 /// Pipelines the loops of a kernel.
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]

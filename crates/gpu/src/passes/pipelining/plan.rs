@@ -764,7 +764,7 @@ impl Vector<'_> {
 }
 
 /// What an instruction of a loop means for loads that are to be made earlier.
-pub(super) enum Order {
+pub(in crate::passes) enum Order {
     None,
     /// It writes memory.
     Own,
@@ -772,7 +772,7 @@ pub(super) enum Order {
     All,
 }
 
-pub(super) fn orders(op: &Op) -> Order {
+pub(in crate::passes) fn orders(op: &Op) -> Order {
     if let Some(semantics) = ordering(op) {
         return if semantics == MemorySemantics::Relaxed { Order::Own } else { Order::All };
     }

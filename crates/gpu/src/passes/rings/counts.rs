@@ -104,6 +104,8 @@ impl Rule for Counting<'_> {
             (GpuOp::Dealloc {}, Some((root, _))) => {
                 let is_left = state.left.get(&root).is_some_and(|left| *left > 0);
                 self.counts.left.extend(is_left.then_some(inst));
+                // What has the memory next is ordered by the pass that places barriers.
+                state.released.remove(&root);
             }
             (GpuOp::Wgmma { .. }, _) => {
                 state.products.values_mut().for_each(|later| *later = (*later + 1).min(MOST));

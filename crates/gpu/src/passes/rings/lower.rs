@@ -52,6 +52,10 @@ pub struct Parts {
     even: FxHashMap<Inst, Vec<(Value, i64)>>,
     /// The rings that advance together.
     teams: Teams,
+    /// The rings in regions whose barriers are made before an instruction of the entry.
+    barriers_before: FxHashMap<Inst, Vec<Value>>,
+    /// The rings in regions whose memory threads may have stored to before.
+    stored: FxHashSet<Value>,
 }
 
 impl Parts {
@@ -63,7 +67,16 @@ impl Parts {
             advances: FxHashMap::default(),
             even: FxHashMap::default(),
             teams,
+            barriers_before: FxHashMap::default(),
+            stored: FxHashSet::default(),
         };
+        for (root, _) in plans.iter().filter(|(_, plan)| plan.has_outer_barriers()) {
+            let outermost = outermost(names, *root);
+            if parts.teams.first(*root) == *root {
+                parts.barriers_before.entry(outermost).or_default().push(*root);
+            }
+            parts.stored.extend(stores_up_to(function, outermost).then_some(*root));
+        }
         for value in function.values.keys() {
             if matches!(function.ty(value), Type::Empty(_) | Type::Full(_))
                 && let Some(root) = names.root(value)
@@ -85,7 +98,9 @@ impl Parts {
             };
             let root = data.operands[0];
             let mut block = names.block_of_inst(inst);
-            while block != names.block_of(root) {
+            let is_outside = plans[&root].has_outer_barriers();
+            let home = if is_outside { function.entry } else { names.block_of(root) };
+            while block != home {
                 let Some(owner) = names.owner(block) else { break };
                 // The ends of a ring of roles begin with their role.
                 if plans[&root].roles.as_ref().is_some_and(|roles| roles.inst == owner) {
@@ -113,6 +128,45 @@ impl Parts {
             self.even.insert(inst, joined);
         }
     }
+}
+
+/// The instruction of the entry that a value is made inside of.
+fn outermost(names: &Names<'_>, value: Value) -> Inst {
+    let mut block = names.block_of(value);
+    loop {
+        let owner = names.owner(block).expect("the value is made in a region");
+        block = names.block_of_inst(owner);
+        if block == names.function.entry {
+            return owner;
+        }
+    }
+}
+
+/// Whether threads store to shared memory in an instruction of the entry or in one before it.
+fn stores_up_to(function: &Function, last: Inst) -> bool {
+    let entry = &function.blocks[function.entry].insts;
+    let place = entry.iter().position(|inst| *inst == last).expect("it is in the entry");
+    let mut found = false;
+    for inst in &entry[..=place] {
+        found |= stores(&function.insts[*inst].op);
+        for region in &function.insts[*inst].regions {
+            function.walk(*region, &mut |inner| found |= stores(&function.insts[inner].op));
+        }
+    }
+    found
+}
+
+/// Whether threads write to shared memory by ordinary accesses.
+fn stores(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Gpu(
+            GpuOp::LocalStore {}
+                | GpuOp::LocalCount {}
+                | GpuOp::CopyAsync { .. }
+                | GpuOp::MakeTensorMap { .. }
+        )
+    )
 }
 
 /// What stands for a slot in hand.
@@ -204,6 +258,10 @@ impl Lower<'_> {
         }
         for inst in std::mem::take(&mut self.function.blocks[block].insts) {
             self.location = self.function.insts[inst].location;
+            for root in self.parts.barriers_before.remove(&inst).into_iter().flatten() {
+                let plan = self.plans[&root].clone();
+                self.make_barriers(root, &plan, state, &mut out);
+            }
             self.inst(inst, state, carried, &mut out);
         }
         self.function.blocks[block].insts = out;
@@ -310,6 +368,16 @@ impl Lower<'_> {
         let Some(plan) = self.plans.get(&root).cloned() else { return };
         self.function.values[root].ty = Type::Buffer(plan.buffer.clone());
         let first = self.parts.teams.first(root);
+        if plan.has_outer_barriers() {
+            if first != root {
+                self.barriers.insert(root, self.barriers[&first]);
+            }
+            if self.parts.stored.contains(&root) && !self.is_fenced(out) {
+                // The memory may be what threads wrote.
+                self.emit(out, GpuOp::FenceProxy {}, &[], None);
+            }
+            return;
+        }
         if first != root {
             self.barriers.insert(root, self.barriers[&first]);
             if plan.has_full() && self.writes_between(first, out) {
@@ -318,13 +386,18 @@ impl Lower<'_> {
             }
             return;
         }
+        self.make_barriers(root, &plan, state, out);
+    }
+
+    /// Makes the barriers of a team of rings; its ends begin here.
+    fn make_barriers(&mut self, root: Value, plan: &Plan, state: &mut State, out: &mut Vec<Inst>) {
         let mut barriers = Barriers::default();
         if plan.has_full() {
             let arrivals = plan.full_arrivals(self.parts.teams.size(root));
-            barriers.full = Some(self.mbarriers(&plan, arrivals, out));
+            barriers.full = Some(self.mbarriers(plan, arrivals, out));
         }
         if plan.has_empty() {
-            barriers.empty = Some(self.mbarriers(&plan, plan.empty_arrivals(), out));
+            barriers.empty = Some(self.mbarriers(plan, plan.empty_arrivals(), out));
         }
         if plan.has_full() {
             // Tensor copies arrive by the asynchronous proxy.
@@ -333,9 +406,23 @@ impl Lower<'_> {
         self.barriers.insert(root, barriers);
         if plan.roles.is_none() {
             for end in [End::Acquire, End::Take] {
-                state.insert((root, end), self.first(end, &plan));
+                state.insert((root, end), self.first(end, plan));
             }
         }
+    }
+
+    /// Whether each thread has fenced what it wrote before here, in this block.
+    fn is_fenced(&self, out: &[Inst]) -> bool {
+        for inst in out.iter().rev() {
+            let data = &self.function.insts[*inst];
+            if matches!(data.op, Op::Gpu(GpuOp::FenceProxy {})) && data.operands.is_empty() {
+                return true;
+            }
+            if stores(&data.op) || !data.regions.is_empty() {
+                return false;
+            }
+        }
+        false
     }
 
     /// Whether threads may have written to shared memory since a ring was made in this block.

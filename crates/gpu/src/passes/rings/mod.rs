@@ -19,7 +19,10 @@
 //! Rings that copies fill and whose slots are always acquired, taken and released together ([`teams`]) have their barriers, groups and
 //! fences in common: one wait for all, and one number of the next slot.
 //!
-//! `mbarrier`s are never deallocated: their memory could not be used for anything else without making them invalid.
+//! `mbarrier`s are never deallocated: their memory could not be used for anything else without making them invalid. A ring that is
+//! made in a region has its memory for one run of that; its barriers are made before the outermost instruction around it, and their
+//! phases go on from one run to the next. Where threads store to shared memory too, they fence before the ring is filled: its memory
+//! may be what they stored to.
 
 mod counts;
 mod even;
@@ -27,10 +30,13 @@ mod lower;
 mod plan;
 mod teams;
 
-use tilewright_base::Diagnostic;
+use std::collections::BTreeSet;
 
-use crate::language::Module;
+use tilewright_base::{Code, Diagnostic};
+
 use crate::language::verify::slots::Names;
+use crate::language::{GpuOp, Module, Op};
+use crate::tile::legality::at;
 
 /// Lowers the rings of a kernel.
 ///
@@ -42,8 +48,35 @@ pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let plans = plan::plans(&names, (module.header.num_warps, module.header.cluster))?;
     let teams = teams::Teams::find(&names, &plans);
     let counts = counts::count(&names, &plans, &teams);
+    end_in_their_regions(&names, &plans, &counts)?;
     let parts = lower::Parts::new(&names, &plans, teams);
     let entry = module.entry;
     lower::lower(&mut module.functions[entry], plans, counts, parts);
     Ok(())
+}
+
+/// Checks that rings with barriers in regions end there, with all slots taken: a copy that no thread waited for could come when others
+/// have the memory.
+fn end_in_their_regions(
+    names: &Names<'_>,
+    plans: &plan::Plans,
+    counts: &counts::Counts,
+) -> Result<(), Box<Diagnostic>> {
+    let function = names.function;
+    let mut ended = BTreeSet::new();
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        if matches!(data.op, Op::Gpu(GpuOp::Dealloc {})) && !counts.left.contains(&inst) {
+            ended.insert(data.operands[0]);
+        }
+    });
+    let mut inner = plans.iter().filter(|(_, plan)| plan.has_outer_barriers());
+    let Some((root, _)) = inner.find(|(root, _)| !ended.contains(*root)) else { return Ok(()) };
+    let inst = function.defining_inst(*root).expect("an alloc makes it");
+    let message = format!(
+        "the ring {} cannot be carried out: it needs an mbarrier, and its alloc stands in a region that does not end with all slots \
+         taken and a dealloc",
+        names.text(*root)
+    );
+    Err(Box::new(at(function, inst, Code::MalformedIr, message)))
 }

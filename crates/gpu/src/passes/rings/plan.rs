@@ -41,6 +41,9 @@ pub struct Plan {
     /// of a divided program, which may fill them together.
     pub is_between_groups: bool,
     pub roles: Option<Roles>,
+    /// Its `alloc` is inside of a region: other buffers may have its memory between two runs of that. Its barriers are made once,
+    /// before the outermost instruction around it.
+    pub is_in_region: bool,
     /// Of the block.
     pub num_warps: u32,
 }
@@ -49,6 +52,11 @@ impl Plan {
     /// Whether an `mbarrier` says that a slot is full.
     pub fn has_full(&self) -> bool {
         self.roles.is_some() || self.writer == Writer::Tensor
+    }
+
+    /// Whether its barriers are made elsewhere than its memory.
+    pub fn has_outer_barriers(&self) -> bool {
+        self.is_in_region && self.has_full()
     }
 
     /// Whether an `mbarrier` says that a slot is empty. Between warpgroups that multiply it lets one be ahead of another.
@@ -119,7 +127,7 @@ pub fn plans(names: &Names<'_>, (num_warps, blocks): (u32, u32)) -> Result<Plans
     // Where groups multiply out of step, a barrier of the block for what they load to registers would bring them into step.
     if plans.values().any(|plan| plan.is_between_groups) {
         for plan in plans.values_mut() {
-            plan.is_between_groups |= plan.writer == Writer::Tensor;
+            plan.is_between_groups |= plan.writer == Writer::Tensor && !plan.is_in_region;
         }
     }
     Ok(plans)
@@ -175,13 +183,14 @@ fn plan(
     }
     let roles = roles(names, root, uses, num_warps)?;
     let are_groups = num_warps * blocks > WARPGROUP_WARPS;
-    let is_between_groups = writer == Writer::Tensor && uses.is_async_read && are_groups;
+    let is_in_region = names.block_of(root) != names.function.entry;
+    // All groups leave such memory before it is filled again: what had it between may have been of all of them.
+    let is_between_groups = writer == Writer::Tensor && uses.is_async_read && are_groups && !is_in_region;
     let is_async_read = uses.is_async_read;
-    let plan = Plan { buffer, writer, is_async_read, is_between_groups, roles, num_warps };
-    if plan.has_full() && names.block_of(root) != names.function.entry {
-        return Err("it needs an mbarrier, and its alloc stands in a region: those are made once");
+    if roles.is_some() && is_in_region {
+        return Err("its roles meet at an mbarrier, and its alloc stands in a region: those are made once");
     }
-    Ok(plan)
+    Ok(Plan { buffer, writer, is_async_read, is_between_groups, roles, is_in_region, num_warps })
 }
 
 /// A slot is filled by one tensor copy, next to its `publish`: its barrier expects the bytes once.

@@ -19,8 +19,9 @@ use crate::passes::allocation::least_bytes;
 use crate::passes::tensor_stores::staging;
 use crate::remarks::{self, Because};
 
-/// Lets tensor copies load the rows of a kernel that are left.
-pub(super) fn load_rows(header: &mut Header, function: &mut Function) {
+/// Lets tensor copies load the rows of a kernel that are left; the `alloc`s and `dealloc`s of the rings for that.
+pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(Inst, Inst)> {
+    let mut made = Vec::new();
     let mut loads = Vec::new();
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
@@ -33,18 +34,24 @@ pub(super) fn load_rows(header: &mut Header, function: &mut Function) {
     for load in loads {
         let (original, maps) = (function.clone(), header.tensor_maps.clone());
         let found = stage(header, function, load).and_then(|store| {
-            let mut pass =
-                Pass { places: Places::new(function), header: &mut *header, function: &mut *function };
+            let places = Places::new(function);
+            let mut pass = Pass { places, header: &mut *header, function: &mut *function, made: Vec::new() };
             let found = pass.find(store).ok_or("it is in a role of warps, or in the condition of a loop")?;
             let map = super::map_for(pass.header, pass.function, &found.boxed).ok_or(NO_LAYOUT)?;
             pass.replace(&found, map);
+            let rings = pass.made;
             let limit = u64::from(header.target.max_shared_bytes);
-            if least_bytes(&header.layouts, function) > limit { Err("shared memory is full") } else { Ok(()) }
+            if least_bytes(&header.layouts, function) > limit {
+                Err("shared memory is full")
+            } else {
+                Ok(rings)
+            }
         });
         if found.is_err() {
             *function = original;
             header.tensor_maps = maps;
         }
+        let found = found.map(|rings| made.extend(rings));
         let tile = || function.ty(function.insts[load].results[0]).as_registers();
         let subject = || remarks::subject(function, load, tile());
         remarks::about("tensor_copies", function, load, subject, || match found {
@@ -52,6 +59,7 @@ pub(super) fn load_rows(header: &mut Header, function: &mut Function) {
             Err(reason) => Because::missed("no tensor copies of rows", reason),
         });
     }
+    made
 }
 
 const NO_LAYOUT: &str = "no layout of shared memory that tensor copies know";

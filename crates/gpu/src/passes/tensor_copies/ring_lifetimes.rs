@@ -1,0 +1,148 @@
+//! How long the rings of one slot live that took the place of buffers in loops: as long as the buffers, so that what an iteration
+//! reads later can have the same memory, or around the outermost loop.
+//!
+//! ```text
+//! for %k … {                                        %r = alloc : ring<1, …>
+//!   %r = alloc : ring<1, …>                         for %k … {
+//!   %e = acquire %r ; tensor_fill %e … ; publish      %e = acquire %r ; tensor_fill %e … ; publish
+//!   %b = take %r ; … ; release %b              ──>    %b = take %r ; … ; release %b
+//!   dealloc %r                                      }
+//! }                                                 dealloc %r
+//! ```
+//! Memory that an iteration uses for several things takes a barrier of the block for each. So a ring lives around the loops where
+//! that takes no memory, or little; and where those loops copy ahead into other rings, or share copies between blocks, as far as
+//! there is memory: a barrier would hold up what runs beside it.
+//!
+//! A ring that lives no longer than the buffer is filled where the program loads. That moves behind what threads do with other
+//! buffers before the first use of the ring, if all can have the same memory then: where the copy runs beside little else, or where
+//! the kernel needs more memory than there is.
+
+use tilewright_ir as ir;
+use tilewright_ir::{OpFamily, Operation, Value};
+
+use super::{Block, Function, Header, Inst, Places};
+use crate::cost_model;
+use crate::language::{Buffer, GpuOp, Op, Type};
+use crate::passes::allocation::{CHEAP_BYTES, least_bytes, mbarrier_bytes};
+use crate::passes::pipelining::{Order, orders};
+use crate::remarks::{self, Because};
+
+/// Chooses for rings, each by its `alloc` and `dealloc`.
+pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, Inst)]) {
+    let places = Places::new(function);
+    let limit = u64::from(header.target.max_shared_bytes);
+    let barriers = mbarrier_bytes(function);
+    let mut bytes = least_bytes(&header.layouts, function);
+    let mut inner = Vec::new();
+    for (alloc, end) in rings {
+        let loops = loops_around(function, &places, *alloc);
+        let Some(outermost) = loops.last().copied() else { continue };
+        let original = function.blocks.clone();
+        hoist(function, &places, (*alloc, *end), outermost);
+        let around = least_bytes(&header.layouts, function);
+        let runs_ahead = header.cluster > 1 || loops.iter().any(|inst| copies_ahead(function, *inst));
+        let most = if runs_ahead { limit } else { bytes.max(CHEAP_BYTES) };
+        if around <= bytes || around + barriers <= most {
+            bytes = around;
+            continue;
+        }
+        function.blocks = original;
+        inner.push(*alloc);
+        let tile = function.ty(function.insts[*alloc].results[0]).as_memory().map(Buffer::tile);
+        let subject = || remarks::subject(function, *alloc, tile.as_ref());
+        remarks::about("tensor_copies", function, *alloc, subject, || {
+            let reason = format!("{around} bytes would be needed for memory of its own, and {bytes} are");
+            Because::done("its memory serves other tiles in the same iteration", reason)
+        });
+    }
+    for alloc in inner {
+        fill_late(header, function, &places, alloc, barriers);
+    }
+}
+
+/// Fills a ring behind the last buffer that ends before its first use, if that saves memory and costs little or there is less than
+/// is needed.
+fn fill_late(header: &Header, function: &mut Function, places: &Places, alloc: Inst, barriers: u64) {
+    let limit = u64::from(header.target.max_shared_bytes);
+    let before = least_bytes(&header.layouts, function);
+    let is_much = before + barriers > CHEAP_BYTES;
+    let Some(block) = places.blocks[alloc].filter(|_| is_much) else { return };
+    let ring = function.insts[alloc].results[0];
+    let Some((first, fill)) = fill_of(function, block, ring) else { return };
+    let behind = first + fill;
+    let insts = function.blocks[block].insts.clone();
+    let is_passed = |inst: &&Inst| {
+        let data = &function.insts[**inst];
+        let is_take = matches!(data.op, Op::Gpu(GpuOp::Take {})) && data.operands[0] == ring;
+        let is_flow = matches!(data.op.info().family, OpFamily::Loop | OpFamily::Branch | OpFamily::Roles);
+        !is_take && !is_flow && matches!(orders(&data.op), Order::None)
+    };
+    let passed = insts[behind..].iter().take_while(is_passed);
+    let is_end = |inst: &Inst| matches!(function.insts[*inst].op, Op::Gpu(GpuOp::Dealloc {}));
+    let Some(last) = passed.copied().collect::<Vec<_>>().iter().rposition(is_end) else { return };
+    let passed = &insts[behind..=behind + last];
+    let computed = passed.iter().filter(|inst| computes(function, **inst)).count();
+    if before + barriers <= limit && cost_model::issue_slots_count(computed as u32) {
+        return;
+    }
+    function.blocks[block].insts[first..=behind + last].rotate_left(fill);
+    if least_bytes(&header.layouts, function) >= before {
+        function.blocks[block].insts = insts;
+    }
+}
+
+/// Where a block makes and fills a ring, and in how many instructions.
+fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usize)> {
+    let insts = &function.blocks[block].insts;
+    let first = insts.iter().position(|inst| function.insts[*inst].results.first() == Some(&ring))?;
+    let is_end = |inst: &Inst| matches!(function.insts[*inst].op, Op::Gpu(GpuOp::Publish {}));
+    Some((first, insts[first..].iter().position(is_end)? + 1))
+}
+
+/// Whether threads compute a tile of floats, or wait for a product.
+fn computes(function: &Function, inst: Inst) -> bool {
+    let data = &function.insts[inst];
+    let is_float = |value: &Value| {
+        let tile = function.ty(*value).as_registers().filter(|tile| !tile.is_scalar());
+        tile.and_then(ir::Type::dtype).is_some_and(ir::Dtype::is_float)
+    };
+    let is_work = matches!(data.op.info().family, OpFamily::Pointwise | OpFamily::Reduction | OpFamily::Dot);
+    is_work && data.results.iter().any(is_float)
+}
+
+/// The instructions with regions around one, the innermost first.
+fn loops_around(function: &Function, places: &Places, inst: Inst) -> Vec<Inst> {
+    let mut around = Vec::new();
+    let mut block = places.blocks[inst];
+    while let Some(owner) =
+        block.filter(|block| *block != function.entry).and_then(|block| places.owners[block])
+    {
+        around.push(owner);
+        block = places.blocks[owner];
+    }
+    around
+}
+
+/// Whether slots are filled in an instruction for iterations to come.
+fn copies_ahead(function: &Function, inst: Inst) -> bool {
+    let mut found = false;
+    for region in &function.insts[inst].regions {
+        function.walk(*region, &mut |inner| {
+            let data = &function.insts[inner];
+            found |= matches!(data.op, Op::Gpu(GpuOp::Acquire {}))
+                && matches!(function.ty(data.operands[0]), Type::Ring(ring) if ring.slots > 1);
+        });
+    }
+    found
+}
+
+/// Lets a ring live around an instruction of the entry.
+fn hoist(function: &mut Function, places: &Places, (alloc, end): (Inst, Inst), outermost: Inst) {
+    for inst in [alloc, end] {
+        let block = places.blocks[inst].expect("it is in a block");
+        function.blocks[block].insts.retain(|other| *other != inst);
+    }
+    let insts = &mut function.blocks[function.entry].insts;
+    let place = insts.iter().position(|inst| *inst == outermost).expect("it is in the entry");
+    insts.splice(place..=place, [alloc, outermost, end]);
+}
