@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright import runtime
+from tilewright import runtime as runtime
 from tilewright._benchmark import cuda_graph_without_gc, do_bench, do_bench_cudagraph
 from tilewright._benchmark import quantile as _quantile_of
 from tilewright._benchmark import summary as _summarize_statistics
@@ -33,7 +33,6 @@ __all__ = [
     "get_max_tensorcore_tflops",
     "nvsmi",
     "perf_report",
-    "runtime",
     "set_gpu_clock",
 ]
 

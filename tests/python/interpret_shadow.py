@@ -24,6 +24,7 @@ OTHER_ROUNDING = ("test_products_are_added_to_an_accumulator",)
 OTHER_IN_PYTHON = (
     "test_what_is_an_object_of_python_when_interpreted",
     "test_a_pointer_says_that_its_memory_is_only_read",
+    "test_a_cast_says_whether_memory_is_only_read",
 )
 """Where interpret mode differs: tuples of Python take Python's slices alone, a tensor is made by operations alone, and
 a pointer does not know that its memory is only read."""

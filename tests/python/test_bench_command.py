@@ -36,7 +36,7 @@ def takes(what):
 def bench(folder, *arguments, **environment):
     """Runs the command in a folder with two versions of kernels."""
     for name, factor, stride in (("a", 1, 1), ("b", 1, 1), ("other", 2, 1), ("strided", 1, 8)):
-        constants = f"FACTOR: tl.constexpr = {factor}\nSTRIDE: tl.constexpr = {stride}\n"
+        constants = f"FACTOR = tl.constexpr({factor})\nSTRIDE = tl.constexpr({stride})\n"
         text = KERNELS.replace("\n\n@triton.jit", f"\n{constants}\n@triton.jit", 1)
         (folder / f"{name}.py").write_text(text)
     return subprocess.run(

@@ -94,8 +94,8 @@ EXPRESSIONS = [
     ("x[1:4, ::-1]", lambda x, y, row: x[1:4, ::-1]),
     ("x[1, 3:17]", lambda x, y, row: x[1, 3:17]),
     ("x[::2, 1]", lambda x, y, row: x[::2, 1]),
-    ("tl.gather(x, y % N, 1)", lambda x, y, row: np.take_along_axis(x, np.fmod(y, x.shape[1]) % x.shape[1], 1)),
-    ("tl.gather(x, y, 0)", lambda x, y, row: np.take_along_axis(x, y % len(x), 0)),
+    ("tl.gather(x, (y % N + N) % N, 1)", lambda x, y, row: np.take_along_axis(x, y % x.shape[1], 1)),
+    ("tl.gather(x, (y % M + M) % M, 0)", lambda x, y, row: np.take_along_axis(x, y % len(x), 0)),
     ("tl.expand_dims(row, 0) + tl.broadcast_to(i[:, None], (M, N))",
      lambda x, y, row: row[None] + np.arange(len(x), dtype=x.dtype)[:, None]),
 ]  # fmt: skip

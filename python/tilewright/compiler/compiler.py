@@ -226,7 +226,7 @@ class CompiledKernel(metaclass=_KernelClass):
         assemble = None
         if target.backend == "cuda":
             block = (self.metadata.num_warps * self.metadata.warp_size, self.metadata.shared)
-            assemble = (self.name, self.metadata.maxnreg, block)
+            assemble = (self.metadata.name, self.metadata.maxnreg, block)
         self.asm = AsmDict(native, assemble=assemble)
         self.metadata_group: dict[str, str] = {}
         self.module: int | None = None
@@ -356,7 +356,7 @@ class CompiledKernel(metaclass=_KernelClass):
         limit = max_shared_mem(device)
         if self.metadata.shared > limit:
             raise OutOfResources(self.metadata.shared, limit, "shared memory")
-        loaded = driver.active.utils.load_binary(self.name, binary, self.metadata.shared, device)
+        loaded = driver.active.utils.load_binary(self.metadata.name, binary, self.metadata.shared, device)
         module, function, *resources = loaded
         threads = self.metadata.num_warps * self.metadata.warp_size
         if threads > resources[2]:

@@ -99,14 +99,15 @@ type Lowered = Result<(), Box<Diagnostic>>;
 /// One element of each operand of an op on several tiles.
 type Elements = SmallVec<[Scalar; 2]>;
 
-/// The name of a kernel in PTX. A letter that identifiers of PTX do not have, as those of Python may, becomes its number.
+/// Returns the name of a kernel in PTX. A letter that identifiers of PTX do not have, as those of Python may, becomes its
+/// number; a name that begins with a digit, or is underscores only, gets a prefix.
 pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if kernel.chars().all(is_plain) && kernel.starts_with(|c: char| c.is_ascii_alphabetic()) {
+    let begins = kernel.trim_start_matches('_').starts_with(|c: char| c.is_ascii_alphabetic());
+    if kernel.chars().all(is_plain) && begins {
         return kernel.into();
     }
     let escaped = kernel.chars().map(|c| if is_plain(c) { c.into() } else { format!("_u{:x}_", c as u32) });
-    // A name of underscores alone, and one that begins with a digit, are none.
     std::iter::once("k_".to_owned()).chain(escaped).collect::<String>().into()
 }
 
