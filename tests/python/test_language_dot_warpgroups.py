@@ -6,6 +6,8 @@ import pytest
 import torch
 from helpers import module
 
+import tilewright.language as tl
+
 TILED = """@triton.jit
 def kernel(
     a_ptr, b_ptr, out_ptr, m, n, k, a_rows, a_columns, b_rows, b_columns,
@@ -136,3 +138,43 @@ def test_a_product_is_an_operand_of_the_next(dtype, tile, device):
     module(CHAIN).kernel[(1,)](*tensors, out, length, M=m, N=n, D=d, num_warps=warps)
     scores = np.where(np.arange(m)[:, None] >= np.arange(length)[None, :], (q @ k.T) * 0.5, 0)
     np.testing.assert_array_equal(out.cpu().numpy(), scores @ v)
+
+
+def test_the_error_of_fp8_follows_the_number_of_inexact_terms(device):
+    """Tensor cores of sm_90 keep some 13 bits of fractions while they add up products of fp8, whatever type acc has.
+
+    Each instruction of 32 terms adds an error of 2^-13 of the sum at most; between the parts, sums are of fp32. The
+    simulator adds up exactly: there, the instructions show that the parts are added by ordinary additions.
+    """
+    depth = 4096
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.rand((64, depth), generator=generator).to(torch.float8_e4m3fn) for _ in range(2))
+    exact = a.double() @ b.double().T
+    kernel = module(TILED).kernel
+    additions = {}
+    for imprecise in (0, 32, 64, 128, None):
+        out = torch.zeros((64, 64), device=device)
+        handle = kernel[(1, 1)](
+            a.to(device),
+            b.to(device),
+            out,
+            64,
+            64,
+            depth,
+            depth,
+            1,
+            1,
+            depth,
+            64,
+            64,
+            128,
+            tl.float32,
+            imprecise,
+        )
+        error = ((out.double().cpu() - exact) / exact).abs().max()
+        if imprecise is not None:
+            assert error <= max(imprecise // 32, 1) * 2.0**-12, imprecise
+        if "ptx" in handle.asm and "wgmma.mma_async" in handle.asm["ptx"]:
+            additions[imprecise] = handle.asm["ptx"].count("add.rn.f32") + handle.asm["ptx"].count("add.f32")
+    if additions:
+        assert additions[0] == additions[32] > additions[64] > additions[128] > additions[None] == 0
