@@ -231,7 +231,12 @@ impl Tensor {
         let in_bytes = |number: &LaunchInteger| {
             number.value(&argument).and_then(|number| number.checked_mul(bytes)).ok_or(TOO_LARGE)
         };
-        let address = argument(plan.base).checked_add(in_bytes(&plan.offset)?).ok_or(TOO_LARGE)?;
+        let offset = in_bytes(&plan.offset)?;
+        if offset < 0 {
+            // A GPU faults where the base of a map is no memory, even if no copy reaches it.
+            return Err("its boxes begin before the tensor");
+        }
+        let address = argument(plan.base).checked_add(offset).ok_or(TOO_LARGE)?;
         // Coordinates have 32 bits; what is empty or goes backwards is no tensor.
         let extent = |axis: usize| match plan.extents[axis].value(&argument) {
             // Of a row by number, the last of them stands for those that there are not.
