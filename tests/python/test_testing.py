@@ -27,8 +27,10 @@ class Clock:
     def wait(self):
         pass
 
-    def now(self):
-        return self.elapsed
+    def estimate(self, fn, count, before):
+        began = self.elapsed
+        self.sample(fn, count, before)
+        return (self.elapsed - began) / count
 
     def sample(self, fn, count, before=None, after=None):
         self.counts.append(count)
@@ -358,6 +360,11 @@ def test_the_gpu_clock_asks_torch(monkeypatch):
         *("before", "clear cache", "event 3", "run", "event 4", None),
         "wait",
     ]
+    del log[:]
+    # An estimate has two events around all of its runs, each with all that is around it.
+    assert timer.estimate(lambda: log.append("run"), 2, lambda: log.append("before")) == 0.5
+    run = ("before", "clear cache", "run")
+    assert log == ["event 5", *run, *run, "event 6", "wait"]
     del log[:]
     with pytest.raises(ZeroDivisionError):
         timer.sample(lambda: 1 / 0, 2, after=lambda error: log.append(type(error)))

@@ -95,6 +95,9 @@ impl TensorBox {
                 map.rank()
             ));
         }
+        // The ISA does not say so, but Hopper reports an illegal access where the base of a map is no memory, even if the
+        // box holds no element before the tensor.
+        context.global.read(context.hint, map.address, &mut [0])?;
         let coordinates: Vec<i32> =
             self.coordinates.iter().map(|&slot| context.get(slot, lane) as i32).collect();
         // The ISA does not say so, but Hopper stops here with an illegal instruction.
