@@ -514,6 +514,19 @@ fn tensor_loads_swizzle_lines() {
     }
 }
 
+#[test]
+fn a_map_whose_base_is_no_memory_faults() {
+    // The box is the second line of the tensor, which is memory; the base lies a line before it.
+    let input = bytes(256);
+    let base = input.as_ptr() as u64 - 64;
+    let map = map(base, TensorDataType::U8, &[64, 5], &[64, 1], Swizzle::None).encode().unwrap();
+    let fault = expect_fault(&tensor_load(&[0, 1], 64), 32, &input, &map);
+    assert!(
+        matches!(fault, FaultKind::OutOfBounds { address, is_store: false, .. } if address == base),
+        "{fault:?}"
+    );
+}
+
 /// All threads write a word of shared memory, one stores it as a box at these coordinates.
 fn tensor_store([x, y]: [i32; 2]) -> String {
     format!(
