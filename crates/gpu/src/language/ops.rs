@@ -302,3 +302,22 @@ impl Operation for Op {
         own.or_else(|| ir::Op::parse(name, attributes).map(|op| op.map(Self::Tile)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An op of this dialect that takes over from an op of the tile IR waits for other programs as that one does.
+    #[test]
+    fn both_tables_agree_about_waiting() {
+        // A plain atomic store tells other programs and learns nothing; ops without a counterpart say nothing of others.
+        let counterparts = [("copy_async", "load"), ("tensor_load", "load"), ("tensor_fill", "load")];
+        for row in OPS {
+            let name =
+                counterparts.iter().find(|(own, _)| *own == row.name).map_or(row.name, |(_, tile)| tile);
+            let tile = tilewright_ir::OPS.iter().find(|tile| tile.name == name);
+            let expected = tile.map_or(tilewright_ir::Waiting::Never, |tile| tile.waiting);
+            assert_eq!(row.waiting, expected, "{}", row.name);
+        }
+    }
+}
