@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_compiler::{GpuCode, MachineCode, Resources};
+use tilewright_compiler::{GpuCode, MachineCode, Multiprocessor, Occupancy, Resources, Verdict, judge};
 use tilewright_cpu::Interrupt;
 use tilewright_cuda::{
     AssembleOptions, Cache, LaunchConfiguration, LaunchOptions, MAX_GRID, Parameters, Settings, StreamRef,
@@ -363,26 +363,33 @@ impl Assembler<'_> {
                 None => module.function(self.name)?,
             };
             let blocks = function.max_active_blocks(threads, shared_bytes)?;
-            Ok((function, cubin, blocks))
+            let (registers, spills) = (function.attributes().registers, function.attributes().spills());
+            Ok((function, cubin, Occupancy { threads, shared_bytes, registers, spills, blocks }))
         };
-        let (function, cubin, blocks) = load(ptx, false)?;
-        let registers = function.attributes().registers;
-        let multiprocessor = Multiprocessor::of(self.gpu.properties()?);
-        let limits = multiprocessor.registers_for_one_more(blocks, (threads, shared_bytes), registers);
-        let most_spills = function.attributes().spills() + SPILLS_FOR_ONE_MORE_BLOCK;
+        let (function, cubin, occupancy) = load(ptx, false)?;
+        let limits = occupancy.register_limits(&multiprocessor_of(self.gpu.properties()?));
         for (limit, with_fewer) in limits.into_iter().filter_map(|limit| Some((limit, with_fewer?))) {
             // The assembler may refuse fewer registers than an instruction takes, or let no product run beside another one for want of
             // them, which costs more than a block gains: then the first attempt stays.
-            let Ok((denser, cubin, more)) = load(&with_fewer(limit), true) else { continue };
-            let spills = denser.attributes().spills();
-            if more > blocks && spills <= most_spills {
-                return Ok((denser, cubin));
-            }
-            if more <= blocks || spills > most_spills + SPILLS_FOR_ANOTHER_ATTEMPT {
-                break;
+            let Ok((denser, cubin, attempt)) = load(&with_fewer(limit), true) else { continue };
+            match judge(&occupancy, &attempt) {
+                Verdict::Accept => return Ok((denser, cubin)),
+                Verdict::Continue => {}
+                Verdict::Stop => break,
             }
         }
         Ok((function, cubin))
+    }
+}
+
+/// What the blocks on a multiprocessor of a GPU share.
+fn multiprocessor_of(device: &tilewright_cuda::Properties) -> Multiprocessor {
+    Multiprocessor {
+        registers: device.registers_per_multiprocessor,
+        threads: device.max_threads_per_multiprocessor,
+        blocks: device.max_blocks_per_multiprocessor,
+        shared_bytes: device.shared_memory_per_multiprocessor,
+        reserved_bytes: device.reserved_shared_memory_per_block,
     }
 }
 
@@ -395,56 +402,6 @@ fn parameter_count(ptx: &str, kernel: &str) -> Option<usize> {
 /// A cache that cannot be used is worth one line.
 static CACHE_WARNING: Once = Once::new();
 
-/// Spilled registers of a thread that one more block is worth.
-const SPILLS_FOR_ONE_MORE_BLOCK: u32 = 4;
-
-/// Spilled registers of a thread that a few registers more might save.
-const SPILLS_FOR_ANOTHER_ATTEMPT: u32 = 32;
-
-/// What the blocks on a multiprocessor share.
-struct Multiprocessor {
-    registers: u32,
-    threads: u32,
-    blocks: u32,
-    shared_bytes: u32,
-    /// What a block takes of the shared memory for itself.
-    reserved_bytes: u32,
-}
-
-impl Multiprocessor {
-    fn of(device: &tilewright_cuda::Properties) -> Self {
-        Self {
-            registers: device.registers_per_multiprocessor,
-            threads: device.max_threads_per_multiprocessor,
-            blocks: device.max_blocks_per_multiprocessor,
-            shared_bytes: device.shared_memory_per_multiprocessor,
-            reserved_bytes: device.reserved_shared_memory_per_block,
-        }
-    }
-
-    /// The registers of a thread with which one more block of so many threads and bytes of shared memory fits, if registers may be what
-    /// limits the blocks, and it takes at most a third of them away: what to try first, and what if that spills.
-    fn registers_for_one_more(
-        &self,
-        blocks: u32,
-        (threads, shared_bytes): (u32, u32),
-        registers: u32,
-    ) -> SmallVec<[u32; 2]> {
-        let more = blocks + 1;
-        let has_memory = more * (shared_bytes + self.reserved_bytes) <= self.shared_bytes;
-        if more * threads > self.threads || more > self.blocks || !has_memory {
-            return SmallVec::new();
-        }
-        // Registers are given out 8 a thread at a time. The assembler's schedules for exactly 128 are poor: layer norm of
-        // 8704 columns takes 62 µs with 128 registers, and 57 with 120, on an H200. Attention of 128 x 64 by 8 warps has no
-        // room in 120.
-        let most = self.registers / (more * threads) / 8 * 8;
-        let limits = [most.saturating_sub(8), most];
-        let is_tried = |limit: &u32| most < registers && limit * 3 >= registers * 2;
-        limits.into_iter().skip(usize::from(most < 128)).filter(is_tried).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -455,34 +412,5 @@ mod tests {
         assert_eq!(parameter_count(text, "k"), Some(2));
         assert_eq!(parameter_count(&text.replace("entry k(", "entry kernel()("), "kernel"), Some(0));
         assert_eq!(parameter_count(text, "other"), None);
-    }
-
-    #[test]
-    fn one_more_block_is_tried_where_registers_are_what_it_lacks() {
-        // An H200 has as many as an A100.
-        let device = Multiprocessor {
-            registers: 65_536,
-            threads: 2048,
-            blocks: 32,
-            shared_bytes: 228 << 10,
-            reserved_bytes: 1 << 10,
-        };
-        let tried =
-            |blocks, threads, registers| device.registers_for_one_more(blocks, (threads, 0), registers);
-        assert_eq!(tried(1, 256, 161)[..], [120, 128]);
-        assert_eq!(tried(3, 512, 35)[..], [32]);
-        assert_eq!(tried(5, 256, 48)[..], [40]);
-        // A third of the registers may go, and that by the second attempt alone.
-        assert_eq!(tried(1, 256, 190)[..], [128]);
-        // Half of the registers are too few.
-        assert!(tried(1, 256, 255).is_empty());
-        // The threads are all there.
-        assert!(tried(4, 512, 32).is_empty());
-        // The limit of blocks, and another one, which leaves registers.
-        assert!(tried(32, 32, 64).is_empty());
-        assert!(tried(1, 256, 100).is_empty());
-        // Shared memory.
-        assert_eq!(device.registers_for_one_more(1, (256, 113 << 10), 161)[..], [120, 128]);
-        assert!(device.registers_for_one_more(1, (256, 114 << 10), 161).is_empty());
     }
 }
