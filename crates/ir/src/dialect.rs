@@ -13,7 +13,7 @@ use crate::types::Type;
 /// A language of functions. [`Tile`] is tile IR; the GPU path has another one.
 pub trait Dialect: Copy + Clone + PartialEq + Eq + Debug + 'static {
     /// What an instruction does, with its attributes.
-    type Op: Operation;
+    type Op: Operation + From<Op>;
     /// The type of a value, with a text form that [`Dialect::parse_type`] reads.
     type Type: Clone + PartialEq + Debug + Display;
     /// What stands at the head of a module.
@@ -21,6 +21,15 @@ pub trait Dialect: Copy + Clone + PartialEq + Eq + Debug + 'static {
 
     /// Reads a type.
     fn parse_type(text: &str) -> Option<Self::Type>;
+
+    /// The type of a scalar of tile IR.
+    fn scalar(ty: Type) -> Self::Type;
+
+    /// Element and shape of a scalar or a tile whose elements instructions compute with.
+    fn tile_type(ty: &Self::Type) -> Option<&Type>;
+
+    /// An elementwise function, as an op.
+    fn elementwise(function: ElementwiseFn) -> Self::Op;
 
     /// The text of the header: whole lines.
     fn print_header(header: &Self::Header) -> String;
@@ -46,6 +55,9 @@ pub trait Operation: Clone + PartialEq + Eq + Hash + Debug {
     /// The op of tile IR that it is, if it is one: a dialect shares with tile IR at least its control flow.
     fn as_tile(&self) -> Option<&Op>;
 
+    /// The elementwise function that it applies, if it applies one.
+    fn as_elementwise(&self) -> Option<ElementwiseFn>;
+
     /// Whether it reads memory that changes while it looks, as the program says.
     fn is_volatile(&self) -> bool;
 
@@ -70,6 +82,18 @@ impl Dialect for Tile {
 
     fn parse_type(text: &str) -> Option<Type> {
         Type::parse(text)
+    }
+
+    fn scalar(ty: Type) -> Type {
+        ty
+    }
+
+    fn tile_type(ty: &Type) -> Option<&Type> {
+        Some(ty)
+    }
+
+    fn elementwise(function: ElementwiseFn) -> Op {
+        Op::Elementwise { function }
     }
 
     fn print_header((): &()) -> String {
@@ -104,6 +128,14 @@ impl Operation for Op {
 
     fn as_tile(&self) -> Option<&Op> {
         Some(self)
+    }
+
+    fn as_elementwise(&self) -> Option<ElementwiseFn> {
+        match self {
+            Op::Elementwise { function } => Some(*function),
+            // tidy: wildcard because one row has all elementwise functions
+            _ => None,
+        }
     }
 
     fn is_volatile(&self) -> bool {

@@ -70,6 +70,17 @@ pub struct InstData<D: Dialect = Tile> {
     pub location: PackedOption<Location>,
 }
 
+impl<D: Dialect> InstData<D> {
+    /// Replaces values by others among the operands.
+    pub fn replace_operands(&mut self, replaced: &FxHashMap<Value, Value>) {
+        for operand in &mut self.operands {
+            if let Some(new) = replaced.get(operand) {
+                *operand = *new;
+            }
+        }
+    }
+}
+
 /// A value that a loop hands from one iteration to the next, or that a branch has from the region that ran.
 #[derive(Clone, Debug)]
 pub struct Carried {
@@ -213,6 +224,31 @@ impl<D: Dialect> Function<D> {
             self.insts[inst].results.push(value);
         }
         inst
+    }
+
+    /// The index of an instruction in a block, if the block holds it.
+    pub fn position_in(&self, block: Block, inst: Inst) -> Option<usize> {
+        self.blocks[block].insts.iter().position(|other| *other == inst)
+    }
+
+    /// Replaces values by others in the operands of all instructions but those that are excepted.
+    pub fn replace_uses(&mut self, replaced: &FxHashMap<Value, Value>, is_excepted: impl Fn(Inst) -> bool) {
+        for (inst, data) in &mut self.insts {
+            if !is_excepted(inst) {
+                data.replace_operands(replaced);
+            }
+        }
+    }
+
+    /// Makes a value, which another instruction or a block defined until now, a result of an instruction.
+    pub fn redefine(&mut self, result: Value, inst: Inst, index: usize) {
+        self.insts[inst].results[index] = result;
+        self.values[result].definition = Definition::Result(inst, index as u32);
+    }
+
+    /// Gives a value the name that another one has.
+    pub fn copy_name(&mut self, from: Value, to: Value) {
+        self.values[to].name = self.values[from].name.clone();
     }
 
     /// The terminator of a block, if it has one.

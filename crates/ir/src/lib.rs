@@ -7,16 +7,20 @@
 
 mod attributes;
 mod builder;
+mod constants;
+mod cursor;
 mod dialect;
 mod elementwise;
 mod function;
 mod inline_asm;
 mod ops;
+mod parents;
 mod parse;
 mod print;
 mod rules;
 mod table;
 mod types;
+mod uses;
 mod verify;
 mod waiting;
 
@@ -25,6 +29,8 @@ pub use attributes::{
     IntList, Literal, MachineQuantity, MemoryScope, MemorySemantics, Rounding,
 };
 pub use builder::{Builder, IrBuilder, Results};
+pub use constants::{constant_bool, constant_float, constant_int, constant_of};
+pub use cursor::{Cursor, Position};
 pub use dialect::{Dialect, Operation, Tile};
 pub use elementwise::{
     Accuracy, ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Domain, ElementwiseFamily, ElementwiseFn,
@@ -39,9 +45,11 @@ pub use ops::{
     AttributeText, DtypeList, Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, ShapeOp,
     TypeList, Waiting, visit, visit_op,
 };
+pub use parents::Parents;
 pub use parse::{ParseError, parse, parse_dialect};
 pub use print::print;
 pub use rules::{MAX_RANK, MAX_TILE_ELEMENTS, RegionTypes, RuleError, RuleInput};
 pub use types::{Dtype, DtypeKind, Element, Shape, Type};
+pub use uses::{Use, Uses};
 pub use verify::{VerifyError, verify};
 pub use waiting::{Wait, loop_may_wait, may_wait};

@@ -86,6 +86,18 @@ impl Dialect for Gpu {
         Type::parse(text)
     }
 
+    fn scalar(ty: ir::Type) -> Type {
+        Type::scalar(ty)
+    }
+
+    fn tile_type(ty: &Type) -> Option<&ir::Type> {
+        ty.as_registers()
+    }
+
+    fn elementwise(function: ir::ElementwiseFn) -> Op {
+        GpuOp::Elementwise { function, equal_registers: 0 }.into()
+    }
+
     fn print_header(header: &Header) -> String {
         header.print()
     }

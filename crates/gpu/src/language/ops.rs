@@ -261,6 +261,13 @@ impl Operation for Op {
         }
     }
 
+    fn as_elementwise(&self) -> Option<ElementwiseFn> {
+        match self {
+            Self::Gpu(GpuOp::Elementwise { function, .. }) => Some(*function),
+            Self::Tile(_) | Self::Gpu(_) => None,
+        }
+    }
+
     fn is_volatile(&self) -> bool {
         match self {
             Self::Tile(op) => op.is_volatile(),

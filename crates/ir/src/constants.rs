@@ -1,0 +1,43 @@
+//! Finds the compile-time value of a scalar, or of a tile whose elements are all the same.
+
+use crate::attributes::Literal;
+use crate::dialect::{Dialect, Operation};
+use crate::function::{Function, Value};
+use crate::ops::{Op, OpFamily};
+use crate::types::Dtype;
+
+/// The compile-time value of a scalar, or of each element of a tile.
+///
+/// It is that of a constant, through ops that move elements without changing them (splats, broadcasts, reshapes, hints and
+/// changes of layout) and through casts from one integer type to another. Arithmetic on constants is folded by `opt`, not here.
+pub fn constant_of<D: Dialect>(function: &Function<D>, value: Value) -> Option<Literal> {
+    let inst = &function.insts[function.defining_inst(value)?];
+    let of_operand = || constant_of(function, *inst.operands.first()?);
+    match (inst.op.as_tile(), inst.op.info().family) {
+        (Some(Op::Constant { value }), _) => Some(*value),
+        (Some(Op::Splat { .. }), _) | (_, OpFamily::Shape | OpFamily::Identity) => of_operand(),
+        (Some(Op::Cast { element, .. }), _) => {
+            let to = element.value().filter(|dtype| dtype.is_int())?;
+            let number = of_operand()?.as_int()?;
+            Some(if to.is_bool() { Literal::bool(number != 0) } else { Literal::int(to, number) })
+        }
+        // tidy: wildcard because other ops compute, or take elements from several tiles
+        _ => None,
+    }
+}
+
+/// The compile-time value of an integer or a boolean; see [`constant_of`].
+pub fn constant_int<D: Dialect>(function: &Function<D>, value: Value) -> Option<i128> {
+    constant_of(function, value)?.as_int()
+}
+
+/// The compile-time value of a floating-point number; see [`constant_of`].
+pub fn constant_float<D: Dialect>(function: &Function<D>, value: Value) -> Option<f64> {
+    constant_of(function, value)?.as_float()
+}
+
+/// The compile-time value of a boolean; see [`constant_of`].
+pub fn constant_bool<D: Dialect>(function: &Function<D>, value: Value) -> Option<bool> {
+    let literal = constant_of(function, value)?;
+    (literal.dtype == Dtype::I1).then_some(literal.bits != 0)
+}

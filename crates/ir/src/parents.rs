@@ -1,0 +1,66 @@
+//! Computes which block holds an instruction, and which instruction owns a block as a region.
+
+use tilewright_base::entity::SecondaryMap;
+use tilewright_base::entity::packed_option::PackedOption;
+
+use crate::dialect::Dialect;
+use crate::function::{Block, Definition, Function, Inst, Value};
+
+/// The block of each instruction and the owner of each block, of a function as it was when they were computed.
+#[derive(Clone, Debug)]
+pub struct Parents {
+    blocks: SecondaryMap<Inst, PackedOption<Block>>,
+    owners: SecondaryMap<Block, PackedOption<Inst>>,
+}
+
+impl Parents {
+    /// Computes those of all instructions and regions that the entry of a function reaches.
+    pub fn new<D: Dialect>(function: &Function<D>) -> Self {
+        let mut parents = Self { blocks: SecondaryMap::new(), owners: SecondaryMap::new() };
+        let mut blocks = vec![function.entry];
+        while let Some(block) = blocks.pop() {
+            for &inst in &function.blocks[block].insts {
+                parents.blocks[inst] = Some(block).into();
+                for &region in &function.insts[inst].regions {
+                    parents.owners[region] = Some(inst).into();
+                    blocks.push(region);
+                }
+            }
+        }
+        parents
+    }
+
+    /// The block that holds an instruction; none of an instruction without a block.
+    pub fn block(&self, inst: Inst) -> Option<Block> {
+        self.blocks[inst].expand()
+    }
+
+    /// The instruction that has a block as a region; none of the entry.
+    pub fn owner(&self, block: Block) -> Option<Inst> {
+        self.owners[block].expand()
+    }
+
+    /// The block that defines a value.
+    pub fn block_of_value<D: Dialect>(&self, function: &Function<D>, value: Value) -> Option<Block> {
+        match function.values[value].definition {
+            Definition::Parameter(block, _) => Some(block),
+            Definition::Result(inst, _) => self.block(inst),
+        }
+    }
+
+    /// The instructions around an instruction, from the innermost one.
+    pub fn enclosing(&self, inst: Inst) -> impl Iterator<Item = Inst> + '_ {
+        let around = |inst: Inst| self.block(inst).and_then(|block| self.owner(block));
+        std::iter::successors(around(inst), move |inst| around(*inst))
+    }
+
+    /// The instruction of a block that an instruction is, or is inside of.
+    pub fn ancestor_in(&self, block: Block, inst: Inst) -> Option<Inst> {
+        std::iter::once(inst).chain(self.enclosing(inst)).find(|outer| self.block(*outer) == Some(block))
+    }
+
+    /// Whether an instruction is another one, or is inside of it.
+    pub fn is_inside(&self, inst: Inst, outer: Inst) -> bool {
+        inst == outer || self.enclosing(inst).any(|other| other == outer)
+    }
+}

@@ -1,0 +1,58 @@
+//! Computes the def-use chains of a function: which instructions use a value, as which operand.
+
+use smallvec::SmallVec;
+use tilewright_base::entity::SecondaryMap;
+
+use crate::dialect::Dialect;
+use crate::function::{Function, Inst, Value};
+
+/// A use of a value: an operand of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Use {
+    /// The instruction; a value that a block yields is an operand of its terminator.
+    pub inst: Inst,
+    /// Which of its operands the value is.
+    pub operand: usize,
+}
+
+/// The uses of each value, of a function as it was when they were computed.
+#[derive(Clone, Debug)]
+pub struct Uses {
+    of: SecondaryMap<Value, SmallVec<[Use; 2]>>,
+}
+
+impl Uses {
+    /// Computes those by all instructions that the entry of a function reaches.
+    pub fn new<D: Dialect>(function: &Function<D>) -> Self {
+        let mut of: SecondaryMap<Value, SmallVec<[Use; 2]>> = SecondaryMap::new();
+        function.walk(function.entry, &mut |inst| {
+            for (operand, value) in function.insts[inst].operands.iter().enumerate() {
+                of[*value].push(Use { inst, operand });
+            }
+        });
+        Self { of }
+    }
+
+    /// The uses of a value, outer instructions before inner ones, in the order of the text.
+    pub fn of(&self, value: Value) -> &[Use] {
+        &self.of[value]
+    }
+
+    /// The instructions that use a value, once for each use.
+    pub fn users(&self, value: Value) -> impl Iterator<Item = Inst> + '_ {
+        self.of(value).iter().map(|other| other.inst)
+    }
+
+    /// How often a value is used.
+    pub fn count(&self, value: Value) -> usize {
+        self.of(value).len()
+    }
+
+    /// The use of a value that is used once.
+    pub fn only(&self, value: Value) -> Option<Use> {
+        match self.of(value) {
+            &[only] => Some(only),
+            _ => None,
+        }
+    }
+}

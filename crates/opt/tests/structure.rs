@@ -1,0 +1,157 @@
+//! Parents, uses and constants of random programs, beside brute force and beside what the programs compute.
+//!
+//! Programs are known by their seed; `TILEWRIGHT_SEEDS=100000` tries more of them.
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod common;
+
+use common::evaluate::{Evaluator, Memory};
+use common::{generate, seeds};
+use tilewright_ir::{
+    Block, Definition, Function, Inst, Op, Parents, Use, Uses, Value, constant_bool, constant_float,
+    constant_int, constant_of, print,
+};
+use tilewright_opt::{Level, Options, optimize};
+
+/// The blocks that hold an instruction, found by looking at all.
+fn blocks_of(function: &Function, inst: Inst) -> Vec<Block> {
+    function.blocks.keys().filter(|block| function.blocks[*block].insts.contains(&inst)).collect()
+}
+
+/// The instructions in blocks that have a block as a region, found by looking at all.
+fn owners_of(function: &Function, block: Block) -> Vec<Inst> {
+    let is_owner = |inst: &Inst| {
+        function.insts[*inst].regions.contains(&block) && !blocks_of(function, *inst).is_empty()
+    };
+    function.insts.keys().filter(is_owner).collect()
+}
+
+/// Whether an instruction is another one, or inside of it.
+fn is_inside(function: &Function, inst: Inst, outer: Inst) -> bool {
+    let mut found = inst == outer;
+    for region in &function.insts[outer].regions {
+        function.walk(*region, &mut |inner| found |= inner == inst);
+    }
+    found
+}
+
+#[test]
+fn parents_are_those_that_a_search_finds() {
+    let mut nested = 0;
+    for seed in seeds(60) {
+        let mut module = generate::program(seed, generate::EVERYTHING);
+        optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
+        let function = module.kernel();
+        let parents = Parents::new(function);
+        let mut reached = Vec::new();
+        function.walk(function.entry, &mut |inst| reached.push(inst));
+        for &inst in &reached {
+            let block = parents.block(inst).expect("the entry reaches it");
+            assert_eq!(blocks_of(function, inst), [block], "seed {seed}");
+            assert_eq!(owners_of(function, block), Vec::from_iter(parents.owner(block)), "seed {seed}");
+            nested += usize::from(parents.enclosing(inst).count() > 1);
+            for &outer in reached.iter().step_by(7) {
+                assert_eq!(parents.is_inside(inst, outer), is_inside(function, inst, outer), "seed {seed}");
+                let home = parents.block(outer).expect("the entry reaches it");
+                let ancestor = parents.ancestor_in(home, inst);
+                let expected =
+                    function.blocks[home].insts.iter().find(|one| is_inside(function, inst, **one));
+                assert_eq!(ancestor, expected.copied(), "seed {seed}");
+            }
+            for &result in &function.insts[inst].results {
+                assert_eq!(parents.block_of_value(function, result), Some(block), "seed {seed}");
+            }
+        }
+        for value in function.values.keys() {
+            if let Definition::Parameter(block, _) = function.values[value].definition {
+                assert_eq!(parents.block_of_value(function, value), Some(block), "seed {seed}");
+            }
+        }
+    }
+    assert!(nested > 100, "{nested}");
+}
+
+#[test]
+fn uses_are_those_that_a_search_finds() {
+    let mut several = 0;
+    for seed in seeds(120) {
+        let module = generate::program(seed, generate::EVERYTHING);
+        let function = module.kernel();
+        let uses = Uses::new(function);
+        let mut reached = Vec::new();
+        function.walk(function.entry, &mut |inst| reached.push(inst));
+        for value in function.values.keys() {
+            let mut expected = Vec::new();
+            for &inst in &reached {
+                let operands = function.insts[inst].operands.iter().enumerate();
+                let own = operands.filter(|(_, operand)| **operand == value);
+                expected.extend(own.map(|(operand, _)| Use { inst, operand }));
+            }
+            assert_eq!(uses.of(value), expected, "seed {seed}: {value}");
+            assert_eq!(uses.count(value), expected.len());
+            assert_eq!(uses.only(value), (expected.len() == 1).then(|| expected[0]));
+            assert!(uses.users(value).eq(expected.iter().map(|other| other.inst)));
+            several += usize::from(expected.len() > 1);
+        }
+    }
+    assert!(several > 500, "{several}");
+}
+
+/// Each element of a value has the number that is known of it, whenever the program computes it.
+#[test]
+fn constants_are_what_programs_compute() {
+    let mut found = [0; 3];
+    for seed in seeds(400) {
+        let mut module = generate::program(seed, generate::INDICES);
+        optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
+        let function = module.kernel();
+        let mut observe = |value: Value, ty: &tilewright_ir::Type, tile: &Vec<u64>| {
+            let Some(literal) = constant_of(function, value) else { return };
+            assert_eq!(Some(literal.dtype), ty.dtype(), "seed {seed}: {value}");
+            let is_it = tile.iter().all(|bits| *bits == literal.bits);
+            assert!(is_it, "seed {seed}: {value} is {tile:?}, not {literal:?}\n{}", print(&module, false));
+            assert_eq!(constant_int(function, value), literal.as_int());
+            let is_bool = ty.dtype().is_some_and(tilewright_ir::Dtype::is_bool);
+            assert_eq!(constant_bool(function, value), is_bool.then_some(literal.bits != 0));
+            found[0] += 1;
+            found[1] += usize::from(!ty.is_scalar());
+            found[2] += usize::from(matches!(function.defining_op(value), Some(Op::Cast { .. })));
+        };
+        let arguments: Vec<u64> =
+            function.blocks[function.entry].parameters.iter().map(|_| 1 << 20).collect();
+        let mut evaluator = Evaluator::new(function, Memory(Vec::new()), [0, 1], &mut observe);
+        // Some programs access memory that is not there; they have been right until then.
+        let _ = evaluator.run(&arguments);
+    }
+    assert!(found.iter().all(|found| *found > 20), "{found:?}");
+}
+
+#[test]
+fn constants_are_seen_through_what_moves_them() {
+    let text = "kernel func0 @k(%n: int32) {
+  %a = constant {value = -3:int32} : int32
+  %b = cast %a {element = int8, rounding = \"rtne\"} : int8
+  %c = splat %b {shape = [4]} : int8[4]
+  %d = expand_dims %c {axis = 0} : int8[1, 4]
+  %e = broadcast %d {shape = [2, 4]} : int8[2, 4]
+  %f = hint %e {kind = \"multiple_of\", values = [1, 1]} : int8[2, 4]
+  %g = cast %f {element = uint8, rounding = \"rtne\"} : uint8[2, 4]
+  %h = cast %g {element = int1, rounding = \"rtne\"} : int1[2, 4]
+  %i = constant {value = 2.5:fp16} : fp16
+  %j = splat %i {shape = [4]} : fp16[4]
+  %k = cast %j {element = fp32, rounding = \"rtne\"} : fp32[4]
+  %l = add %a, %a : int32
+  return_values
+}
+";
+    let module = tilewright_ir::parse(text).unwrap_or_else(|error| panic!("{error:?}"));
+    let function = module.kernel();
+    let named = |name: &str| {
+        let is_it = |value: &Value| function.values[*value].name.as_deref() == Some(name);
+        function.values.keys().find(is_it).expect("it is in the text")
+    };
+    let ints = ["n", "a", "b", "f", "g", "h", "l"].map(|name| constant_int(function, named(name)));
+    assert_eq!(ints, [None, Some(-3), Some(-3), Some(-3), Some(253), Some(1), None]);
+    assert_eq!(["g", "h"].map(|name| constant_bool(function, named(name))), [None, Some(true)]);
+    assert_eq!(["j", "k", "a"].map(|name| constant_float(function, named(name))), [Some(2.5), None, None]);
+}
