@@ -15,11 +15,11 @@
 //!
 //! Where an iteration is short, warps of their own copy for it (`passes/specialization.rs`), though the loop does not ask for them.
 
-use cranelift_entity::packed_option::PackedOption;
-use smallvec::{SmallVec, smallvec};
+use rustc_hash::FxHashMap;
+use smallvec::smallvec;
 use tilewright_ir::{
-    Block, BlockData, Definition, Dtype, ElementwiseFn, Function, Inst, Literal, Location, Module, Op,
-    OpFamily, Shape, Type, Value,
+    Block, BlockData, Cursor, Definition, Dtype, ElementwiseFn, Function, Inst, Literal, Module, Op,
+    OpFamily, Parents, Shape, Type, Value,
 };
 use tilewright_opt::{Options, optimize};
 
@@ -50,12 +50,12 @@ pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32, launcher: L
             || "dot".into(),
             || Because::done(format!("computed in {} parts of K", parts.count), reason),
         );
-        let (location, b) = (function.insts[inst].location, function.insts[inst].operands[1]);
+        let b = function.insts[inst].operands[1];
         join_sinking::sink(function, block, b);
         if launcher.adds_warps && launcher.makes_tensor_maps && parts.made <= SPECIALIZED_ELEMENTS {
             specialize(function, parts);
         }
-        Splitting { function, location }.product(block, inst, parts);
+        Splitting { cursor: Cursor::before(function, block, inst) }.product(inst, parts);
         found = true;
     }
     if found {
@@ -180,111 +180,79 @@ fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
 }
 
 struct Splitting<'f> {
-    function: &'f mut Function,
-    location: PackedOption<Location>,
+    cursor: Cursor<'f>,
 }
 
 impl Splitting<'_> {
-    fn product(&mut self, block: Block, inst: Inst, parts: Parts) {
+    fn product(&mut self, inst: Inst, parts: Parts) {
         let Parts { count, groups, owner, sum, .. } = parts;
-        let [left, right] = [0, 1].map(|place: usize| self.function.insts[inst].operands[place]);
-        let result = self.function.insts[inst].results[0];
-        let ty = self.function.ty(result).clone();
-        let (m, n, k) = (ty.shape[0], ty.shape[1], self.function.ty(right).shape[0]);
-        let mut before = Vec::new();
-        let left = self.reshape(&mut before, left, &[m, count, k / count]);
-        let left = self.transpose(&mut before, left, &[1, 0, 2]);
-        let right = self.reshape(&mut before, right, &[count, k / count, groups, n / groups]);
-        let right = self.transpose(&mut before, right, &[0, 1, 3, 2]);
-        let right = self.reshape(&mut before, right, &[count, k / count, n]);
-        self.function.insts[inst].operands = smallvec![left, right, sum];
-        self.insert(block, inst, &before, 0);
+        let [left, right] = [0, 1].map(|place: usize| self.cursor.function.insts[inst].operands[place]);
+        let result = self.cursor.function.insts[inst].results[0];
+        let ty = self.cursor.function.ty(result).clone();
+        let (m, n, k) = (ty.shape[0], ty.shape[1], self.cursor.function.ty(right).shape[0]);
+        let left = self.reshape(left, &[m, count, k / count]);
+        let left = self.transpose(left, &[1, 0, 2]);
+        let right = self.reshape(right, &[count, k / count, groups, n / groups]);
+        let right = self.transpose(right, &[0, 1, 3, 2]);
+        let right = self.reshape(right, &[count, k / count, n]);
+        self.cursor.function.insts[inst].operands = smallvec![left, right, sum];
         let wide = ty.with_shape(Shape::from([count, m, n]));
-        self.function.values[result].ty = wide.clone();
-        self.function.values[sum].ty = wide.clone();
+        self.cursor.function.values[result].ty = wide.clone();
+        self.cursor.function.values[sum].ty = wide.clone();
         self.sum(owner, sum, &wide, groups);
     }
 
     /// What a loop begins with, and what comes of it.
     fn sum(&mut self, owner: Inst, parameter: Value, wide: &Type, groups: u32) {
-        let carried = self.function.carried_by(owner, parameter).expect("the loop carries the sum");
-        let is_home = |function: &Function, block: &Block| function.blocks[*block].insts.contains(&owner);
-        let block = self.function.blocks.keys().find(|block| is_home(self.function, block));
-        let block = block.expect("a loop is in a block");
-        let mut before = Vec::new();
-        let zero = Literal::float(Dtype::F32, 0.0).expect("fp32 has a zero");
-        let zero =
-            self.emit(&mut before, Op::Constant { value: zero }, smallvec![], Type::scalar(Dtype::F32));
-        let zeros =
-            self.emit(&mut before, Op::Splat { shape: wide.shape.clone() }, smallvec![zero], wide.clone());
-        self.insert(block, owner, &before, 0);
-        let data = &mut self.function.insts[owner];
+        let carried = self.cursor.function.carried_by(owner, parameter).expect("the loop carries the sum");
+        let block = Parents::new(self.cursor.function).block(owner).expect("a loop is in a block");
+        self.cursor.go_before(block, owner);
+        let zero = self.cursor.constant(Literal::float(Dtype::F32, 0.0).expect("fp32 has a zero"));
+        let zeros = self.cursor.value(Op::Splat { shape: wide.shape.clone() }, &[zero], wide.clone());
+        let data = &mut self.cursor.function.insts[owner];
         let place = data.results.iter().position(|result| *result == carried.result).expect("it is a result");
-        let first = data.operands.len() - data.results.len();
-        data.operands[first + place] = zeros;
+        let carried_from = data.operands.len() - data.results.len();
+        data.operands[carried_from + place] = zeros;
         let result = carried.result;
-        self.function.values[result].ty = wide.clone();
+        self.cursor.function.values[result].ty = wide.clone();
         let (m, n) = (wide.shape[1], wide.shape[2]);
-        let mut behind = Vec::new();
-        let sum = self.added_up(&mut behind, result, &wide.with_shape(Shape::from([m, n])));
-        let columns = self.reshape(&mut behind, sum, &[m, n / groups, groups]);
-        let columns = self.transpose(&mut behind, columns, &[0, 2, 1]);
-        let new = self.reshape(&mut behind, columns, &[m, n]);
-        let name = self.function.values[result].name.clone();
-        self.function.values[new].name = name;
-        for (other, data) in &mut self.function.insts {
-            if !behind.contains(&other) {
-                data.operands
-                    .iter_mut()
-                    .filter(|operand| **operand == result)
-                    .for_each(|operand| *operand = new);
-            }
-        }
-        self.insert(block, owner, &behind, 1);
+        self.cursor.go_after(block, owner);
+        let first = self.cursor.position().index;
+        let sum = self.added_up(result, &wide.with_shape(Shape::from([m, n])));
+        let columns = self.reshape(sum, &[m, n / groups, groups]);
+        let columns = self.transpose(columns, &[0, 2, 1]);
+        let new = self.reshape(columns, &[m, n]);
+        let after = self.cursor.preceding()[first..].to_vec();
+        self.cursor.function.copy_name(result, new);
+        let replaced = FxHashMap::from_iter([(result, new)]);
+        self.cursor.function.replace_uses(&replaced, |other| after.contains(&other));
     }
 
     /// The parts added up.
-    fn added_up(&mut self, out: &mut Vec<Inst>, parts: Value, ty: &Type) -> Value {
-        let region = self.function.blocks.push(BlockData::default());
+    fn added_up(&mut self, parts: Value, ty: &Type) -> Value {
+        let region = self.cursor.function.blocks.push(BlockData::default());
         let scalar = Type::scalar(Dtype::F32);
-        let pair = [(); 2].map(|()| self.function.add_parameter(region, scalar.clone(), None));
-        let op = Op::Elementwise { function: ElementwiseFn::Add };
-        let add =
-            self.function.create_inst(op, smallvec![pair[0], pair[1]], smallvec![], [scalar], self.location);
-        let both = self.function.insts[add].results[0];
-        let end = self.function.create_inst(Op::Yield {}, smallvec![both], smallvec![], [], self.location);
-        self.function.blocks[region].insts = vec![add, end];
+        let pair = [(); 2].map(|()| self.cursor.function.add_parameter(region, scalar.clone(), None));
+        let outer = self.cursor.enter(region);
+        let both = self.cursor.elementwise(ElementwiseFn::Add, &pair, scalar);
+        self.cursor.emit(Op::Yield {}, &[both], []);
+        self.cursor.go_to(outer);
         let op = Op::Reduce { axis: 0 };
-        let inst =
-            self.function.create_inst(op, smallvec![parts], smallvec![region], [ty.clone()], self.location);
-        out.push(inst);
-        self.function.insts[inst].results[0]
+        let inst = self.cursor.emit_with_regions(op, &[parts], smallvec![region], [ty.clone()]);
+        self.cursor.function.insts[inst].results[0]
     }
 
-    fn reshape(&mut self, out: &mut Vec<Inst>, value: Value, shape: &[u32]) -> Value {
+    fn reshape(&mut self, value: Value, shape: &[u32]) -> Value {
         let shape: Shape = shape.iter().copied().collect();
-        let ty = self.function.ty(value).with_shape(shape.clone());
-        self.emit(out, Op::Reshape { shape }, smallvec![value], ty)
+        let ty = self.cursor.function.ty(value).with_shape(shape.clone());
+        self.cursor.value(Op::Reshape { shape }, &[value], ty)
     }
 
-    fn transpose(&mut self, out: &mut Vec<Inst>, value: Value, axes: &[usize]) -> Value {
-        let ty = self.function.ty(value);
+    fn transpose(&mut self, value: Value, axes: &[usize]) -> Value {
+        let ty = self.cursor.function.ty(value);
         let shape: Shape = axes.iter().map(|axis| ty.shape[*axis]).collect();
         let ty = ty.with_shape(shape);
         let op = Op::Transpose { permutation: axes.iter().map(|axis| *axis as i64).collect() };
-        self.emit(out, op, smallvec![value], ty)
-    }
-
-    fn emit(&mut self, out: &mut Vec<Inst>, op: Op, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
-        let inst = self.function.create_inst(op, operands, smallvec![], [ty], self.location);
-        out.push(inst);
-        self.function.insts[inst].results[0]
-    }
-
-    /// Puts instructions before one, or so many places behind that.
-    fn insert(&mut self, block: Block, inst: Inst, new: &[Inst], behind: usize) {
-        let insts = &mut self.function.blocks[block].insts;
-        let place = insts.iter().position(|other| *other == inst).expect("it stands in this block") + behind;
-        insts.splice(place..place, new.iter().copied());
+        self.cursor.value(op, &[value], ty)
     }
 }

@@ -14,11 +14,10 @@
 //!
 //! Where the target has no instruction for the parts, the product stays one of single elements, which is exact.
 
-use cranelift_entity::packed_option::PackedOption;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use tilewright_ir::{
-    Block, Dtype, Element, ElementwiseFn as F, Function, InputPrecision, Inst, Literal, Location, Module, Op,
-    Rounding, Shape, Type, Value,
+    Cursor, Dtype, Element, ElementwiseFn as F, InputPrecision, Inst, Literal, Module, Op, Rounding, Shape,
+    Type, Value,
 };
 use tilewright_opt::{Options, optimize};
 
@@ -66,7 +65,7 @@ pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32) {
                 )
             },
         );
-        Split { function, out: Vec::new(), location: None.into() }.product(block, inst, part, count);
+        Split { cursor: Cursor::before(function, block, inst) }.product(inst, part, count);
         found = true;
     }
     if found {
@@ -76,16 +75,13 @@ pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32) {
 }
 
 struct Split<'f> {
-    function: &'f mut Function,
-    /// What comes before the product.
-    out: Vec<Inst>,
-    location: PackedOption<Location>,
+    /// Before the product.
+    cursor: Cursor<'f>,
 }
 
 impl Split<'_> {
-    fn product(&mut self, block: Block, inst: Inst, part: Dtype, count: usize) {
-        let data = self.function.insts[inst].clone();
-        self.location = data.location;
+    fn product(&mut self, inst: Inst, part: Dtype, count: usize) {
+        let data = self.cursor.function.insts[inst].clone();
         let Op::Dot { max_imprecise_acc, .. } = data.op else { return };
         let op = Op::Dot { precision: InputPrecision::Tf32, max_imprecise_acc };
         let [a, b, sum] = data.operands[..] else { return };
@@ -94,67 +90,62 @@ impl Split<'_> {
             // tidy: wildcard because parts are bf16 or tf32
             _ => self.tf32_parts(operand),
         });
-        let ty = self.function.ty(sum).clone();
+        let ty = self.cursor.function.ty(sum).clone();
         let mut small = self.splat(Literal::float(Dtype::F32, 0.0), &ty);
         // The products whose parts lie further behind first; those beyond the last part of one are too small to matter.
         for behind in (1..count).rev() {
             for place in 0..=behind {
-                let operands = smallvec![a[behind - place], b[place], small];
-                small = self.emit(op.clone(), operands, ty.clone());
+                small = self.cursor.value(op.clone(), &[a[behind - place], b[place], small], ty.clone());
             }
         }
         let small = self.or_zero(small);
-        let sum = self.elementwise(F::Add, smallvec![sum, small], ty);
-        self.function.insts[inst].op = op;
-        self.function.insts[inst].operands = smallvec![a[0], b[0], sum];
-        let insts = &mut self.function.blocks[block].insts;
-        let place = insts.iter().position(|other| *other == inst).expect("the block holds the product");
-        insts.splice(place..place, std::mem::take(&mut self.out));
+        let sum = self.cursor.elementwise(F::Add, &[sum, small], ty);
+        self.cursor.function.insts[inst].op = op;
+        self.cursor.function.insts[inst].operands = smallvec![a[0], b[0], sum];
     }
 
     /// The nearest tf32, and the nearest of what is left.
     fn tf32_parts(&mut self, x: Value) -> Vec<Value> {
-        let ty = self.function.ty(x).clone();
+        let ty = self.cursor.function.ty(x).clone();
         let half = self.splat_int(TF32_HALF, &ty);
         let none = self.splat_int(0, &ty);
         let fits = self.is_below(x, TF32_LIMIT);
-        let half_or_none =
-            self.elementwise(F::Select, smallvec![fits, half, none], ty.with_dtype(Dtype::I32));
+        let half_or_none = self.cursor.elementwise(F::Select, &[fits, half, none], ty.with_dtype(Dtype::I32));
         let rounded = self.cut_off(x, half_or_none);
         // A NaN whose bits are all cut off would be an infinity.
-        let is_nan = self.elementwise(F::Ne, smallvec![x, x], ty.with_dtype(Dtype::I1));
+        let is_nan = self.cursor.elementwise(F::Ne, &[x, x], ty.with_dtype(Dtype::I1));
         let nan = self.splat(Literal::float(Dtype::F32, f64::NAN), &ty);
-        let large = self.elementwise(F::Select, smallvec![is_nan, nan, rounded], ty.clone());
-        let rest = self.elementwise(F::Sub, smallvec![x, large], ty);
+        let large = self.cursor.elementwise(F::Select, &[is_nan, nan, rounded], ty.clone());
+        let rest = self.cursor.elementwise(F::Sub, &[x, large], ty);
         let small = self.cut_off(rest, half);
         vec![large, small]
     }
 
     /// The bits of tf32, of a number whose bits are raised before.
     fn cut_off(&mut self, x: Value, raise: Value) -> Value {
-        let ty = self.function.ty(x).clone();
+        let ty = self.cursor.function.ty(x).clone();
         let bits_type = ty.with_dtype(Dtype::I32);
         let mask = self.splat_int(TF32_BITS, &ty);
         let bits =
-            self.emit(Op::Bitcast { element: Element::Value(Dtype::I32) }, smallvec![x], bits_type.clone());
-        let raised = self.elementwise(F::Add, smallvec![bits, raise], bits_type.clone());
-        let kept = self.elementwise(F::And, smallvec![raised, mask], bits_type);
-        self.emit(Op::Bitcast { element: Element::Value(Dtype::F32) }, smallvec![kept], ty)
+            self.cursor.value(Op::Bitcast { element: Element::Value(Dtype::I32) }, &[x], bits_type.clone());
+        let raised = self.cursor.elementwise(F::Add, &[bits, raise], bits_type.clone());
+        let kept = self.cursor.elementwise(F::And, &[raised, mask], bits_type);
+        self.cursor.value(Op::Bitcast { element: Element::Value(Dtype::F32) }, &[kept], ty)
     }
 
     /// The nearest bf16, the nearest of what is left, and so on.
     fn bf16_parts(&mut self, x: Value, count: usize) -> Vec<Value> {
-        let ty = self.function.ty(x).clone();
+        let ty = self.cursor.function.ty(x).clone();
         let fits = self.is_below(x, BF16_LIMIT);
         let nearest = self.cast(x, Dtype::BF16, Rounding::NearestEven);
         let below = self.cast(x, Dtype::BF16, Rounding::TowardsZero);
-        let large = self.elementwise(F::Select, smallvec![fits, nearest, below], ty.with_dtype(Dtype::BF16));
+        let large = self.cursor.elementwise(F::Select, &[fits, nearest, below], ty.with_dtype(Dtype::BF16));
         let mut parts = vec![large];
         let mut rest = x;
         while parts.len() < count {
             let last = parts[parts.len() - 1];
             let last = self.cast(last, Dtype::F32, Rounding::NearestEven);
-            rest = self.elementwise(F::Sub, smallvec![rest, last], ty.clone());
+            rest = self.cursor.elementwise(F::Sub, &[rest, last], ty.clone());
             parts.push(self.cast(rest, Dtype::BF16, Rounding::NearestEven));
         }
         parts
@@ -162,44 +153,34 @@ impl Split<'_> {
 
     /// Where a number is finite, and smaller than this one.
     fn is_below(&mut self, x: Value, limit: u32) -> Value {
-        let ty = self.function.ty(x).clone();
+        let ty = self.cursor.function.ty(x).clone();
         let limit = self.splat(Literal::float(Dtype::F32, f64::from(f32::from_bits(limit))), &ty);
-        let size = self.elementwise(F::Abs, smallvec![x], ty.clone());
-        self.elementwise(F::Lt, smallvec![size, limit], ty.with_dtype(Dtype::I1))
+        let size = self.cursor.elementwise(F::Abs, &[x], ty.clone());
+        self.cursor.elementwise(F::Lt, &[size, limit], ty.with_dtype(Dtype::I1))
     }
 
     /// 0 for what is not finite.
     fn or_zero(&mut self, x: Value) -> Value {
-        let ty = self.function.ty(x).clone();
+        let ty = self.cursor.function.ty(x).clone();
         let is_finite = self.is_below(x, f32::INFINITY.to_bits());
         let zero = self.splat(Literal::float(Dtype::F32, 0.0), &ty);
-        self.elementwise(F::Select, smallvec![is_finite, x, zero], ty)
+        self.cursor.elementwise(F::Select, &[is_finite, x, zero], ty)
     }
 
     fn cast(&mut self, x: Value, dtype: Dtype, rounding: Rounding) -> Value {
-        let ty = self.function.ty(x).with_dtype(dtype);
-        self.emit(Op::Cast { element: Element::Value(dtype), rounding }, smallvec![x], ty)
+        let ty = self.cursor.function.ty(x).with_dtype(dtype);
+        self.cursor.value(Op::Cast { element: Element::Value(dtype), rounding }, &[x], ty)
     }
 
     /// A tile of one number, with the shape of another.
     fn splat(&mut self, literal: Option<Literal>, like: &Type) -> Value {
         let literal = literal.expect("fp32 has literals");
-        let (scalar, ty) = (Type::scalar(literal.dtype), like.with_dtype(literal.dtype));
-        let value = self.emit(Op::Constant { value: literal }, smallvec![], scalar);
-        self.emit(Op::Splat { shape: Shape::clone(&ty.shape) }, smallvec![value], ty)
+        let ty = like.with_dtype(literal.dtype);
+        let value = self.cursor.constant(literal);
+        self.cursor.value(Op::Splat { shape: Shape::clone(&ty.shape) }, &[value], ty)
     }
 
     fn splat_int(&mut self, value: i64, like: &Type) -> Value {
         self.splat(Some(Literal::int(Dtype::I32, i128::from(value))), like)
-    }
-
-    fn elementwise(&mut self, function: F, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
-        self.emit(Op::Elementwise { function }, operands, ty)
-    }
-
-    fn emit(&mut self, op: Op, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
-        let inst = self.function.create_inst(op, operands, smallvec![], [ty], self.location);
-        self.out.push(inst);
-        self.function.insts[inst].results[0]
     }
 }

@@ -19,7 +19,7 @@ use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::{Code, Diagnostic};
-use tilewright_ir::{self as ir, Block, Definition, Inst, Location, OpFamily, Operation, Value};
+use tilewright_ir::{self as ir, Block, Cursor, Inst, OpFamily, Operation, Value};
 use tilewright_layout::{
     Exchange, Input, Layout, Plan, SwizzleMode, bank_use, convert, shared_plan, spread_over_lanes, swizzled,
 };
@@ -30,7 +30,7 @@ use super::wgmma_operands::{Staged, without_repeated_fences};
 use crate::box_layout::rows_of_box;
 use crate::commutation::parts_of_reduction;
 use crate::cost_model::KEPT_OPERAND_REGISTERS;
-use crate::language::{Buffer, Deferred, Function, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
+use crate::language::{Buffer, Deferred, Function, Gpu, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
 use crate::layout_rules::{MOST_PARTS, default_layout, element_bits, line_layout, reduced_layout, rows};
 use crate::remarks::{self, Because};
 use crate::target::{ACCESS_BYTES, Feature};
@@ -51,12 +51,10 @@ pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let staged = Staged::new(header, function);
     let mut pass = Pass {
         header,
-        function,
+        cursor: Cursor::at_start(function, entry),
         uses,
         moved,
         staged,
-        out: Vec::new(),
-        location: None.into(),
         in_role: false,
         refused: None,
     };
@@ -64,12 +62,13 @@ pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     pass.block(entry);
     let refused = pass.refused;
     if has_transposes {
-        prune(pass.function);
+        prune(pass.cursor.function);
     }
     let Some((inst, name)) = refused else { return Ok(()) };
     let message = format!("`{name}` between the warps of a role is not supported");
     Err(Box::new(
-        at(pass.function, inst, Code::NotOnThisDevice, message).hint("hand the tile over through a ring"),
+        at(pass.cursor.function, inst, Code::NotOnThisDevice, message)
+            .hint("hand the tile over through a ring"),
     ))
 }
 
@@ -85,15 +84,12 @@ enum Way {
 
 pub(super) struct Pass<'m> {
     pub(super) header: &'m mut Header,
-    pub(super) function: &'m mut Function,
+    pub(super) cursor: Cursor<'m, Gpu>,
     uses: Uses,
     /// Where elements of a value are moved from.
     moved: SecondaryMap<Value, PackedOption<Value>>,
     /// What asynchronous products read from shared memory.
     pub(super) staged: Staged,
-    /// What the current block holds so far.
-    pub(super) out: Vec<Inst>,
-    pub(super) location: PackedOption<Location>,
     /// Whether the block is run by some of the warps alone.
     in_role: bool,
     /// The first instruction that cannot be lowered where it stands.
@@ -102,16 +98,16 @@ pub(super) struct Pass<'m> {
 
 impl Pass<'_> {
     fn block(&mut self, block: Block) {
-        let insts = std::mem::take(&mut self.function.blocks[block].insts);
-        let outer = std::mem::take(&mut self.out);
+        let outer = self.cursor.enter(block);
+        let insts = self.cursor.take_rest();
         let mut buffers: Vec<Value> = Vec::new();
-        for parameter in self.function.blocks[block].parameters.clone() {
+        for parameter in self.cursor.function.blocks[block].parameters.clone() {
             buffers.extend(self.keep(parameter));
         }
         for inst in insts {
-            self.location = self.function.insts[inst].location;
+            self.cursor.use_location_of(inst);
             buffers.extend(self.stage_operands(inst, block));
-            match &self.function.insts[inst].op {
+            match &self.cursor.function.insts[inst].op {
                 Op::Gpu(GpuOp::ConvertLayout {}) => buffers.extend(self.convert(inst, block)),
                 &Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) => self.reduce(inst, axis, block),
                 Op::Gpu(GpuOp::Scan { scope: Scope::Block, .. }) => self.scan(inst, block),
@@ -126,26 +122,27 @@ impl Pass<'_> {
                 }
                 Op::Gpu(op) if op.info().family == OpFamily::Atomic => self.atomic(inst),
                 // tidy: wildcard because no other op moves elements between threads
-                _ => self.out.push(inst),
+                _ => self.cursor.insert(inst),
             }
             let outside = self.in_role;
-            self.in_role |= self.function.insts[inst].op.info().family == OpFamily::Roles;
-            for region in self.function.insts[inst].regions.clone() {
+            self.in_role |= self.cursor.function.insts[inst].op.info().family == OpFamily::Roles;
+            for region in self.cursor.function.insts[inst].regions.clone() {
                 self.block(region);
             }
             self.in_role = outside;
-            for result in self.function.insts[inst].results.clone() {
+            for result in self.cursor.function.insts[inst].results.clone() {
                 buffers.extend(self.keep(result));
             }
         }
-        let insts = std::mem::replace(&mut self.out, outer);
-        self.function.blocks[block].insts = without_repeated_fences(self.function, insts);
+        self.cursor.go_to(outer);
+        let insts = std::mem::take(&mut self.cursor.function.blocks[block].insts);
+        self.cursor.function.blocks[block].insts = without_repeated_fences(self.cursor.function, insts);
         self.end_lifetimes(block, &buffers);
     }
 
     /// A value whose elements are moved goes to shared memory where it is made, once for all that move them.
     fn keep(&mut self, value: Value) -> Option<Value> {
-        let is_tile = self.function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar());
+        let is_tile = self.cursor.function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar());
         if !is_tile || !self.uses.are_moved[value] {
             return None;
         }
@@ -156,36 +153,32 @@ impl Pass<'_> {
     }
 
     fn movement(&mut self, inst: Inst) {
-        let operand = &mut self.function.insts[inst].operands[0];
+        let operand = &mut self.cursor.function.insts[inst].operands[0];
         *operand = self.moved[*operand].expand().unwrap_or(*operand);
-        self.out.push(inst);
+        self.cursor.insert(inst);
     }
 
     /// Notes that an instruction goes through shared memory with a barrier of the block.
     pub(super) fn goes_through_memory(&mut self, inst: Inst) {
         if self.in_role && self.refused.is_none() {
-            self.refused = Some((inst, self.function.insts[inst].op.name()));
+            self.refused = Some((inst, self.cursor.function.insts[inst].op.name()));
         }
     }
 
-    pub(super) fn emit(&mut self, op: GpuOp, operands: SmallVec<[Value; 4]>, results: Option<Type>) -> Inst {
-        let inst = self.function.create_inst(op.into(), operands, smallvec![], results, self.location);
-        self.out.push(inst);
-        inst
-    }
-
     pub(super) fn layout(&self, value: Value) -> &Layout {
-        let id = self.function.ty(value).layout().expect("a tile has a layout");
+        let id = self.cursor.function.ty(value).layout().expect("a tile has a layout");
         self.header.layouts.get(id)
     }
 
     fn bits(&self, value: Value) -> u32 {
-        element_bits(self.function.ty(value).as_registers().expect("what is converted is in registers"))
+        element_bits(
+            self.cursor.function.ty(value).as_registers().expect("what is converted is in registers"),
+        )
     }
 
     /// The type of a buffer for a value.
     fn buffer(&mut self, value: Value, memory: &Layout) -> Type {
-        let tile = self.function.ty(value).as_registers().expect("what is stored is in registers");
+        let tile = self.cursor.function.ty(value).as_registers().expect("what is stored is in registers");
         let (element, shape) = (tile.element, tile.shape.clone());
         let layout = self.header.layouts.add(memory.clone());
         Type::Buffer(Buffer { slots: 1, element, shape, layout })
@@ -194,15 +187,14 @@ impl Pass<'_> {
     /// A new buffer that holds a value.
     pub(super) fn store(&mut self, value: Value, memory: &Layout) -> Value {
         let ty = self.buffer(value, memory);
-        let inst = self.emit(GpuOp::Alloc { offset: Deferred(None) }, smallvec![], Some(ty));
-        let buffer = self.function.insts[inst].results[0];
-        self.emit(GpuOp::LocalStore {}, smallvec![buffer, value], None);
+        let buffer = self.cursor.value(GpuOp::Alloc { offset: Deferred(None) }, &[], ty);
+        self.cursor.emit(GpuOp::LocalStore {}, &[buffer, value], []);
         buffer
     }
 
     /// A conversion; the buffer, if products read it.
     fn convert(&mut self, inst: Inst, block: Block) -> Option<Value> {
-        let data = &self.function.insts[inst];
+        let data = &self.cursor.function.insts[inst];
         let (from, to) = (data.operands[0], data.results[0]);
         let way = self.way(from, to, block);
         self.say(inst, from, to, &way);
@@ -211,35 +203,35 @@ impl Pass<'_> {
         }
         match way {
             Way::WithinWarps => {
-                self.out.push(inst);
+                self.cursor.insert(inst);
                 None
             }
             Way::Through(memory, matrix) => {
                 let buffer = self.store(from, &memory);
-                let data = &mut self.function.insts[inst];
+                let data = &mut self.cursor.function.insts[inst];
                 data.op = GpuOp::LocalLoad { matrix }.into();
                 data.operands = smallvec![buffer];
-                self.out.push(inst);
-                self.emit(GpuOp::Dealloc {}, smallvec![buffer], None);
+                self.cursor.insert(inst);
+                self.cursor.emit(GpuOp::Dealloc {}, &[buffer], []);
                 None
             }
             Way::To(memory) => {
                 let ty = self.buffer(from, &memory);
-                self.function.values[to].ty = ty;
-                let data = &mut self.function.insts[inst];
+                self.cursor.function.values[to].ty = ty;
+                let data = &mut self.cursor.function.insts[inst];
                 data.op = GpuOp::Alloc { offset: Deferred(None) }.into();
                 data.operands = smallvec![];
-                self.out.push(inst);
-                self.emit(GpuOp::LocalStore {}, smallvec![to, from], None);
+                self.cursor.insert(inst);
+                self.cursor.emit(GpuOp::LocalStore {}, &[to, from], []);
                 Some(to)
             }
         }
     }
 
     fn say(&self, inst: Inst, from: Value, to: Value, way: &Way) {
-        let tile = self.function.ty(from).as_registers();
-        let subject = || remarks::subject(self.function, inst, tile);
-        remarks::about("conversions", self.function, inst, subject, || {
+        let tile = self.cursor.function.ty(from).as_registers();
+        let subject = || remarks::subject(self.cursor.function, inst, tile);
+        remarks::about("conversions", self.cursor.function, inst, subject, || {
             let (source, target, bits) = (self.layout(from), self.layout(to), self.bits(from));
             let layouts = format!("from {source} to {target}");
             let plan =
@@ -274,7 +266,7 @@ impl Pass<'_> {
         let Plan::Shared(plan) = convert(source, target, bits).expect("no element leaves its block") else {
             return Way::WithinWarps;
         };
-        let contiguous = contiguous_axis(self.header, self.function, from);
+        let contiguous = contiguous_axis(self.header, self.cursor.function, from);
         if !self.uses.are_products[to] {
             let boxed = |axis| rows_of_box(&source.output().shape(), axis, bits);
             if let Some(axis) = contiguous.filter(|_| self.uses.are_fragments[to]) {
@@ -327,12 +319,15 @@ impl Pass<'_> {
 
     /// A reduction; if warps hold parts of one line, each by itself first.
     fn reduce(&mut self, inst: Inst, axis: u32, block: Block) {
-        let operands = self.function.insts[inst].operands.clone();
+        let operands = self.cursor.function.insts[inst].operands.clone();
         let layout = self.layout(operands[0]).clone();
-        let Some(Exchange { partials, gathered }) =
-            parts_of_reduction(self.function, self.function.insts[inst].regions[0], &layout, axis as usize)
-        else {
-            self.out.push(inst);
+        let Some(Exchange { partials, gathered }) = parts_of_reduction(
+            self.cursor.function,
+            self.cursor.function.insts[inst].regions[0],
+            &layout,
+            axis as usize,
+        ) else {
+            self.cursor.insert(inst);
             return;
         };
         self.goes_through_memory(inst);
@@ -345,34 +340,33 @@ impl Pass<'_> {
         let shape: tilewright_ir::Shape = partials.output().shape().into_iter().collect();
         let [from, to] = [&partials, &gathered].map(|layout| self.header.layouts.add(layout.clone()));
         let tile = |value: &Value| {
-            let tile = self.function.ty(*value).as_registers().expect("a tile");
+            let tile = self.cursor.function.ty(*value).as_registers().expect("a tile");
             tile.with_shape(shape.clone())
         };
         let tiles: Vec<tilewright_ir::Type> = operands.iter().map(tile).collect();
-        let region = self.function.clone_region(self.function.insts[inst].regions[0]);
-        let op = GpuOp::Reduce { axis, scope: Scope::Warp, redux: false }.into();
+        let region = self.cursor.function.clone_region(self.cursor.function.insts[inst].regions[0]);
+        let op = GpuOp::Reduce { axis, scope: Scope::Warp, redux: false };
         let types: Vec<Type> = tiles.iter().map(|tile| Type::registers(tile.clone(), Some(from))).collect();
-        let parts = self.function.create_inst(op, operands, smallvec![region], types, self.location);
-        self.out.push(parts);
+        let parts = self.cursor.emit_with_regions(op, &operands, smallvec![region], types);
         let types = tiles.into_iter().map(|tile| Type::registers(tile, Some(to))).collect();
-        let parts = self.function.insts[parts].results.clone();
+        let parts = self.cursor.function.insts[parts].results.clone();
         let loaded = self.through_memory(&parts, |bits| shared_memory(&partials, &gathered, bits), types);
-        let data = &mut self.function.insts[inst];
+        let data = &mut self.cursor.function.insts[inst];
         let axis = partials.output().rank() as u32 - 1;
         data.op = GpuOp::Reduce { axis, scope: Scope::Block, redux: false }.into();
         data.operands = loaded;
-        self.out.push(inst);
+        self.cursor.insert(inst);
     }
 
     /// A reduction that keeps the order, in a layout that suits it better.
     fn reduce_in_lines(&mut self, inst: Inst, axis: u32, layout: &Layout, block: Block) {
         let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
         let to = self.header.layouts.add(lines.clone());
-        let data = self.function.insts[inst].clone();
+        let data = self.cursor.function.insts[inst].clone();
         let operands: SmallVec<[Value; 4]> =
             data.operands.iter().map(|value| self.converted(*value, to, block)).collect();
-        if self.function.ty(data.results[0]).layout().is_none() {
-            self.function.insts[inst].operands = operands;
+        if self.cursor.function.ty(data.results[0]).layout().is_none() {
+            self.cursor.function.insts[inst].operands = operands;
             self.reduce(inst, axis, block);
             return;
         }
@@ -381,14 +375,20 @@ impl Pass<'_> {
             .results
             .iter()
             .map(|value| {
-                let tile = self.function.ty(*value).as_registers().expect("a tile");
+                let tile = self.cursor.function.ty(*value).as_registers().expect("a tile");
                 Type::registers(tile.clone(), Some(reduced))
             })
             .collect();
-        let region = self.function.clone_region(data.regions[0]);
-        let copy = self.function.create_inst(data.op, operands, smallvec![region], types, self.location);
+        let region = self.cursor.function.clone_region(data.regions[0]);
+        let copy = self.cursor.function.create_inst(
+            data.op,
+            operands,
+            smallvec![region],
+            types,
+            self.cursor.location,
+        );
         self.reduce(copy, axis, block);
-        for (from, result) in self.function.insts[copy].results.clone().into_iter().zip(data.results) {
+        for (from, result) in self.cursor.function.insts[copy].results.clone().into_iter().zip(data.results) {
             self.convert_to(from, result, block);
         }
     }
@@ -405,22 +405,22 @@ impl Pass<'_> {
             values.iter().map(|value| self.store(*value, &memory(self.bits(*value)))).collect();
         let mut loaded: SmallVec<[Value; 4]> = smallvec![];
         for (buffer, ty) in stored.iter().zip(types) {
-            let load = self.emit(GpuOp::LocalLoad { matrix: false }, smallvec![*buffer], Some(ty));
-            loaded.push(self.function.insts[load].results[0]);
+            loaded.push(self.cursor.value(GpuOp::LocalLoad { matrix: false }, &[*buffer], ty));
         }
         for buffer in stored {
-            self.emit(GpuOp::Dealloc {}, smallvec![buffer], None);
+            self.cursor.emit(GpuOp::Dealloc {}, &[buffer], []);
         }
         loaded
     }
 
     /// A value in another layout.
     pub(super) fn converted(&mut self, value: Value, to: LayoutId, block: Block) -> Value {
-        let tile = self.function.ty(value).as_registers().expect("what is converted is in registers");
+        let tile = self.cursor.function.ty(value).as_registers().expect("what is converted is in registers");
         let ty = Type::registers(tile.clone(), Some(to));
         let op = GpuOp::ConvertLayout {}.into();
-        let inst = self.function.create_inst(op, smallvec![value], smallvec![], [ty], self.location);
-        let result = self.function.insts[inst].results[0];
+        let inst =
+            self.cursor.function.create_inst(op, smallvec![value], smallvec![], [ty], self.cursor.location);
+        let result = self.cursor.function.insts[inst].results[0];
         self.uses.are_products[result] = false;
         self.uses.are_fragments[result] = false;
         self.convert(inst, block);
@@ -430,9 +430,10 @@ impl Pass<'_> {
     /// Makes a value, which another instruction had as a result, the conversion of one.
     pub(super) fn convert_to(&mut self, from: Value, result: Value, block: Block) {
         let op = GpuOp::ConvertLayout {}.into();
-        let inst = self.function.create_inst(op, smallvec![from], smallvec![], [], self.location);
-        self.function.insts[inst].results.push(result);
-        self.function.values[result].definition = Definition::Result(inst, 0);
+        let inst =
+            self.cursor.function.create_inst(op, smallvec![from], smallvec![], [], self.cursor.location);
+        self.cursor.function.insts[inst].results.push(result);
+        self.cursor.function.redefine(result, inst, 0);
         self.uses.are_products[result] = false;
         self.uses.are_fragments[result] = false;
         self.convert(inst, block);
@@ -440,7 +441,7 @@ impl Pass<'_> {
 
     /// An atomic operation: of threads that hold copies of an element one does it, and hands its result to the others.
     fn atomic(&mut self, inst: Inst) {
-        let data = &mut self.function.insts[inst];
+        let data = &mut self.cursor.function.insts[inst];
         let was_everywhere = match &mut data.op {
             Op::Gpu(
                 GpuOp::AtomicRmw { everywhere, .. }
@@ -452,42 +453,38 @@ impl Pass<'_> {
             _ => false,
         };
         let Some(result) = data.results.first().copied().filter(|_| was_everywhere) else {
-            return self.out.push(inst);
+            return self.cursor.insert(inst);
         };
-        let ty = self.function.ty(result).clone();
+        let ty = self.cursor.function.ty(result).clone();
         let has_copies = ty.layout().is_none_or(|id| {
             let layout = self.header.layouts.get(id);
             [Input::Lane, Input::Warp].iter().any(|input| layout.free_bits(*input) != 0)
         });
         if !has_copies || self.uses.blocks[result].is_none() {
-            return self.out.push(inst);
+            return self.cursor.insert(inst);
         }
         self.goes_through_memory(inst);
-        let data = &self.function.insts[inst];
+        let data = &self.cursor.function.insts[inst];
         let (op, operands, location) = (data.op.clone(), data.operands.clone(), data.location);
-        let done = self.function.create_inst(op, operands, smallvec![], [ty.clone()], location);
-        self.out.push(done);
-        let done = self.function.insts[done].results[0];
+        self.cursor.location = location;
+        let done = self.cursor.value(op, &operands, ty.clone());
         // The instruction becomes the one that gives all threads the result.
         let tile = ty.as_registers().expect("atomic operations are made in registers").clone();
         if ty.layout().is_some() {
             let memory = rows(&tile.shape);
             let buffer = self.store(done, &memory);
             self.replace(inst, GpuOp::LocalLoad { matrix: false }.into(), buffer);
-            self.emit(GpuOp::Dealloc {}, smallvec![buffer], None);
+            self.cursor.emit(GpuOp::Dealloc {}, &[buffer], []);
             return;
         }
         let shape = tilewright_ir::Shape::from([1]);
         let layout = self.header.layouts.add(default_layout(&shape, self.header.num_warps));
         let single = Type::registers(tile.with_shape(shape.clone()), Some(layout));
-        let splat = tilewright_ir::Op::Splat { shape: shape.clone() }.into();
-        let splat =
-            self.function.create_inst(splat, smallvec![done], smallvec![], [single.clone()], location);
-        self.out.push(splat);
-        let buffer = self.store(self.function.insts[splat].results[0], &rows(&shape));
-        let load = self.emit(GpuOp::LocalLoad { matrix: false }, smallvec![buffer], Some(single));
-        self.emit(GpuOp::Dealloc {}, smallvec![buffer], None);
-        let loaded = self.function.insts[load].results[0];
+        let splat = ir::Op::Splat { shape: shape.clone() };
+        let splat = self.cursor.value(splat, &[done], single.clone());
+        let buffer = self.store(splat, &rows(&shape));
+        let loaded = self.cursor.value(GpuOp::LocalLoad { matrix: false }, &[buffer], single);
+        self.cursor.emit(GpuOp::Dealloc {}, &[buffer], []);
         self.replace(
             inst,
             tilewright_ir::Op::Reshape { shape: tilewright_ir::Shape::scalar() }.into(),
@@ -497,10 +494,10 @@ impl Pass<'_> {
 
     /// Appends an instruction as another op of one operand.
     fn replace(&mut self, inst: Inst, op: Op, operand: Value) {
-        let data = &mut self.function.insts[inst];
+        let data = &mut self.cursor.function.insts[inst];
         data.op = op;
         data.operands = smallvec![operand];
-        self.out.push(inst);
+        self.cursor.insert(inst);
     }
 
     /// Ends the lifetimes of buffers of this block behind their last use.
@@ -511,24 +508,24 @@ impl Pass<'_> {
         let mut last: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
         // What products under way still read.
         let mut reads: SecondaryMap<Value, SmallVec<[Value; 2]>> = SecondaryMap::new();
-        let insts = self.function.blocks[block].insts.clone();
+        let insts = self.cursor.function.blocks[block].insts.clone();
         for (place, inst) in insts.iter().enumerate() {
             let mut see = |inst: Inst| {
-                let data = &self.function.insts[inst];
+                let data = &self.cursor.function.insts[inst];
                 let mut used: SmallVec<[Value; 8]> = data.operands.iter().copied().collect();
                 used.extend(data.operands.iter().flat_map(|operand| reads[*operand].clone()));
                 for operand in &used {
                     last[*operand] = Some(place);
                 }
                 for result in &data.results {
-                    if matches!(self.function.ty(*result), Type::Pending { .. }) {
+                    if matches!(self.cursor.function.ty(*result), Type::Pending { .. }) {
                         reads[*result].extend(used.iter().copied());
                     }
                 }
             };
             see(*inst);
-            for region in &self.function.insts[*inst].regions {
-                self.function.walk(*region, &mut see);
+            for region in &self.cursor.function.insts[*inst].regions {
+                self.cursor.function.walk(*region, &mut see);
             }
         }
         let mut ends: Vec<(usize, Value)> =
@@ -536,9 +533,9 @@ impl Pass<'_> {
         ends.sort_unstable();
         for (place, buffer) in ends.into_iter().rev() {
             let op = GpuOp::Dealloc {}.into();
-            let location = self.function.insts[insts[place]].location;
-            let end = self.function.create_inst(op, smallvec![buffer], smallvec![], [], location);
-            self.function.blocks[block].insts.insert(place + 1, end);
+            let location = self.cursor.function.insts[insts[place]].location;
+            let end = self.cursor.function.create_inst(op, smallvec![buffer], smallvec![], [], location);
+            self.cursor.function.blocks[block].insts.insert(place + 1, end);
         }
     }
 }

@@ -10,7 +10,7 @@
 //! ```
 
 use smallvec::{SmallVec, smallvec};
-use tilewright_ir::{self as ir, Block, Dtype, Inst, Literal, Value};
+use tilewright_ir::{self as ir, Block, Dtype, Inst, Value};
 use tilewright_layout::{Input, Layout, Scan};
 
 use super::conversions::Pass;
@@ -90,11 +90,11 @@ fn with_bits_in_warps(layout: &Layout, axis: usize, bits: &[u32]) -> Layout {
 impl Pass<'_> {
     /// An exchange of elements along an axis; its bits between warps in another layout.
     pub(super) fn exchange(&mut self, inst: Inst, op: &ir::Op, block: Block) {
-        let data = self.function.insts[inst].clone();
+        let data = self.cursor.function.insts[inst].clone();
         let (operand, result) = (data.operands[0], data.results[0]);
         let own = self.layout(operand).clone();
         if runs(op, &own).iter().all(|(crosses, _)| !crosses) {
-            self.out.push(inst);
+            self.cursor.insert(inst);
             return;
         }
         self.goes_through_memory(inst);
@@ -103,7 +103,7 @@ impl Pass<'_> {
         let lines = || line_layout(&own.output().shape(), axis, self.header.num_warps);
         let base = if is_plain { own.clone() } else { lines() };
         let home = self.header.layouts.add(base.clone());
-        let (mut value, mut layout) = (operand, self.function.ty(operand).layout());
+        let (mut value, mut layout) = (operand, self.cursor.function.ty(operand).layout());
         for (crosses, bits) in runs(op, &base) {
             let to =
                 if crosses { self.header.layouts.add(with_bits_in_warps(&base, axis, &bits)) } else { home };
@@ -111,11 +111,9 @@ impl Pass<'_> {
                 value = self.converted(value, to, block);
                 layout = Some(to);
             }
-            let ty = self.function.ty(value).clone();
+            let ty = self.cursor.function.ty(value).clone();
             let part = Op::Tile(restricted(op, &bits));
-            let part = self.function.create_inst(part, smallvec![value], smallvec![], [ty], self.location);
-            self.out.push(part);
-            value = self.function.insts[part].results[0];
+            value = self.cursor.value(part, &[value], ty);
         }
         self.convert_to(value, result, block);
     }
@@ -125,26 +123,17 @@ impl Pass<'_> {
         self.goes_through_memory(inst);
         let memory = rows(&[bins]);
         let spread = self.header.layouts.add(default_layout(&[bins], self.header.num_warps));
-        let scalar = Type::scalar(ir::Type::scalar(Dtype::I32));
-        let zero = Op::Tile(ir::Op::Constant { value: Literal::int(Dtype::I32, 0) });
-        let zero = self.push_one(zero, smallvec![], scalar);
+        let zero = self.cursor.int(Dtype::I32, 0);
         let ty = Type::registers(ir::Type::tile(Dtype::I32, [bins]), Some(spread));
-        let zeros =
-            self.push_one(Op::Tile(ir::Op::Splat { shape: ir::Shape::from([bins]) }), smallvec![zero], ty);
+        let zeros = self.cursor.value(ir::Op::Splat { shape: ir::Shape::from([bins]) }, &[zero], ty);
         let buffer = self.store(zeros, &memory);
         let mut operands: SmallVec<[Value; 4]> = smallvec![buffer];
-        operands.extend(self.function.insts[inst].operands.iter().copied());
-        self.emit(GpuOp::LocalCount {}, operands, None);
-        let data = &mut self.function.insts[inst];
+        operands.extend(self.cursor.function.insts[inst].operands.iter().copied());
+        self.cursor.emit(GpuOp::LocalCount {}, &operands, []);
+        let data = &mut self.cursor.function.insts[inst];
         data.op = GpuOp::LocalLoad { matrix: false }.into();
         data.operands = smallvec![buffer];
-        self.out.push(inst);
-        self.emit(GpuOp::Dealloc {}, smallvec![buffer], None);
-    }
-
-    fn push_one(&mut self, op: Op, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
-        let inst = self.function.create_inst(op, operands, smallvec![], [ty], self.location);
-        self.out.push(inst);
-        self.function.insts[inst].results[0]
+        self.cursor.insert(inst);
+        self.cursor.emit(GpuOp::Dealloc {}, &[buffer], []);
     }
 }

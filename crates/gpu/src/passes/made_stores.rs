@@ -19,17 +19,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, BlockData, Dtype, Effect, Element, ElementwiseFn, Inst, Literal, Location, OpFamily, Operation,
-    Rounding, Value,
+    Block, BlockData, Cursor, Dtype, Effect, Element, ElementwiseFn, Inst, OpFamily, Operation, Rounding,
+    Value,
 };
 
 use super::made_maps::block_of;
 use super::tensor_copies::transposed;
-use crate::language::{Function, GpuOp, Header, LaunchInteger, Op, TensorMapPlan, Type, UNBOUNDED};
+use crate::language::{Function, Gpu, GpuOp, Header, LaunchInteger, Op, TensorMapPlan, Type, UNBOUNDED};
 
 /// What copies write whole.
 const CHUNK_BYTES: i64 = 16;
@@ -152,22 +151,21 @@ pub(super) fn store_where_it_fits(
     copy: Vec<Inst>,
 ) {
     let location = function.insts[store].location;
-    let mut before = Scalars { function: &mut *function, insts: Vec::new(), location };
+    let mut before = Scalars { cursor: Cursor::before(function, around.block, around.inst) };
+    before.cursor.location = location;
     let fits = before.fits(header, around, runs_beside);
-    let before = before.insts;
-    let place = position(function, around.block, around.inst);
-    function.blocks[around.block].insts.splice(place..place, before);
     let mark = function.insts[store].operands[0];
     let mark = function.defining_inst(mark).expect("what is stored to a box is marked");
     let coordinates: SmallVec<[Value; 5]> = function.insts[mark].operands[2..].iter().copied().collect();
-    let mut checks = Scalars { function: &mut *function, insts: Vec::new(), location };
+    let mut checks = Scalars { cursor: Cursor::before(function, block, store) };
+    let first_check = checks.cursor.position().index;
     let zero = checks.constant(Dtype::I32, 0);
     let mut condition = fits;
     for coordinate in coordinates {
         let own = checks.binary(ElementwiseFn::Ge, coordinate, zero, Dtype::I1);
         condition = Some(checks.both(condition, own));
     }
-    let (checks, condition) = (checks.insts, condition.expect("a box has axes"));
+    let condition = condition.expect("a box has axes");
     let mut threads = Vec::new();
     if runs_beside {
         let wait = GpuOp::TensorStoreWait { pending: 0, complete: true }.into();
@@ -177,31 +175,27 @@ pub(super) fn store_where_it_fits(
     }
     threads.extend(conversion);
     threads.push(store);
-    let place = position(function, block, store);
-    let mut insts = std::mem::take(&mut function.blocks[block].insts);
-    insts.remove(place);
-    insts.retain(|inst| !conversion.contains(inst));
-    let place = place - conversion.len();
-    let sunk = sink(function, &mut insts, place, &threads);
-    let place = place - sunk.len();
-    let mut region = |mut insts: Vec<Inst>| {
-        let end = function.create_inst(ir::Op::Yield {}.into(), smallvec![], smallvec![], [], location);
-        insts.push(end);
-        function.blocks.push(BlockData { insts, ..BlockData::default() })
+    let mut before = std::mem::take(&mut function.blocks[block].insts);
+    let checks_and_store = before.split_off(first_check);
+    before.retain(|inst| !conversion.contains(inst));
+    let sunk = sink(function, &mut before, &threads);
+    function.blocks[block].insts = before.into_iter().chain(checks_and_store).collect();
+    let mut region = |insts: Vec<Inst>| {
+        let region = function.blocks.push(BlockData::default());
+        let mut cursor = Cursor::at_end(function, region);
+        cursor.location = location;
+        cursor.insert_all(insts);
+        cursor.emit(ir::Op::Yield {}, &[], []);
+        region
     };
     let regions = smallvec![region(copy), region(sunk.into_iter().chain(threads).collect())];
-    let branch = function.create_inst(ir::Op::If {}.into(), smallvec![condition], regions, [], location);
-    insts.splice(place..place, checks.into_iter().chain([branch]));
-    function.blocks[block].insts = insts;
+    let mut cursor = Cursor::before(function, block, store);
+    cursor.emit_with_regions(ir::Op::If {}, &[condition], regions, []);
+    cursor.take_next();
 }
 
-fn position(function: &Function, block: Block, inst: Inst) -> usize {
-    let place = function.blocks[block].insts.iter().position(|other| *other == inst);
-    place.expect("it stands in this block")
-}
-
-/// Takes instructions before a place out of a block that nobody needs but some that are to stand elsewhere: those in order.
-fn sink(function: &Function, insts: &mut Vec<Inst>, place: usize, users: &[Inst]) -> Vec<Inst> {
+/// Takes the instructions out of a list whose results only `users` need, and returns them in order.
+fn sink(function: &Function, insts: &mut Vec<Inst>, users: &[Inst]) -> Vec<Inst> {
     let mut needed_by: BTreeSet<Inst> = users.iter().copied().collect();
     let mut readers: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
     for (inst, data) in &function.insts {
@@ -210,7 +204,7 @@ fn sink(function: &Function, insts: &mut Vec<Inst>, place: usize, users: &[Inst]
         }
     }
     let mut sunk = Vec::new();
-    for inst in insts[..place].iter().rev() {
+    for inst in insts.iter().rev() {
         let data = &function.insts[*inst];
         let is_needed_there = data.results.iter().all(|result| {
             readers.get(result).is_some_and(|all| all.iter().all(|reader| needed_by.contains(reader)))
@@ -228,27 +222,16 @@ fn sink(function: &Function, insts: &mut Vec<Inst>, place: usize, users: &[Inst]
 
 /// Writes what all threads compute alike.
 struct Scalars<'f> {
-    function: &'f mut Function,
-    insts: Vec<Inst>,
-    location: PackedOption<Location>,
+    cursor: Cursor<'f, Gpu>,
 }
 
 impl Scalars<'_> {
-    fn emit(&mut self, op: Op, operands: SmallVec<[Value; 4]>, dtype: Dtype) -> Value {
-        let ty = Type::scalar(ir::Type::scalar(dtype));
-        let inst = self.function.create_inst(op, operands, smallvec![], [ty], self.location);
-        self.insts.push(inst);
-        self.function.insts[inst].results[0]
-    }
-
     fn constant(&mut self, dtype: Dtype, number: i64) -> Value {
-        let value = Literal::int(dtype, number.into());
-        self.emit(ir::Op::Constant { value }.into(), smallvec![], dtype)
+        self.cursor.int(dtype, number)
     }
 
     fn binary(&mut self, function: ElementwiseFn, a: Value, b: Value, dtype: Dtype) -> Value {
-        let op = GpuOp::Elementwise { function, equal_registers: 0 };
-        self.emit(op.into(), smallvec![a, b], dtype)
+        self.cursor.scalar(function, &[a, b], dtype)
     }
 
     fn both(&mut self, a: Option<Value>, b: Value) -> Value {
@@ -257,12 +240,12 @@ impl Scalars<'_> {
 
     /// A scalar in 64 bits.
     fn wide(&mut self, value: Value) -> Value {
-        let known = self.function.ty(value).as_registers().and_then(ir::Type::dtype);
+        let known = self.cursor.function.ty(value).as_registers().and_then(ir::Type::dtype);
         if known == Some(Dtype::I64) {
             return value;
         }
         let op = ir::Op::Cast { element: Element::Value(Dtype::I64), rounding: Rounding::default() };
-        self.emit(op.into(), smallvec![value], Dtype::I64)
+        self.cursor.value(op, &[value], Type::scalar(ir::Type::scalar(Dtype::I64)))
     }
 
     fn sum(&mut self, a: Value, b: Value) -> Value {
@@ -297,8 +280,8 @@ impl Scalars<'_> {
     /// Whether copies by a map write the tensor as threads would, as far as all boxes have it in common; nothing if that is
     /// known.
     fn fits(&mut self, header: &Header, around: &Around, runs_beside: bool) -> Option<Value> {
-        let plan = plan_of(header, self.function, around.made).expect("it makes a map").clone();
-        let parts = self.function.insts[around.made].operands[1..].to_vec();
+        let plan = plan_of(header, self.cursor.function, around.made).expect("it makes a map").clone();
+        let parts = self.cursor.function.insts[around.made].operands[1..].to_vec();
         let mut fits = None;
         for extent in &plan.extents {
             if extent.0.iter().any(|product| !product.arguments.is_empty()) {
@@ -319,8 +302,8 @@ impl Scalars<'_> {
         let loaded = around.loaded.as_deref().filter(|_| runs_beside).unwrap_or_default();
         let stored = (!loaded.is_empty()).then(|| self.range(&plan, &parts));
         for made in loaded {
-            let plan = plan_of(header, self.function, *made).expect("it makes a map").clone();
-            let parts = self.function.insts[*made].operands[1..].to_vec();
+            let plan = plan_of(header, self.cursor.function, *made).expect("it makes a map").clone();
+            let parts = self.cursor.function.insts[*made].operands[1..].to_vec();
             let [start, end] = self.range(&plan, &parts);
             let [from, to] = stored.expect("it is computed where something is loaded");
             let is_before = self.binary(ElementwiseFn::Le, end, from, Dtype::I1);

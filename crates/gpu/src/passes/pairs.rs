@@ -24,12 +24,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use cranelift_entity::packed_option::PackedOption;
 use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Carried, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, OpFamily, Operation, Value, Wait,
+    Carried, Cursor, Definition, Dtype, ElementwiseFn, Inst, OpFamily, Operation, Position, Value, Wait,
     Waiting, may_wait,
 };
 
@@ -37,7 +35,7 @@ use super::tensor_copies::is_of_rows;
 use crate::box_layout::BoxLayout;
 use crate::cost_model::{PAIRED_BYTES, SHARED_BYTES};
 use crate::language::verify::slots::Names;
-use crate::language::{Function, GpuOp, Header, Module, Op, ProgramOrder, TensorMapPlan, Type};
+use crate::language::{Function, Gpu, GpuOp, Header, Module, Op, ProgramOrder, TensorMapPlan, Type};
 use crate::layout_rules::element_bits;
 use crate::remarks::{self, Because};
 use crate::target::{Feature, SECTOR_BYTES};
@@ -83,7 +81,9 @@ pub fn share_copies(module: &mut Module) {
         }
     }
     header.paired = header.cluster == 1;
-    Writer { function, partners: FxHashMap::default(), out: Vec::new() }.write(&found, header.paired);
+    let first = Position { block: function.entry, index: found.first };
+    let cursor = Cursor::new(function, first);
+    Writer { cursor, partners: FxHashMap::default() }.write(&found, header.paired);
 }
 
 /// A buffer that the blocks may fill together.
@@ -538,53 +538,47 @@ impl Trace<'_> {
 
 /// Writes what the pass has decided.
 struct Writer<'f> {
-    function: &'f mut Function,
+    /// Before the first copy.
+    cursor: Cursor<'f, Gpu>,
     /// What values are in the other block.
     partners: FxHashMap<Value, Value>,
-    /// What stands before the first copy.
-    out: Vec<Inst>,
 }
 
 impl Writer<'_> {
     fn write(mut self, found: &Found, is_paired: bool) {
-        let entry = self.function.entry;
+        let Position { block, index } = self.cursor.position();
         let shares = if is_paired { self.conditions(found) } else { self.always(found) };
-        self.emit(GpuOp::PairArrive {}, &[]);
-        self.emit(GpuOp::PairWait {}, &[]);
+        self.cursor.emit(GpuOp::PairArrive {}, &[], []);
+        self.cursor.emit(GpuOp::PairWait {}, &[], []);
         for (Shared { buffer, full, empty, .. }, condition) in shares {
-            self.emit(GpuOp::Share {}, &[*buffer, *full, *empty, condition]);
+            self.cursor.emit(GpuOp::Share {}, &[*buffer, *full, *empty, condition], []);
         }
-        let head = std::mem::take(&mut self.out);
-        self.emit(GpuOp::PairArrive {}, &[]);
-        let arrival = std::mem::take(&mut self.out);
-        self.emit(GpuOp::PairWait {}, &[]);
-        let insts = &mut self.function.blocks[entry].insts;
+        let inserted = self.cursor.position().index - index;
+        self.cursor.go_to(Position { block, index: found.last + 1 + inserted });
+        self.cursor.emit(GpuOp::PairArrive {}, &[], []);
         // Before the return, the last one.
-        let end = insts.len() - 1;
-        insts.splice(end..end, self.out);
-        let behind = found.last + 1;
-        insts.splice(behind..behind, arrival);
-        insts.splice(found.first..found.first, head);
+        let end = self.cursor.function.blocks[block].insts.len() - 1;
+        self.cursor.go_to(Position { block, index: end });
+        self.cursor.emit(GpuOp::PairWait {}, &[], []);
     }
 
     /// The buffers with the conditions under which both blocks of a pair need the same.
     fn conditions<'a>(&mut self, found: &'a Found) -> Vec<(&'a Shared, Value)> {
-        let entry = self.function.entry;
+        let entry = self.cursor.function.entry;
         let number = Type::scalar(ir::Type::scalar(Dtype::I32));
-        let programs = self.function.add_parameter(entry, number.clone(), Some("programs".into()));
-        self.function.parameters.push(ir::Parameter { name: "programs".into(), divisibility: 1 });
-        let one = Literal::int(Dtype::I32, 1);
-        let one = self.value(ir::Op::Constant { value: one }, &[], number.clone());
-        let own = self.value(ir::Op::ProgramId { axis: 0 }, &[], number);
-        let other = self.scalar(ElementwiseFn::Xor, &[own, one], Dtype::I32);
-        let is_there = self.scalar(ElementwiseFn::Lt, &[other, programs], Dtype::I1);
+        let programs = self.cursor.function.add_parameter(entry, number.clone(), Some("programs".into()));
+        self.cursor.function.parameters.push(ir::Parameter { name: "programs".into(), divisibility: 1 });
+        let one = self.cursor.int(Dtype::I32, 1);
+        let own = self.cursor.value(ir::Op::ProgramId { axis: 0 }, &[], number);
+        let other = self.cursor.scalar(ElementwiseFn::Xor, &[own, one], Dtype::I32);
+        let is_there = self.cursor.scalar(ElementwiseFn::Lt, &[other, programs], Dtype::I1);
         let mut shares = Vec::new();
         for shared in &found.shared {
             let mut condition = is_there;
             for value in &shared.same.values {
                 let partner = self.partner(*value, other);
-                let is_same = self.scalar(ElementwiseFn::Eq, &[*value, partner], Dtype::I1);
-                condition = self.scalar(ElementwiseFn::And, &[condition, is_same], Dtype::I1);
+                let is_same = self.cursor.scalar(ElementwiseFn::Eq, &[*value, partner], Dtype::I1);
+                condition = self.cursor.scalar(ElementwiseFn::And, &[condition, is_same], Dtype::I1);
             }
             shares.push((shared, condition));
         }
@@ -593,29 +587,8 @@ impl Writer<'_> {
 
     /// The buffers of a divided program, whose blocks always share them.
     fn always<'a>(&mut self, found: &'a Found) -> Vec<(&'a Shared, Value)> {
-        let ty = Type::scalar(ir::Type::scalar(Dtype::I1));
-        let condition = self.value(ir::Op::Constant { value: Literal::int(Dtype::I1, 1) }, &[], ty);
+        let condition = self.cursor.int(Dtype::I1, 1);
         found.shared.iter().map(|shared| (shared, condition)).collect()
-    }
-
-    fn emit(&mut self, op: impl Into<Op>, operands: &[Value]) {
-        let operands = operands.iter().copied().collect();
-        let location: PackedOption<Location> = None.into();
-        let inst = self.function.create_inst(op.into(), operands, smallvec![], None, location);
-        self.out.push(inst);
-    }
-
-    fn value(&mut self, op: impl Into<Op>, operands: &[Value], ty: Type) -> Value {
-        let operands: SmallVec<[Value; 4]> = operands.iter().copied().collect();
-        let location: PackedOption<Location> = None.into();
-        let inst = self.function.create_inst(op.into(), operands, smallvec![], Some(ty), location);
-        self.out.push(inst);
-        self.function.insts[inst].results[0]
-    }
-
-    fn scalar(&mut self, function: ElementwiseFn, operands: &[Value], dtype: Dtype) -> Value {
-        let op = GpuOp::Elementwise { function, equal_registers: 0 };
-        self.value(op, operands, Type::scalar(ir::Type::scalar(dtype)))
     }
 
     /// What a value of the entry is in the block with another number.
@@ -623,10 +596,10 @@ impl Writer<'_> {
         if let Some(known) = self.partners.get(&value) {
             return *known;
         }
-        let partner = match self.function.values[value].definition {
+        let partner = match self.cursor.function.values[value].definition {
             Definition::Parameter(..) => value,
             Definition::Result(inst, _) => {
-                let data = self.function.insts[inst].clone();
+                let data = self.cursor.function.insts[inst].clone();
                 if let Op::Tile(ir::Op::ProgramId { axis: 0 }) = data.op {
                     id
                 } else {
@@ -635,8 +608,8 @@ impl Writer<'_> {
                     if operands[..] == data.operands[..] {
                         value
                     } else {
-                        let ty = self.function.ty(value).clone();
-                        self.value(data.op, &operands, ty)
+                        let ty = self.cursor.function.ty(value).clone();
+                        self.cursor.value(data.op, &operands, ty)
                     }
                 }
             }

@@ -19,12 +19,13 @@ use crate::layout_rules::{MOST_PARTS, layout_of_parts, line_layout, rows};
 impl Pass<'_> {
     /// A scan; if warps hold parts of one line, each by itself first.
     pub(super) fn scan(&mut self, inst: Inst, block: Block) {
-        let Op::Gpu(GpuOp::Scan { axis, reverse, scope: Scope::Block }) = self.function.insts[inst].op else {
+        let Op::Gpu(GpuOp::Scan { axis, reverse, scope: Scope::Block }) = self.cursor.function.insts[inst].op
+        else {
             unreachable!("this is called for scans of the block alone")
         };
-        let layout = self.layout(self.function.insts[inst].operands[0]).clone();
+        let layout = self.layout(self.cursor.function.insts[inst].operands[0]).clone();
         let Some(parts) = Parts::along(&layout, axis as usize) else {
-            self.out.push(inst);
+            self.cursor.insert(inst);
             return;
         };
         self.goes_through_memory(inst);
@@ -36,51 +37,57 @@ impl Pass<'_> {
     }
 
     fn scan_in_parts(&mut self, inst: Inst, (axis, reverse): (u32, bool), parts: &Parts) {
-        let operands = self.function.insts[inst].operands.clone();
+        let operands = self.cursor.function.insts[inst].operands.clone();
         let shape: tilewright_ir::Shape = parts.partials.output().shape().into_iter().collect();
         let [from, to] =
             [parts.partials.clone(), layout_of_parts(parts)].map(|layout| self.header.layouts.add(layout));
         let part_type = |value: &Value, layout: LayoutId, this: &Self| {
-            let tile = this.function.ty(*value).as_registers().expect("a tile");
+            let tile = this.cursor.function.ty(*value).as_registers().expect("a tile");
             Type::registers(tile.with_shape(shape.clone()), Some(layout))
         };
-        let mut types: Vec<Type> = operands.iter().map(|value| self.function.ty(*value).clone()).collect();
+        let mut types: Vec<Type> =
+            operands.iter().map(|value| self.cursor.function.ty(*value).clone()).collect();
         types.extend(operands.iter().map(|value| part_type(value, from, self)));
-        let region = self.function.clone_region(self.function.insts[inst].regions[0]);
-        let op = GpuOp::Scan { axis, reverse, scope: Scope::Warp }.into();
+        let region = self.cursor.function.clone_region(self.cursor.function.insts[inst].regions[0]);
+        let op = GpuOp::Scan { axis, reverse, scope: Scope::Warp };
         let count = operands.len();
         let loaded: Vec<Type> = operands.iter().map(|value| part_type(value, to, self)).collect();
-        let scan = self.function.create_inst(op, operands, smallvec![region], types, self.location);
-        self.out.push(scan);
-        let results = self.function.insts[scan].results.clone();
+        let scan = self.cursor.emit_with_regions(op, &operands, smallvec![region], types);
+        let results = self.cursor.function.insts[scan].results.clone();
         // In the order in which they are combined, so that few are in registers at a time.
         let memory = rows(&shape);
         let totals = self.through_memory(&results[count..], |_| memory.clone(), loaded.clone());
-        let region = self.function.clone_region(self.function.insts[inst].regions[0]);
-        let op = GpuOp::Scan { axis: shape.len() as u32 - 1, reverse, scope: Scope::Block }.into();
-        let whole = self.function.create_inst(op, totals, smallvec![region], loaded, self.location);
-        self.out.push(whole);
-        let carries = self.function.insts[whole].results.clone();
-        let data = &mut self.function.insts[inst];
+        let region = self.cursor.function.clone_region(self.cursor.function.insts[inst].regions[0]);
+        let op = GpuOp::Scan { axis: shape.len() as u32 - 1, reverse, scope: Scope::Block };
+        let whole = self.cursor.emit_with_regions(op, &totals, smallvec![region], loaded);
+        let carries = self.cursor.function.insts[whole].results.clone();
+        let data = &mut self.cursor.function.insts[inst];
         data.op = GpuOp::ScanCarry { axis, reverse }.into();
         data.operands = results[..count].iter().copied().chain(carries).collect();
-        self.out.push(inst);
+        self.cursor.insert(inst);
     }
 
     /// A scan in a layout that suits it better.
     fn scan_in_lines(&mut self, inst: Inst, (axis, reverse): (u32, bool), layout: &Layout, block: Block) {
         let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
-        let data = self.function.insts[inst].clone();
+        let data = self.cursor.function.insts[inst].clone();
         let to = self.header.layouts.add(lines);
         let converted: SmallVec<[Value; 4]> =
             data.operands.iter().map(|value| self.converted(*value, to, block)).collect();
-        let types: Vec<Type> = converted.iter().map(|value| self.function.ty(*value).clone()).collect();
-        let op = GpuOp::Scan { axis, reverse, scope: Scope::Block }.into();
-        let region = self.function.clone_region(data.regions[0]);
-        let scan = self.function.create_inst(op, converted, smallvec![region], types, self.location);
+        let types: Vec<Type> =
+            converted.iter().map(|value| self.cursor.function.ty(*value).clone()).collect();
+        let op = GpuOp::Scan { axis, reverse, scope: Scope::Block };
+        let region = self.cursor.function.clone_region(data.regions[0]);
+        let scan = self.cursor.function.create_inst(
+            op.into(),
+            converted,
+            smallvec![region],
+            types,
+            self.cursor.location,
+        );
         self.scan(scan, block);
         // The results that others know are those of the conversions back.
-        for (from, result) in self.function.insts[scan].results.clone().into_iter().zip(data.results) {
+        for (from, result) in self.cursor.function.insts[scan].results.clone().into_iter().zip(data.results) {
             self.convert_to(from, result, block);
         }
     }

@@ -168,7 +168,7 @@ impl Pass<'_> {
                 None => operand.value,
             };
             let buffer = self.store(value, &memory);
-            self.emit(GpuOp::FenceProxy {}, smallvec![], None);
+            self.cursor.emit(GpuOp::FenceProxy {}, &[], []);
             self.staged.buffers.push((operand, buffer));
             made.push(buffer);
         }
@@ -176,7 +176,7 @@ impl Pass<'_> {
             let Some((operand, is_transposed)) = operand else { continue };
             let buffer = self.staged.buffers.iter().find(|(other, _)| *other == operand);
             let (_, buffer) = buffer.expect("what a product reads was stored before it");
-            let data = &mut self.function.insts[inst];
+            let data = &mut self.cursor.function.insts[inst];
             data.operands[place] = *buffer;
             if let Op::Gpu(GpuOp::Wgmma { transposed_a, transposed_b, .. }) = &mut data.op {
                 *[transposed_a, transposed_b][place] = is_transposed;
@@ -192,10 +192,10 @@ impl Pass<'_> {
     ///
     /// A box that lies in memory as the product reads it is none of them: a tensor copy brings it, whatever threads would load.
     fn turned_over(&self, Operand { value, axis, .. }: Operand) -> Option<Layout> {
-        if contiguous_axis(self.header, self.function, value) == Some(axis) {
+        if contiguous_axis(self.header, self.cursor.function, value) == Some(axis) {
             return None;
         }
-        let tile = self.function.ty(value).as_registers()?;
+        let tile = self.cursor.function.ty(value).as_registers()?;
         let (layout, bits, other) = (self.layout(value), element_bits(tile), 1 - axis);
         let bytes = (bits / 8).max(1);
         let along = layout.vector_along(axis).width();
@@ -219,7 +219,8 @@ impl Pass<'_> {
     }
 
     fn operand_memory(&self, Operand { value, axis, row }: Operand) -> Layout {
-        let tile = self.function.ty(value).as_registers().expect("an operand that is stored is in registers");
+        let tile =
+            self.cursor.function.ty(value).as_registers().expect("an operand that is stored is in registers");
         let bits = element_bits(tile);
         let mode = SwizzleMode::widest(row * bits / 8);
         swizzled(&tile.shape, &[axis, 1 - axis], bits, mode)

@@ -21,11 +21,10 @@
 //! but the next iteration asks for needs no promise.
 
 use cranelift_entity::SecondaryMap;
-use cranelift_entity::packed_option::PackedOption;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
-    Block, Carried, Dtype, Element, ElementwiseFn, Function, Inst, InstData, Location, Module, Op, OpFamily,
+    Block, Carried, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, InstData, Module, Op, OpFamily,
     Shape, Type, Value,
 };
 use tilewright_opt::analysis::{Assumptions, Range, analyze_assuming};
@@ -46,15 +45,13 @@ pub fn split(module: &mut Module) {
         analyze_assuming(function, Assumptions { no_signed_overflow: true, ..Assumptions::default() });
     let entry = function.entry;
     let mut split = Split {
-        function,
+        cursor: Cursor::at_start(function, entry),
         infos,
         addresses: FxHashMap::default(),
         levels: SecondaryMap::new(),
         level: 0,
         uses: SecondaryMap::new(),
         steps: FxHashSet::default(),
-        out: Vec::new(),
-        location: None.into(),
     };
     split.count_uses();
     split.block(entry, &[]);
@@ -106,7 +103,7 @@ struct Sum {
 }
 
 struct Split<'f> {
-    function: &'f mut Function,
+    cursor: Cursor<'f>,
     /// What is known of the values of the function as it was.
     infos: Infos,
     /// The tiles of pointers that are taken apart; no instruction makes them any more.
@@ -118,14 +115,12 @@ struct Split<'f> {
     uses: SecondaryMap<Value, u32>,
     /// What moves pointers of which something is promised, for the next iteration of a loop alone.
     steps: FxHashSet<Inst>,
-    /// What the current block holds so far.
-    out: Vec<Inst>,
-    location: PackedOption<Location>,
 }
 
 impl Split<'_> {
     fn count_uses(&mut self) {
-        let Self { function, uses, .. } = self;
+        let Self { cursor, uses, .. } = self;
+        let function = &*cursor.function;
         function.walk(function.entry, &mut |inst| {
             function.insts[inst].operands.iter().for_each(|value| uses[*value] += 1);
         });
@@ -133,17 +128,16 @@ impl Split<'_> {
 
     /// Rewrites a block. Of the values that it yields, those at `moved` are tiles of pointers of which the base is carried.
     fn block(&mut self, block: Block, moved: &[usize]) {
-        for &parameter in &self.function.blocks[block].parameters {
+        for &parameter in &self.cursor.function.blocks[block].parameters {
             self.levels[parameter] = self.level;
         }
-        let insts = std::mem::take(&mut self.function.blocks[block].insts);
-        let outer = std::mem::take(&mut self.out);
-        for inst in insts {
-            self.location = self.function.insts[inst].location;
-            let is_terminator = self.function.insts[inst].op.is_terminator();
+        let outer = self.cursor.enter(block);
+        for inst in self.cursor.take_rest() {
+            self.cursor.use_location_of(inst);
+            let is_terminator = self.cursor.function.insts[inst].op.is_terminator();
             self.inst(inst, if is_terminator { moved } else { &[] });
         }
-        self.function.blocks[block].insts = std::mem::replace(&mut self.out, outer);
+        self.cursor.go_to(outer);
     }
 
     fn inst(&mut self, inst: Inst, moved: &[usize]) {
@@ -151,32 +145,32 @@ impl Split<'_> {
             self.addresses.insert(result, address);
             return;
         }
-        if self.function.insts[inst].op.family() == OpFamily::Loop {
+        if self.cursor.function.insts[inst].op.family() == OpFamily::Loop {
             return self.repeat(inst);
         }
         for &place in moved {
-            let yielded = self.function.insts[inst].operands[place];
-            self.function.insts[inst].operands[place] = self.addresses[&yielded].base;
+            let yielded = self.cursor.function.insts[inst].operands[place];
+            self.cursor.function.insts[inst].operands[place] = self.addresses[&yielded].base;
         }
         self.join_operands(inst, moved);
-        for region in self.function.insts[inst].regions.clone() {
+        for region in self.cursor.function.insts[inst].regions.clone() {
             self.block(region, &[]);
         }
         self.push(inst);
     }
 
     fn push(&mut self, inst: Inst) {
-        for &result in &self.function.insts[inst].results {
+        for &result in &self.cursor.function.insts[inst].results {
             self.levels[result] = self.level;
         }
-        self.out.push(inst);
+        self.cursor.insert(inst);
     }
 
     /// What an instruction makes, if it is a tile of pointers that can be taken apart.
     fn address(&mut self, inst: Inst) -> Option<(Value, Address)> {
-        let InstData { op, operands, .. } = self.function.insts[inst].clone();
-        let result = self.function.result(inst)?;
-        let ty = self.function.ty(result).clone();
+        let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
+        let result = self.cursor.function.result(inst)?;
+        let ty = self.cursor.function.ty(result).clone();
         if ty.is_scalar() || ty.element.pointee().is_none() {
             return None;
         }
@@ -232,27 +226,26 @@ impl Split<'_> {
     }
 
     fn move_base(&mut self, base: Value, offset: Value) -> Value {
-        let ty = self.function.ty(base).clone();
-        self.emit(Op::PtrAdd {}, smallvec![base, offset], ty)
+        let ty = self.cursor.function.ty(base).clone();
+        self.value(Op::PtrAdd {}, &[base, offset], ty)
     }
 
     fn reshaped(&mut self, op: &Op, tile: Value, shape: &Shape) -> Value {
-        let ty = self.function.ty(tile).with_shape(shape.clone());
-        self.emit(op.clone(), smallvec![tile], ty)
+        let ty = self.cursor.function.ty(tile).with_shape(shape.clone());
+        self.value(op.clone(), &[tile], ty)
     }
 
-    fn emit(&mut self, op: Op, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
+    /// The result of a new instruction, which is in as many loops as its operands.
+    fn value(&mut self, op: Op, operands: &[Value], ty: Type) -> Value {
         let level = operands.iter().map(|&operand| self.levels[operand]).max().unwrap_or(0);
-        let inst = self.function.create_inst(op, operands, smallvec![], [ty], self.location);
-        self.out.push(inst);
-        let result = self.function.insts[inst].results[0];
+        let result = self.cursor.value(op, operands, ty);
         self.levels[result] = level;
         result
     }
 
     /// The scalar that every element of a tile is.
     fn scalar_of(&self, tile: Value) -> Option<Value> {
-        let data = &self.function.insts[self.function.defining_inst(tile)?];
+        let data = &self.cursor.function.insts[self.cursor.function.defining_inst(tile)?];
         match &data.op {
             Op::Splat { .. } => Some(data.operands[0]),
             Op::ExpandDims { .. }
@@ -268,9 +261,9 @@ impl Split<'_> {
     /// An integer tile as a scalar that a loop changes and tiles that it does not change, or as that and other tiles.
     fn sum(&mut self, tile: Value, steps: u32) -> Option<Sum> {
         let steps = steps.checked_sub(1)?;
-        let inst = self.function.defining_inst(tile)?;
-        let InstData { op, operands, .. } = self.function.insts[inst].clone();
-        let ty = self.function.ty(tile).clone();
+        let inst = self.cursor.function.defining_inst(tile)?;
+        let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
+        let ty = self.cursor.function.ty(tile).clone();
         // Narrower numbers are not indices: they may well wrap around.
         let dtype =
             ty.dtype().filter(|dtype| *dtype == Dtype::I32 || dtype.bits() == 64 && dtype.is_int())?;
@@ -296,8 +289,8 @@ impl Split<'_> {
                         return None;
                     }
                     let scalar_ty = ty.with_shape(Shape::scalar());
-                    let product = self.emit(op.clone(), smallvec![sum.scalar, scalar], scalar_ty);
-                    let tile = self.emit(op.clone(), smallvec![tile, factor], ty.clone());
+                    let product = self.value(op.clone(), &[sum.scalar, scalar], scalar_ty);
+                    let tile = self.value(op.clone(), &[tile, factor], ty.clone());
                     Some(Sum { scalar: product, tiles: smallvec![tile], is_product: true })
                 })
             }
@@ -314,9 +307,9 @@ impl Split<'_> {
             }
             Op::Cast { element: Element::Value(Dtype::I64 | Dtype::U64), .. } => {
                 let mut sum = self.sum(operands[0], steps)?;
-                sum.scalar = self.emit(op.clone(), smallvec![sum.scalar], ty.with_shape(Shape::scalar()));
+                sum.scalar = self.value(op.clone(), &[sum.scalar], ty.with_shape(Shape::scalar()));
                 for tile in &mut sum.tiles {
-                    *tile = self.emit(op.clone(), smallvec![*tile], ty.clone());
+                    *tile = self.value(op.clone(), &[*tile], ty.clone());
                 }
                 Some(sum)
             }
@@ -339,9 +332,9 @@ impl Split<'_> {
 
     /// A loop: of pointers that it moves alike, the base is carried.
     fn repeat(&mut self, inst: Inst) {
-        let bounds = if matches!(self.function.insts[inst].op, Op::For { .. }) { 3 } else { 0 };
+        let bounds = if matches!(self.cursor.function.insts[inst].op, Op::For { .. }) { 3 } else { 0 };
         let mut moved = Vec::new();
-        let carried: Vec<Carried> = self.function.carried(inst).collect();
+        let carried: Vec<Carried> = self.cursor.function.carried(inst).collect();
         for (number, Carried { initial, parameters, yielded, result }) in carried.into_iter().enumerate() {
             let initial = initial.expect("a loop begins with what it carries");
             let Some(address) = self.addresses.get(&initial).cloned() else { continue };
@@ -349,9 +342,9 @@ impl Split<'_> {
             if !address.hints.is_empty() || !self.is_moved_alike(yielded[0], &parameters) {
                 continue;
             }
-            self.function.insts[inst].operands[bounds + number] = address.base;
+            self.cursor.function.insts[inst].operands[bounds + number] = address.base;
             for &value in parameters.iter().chain([&result]) {
-                self.function.values[value].ty = address.ty.with_shape(Shape::scalar());
+                self.cursor.function.values[value].ty = address.ty.with_shape(Shape::scalar());
                 self.addresses.insert(value, Address { base: value, ..address.clone() });
             }
             moved.push(number);
@@ -359,7 +352,7 @@ impl Split<'_> {
         let places: Vec<usize> = moved.iter().map(|number| bounds + number).collect();
         self.join_operands(inst, &places);
         self.level += 1;
-        let regions = self.function.insts[inst].regions.clone();
+        let regions = self.cursor.function.insts[inst].regions.clone();
         for (place, &region) in regions.iter().enumerate() {
             let is_body = place + 1 == regions.len();
             self.block(region, if is_body { &moved } else { &[] });
@@ -373,15 +366,15 @@ impl Split<'_> {
         if parameters.contains(&tile) {
             return true;
         }
-        let Some(inst) = self.function.defining_inst(tile) else { return false };
-        let data = &self.function.insts[inst];
+        let Some(inst) = self.cursor.function.defining_inst(tile) else { return false };
+        let data = &self.cursor.function.insts[inst];
         match data.op.family() {
             OpFamily::Pointwise => {
                 let (from, is_move) = (data.operands[0], matches!(data.op, Op::PtrAdd {}));
                 if !is_move || self.scalar_of(data.operands[1]).is_none() {
                     return false;
                 }
-                match self.function.defining_op(from) {
+                match self.cursor.function.defining_op(from) {
                     Some(Op::Hint { .. }) if self.uses[tile] > 1 => return false,
                     Some(Op::Hint { .. }) => self.steps.insert(inst),
                     // tidy: wildcard because of others nothing is promised
@@ -391,8 +384,9 @@ impl Split<'_> {
             }
             OpFamily::Identity => self.is_moved_alike(data.operands[0], parameters),
             OpFamily::Loop => {
-                let Some(inner) = self.function.carried_by(inst, tile) else { return false };
-                let is_hint = |value| matches!(self.function.defining_op(value), Some(Op::Hint { .. }));
+                let Some(inner) = self.cursor.function.carried_by(inst, tile) else { return false };
+                let is_hint =
+                    |value| matches!(self.cursor.function.defining_op(value), Some(Op::Hint { .. }));
                 let initial = inner.initial.filter(|initial| !is_hint(*initial));
                 self.is_moved_alike(inner.yielded[0], &inner.parameters)
                     && initial.is_some_and(|initial| self.is_moved_alike(initial, parameters))
@@ -404,15 +398,15 @@ impl Split<'_> {
 
     /// Puts pointers together for an instruction that needs them, but for those at the places of `moved`.
     fn join_operands(&mut self, inst: Inst, moved: &[usize]) {
-        for place in 0..self.function.insts[inst].operands.len() {
-            let operand = self.function.insts[inst].operands[place];
+        for place in 0..self.cursor.function.insts[inst].operands.len() {
+            let operand = self.cursor.function.insts[inst].operands[place];
             if !moved.contains(&place)
                 && let Some(address) = self.addresses.get(&operand).cloned()
             {
                 let pointers = self.join(address);
-                let name = self.function.values[operand].name.clone();
-                self.function.values[pointers].name = name;
-                self.function.insts[inst].operands[place] = pointers;
+                let name = self.cursor.function.values[operand].name.clone();
+                self.cursor.function.values[pointers].name = name;
+                self.cursor.function.insts[inst].operands[place] = pointers;
             }
         }
     }
@@ -421,12 +415,12 @@ impl Split<'_> {
     fn join(&mut self, address: Address) -> Value {
         let Address { base, ty, mut offsets, hints } = address;
         offsets.sort_by_cached_key(|offset| self.runs(*offset));
-        let mut pointers = self.emit(Op::Splat { shape: ty.shape.clone() }, smallvec![base], ty.clone());
+        let mut pointers = self.value(Op::Splat { shape: ty.shape.clone() }, &[base], ty.clone());
         for offset in offsets {
-            pointers = self.emit(Op::PtrAdd {}, smallvec![pointers, offset], ty.clone());
+            pointers = self.value(Op::PtrAdd {}, &[pointers, offset], ty.clone());
         }
         for hint in hints {
-            pointers = self.emit(hint, smallvec![pointers], ty.clone());
+            pointers = self.value(hint, &[pointers], ty.clone());
         }
         pointers
     }
@@ -439,21 +433,21 @@ impl Split<'_> {
         }
         let info = &self.infos[tile];
         if info.axes.is_empty()
-            && let Some(inst) = self.function.defining_inst(tile)
+            && let Some(inst) = self.cursor.function.defining_inst(tile)
         {
             // New: a tile reshaped, or multiplied by a scalar.
-            return self.runs(self.function.insts[inst].operands[0]);
+            return self.runs(self.cursor.function.insts[inst].operands[0]);
         }
         let run = |axis| info.contiguity(axis).max(info.constancy(axis));
-        let shape = &self.function.ty(tile).shape;
+        let shape = &self.cursor.function.ty(tile).shape;
         shape.iter().enumerate().map(|(axis, extent)| extent / run(axis)).product()
     }
 
     fn has_constant_steps(&self, tile: Value, steps: u32) -> bool {
-        let Some((inst, steps)) = self.function.defining_inst(tile).zip(steps.checked_sub(1)) else {
+        let Some((inst, steps)) = self.cursor.function.defining_inst(tile).zip(steps.checked_sub(1)) else {
             return false;
         };
-        let data = &self.function.insts[inst];
+        let data = &self.cursor.function.insts[inst];
         let operands = &data.operands;
         match &data.op {
             Op::Splat { .. } | Op::Arange { .. } => true,

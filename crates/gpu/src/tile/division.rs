@@ -1,19 +1,18 @@
 //! Writes the program of each block of a cluster, given in which forms values are needed (`cluster.rs`): each instruction once
 //! for each form.
 
-use cranelift_entity::packed_option::PackedOption;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
-    Block, BlockData, Carried, Dtype, ElementwiseFn, Function, Inst, InstData, Literal, Location, Op,
-    OpFamily, Shape, Type, Value,
+    Block, BlockData, Carried, Cursor, Dtype, ElementwiseFn, Function, Inst, InstData, Op, OpFamily, Shape,
+    Type, Value,
 };
 
 use super::cluster::{Form, Forms, operand_forms};
 
 /// Writes a program anew.
 pub struct Writer<'f> {
-    function: &'f mut Function,
+    cursor: Cursor<'f>,
     blocks: u32,
     /// In which forms values are needed.
     forms: Forms,
@@ -24,38 +23,36 @@ pub struct Writer<'f> {
     /// The number of the program along the first axis, and of the block in its cluster.
     program: Option<Value>,
     rank: Option<Value>,
-    /// What the current block holds so far.
-    out: Vec<Inst>,
-    location: PackedOption<Location>,
 }
 
 impl<'f> Writer<'f> {
     pub fn new(function: &'f mut Function, blocks: u32, forms: Forms, roots: FxHashMap<Inst, Form>) -> Self {
-        let (made, location) = (FxHashMap::default(), None.into());
-        Self { function, blocks, forms, roots, made, program: None, rank: None, out: Vec::new(), location }
+        let entry = function.entry;
+        let cursor = Cursor::at_start(function, entry);
+        Self { cursor, blocks, forms, roots, made: FxHashMap::default(), program: None, rank: None }
     }
 
     pub fn write(mut self) {
-        let entry = self.function.entry;
-        for parameter in self.function.blocks[entry].parameters.clone() {
+        let entry = self.cursor.function.entry;
+        for parameter in self.cursor.function.blocks[entry].parameters.clone() {
             self.made.insert((parameter, Form::Whole), parameter);
         }
+        let insts = self.cursor.take_rest();
         let number = self.scalar(Op::ProgramId { axis: 0 }, &[]);
         let blocks = self.number(self.blocks);
         self.program = Some(self.binary(ElementwiseFn::IntDiv, number, blocks));
         self.rank = Some(self.binary(ElementwiseFn::IntRem, number, blocks));
-        self.insts(entry);
-        self.function.blocks[entry].insts = self.out;
+        self.insts(&insts, true);
     }
 
-    /// Writes what stands in a block to the end of the current one.
-    fn insts(&mut self, block: Block) {
-        for inst in self.function.blocks[block].insts.clone() {
-            self.location = self.function.insts[inst].location;
-            match self.function.insts[inst].op.family() {
+    /// Writes the forms of instructions of the entry or of a region.
+    fn insts(&mut self, insts: &[Inst], is_entry: bool) {
+        for &inst in insts {
+            self.cursor.use_location_of(inst);
+            match self.cursor.function.insts[inst].op.family() {
                 OpFamily::Loop | OpFamily::Branch => self.control(inst),
                 // Those of regions are written with them.
-                OpFamily::Terminator if block != self.function.entry => {}
+                OpFamily::Terminator if !is_entry => {}
                 OpFamily::Store | OpFamily::Atomic => self.store(inst),
                 OpFamily::Terminator | OpFamily::Promise => self.root(inst),
                 // tidy: wildcard because all others are there for their results
@@ -65,7 +62,7 @@ impl<'f> Writer<'f> {
     }
 
     fn value(&self, value: Value, form: Form) -> Value {
-        let form = if self.function.ty(value).is_scalar() { Form::Whole } else { form };
+        let form = if self.cursor.function.ty(value).is_scalar() { Form::Whole } else { form };
         self.made[&(value, form)]
     }
 
@@ -82,26 +79,26 @@ impl<'f> Writer<'f> {
 
     /// What is promised of a tile is of use before it is divided alone.
     fn root(&mut self, inst: Inst) {
-        let InstData { op, operands, .. } = self.function.insts[inst].clone();
-        if operands.iter().all(|value| self.function.ty(*value).is_scalar()) {
+        let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
+        if operands.iter().all(|value| self.cursor.function.ty(*value).is_scalar()) {
             let operands = self.values(&operands, Form::Whole);
-            self.push(op, operands, &[]);
+            self.push(op, &operands, &[]);
         }
     }
 
     /// A part is stored by its block, and what is no part by the first block.
     fn store(&mut self, inst: Inst) {
-        let InstData { op, operands, results, .. } = self.function.insts[inst].clone();
+        let InstData { op, operands, results, .. } = self.cursor.function.insts[inst].clone();
         let form = self.roots[&inst];
         let mut operands = self.values(&operands, form);
         if form == Form::Whole {
             let zero = self.number(0);
             let rank = self.rank();
             let mut mask = self.binary(ElementwiseFn::Eq, rank, zero);
-            let shape = self.function.ty(operands[0]).shape.clone();
+            let shape = self.cursor.function.ty(operands[0]).shape.clone();
             if !shape.is_empty() {
                 let ty = Type::tile(Dtype::I1, shape.clone());
-                mask = self.push(Op::Splat { shape }, smallvec![mask], &[ty])[0];
+                mask = self.push(Op::Splat { shape }, &[mask], &[ty])[0];
             }
             if operands.len() > op.info().operands.len() {
                 let own = operands.pop().expect("it has a mask");
@@ -110,11 +107,11 @@ impl<'f> Writer<'f> {
             operands.push(mask);
         }
         let types: Vec<Type> = results.iter().map(|result| self.ty(*result, form)).collect();
-        self.push(op, operands, &types);
+        self.push(op, &operands, &types);
     }
 
     fn compute(&mut self, inst: Inst) {
-        let results = self.function.insts[inst].results.clone();
+        let results = self.cursor.function.insts[inst].results.clone();
         let mut forms: Vec<Form> = results.iter().flat_map(|result| self.forms(*result)).collect();
         forms.sort_unstable();
         forms.dedup();
@@ -128,7 +125,7 @@ impl<'f> Writer<'f> {
     }
 
     fn compute_as(&mut self, inst: Inst, form: Form) -> SmallVec<[Value; 1]> {
-        let InstData { mut op, operands, results, regions, .. } = self.function.insts[inst].clone();
+        let InstData { mut op, operands, results, regions, .. } = self.cursor.function.insts[inst].clone();
         match op {
             Op::ProgramId { axis: 0 } => return smallvec![self.program.expect("it is made first")],
             Op::NumPrograms { axis: 0 } => {
@@ -144,13 +141,13 @@ impl<'f> Writer<'f> {
         if let Form::Part(axis) = form {
             Self::shorten(&mut op, axis, &types[0].shape);
         }
-        let forms = operand_forms(self.function, inst, form)
+        let forms = operand_forms(self.cursor.function, inst, form)
             .unwrap_or_else(|refusal| unreachable!("what is needed can be computed: {}", refusal.reason));
-        let operands = operands.iter().zip(forms).map(|(value, form)| self.value(*value, form)).collect();
-        let regions = regions.iter().map(|region| self.function.clone_region(*region)).collect();
-        let new = self.function.create_inst(op, operands, regions, types, self.location);
-        self.out.push(new);
-        self.function.insts[new].results.clone()
+        let operands: SmallVec<[Value; 4]> =
+            operands.iter().zip(forms).map(|(value, form)| self.value(*value, form)).collect();
+        let regions = regions.iter().map(|region| self.cursor.function.clone_region(*region)).collect();
+        let new = self.cursor.emit_with_regions(op, &operands, regions, types);
+        self.cursor.function.insts[new].results.clone()
     }
 
     /// The part of a range that is the block's.
@@ -158,11 +155,10 @@ impl<'f> Writer<'f> {
         let extent = (end - start) / i64::from(self.blocks);
         let shape = Shape(smallvec![extent as u32]);
         let ty = Type::tile(Dtype::I32, shape.clone());
-        let range =
-            self.push(Op::Arange { start, end: start + extent }, smallvec![], std::slice::from_ref(&ty))[0];
+        let range = self.push(Op::Arange { start, end: start + extent }, &[], std::slice::from_ref(&ty))[0];
         let (rank, extent) = (self.rank(), self.number(extent as u32));
         let first = self.binary(ElementwiseFn::Mul, rank, extent);
-        let first = self.push(Op::Splat { shape }, smallvec![first], &[ty])[0];
+        let first = self.push(Op::Splat { shape }, &[first], &[ty])[0];
         self.binary(ElementwiseFn::Add, range, first)
     }
 
@@ -186,8 +182,8 @@ impl<'f> Writer<'f> {
 
     /// A loop or a branch carries each value in the forms in which it is needed.
     fn control(&mut self, inst: Inst) {
-        let InstData { op, operands, regions, .. } = self.function.insts[inst].clone();
-        let all: Vec<Carried> = self.function.carried(inst).collect();
+        let InstData { op, operands, regions, .. } = self.cursor.function.insts[inst].clone();
+        let all: Vec<Carried> = self.cursor.function.carried(inst).collect();
         let with_forms = |carried: Carried| {
             let forms = self.forms(carried.result);
             forms.into_iter().map(move |form| (carried.clone(), form))
@@ -199,11 +195,10 @@ impl<'f> Writer<'f> {
         }
         let regions = (0..regions.len()).map(|number| self.region(inst, number, &carried)).collect();
         let types: Vec<Type> = carried.iter().map(|(carried, form)| self.ty(carried.result, *form)).collect();
-        self.location = self.function.insts[inst].location;
-        let new = self.function.create_inst(op, operands, regions, types, self.location);
-        self.out.push(new);
+        self.cursor.use_location_of(inst);
+        let new = self.cursor.emit_with_regions(op, &operands, regions, types);
         for (place, (Carried { result, .. }, form)) in carried.into_iter().enumerate() {
-            let made = self.function.insts[new].results[place];
+            let made = self.cursor.function.insts[new].results[place];
             self.name(result, made);
             self.made.insert((result, form), made);
         }
@@ -211,38 +206,39 @@ impl<'f> Writer<'f> {
 
     /// A region of a loop or a branch that carries these.
     fn region(&mut self, inst: Inst, number: usize, carried: &[(Carried, Form)]) -> Block {
-        let region = self.function.insts[inst].regions[number];
-        let new = self.function.blocks.push(BlockData::default());
-        let old = &self.function.blocks[region].parameters;
-        let counters = old.len().saturating_sub(self.function.insts[inst].results.len());
+        let region = self.cursor.function.insts[inst].regions[number];
+        let new = self.cursor.function.blocks.push(BlockData::default());
+        let old = &self.cursor.function.blocks[region].parameters;
+        let counters = old.len().saturating_sub(self.cursor.function.insts[inst].results.len());
         let mut parameters: Vec<(Value, Form)> =
             old[..counters].iter().map(|counter| (*counter, Form::Whole)).collect();
         let of = |(carried, form): &(Carried, Form)| Some((*carried.parameters.get(number)?, *form));
         parameters.extend(carried.iter().filter_map(of));
         for (old, form) in parameters {
-            let (ty, name) = (self.ty(old, form), self.function.values[old].name.clone());
-            let parameter = self.function.add_parameter(new, ty, name);
+            let (ty, name) = (self.ty(old, form), self.cursor.function.values[old].name.clone());
+            let parameter = self.cursor.function.add_parameter(new, ty, name);
             self.made.insert((old, form), parameter);
         }
-        let outer = std::mem::take(&mut self.out);
-        self.insts(region);
-        let end = self.function.terminator(region).expect("a region has an end");
-        let InstData { op, operands, location, .. } = self.function.insts[end].clone();
-        let yielded = match number.checked_sub(self.function.conditions(inst).len()) {
+        let outer = self.cursor.enter(new);
+        let insts = self.cursor.function.blocks[region].insts.clone();
+        self.insts(&insts, false);
+        let end = self.cursor.function.terminator(region).expect("a region has an end");
+        let InstData { op, operands, location, .. } = self.cursor.function.insts[end].clone();
+        let yielded = match number.checked_sub(self.cursor.function.conditions(inst).len()) {
             None => self.values(&operands, Form::Whole),
             Some(place) => {
                 carried.iter().map(|(carried, form)| self.value(carried.yielded[place], *form)).collect()
             }
         };
-        self.location = location;
-        self.push(op, yielded, &[]);
-        self.function.blocks[new].insts = std::mem::replace(&mut self.out, outer);
+        self.cursor.location = location;
+        self.push(op, &yielded, &[]);
+        self.cursor.go_to(outer);
         new
     }
 
     /// The type of a value in a form.
     fn ty(&self, value: Value, form: Form) -> Type {
-        let mut ty = self.function.ty(value).clone();
+        let mut ty = self.cursor.function.ty(value).clone();
         if let Form::Part(axis) = form
             && !ty.is_scalar()
         {
@@ -252,8 +248,7 @@ impl<'f> Writer<'f> {
     }
 
     fn name(&mut self, old: Value, new: Value) {
-        let name = self.function.values[old].name.clone();
-        self.function.values[new].name = name;
+        self.cursor.function.copy_name(old, new);
     }
 
     fn rank(&self) -> Value {
@@ -261,23 +256,22 @@ impl<'f> Writer<'f> {
     }
 
     fn number(&mut self, number: u32) -> Value {
-        self.scalar(Op::Constant { value: Literal::int(Dtype::I32, number.into()) }, &[])
+        self.cursor.int(Dtype::I32, number)
     }
 
     fn scalar(&mut self, op: Op, operands: &[Value]) -> Value {
-        self.push(op, operands.iter().copied().collect(), &[Type::scalar(Dtype::I32)])[0]
+        self.cursor.value(op, operands, Type::scalar(Dtype::I32))
     }
 
     fn binary(&mut self, function: ElementwiseFn, a: Value, b: Value) -> Value {
-        let ty = self.function.ty(a).clone();
+        let ty = self.cursor.function.ty(a).clone();
         let ty = if function == ElementwiseFn::Eq { ty.with_dtype(Dtype::I1) } else { ty };
-        self.push(Op::Elementwise { function }, smallvec![a, b], &[ty])[0]
+        self.cursor.elementwise(function, &[a, b], ty)
     }
 
-    fn push(&mut self, op: Op, operands: SmallVec<[Value; 4]>, types: &[Type]) -> SmallVec<[Value; 1]> {
-        let inst = self.function.create_inst(op, operands, smallvec![], types.iter().cloned(), self.location);
-        self.out.push(inst);
-        self.function.insts[inst].results.clone()
+    fn push(&mut self, op: Op, operands: &[Value], types: &[Type]) -> SmallVec<[Value; 1]> {
+        let inst = self.cursor.emit(op, operands, types.iter().cloned());
+        self.cursor.function.insts[inst].results.clone()
     }
 }
 

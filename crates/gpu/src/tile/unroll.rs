@@ -10,12 +10,10 @@
 //! What is left behind the last whole iteration is not pipelined. A step that is no positive constant, and counters of 64 bits,
 //! whose difference may overflow, leave a loop as it is.
 
-use cranelift_entity::packed_option::PackedOption;
 use rustc_hash::FxHashMap;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use tilewright_ir::{
-    Block, Dtype, Element, ElementwiseFn, Function, Inst, Literal, Location, Module, Op, Rounding, Type,
-    Value,
+    Block, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, Module, Op, Rounding, Type, Value,
 };
 
 use crate::remarks::{self, Because};
@@ -46,8 +44,7 @@ pub fn unroll(module: &mut Module) {
         };
         remarks::about("unrolling", function, inst, || "loop".into(), because);
         if let Ok(plan) = plan {
-            let location = function.insts[inst].location;
-            Unrolling { function, location, before: Vec::new() }.run(block, inst, &plan);
+            Unrolling { cursor: Cursor::before(function, block, inst) }.run(block, inst, &plan);
         }
     }
 }
@@ -80,64 +77,52 @@ fn plan(function: &Function, inst: Inst) -> Result<Plan, &'static str> {
 }
 
 struct Unrolling<'f> {
-    function: &'f mut Function,
-    location: PackedOption<Location>,
-    /// What is computed before the loop.
-    before: Vec<Inst>,
+    /// Before the loop, where its new bounds are computed.
+    cursor: Cursor<'f>,
 }
 
 impl Unrolling<'_> {
     fn run(mut self, block: Block, inst: Inst, plan: &Plan) {
-        let data = self.function.insts[inst].clone();
+        let data = self.cursor.function.insts[inst].clone();
         let (lower, upper) = (data.operands[0], data.operands[1]);
         let long = plan.step * i64::from(plan.factor);
         let middle = self.middle(lower, upper, long, plan.dtype);
-        let long = self.number(long, plan.dtype);
+        let long = self.cursor.int(plan.dtype, long);
         let body = data.regions[0];
-        let rest = self.function.clone_region(body);
-        let copies: Vec<Block> = (1..plan.factor).map(|_| self.function.clone_region(body)).collect();
+        let rest = self.cursor.function.clone_region(body);
+        let copies: Vec<Block> = (1..plan.factor).map(|_| self.cursor.function.clone_region(body)).collect();
         for (number, copy) in (1..).zip(copies) {
             self.append(body, copy, plan.step * number, plan.dtype);
         }
         // The loop itself goes on as far as whole iterations do.
-        let Op::For { options } = &mut self.function.insts[inst].op else { return };
+        let function = &mut *self.cursor.function;
+        let Op::For { options } = &mut function.insts[inst].op else { return };
         options.unroll_factor = 0;
         let mut options = options.clone();
         options.num_stages = 1;
         options.warp_specialize = false;
-        self.function.insts[inst].operands[1] = middle;
-        self.function.insts[inst].operands[2] = long;
-        let types: Vec<Type> = data.results.iter().map(|result| self.function.ty(*result).clone()).collect();
-        let operands = [middle, upper, data.operands[2]].into_iter().chain(data.results.iter().copied());
-        let tail = self.function.create_inst(
-            Op::For { options },
-            operands.collect(),
-            smallvec![rest],
-            types,
-            self.location,
-        );
-        let ends = self.function.insts[tail].results.clone();
+        function.insts[inst].operands[1] = middle;
+        function.insts[inst].operands[2] = long;
+        let types: Vec<Type> = data.results.iter().map(|result| function.ty(*result).clone()).collect();
+        let mut operands = vec![middle, upper, data.operands[2]];
+        operands.extend(&data.results);
+        self.cursor.go_after(block, inst);
+        let op = Op::For { options };
+        let tail = self.cursor.emit_with_regions(op, &operands, smallvec![rest], types);
+        let function = self.cursor.function;
+        let ends = function.insts[tail].results.clone();
         for (result, end) in data.results.iter().zip(&ends) {
-            let name = self.function.values[*result].name.clone();
-            self.function.values[*end].name = name;
+            function.copy_name(*result, *end);
         }
         let replaced: FxHashMap<Value, Value> = data.results.iter().copied().zip(ends).collect();
-        for (other, data) in &mut self.function.insts {
-            if other != tail {
-                replace(&mut data.operands, &replaced);
-            }
-        }
-        let insts = &mut self.function.blocks[block].insts;
-        let place = insts.iter().position(|other| *other == inst).expect("the loop is in its block");
-        insts.insert(place + 1, tail);
-        insts.splice(place..place, self.before);
+        function.replace_uses(&replaced, |other| other == tail);
     }
 
     /// Where the last whole iteration ends.
     fn middle(&mut self, lower: Value, upper: Value, long: i64, dtype: Dtype) -> Value {
         let [low, high] = [lower, upper].map(|bound| self.cast(bound, Dtype::I64));
-        let zero = self.number(0, Dtype::I64);
-        let long = self.number(long, Dtype::I64);
+        let zero = self.cursor.int(Dtype::I64, 0);
+        let long = self.cursor.int(Dtype::I64, long);
         let distance = self.binary(ElementwiseFn::Sub, high, low);
         let distance = self.binary(ElementwiseFn::Max, distance, zero);
         let whole = self.binary(ElementwiseFn::IntDiv, distance, long);
@@ -148,50 +133,32 @@ impl Unrolling<'_> {
 
     /// Puts a copy of the body behind what the loop does, for an iteration that is so much later.
     fn append(&mut self, body: Block, copy: Block, later: i64, dtype: Dtype) {
-        let index = self.function.blocks[body].parameters[0];
-        let end = self.function.blocks[body].insts.pop().expect("a body has an end");
-        let start = std::mem::take(&mut self.before);
-        let later = self.number(later, dtype);
+        let index = self.cursor.function.blocks[body].parameters[0];
+        let end = self.cursor.function.blocks[body].insts.pop().expect("a body has an end");
+        let before = self.cursor.enter_end(body);
+        let later = self.cursor.int(dtype, later);
         let next = self.binary(ElementwiseFn::Add, index, later);
-        let made = std::mem::replace(&mut self.before, start);
-        let given = [next].into_iter().chain(self.function.insts[end].operands.iter().copied());
-        let parameters = std::mem::take(&mut self.function.blocks[copy].parameters);
+        let function = &mut *self.cursor.function;
+        let given = [next].into_iter().chain(function.insts[end].operands.iter().copied());
+        let parameters = std::mem::take(&mut function.blocks[copy].parameters);
         let replaced: FxHashMap<Value, Value> = parameters.into_iter().zip(given).collect();
         let mut inside = Vec::new();
-        self.function.walk(copy, &mut |inst| inside.push(inst));
+        function.walk(copy, &mut |inst| inside.push(inst));
         for inst in inside {
-            replace(&mut self.function.insts[inst].operands, &replaced);
+            function.insts[inst].replace_operands(&replaced);
         }
-        let copied = std::mem::take(&mut self.function.blocks[copy].insts);
-        self.function.blocks[body].insts.extend(made.into_iter().chain(copied));
-    }
-
-    fn number(&mut self, value: i64, dtype: Dtype) -> Value {
-        let value = Literal::int(dtype, value.into());
-        self.emit(Op::Constant { value }, smallvec![], Type::scalar(dtype))
+        let copied = std::mem::take(&mut function.blocks[copy].insts);
+        self.cursor.insert_all(copied);
+        self.cursor.go_to(before);
     }
 
     fn cast(&mut self, value: Value, dtype: Dtype) -> Value {
         let op = Op::Cast { element: Element::Value(dtype), rounding: Rounding::NearestEven };
-        self.emit(op, smallvec![value], Type::scalar(dtype))
+        self.cursor.value(op, &[value], Type::scalar(dtype))
     }
 
     fn binary(&mut self, function: ElementwiseFn, a: Value, b: Value) -> Value {
-        let ty = self.function.ty(a).clone();
-        self.emit(Op::Elementwise { function }, smallvec![a, b], ty)
-    }
-
-    fn emit(&mut self, op: Op, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
-        let inst = self.function.create_inst(op, operands, smallvec![], [ty], self.location);
-        self.before.push(inst);
-        self.function.insts[inst].results[0]
-    }
-}
-
-fn replace(operands: &mut [Value], replaced: &FxHashMap<Value, Value>) {
-    for operand in operands {
-        if let Some(new) = replaced.get(operand) {
-            *operand = *new;
-        }
+        let ty = self.cursor.function.ty(a).clone();
+        self.cursor.elementwise(function, &[a, b], ty)
     }
 }

@@ -2,13 +2,13 @@
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Dtype, ElementwiseFn, Inst, Literal, Rounding, Value};
+use tilewright_ir::{Block, Cursor, Dtype, ElementwiseFn, Inst, Rounding, Value};
 
 use super::Rewrite;
 use tilewright_layout::Layout;
 
 use crate::assign::boxes::{Atom, MapId, Polynomial, TensorBox};
-use crate::language::{Buffer, Deferred, GpuOp, Op, TENSOR_MAP_BYTES, Type};
+use crate::language::{Buffer, Deferred, Gpu, GpuOp, TENSOR_MAP_BYTES, Type};
 use crate::layout_rules::row_numbers;
 
 /// The alignment of a tensor map.
@@ -48,15 +48,12 @@ fn made(rewrite: &mut Rewrite<'_, '_>, inst: Inst, number: usize) -> Value {
     let shape = [TENSOR_MAP_BYTES].into_iter().collect();
     let buffer = Buffer { slots: 1, element: ir::Element::Value(Dtype::I8), shape, layout };
     let mut writer = Writer { rewrite, inst, block };
-    let template =
-        writer.emit(GpuOp::Alloc { offset: Deferred(None) }.into(), smallvec![], Type::Buffer(buffer));
-    let operands = [template].into_iter().chain(parts).collect();
+    let mut cursor = writer.cursor();
+    let template = cursor.value(GpuOp::Alloc { offset: Deferred(None) }, &[], Type::Buffer(buffer));
+    let operands: Vec<Value> = [template].into_iter().chain(parts).collect();
     let address = Type::scalar(ir::Type::pointer(Dtype::I8));
-    let made = writer.emit(GpuOp::MakeTensorMap { map }.into(), operands, address);
-    let location = rewrite.decided.function.insts[inst].location;
-    let end =
-        rewrite.new.create_inst(GpuOp::Dealloc {}.into(), smallvec![template], smallvec![], [], location);
-    rewrite.new.blocks[block].insts.push(end);
+    let made = cursor.value(GpuOp::MakeTensorMap { map }, &operands, address);
+    cursor.emit(GpuOp::Dealloc {}, &[template], []);
     rewrite.made_maps[number] = Some(made);
     made
 }
@@ -83,7 +80,7 @@ pub(super) fn mark(
         operands.push(coordinate);
     }
     let ty = writer.rewrite.new.ty(pointers).clone();
-    writer.emit(GpuOp::TensorBox {}.into(), operands, ty)
+    writer.cursor().value(GpuOp::TensorBox {}, &operands, ty)
 }
 
 struct Writer<'w, 'a, 'f> {
@@ -93,20 +90,19 @@ struct Writer<'w, 'a, 'f> {
 }
 
 impl Writer<'_, '_, '_> {
-    fn emit(&mut self, op: Op, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
-        let location = self.rewrite.decided.function.insts[self.inst].location;
-        let inst = self.rewrite.new.create_inst(op, operands, smallvec![], [ty], location);
-        self.rewrite.new.blocks[self.block].insts.push(inst);
-        self.rewrite.new.insts[inst].results[0]
+    /// At the end of the block, which is still being written.
+    fn cursor(&mut self) -> Cursor<'_, Gpu> {
+        let mut cursor = Cursor::at_end(&mut self.rewrite.new, self.block);
+        cursor.location = self.rewrite.decided.function.insts[self.inst].location;
+        cursor
     }
 
     fn constant(&mut self, number: i64) -> Value {
-        let value = Literal::int(Dtype::I32, number.into());
-        self.emit(ir::Op::Constant { value }.into(), smallvec![], int32())
+        self.cursor().int(Dtype::I32, number)
     }
 
     fn binary(&mut self, function: ElementwiseFn, a: Value, b: Value) -> Value {
-        self.emit(GpuOp::Elementwise { function, equal_registers: 0 }.into(), smallvec![a, b], int32())
+        self.cursor().scalar(function, &[a, b], Dtype::I32)
     }
 
     /// A coordinate, in 32 bits.
@@ -177,18 +173,16 @@ impl Writer<'_, '_, '_> {
             (ElementwiseFn::Min, i128::from(i32::MAX), high > i128::from(i32::MAX)),
         ] {
             if is_needed {
-                let scalar = Type::scalar(ir::Type::scalar(dtype));
-                let value = Literal::int(dtype, limit);
-                let limit = self.emit(ir::Op::Constant { value }.into(), smallvec![], scalar);
+                let mut cursor = self.cursor();
+                let limit = cursor.int(dtype, limit);
                 let splat = ir::Op::Splat { shape: tile.shape.clone() };
-                let limit = self.emit(splat.into(), smallvec![limit], like(dtype));
-                let op = GpuOp::Elementwise { function: bound, equal_registers: 0 };
-                numbers = self.emit(op.into(), smallvec![numbers, limit], like(dtype));
+                let limit = cursor.value(splat, &[limit], like(dtype));
+                numbers = cursor.elementwise(bound, &[numbers, limit], like(dtype));
             }
         }
         if dtype != Dtype::I32 {
             let op = ir::Op::Cast { element: ir::Element::Value(Dtype::I32), rounding: Rounding::default() };
-            numbers = self.emit(op.into(), smallvec![numbers], like(Dtype::I32));
+            numbers = self.cursor().value(op, &[numbers], like(Dtype::I32));
         }
         numbers
     }
@@ -200,7 +194,7 @@ impl Writer<'_, '_, '_> {
             return new;
         }
         let op = ir::Op::Cast { element: ir::Element::Value(Dtype::I32), rounding: Rounding::default() };
-        self.emit(op.into(), smallvec![new], int32())
+        self.cursor().value(op, &[new], int32())
     }
 }
 

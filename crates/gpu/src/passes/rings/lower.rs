@@ -3,20 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cranelift_entity::packed_option::PackedOption;
 use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tilewright_ir as ir;
-use tilewright_ir::{
-    Block, Definition, Dtype, Effect, ElementwiseFn, Inst, Literal, Location, Operation, Value, ValueData,
-};
+use tilewright_ir::{Cursor, Definition, Dtype, Effect, ElementwiseFn, Inst, Operation, Value, ValueData};
 
 use super::counts::Counts;
 use super::even::even;
 use super::plan::{Plan, Plans, Writer};
 use super::teams::Teams;
 use crate::language::verify::slots::Names;
-use crate::language::{Buffer, Deferred, Function, GpuOp, Op, Type};
+use crate::language::{Buffer, Deferred, Function, Gpu, GpuOp, Op, Type};
 
 /// One end of a ring: which slot is acquired next, and which is taken next.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -25,7 +22,7 @@ enum End {
     Take,
 }
 
-type Cursor = (Value, End);
+type RingEnd = (Value, End);
 
 /// Where an end is.
 #[derive(Clone, Debug)]
@@ -38,7 +35,7 @@ struct Position {
     passed: Option<u32>,
 }
 
-type State = BTreeMap<Cursor, Position>;
+type State = BTreeMap<RingEnd, Position>;
 
 /// What is known of the text before it is rewritten.
 pub struct Parts {
@@ -47,7 +44,7 @@ pub struct Parts {
     /// The slots in hand that are read or written.
     touched: FxHashSet<Value>,
     /// The ends that advance inside an instruction with regions.
-    advances: FxHashMap<Inst, BTreeSet<Cursor>>,
+    advances: FxHashMap<Inst, BTreeSet<RingEnd>>,
     /// The rings of which one end is carried for both, with how many slots one is ahead.
     even: FxHashMap<Inst, Vec<(Value, i64)>>,
     /// The rings that advance together.
@@ -187,8 +184,9 @@ struct Barriers {
 
 /// Rewrites a function.
 pub fn lower(function: &mut Function, plans: Plans, counts: Counts, parts: Parts) {
+    let entry = function.entry;
     let mut lower = Lower {
-        function,
+        cursor: Cursor::at_start(function, entry),
         plans,
         counts,
         parts,
@@ -196,20 +194,16 @@ pub fn lower(function: &mut Function, plans: Plans, counts: Counts, parts: Parts
         barriers: FxHashMap::default(),
         hands: FxHashMap::default(),
         taken: Vec::new(),
-        location: None.into(),
     };
-    let mut constants = Vec::new();
+    let insts = lower.cursor.take_rest();
     if !lower.plans.is_empty() {
         let slots = lower.plans.values().map(|plan| i64::from(plan.buffer.slots));
         for number in slots.chain([0, 1]).collect::<BTreeSet<i64>>() {
-            let value = Literal::int(Dtype::I32, i128::from(number));
-            let value = lower.value(&mut constants, ir::Op::Constant { value }, &[], index_type());
+            let value = lower.cursor.int(Dtype::I32, number);
             lower.numbers.insert(number, value);
         }
     }
-    let entry = lower.function.entry;
-    lower.block(entry, &mut State::new(), &BTreeSet::new());
-    lower.function.blocks[entry].insts.splice(0..0, constants);
+    lower.block(insts, &mut State::new(), &BTreeSet::new());
 }
 
 fn index_type() -> Type {
@@ -217,7 +211,7 @@ fn index_type() -> Type {
 }
 
 struct Lower<'a> {
-    function: &'a mut Function,
+    cursor: Cursor<'a, Gpu>,
     plans: Plans,
     counts: Counts,
     parts: Parts,
@@ -227,76 +221,61 @@ struct Lower<'a> {
     hands: FxHashMap<Value, Hand>,
     /// What was taken of a team whose copies products read, until all of the team are.
     taken: Vec<Value>,
-    /// Of what is being rewritten.
-    location: PackedOption<Location>,
 }
 
 impl Lower<'_> {
-    fn emit(&mut self, out: &mut Vec<Inst>, op: impl Into<Op>, operands: &[Value], ty: Option<Type>) -> Inst {
-        let operands = operands.iter().copied().collect();
-        let inst = self.function.create_inst(op.into(), operands, smallvec![], ty, self.location);
-        out.push(inst);
-        inst
-    }
-
-    fn value(&mut self, out: &mut Vec<Inst>, op: impl Into<Op>, operands: &[Value], ty: Type) -> Value {
-        let inst = self.emit(out, op, operands, Some(ty));
-        self.function.insts[inst].results[0]
-    }
-
-    fn scalar(&mut self, out: &mut Vec<Inst>, function: ElementwiseFn, operands: &[Value]) -> Value {
+    fn scalar(&mut self, function: ElementwiseFn, operands: &[Value]) -> Value {
         let is_comparison = matches!(function, ElementwiseFn::Eq | ElementwiseFn::Ge);
         let dtype = if is_comparison { Dtype::I1 } else { Dtype::I32 };
-        let op = GpuOp::Elementwise { function, equal_registers: 0 };
-        self.value(out, op, operands, Type::scalar(ir::Type::scalar(dtype)))
+        self.cursor.scalar(function, operands, dtype)
     }
 
-    fn block(&mut self, block: Block, state: &mut State, carried: &BTreeSet<Cursor>) {
-        let mut out = Vec::new();
-        for parameter in self.function.blocks[block].parameters.clone() {
-            self.hand_if_token(parameter, &mut out);
+    /// Rewrites the instructions that were taken out of the block of the cursor.
+    fn block(&mut self, insts: Vec<Inst>, state: &mut State, carried: &BTreeSet<RingEnd>) {
+        let block = self.cursor.position().block;
+        for parameter in self.cursor.function.blocks[block].parameters.clone() {
+            self.hand_if_token(parameter);
         }
-        for inst in std::mem::take(&mut self.function.blocks[block].insts) {
-            self.location = self.function.insts[inst].location;
+        for inst in insts {
+            self.cursor.use_location_of(inst);
             for root in self.parts.barriers_before.remove(&inst).into_iter().flatten() {
                 let plan = self.plans[&root].clone();
-                self.make_barriers(root, &plan, state, &mut out);
+                self.make_barriers(root, &plan, state);
             }
-            self.inst(inst, state, carried, &mut out);
+            self.inst(inst, state, carried);
         }
-        self.function.blocks[block].insts = out;
     }
 
     /// A value that was a slot in hand is the number of the slot.
-    fn hand_if_token(&mut self, value: Value, out: &mut Vec<Inst>) {
+    fn hand_if_token(&mut self, value: Value) {
         if let Some(root) = self.parts.roots.get(&value).copied() {
-            self.function.values[value].ty = index_type();
-            self.hand(value, root, value, out);
+            self.cursor.function.values[value].ty = index_type();
+            self.hand(value, root, value);
         }
     }
 
-    fn hand(&mut self, token: Value, root: Value, index: Value, out: &mut Vec<Inst>) {
+    fn hand(&mut self, token: Value, root: Value, index: Value) {
         let buffer = self.plans[&root].buffer.clone();
         let slot = if buffer.slots == 1 || !self.parts.touched.contains(&token) {
             root
         } else {
             let ty = Type::Buffer(Buffer { slots: 1, ..buffer });
-            self.value(out, GpuOp::Slot {}, &[root, index], ty)
+            self.cursor.value(GpuOp::Slot {}, &[root, index], ty)
         };
         self.hands.insert(token, Hand { root, index, slot });
     }
 
-    fn inst(&mut self, inst: Inst, state: &mut State, carried: &BTreeSet<Cursor>, out: &mut Vec<Inst>) {
-        let data = self.function.insts[inst].clone();
+    fn inst(&mut self, inst: Inst, state: &mut State, carried: &BTreeSet<RingEnd>) {
+        let data = self.cursor.function.insts[inst].clone();
         if !data.regions.is_empty() {
-            return self.regions(inst, state, out);
+            return self.regions(inst, state);
         }
         let first = data.operands.first().copied();
         let hand = first.and_then(|value| self.hands.get(&value).copied());
         let plan = first.and_then(|value| self.plans.get(&value).cloned());
         match (&data.op, hand, plan) {
-            (Op::Gpu(GpuOp::Alloc { .. }), ..) => self.alloc(inst, state, out),
-            (Op::Gpu(GpuOp::Dealloc {}), _, Some(plan)) => self.dealloc(inst, &plan, out),
+            (Op::Gpu(GpuOp::Alloc { .. }), ..) => self.alloc(inst, state),
+            (Op::Gpu(GpuOp::Dealloc {}), _, Some(plan)) => self.dealloc(inst, &plan),
             (Op::Gpu(op @ (GpuOp::Acquire {} | GpuOp::Take {})), _, Some(plan)) => {
                 let root = data.operands[0];
                 let first = self.parts.teams.first(root);
@@ -304,11 +283,11 @@ impl Lower<'_> {
                 let at = state[&(first, end)].clone();
                 // The others of a team are where the first one is, which has waited for all.
                 match end {
-                    End::Acquire => self.acquire(inst, root, &plan, &at, out),
-                    End::Take if root == first => self.take(inst, root, &plan, &at, out),
+                    End::Acquire => self.acquire(inst, root, &plan, &at),
+                    End::Take if root == first => self.take(inst, root, &plan, &at),
                     End::Take => {}
                 }
-                self.hand(data.results[0], root, at.index, out);
+                self.hand(data.results[0], root, at.index);
                 if matches!(end, End::Take)
                     && plan.is_async_read
                     && plan.writer == Writer::Copies
@@ -317,91 +296,91 @@ impl Lower<'_> {
                     self.taken.push(data.results[0]);
                 }
                 if self.parts.teams.is_last(root) {
-                    self.fence_taken(out);
-                    self.advance((first, end), state, out);
+                    self.fence_taken();
+                    self.advance((first, end), state);
                 }
             }
-            (Op::Gpu(GpuOp::Publish {}), Some(hand), _) => self.publish(hand, out),
+            (Op::Gpu(GpuOp::Publish {}), Some(hand), _) => self.publish(hand),
             (Op::Gpu(GpuOp::Release {}), Some(hand), _) => {
                 if let Some(empty) = self.barriers[&hand.root].empty
                     && self.parts.teams.is_last_release(inst)
                 {
-                    self.emit(out, GpuOp::MbarrierArrive {}, &[empty, hand.index], None);
+                    self.cursor.emit(GpuOp::MbarrierArrive {}, &[empty, hand.index], []);
                 }
             }
             (Op::Gpu(GpuOp::TensorFill {}), Some(hand), _) => {
                 let full = self.barriers[&hand.root].full.expect("tensor copies arrive at a barrier");
                 let bytes = self.plans[&hand.root].buffer.slot_bytes();
-                self.emit(out, GpuOp::MbarrierExpect { bytes }, &[full, hand.index], None);
+                self.cursor.emit(GpuOp::MbarrierExpect { bytes }, &[full, hand.index], []);
                 let mut operands = vec![hand.slot, data.operands[1], full, hand.index];
                 operands.extend(&data.operands[2..]);
-                self.emit(out, GpuOp::TensorLoad {}, &operands, None);
+                self.cursor.emit(GpuOp::TensorLoad {}, &operands, []);
             }
             // tidy: wildcard because all others stay, with the slots that they are given
-            _ => self.keep(inst, state, carried, out),
+            _ => self.keep(inst, state, carried),
         }
     }
 
-    fn keep(&mut self, inst: Inst, state: &State, carried: &BTreeSet<Cursor>, out: &mut Vec<Inst>) {
-        let is_yield = matches!(self.function.insts[inst].op.as_tile(), Some(ir::Op::Yield {}));
-        for place in 0..self.function.insts[inst].operands.len() {
-            if let Some(hand) = self.hands.get(&self.function.insts[inst].operands[place]) {
-                self.function.insts[inst].operands[place] = if is_yield { hand.index } else { hand.slot };
+    fn keep(&mut self, inst: Inst, state: &State, carried: &BTreeSet<RingEnd>) {
+        let is_yield = matches!(self.cursor.function.insts[inst].op.as_tile(), Some(ir::Op::Yield {}));
+        for place in 0..self.cursor.function.insts[inst].operands.len() {
+            if let Some(hand) = self.hands.get(&self.cursor.function.insts[inst].operands[place]) {
+                self.cursor.function.insts[inst].operands[place] =
+                    if is_yield { hand.index } else { hand.slot };
             }
         }
         if is_yield {
-            let values: Vec<Value> =
-                carried.iter().flat_map(|cursor| self.parts_of(*cursor, state)).collect();
-            self.function.insts[inst].operands.extend(values);
+            let values: Vec<Value> = carried.iter().flat_map(|end| self.parts_of(*end, state)).collect();
+            self.cursor.function.insts[inst].operands.extend(values);
         }
         if let Op::Gpu(GpuOp::Finish { pending: Deferred(pending @ None) }) =
-            &mut self.function.insts[inst].op
+            &mut self.cursor.function.insts[inst].op
         {
             *pending = Some(self.counts.products.get(&inst).copied().unwrap_or(0));
         }
-        out.push(inst);
+        self.cursor.insert(inst);
     }
 
-    fn alloc(&mut self, inst: Inst, state: &mut State, out: &mut Vec<Inst>) {
-        out.push(inst);
-        let root = self.function.insts[inst].results[0];
+    fn alloc(&mut self, inst: Inst, state: &mut State) {
+        self.cursor.insert(inst);
+        let root = self.cursor.function.insts[inst].results[0];
         let Some(plan) = self.plans.get(&root).cloned() else { return };
-        self.function.values[root].ty = Type::Buffer(plan.buffer.clone());
+        self.cursor.function.values[root].ty = Type::Buffer(plan.buffer.clone());
         let first = self.parts.teams.first(root);
         if plan.has_outer_barriers() {
             if first != root {
                 self.barriers.insert(root, self.barriers[&first]);
             }
-            if self.parts.stored.contains(&root) && !self.is_fenced(out) {
+            if self.parts.stored.contains(&root) && !self.is_fenced() {
                 // The memory may be what threads wrote.
-                self.emit(out, GpuOp::FenceProxy {}, &[], None);
+                self.cursor.emit(GpuOp::FenceProxy {}, &[], []);
             }
             return;
         }
         if first != root {
             self.barriers.insert(root, self.barriers[&first]);
-            if plan.has_full() && self.writes_between(first, out) {
+            if plan.has_full() && self.writes_between(first) {
                 // What this memory was before, threads wrote.
-                self.emit(out, GpuOp::FenceProxy {}, &[], None);
+                self.cursor.emit(GpuOp::FenceProxy {}, &[], []);
             }
             return;
         }
-        self.make_barriers(root, &plan, state, out);
+        self.make_barriers(root, &plan, state);
     }
 
     /// Makes the barriers of a team of rings; its ends begin here.
-    fn make_barriers(&mut self, root: Value, plan: &Plan, state: &mut State, out: &mut Vec<Inst>) {
+    fn make_barriers(&mut self, root: Value, plan: &Plan, state: &mut State) {
         let mut barriers = Barriers::default();
         if plan.has_full() {
             let arrivals = plan.full_arrivals(self.parts.teams.size(root));
-            barriers.full = Some(self.mbarriers(plan, arrivals, out));
+            barriers.full = Some(self.mbarriers(plan, arrivals));
         }
         if plan.has_empty() {
-            barriers.empty = Some(self.mbarriers(plan, plan.empty_arrivals(), out));
+            barriers.empty = Some(self.mbarriers(plan, plan.empty_arrivals()));
         }
         if plan.has_full() {
             // Tensor copies arrive by the asynchronous proxy.
-            self.emit(out, GpuOp::FenceProxy {}, &[], None);
+            self.cursor.emit(GpuOp::FenceProxy {}, &[], []);
         }
         self.barriers.insert(root, barriers);
         if plan.roles.is_none() {
@@ -412,9 +391,9 @@ impl Lower<'_> {
     }
 
     /// Whether each thread has fenced what it wrote before here, in this block.
-    fn is_fenced(&self, out: &[Inst]) -> bool {
-        for inst in out.iter().rev() {
-            let data = &self.function.insts[*inst];
+    fn is_fenced(&self) -> bool {
+        for inst in self.cursor.preceding().iter().rev() {
+            let data = &self.cursor.function.insts[*inst];
             if matches!(data.op, Op::Gpu(GpuOp::FenceProxy {})) && data.operands.is_empty() {
                 return true;
             }
@@ -426,12 +405,12 @@ impl Lower<'_> {
     }
 
     /// Whether threads may have written to shared memory since a ring was made in this block.
-    fn writes_between(&self, ring: Value, out: &[Inst]) -> bool {
-        let made = self.function.defining_inst(ring);
-        let mut later = out.iter().rev().take_while(|inst| Some(**inst) != made);
+    fn writes_between(&self, ring: Value) -> bool {
+        let made = self.cursor.function.defining_inst(ring);
+        let mut later = self.cursor.preceding().iter().rev().take_while(|inst| Some(**inst) != made);
         later.any(|inst| {
-            let data = &self.function.insts[*inst];
-            let is_buffer = |value: &Value| matches!(self.function.ty(*value), Type::Buffer(_));
+            let data = &self.cursor.function.insts[*inst];
+            let is_buffer = |value: &Value| matches!(self.cursor.function.ty(*value), Type::Buffer(_));
             let is_copy = matches!(data.op, Op::Gpu(GpuOp::TensorLoad {} | GpuOp::Alloc { .. }));
             let has_regions = !data.regions.is_empty();
             has_regions
@@ -439,23 +418,23 @@ impl Lower<'_> {
         })
     }
 
-    fn mbarriers(&mut self, plan: &Plan, arrivals: u32, out: &mut Vec<Inst>) -> Value {
+    fn mbarriers(&mut self, plan: &Plan, arrivals: u32) -> Value {
         let ty = Type::Mbarrier { slots: plan.buffer.slots };
-        let barriers = self.value(out, GpuOp::Alloc { offset: Deferred(None) }, &[], ty);
-        self.emit(out, GpuOp::MbarrierInit { arrivals }, &[barriers], None);
+        let barriers = self.cursor.value(GpuOp::Alloc { offset: Deferred(None) }, &[], ty);
+        self.cursor.emit(GpuOp::MbarrierInit { arrivals }, &[barriers], []);
         barriers
     }
 
-    fn dealloc(&mut self, inst: Inst, plan: &Plan, out: &mut Vec<Inst>) {
+    fn dealloc(&mut self, inst: Inst, plan: &Plan) {
         let is_left = self.counts.left.contains(&inst);
         // Copies of a role, or that nobody waited for, may come later than this.
         if plan.has_full() && (is_left || plan.roles.is_some()) {
             return;
         }
         if is_left && plan.writer == Writer::Copies {
-            self.emit(out, GpuOp::WaitGroup { pending: 0 }, &[], None);
+            self.cursor.emit(GpuOp::WaitGroup { pending: 0 }, &[], []);
         }
-        out.push(inst);
+        self.cursor.insert(inst);
     }
 
     /// Where an end begins: all slots are empty, as if a phase had ended.
@@ -467,46 +446,46 @@ impl Lower<'_> {
         Position { index: self.numbers[&0], phase, passed: Some(0) }
     }
 
-    fn acquire(&mut self, inst: Inst, root: Value, plan: &Plan, at: &Position, out: &mut Vec<Inst>) {
+    fn acquire(&mut self, inst: Inst, root: Value, plan: &Plan, at: &Position) {
         if let (Some(empty), Some(phase)) = (self.barriers[&root].empty, at.phase) {
             // Nobody has had the slots before, or another ring of the team has waited for this one.
             let is_new = at.passed.is_some_and(|passed| passed < plan.buffer.slots);
             if is_new || self.parts.teams.first(root) != root {
                 return;
             }
-            self.emit(out, GpuOp::MbarrierWait {}, &[empty, at.index, phase], None);
+            self.cursor.emit(GpuOp::MbarrierWait {}, &[empty, at.index, phase], []);
         } else if plan.writer == Writer::Tensor && self.counts.barriers.contains(&inst) {
-            self.emit(out, ir::Op::Barrier {}, &[], None);
+            self.cursor.emit(ir::Op::Barrier {}, &[], []);
         }
     }
 
-    fn take(&mut self, inst: Inst, root: Value, plan: &Plan, at: &Position, out: &mut Vec<Inst>) {
+    fn take(&mut self, inst: Inst, root: Value, plan: &Plan, at: &Position) {
         if let (Some(full), Some(phase)) = (self.barriers[&root].full, at.phase) {
-            self.emit(out, GpuOp::MbarrierWait {}, &[full, at.index, phase], None);
+            self.cursor.emit(GpuOp::MbarrierWait {}, &[full, at.index, phase], []);
             if plan.writer == Writer::Copies && plan.is_async_read {
                 // Nobody waits for copies where they are started, so the fence is here: each thread has seen all of them.
-                self.emit(out, GpuOp::FenceProxy {}, &[], None);
+                self.cursor.emit(GpuOp::FenceProxy {}, &[], []);
             }
         } else if plan.writer == Writer::Copies {
             let pending = self.counts.groups.get(&inst).copied().unwrap_or(0);
-            self.emit(out, GpuOp::WaitGroup { pending }, &[], None);
+            self.cursor.emit(GpuOp::WaitGroup { pending }, &[], []);
         }
     }
 
     /// What all threads copied to the slots that were taken, each fences for what it reads. Behind the barrier: a fence takes
     /// as long as what the thread itself does to memory then, and all would wait for the slowest.
-    fn fence_taken(&mut self, out: &mut Vec<Inst>) {
+    fn fence_taken(&mut self) {
         let taken = std::mem::take(&mut self.taken).into_iter();
         let slots: Vec<Value> = taken
             .filter(|token| self.parts.touched.contains(token))
             .map(|token| self.hands[&token].slot)
             .collect();
         if !slots.is_empty() {
-            self.emit(out, GpuOp::FenceProxy {}, &slots, None);
+            self.cursor.emit(GpuOp::FenceProxy {}, &slots, []);
         }
     }
 
-    fn publish(&mut self, hand: Hand, out: &mut Vec<Inst>) {
+    fn publish(&mut self, hand: Hand) {
         let plan = self.plans[&hand.root].clone();
         if plan.writer == Writer::Tensor {
             return;
@@ -516,151 +495,150 @@ impl Lower<'_> {
             match full.filter(|_| self.parts.teams.is_last(hand.root)) {
                 // It arrives when the copies are done, and nobody waits for them here.
                 Some(full) => {
-                    self.emit(out, GpuOp::MbarrierArriveCopies {}, &[full, hand.index], None);
+                    self.cursor.emit(GpuOp::MbarrierArriveCopies {}, &[full, hand.index], []);
                 }
                 None if full.is_none() && self.parts.teams.is_last(hand.root) => {
-                    self.emit(out, GpuOp::CommitGroup {}, &[], None);
+                    self.cursor.emit(GpuOp::CommitGroup {}, &[], []);
                 }
                 None => {}
             }
             return;
         }
         if plan.is_async_read {
-            self.emit(out, GpuOp::FenceProxy {}, &[], None);
+            self.cursor.emit(GpuOp::FenceProxy {}, &[], []);
         }
         if let Some(full) = full {
-            self.emit(out, GpuOp::MbarrierArrive {}, &[full, hand.index], None);
+            self.cursor.emit(GpuOp::MbarrierArrive {}, &[full, hand.index], []);
         }
     }
 
     /// The next slot, and with the first one again the next phase.
-    fn advance(&mut self, cursor: Cursor, state: &mut State, out: &mut Vec<Inst>) {
-        let slots = self.plans[&cursor.0].buffer.slots;
-        let at = state[&cursor].clone();
+    fn advance(&mut self, end: RingEnd, state: &mut State) {
+        let slots = self.plans[&end.0].buffer.slots;
+        let at = state[&end].clone();
         let [zero, one] = [0, 1].map(|number| self.numbers[&number]);
         let passed = at.passed.map(|passed| passed + 1);
-        let flipped = at.phase.map(|phase| (phase, self.scalar(out, ElementwiseFn::Xor, &[phase, one])));
+        let flipped = at.phase.map(|phase| (phase, self.scalar(ElementwiseFn::Xor, &[phase, one])));
         if slots == 1 {
             let phase = flipped.map(|(_, flipped)| flipped);
-            state.insert(cursor, Position { index: at.index, phase, passed });
+            state.insert(end, Position { index: at.index, phase, passed });
             return;
         }
         let count = self.numbers[&i64::from(slots)];
-        let next = self.scalar(out, ElementwiseFn::Add, &[at.index, one]);
-        let is_end = self.scalar(out, ElementwiseFn::Eq, &[next, count]);
-        let index = self.scalar(out, ElementwiseFn::Select, &[is_end, zero, next]);
-        let phase = flipped
-            .map(|(phase, flipped)| self.scalar(out, ElementwiseFn::Select, &[is_end, flipped, phase]));
-        state.insert(cursor, Position { index, phase, passed });
+        let next = self.scalar(ElementwiseFn::Add, &[at.index, one]);
+        let is_end = self.scalar(ElementwiseFn::Eq, &[next, count]);
+        let index = self.scalar(ElementwiseFn::Select, &[is_end, zero, next]);
+        let phase =
+            flipped.map(|(phase, flipped)| self.scalar(ElementwiseFn::Select, &[is_end, flipped, phase]));
+        state.insert(end, Position { index, phase, passed });
     }
 
     /// The values that an end is carried as.
-    fn parts_of(&self, cursor: Cursor, state: &State) -> SmallVec<[Value; 2]> {
-        let at = &state[&cursor];
-        let index = (self.plans[&cursor.0].buffer.slots > 1).then_some(at.index);
+    fn parts_of(&self, end: RingEnd, state: &State) -> SmallVec<[Value; 2]> {
+        let at = &state[&end];
+        let index = (self.plans[&end.0].buffer.slots > 1).then_some(at.index);
         index.into_iter().chain(at.phase).collect()
     }
 
     /// The state with other values for an end, made one by one.
     fn replace(
         &mut self,
-        cursors: &BTreeSet<Cursor>,
+        ends: &BTreeSet<RingEnd>,
         state: &State,
         mut make: impl FnMut(&mut Function) -> Value,
     ) -> State {
         let mut inner = state.clone();
-        for cursor in cursors {
-            let is_counted = self.plans[&cursor.0].buffer.slots > 1;
-            let at = inner.get_mut(cursor).expect("it is there where it advances");
+        for end in ends {
+            let is_counted = self.plans[&end.0].buffer.slots > 1;
+            let at = inner.get_mut(end).expect("it is there where it advances");
             at.passed = None;
             if is_counted {
-                at.index = make(self.function);
+                at.index = make(self.cursor.function);
             }
             if at.phase.is_some() {
-                at.phase = Some(make(self.function));
+                at.phase = Some(make(self.cursor.function));
             }
         }
         inner
     }
 
-    fn regions(&mut self, inst: Inst, state: &mut State, out: &mut Vec<Inst>) {
-        let data = self.function.insts[inst].clone();
-        let cursors = self.parts.advances.get(&inst).cloned().unwrap_or_default();
+    fn regions(&mut self, inst: Inst, state: &mut State) {
+        let data = self.cursor.function.insts[inst].clone();
+        let ends = self.parts.advances.get(&inst).cloned().unwrap_or_default();
         if let Op::Gpu(GpuOp::WarpRoles { .. }) = data.op {
-            return self.roles(inst, state, out);
+            return self.roles(inst, state);
         }
         let is_loop = matches!(data.op.as_tile(), Some(ir::Op::For { .. } | ir::Op::While {}));
         for place in 0..data.operands.len() {
             if let Some(hand) = self.hands.get(&data.operands[place]) {
-                self.function.insts[inst].operands[place] = hand.index;
+                self.cursor.function.insts[inst].operands[place] = hand.index;
             }
         }
         if is_loop {
-            let values: Vec<Value> =
-                cursors.iter().flat_map(|cursor| self.parts_of(*cursor, state)).collect();
-            self.function.insts[inst].operands.extend(values);
+            let values: Vec<Value> = ends.iter().flat_map(|end| self.parts_of(*end, state)).collect();
+            self.cursor.function.insts[inst].operands.extend(values);
         }
         let nothing = BTreeSet::new();
         for (number, region) in data.regions.iter().enumerate() {
             let mut inner = if is_loop {
                 let add = |function: &mut Function| function.add_parameter(*region, index_type(), None);
-                self.replace(&cursors, state, add)
+                self.replace(&ends, state, add)
             } else {
                 state.clone()
             };
-            let mut head = Vec::new();
-            self.join_ends(inst, &mut inner, &mut head);
+            let outer = self.cursor.enter(*region);
+            let insts = self.cursor.take_rest();
+            self.join_ends(inst, &mut inner);
             let is_condition = matches!(data.op.as_tile(), Some(ir::Op::While {})) && number == 0;
-            self.block(*region, &mut inner, if is_condition { &nothing } else { &cursors });
-            self.function.blocks[*region].insts.splice(0..0, head);
+            self.block(insts, &mut inner, if is_condition { &nothing } else { &ends });
+            self.cursor.go_to(outer);
         }
-        out.push(inst);
+        self.cursor.insert(inst);
         let add = |function: &mut Function| {
             let definition = Definition::Result(inst, function.insts[inst].results.len() as u32);
             let value = function.values.push(ValueData { ty: index_type(), definition, name: None });
             function.insts[inst].results.push(value);
             value
         };
-        *state = self.replace(&cursors, state, add);
-        self.join_ends(inst, state, out);
+        *state = self.replace(&ends, state, add);
+        self.join_ends(inst, state);
         for result in data.results {
-            self.hand_if_token(result, out);
+            self.hand_if_token(result);
         }
     }
 
     /// An empty ring is acquired where it is taken, another one so many slots behind. A slot that is full in the phase of one parity
     /// next was emptied in that of the other.
-    fn join_ends(&mut self, inst: Inst, state: &mut State, out: &mut Vec<Inst>) {
+    fn join_ends(&mut self, inst: Inst, state: &mut State) {
         for (root, held) in self.parts.even.get(&inst).cloned().into_iter().flatten() {
             let taken = state[&(root, End::Take)].clone();
             let mut phase = state[&(root, End::Acquire)].phase;
             let slots = i64::from(self.plans[&root].buffer.slots);
             let (mut index, mut is_behind) = (taken.index, None);
             if held % slots != 0 {
-                let value = Literal::int(Dtype::I32, i128::from(held));
-                let held = self.value(out, ir::Op::Constant { value }, &[], index_type());
+                let held = self.cursor.int(Dtype::I32, held);
                 let slots = self.numbers[&slots];
-                let sum = self.scalar(out, ElementwiseFn::Add, &[taken.index, held]);
-                index = self.scalar(out, ElementwiseFn::IntRem, &[sum, slots]);
+                let sum = self.scalar(ElementwiseFn::Add, &[taken.index, held]);
+                index = self.scalar(ElementwiseFn::IntRem, &[sum, slots]);
                 is_behind = Some([sum, slots]);
             }
             if let (Some(phase), Some(full)) = (&mut phase, taken.phase) {
                 *phase = full;
                 if held < slots {
-                    *phase = self.scalar(out, ElementwiseFn::Xor, &[full, self.numbers[&1]]);
+                    *phase = self.scalar(ElementwiseFn::Xor, &[full, self.numbers[&1]]);
                 }
                 if let Some(sum) = is_behind {
-                    let is_behind = self.scalar(out, ElementwiseFn::Ge, &sum);
-                    *phase = self.scalar(out, ElementwiseFn::Select, &[is_behind, full, *phase]);
+                    let is_behind = self.scalar(ElementwiseFn::Ge, &sum);
+                    *phase = self.scalar(ElementwiseFn::Select, &[is_behind, full, *phase]);
                 }
             }
             state.insert((root, End::Acquire), Position { index, phase, passed: None });
         }
     }
 
-    fn roles(&mut self, inst: Inst, state: &mut State, out: &mut Vec<Inst>) {
+    fn roles(&mut self, inst: Inst, state: &mut State) {
         let mut waits = false;
-        for (role, region) in self.function.insts[inst].regions.clone().into_iter().enumerate() {
+        for (role, region) in self.cursor.function.insts[inst].regions.clone().into_iter().enumerate() {
             let mut inner = state.clone();
             for (root, plan) in &self.plans {
                 let Some(roles) = plan.roles.as_ref().filter(|roles| roles.inst == inst) else { continue };
@@ -672,12 +650,15 @@ impl Lower<'_> {
                     inner.insert((*root, End::Take), self.first(End::Take, plan));
                 }
             }
-            self.block(region, &mut inner, &BTreeSet::new());
+            let outer = self.cursor.enter(region);
+            let insts = self.cursor.take_rest();
+            self.block(insts, &mut inner, &BTreeSet::new());
+            self.cursor.go_to(outer);
         }
         if waits {
             // All see the barriers that were made ready.
-            self.emit(out, ir::Op::Barrier {}, &[], None);
+            self.cursor.emit(ir::Op::Barrier {}, &[], []);
         }
-        out.push(inst);
+        self.cursor.insert(inst);
     }
 }

@@ -10,25 +10,26 @@ use super::Pad;
 
 impl Pad<'_> {
     pub(super) fn map(&mut self, inst: Inst) {
-        let data = self.function.insts[inst].clone();
+        let data = self.cursor.function.insts[inst].clone();
         let region = data.regions[0];
         let Some(shape) = self.shapes[data.operands[0]].clone().filter(|_| self.has_control(region)) else {
-            return self.out.push(inst);
+            return self.cursor.insert(inst);
         };
         let Op::Map { pack } = data.op else { unreachable!("only a map is mapped") };
         let valid = self.valid(&shape);
-        self.function.insts[inst].operands.push(valid);
-        let flags: SmallVec<[Value; 4]> =
-            (0..pack).map(|_| self.function.add_parameter(region, Type::scalar(Dtype::I1), None)).collect();
+        self.cursor.function.insts[inst].operands.push(valid);
+        let flags: SmallVec<[Value; 4]> = (0..pack)
+            .map(|_| self.cursor.function.add_parameter(region, Type::scalar(Dtype::I1), None))
+            .collect();
         self.run_where(region, &flags, pack as usize);
-        self.out.push(inst);
+        self.cursor.insert(inst);
     }
 
     /// Whether running a region for no element may be noticed: it has control flow, or checks or reads something.
     pub(super) fn has_control(&self, region: Block) -> bool {
         let mut found = false;
-        self.function.walk(region, &mut |inst| {
-            let op = &self.function.insts[inst].op;
+        self.cursor.function.walk(region, &mut |inst| {
+            let op = &self.cursor.function.insts[inst].op;
             found |= !op.is_pure() && !op.is_terminator()
                 || matches!(op.family(), OpFamily::Loop | OpFamily::Branch);
         });
@@ -37,10 +38,10 @@ impl Pad<'_> {
 
     /// Lets the function of a `map` run where one of the flags holds, and take an element that is there for each that is not.
     fn run_where(&mut self, region: Block, flags: &[Value], pack: usize) {
-        let mut insts = std::mem::take(&mut self.function.blocks[region].insts);
+        let outer = self.cursor.enter(region);
+        let mut insts = self.cursor.take_rest();
         let end = insts.pop().expect("a region yields");
-        let outer = std::mem::take(&mut self.out);
-        let parameters = self.function.blocks[region].parameters.clone();
+        let parameters = self.cursor.function.blocks[region].parameters.clone();
         for group in parameters[..parameters.len() - flags.len()].chunks(pack).filter(|_| pack > 1) {
             let mut there = group[pack - 1];
             for (&own, &flag) in group.iter().zip(flags).rev().skip(1) {
@@ -55,12 +56,12 @@ impl Pad<'_> {
             }
         }
         let any = flags[1..].iter().fold(flags[0], |any, flag| self.binary(ElementwiseFn::Or, any, *flag));
-        let yielded: SmallVec<[Value; 4]> = self.function.insts[end].operands.clone();
+        let yielded: SmallVec<[Value; 4]> = self.cursor.function.insts[end].operands.clone();
         let zeros: SmallVec<[Value; 4]> = yielded.iter().map(|&value| self.zero_like(value)).collect();
         let results = self.if_there(any, insts, &yielded, &zeros);
-        self.function.insts[end].operands = results;
-        self.out.push(end);
-        self.function.blocks[region].insts = std::mem::replace(&mut self.out, outer);
+        self.cursor.function.insts[end].operands = results;
+        self.cursor.insert(end);
+        self.cursor.go_to(outer);
     }
 
     /// Instructions that run where a condition holds, and give these values; elsewhere it is the others.
@@ -72,22 +73,24 @@ impl Pad<'_> {
         others: &[Value],
     ) -> SmallVec<[Value; 4]> {
         let types: SmallVec<[Type; 4]> =
-            yielded.iter().map(|value| self.function.ty(*value).clone()).collect();
-        let mut branch = |mut insts: Vec<Inst>, values: &[Value]| {
-            let end = self.function.create_inst(Op::Yield {}, values.into(), smallvec![], [], self.location);
-            insts.push(end);
-            self.function.blocks.push(BlockData { insts, ..BlockData::default() })
+            yielded.iter().map(|value| self.cursor.function.ty(*value).clone()).collect();
+        let mut branch = |insts: Vec<Inst>, values: &[Value]| {
+            let block = self.cursor.function.blocks.push(BlockData::default());
+            let outer = self.cursor.enter(block);
+            self.cursor.insert_all(insts);
+            self.cursor.emit(Op::Yield {}, values, []);
+            self.cursor.go_to(outer);
+            block
         };
         let regions = smallvec![branch(insts, yielded), branch(Vec::new(), others)];
-        let inst = self.function.create_inst(Op::If {}, smallvec![condition], regions, types, self.location);
-        self.out.push(inst);
-        self.function.insts[inst].results.iter().copied().collect()
+        let inst = self.cursor.emit_with_regions(Op::If {}, &[condition], regions, types);
+        self.cursor.function.insts[inst].results.iter().copied().collect()
     }
 
     fn replace_inside(&mut self, inst: Inst, old: Value, new: Value) {
         let mut all = vec![inst];
-        for region in &self.function.insts[inst].regions {
-            self.function.walk(*region, &mut |inner| all.push(inner));
+        for region in &self.cursor.function.insts[inst].regions {
+            self.cursor.function.walk(*region, &mut |inner| all.push(inner));
         }
         for inst in all {
             self.replace_operand(inst, old, new);
@@ -95,7 +98,7 @@ impl Pad<'_> {
     }
 
     fn replace_operand(&mut self, inst: Inst, old: Value, new: Value) {
-        for operand in &mut self.function.insts[inst].operands {
+        for operand in &mut self.cursor.function.insts[inst].operands {
             if *operand == old {
                 *operand = new;
             }
@@ -103,17 +106,17 @@ impl Pad<'_> {
     }
 
     fn zero_like(&mut self, value: Value) -> Value {
-        let ty = self.function.ty(value).clone();
+        let ty = self.cursor.function.ty(value).clone();
         let number = ty.with_dtype(ty.dtype().unwrap_or(Dtype::I64));
         let dtype = number.dtype().expect("it has one now");
         let literal =
             if dtype.is_float() { Literal::float(dtype, 0.0) } else { Some(Literal::int(dtype, 0)) };
         let literal = literal.expect("every type has a zero");
-        let zero = self.emit(Op::Constant { value: literal }, smallvec![], number);
+        let zero = self.cursor.value(Op::Constant { value: literal }, &[], number);
         if ty.dtype().is_some() {
             return zero;
         }
         let cast = Op::Cast { element: ty.element, rounding: Rounding::NearestEven };
-        self.emit(cast, smallvec![zero], ty)
+        self.cursor.value(cast, &[zero], ty)
     }
 }

@@ -15,13 +15,12 @@ mod map;
 mod movement;
 mod reduction;
 
-use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tilewright_ir::{
-    Block, Definition, Dtype, ElementwiseFn, Function, Inst, InstData, Literal, Location, Module, Op,
-    OpFamily, Shape, Type, Value,
+    Block, Cursor, Dtype, ElementwiseFn, Function, Inst, InstData, Literal, Module, Op, OpFamily, Shape,
+    Type, Value,
 };
 use tilewright_opt::{Options, optimize};
 
@@ -33,12 +32,10 @@ pub fn pad(module: &mut Module) {
     }
     let entry = function.entry;
     let mut pad = Pad {
-        function,
+        cursor: Cursor::at_start(function, entry),
         shapes: SecondaryMap::new(),
         zeros: EntitySet::new(),
         flattened: FxHashMap::default(),
-        out: Vec::new(),
-        location: None.into(),
     };
     pad.block(entry);
     optimize(module, &Options::default(), &mut |_, _| {});
@@ -75,53 +72,49 @@ pub fn padded(shape: &[u32]) -> Shape {
 }
 
 struct Pad<'f> {
-    function: &'f mut Function,
+    cursor: Cursor<'f>,
     /// Of values that are padded, the shape that the program knows.
     shapes: SecondaryMap<Value, Option<Shape>>,
     /// Padded tiles that are 0 outside of that shape.
     zeros: EntitySet<Value>,
     /// Of tiles of one axis that hold all elements of another tile, in its order: that tile.
     flattened: FxHashMap<Value, Value>,
-    /// What the current block holds so far.
-    out: Vec<Inst>,
-    location: PackedOption<Location>,
 }
 
 impl Pad<'_> {
     fn block(&mut self, block: Block) {
-        for parameter in self.function.blocks[block].parameters.clone() {
+        for parameter in self.cursor.function.blocks[block].parameters.clone() {
             self.pad_type(parameter);
         }
-        let insts = std::mem::take(&mut self.function.blocks[block].insts);
-        let outer = std::mem::take(&mut self.out);
-        for inst in insts {
-            self.location = self.function.insts[inst].location;
+        let outer = self.cursor.enter(block);
+        for inst in self.cursor.take_rest() {
+            self.cursor.use_location_of(inst);
             self.inst(inst);
         }
-        self.function.blocks[block].insts = std::mem::replace(&mut self.out, outer);
+        self.cursor.go_to(outer);
     }
 
     fn inst(&mut self, inst: Inst) {
-        let InstData { op, operands, results, regions, .. } = self.function.insts[inst].clone();
+        let InstData { op, operands, results, regions, .. } = self.cursor.function.insts[inst].clone();
         for result in &results {
             self.pad_type(*result);
         }
         match op.family() {
             OpFamily::Source => {
                 self.source(inst, op);
-                self.out.push(inst);
+                self.cursor.insert(inst);
             }
             OpFamily::Shape => match op {
                 Op::Reshape { shape } => self.reshape(inst, &shape),
                 Op::Slice { starts, steps, shape } => self.slice(inst, &starts, &steps, &shape),
                 Op::Broadcast { shape } => {
-                    self.function.insts[inst].op = Op::Broadcast { shape: padded(&shape) };
-                    self.out.push(inst);
+                    self.cursor.function.insts[inst].op = Op::Broadcast { shape: padded(&shape) };
+                    self.cursor.insert(inst);
                 }
                 // tidy: wildcard because the others rename axes
                 _ => {
                     self.keep_zeros(operands[0], results[0]);
-                    self.out.push(inst);
+                    self.cursor.insert(inst);
                 }
             },
             OpFamily::Movement => self.gather(inst),
@@ -132,27 +125,27 @@ impl Pad<'_> {
             OpFamily::Promise => {
                 // It would be one about the padding as well.
                 if operands.iter().all(|operand| self.shapes[*operand].is_none()) {
-                    self.out.push(inst);
+                    self.cursor.insert(inst);
                 }
             }
             OpFamily::Loop | OpFamily::Branch | OpFamily::Roles => {
                 for region in regions {
                     self.block(region);
                 }
-                self.out.push(inst);
+                self.cursor.insert(inst);
             }
             OpFamily::Pointwise if matches!(op, Op::Map { .. }) => self.map(inst),
             OpFamily::Pointwise | OpFamily::Identity => {
                 if matches!(op, Op::Cast { .. } | Op::Bitcast { .. } | Op::Hint { .. }) {
                     self.keep_zeros(operands[0], results[0]);
                 }
-                self.out.push(inst);
+                self.cursor.insert(inst);
             }
             OpFamily::Scalar
             | OpFamily::Barrier
             | OpFamily::Memory
             | OpFamily::Call
-            | OpFamily::Terminator => self.out.push(inst),
+            | OpFamily::Terminator => self.cursor.insert(inst),
         }
     }
 
@@ -168,22 +161,22 @@ impl Pad<'_> {
             // tidy: wildcard because no other op makes tiles of scalars
             other => other,
         };
-        self.function.insts[inst].op = op;
+        self.cursor.function.insts[inst].op = op;
     }
 
     /// Gives a value the padded type.
     fn pad_type(&mut self, value: Value) {
-        let shape = self.function.ty(value).shape.clone();
+        let shape = self.cursor.function.ty(value).shape.clone();
         if !is_padded(&shape) {
-            let ty = self.function.ty(value).with_shape(padded(&shape));
-            self.function.values[value].ty = ty;
+            let ty = self.cursor.function.ty(value).with_shape(padded(&shape));
+            self.cursor.function.values[value].ty = ty;
             self.shapes[value] = Some(shape);
         }
     }
 
     /// The shape of a value that the program knows.
     fn shape(&self, value: Value) -> Shape {
-        self.shapes[value].clone().unwrap_or_else(|| self.function.ty(value).shape.clone())
+        self.shapes[value].clone().unwrap_or_else(|| self.cursor.function.ty(value).shape.clone())
     }
 
     fn keep_zeros(&mut self, from: Value, to: Value) {
@@ -194,70 +187,69 @@ impl Pad<'_> {
 
     /// An access to memory, or a check: of the program's elements alone.
     fn access(&mut self, inst: Inst) {
-        let data = &self.function.insts[inst];
+        let data = &self.cursor.function.insts[inst];
         if matches!(data.op, Op::Print { .. }) {
             return self.print(inst);
         }
-        let Some(place) = mask_place(&data.op) else { return self.out.push(inst) };
+        let Some(place) = mask_place(&data.op) else { return self.cursor.insert(inst) };
         let (first, mask) = (data.operands[0], data.operands.get(place).copied());
         if let Some(shape) = self.shapes[first].clone() {
             let valid = self.valid(&shape);
             match mask {
                 Some(mask) => {
                     let both = self.binary(ElementwiseFn::And, mask, valid);
-                    self.function.insts[inst].operands[place] = both;
+                    self.cursor.function.insts[inst].operands[place] = both;
                 }
-                None => self.function.insts[inst].operands.push(valid),
+                None => self.cursor.function.insts[inst].operands.push(valid),
             }
-            let data = &self.function.insts[inst];
+            let data = &self.cursor.function.insts[inst];
             if matches!(data.op, Op::Load { .. }) && data.operands.len() == 2 {
                 self.zeros.insert(data.results[0]);
             }
         }
-        self.out.push(inst);
+        self.cursor.insert(inst);
     }
 
     /// Printing leaves the padding out.
     fn print(&mut self, inst: Inst) {
-        let value = self.function.insts[inst].operands.first().copied();
+        let value = self.cursor.function.insts[inst].operands.first().copied();
         let shape = value.and_then(|value| self.shapes[value].clone());
-        if let (Op::Print { extents, .. }, Some(shape)) = (&mut self.function.insts[inst].op, shape)
+        if let (Op::Print { extents, .. }, Some(shape)) = (&mut self.cursor.function.insts[inst].op, shape)
             && extents.is_empty()
         {
             *extents = shape.iter().map(|extent| i64::from(*extent)).collect();
         }
-        self.out.push(inst);
+        self.cursor.insert(inst);
     }
 
     /// A product whose K is padded: with zeros.
     fn dot(&mut self, inst: Inst) {
         for place in 0..2 {
-            let operand = self.function.insts[inst].operands[place];
+            let operand = self.cursor.function.insts[inst].operands[place];
             let shape = self.shape(operand);
             let axis = shape.len() - 1 - place;
             if !shape[axis].is_power_of_two() && !self.zeros.contains(operand) {
                 let valid = self.valid_along(&shape, axis);
                 let zero = self.zero(operand);
-                self.function.insts[inst].operands[place] = self.select(valid, operand, zero);
+                self.cursor.function.insts[inst].operands[place] = self.select(valid, operand, zero);
             }
         }
-        self.out.push(inst);
+        self.cursor.insert(inst);
     }
 
     /// A tile of zeros like another one.
     fn zero(&mut self, like: Value) -> Value {
-        let ty = self.function.ty(like).clone();
+        let ty = self.cursor.function.ty(like).clone();
         let scalar = ty.with_shape(Shape::scalar());
         let dtype = ty.dtype().expect("products are of numbers");
         let zero = Literal::float(dtype, 0.0).unwrap_or_else(|| Literal::int(Dtype::I8, 0));
         let zero = if dtype.is_float() { zero } else { Literal::int(dtype, 0) };
-        let number = Type::scalar(zero.dtype);
-        let mut value = self.emit(Op::Constant { value: zero }, smallvec![], number);
+        let mut value = self.cursor.constant(zero);
         if zero.dtype != dtype {
             // The 8-bit formats have no literals of their own; the bits of 0 are 0 in all of them.
-            value = self.emit(Op::Bitcast { element: ty.element }, smallvec![value], scalar);
+            value = self.cursor.value(Op::Bitcast { element: ty.element }, &[value], scalar);
         }
-        self.emit(Op::Splat { shape: ty.shape.clone() }, smallvec![value], ty)
+        self.cursor.value(Op::Splat { shape: ty.shape.clone() }, &[value], ty)
     }
 
     /// Where elements of a tile of this shape are the program's.
@@ -283,54 +275,41 @@ impl Pad<'_> {
     fn along(&mut self, line: Value, axis: usize, shape: &Shape) -> Value {
         let mut ones = Shape(SmallVec::from_elem(1, shape.len()));
         ones.0[axis] = shape[axis];
-        let ty = self.function.ty(line).clone();
+        let ty = self.cursor.function.ty(line).clone();
         let line = self.reshaped(line, &ones);
         if ones == *shape {
             return line;
         }
-        self.emit(Op::Broadcast { shape: shape.clone() }, smallvec![line], ty.with_shape(shape.clone()))
+        self.cursor.value(Op::Broadcast { shape: shape.clone() }, &[line], ty.with_shape(shape.clone()))
     }
 
     fn reshaped(&mut self, tile: Value, shape: &Shape) -> Value {
-        let ty = self.function.ty(tile).clone();
+        let ty = self.cursor.function.ty(tile).clone();
         if ty.shape == *shape {
             return tile;
         }
-        self.emit(Op::Reshape { shape: shape.clone() }, smallvec![tile], ty.with_shape(shape.clone()))
+        self.cursor.value(Op::Reshape { shape: shape.clone() }, &[tile], ty.with_shape(shape.clone()))
     }
 
     fn arange(&mut self, extent: u32) -> Value {
-        self.emit(Op::Arange { start: 0, end: extent.into() }, smallvec![], Type::tile(Dtype::I32, [extent]))
+        self.cursor.value(Op::Arange { start: 0, end: extent.into() }, &[], Type::tile(Dtype::I32, [extent]))
     }
 
     /// A tile of an int32.
     fn splat_int(&mut self, value: i64, shape: &Shape) -> Value {
-        let ty = Type::scalar(Dtype::I32);
-        let value = Literal::int(Dtype::I32, value.into());
-        let scalar = self.emit(Op::Constant { value }, smallvec![], ty.clone());
-        self.emit(Op::Splat { shape: shape.clone() }, smallvec![scalar], ty.with_shape(shape.clone()))
+        let scalar = self.cursor.int(Dtype::I32, value);
+        let ty = Type::tile(Dtype::I32, shape.clone());
+        self.cursor.value(Op::Splat { shape: shape.clone() }, &[scalar], ty)
     }
 
     fn binary(&mut self, function: ElementwiseFn, x: Value, y: Value) -> Value {
-        let operands = [self.function.ty(x).clone(), self.function.ty(y).clone()];
+        let operands = [self.cursor.function.ty(x).clone(), self.cursor.function.ty(y).clone()];
         let ty = function.result_type(&operands).expect("the operands are of one type");
-        self.emit(Op::Elementwise { function }, smallvec![x, y], ty)
+        self.cursor.elementwise(function, &[x, y], ty)
     }
 
     fn select(&mut self, condition: Value, x: Value, y: Value) -> Value {
-        let ty = self.function.ty(x).clone();
-        self.emit(Op::Elementwise { function: ElementwiseFn::Select }, smallvec![condition, x, y], ty)
-    }
-
-    fn emit(&mut self, op: Op, operands: SmallVec<[Value; 4]>, ty: Type) -> Value {
-        let inst = self.function.create_inst(op, operands, smallvec![], [ty], self.location);
-        self.out.push(inst);
-        self.function.insts[inst].results[0]
-    }
-
-    /// Lets an instruction make a result that another one made so far.
-    fn redefine(&mut self, result: Value, inst: Inst, place: usize) {
-        self.function.insts[inst].results[place] = result;
-        self.function.values[result].definition = Definition::Result(inst, place as u32);
+        let ty = self.cursor.function.ty(x).clone();
+        self.cursor.elementwise(ElementwiseFn::Select, &[condition, x, y], ty)
     }
 }

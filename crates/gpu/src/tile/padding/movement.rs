@@ -12,20 +12,20 @@ const MOST_COPIES: u32 = 8;
 impl Pad<'_> {
     /// Where only outermost axes are padded, the padding lies behind all elements before and after.
     pub(super) fn reshape(&mut self, inst: Inst, to: &Shape) {
-        let data = &self.function.insts[inst];
+        let data = &self.cursor.function.insts[inst];
         let (tile, result) = (data.operands[0], data.results[0]);
         let from = self.shape(tile);
         if keeps_padding_behind(&from, to) {
-            self.function.insts[inst].op = Op::Reshape { shape: padded(to) };
+            self.cursor.function.insts[inst].op = Op::Reshape { shape: padded(to) };
             self.keep_zeros(tile, result);
-            self.out.push(inst);
+            self.cursor.insert(inst);
             return;
         }
         if to.len() == 1 {
             self.flattened.insert(result, tile);
         }
         let place = self.place_in(&from, to);
-        let all = self.function.ty(tile).shape.elements() as u32;
+        let all = self.cursor.function.ty(tile).shape.elements() as u32;
         let line = self.reshaped(tile, &Shape::from([all]));
         let shape = padded(to);
         let index = self.reshaped(place, &Shape::from([shape.elements() as u32]));
@@ -62,30 +62,29 @@ impl Pad<'_> {
     }
 
     fn times(&mut self, tile: Value, factor: i64) -> Value {
-        let shape = self.function.ty(tile).shape.clone();
+        let shape = self.cursor.function.ty(tile).shape.clone();
         let factor = self.splat_int(factor, &shape);
         self.binary(ElementwiseFn::Mul, tile, factor)
     }
 
     fn taken(&mut self, tile: Value, index: Value, axis: u32) -> Value {
-        let shape = self.function.ty(index).shape.clone();
-        let ty = self.function.ty(tile).with_shape(shape);
-        self.emit(Op::Gather { axis }, smallvec![tile, index], ty)
+        let shape = self.cursor.function.ty(index).shape.clone();
+        let ty = self.cursor.function.ty(tile).with_shape(shape);
+        self.cursor.value(Op::Gather { axis }, &[tile, index], ty)
     }
 
     /// Lets a result be another value, under its own shape.
     fn define_as(&mut self, result: Value, value: Value, shape: Shape) {
-        let ty = self.function.ty(value).with_shape(shape.clone());
-        self.emit(Op::Reshape { shape }, smallvec![value], ty);
-        let inst = *self.out.last().expect("it was just emitted");
-        self.redefine(result, inst, 0);
+        let ty = self.cursor.function.ty(value).with_shape(shape.clone());
+        let inst = self.cursor.emit(Op::Reshape { shape }, &[value], [ty]);
+        self.cursor.function.redefine(result, inst, 0);
     }
 
     /// Along each axis either registers, if the slice is aligned and little is left out, or a gather.
     pub(super) fn slice(&mut self, inst: Inst, starts: &IntList, steps: &IntList, shape: &Shape) {
-        let data = &self.function.insts[inst];
+        let data = &self.cursor.function.insts[inst];
         let (mut tile, result) = (data.operands[0], data.results[0]);
-        let whole = self.function.ty(tile).shape.clone();
+        let whole = self.cursor.function.ty(tile).shape.clone();
         let rank = whole.len();
         let (mut first, mut distances): (IntList, IntList) = (smallvec![0; rank], smallvec![1; rank]);
         let mut part = whole.clone();
@@ -103,11 +102,11 @@ impl Pad<'_> {
             }
         }
         if part != whole {
-            let ty = self.function.ty(tile).with_shape(part.clone());
-            tile = self.emit(Op::Slice { starts: first, steps: distances, shape: part }, smallvec![tile], ty);
+            let ty = self.cursor.function.ty(tile).with_shape(part.clone());
+            tile = self.cursor.value(Op::Slice { starts: first, steps: distances, shape: part }, &[tile], ty);
         }
         for axis in gathers {
-            let mut taken = self.function.ty(tile).shape.clone();
+            let mut taken = self.cursor.function.ty(tile).shape.clone();
             taken.0[axis] = shape[axis].next_power_of_two();
             let place = self.arange(taken[axis]);
             let place = self.times(place, steps[axis]);
@@ -121,20 +120,20 @@ impl Pad<'_> {
 
     /// The index counts modulo the extent that the program knows.
     pub(super) fn gather(&mut self, inst: Inst) {
-        let data = &self.function.insts[inst];
-        let Op::Gather { axis } = data.op else { return self.out.push(inst) };
+        let data = &self.cursor.function.insts[inst];
+        let Op::Gather { axis } = data.op else { return self.cursor.insert(inst) };
         let (tile, index) = (data.operands[0], data.operands[1]);
         let extent = self.shape(tile)[axis as usize];
         if !extent.is_power_of_two() {
-            let shape = self.function.ty(index).shape.clone();
+            let shape = self.cursor.function.ty(index).shape.clone();
             let divisor = self.splat_int(extent.into(), &shape);
             let rest = self.binary(ElementwiseFn::IntRem, index, divisor);
             let zero = self.splat_int(0, &shape);
             let is_negative = self.binary(ElementwiseFn::Lt, rest, zero);
             let wrapped = self.binary(ElementwiseFn::Add, rest, divisor);
-            self.function.insts[inst].operands[1] = self.select(is_negative, wrapped, rest);
+            self.cursor.function.insts[inst].operands[1] = self.select(is_negative, wrapped, rest);
         }
-        self.out.push(inst);
+        self.cursor.insert(inst);
     }
 }
 

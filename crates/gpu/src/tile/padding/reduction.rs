@@ -13,26 +13,26 @@ use super::{Pad, is_padded, padded};
 
 impl Pad<'_> {
     pub(super) fn reduce(&mut self, inst: Inst) {
-        let data = self.function.insts[inst].clone();
+        let data = self.cursor.function.insts[inst].clone();
         let axis = match data.op {
             Op::Reduce { axis } => axis,
             Op::Histogram { bins } => {
-                self.function.insts[inst].op = Op::Histogram { bins: bins.next_power_of_two() };
+                self.cursor.function.insts[inst].op = Op::Histogram { bins: bins.next_power_of_two() };
                 return self.access(inst);
             }
             // tidy: wildcard because no other op of the family combines elements
-            _ => return self.out.push(inst),
+            _ => return self.cursor.insert(inst),
         };
         match self.reduced_tiles(&data, axis as usize) {
             Some((operands, valid)) => self.without_padding(inst, &data, operands, valid),
-            None => self.out.push(inst),
+            None => self.cursor.insert(inst),
         }
     }
 
     /// Towards the end, the padding comes last and is nobody's business, unless the function may not end of it; in reverse it
     /// comes first.
     pub(super) fn scan(&mut self, inst: Inst) {
-        let data = self.function.insts[inst].clone();
+        let data = self.cursor.function.insts[inst].clone();
         let shape = self.shape(data.operands[0]);
         match data.op {
             Op::Scan { .. } if !is_padded(&shape) && self.has_control(data.regions[0]) => {
@@ -44,19 +44,19 @@ impl Pad<'_> {
                 self.without_padding(inst, &data, data.operands.clone(), valid);
             }
             // tidy: wildcard because the padding is refused of what is no scan
-            _ => self.out.push(inst),
+            _ => self.cursor.insert(inst),
         }
     }
 
     fn without_padding(&mut self, inst: Inst, data: &InstData, operands: SmallVec<[Value; 4]>, valid: Value) {
         let neutral = operands.first().and_then(|tile| self.neutral(data.regions[0], *tile));
         if let (Some(neutral), &[tile]) = (neutral, &operands[..]) {
-            let ty = self.function.ty(tile).clone();
+            let ty = self.cursor.function.ty(tile).clone();
             let scalar = ty.with_shape(Shape::scalar());
-            let value = self.emit(Op::Constant { value: neutral }, smallvec![], scalar);
-            let rest = self.emit(Op::Splat { shape: ty.shape.clone() }, smallvec![value], ty);
-            self.function.insts[inst].operands = smallvec![self.select(valid, tile, rest)];
-            self.out.push(inst);
+            let value = self.cursor.value(Op::Constant { value: neutral }, &[], scalar);
+            let rest = self.cursor.value(Op::Splat { shape: ty.shape.clone() }, &[value], ty);
+            self.cursor.function.insts[inst].operands = smallvec![self.select(valid, tile, rest)];
+            self.cursor.insert(inst);
             return;
         }
         self.with_flag(data, operands, valid);
@@ -91,16 +91,16 @@ impl Pad<'_> {
     /// The neutral element of a combination that is a function of the table.
     fn neutral(&self, region: Block, tile: Value) -> Option<Literal> {
         use ElementwiseFn as F;
-        let insts = &self.function.blocks[region].insts;
-        let parameters = &self.function.blocks[region].parameters;
+        let insts = &self.cursor.function.blocks[region].insts;
+        let parameters = &self.cursor.function.blocks[region].parameters;
         let &[only, _] = &insts[..] else { return None };
-        let data = &self.function.insts[only];
+        let data = &self.cursor.function.insts[only];
         let Op::Elementwise { function } = data.op else { return None };
         let is_plain = data.operands.len() == 2
             && parameters.len() == 2
             && parameters.iter().all(|parameter| data.operands.contains(parameter))
-            && self.function.yielded(region) == &data.results[..];
-        let dtype = self.function.ty(tile).dtype().filter(|dtype| is_plain && !dtype.is_bool())?;
+            && self.cursor.function.yielded(region) == &data.results[..];
+        let dtype = self.cursor.function.ty(tile).dtype().filter(|dtype| is_plain && !dtype.is_bool())?;
         if dtype.is_float() {
             let number = match function {
                 F::Add => -0.0,
@@ -132,50 +132,51 @@ impl Pad<'_> {
         self.combine_flagged(region, operands.len());
         operands.push(valid);
         let mut types: SmallVec<[Type; 4]> =
-            data.results.iter().map(|result| self.function.ty(*result).clone()).collect();
+            data.results.iter().map(|result| self.cursor.function.ty(*result).clone()).collect();
         types.push(mask_of(&types[0]));
         let op = data.op.clone();
-        let inst = self.function.create_inst(op, operands, smallvec![region], types, data.location);
-        self.out.push(inst);
+        let inst = self.cursor.emit_with_regions(op, &operands, smallvec![region], types);
         for (place, result) in data.results.iter().enumerate() {
-            self.redefine(*result, inst, place);
+            self.cursor.function.redefine(*result, inst, place);
         }
     }
 
     /// Adds the flags to a region that combines `count` elements with as many.
     fn combine_flagged(&mut self, region: Block, count: usize) {
         let flag = Type::scalar(Dtype::I1);
-        let [left, right] = [(); 2].map(|()| self.function.add_parameter(region, flag.clone(), None));
-        let parameters = &mut self.function.blocks[region].parameters;
+        let [left, right] = [(); 2].map(|()| self.cursor.function.add_parameter(region, flag.clone(), None));
+        let parameters = &mut self.cursor.function.blocks[region].parameters;
         parameters.truncate(2 * count);
         parameters.insert(count, left);
         parameters.push(right);
-        for (place, parameter) in self.function.blocks[region].parameters.clone().into_iter().enumerate() {
-            self.function.values[parameter].definition = Definition::Parameter(region, place as u32);
+        for (place, parameter) in
+            self.cursor.function.blocks[region].parameters.clone().into_iter().enumerate()
+        {
+            self.cursor.function.values[parameter].definition = Definition::Parameter(region, place as u32);
         }
         let has_control = self.has_control(region);
-        let mut insts = std::mem::take(&mut self.function.blocks[region].insts);
+        let outer = self.cursor.enter(region);
+        let mut insts = self.cursor.take_rest();
         let end: Inst = insts.pop().expect("a region yields");
-        let parameters = self.function.blocks[region].parameters.clone();
+        let parameters = self.cursor.function.blocks[region].parameters.clone();
         let sides = |place: usize| (parameters[place], parameters[count + 1 + place]);
-        let combined: SmallVec<[Value; 4]> = self.function.insts[end].operands.clone();
-        let outer = std::mem::take(&mut self.out);
+        let combined: SmallVec<[Value; 4]> = self.cursor.function.insts[end].operands.clone();
         if has_control {
             let both = self.binary(ElementwiseFn::And, left, right);
             let alone: SmallVec<[Value; 4]> =
                 (0..count).map(|place| self.select(left, sides(place).0, sides(place).1)).collect();
-            self.function.insts[end].operands = self.if_there(both, insts, &combined, &alone);
+            self.cursor.function.insts[end].operands = self.if_there(both, insts, &combined, &alone);
         } else {
-            self.out = insts;
+            self.cursor.insert_all(insts);
             for (place, combined) in combined.into_iter().enumerate() {
                 let (one, other) = sides(place);
                 let kept = self.select(right, combined, one);
-                self.function.insts[end].operands[place] = self.select(left, kept, other);
+                self.cursor.function.insts[end].operands[place] = self.select(left, kept, other);
             }
         }
         let any = self.binary(ElementwiseFn::Or, left, right);
-        self.function.insts[end].operands.push(any);
-        self.out.push(end);
-        self.function.blocks[region].insts = std::mem::replace(&mut self.out, outer);
+        self.cursor.function.insts[end].operands.push(any);
+        self.cursor.insert(end);
+        self.cursor.go_to(outer);
     }
 }
