@@ -1,8 +1,8 @@
 //! What rings become, by who fills and who reads them: text in, text out, which the verifier accepts.
 
 use expect_test::{ExpectFile, expect_file};
-use tilewright_gpu::PASSES;
 use tilewright_gpu::language::Gpu;
+use tilewright_gpu::{PASSES, least_shared_bytes};
 use tilewright_ir::{parse_dialect, print, verify};
 
 /// L0 is an accumulator of `wgmma`, L1 its A in registers, L2 and L3 are A and B in memory.
@@ -57,10 +57,13 @@ fn head_of_roles(warps: usize) -> String {
 /// The text behind the head after a pass, or its refusal.
 fn after(body: &str, last: &str) -> String {
     let mut module = parse_dialect::<Gpu>(&text(body)).expect("it is well-formed");
+    let promised = least_shared_bytes(&module);
     for pass in PASSES.iter().skip_while(|pass| pass.name != "rings") {
         if let Err(diagnostic) = (pass.run)(&mut module) {
             return diagnostic.message.clone();
         }
+        // A kernel for which a pass before this found room has room with its mbarriers.
+        assert!(pass.name != "rings" || least_shared_bytes(&module) <= promised, "{promised} bytes: {body}");
         if pass.name == last {
             break;
         }

@@ -60,24 +60,31 @@ pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>
     Ok(())
 }
 
-/// The bytes of shared memory that a kernel needs, if those of which the lives do not overlap share places.
-pub fn least_bytes(layouts: &Layouts, function: &Function) -> u64 {
-    let buffers = Buffers::in_use(layouts, function);
-    buffers.place(&buffers.in_use).bytes
+/// [`least_bytes`] of the kernel of a module.
+pub fn least_shared_bytes(module: &Module) -> u64 {
+    least_bytes(&module.header.layouts, module.kernel())
 }
 
-/// The bytes that the barriers of all rings take, at most: one that says that a slot is full, and one that it is empty.
-pub fn mbarrier_bytes(function: &Function) -> u64 {
-    let mut slots = 0;
+/// Returns the bytes of shared memory that a kernel needs if buffers whose live ranges do not overlap share room.
+///
+/// Lowering gives each ring its mbarriers, which count already, so that a kernel that fits before it does so after it.
+pub fn least_bytes(layouts: &Layouts, function: &Function) -> u64 {
+    let buffers = Buffers::in_use(layouts, function);
+    buffers.place(&buffers.in_use).bytes + mbarrier_bytes(function)
+}
+
+/// The bytes of the mbarriers of all rings that are not lowered yet, at most: a slot has one for full and one for empty.
+fn mbarrier_bytes(function: &Function) -> u64 {
+    let mut bytes = 0;
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
         if matches!(data.op, Op::Gpu(GpuOp::Alloc { .. }))
             && let Type::Ring(ring) = function.ty(data.results[0])
         {
-            slots += ring.slots;
+            bytes += 2 * u64::from(ring.slots * MBARRIER_BYTES).next_multiple_of(ALIGNMENT);
         }
     });
-    u64::from(2 * slots * MBARRIER_BYTES)
+    bytes
 }
 
 /// The bytes that an instruction allocates.

@@ -26,6 +26,8 @@ mod tensor_copies;
 mod tensor_stores;
 mod wgmma_operands;
 
+pub use allocation::least_shared_bytes;
+
 use tilewright_base::Diagnostic;
 
 use crate::language::Module;

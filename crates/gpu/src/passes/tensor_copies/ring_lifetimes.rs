@@ -23,7 +23,7 @@ use tilewright_ir::{OpFamily, Operation, Value};
 use super::{Block, Function, Header, Inst, Places};
 use crate::cost_model;
 use crate::language::{Buffer, GpuOp, Op, Type};
-use crate::passes::allocation::{CHEAP_BYTES, least_bytes, mbarrier_bytes};
+use crate::passes::allocation::{CHEAP_BYTES, least_bytes};
 use crate::passes::pipelining::{Order, orders};
 use crate::remarks::{self, Because};
 
@@ -31,7 +31,6 @@ use crate::remarks::{self, Because};
 pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, Inst)]) {
     let places = Places::new(function);
     let limit = u64::from(header.target.max_shared_bytes);
-    let barriers = mbarrier_bytes(function);
     let mut bytes = least_bytes(&header.layouts, function);
     let mut inner = Vec::new();
     for (alloc, end) in rings {
@@ -42,7 +41,7 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
         let around = least_bytes(&header.layouts, function);
         let runs_ahead = header.cluster > 1 || loops.iter().any(|inst| copies_ahead(function, *inst));
         let most = if runs_ahead { limit } else { bytes.max(CHEAP_BYTES) };
-        if around <= bytes || around + barriers <= most {
+        if around <= bytes || around <= most {
             bytes = around;
             continue;
         }
@@ -56,16 +55,16 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
         });
     }
     for alloc in inner {
-        fill_late(header, function, &places, alloc, barriers);
+        fill_late(header, function, &places, alloc);
     }
 }
 
 /// Fills a ring behind the last buffer that ends before its first use, if that saves memory and costs little or there is less than
 /// is needed.
-fn fill_late(header: &Header, function: &mut Function, places: &Places, alloc: Inst, barriers: u64) {
+fn fill_late(header: &Header, function: &mut Function, places: &Places, alloc: Inst) {
     let limit = u64::from(header.target.max_shared_bytes);
     let before = least_bytes(&header.layouts, function);
-    let is_much = before + barriers > CHEAP_BYTES;
+    let is_much = before > CHEAP_BYTES;
     let Some(block) = places.blocks[alloc].filter(|_| is_much) else { return };
     let ring = function.insts[alloc].results[0];
     let Some((first, fill)) = fill_of(function, block, ring) else { return };
@@ -82,7 +81,7 @@ fn fill_late(header: &Header, function: &mut Function, places: &Places, alloc: I
     let Some(last) = passed.copied().collect::<Vec<_>>().iter().rposition(is_end) else { return };
     let passed = &insts[behind..=behind + last];
     let computed = passed.iter().filter(|inst| computes(function, **inst)).count();
-    if before + barriers <= limit && cost_model::issue_slots_count(computed as u32) {
+    if before <= limit && cost_model::issue_slots_count(computed as u32) {
         return;
     }
     function.blocks[block].insts[first..=behind + last].rotate_left(fill);
