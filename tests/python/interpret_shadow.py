@@ -21,13 +21,8 @@ from tilewright.runtime.jit import JITFunction
 OTHER_ROUNDING = ("test_products_are_added_to_an_accumulator",)
 """Where a pass of the compiler makes one op of a product and a sum, which rounds once less."""
 
-OTHER_IN_PYTHON = (
-    "test_what_is_an_object_of_python_when_interpreted",
-    "test_a_pointer_says_that_its_memory_is_only_read",
-    "test_a_cast_says_whether_memory_is_only_read",
-)
-"""Where interpret mode differs: tuples of Python take Python's slices alone, a tensor is made by operations alone, and
-a pointer does not know that its memory is only read."""
+OTHER_IN_PYTHON = ("test_what_is_an_object_of_python_when_interpreted",)
+"""Where interpret mode differs: tuples of Python take Python's slices only, and operations only make tensors."""
 
 _launch = JITFunction.run
 _compiled = 0

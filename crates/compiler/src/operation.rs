@@ -1,8 +1,10 @@
 //! One operation of interpret mode: the same path as that of a kernel, for a function of values that are there already.
 
+use std::sync::Arc;
+
 use tilewright_base::SourceMap;
 use tilewright_cpu::{EvaluationError, Program};
-use tilewright_frontend::{Failure, Host, Operand, Operation, Options, Site, relocate};
+use tilewright_frontend::{Failure, Host, LoweredOperation, Operand, Operation, Options, Site, relocate};
 use tilewright_ir::Type;
 
 use crate::{CompileError, Stage, cpu_program, verify, with_stack};
@@ -14,6 +16,11 @@ pub struct CompiledOperation {
     pub program: Program,
     /// The result; what is known at run time only in it are the results of the program, in order.
     pub result: Operand<Type>,
+    /// Which of those are constants of the code.
+    pub known: Vec<usize>,
+    /// Which of those point to memory that is only read, and the parameter of the kernel that says
+    /// so.
+    pub read_only: Vec<(usize, Arc<str>)>,
 }
 
 /// Compiles an operation for the CPU.
@@ -22,7 +29,7 @@ pub fn compile_operation(
     options: &Options,
     host: &mut dyn Host,
 ) -> Result<CompiledOperation, CompileError> {
-    let (mut module, result) =
+    let LoweredOperation { mut module, result, known, read_only } =
         tilewright_frontend::lower_operation(operation, options, host).map_err(CompileError::Kernel)?;
     with_stack(|| {
         verify(&module, Stage::Ir)?;
@@ -32,7 +39,7 @@ pub fn compile_operation(
             verify(&module, Stage::Opt)?;
         }
         let program = cpu_program(&module).map_err(|diagnostic| crate::failure(*diagnostic, &module))?;
-        Ok(CompiledOperation { program, result })
+        Ok(CompiledOperation { program, result, known, read_only: read_only.into_vec() })
     })
 }
 

@@ -25,7 +25,7 @@ pub use host::{
 };
 pub use lower::function::operand_of_argument;
 pub use lower::names::from_host as operand_of;
-pub use lower::operation::{Operation, lower_operation};
+pub use lower::operation::{LoweredOperation, Operation, lower_operation};
 pub use lower::relocate::{Site, relocate};
 pub use lower::template::{
     hash_with, map as map_operand, name_parts, same as same_operand, whole as tuple_operand,

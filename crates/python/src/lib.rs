@@ -75,9 +75,9 @@ mod _native {
     use crate::hooks::{set_capturing, set_hooks};
     #[pymodule_export]
     use crate::interpret::{
-        InterpretHook, LanguageCall, Structure, Tensor, interpret_assign, interpret_boolean,
-        interpret_builtin, interpret_not, interpret_program_is, interpret_range, interpret_tensor,
-        interpreted_program,
+        InterpretHook, LanguageCall, Structure, Tensor, interpret_assign, interpret_attribute,
+        interpret_boolean, interpret_builtin, interpret_not, interpret_program_is, interpret_range,
+        interpret_tensor, interpreted_program,
     };
     #[pymodule_export]
     use crate::kernel::JitKernel;

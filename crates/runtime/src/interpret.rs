@@ -21,7 +21,7 @@ use tilewright_frontend::{
     Argument, Constant, Host, Operand, Operation, hash_with, map_operand, name_parts, operand_of_argument,
     same_operand,
 };
-use tilewright_ir::Type;
+use tilewright_ir::{Literal, Type};
 
 use crate::specialize::cpu_argument;
 use crate::{Device, Error, Grid, Kernel, Options, Region, Value, padded};
@@ -38,20 +38,30 @@ pub struct Tile {
     pub ty: Type,
     /// Its elements.
     pub held: Held,
+    /// Whether the code of a compiled kernel has it as a constant: a number that was assigned. It
+    /// is a scalar then, and counts as known where a compile-time value is required.
+    pub is_known: bool,
+    /// If it points to memory that is only read, the parameter that says so; an empty name after a
+    /// cast.
+    pub read_only: Option<Arc<str>>,
 }
 
-/// An operand of an operation.
-#[derive(Clone, Debug)]
-pub struct Given {
-    /// The operand.
-    pub operand: Operand<Tile>,
-    /// Whether it is a compile-time number that an assignment has made a run-time scalar of.
-    pub is_assigned: bool,
-}
+impl Tile {
+    /// A value of which nothing is known.
+    pub fn new(ty: Type, held: Held) -> Self {
+        Self { ty, held, is_known: false, read_only: None }
+    }
 
-impl From<Operand<Tile>> for Given {
-    fn from(operand: Operand<Tile>) -> Self {
-        Self { operand, is_assigned: false }
+    /// A scalar that the code of a compiled kernel has as a constant.
+    pub fn constant(literal: Literal) -> Self {
+        let (ty, held) = (Type::scalar(literal.dtype), Held::scalar(literal.bits));
+        Self { is_known: true, ..Self::new(ty, held) }
+    }
+
+    /// The constant that it is in the code of a compiled kernel.
+    fn literal(&self) -> Option<Literal> {
+        let dtype = self.ty.dtype().filter(|_| self.is_known && self.ty.is_scalar())?;
+        Some(Literal { dtype, bits: self.held.uniform_bits()? })
     }
 }
 
@@ -61,8 +71,6 @@ pub struct Launch {
     pub name: String,
     arguments: Vec<cpu::Argument<'static>>,
     names: Vec<Arc<str>>,
-    /// Whether each argument is declared to be only read.
-    read_only: Vec<bool>,
     regions: RefCell<Vec<Region<'static>>>,
     grid: Cell<[u32; 3]>,
     id: Cell<[u32; 3]>,
@@ -94,14 +102,28 @@ struct Cache {
 struct Compiled {
     form: Form,
     arguments: Vec<Operand<Type>>,
-    assigned: SmallVec<[usize; 4]>,
-    read_only: ReadOnly,
+    marks: Marks,
     language: tilewright_frontend::Options,
     operation: CompiledOperation,
 }
 
-/// The operands that point to memory which is only read, and the parameters that say so.
-type ReadOnly = SmallVec<[(usize, Arc<str>); 1]>;
+/// Of which run-time values of the operands, in their order, something is known besides their type.
+#[derive(PartialEq, Default)]
+struct Marks {
+    known: SmallVec<[(usize, Literal); 4]>,
+    read_only: SmallVec<[(usize, Arc<str>); 1]>,
+}
+
+impl Marks {
+    fn new(tiles: &[Tile]) -> Self {
+        let mut marks = Self::default();
+        for (index, tile) in tiles.iter().enumerate() {
+            marks.known.extend(tile.literal().map(|literal| (index, literal)));
+            marks.read_only.extend(tile.read_only.iter().map(|owner| (index, Arc::clone(owner))));
+        }
+        marks
+    }
+}
 
 /// Beyond so many operations, those that were compiled before are forgotten.
 const MOST_KNOWN: usize = 1 << 13;
@@ -116,19 +138,16 @@ impl Cache {
         &self,
         hash: u64,
         form: &Form,
-        (given, read_only): (&[Given], &ReadOnly),
+        (given, marks): (&[Operand<Tile>], &Marks),
         language: &tilewright_frontend::Options,
     ) -> Option<Rc<Compiled>> {
         let is_same = |known: &&Rc<Compiled>| {
-            let mut pairs = given.iter().zip(&known.arguments).enumerate();
+            let mut pairs = given.iter().zip(&known.arguments);
             known.form == *form
                 && known.arguments.len() == given.len()
                 && known.language == *language
-                && known.read_only == *read_only
-                && pairs.all(|(index, (given, known_argument))| {
-                    given.is_assigned == known.assigned.contains(&index)
-                        && same_operand(&given.operand, known_argument, &|tile, ty| tile.ty == *ty)
-                })
+                && known.marks == *marks
+                && pairs.all(|(given, argument)| same_operand(given, argument, &|tile, ty| tile.ty == *ty))
         };
         self.known.get(&hash)?.iter().find(is_same).cloned()
     }
@@ -154,7 +173,6 @@ impl Launch {
         let classified = kernel.classify(values, Device::Cpu)?;
         let mut arguments = Vec::new();
         let mut names = Vec::new();
-        let mut read_only = Vec::new();
         let mut operands = Vec::with_capacity(values.len());
         let parameters = kernel.signature().parameters.iter();
         for (index, ((argument, value), parameter)) in
@@ -163,7 +181,7 @@ impl Launch {
             let template = operand_of_argument(argument);
             let first = arguments.len();
             pass(argument, value, &mut arguments);
-            read_only.resize(arguments.len(), constant.contains(&index));
+            let read_only = constant.contains(&index).then(|| Arc::from(&*parameter.name));
             let mut own_names = Vec::new();
             name_parts(&template, &parameter.name, &mut own_names);
             names.extend(own_names.into_iter().map(Arc::from));
@@ -174,7 +192,8 @@ impl Launch {
                     None => Held::scalar(0),
                 };
                 next += 1;
-                Tile { ty: ty.clone(), held }
+                let read_only = read_only.clone().filter(|_| ty.element.pointee().is_some());
+                Tile { read_only, ..Tile::new(ty.clone(), held) }
             }));
         }
         let regions = arguments.iter().filter_map(|argument| match argument {
@@ -193,7 +212,6 @@ impl Launch {
             regions: RefCell::new(regions.collect()),
             arguments,
             names,
-            read_only,
             padded: RefCell::default(),
             grid: Cell::new(grid.extents()),
             id: Cell::new([0; 3]),
@@ -235,14 +253,12 @@ impl Launch {
     pub fn evaluate(
         &self,
         form: &Form,
-        given: &[Given],
+        given: &[Operand<Tile>],
         environment: &mut Environment<'_>,
     ) -> Result<Operand<Tile>, Box<CompileError>> {
-        let compiled = self.compiled(form, given, environment.host)?;
-        let mut inputs: SmallVec<[Held; 8]> = SmallVec::new();
-        for given in given.iter().filter(|given| !given.is_assigned) {
-            collect(&given.operand, &mut inputs);
-        }
+        let mut inputs: SmallVec<[Tile; 8]> = SmallVec::new();
+        given.iter().for_each(|operand| collect(operand, &mut inputs));
+        let compiled = self.compiled(form, given, &inputs, environment.host)?;
         let mut asked = false;
         let reads = padded::are_padded_reads_allowed().then(PaddedReads::default);
         let results = loop {
@@ -257,7 +273,7 @@ impl Launch {
                 padded: reads.as_ref(),
             };
             let program = &compiled.operation.program;
-            match program.evaluate(inputs.iter(), &surroundings) {
+            match program.evaluate(inputs.iter().map(|tile| &tile.held), &surroundings) {
                 Ok(results) => {
                     let found = reads
                         .as_ref()
@@ -277,10 +293,17 @@ impl Launch {
                 Err(error) => return Err(Box::new(compiled.operation.failure(*error))),
             }
         };
-        let mut results = results.into_iter();
-        Ok(map_operand(&compiled.operation.result, &mut |ty: &Type| {
-            let held = results.next().unwrap_or_else(|| Held::scalar(0));
-            Tile { ty: ty.clone(), held }
+        let CompiledOperation { result, known, read_only, .. } = &compiled.operation;
+        let mut results = results.into_iter().enumerate();
+        Ok(map_operand(result, &mut |ty: &Type| {
+            let (index, held) = results.next().unwrap_or_else(|| (usize::MAX, Held::scalar(0)));
+            let owner = read_only.iter().find(|(place, _)| *place == index);
+            Tile {
+                ty: ty.clone(),
+                held,
+                is_known: known.contains(&index),
+                read_only: owner.map(|(_, owner)| Arc::clone(owner)),
+            }
         }))
     }
 
@@ -292,61 +315,38 @@ impl Launch {
     fn compiled(
         &self,
         form: &Form,
-        given: &[Given],
+        given: &[Operand<Tile>],
+        tiles: &[Tile],
         host: &mut dyn Host,
     ) -> Result<Rc<Compiled>, Box<CompileError>> {
         let mut hasher = FxHasher::default();
         form.hash(&mut hasher);
         for given in given {
-            given.is_assigned.hash(&mut hasher);
-            hash_with(&given.operand, &mut hasher, &|tile: &Tile, hasher| tile.ty.hash(hasher));
+            hash_with(given, &mut hasher, &|tile: &Tile, hasher| tile.ty.hash(hasher));
         }
+        let marks = Marks::new(tiles);
+        marks.known.hash(&mut hasher);
         let hash = hasher.finish();
-        let read_only = self.read_only(given);
-        let is_local = given.iter().any(|given| refers_to_program(&given.operand));
-        let find =
-            |cache: &RefCell<Cache>| cache.borrow().find(hash, form, (given, &read_only), &self.language);
+        let is_local = given.iter().any(refers_to_program);
+        let find = |cache: &RefCell<Cache>| cache.borrow().find(hash, form, (given, &marks), &self.language);
         let known = if is_local { find(&self.cache) } else { SHARED.with(find) };
         if let Some(known) = known {
             return Ok(known);
         }
-        let arguments: Vec<Operand<Type>> = given
-            .iter()
-            .map(|given| map_operand(&given.operand, &mut |tile: &Tile| tile.ty.clone()))
-            .collect();
-        let assigned: SmallVec<[usize; 4]> =
-            (0..given.len()).filter(|&index| given[index].is_assigned).collect();
+        let arguments: Vec<Operand<Type>> =
+            given.iter().map(|given| map_operand(given, &mut |tile: &Tile| tile.ty.clone())).collect();
         let text = form.text();
-        let operation =
-            Operation { text: &text, arguments: &arguments, assigned: &assigned, read_only: &read_only };
+        let (known, read_only) = (&marks.known, &marks.read_only);
+        let operation = Operation { text: &text, arguments: &arguments, known, read_only };
         let operation = compile_operation(&operation, &self.language, host).map_err(Box::new)?;
         let form = form.clone();
         let language = self.language;
-        let compiled = Rc::new(Compiled { form, arguments, assigned, read_only, language, operation });
+        let compiled = Rc::new(Compiled { form, arguments, marks, language, operation });
         let insert = |cache: &RefCell<Cache>| cache.borrow_mut().insert(hash, Rc::clone(&compiled));
         if !prints(given) {
             if is_local { insert(&self.cache) } else { SHARED.with(insert) }
         }
         Ok(compiled)
-    }
-
-    /// Whether the memory of an argument is only read, by its number.
-    pub fn is_read_only(&self, index: usize) -> bool {
-        self.read_only.get(index).copied().unwrap_or(false)
-    }
-
-    fn read_only(&self, given: &[Given]) -> ReadOnly {
-        if !self.read_only.contains(&true) {
-            return ReadOnly::new();
-        }
-        let owner = |given: &Given| {
-            let mut held = SmallVec::new();
-            collect(&given.operand, &mut held);
-            let mut indices = held.iter().filter_map(Held::argument_index);
-            indices.find(|&index| self.is_read_only(index))
-        };
-        let owners = given.iter().enumerate().filter_map(|(number, given)| Some((number, owner(given)?)));
-        owners.map(|(number, index)| (number, Arc::clone(&self.names[index]))).collect()
     }
 
     /// Says where a diagnostic about this launch arose.
@@ -357,10 +357,10 @@ impl Launch {
 }
 
 /// Whether an operation prints while it is compiled: that is to be done each time.
-fn prints(given: &[Given]) -> bool {
-    given.first().is_some_and(
-        |given| matches!(&given.operand, Operand::Language(path) if path.ends_with("static_print")),
-    )
+fn prints(given: &[Operand<Tile>]) -> bool {
+    given
+        .first()
+        .is_some_and(|given| matches!(given, Operand::Language(path) if path.ends_with("static_print")))
 }
 
 /// Whether something of the program is in an operand that may mean another thing later.
@@ -395,13 +395,13 @@ fn refers_to_program<V>(operand: &Operand<V>) -> bool {
 }
 
 /// The run-time values in an operand, in order.
-fn collect(operand: &Operand<Tile>, held: &mut SmallVec<[Held; 8]>) {
+fn collect(operand: &Operand<Tile>, tiles: &mut SmallVec<[Tile; 8]>) {
     match operand {
-        Operand::Tensor(tile) => held.push(tile.held.clone()),
+        Operand::Tensor(tile) => tiles.push(tile.clone()),
         Operand::Constant(_) | Operand::Language(_) | Operand::Function(_) => {}
         // tidy: wildcard because what is left is rare.
         other => {
-            map_operand(other, &mut |tile: &Tile| held.push(tile.held.clone()));
+            map_operand(other, &mut |tile: &Tile| tiles.push(tile.clone()));
         }
     }
 }

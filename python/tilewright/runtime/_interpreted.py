@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import sys
 import types
 import weakref
@@ -91,7 +92,7 @@ def _range(*bounds: Any) -> Any:
 
 def _stops(operator: str, value: Any) -> bool:
     """Whether ``value`` alone is what ``value and ...`` or ``value or ...`` is."""
-    if isinstance(value, _native.tensor):
+    if isinstance(value, _native.tensor) and not value._is_constexpr:
         return False
     return bool(value) is (operator == "or")
 
@@ -114,6 +115,21 @@ def _value(owner: Any) -> Any:
     return owner.value
 
 
+def _comparable(value: Any) -> Any:
+    """An operand of a comparison: to the language, a list is a tuple."""
+    if type(value) is list:
+        return tuple(_comparable(item) for item in value)
+    if type(value) is tuple and any(type(item) in (list, tuple) for item in value):
+        return tuple(_comparable(item) for item in value)
+    return value
+
+
+@functools.cache
+def _tensor_attributes() -> frozenset[str]:
+    """What a tensor has, and so has a number of a kernel."""
+    return frozenset(name for name in dir(_native.tensor) if not name.startswith("_"))
+
+
 def _builtin(name: str) -> Callable[..., Any]:
     """A function of Python that the language has for tensors."""
     function = getattr(builtins, name)
@@ -130,6 +146,8 @@ def _isinstance(value: Any, classes: Any) -> bool:
     """``isinstance`` of what stands for a kernel's own: numbers for ``tl.constexpr``, tuples for ``tl.tuple``."""
     from tilewright import language as tl
 
+    if isinstance(value, _native.tensor) and value._is_constexpr:
+        value = value._known_number
     if isinstance(value, classes):
         return True
     wanted = classes if isinstance(classes, tuple) else (classes,)
@@ -147,6 +165,8 @@ _SUPPORT: dict[str, Any] = {
     "__tilewright_assign__": _native.interpret_assign,
     "__tilewright_range__": _range,
     "__tilewright_stops__": _stops,
+    "__tilewright_attribute__": _native.interpret_attribute,
+    "__tilewright_comparable__": _comparable,
     "__tilewright_boolean__": _native.interpret_boolean,
     "__tilewright_not__": _native.interpret_not,
     "__tilewright_holds__": _holds,
@@ -171,10 +191,10 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
     _move(module, kernel._first_line - 1, kernel._removed_columns)
     definition.decorator_list = []
     rewritten = (*_OVERLOADED, "range", "isinstance")
-    own_names = _own_names(definition) if kernel._is_replaced else fn.__code__.co_varnames
+    own_names = _own_names(definition) if kernel._is_replaced else set(fn.__code__.co_varnames)
     shadowed = {name for name in rewritten if name in own_names or name in fn.__globals__}
     shadowed |= set(fn.__code__.co_freevars)
-    _Rewriter(shadowed).rewrite(definition)
+    _Rewriter(shadowed, own_names | set(fn.__code__.co_freevars), fn.__globals__).rewrite(definition)
     # The names of another scope are those of a function around it.
     free = [*fn.__code__.co_freevars, *_SUPPORT]
     # Its own name is a global of its module, as a rule.
@@ -251,8 +271,10 @@ def _move(tree: ast.AST, lines: int, columns: int) -> None:
 class _Rewriter(ast.NodeTransformer):
     """Writes what means something else to Python another way."""
 
-    def __init__(self, shadowed: set[str]) -> None:
+    def __init__(self, shadowed: set[str], own_names: set[str], names: dict[str, Any]) -> None:
         self.shadowed = shadowed
+        self.own_names = own_names
+        self.globals = names
         self.temporaries = 0
 
     def rewrite(self, definition: ast.FunctionDef) -> None:
@@ -317,7 +339,19 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if node.attr == "value" and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
             return self._call("value", node, node.value)
+        if (
+            node.attr in _tensor_attributes()
+            and isinstance(node.ctx, ast.Load)
+            and not self._is_module(node.value)
+        ):
+            name = ast.copy_location(ast.Constant(node.attr), node)
+            return self._call("attribute", node, node.value, name)
         return node
+
+    def _is_module(self, node: ast.expr) -> bool:
+        """Whether an expression is a module's global name, as far as can be seen."""
+        is_global = isinstance(node, ast.Name) and node.id not in self.own_names
+        return is_global and isinstance(self.globals.get(node.id), types.ModuleType)  # type: ignore[attr-defined]
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
@@ -351,6 +385,12 @@ class _Rewriter(ast.NodeTransformer):
                 left = following
             return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), parts), node))
         self.generic_visit(node)
+        operands = [node.left, *node.comparators]
+        if any(isinstance(value, ast.Constant) for value in operands) or isinstance(
+            node.ops[0], (ast.Is, ast.IsNot)
+        ):
+            return node
+        node.left, node.comparators[0] = (self._call("comparable", value, value) for value in operands)
         return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:

@@ -10,7 +10,7 @@ from _weakrefset import WeakSet
 
 from tilewright import _native
 from tilewright.errors import LaunchTypeError, LaunchValueError
-from tilewright.language._constexpr import constexpr
+from tilewright.language._constexpr import constexpr, plain
 from tilewright.language._types import dtype, pointer_type
 
 TYPE_CHECKING = False
@@ -656,11 +656,11 @@ class ConstexprFunction(Generic[T]):
         """Calls it; values of ``tl.constexpr`` are taken as what they hold."""
         # Grid functions call it at each launch: nothing is made anew where there is nothing to be taken out.
         for arg in args:
-            if isinstance(arg, constexpr):
-                args = tuple(map(_plain, args))
+            if isinstance(arg, (constexpr, tuple, _native.tensor)):
+                args = tuple(map(plain, args))
                 break
         if kwargs:
-            kwargs = {name: _plain(value) for name, value in kwargs.items()}
+            kwargs = {name: plain(value) for name, value in kwargs.items()}
         return self.fn(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -680,10 +680,6 @@ class BoundConstexprFunction(ConstexprFunction[T]):
     def __call__(self, *args: Any, **kwargs: Any) -> T:
         """Calls it with the object."""
         return super().__call__(self.__self__, *args, **kwargs)
-
-
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, constexpr) else value
 
 
 def constexpr_function(fn: Callable[..., T]) -> ConstexprFunction[T]:

@@ -9,14 +9,15 @@ use ruff_python_ast::{Expr, Stmt, StmtFunctionDef};
 use ruff_text_size::Ranged;
 use rustc_hash::FxHashMap;
 use tilewright_base::{Code, Diagnostic, SourceFile, Span};
-use tilewright_ir::{Function, IrBuilder, Module};
+use tilewright_ir::{Builder, Function, IrBuilder, Literal, Module};
 
 use super::branch::Exit;
 use super::budget::Extent;
 use super::parse::{bytes, parse};
-use super::scope::{Binding, Scope};
+use super::read_only::ReadOnly;
+use super::scope::{Binding, Scope, State};
 use super::template::{self, Template};
-use super::{Callee, IrOperand, Lower, Lowerer, Reported, Session};
+use super::{Callee, Lower, Lowerer, Reported, Session};
 use crate::host::Host;
 use crate::value::Operand;
 use crate::{Failure, Options};
@@ -27,20 +28,35 @@ pub struct Operation<'a> {
     pub text: &'a str,
     /// What each parameter is: the type of a run-time value, or a compile-time value.
     pub arguments: &'a [Template],
-    /// The parameters whose compile-time number a plain assignment has made a run-time scalar of.
-    pub assigned: &'a [usize],
-    /// The parameters with a pointer to memory that is only read, and the parameter of the kernel that says so.
+    /// Which of the run-time values in the arguments, counted through all of them, are scalars that
+    /// the code of a compiled kernel has as a constant.
+    pub known: &'a [(usize, Literal)],
+    /// Which of the run-time values point to memory that is only read, and the parameter of the
+    /// kernel that says so.
     pub read_only: &'a [(usize, Arc<str>)],
 }
 
-/// Lowers an operation: a module whose entry takes the run-time values in the arguments and returns those in the result.
-///
-/// The text of the operation is the first of the sources.
+/// What an operation is lowered to.
+#[derive(Debug)]
+pub struct LoweredOperation {
+    /// A module whose entry takes the run-time values in the arguments and returns those in the
+    /// result.
+    pub module: Module,
+    /// The result.
+    pub result: Template,
+    /// Which of the run-time values in the result are constants of the code.
+    pub known: Vec<usize>,
+    /// Which of them point to memory that is only read, and the parameter of the kernel that says
+    /// so.
+    pub read_only: ReadOnly,
+}
+
+/// Lowers an operation. Its text is the first of the sources.
 pub fn lower_operation(
     operation: &Operation<'_>,
     options: &Options,
     host: &mut dyn Host,
-) -> Result<(Module, Template), Box<Failure>> {
+) -> Result<LoweredOperation, Box<Failure>> {
     let mut session = Session::new(host, options);
     let result = session.operation(operation);
     let Session { mut diagnostics, sources, mut functions, budget, .. } = session;
@@ -48,9 +64,10 @@ pub fn lower_operation(
         diagnostics.retain(|diagnostic| diagnostic.code == Code::Interrupted);
     }
     match result {
-        Ok((function, template)) if diagnostics.is_empty() => {
+        Ok((function, result, known, read_only)) if diagnostics.is_empty() => {
             let entry = functions.push(function);
-            Ok((Module::new(functions, entry, Arc::new(sources)), template))
+            let module = Module::new(functions, entry, Arc::new(sources));
+            Ok(LoweredOperation { module, result, known, read_only })
         }
         _ => Err(Box::new(Failure { diagnostics, sources })),
     }
@@ -65,7 +82,7 @@ pub(super) fn returned(definition: &StmtFunctionDef) -> Option<&Expr> {
 }
 
 impl Session<'_> {
-    fn operation(&mut self, operation: &Operation<'_>) -> Lower<(Function, Template)> {
+    fn operation(&mut self, operation: &Operation<'_>) -> Lower<(Function, Template, Vec<usize>, ReadOnly)> {
         let source = SourceFile::new("<operation>", operation.text);
         let file = self.sources.add(source);
         let tree = parse(operation.text).map_err(|failure| self.report(failure.diagnostic(file)))?;
@@ -92,8 +109,7 @@ impl Session<'_> {
             read_only: FxHashMap::default(),
         };
         lowerer.bind_parameters(operation.arguments, &[])?;
-        lowerer.assign_parameters(operation.assigned)?;
-        lowerer.mark_read_only(operation.read_only);
+        lowerer.mark_parameters(operation)?;
         let expression = returned(definition).ok_or(Reported)?;
         let mut result = lowerer.expression(expression)?;
         lowerer.at(span);
@@ -102,45 +118,49 @@ impl Session<'_> {
             range.options = tilewright_ir::LoopOptions::default();
         }
         let values = template::values(&result);
+        let is_known = |value| lowerer.as_constant(&Operand::Tensor(value)).is_some();
+        let known = (0..values.len()).filter(|&index| is_known(values[index])).collect();
+        let read_only = lowerer.read_only_among(&values);
         if let Err(error) = lowerer.builder.return_values(values) {
             return Err(lowerer.rule_error(span, error));
         }
         let template = template::of(&result, &lowerer.builder.function);
-        Ok((lowerer.builder.function, template))
+        Ok((lowerer.builder.function, template, known, read_only))
     }
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Makes run-time scalars of the compile-time numbers of some parameters, as an assignment does.
-    fn assign_parameters(&mut self, numbers: &[usize]) -> Lower<()> {
-        self.keeps_constants = false;
-        for &number in numbers {
-            let Some(parameter) = super::function::parameters(self.definition).nth(number) else { continue };
+    /// Makes constants of the values that are known, and marks those that point to memory that is
+    /// only read.
+    fn mark_parameters(&mut self, operation: &Operation<'_>) -> Lower<()> {
+        let mut next = 0;
+        for parameter in super::function::parameters(self.definition) {
             let name = parameter.name.as_str();
-            let Some(Operand::Constant(constant)) = self.parameter_value(name) else { continue };
-            let value = self.decay_all(&Operand::Constant(constant))?;
-            let span = self.span_of(&parameter.name);
-            self.scope.insert(name, Binding::value(value, span));
-        }
-        self.keeps_constants = true;
-        Ok(())
-    }
-
-    fn mark_read_only(&mut self, parameters: &[(usize, Arc<str>)]) {
-        for (number, owner) in parameters {
-            let parameter = super::function::parameters(self.definition).nth(*number);
-            let Some(value) = parameter.and_then(|it| self.parameter_value(it.name.as_str())) else {
+            let Some(State::Value(bound)) = self.scope.get(name).map(|binding| &binding.state) else {
                 continue;
             };
-            self.read_only
-                .extend(template::values(&value).into_iter().map(|part| (part, Some(Arc::clone(owner)))));
+            let bound = bound.clone();
+            let span = self.span_of(&parameter.name);
+            let mut values = template::values(&bound);
+            let mut has_constant = false;
+            for value in &mut values {
+                let of_this = |(index, _): &&(usize, _)| *index == next;
+                if let Some((_, literal)) = operation.known.iter().find(of_this) {
+                    let constant = self.builder.constant(*literal);
+                    *value = constant.map_err(|error| self.rule_error(span, error))?;
+                    has_constant = true;
+                }
+                if let Some((_, owner)) = operation.read_only.iter().find(|(index, _)| *index == next) {
+                    self.read_only.insert(*value, Some(Arc::clone(owner)));
+                }
+                next += 1;
+            }
+            if has_constant {
+                let mut values = values.into_iter();
+                let value = template::map(&bound, &mut |&value| values.next().unwrap_or(value));
+                self.scope.insert(name, Binding::value(value, span));
+            }
         }
-    }
-
-    fn parameter_value(&self, name: &str) -> Option<IrOperand> {
-        match &self.scope.get(name)?.state {
-            super::scope::State::Value(value) => Some(value.clone()),
-            super::scope::State::Poisoned | super::scope::State::Lost(_) => None,
-        }
+        Ok(())
     }
 }

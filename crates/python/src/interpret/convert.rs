@@ -4,27 +4,16 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use tilewright_frontend::{Constant, HostValue, Operand, Tuple, operand_of, semantic, tuple_operand};
-use tilewright_ir::{Literal, Type};
-use tilewright_runtime::interpret::{Given, Held, Tile};
+use tilewright_ir::Literal;
+use tilewright_runtime::interpret::Tile;
 
 use super::language::LanguageCall;
 use super::structure::Structure;
-use super::tensor::{Known, Tensor};
+use super::tensor::Tensor;
 use crate::objects::{self, Classes, classify, fields, host_value_to_python, object_ref};
 
-/// An object as an operand.
-pub(crate) fn given(object: &Bound<'_, PyAny>) -> PyResult<Given> {
-    if let Ok(tensor) = object.cast_exact::<Tensor>() {
-        return tensor.get().given();
-    }
-    if let Some(constant) = number(object) {
-        return Ok(Operand::Constant(constant).into());
-    }
-    operand(object).map(Given::from)
-}
-
 /// A plain number.
-fn number(object: &Bound<'_, PyAny>) -> Option<Constant> {
+pub(crate) fn number(object: &Bound<'_, PyAny>) -> Option<Constant> {
     if object.is_exact_instance_of::<PyInt>() {
         return object.extract::<i64>().ok().map(|value| Constant::Int(value.into()));
     }
@@ -37,31 +26,33 @@ fn number(object: &Bound<'_, PyAny>) -> Option<Constant> {
     object.is_none().then_some(Constant::None)
 }
 
-fn operand(object: &Bound<'_, PyAny>) -> PyResult<Operand<Tile>> {
+/// An object as an operand.
+pub(crate) fn given(object: &Bound<'_, PyAny>) -> PyResult<Operand<Tile>> {
     if let Ok(tensor) = object.cast_exact::<Tensor>() {
-        let Given { operand, is_assigned } = tensor.get().given()?;
-        // In a tuple there is no place to say that it was assigned.
-        return Ok(if is_assigned { Operand::Tensor(tensor.get().tile()?.clone()) } else { operand });
+        return tensor.get().given();
+    }
+    if let Some(constant) = number(object) {
+        return Ok(Operand::Constant(constant));
     }
     if let Ok(structure) = object.cast_exact::<Structure>() {
-        return Ok(structure.get().given()?.operand);
+        return structure.get().given();
     }
     if let Ok(function) = object.cast::<LanguageCall>() {
         return Ok(function.get().operand());
     }
     if let Ok(tuple) = object.cast::<PyTuple>() {
-        let items = tuple.iter_borrowed().map(|item| operand(&item)).collect::<PyResult<Vec<_>>>()?;
+        let items = tuple.iter_borrowed().map(|item| given(&item)).collect::<PyResult<Vec<_>>>()?;
         return Ok(tuple_operand(Tuple::new(items, fields(tuple)?)));
     }
     if let Ok(list) = object.cast::<PyList>() {
-        let items = list.iter().map(|item| operand(&item)).collect::<PyResult<Vec<_>>>()?;
+        let items = list.iter().map(|item| given(&item)).collect::<PyResult<Vec<_>>>()?;
         return Ok(tuple_operand(Tuple::from(items)));
     }
     if let Some(constant) = objects::plain(object) {
         return Ok(Operand::Constant(constant));
     }
     if let Some((fields, items)) = crate::aggregate::instance(object)? {
-        let items = items.iter_borrowed().map(|item| operand(&item)).collect::<PyResult<Vec<_>>>()?;
+        let items = items.iter_borrowed().map(|item| given(&item)).collect::<PyResult<Vec<_>>>()?;
         let class = object_ref(object.get_type().as_any())?;
         return Ok(tuple_operand(Tuple::instance(items, fields, class)));
     }
@@ -121,27 +112,27 @@ pub(crate) fn interpret_assign<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound
             None => value.clone(),
         });
     }
-    let constant = match number(value) {
-        Some(constant) => Some(constant),
-        None if value.is_instance(Classes::get(py)?.constexpr.bind(py))? => {
-            number(&value.getattr(intern!(py, "value"))?)
-        }
-        None => None,
-    };
-    if let Some(scalar) = constant.and_then(scalar) {
-        return Ok(Bound::new(py, scalar)?.into_any());
+    if let Some(scalar) = wrapped_number(value)?.as_ref().and_then(natural) {
+        return Ok(Bound::new(py, Tensor::new(scalar))?.into_any());
     }
     let Ok(tuple) = value.cast_exact::<PyTuple>() else { return Ok(value.clone()) };
     let items = tuple.iter().map(|item| interpret_assign(&item)).collect::<PyResult<Vec<_>>>()?;
     Ok(PyTuple::new(py, items)?.into_any())
 }
 
-/// A scalar that an assignment has made of a number.
-fn scalar(constant: Constant) -> Option<Tensor> {
-    Some(Tensor::known(natural(&constant)?, Known::Assigned(constant)))
+/// A plain number, or that in a `tl.constexpr`.
+pub(crate) fn wrapped_number(value: &Bound<'_, PyAny>) -> PyResult<Option<Constant>> {
+    let py = value.py();
+    Ok(match number(value) {
+        Some(constant) => Some(constant),
+        None if value.is_instance(Classes::get(py)?.constexpr.bind(py))? => {
+            number(&value.getattr(intern!(py, "value"))?)
+        }
+        None => None,
+    })
 }
 
-/// A number as a scalar of its natural type.
+/// A number as a scalar of its natural type, known as such.
 pub(crate) fn natural(constant: &Constant) -> Option<Tile> {
     let dtype = semantic::natural_dtype(constant)?;
     let literal = match constant {
@@ -155,5 +146,5 @@ pub(crate) fn natural(constant: &Constant) -> Option<Tile> {
         | Constant::Tuple(_)
         | Constant::Object(_) => None,
     };
-    literal.map(|literal| Tile { ty: Type::scalar(dtype), held: Held::scalar(literal.bits) })
+    literal.map(Tile::constant)
 }

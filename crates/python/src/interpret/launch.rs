@@ -11,7 +11,7 @@ use tilewright_runtime::{Annotation, Device, Grid, Options, ParameterKind, Value
 
 use super::convert::{natural, to_python};
 use super::session::Session;
-use super::tensor::{Known, Tensor};
+use super::tensor::Tensor;
 use crate::convert::{Converter, Values};
 use crate::errors::raised;
 use crate::kernel::{JitKernel, State};
@@ -130,7 +130,7 @@ fn parameter<'py>(
         Operand::Constant(constant @ Constant::Int(_)) if !is_constexpr && !is_wrapped => {
             match natural(constant) {
                 Some(tile) => {
-                    let tensor = Tensor::known(tile, Known::Constant(constant.clone()));
+                    let tensor = Tensor::compile_time(tile, Some(constant.clone()));
                     Ok(Bound::new(py, tensor)?.into_any())
                 }
                 None => Ok(object.clone()),

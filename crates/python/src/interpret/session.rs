@@ -7,15 +7,16 @@ use std::sync::{Arc, PoisonError};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, SourceFile};
 use tilewright_frontend::{Constant, HostValue, Operand, semantic};
 use tilewright_ir::{Dtype, Literal, Type};
-use tilewright_runtime::interpret::{Environment, Form, Given, Held, Launch, Piece, Site, Tile, locate};
+use tilewright_runtime::interpret::{Environment, Form, Held, Launch, Piece, Site, Tile, locate};
 use tilewright_runtime::{Error, Interrupt, are_padded_reads_allowed, keep_padded_reads, take_padded_reads};
 
-use super::convert::{given, to_python};
+use super::convert::{given, to_python, wrapped_number};
+use super::language::Method;
 use super::tensor::Tensor;
 use crate::errors::{to_exception, warn};
 use crate::host::{Findings, PyHost};
@@ -24,7 +25,7 @@ use crate::live::{self, Live};
 use crate::objects::classify;
 
 /// The operands of an operation.
-pub(crate) type Operands = SmallVec<[Given; 4]>;
+pub(crate) type Operands = SmallVec<[Operand<Tile>; 4]>;
 
 /// A launch of an interpreted kernel.
 pub(crate) struct Session {
@@ -74,7 +75,7 @@ impl Session {
         Running
     }
 
-    fn evaluate(&self, py: Python<'_>, form: &Form, operands: &[Given]) -> PyResult<Operand<Tile>> {
+    fn evaluate(&self, py: Python<'_>, form: &Form, operands: &[Operand<Tile>]) -> PyResult<Operand<Tile>> {
         let mut host = PyHost::default();
         let findings = host.findings();
         let signal = &self.signal;
@@ -128,13 +129,13 @@ pub(crate) fn evaluate<'py>(
     py: Python<'py>,
     name: &str,
     form: &Form,
-    operands: &[Given],
+    operands: &[Operand<Tile>],
 ) -> PyResult<Bound<'py, PyAny>> {
     let Some(session) = current() else { return Err(outside(py, name)) };
     let result = match &session.around {
         Some(around) if !session.is_around.replace(true) => {
             let operation = Operation { form: form.clone(), operands: operands.to_vec() };
-            let passed = operands.iter().map(|given| to_python(py, &given.operand));
+            let passed = operands.iter().map(|operand| to_python(py, operand));
             let passed = passed.collect::<PyResult<Vec<_>>>();
             let result = passed.and_then(|passed| {
                 around.bind(py).call1((name, keywords(form), PyTuple::new(py, passed)?, operation))
@@ -145,7 +146,7 @@ pub(crate) fn evaluate<'py>(
         _ => to_python(py, &session.evaluate(py, form, operands)?)?,
     };
     if let Some(hook) = &session.hook {
-        let passed = operands.iter().map(|given| to_python(py, &given.operand));
+        let passed = operands.iter().map(|operand| to_python(py, operand));
         let passed = PyTuple::new(py, passed.collect::<PyResult<Vec<_>>>()?)?;
         let [x, y, z] = session.launch.id();
         hook.call1(py, (name, keywords(form), passed, &result, (x, y, z)))?;
@@ -157,7 +158,7 @@ pub(crate) fn evaluate<'py>(
 #[pyclass(unsendable, module = "tilewright._native")]
 pub(crate) struct Operation {
     form: Form,
-    operands: Vec<Given>,
+    operands: Vec<Operand<Tile>>,
 }
 
 #[pymethods]
@@ -209,7 +210,9 @@ pub(crate) fn interpret_program_is(id: Option<[u32; 3]>, grid: Option<[u32; 3]>)
 #[pyfunction]
 pub(crate) fn interpret_tensor(ty: &Bound<'_, PyAny>, bytes: &[u8]) -> PyResult<Tensor> {
     let held = match classify(ty)? {
-        HostValue::Constant(Constant::Type(ty)) => Held::from_bytes(&ty, bytes).map(|held| Tile { ty, held }),
+        HostValue::Constant(Constant::Type(ty)) => {
+            Held::from_bytes(&ty, bytes).map(|held| Tile::new(ty, held))
+        }
         _ => None,
     };
     held.map(Tensor::new)
@@ -289,6 +292,25 @@ pub(crate) fn interpret_boolean<'py>(
     evaluate(py, operator, &Form::Binary(operator), &[given(left)?, given(right)?])
 }
 
+/// `value.name`, where tensors have such an attribute: a number has it as well.
+#[pyfunction]
+pub(crate) fn interpret_attribute<'py>(
+    value: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = value.py();
+    let constant = if current().is_some() { wrapped_number(value)? } else { None };
+    let Some(constant) = constant.filter(|constant| *constant != Constant::None) else {
+        return value.getattr(name);
+    };
+    let name = symbol(&name.to_cow()?);
+    if Tensor::has_method(py, name)? {
+        let method = Method::new(to_python(py, &Operand::Constant(constant))?.unbind(), name);
+        return Ok(Bound::new(py, method)?.into_any());
+    }
+    evaluate(py, name, &Form::Attribute(name), &[Operand::Constant(constant)])
+}
+
 /// `not x`.
 #[pyfunction]
 pub(crate) fn interpret_not<'py>(py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -329,7 +351,7 @@ pub(crate) fn interpret_range<'py>(
     let mut types = Vec::with_capacity(3);
     let mut numbers = [0_i128; 3];
     for (place, (bound, number)) in bounds.iter().zip(&mut numbers).enumerate() {
-        let (ty, value) = match &bound.operand {
+        let (ty, value) = match bound {
             Operand::Tensor(tile) => {
                 let dtype = tile.ty.dtype().filter(|_| tile.ty.is_scalar());
                 let bits = tile.held.uniform_bits().unwrap_or(0);
@@ -413,7 +435,7 @@ impl Counter {
         }
         let bits = Literal::int(self.dtype, self.next).bits;
         self.next += self.step;
-        Some(Tensor::new(Tile { ty: Type::scalar(self.dtype), held: Held::scalar(bits) }))
+        Some(Tensor::new(Tile::new(Type::scalar(self.dtype), Held::scalar(bits))))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use tilewright_frontend::Operand;
-use tilewright_runtime::interpret::{Form, Given};
+use tilewright_frontend::{DescriptorKind, Operand, semantic};
+use tilewright_runtime::interpret::{Form, Tile};
 
 use super::language::Method;
 use super::session::{evaluate, symbol};
@@ -19,10 +19,7 @@ pub(crate) struct Structure {
 }
 
 impl Structure {
-    pub(crate) fn new(
-        py: Python<'_>,
-        operand: &Operand<tilewright_runtime::interpret::Tile>,
-    ) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, operand: &Operand<Tile>) -> PyResult<Self> {
         let mut parts = Vec::new();
         let mut failed = None;
         let form = tilewright_frontend::map_operand(operand, &mut |tile| {
@@ -36,9 +33,9 @@ impl Structure {
     }
 
     /// It as an operand.
-    pub(crate) fn given(&self) -> PyResult<Given> {
+    pub(crate) fn given(&self) -> PyResult<Operand<Tile>> {
         let tiles = self.parts.iter().map(|part| part.get().tile()).collect::<PyResult<Vec<_>>>()?;
-        Ok(tilewright_frontend::map_operand(&self.form, &mut |&place| tiles[place].clone()).into())
+        Ok(tilewright_frontend::map_operand(&self.form, &mut |&place| tiles[place].clone()))
     }
 }
 
@@ -67,7 +64,14 @@ impl Structure {
             return Err(pyo3::exceptions::PyAttributeError::new_err(message));
         }
         let name = symbol(name);
-        if tilewright_frontend::semantic::language(&format!("tensor_descriptor.{name}")).is_some() {
+        let is_method = match &slf.get().form {
+            Operand::Descriptor(descriptor) if descriptor.form.kind == DescriptorKind::BlockPointer => {
+                Tensor::has_method(slf.py(), name)?
+            }
+            // tidy: wildcard because a descriptor's methods are those that the class has.
+            _ => semantic::language(&format!("tensor_descriptor.{name}")).is_some(),
+        };
+        if is_method {
             return Ok(Bound::new(slf.py(), Method::new(slf.clone().into_any().unbind(), name))?.into_any());
         }
         evaluate(slf.py(), name, &Form::Attribute(name), &[slf.get().given()?])

@@ -15,9 +15,10 @@ use pyo3::types::{PyBytes, PyEllipsis, PySlice, PyTuple};
 use smallvec::SmallVec;
 use tilewright_frontend::{Constant, LanguageType, Operand};
 use tilewright_ir::{Literal, Shape, Type};
-use tilewright_runtime::interpret::{Form, Given, Piece, Tile};
+use tilewright_runtime::interpret::{Form, Piece, Tile};
 
 use super::convert::given;
+use super::language::LanguageCall;
 use super::session::{Operands, current, evaluate, symbol};
 use crate::objects::to_python;
 
@@ -25,17 +26,8 @@ use crate::objects::to_python;
 #[pyclass(frozen, name = "tensor", module = "triton.language.core")]
 pub(crate) struct Tensor {
     tile: OnThread,
-    known: Known,
-}
-
-/// What is known of a scalar at compile time.
-#[derive(Clone, Debug)]
-pub(crate) enum Known {
-    Nothing,
-    /// It is an argument that the code of a compiled kernel would have as a constant: the int 1.
-    Constant(Constant),
-    /// A plain assignment has made it of a number.
-    Assigned(Constant),
+    /// The compile-time number that it is when compiled: an argument that is the int 1.
+    constant: Option<Constant>,
 }
 
 /// A tile, which only the thread that made it may look at: its memory is counted without atomic operations.
@@ -61,12 +53,19 @@ impl Drop for OnThread {
 
 impl Tensor {
     pub(crate) fn new(tile: Tile) -> Self {
-        Self::known(tile, Known::Nothing)
+        Self::compile_time(tile, None)
     }
 
-    pub(crate) fn known(tile: Tile, known: Known) -> Self {
+    /// A scalar that is a compile-time number when compiled.
+    pub(crate) fn compile_time(tile: Tile, constant: Option<Constant>) -> Self {
         let thread = std::thread::current().id();
-        Self { tile: OnThread { thread, tile: ManuallyDrop::new(tile) }, known }
+        Self { tile: OnThread { thread, tile: ManuallyDrop::new(tile) }, constant }
+    }
+
+    /// Whether tensors have a method of this name.
+    pub(crate) fn has_method(py: Python<'_>, name: &str) -> PyResult<bool> {
+        let found = py.get_type::<Self>().getattr_opt(name)?;
+        Ok(found.is_some_and(|found| found.is_instance_of::<LanguageCall>()))
     }
 
     /// The tile.
@@ -80,25 +79,17 @@ impl Tensor {
     }
 
     /// It as an operand.
-    pub(crate) fn given(&self) -> PyResult<Given> {
-        let tile = self.tile()?;
-        Ok(match &self.known {
-            Known::Nothing => Operand::Tensor(tile.clone()).into(),
-            Known::Constant(constant) => Operand::Constant(constant.clone()).into(),
-            Known::Assigned(constant) => {
-                Given { operand: Operand::Constant(constant.clone()), is_assigned: true }
-            }
+    pub(crate) fn given(&self) -> PyResult<Operand<Tile>> {
+        Ok(match &self.constant {
+            None => Operand::Tensor(self.tile()?.clone()),
+            Some(constant) => Operand::Constant(constant.clone()),
         })
     }
 
     /// What an assignment makes of it, if that is another value.
     pub(crate) fn assigned(&self) -> PyResult<Option<Self>> {
-        Ok(match &self.known {
-            Known::Constant(constant) => {
-                Some(Self::known(self.tile()?.clone(), Known::Assigned(constant.clone())))
-            }
-            Known::Nothing | Known::Assigned(_) => None,
-        })
+        let tile = self.constant.as_ref().map(|_| self.tile()).transpose()?;
+        Ok(tile.map(|tile| Self::new(tile.clone())))
     }
 
     /// The number that a scalar is.
@@ -448,6 +439,20 @@ impl Tensor {
         Ok((bytes, element.to_owned(), PyTuple::new(slf.py(), tile.ty.shape.iter())?))
     }
 
+    /// Whether it is a compile-time number when compiled.
+    #[getter]
+    fn _is_constexpr(slf: &Bound<'_, Self>) -> bool {
+        slf.get().constant.is_some()
+    }
+
+    /// The number that a compiled kernel knows it to be, as Python has it.
+    #[getter]
+    fn _known_number<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let tensor = slf.get();
+        let is_known = tensor.constant.is_some() || tensor.tile()?.is_known;
+        is_known.then(|| tensor.item(slf.py())).transpose()
+    }
+
     /// The parameter that the pointers in it come from, and the address of its first element.
     #[getter]
     fn _argument(slf: &Bound<'_, Self>) -> PyResult<Option<(String, u64)>> {
@@ -457,15 +462,10 @@ impl Tensor {
     }
 }
 
-/// A type of a tile: a pointer that comes from a parameter which is declared `tl.const` says so.
+/// A type of a tile: a pointer to memory that is only read says so.
 fn language_type(tile: &Tile, ty: Type) -> Constant {
-    let session = current();
-    let is_const = || {
-        let index = tile.held.argument_index();
-        index.zip(session).is_some_and(|(index, session)| session.launch.is_read_only(index))
-    };
     match ty.element.pointee().filter(|_| ty.is_scalar()) {
-        Some(pointee) if is_const() => LanguageType::ConstPointer(pointee).into_constant(),
+        Some(pointee) if tile.read_only.is_some() => LanguageType::ConstPointer(pointee).into_constant(),
         _ => Constant::Type(ty),
     }
 }
