@@ -30,6 +30,11 @@ impl Parents {
         parents
     }
 
+    /// Notes that a block holds an instruction, which a pass has put there since.
+    pub fn set_block(&mut self, inst: Inst, block: Block) {
+        self.blocks[inst] = Some(block).into();
+    }
+
     /// The block that holds an instruction; none of an instruction without a block.
     pub fn block(&self, inst: Inst) -> Option<Block> {
         self.blocks[inst].expand()

@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 use tilewright_ir::{
     Block, BlockData, Cursor, Definition, Dtype, ElementwiseFn, Function, Inst, Literal, Module, Op,
-    OpFamily, Parents, Shape, Type, Value,
+    OpFamily, Parents, Shape, Type, Uses, Value,
 };
 use tilewright_opt::{Options, optimize};
 
@@ -113,19 +113,12 @@ impl Parts {
 /// The loop that carries a sum which begins at zero and is used for nothing else.
 fn carried(function: &Function, block: Block, product: Inst, sum: Value) -> Option<(Inst, Value)> {
     let Definition::Parameter(home, _) = function.values[sum].definition else { return None };
-    let owner = function.insts.keys().find(|other| function.insts[*other].regions.contains(&block));
-    let owner = owner.filter(|_| home == block)?;
+    let owner = Parents::new(function).owner(block).filter(|_| home == block)?;
     let Op::For { .. } = function.insts[owner].op else { return None };
     let carried = function.carried_by(owner, sum)?;
     let result = function.insts[product].results[0];
-    let uses = |value: Value| {
-        let mut uses = 0;
-        function.walk(function.entry, &mut |inst| {
-            uses += function.insts[inst].operands.iter().filter(|operand| **operand == value).count();
-        });
-        uses
-    };
-    let is_alone = carried.yielded[..] == [result] && uses(sum) == 1 && uses(result) == 1;
+    let uses = Uses::new(function);
+    let is_alone = carried.yielded[..] == [result] && uses.only(sum).is_some() && uses.only(result).is_some();
     (is_alone && is_zero(function, carried.initial?)).then_some((owner, sum))
 }
 

@@ -14,7 +14,8 @@
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
-    Block, Definition, Function, InputPrecision, Inst, Location, Module, Op, Shape, Type, Value,
+    Block, Definition, Function, InputPrecision, Inst, Location, Module, Op, Parents, Shape, Type, Uses,
+    Value,
 };
 use tilewright_opt::{Options, optimize};
 
@@ -90,22 +91,16 @@ fn is_faster(
     if !is_small || !both || !by_rows {
         return None;
     }
-    let uses = |value: Value| {
-        let mut uses = 0;
-        function.walk(function.entry, &mut |inst| {
-            uses += function.insts[inst].operands.iter().filter(|operand| **operand == value).count();
-        });
-        uses
-    };
     match function.values[sum].definition {
         Definition::Result(..) => is_constant(function, sum).then_some(Sum::Constant),
         Definition::Parameter(home, _) => {
-            let is_its = |other: &Inst| function.insts[*other].regions.contains(&block);
-            let owner = function.insts.keys().find(is_its).filter(|_| home == block)?;
+            let owner = Parents::new(function).owner(block).filter(|_| home == block)?;
             let Op::For { .. } = function.insts[owner].op else { return None };
             let carried = function.carried_by(owner, sum)?;
             let is_next = carried.yielded[..] == [data.results[0]];
-            (is_next && uses(sum) == 1 && uses(data.results[0]) == 1).then_some(Sum::Carried(owner, sum))
+            let uses = Uses::new(function);
+            let are_used_once = [sum, data.results[0]].iter().all(|value| uses.only(*value).is_some());
+            (is_next && are_used_once).then_some(Sum::Carried(owner, sum))
         }
     }
 }

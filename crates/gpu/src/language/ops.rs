@@ -263,8 +263,9 @@ impl Operation for Op {
 
     fn as_elementwise(&self) -> Option<ElementwiseFn> {
         match self {
+            Self::Tile(op) => op.as_elementwise(),
             Self::Gpu(GpuOp::Elementwise { function, .. }) => Some(*function),
-            Self::Tile(_) | Self::Gpu(_) => None,
+            Self::Gpu(_) => None,
         }
     }
 

@@ -10,10 +10,11 @@
 //! is one that is between 0 and 1: of a lane that has found nothing, 0 times an infinity would be NaN. What the loop begins
 //! with is shared among the lanes, as many as a power of two.
 
-use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Literal, Value, ValueData};
+use tilewright_ir::{
+    Block, Definition, Dtype, ElementwiseFn, Inst, Literal, Parents, Uses, Value, ValueData,
+};
 use tilewright_layout::{Input, Layout};
 
 use super::rescaling::{Powers, is_mostly_one};
@@ -38,11 +39,10 @@ struct Sum {
 pub fn keep_sums_in_lanes(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    let mut uses: FxHashMap<Value, SmallVec<[Inst; 2]>> = FxHashMap::default();
+    let uses = Uses::new(function);
     let mut loops = Vec::new();
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
-        data.operands.iter().for_each(|value| uses.entry(*value).or_default().push(inst));
         if let Op::Tile(ir::Op::For { .. }) = data.op {
             loops.push(inst);
         }
@@ -62,17 +62,11 @@ pub fn keep_sums_in_lanes(module: &mut Module) {
     }
 }
 
-fn find(
-    header: &Header,
-    function: &Function,
-    uses: &FxHashMap<Value, SmallVec<[Inst; 2]>>,
-    owner: Inst,
-    place: usize,
-) -> Option<Sum> {
+fn find(header: &Header, function: &Function, uses: &Uses, owner: Inst, place: usize) -> Option<Sum> {
     let body = function.insts[owner].regions[0];
     let carried = function.blocks[body].parameters[place + 1];
     let is_here = |inst: Inst| function.blocks[body].insts.contains(&inst);
-    let used_once = |value: Value| uses.get(&value).is_some_and(|users| users.len() == 1);
+    let used_once = |value: Value| uses.only(value).is_some();
     let made = |value: Value| function.defining_inst(value).filter(|inst| is_here(*inst) && used_once(value));
     let operands = |inst: Option<Inst>, wanted: ElementwiseFn| {
         let data = &function.insts[inst?];
@@ -293,8 +287,7 @@ impl Rewrite<'_> {
 
     /// The block that an instruction is in.
     fn block_of(&self, inst: Inst) -> Block {
-        let found = self.function.blocks.iter().find(|(_, block)| block.insts.contains(&inst));
-        found.expect("it is in a block").0
+        Parents::new(self.function).block(inst).expect("it is in a block")
     }
 
     /// Puts instructions in the place of one.

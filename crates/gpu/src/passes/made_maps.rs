@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use smallvec::smallvec;
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Inst, OpFamily, Operation, Value};
+use tilewright_ir::{Block, Inst, OpFamily, Operation, Parents, Value};
 
 use super::global_memory::GlobalAccesses;
 use super::tensor_copies::map_number;
@@ -26,7 +26,7 @@ pub(super) fn map_for(
     let made = function.defining_inst(map)?;
     let parts = |function: &Function, inst: Inst| function.insts[inst].operands[1..].to_vec();
     let own = parts(function, made);
-    let block = block_of(function, made)?;
+    let block = Parents::new(function).block(made)?;
     let same = function.blocks[block].insts.iter().find(|inst| match function.insts[**inst].op {
         Op::Gpu(GpuOp::MakeTensorMap { map }) => {
             header.made_maps[map as usize] == wanted && parts(function, **inst) == own
@@ -51,18 +51,6 @@ pub(super) fn map_for(
     let place = insts.iter().position(|inst| *inst == made)?;
     insts.insert(place + 1, another);
     Some(function.insts[another].results[0])
-}
-
-/// The block that an instruction stands in.
-pub(super) fn block_of(function: &Function, inst: Inst) -> Option<Block> {
-    let mut blocks = vec![function.entry];
-    while let Some(block) = blocks.pop() {
-        if function.blocks[block].insts.contains(&inst) {
-            return Some(block);
-        }
-        blocks.extend(function.blocks[block].insts.iter().flat_map(|inst| &function.insts[*inst].regions));
-    }
-    None
 }
 
 /// Removes the maps that no copy goes by, and the memory that is then for none.

@@ -22,11 +22,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, BlockData, Cursor, Dtype, Effect, Element, ElementwiseFn, Inst, OpFamily, Operation, Rounding,
-    Value,
+    Block, BlockData, Cursor, Dtype, Effect, Element, ElementwiseFn, Inst, OpFamily, Operation, Parents,
+    Rounding, Value,
 };
 
-use super::made_maps::block_of;
 use super::tensor_copies::transposed;
 use crate::language::{Function, Gpu, GpuOp, Header, LaunchInteger, Op, TensorMapPlan, Type, UNBOUNDED};
 
@@ -50,9 +49,9 @@ impl Around {
     /// Of a store whose pointers a mark says to be a box.
     pub fn new(function: &Function, (store, mark): (Inst, Inst)) -> Option<Self> {
         let made = function.defining_inst(*function.insts[mark].operands.get(1)?)?;
-        let block = block_of(function, made)?;
-        let insts = &function.blocks[block].insts;
-        let inst = *insts.iter().find(|inst| contains(function, **inst, store))?;
+        let parents = Parents::new(function);
+        let block = parents.block(made)?;
+        let inst = parents.ancestor_in(block, store)?;
         Some(Self { block, inst, made, loaded: None })
     }
 
@@ -68,14 +67,6 @@ impl Around {
     pub fn runs_beside(&self) -> bool {
         self.loaded.is_some()
     }
-}
-
-fn contains(function: &Function, inst: Inst, wanted: Inst) -> bool {
-    let mut found = inst == wanted;
-    for region in &function.insts[inst].regions {
-        function.walk(*region, &mut |inner| found |= inner == wanted);
-    }
-    found
 }
 
 /// What makes the maps of what a loop loads, if it accesses global memory by such maps alone, all made before it.
@@ -112,11 +103,9 @@ fn loaded_maps(function: &Function, inst: Inst, stores: &[Inst]) -> Option<Vec<I
             }
         });
     }
-    let is_before = |made: &Inst| {
-        let block = block_of(function, *made);
-        let insts = block.map(|block| &function.blocks[block].insts);
-        insts.is_some_and(|insts| insts.iter().any(|other| contains(function, *other, inst)))
-    };
+    let parents = Parents::new(function);
+    let is_before =
+        |made: &Inst| parents.block(*made).is_some_and(|block| parents.ancestor_in(block, inst).is_some());
     (is_known && loaded.iter().all(is_before)).then(|| loaded.into_iter().collect())
 }
 

@@ -127,7 +127,8 @@ impl Found {
         let is_divided = header.cluster > 1;
         let barriers = Barriers::of(&names, is_divided)?;
         let entry = &function.blocks[function.entry].insts;
-        let in_entry = |inst: Inst| entry.iter().position(|other| *other == outermost(&names, inst));
+        let in_entry =
+            |inst: Inst| function.position_in(function.entry, names.ancestor_in(function.entry, inst)?);
         let places: Vec<usize> = barriers.uses.iter().map(|inst| in_entry(*inst)).collect::<Option<_>>()?;
         let first = barriers.filling.iter().filter_map(|inst| in_entry(*inst)).min()?;
         let last = places.into_iter().max()?;
@@ -364,14 +365,6 @@ fn team_of(names: &Names<'_>, load: Inst, empty: &BTreeSet<Value>) -> Option<(Va
 /// Whether what an instruction returns, or how often it runs its regions, may depend on what other programs do meanwhile.
 fn observes_others(op: &Op) -> bool {
     op.is_volatile() || !matches!(op.info().waiting, Waiting::Never | Waiting::Reads)
-}
-
-/// The instruction of the entry that an instruction is or stands in.
-fn outermost(names: &Names<'_>, mut inst: Inst) -> Inst {
-    while let Some(owner) = names.owner(names.block_of_inst(inst)) {
-        inst = owner;
-    }
-    inst
 }
 
 /// The values that depend on the place of a block in the cluster of a divided program.

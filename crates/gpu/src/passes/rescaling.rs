@@ -11,7 +11,7 @@
 //! Only what products sum up in is looked at: there it is many registers, and a comparison and a jump are little beside.
 
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Value};
+use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Parents, Value};
 
 use crate::cost_model::RESCALED_REGISTERS;
 use crate::language::{Function, GpuOp, Header, Module, Op};
@@ -91,9 +91,8 @@ pub(super) fn is_mostly_one(
     let inst = match function.values[value].definition {
         Definition::Result(inst, _) => inst,
         Definition::Parameter(body, place) => {
-            let owner = function.insts.iter().find(|(_, data)| data.regions.first() == Some(&body));
-            let Some((_, owner)) = owner.filter(|(_, data)| matches!(data.op, Op::Tile(ir::Op::For { .. })))
-            else {
+            let owner = Parents::new(function).owner(body).map(|owner| &function.insts[owner]);
+            let Some(owner) = owner.filter(|data| matches!(data.op, Op::Tile(ir::Op::For { .. }))) else {
                 return false;
             };
             let Some(carried) = (place as usize).checked_sub(1) else { return false };

@@ -27,7 +27,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Location, OpFamily, Operation, Value};
+use tilewright_ir::{
+    Block, Definition, ElementwiseFn, Inst, Location, OpFamily, Operation, Parents, Uses, Value,
+};
 use tilewright_layout::Layout;
 
 use super::{made_maps, prune};
@@ -45,7 +47,8 @@ pub fn use_tensor_copies(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     if header.target.features.has(Feature::Tma) {
-        let mut pass = Pass { places: Places::new(function), header, function, made: Vec::new() };
+        let (parents, uses) = (Parents::new(function), Uses::new(function));
+        let mut pass = Pass { header, function, parents, uses, made: Vec::new() };
         for store in pass.of_op(|op| matches!(op, GpuOp::LocalStore {})) {
             pass.store(store);
         }
@@ -67,39 +70,11 @@ pub fn use_tensor_copies(module: &mut Module) {
     made_maps::order_stores(module);
 }
 
-/// Where instructions stand, and who uses values.
-struct Places {
-    blocks: SecondaryMap<Inst, Option<Block>>,
-    owners: SecondaryMap<Block, Option<Inst>>,
-    uses: SecondaryMap<Value, SmallVec<[Inst; 2]>>,
-}
-
-impl Places {
-    fn new(function: &Function) -> Self {
-        let mut places =
-            Self { blocks: SecondaryMap::new(), owners: SecondaryMap::new(), uses: SecondaryMap::new() };
-        places.block(function, function.entry);
-        places
-    }
-
-    fn block(&mut self, function: &Function, block: Block) {
-        for &inst in &function.blocks[block].insts {
-            self.blocks[inst] = Some(block);
-            for operand in &function.insts[inst].operands {
-                self.uses[*operand].push(inst);
-            }
-            for &region in &function.insts[inst].regions {
-                self.owners[region] = Some(inst);
-                self.block(function, region);
-            }
-        }
-    }
-}
-
 struct Pass<'m> {
     header: &'m mut Header,
     function: &'m mut Function,
-    places: Places,
+    parents: Parents,
+    uses: Uses,
     /// The rings that took the place of buffers: their `alloc`s and `dealloc`s.
     made: Vec<(Inst, Inst)>,
 }
@@ -322,22 +297,22 @@ impl Pass<'_> {
         let Op::Gpu(GpuOp::Alloc { .. }) = function.insts[alloc].op else { return None };
         let Type::Buffer(ty) = function.ty(buffer).clone() else { return None };
         let mut dealloc = None;
-        for user in &self.places.uses[buffer] {
-            match function.insts[*user].op {
-                Op::Gpu(GpuOp::Dealloc {}) => dealloc = Some(*user),
+        for user in self.uses.users(buffer) {
+            match function.insts[user].op {
+                Op::Gpu(GpuOp::Dealloc {}) => dealloc = Some(user),
                 Op::Gpu(
                     GpuOp::LocalLoad { .. }
                     | GpuOp::MmaSync { .. }
                     | GpuOp::FmaDot { .. }
                     | GpuOp::Wgmma { .. },
                 ) => {}
-                Op::Gpu(GpuOp::LocalStore {}) if *user == store => {}
+                Op::Gpu(GpuOp::LocalStore {}) if user == store => {}
                 // tidy: wildcard because anything else may write to the buffer, or hand it on
                 _ => return None,
             }
         }
-        let (dealloc, block) = (dealloc?, self.places.blocks[store]?);
-        let is_one_block = [load, alloc, dealloc].iter().all(|inst| self.places.blocks[*inst] == Some(block));
+        let (dealloc, block) = (dealloc?, self.parents.block(store)?);
+        let is_one_block = [load, alloc, dealloc].iter().all(|inst| self.parents.block(*inst) == Some(block));
         let is_only_use = ty.slots == 1 && !self.is_in_role(block);
         let layout = BoxLayout::of(self.header.layouts.get(ty.layout), element_bits(&ty.tile()))?;
         let boxed = Boxed { mark, axes, shape: ty.shape.clone(), boxes: layout, is_written: false };
@@ -348,7 +323,7 @@ impl Pass<'_> {
     /// Whether a tile and all that it is a transpose of are used for one thing alone.
     fn is_used_once(&self, mut value: Value, first: Value) -> bool {
         loop {
-            if self.places.uses[value].len() != 1 {
+            if self.uses.count(value) != 1 {
                 return false;
             }
             if value == first {
@@ -369,7 +344,7 @@ impl Pass<'_> {
                 && let ring = self.function.insts[acquire].operands[0]
                 && let Some(alloc) = self.function.defining_inst(ring)
                 // The barriers of a ring are made once.
-                && self.places.blocks[alloc] == Some(self.function.entry)
+                && self.parents.block(alloc) == Some(self.function.entry)
             {
                 rings.entry(ring).or_default().push(copy);
             }
@@ -397,8 +372,8 @@ impl Pass<'_> {
     fn take_what_is_left(&mut self, ring: Value) {
         let is_end = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Dealloc {}));
         let entry = self.function.entry;
-        let Some(end) = self.places.uses[ring].iter().copied().find(is_end) else { return };
-        let left = self.left_in(entry, ring).filter(|_| self.places.blocks[end] == Some(entry));
+        let Some(end) = self.uses.users(ring).find(is_end) else { return };
+        let left = self.left_in(entry, ring).filter(|_| self.parents.block(end) == Some(entry));
         let (Some(left), Type::Ring(buffer)) = (left, self.function.ty(ring)) else { return };
         let slot = Type::Full(Buffer { slots: 1, ..buffer.clone() });
         let mut new: SmallVec<[Inst; 8]> = smallvec![];
@@ -452,7 +427,7 @@ impl Pass<'_> {
         let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
         let condition = operands.get(2).and_then(|mask| self.condition(*mask));
         let fits =
-            slot.slot_bytes().is_multiple_of(boxes.alignment) && !self.is_in_role(self.places.blocks[copy]?);
+            slot.slot_bytes().is_multiple_of(boxes.alignment) && !self.is_in_role(self.parents.block(copy)?);
         fits.then(|| (Boxed { mark, axes, shape: slot.shape.clone(), boxes, is_written: false }, condition))
     }
 
@@ -483,19 +458,19 @@ impl Pass<'_> {
         }
         let operands = [slot, map].into_iter().chain(coordinates).collect();
         new.push(self.create(GpuOp::TensorFill {}, operands, None, copy));
-        let block = self.places.blocks[copy].expect("it is in a block");
+        let block = self.parents.block(copy).expect("it is in a block");
         self.exchange(block, copy, &new);
     }
 
     /// Whether a block is run by some warps alone, or decides whether a loop goes on.
     fn is_in_role(&self, mut block: Block) -> bool {
-        while let Some(owner) = self.places.owners[block] {
+        while let Some(owner) = self.parents.owner(block) {
             let data = &self.function.insts[owner];
             let is_condition = matches!(data.op, Op::Tile(ir::Op::While {})) && data.regions[0] == block;
             if is_condition || matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. })) {
                 return true;
             }
-            block = self.places.blocks[owner].expect("what has a region is in a block");
+            block = self.parents.block(owner).expect("what has a region is in a block");
         }
         false
     }
@@ -532,7 +507,7 @@ impl Pass<'_> {
         let release = self.create(GpuOp::Release {}, smallvec![taken], None, found.dealloc);
         let end = self.create(GpuOp::Dealloc {}, smallvec![ring], None, found.dealloc);
         let old = self.function.insts[found.store].operands[0];
-        for user in self.places.uses[old].clone() {
+        for user in self.uses.users(old) {
             for operand in &mut self.function.insts[user].operands {
                 if *operand == old {
                     *operand = taken;
@@ -542,7 +517,7 @@ impl Pass<'_> {
         let mut value = self.function.insts[found.store].operands[1];
         while let Some(inst) = self.function.defining_inst(value).filter(|inst| *inst != found.load) {
             value = self.function.insts[inst].operands[0];
-            let block = self.places.blocks[inst].expect("it is in a block");
+            let block = self.parents.block(inst).expect("it is in a block");
             self.exchange(block, inst, &[]);
         }
         self.exchange(found.block, found.load, &[alloc, acquire, fill, publish]);
@@ -578,7 +553,7 @@ impl Pass<'_> {
         let place = insts.iter().position(|inst| *inst == old).expect("it stands in this block");
         insts.splice(place..=place, new.iter().copied());
         for inst in new {
-            self.places.blocks[*inst] = Some(block);
+            self.parents.set_block(*inst, block);
         }
     }
 }

@@ -37,7 +37,7 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
-    AtomicKind, Block, Effect, ElementwiseFn, Inst, MemoryScope, MemorySemantics, OpFamily, Value,
+    AtomicKind, Block, Effect, ElementwiseFn, Inst, MemoryScope, MemorySemantics, OpFamily, Uses, Value,
 };
 use tilewright_layout::{Layout, SwizzleMode, swizzled};
 
@@ -128,14 +128,14 @@ struct Found {
 struct Search<'m> {
     module: &'m Module,
     function: &'m Function,
-    uses: FxHashMap<Value, SmallVec<[Inst; 2]>>,
+    uses: Uses,
     /// Outer ones before inner ones, in the order of the text.
     stores: Vec<(Inst, Block, Option<Inst>)>,
 }
 
 fn find(module: &Module) -> Vec<Found> {
     let function = module.kernel();
-    let mut search = Search { module, function, uses: FxHashMap::default(), stores: Vec::new() };
+    let mut search = Search { module, function, uses: Uses::new(function), stores: Vec::new() };
     search.block(function.entry, None, false);
     let mut found: Vec<Found> = Vec::new();
     for (inst, block, outermost) in search.stores.clone() {
@@ -208,9 +208,6 @@ impl Search<'_> {
         let function = self.function;
         for &inst in &function.blocks[block].insts {
             let data = &function.insts[inst];
-            for operand in &data.operands {
-                self.uses.entry(*operand).or_default().push(inst);
-            }
             if matches!(data.op, Op::Gpu(GpuOp::Store { .. } | GpuOp::AtomicRmw { .. })) && !apart {
                 self.stores.push((inst, block, outermost));
             }
@@ -291,7 +288,7 @@ impl Search<'_> {
         let tile = self.function.ty(data.operands[1]).as_registers();
         sem == MemorySemantics::Relaxed
             && scope != MemoryScope::System
-            && data.results.iter().all(|result| !self.uses.contains_key(result))
+            && data.results.iter().all(|result| self.uses.count(*result) == 0)
             && tile.and_then(ir::Type::dtype).is_some_and(|dtype| is_tensor_reduction(kind, dtype))
     }
 
@@ -301,7 +298,7 @@ impl Search<'_> {
         let stands_here = |inst: &Inst| function.blocks[block].insts.contains(inst);
         let conversion = || {
             let load = function.defining_inst(value)?;
-            if self.uses[&value].len() != 1 || function.insts[load].results.len() != 1 {
+            if self.uses.count(value) != 1 || function.insts[load].results.len() != 1 {
                 return None;
             }
             if matches!(function.insts[load].op, Op::Gpu(GpuOp::ConvertLayout {})) {
@@ -311,7 +308,8 @@ impl Search<'_> {
             let buffer = function.insts[load].operands[0];
             let alloc = function.defining_inst(buffer)?;
             let Op::Gpu(GpuOp::Alloc { .. }) = function.insts[alloc].op else { return None };
-            let &[store, other, dealloc] = &self.uses.get(&buffer)?[..] else { return None };
+            let users: SmallVec<[Inst; 4]> = self.uses.users(buffer).collect();
+            let &[store, other, dealloc] = &users[..] else { return None };
             let is = |inst: Inst, op: fn(&GpuOp) -> bool| function.insts[inst].op.as_gpu().is_some_and(op);
             let is_conversion = other == load
                 && is(store, |op| matches!(op, GpuOp::LocalStore {}))

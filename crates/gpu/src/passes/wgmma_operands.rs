@@ -145,12 +145,7 @@ fn is_along(layout: &Layout, axis: usize) -> bool {
 
 /// The instruction in the block of a value that a use of it is, or is inside of.
 fn beside(names: &Names<'_>, value: Value, user: Inst) -> Inst {
-    let home = names.block_of(value);
-    let mut inst = user;
-    while names.block_of_inst(inst) != home {
-        inst = names.owner(names.block_of_inst(inst)).expect("a value is used where it is known");
-    }
-    inst
+    names.ancestor_in(names.block_of(value), user).expect("a value is used where it is known")
 }
 
 impl Pass<'_> {

@@ -25,7 +25,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
     Block, Carried, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, InstData, Module, Op, OpFamily,
-    Shape, Type, Value,
+    Shape, Type, Uses, Value,
 };
 use tilewright_opt::analysis::{Assumptions, Range, analyze_assuming};
 use tilewright_opt::{Options, optimize};
@@ -43,17 +43,16 @@ pub fn split(module: &mut Module) {
     }
     let infos =
         analyze_assuming(function, Assumptions { no_signed_overflow: true, ..Assumptions::default() });
-    let entry = function.entry;
+    let (entry, uses) = (function.entry, Uses::new(function));
     let mut split = Split {
         cursor: Cursor::at_start(function, entry),
         infos,
         addresses: FxHashMap::default(),
         levels: SecondaryMap::new(),
         level: 0,
-        uses: SecondaryMap::new(),
+        uses,
         steps: FxHashSet::default(),
     };
-    split.count_uses();
     split.block(entry, &[]);
     optimize(module, &Options::default(), &mut |_, _| {});
 }
@@ -111,21 +110,13 @@ struct Split<'f> {
     /// The number of loops around the definition of a value.
     levels: SecondaryMap<Value, u32>,
     level: u32,
-    /// How often a value of the function as it was is used.
-    uses: SecondaryMap<Value, u32>,
+    /// The uses of the values of the function as it was.
+    uses: Uses,
     /// What moves pointers of which something is promised, for the next iteration of a loop alone.
     steps: FxHashSet<Inst>,
 }
 
 impl Split<'_> {
-    fn count_uses(&mut self) {
-        let Self { cursor, uses, .. } = self;
-        let function = &*cursor.function;
-        function.walk(function.entry, &mut |inst| {
-            function.insts[inst].operands.iter().for_each(|value| uses[*value] += 1);
-        });
-    }
-
     /// Rewrites a block. Of the values that it yields, those at `moved` are tiles of pointers of which the base is carried.
     fn block(&mut self, block: Block, moved: &[usize]) {
         for &parameter in &self.cursor.function.blocks[block].parameters {
@@ -375,7 +366,7 @@ impl Split<'_> {
                     return false;
                 }
                 match self.cursor.function.defining_op(from) {
-                    Some(Op::Hint { .. }) if self.uses[tile] > 1 => return false,
+                    Some(Op::Hint { .. }) if self.uses.count(tile) > 1 => return false,
                     Some(Op::Hint { .. }) => self.steps.insert(inst),
                     // tidy: wildcard because of others nothing is promised
                     _ => true,

@@ -18,8 +18,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
-    Block, CacheModifier, Carried, Definition, Function, Inst, MemoryScope, MemorySemantics, Module, Op,
-    OpFamily, Value,
+    CacheModifier, Carried, Definition, Function, Inst, MemoryScope, MemorySemantics, Module, Op, OpFamily,
+    Parents, Value,
 };
 use tilewright_opt::analysis::{Access, accesses};
 use tilewright_opt::{Options, optimize};
@@ -208,8 +208,7 @@ struct Demand<'f> {
     forms: Forms,
     /// What is done with what is stored.
     roots: FxHashMap<Inst, Form>,
-    /// The instruction that each region belongs to.
-    owners: FxHashMap<Block, Inst>,
+    parents: Parents,
 }
 
 /// The forms in which values are needed.
@@ -217,11 +216,8 @@ pub type Forms = FxHashMap<Value, SmallVec<[Form; 1]>>;
 
 impl<'f> Demand<'f> {
     fn new(kernel: &'f Function, blocks: u32) -> Self {
-        let mut owners = FxHashMap::default();
-        kernel.walk(kernel.entry, &mut |inst| {
-            owners.extend(kernel.insts[inst].regions.iter().map(|region| (*region, inst)));
-        });
-        Self { kernel, blocks, forms: Forms::default(), roots: FxHashMap::default(), owners }
+        let parents = Parents::new(kernel);
+        Self { kernel, blocks, forms: Forms::default(), roots: FxHashMap::default(), parents }
     }
 
     /// Divides all that is stored, given how the product is.
@@ -268,7 +264,7 @@ impl<'f> Demand<'f> {
             let form = if ty.is_scalar() { Form::Whole } else { form };
             let inst = match self.kernel.values[value].definition {
                 Definition::Result(inst, _) => Some(inst),
-                Definition::Parameter(block, _) => self.owners.get(&block).copied(),
+                Definition::Parameter(block, _) => self.parents.owner(block),
             };
             if let (Form::Part(axis), Some(inst)) = (form, inst)
                 && !ty.shape[axis].is_multiple_of(self.blocks)

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 use tilewright_base::entity::SecondaryMap;
-use tilewright_ir::{Block, Definition, Dtype, Element, ElementwiseFn, Function, Inst, Op, Value};
+use tilewright_ir::{Definition, Dtype, Element, ElementwiseFn, Function, Inst, Op, Parents, Value};
 
 use super::logic::Formula;
 use super::polynomial::{Poly, Var};
@@ -76,9 +76,7 @@ pub struct Forms<'a> {
     pub(super) numbers: FxHashMap<Kind, Var>,
     pub(super) known: FxHashMap<(Value, Vec<Poly>), Poly>,
     pub(super) quotients: FxHashMap<(Poly, Poly, Rounding), (Poly, Poly)>,
-    /// The instruction that each region belongs to, and the block that each instruction is in.
-    pub(super) owners: FxHashMap<Block, Inst>,
-    pub(super) homes: FxHashMap<Inst, Block>,
+    pub(super) parents: Parents,
     /// What is carried, and what becomes of it is looked at.
     pub(super) carrying: Vec<(Value, Vec<Poly>, Poly, Option<usize>)>,
 }
@@ -87,29 +85,15 @@ impl<'a> Forms<'a> {
     /// Of a function without calls.
     pub fn new(function: &'a Function) -> Self {
         let assumptions = Assumptions { no_signed_overflow: true, ..Assumptions::default() };
-        let mut forms = Self {
+        Self {
             function,
             infos: analyze_assuming(function, assumptions),
             variables: Vec::new(),
             numbers: FxHashMap::default(),
             known: FxHashMap::default(),
             quotients: FxHashMap::default(),
-            owners: FxHashMap::default(),
-            homes: FxHashMap::default(),
+            parents: Parents::new(function),
             carrying: Vec::new(),
-        };
-        forms.note_homes(function.entry);
-        forms
-    }
-
-    fn note_homes(&mut self, block: Block) {
-        let function = self.function;
-        for &inst in &function.blocks[block].insts {
-            self.homes.insert(inst, block);
-            for &region in &function.insts[inst].regions {
-                self.owners.insert(region, inst);
-                self.note_homes(region);
-            }
         }
     }
 
@@ -460,7 +444,7 @@ impl<'a> Forms<'a> {
                 return Ok((index as usize, Poly::default()));
             }
             Definition::Parameter(block, _) => {
-                let inst = *self.owners.get(&block).ok_or(lost)?;
+                let inst = self.parents.owner(block).ok_or(lost)?;
                 let carried = function.carried_by(inst, value).ok_or(lost)?;
                 let first = carried.parameters.first().copied().unwrap_or(value);
                 let marked = self.carrying.iter().find(|(own, own_at, ..)| *own == first && own_at == at);

@@ -10,7 +10,7 @@ impl Forms<'_> {
     /// The index of a loop, or what it carries.
     pub(super) fn region_parameter(&mut self, value: Value, block: Block, at: &[Poly]) -> Option<Poly> {
         let function = self.function;
-        let inst = *self.owners.get(&block)?;
+        let inst = self.parents.owner(block)?;
         let data = &function.insts[inst];
         let is_index =
             matches!(data.op, Op::For { .. }) && function.blocks[block].parameters.first() == Some(&value);
@@ -108,7 +108,7 @@ impl Forms<'_> {
                 | Kind::Programs(_)
                 | Kind::Coordinate(_)
                 | Kind::Defined => false,
-                Kind::Iteration(own) => *own == inst || self.is_within(*own, inst),
+                Kind::Iteration(own) => self.parents.is_inside(*own, inst),
                 // Those of a loop that counts follow from its bounds.
                 Kind::Trips(own) => {
                     matches!(self.function.insts[*own].op, Op::While { .. }) && self.is_within(*own, inst)
@@ -117,7 +117,7 @@ impl Forms<'_> {
                 {
                     Definition::Result(own, _) => self.is_within(own, inst),
                     Definition::Parameter(block, _) => {
-                        self.owners.get(&block).is_some_and(|&own| own == inst || self.is_within(own, inst))
+                        self.parents.owner(block).is_some_and(|own| self.parents.is_inside(own, inst))
                     }
                 },
             };
@@ -137,15 +137,9 @@ impl Forms<'_> {
         false
     }
 
-    /// Whether an instruction stands in a region of another one.
-    fn is_within(&self, mut inst: Inst, outer: Inst) -> bool {
-        while let Some(&owner) = self.homes.get(&inst).and_then(|block| self.owners.get(block)) {
-            if owner == outer {
-                return true;
-            }
-            inst = owner;
-        }
-        false
+    /// Whether an instruction is in a region of another one.
+    fn is_within(&self, inst: Inst, outer: Inst) -> bool {
+        self.parents.enclosing(inst).any(|owner| owner == outer)
     }
 
     /// How often the body of a loop runs.

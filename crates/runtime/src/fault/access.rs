@@ -4,7 +4,7 @@
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use tilewright_base::{Diagnostic, Span};
-use tilewright_ir::{Block, Definition, ElementwiseFn, Function, Inst, Op, OpFamily, Value};
+use tilewright_ir::{Definition, ElementwiseFn, Function, Inst, Op, OpFamily, Parents, Value};
 use tilewright_sim::Fault;
 
 use crate::Handle;
@@ -208,6 +208,7 @@ fn accesses(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
 
 /// The parameter of the kernel that a pointer comes from, if there is one alone.
 fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
+    let parents = Parents::new(kernel);
     let (mut seen, mut open, mut found) = (FxHashSet::default(), vec![pointer], None);
     while let Some(value) = open.pop() {
         if !seen.insert(value) {
@@ -221,7 +222,7 @@ fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
             }
             Definition::Parameter(block, _) => {
                 // Only loops have regions that take what they carry.
-                open.extend(carried(kernel, owner(kernel, block)?, value)?);
+                open.extend(carried(kernel, parents.owner(block)?, value)?);
             }
             Definition::Result(inst, _) => match carried(kernel, inst, value) {
                 Some(values) => open.extend(values),
@@ -262,15 +263,4 @@ fn made_of(kernel: &Function, inst: Inst) -> Option<SmallVec<[Value; 2]>> {
         // tidy: wildcard because no other op makes a pointer of a pointer.
         _ => None,
     }
-}
-
-/// The instruction that a block is a region of.
-fn owner(kernel: &Function, block: Block) -> Option<Inst> {
-    let mut found = None;
-    kernel.walk(kernel.entry, &mut |inst| {
-        if kernel.insts[inst].regions.contains(&block) {
-            found = Some(inst);
-        }
-    });
-    found
 }

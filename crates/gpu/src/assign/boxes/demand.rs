@@ -1,53 +1,21 @@
 //! Which elements of a tile anybody needs: what is computed of the others is never stored.
 
-use cranelift_entity::SecondaryMap;
-use rustc_hash::{FxHashMap, FxHashSet};
-use smallvec::SmallVec;
-use tilewright_ir::{Block, Definition, Inst, Op, OpFamily, Value};
+use rustc_hash::FxHashSet;
+use tilewright_ir::{Definition, Function, Inst, Op, OpFamily, Parents, Uses, Value};
 
 use super::affine::{Affine, new_axis};
 use super::masks::Bound;
 use super::polynomial::Polynomial;
 
-/// Who uses a value.
-pub struct Uses {
-    of_value: SecondaryMap<Value, SmallVec<[(Inst, usize); 2]>>,
-    /// The instruction that has a region, and the block that an instruction is in.
-    owners: FxHashMap<Block, Inst>,
-    blocks: SecondaryMap<Inst, Option<Block>>,
+/// The uses of values, and what is around instructions.
+pub struct Structure {
+    pub uses: Uses,
+    pub parents: Parents,
 }
 
-impl Uses {
-    /// Of the values of a function.
-    pub fn new(affine: &Affine<'_>) -> Self {
-        let function = affine.function;
-        let mut uses =
-            Self { of_value: SecondaryMap::new(), owners: FxHashMap::default(), blocks: SecondaryMap::new() };
-        uses.block(affine, function.entry);
-        uses
-    }
-
-    /// The block that an instruction is in.
-    pub fn block_of(&self, inst: Inst) -> Option<Block> {
-        self.blocks[inst]
-    }
-
-    /// The instruction that has a block as a region.
-    pub fn owner(&self, block: Block) -> Option<Inst> {
-        self.owners.get(&block).copied()
-    }
-
-    fn block(&mut self, affine: &Affine<'_>, block: Block) {
-        for &inst in &affine.function.blocks[block].insts {
-            self.blocks[inst] = Some(block);
-            for (place, operand) in affine.function.insts[inst].operands.iter().enumerate() {
-                self.of_value[*operand].push((inst, place));
-            }
-            for &region in &affine.function.insts[inst].regions {
-                self.owners.insert(region, inst);
-                self.block(affine, region);
-            }
-        }
+impl Structure {
+    pub fn new(function: &Function) -> Self {
+        Self { uses: Uses::new(function), parents: Parents::new(function) }
     }
 }
 
@@ -55,18 +23,18 @@ impl Uses {
 /// stored under a mask that says so.
 pub fn is_needed_below_alone(
     affine: &mut Affine<'_>,
-    uses: &Uses,
+    structure: &Structure,
     value: Value,
     axis: usize,
     rest: &Polynomial,
 ) -> bool {
-    let mut demand = Demand { affine, uses, rest, seen: FxHashSet::default() };
+    let mut demand = Demand { affine, structure, rest, seen: FxHashSet::default() };
     demand.is_below(value, axis)
 }
 
 struct Demand<'a, 'f> {
     affine: &'a mut Affine<'f>,
-    uses: &'a Uses,
+    structure: &'a Structure,
     rest: &'a Polynomial,
     seen: FxHashSet<(Value, usize)>,
 }
@@ -76,8 +44,8 @@ impl Demand<'_, '_> {
         if !self.seen.insert((value, axis)) {
             return true;
         }
-        let uses = &self.uses.of_value[value];
-        uses.iter().all(|(inst, place)| self.use_is_below(*inst, *place, axis))
+        let uses = self.structure.uses.of(value);
+        uses.iter().all(|one| self.use_is_below(one.inst, one.operand, axis))
     }
 
     fn use_is_below(&mut self, inst: Inst, place: usize, axis: usize) -> bool {
@@ -112,7 +80,7 @@ impl Demand<'_, '_> {
                 self.is_carried_below(inst, number, axis)
             }
             (Op::Yield { .. }, _) => {
-                let owner = self.uses.blocks[inst].and_then(|block| self.uses.owners.get(&block).copied());
+                let owner = self.structure.parents.enclosing(inst).next();
                 owner.is_some_and(|owner| self.is_carried_below(owner, place, axis))
             }
             // tidy: wildcard because of no other op is known who needs what it makes

@@ -11,7 +11,7 @@
 use std::fmt;
 
 use smallvec::SmallVec;
-use tilewright_ir::{Block, Definition, Inst, Op, Value};
+use tilewright_ir::{Block, Inst, Op, Value};
 
 use super::affine::Affine;
 use super::demand::is_kernel_parameter;
@@ -75,10 +75,7 @@ impl Making {
 impl Search<'_> {
     /// The block that a value is defined in.
     pub(super) fn block_of(&self, value: Value) -> Option<Block> {
-        match self.affine.function.values[value].definition {
-            Definition::Parameter(block, _) => Some(block),
-            Definition::Result(inst, _) => self.uses.block_of(inst),
-        }
+        self.structure.parents.block_of_value(self.affine.function, value)
     }
 
     /// The tensor map that the kernel can make for a load or store, and where its box begins.
@@ -106,9 +103,9 @@ impl Search<'_> {
             return None;
         }
         // From the access outwards.
-        let mut around: Vec<Block> = self.uses.block_of(inst).into_iter().collect();
-        while let Some(owner) = around.last().and_then(|block| self.uses.owner(*block)) {
-            around.push(self.uses.block_of(owner)?);
+        let mut around: Vec<Block> = self.structure.parents.block(inst).into_iter().collect();
+        while let Some(owner) = around.last().and_then(|block| self.structure.parents.owner(*block)) {
+            around.push(self.structure.parents.block(owner)?);
         }
         let place = |value: Value| {
             let block = self.block_of(value)?;
@@ -117,7 +114,7 @@ impl Search<'_> {
         let places = parts.into_iter().chain([address.base]).map(place).collect::<Option<Vec<_>>>()?;
         let (innermost, last) = places.into_iter().min_by_key(|(place, _)| *place)?;
         let is_loop = |block: &Block| {
-            let owner = self.uses.owner(*block);
+            let owner = self.structure.parents.owner(*block);
             owner.is_some_and(|owner| matches!(function.insts[owner].op, Op::For { .. } | Op::While {}))
         };
         if !around[..innermost].iter().any(is_loop) {

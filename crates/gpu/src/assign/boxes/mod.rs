@@ -42,7 +42,7 @@ use crate::remarks::{self, Because};
 use crate::target::{Feature, GpuTarget};
 pub use affine::Affine;
 use affine::Wrap;
-use demand::{Uses, is_kernel_parameter, is_needed_below_alone};
+use demand::{Structure, is_kernel_parameter, is_needed_below_alone};
 use made::Making;
 pub use made::{MadeMap, MapId};
 use masks::Bound;
@@ -122,8 +122,8 @@ impl TensorBoxes {
             return boxes;
         }
         let affine = Affine::new(function);
-        let uses = Uses::new(&affine);
-        let mut search = Search { affine, uses, infos, unspecialized: UNSPECIALIZED, making: None };
+        let structure = Structure::new(affine.function);
+        let mut search = Search { affine, structure, infos, unspecialized: UNSPECIALIZED, making: None };
         for inst in accesses {
             let at_launch = match obstacle.filter(|_| !is_possible) {
                 None => {
@@ -233,7 +233,7 @@ struct Axis {
 
 struct Search<'a> {
     affine: Affine<'a>,
-    uses: Uses,
+    structure: Structure,
     infos: &'a Infos,
     /// What an argument that is not specialized for being a multiple of 16 is taken to be a multiple of.
     unspecialized: u64,
@@ -358,7 +358,8 @@ impl Search<'_> {
         let (factor, rest) = wrap.index.factor_of(Atom::Axis(axis))?;
         let rest = rest.minus(&wrap.bound)?;
         let is_index = factor.as_constant() == Some(1) && !rest.any(|atom| matches!(atom, Atom::Axis(_)));
-        let is_bounded = is_index && is_needed_below_alone(&mut self.affine, &self.uses, loaded, axis, &rest);
+        let is_bounded =
+            is_index && is_needed_below_alone(&mut self.affine, &self.structure, loaded, axis, &rest);
         is_bounded.then_some(Bound::Below(axis, rest))
     }
 

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use tilewright_ir::{Inst, Module, Op};
 
 use super::affine::Affine;
-use super::demand::Uses;
+use super::demand::Structure;
 use super::polynomial::{Atom, Polynomial};
 use super::{Axis, Search, TensorBox, TensorBoxes, UNSPECIALIZED, fit, is_written, say};
 use crate::Launcher;
@@ -41,8 +41,8 @@ impl TensorBoxes {
             .flat_map(|access| access.parameters)
             .collect();
         let affine = Affine::with_rows(function);
-        let uses = Uses::new(&affine);
-        let mut search = Search { affine, uses, infos, unspecialized: UNSPECIALIZED, making: None };
+        let structure = Structure::new(affine.function);
+        let mut search = Search { affine, structure, infos, unspecialized: UNSPECIALIZED, making: None };
         accesses.retain(|inst| {
             let Some(found) = search.rows_of_tensor(*inst) else { return true };
             let is_written = is_written(function, *inst);

@@ -8,10 +8,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_entity::EntitySet;
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Definition, Inst, Operation, Value};
+use tilewright_ir::{Block, Definition, Inst, Operation, Parents, Value};
 
 use super::super::{Function, GpuOp, Op, Type};
 
@@ -83,10 +83,7 @@ pub struct Names<'f> {
     pub function: &'f Function,
     /// Whether barriers stand wherever threads have to wait for each other.
     pub synchronized: bool,
-    /// The instruction that a region belongs to.
-    pub(super) owners: SecondaryMap<Block, Option<Inst>>,
-    /// The block that an instruction stands in.
-    blocks: SecondaryMap<Inst, Option<Block>>,
+    parents: Parents,
     /// The values that indices of slots, and what they are carried as, are counted from.
     counted: EntitySet<Value>,
     pub(super) sums: RefCell<FxHashMap<(Value, i64), Sum>>,
@@ -96,42 +93,32 @@ pub struct Names<'f> {
 
 impl<'f> Names<'f> {
     pub fn new(function: &'f Function, synchronized: bool) -> Self {
-        let mut owners = SecondaryMap::new();
-        let mut blocks = SecondaryMap::new();
-        for inst in &function.blocks[function.entry].insts {
-            blocks[*inst] = Some(function.entry);
-        }
-        function.walk(function.entry, &mut |inst| {
-            for region in &function.insts[inst].regions {
-                owners[*region] = Some(inst);
-                for inner in &function.blocks[*region].insts {
-                    blocks[*inner] = Some(*region);
-                }
-            }
-        });
+        let parents = Parents::new(function);
         let (sums, local_sums) = (RefCell::default(), RefCell::default());
-        let mut names =
-            Self { function, synchronized, owners, blocks, counted: EntitySet::new(), sums, local_sums };
+        let mut names = Self { function, synchronized, parents, counted: EntitySet::new(), sums, local_sums };
         names.counted = names.count();
         names
     }
 
     /// The block that defines a value.
     pub fn block_of(&self, value: Value) -> Block {
-        match self.function.values[value].definition {
-            Definition::Parameter(block, _) => block,
-            Definition::Result(inst, _) => self.blocks[inst].expect("the instruction stands in a block"),
-        }
+        let block = self.parents.block_of_value(self.function, value);
+        block.expect("the instruction that defines it is in a block")
     }
 
     /// The block that an instruction stands in.
     pub fn block_of_inst(&self, inst: Inst) -> Block {
-        self.blocks[inst].expect("the instruction stands in a block")
+        self.parents.block(inst).expect("the instruction is in a block")
     }
 
     /// The loop whose body a block is, with the block's parameters.
     pub fn owner(&self, block: Block) -> Option<Inst> {
-        self.owners[block]
+        self.parents.owner(block)
+    }
+
+    /// The instruction of a block that an instruction is, or is inside of.
+    pub fn ancestor_in(&self, block: Block, inst: Inst) -> Option<Inst> {
+        self.parents.ancestor_in(block, inst)
     }
 
     /// The `warp_roles` around an instruction, and the number of the role.
@@ -141,7 +128,7 @@ impl<'f> Names<'f> {
 
     /// The role that runs a block.
     pub fn role_of_block(&self, mut block: Block) -> Option<(Inst, usize)> {
-        while let Some(owner) = self.owners[block] {
+        while let Some(owner) = self.owner(block) {
             let data = &self.function.insts[owner];
             if matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. })) {
                 let role = data.regions.iter().position(|region| *region == block);
@@ -179,7 +166,7 @@ impl<'f> Names<'f> {
         let function = self.function;
         match function.values[value].definition {
             Definition::Parameter(block, place) => {
-                let Some(owner) = self.owners[block] else { return Vec::new() };
+                let Some(owner) = self.owner(block) else { return Vec::new() };
                 let data = &function.insts[owner];
                 let place = place as usize;
                 match data.op.as_tile() {

@@ -119,7 +119,7 @@ impl Names<'_> {
     fn leader(&self, value: Value, slots: i64) -> Sum {
         let own = Sum { base: Some(value), offset: 0 };
         let (block, place, inst) = match self.function.values[value].definition {
-            Definition::Parameter(block, place) => (block, place as usize, self.owners[block]),
+            Definition::Parameter(block, place) => (block, place as usize, self.owner(block)),
             Definition::Result(inst, place) => {
                 let Some(body) = self.function.insts[inst].regions.first() else { return own };
                 (*body, place as usize + 1, Some(inst))

@@ -129,14 +129,8 @@ impl Parts {
 
 /// The instruction of the entry that a value is made inside of.
 fn outermost(names: &Names<'_>, value: Value) -> Inst {
-    let mut block = names.block_of(value);
-    loop {
-        let owner = names.owner(block).expect("the value is made in a region");
-        block = names.block_of_inst(owner);
-        if block == names.function.entry {
-            return owner;
-        }
-    }
+    let owner = names.owner(names.block_of(value)).expect("the value is made in a region");
+    names.ancestor_in(names.function.entry, owner).expect("the entry is around all regions")
 }
 
 /// Whether threads store to shared memory in an instruction of the entry or in one before it.

@@ -84,7 +84,7 @@ pub type Plans = BTreeMap<Value, Plan>;
 
 /// What the instructions of a ring are.
 #[derive(Default)]
-struct Uses {
+struct RingUses {
     writers: Vec<(Writer, Inst)>,
     is_async_read: bool,
     /// Acquires, publishes and what writes.
@@ -96,7 +96,7 @@ struct Uses {
 /// A plan for every ring.
 pub fn plans(names: &Names<'_>, (num_warps, blocks): (u32, u32)) -> Result<Plans, Box<Diagnostic>> {
     let function = names.function;
-    let mut uses: BTreeMap<Value, Uses> = BTreeMap::new();
+    let mut uses: BTreeMap<Value, RingUses> = BTreeMap::new();
     let mut rings = Vec::new();
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
@@ -133,7 +133,7 @@ pub fn plans(names: &Names<'_>, (num_warps, blocks): (u32, u32)) -> Result<Plans
     Ok(plans)
 }
 
-fn note(uses: &mut Uses, op: &GpuOp, inst: Inst, place: usize) {
+fn note(uses: &mut RingUses, op: &GpuOp, inst: Inst, place: usize) {
     let writer = match op {
         GpuOp::LocalStore {} => Some(Writer::Stores),
         GpuOp::CopyAsync { .. } => Some(Writer::Copies),
@@ -157,7 +157,7 @@ fn plan(
     names: &Names<'_>,
     root: Value,
     buffer: Buffer,
-    uses: &Uses,
+    uses: &RingUses,
     (num_warps, blocks): (u32, u32),
 ) -> Result<Plan, &'static str> {
     let writer = uses.writers.first().map_or(Writer::Stores, |(writer, _)| *writer);
@@ -194,7 +194,7 @@ fn plan(
 }
 
 /// A slot is filled by one tensor copy, next to its `publish`: its barrier expects the bytes once.
-fn single_fills(names: &Names<'_>, uses: &Uses) -> Result<(), &'static str> {
+fn single_fills(names: &Names<'_>, uses: &RingUses) -> Result<(), &'static str> {
     let function = names.function;
     let publishes: Vec<Inst> = uses
         .producing
@@ -215,7 +215,12 @@ fn single_fills(names: &Names<'_>, uses: &Uses) -> Result<(), &'static str> {
     }
 }
 
-fn roles(names: &Names<'_>, root: Value, uses: &Uses, num_warps: u32) -> Result<Option<Roles>, &'static str> {
+fn roles(
+    names: &Names<'_>,
+    root: Value,
+    uses: &RingUses,
+    num_warps: u32,
+) -> Result<Option<Roles>, &'static str> {
     let of = |insts: &[Inst]| -> Vec<Option<(Inst, usize)>> {
         let mut roles: Vec<_> = insts.iter().map(|inst| names.role(*inst)).collect();
         roles.sort_unstable();

@@ -18,9 +18,9 @@
 //! the kernel needs more memory than there is.
 
 use tilewright_ir as ir;
-use tilewright_ir::{OpFamily, Operation, Value};
+use tilewright_ir::{OpFamily, Operation, Parents, Value};
 
-use super::{Block, Function, Header, Inst, Places};
+use super::{Block, Function, Header, Inst};
 use crate::cost_model;
 use crate::language::{Buffer, GpuOp, Op, Type};
 use crate::passes::allocation::{CHEAP_BYTES, least_bytes};
@@ -29,15 +29,15 @@ use crate::remarks::{self, Because};
 
 /// Chooses for rings, each by its `alloc` and `dealloc`.
 pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, Inst)]) {
-    let places = Places::new(function);
+    let parents = Parents::new(function);
     let limit = u64::from(header.target.max_shared_bytes);
     let mut bytes = least_bytes(&header.layouts, function);
     let mut inner = Vec::new();
     for (alloc, end) in rings {
-        let loops = loops_around(function, &places, *alloc);
+        let loops: Vec<Inst> = parents.enclosing(*alloc).collect();
         let Some(outermost) = loops.last().copied() else { continue };
         let original = function.blocks.clone();
-        hoist(function, &places, (*alloc, *end), outermost);
+        hoist(function, &parents, (*alloc, *end), outermost);
         let around = least_bytes(&header.layouts, function);
         let runs_ahead = header.cluster > 1 || loops.iter().any(|inst| copies_ahead(function, *inst));
         let most = if runs_ahead { limit } else { bytes.max(CHEAP_BYTES) };
@@ -55,17 +55,17 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
         });
     }
     for alloc in inner {
-        fill_late(header, function, &places, alloc);
+        fill_late(header, function, &parents, alloc);
     }
 }
 
 /// Fills a ring behind the last buffer that ends before its first use, if that saves memory and costs little or there is less than
 /// is needed.
-fn fill_late(header: &Header, function: &mut Function, places: &Places, alloc: Inst) {
+fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc: Inst) {
     let limit = u64::from(header.target.max_shared_bytes);
     let before = least_bytes(&header.layouts, function);
     let is_much = before > CHEAP_BYTES;
-    let Some(block) = places.blocks[alloc].filter(|_| is_much) else { return };
+    let Some(block) = parents.block(alloc).filter(|_| is_much) else { return };
     let ring = function.insts[alloc].results[0];
     let Some((first, fill)) = fill_of(function, block, ring) else { return };
     let behind = first + fill;
@@ -109,19 +109,6 @@ fn computes(function: &Function, inst: Inst) -> bool {
     is_work && data.results.iter().any(is_float)
 }
 
-/// The instructions with regions around one, the innermost first.
-fn loops_around(function: &Function, places: &Places, inst: Inst) -> Vec<Inst> {
-    let mut around = Vec::new();
-    let mut block = places.blocks[inst];
-    while let Some(owner) =
-        block.filter(|block| *block != function.entry).and_then(|block| places.owners[block])
-    {
-        around.push(owner);
-        block = places.blocks[owner];
-    }
-    around
-}
-
 /// Whether slots are filled in an instruction for iterations to come.
 fn copies_ahead(function: &Function, inst: Inst) -> bool {
     let mut found = false;
@@ -136,9 +123,9 @@ fn copies_ahead(function: &Function, inst: Inst) -> bool {
 }
 
 /// Lets a ring live around an instruction of the entry.
-fn hoist(function: &mut Function, places: &Places, (alloc, end): (Inst, Inst), outermost: Inst) {
+fn hoist(function: &mut Function, parents: &Parents, (alloc, end): (Inst, Inst), outermost: Inst) {
     for inst in [alloc, end] {
-        let block = places.blocks[inst].expect("it is in a block");
+        let block = parents.block(inst).expect("it is in a block");
         function.blocks[block].insts.retain(|other| *other != inst);
     }
     let insts = &mut function.blocks[function.entry].insts;

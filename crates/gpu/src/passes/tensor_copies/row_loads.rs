@@ -10,9 +10,11 @@
 //! What goes to a buffer anyway, for a product, is copied there, and loops that are pipelined fill rings with such rows: this is about
 //! the others. The wait stands before the first use, so that copies of several tiles run beside each other.
 
+use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
+use tilewright_ir::{Parents, Uses};
 
-use super::{Boxed, Header, Inst, Op, Pass, Places, ir, is_of_rows, map_plan};
+use super::{Boxed, Header, Inst, Op, Pass, ir, is_of_rows, map_plan};
 use crate::language::{Buffer, Deferred, Function, GpuOp, Type};
 use crate::layout_rules::element_bits;
 use crate::passes::allocation::least_bytes;
@@ -34,8 +36,9 @@ pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(In
     for load in loads {
         let (original, maps) = (function.clone(), header.tensor_maps.clone());
         let found = stage(header, function, load).and_then(|store| {
-            let places = Places::new(function);
-            let mut pass = Pass { places, header: &mut *header, function: &mut *function, made: Vec::new() };
+            let (parents, uses) = (Parents::new(function), Uses::new(function));
+            let (header, function) = (&mut *header, &mut *function);
+            let mut pass = Pass { header, function, parents, uses, made: Vec::new() };
             let found = pass.find(store).ok_or("it is in a role of warps, or in the condition of a loop")?;
             let map = super::map_for(pass.header, pass.function, &found.boxed).ok_or(NO_LAYOUT)?;
             pass.replace(&found, map);
@@ -95,15 +98,9 @@ fn stage(header: &mut Header, function: &mut Function, load: Inst) -> Result<Ins
     let read = create(GpuOp::LocalLoad { matrix: false }, smallvec![memory], Some(ty));
     let end = create(GpuOp::Dealloc {}, smallvec![memory], None);
     let new = function.insts[read].results[0];
-    let name = function.values[loaded].name.clone();
-    function.values[new].name = name;
-    for (inst, data) in &mut function.insts {
-        if inst != store {
-            data.operands.iter_mut().filter(|operand| **operand == loaded).for_each(|operand| *operand = new);
-        }
-    }
-    let places = Places::new(function);
-    let block = places.blocks[load].ok_or(NO_LAYOUT)?;
+    function.copy_name(loaded, new);
+    function.replace_uses(&FxHashMap::from_iter([(loaded, new)]), |inst| inst == store);
+    let block = Parents::new(function).block(load).ok_or(NO_LAYOUT)?;
     let uses = |inst: &Inst| {
         let mut is_used = function.insts[*inst].operands.contains(&new);
         for region in &function.insts[*inst].regions {
