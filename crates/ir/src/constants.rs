@@ -9,7 +9,8 @@ use crate::types::Dtype;
 /// The compile-time value of a scalar, or of each element of a tile.
 ///
 /// It is that of a constant, through ops that move elements without changing them (splats, broadcasts, reshapes, hints and
-/// changes of layout) and through casts from one integer type to another. Arithmetic on constants is folded by `opt`, not here.
+/// changes of layout), through bitcasts, and through casts that are exact in every rounding mode: from one integer type to
+/// another, and of zero. Arithmetic on constants is folded by `opt`, not here.
 pub fn constant_of<D: Dialect>(function: &Function<D>, value: Value) -> Option<Literal> {
     let inst = &function.insts[function.defining_inst(value)?];
     let of_operand = || constant_of(function, *inst.operands.first()?);
@@ -17,9 +18,17 @@ pub fn constant_of<D: Dialect>(function: &Function<D>, value: Value) -> Option<L
         (Some(Op::Constant { value }), _) => Some(*value),
         (Some(Op::Splat { .. }), _) | (_, OpFamily::Shape | OpFamily::Identity) => of_operand(),
         (Some(Op::Cast { element, .. }), _) => {
-            let to = element.value().filter(|dtype| dtype.is_int())?;
-            let number = of_operand()?.as_int()?;
+            let (to, from) = (element.value()?, of_operand()?);
+            // The zero without a sign has no bit set in any type.
+            if from.bits == 0 {
+                return Some(Literal { dtype: to, bits: 0 });
+            }
+            let number = from.as_int().filter(|_| to.is_int())?;
             Some(if to.is_bool() { Literal::bool(number != 0) } else { Literal::int(to, number) })
+        }
+        (Some(Op::Bitcast { element }), _) => {
+            let (dtype, from) = (element.value()?, of_operand()?);
+            (dtype.bits() == from.dtype.bits()).then_some(Literal { dtype, bits: from.bits })
         }
         // tidy: wildcard because other ops compute, or take elements from several tiles
         _ => None,

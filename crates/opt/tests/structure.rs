@@ -141,6 +141,10 @@ fn constants_are_seen_through_what_moves_them() {
   %j = splat %i {shape = [4]} : fp16[4]
   %k = cast %j {element = fp32, rounding = \"rtne\"} : fp32[4]
   %l = add %a, %a : int32
+  %m = constant {value = 0:int8} : int8
+  %o = bitcast %m {element = fp8e5} : fp8e5
+  %p = cast %o {element = fp32, rounding = \"rtne\"} : fp32
+  %q = bitcast %i {element = int16} : int16
   return_values
 }
 ";
@@ -153,5 +157,9 @@ fn constants_are_seen_through_what_moves_them() {
     let ints = ["n", "a", "b", "f", "g", "h", "l"].map(|name| constant_int(function, named(name)));
     assert_eq!(ints, [None, Some(-3), Some(-3), Some(-3), Some(253), Some(1), None]);
     assert_eq!(["g", "h"].map(|name| constant_bool(function, named(name))), [None, Some(true)]);
-    assert_eq!(["j", "k", "a"].map(|name| constant_float(function, named(name))), [Some(2.5), None, None]);
+    assert_eq!(
+        ["p", "j", "k", "a"].map(|name| constant_float(function, named(name))),
+        [Some(0.0), Some(2.5), None, None]
+    );
+    assert_eq!(constant_int(function, named("q")), Some(0x4100));
 }

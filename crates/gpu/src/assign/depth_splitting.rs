@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 use tilewright_ir::{
     Block, BlockData, Cursor, Definition, Dtype, ElementwiseFn, Function, Inst, Literal, Module, Op,
-    OpFamily, Parents, Shape, Type, Uses, Value,
+    OpFamily, Parents, Shape, Type, Uses, Value, constant_of,
 };
 use tilewright_opt::{Options, optimize};
 
@@ -123,12 +123,7 @@ fn carried(function: &Function, block: Block, product: Inst, sum: Value) -> Opti
 }
 
 fn is_zero(function: &Function, value: Value) -> bool {
-    function.defining_inst(value).is_some_and(|inst| match &function.insts[inst].op {
-        Op::Constant { value } => Some(*value) == Literal::float(Dtype::F32, 0.0),
-        Op::Splat { .. } => is_zero(function, function.insts[inst].operands[0]),
-        // tidy: wildcard because other sums are computed
-        _ => false,
-    })
+    constant_of(function, value).is_some_and(|value| Some(value) == Literal::float(Dtype::F32, 0.0))
 }
 
 /// Whether an operand is computed, element by element, from loads of this block, of which the largest is contiguous along the

@@ -15,7 +15,7 @@ use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
     Block, Definition, Function, InputPrecision, Inst, Location, Module, Op, Parents, Shape, Type, Uses,
-    Value,
+    Value, constant_of,
 };
 use tilewright_opt::{Options, optimize};
 
@@ -92,7 +92,7 @@ fn is_faster(
         return None;
     }
     match function.values[sum].definition {
-        Definition::Result(..) => is_constant(function, sum).then_some(Sum::Constant),
+        Definition::Result(..) => constant_of(function, sum).is_some().then_some(Sum::Constant),
         Definition::Parameter(home, _) => {
             let owner = Parents::new(function).owner(block).filter(|_| home == block)?;
             let Op::For { .. } = function.insts[owner].op else { return None };
@@ -103,18 +103,6 @@ fn is_faster(
             (is_next && are_used_once).then_some(Sum::Carried(owner, sum))
         }
     }
-}
-
-fn is_constant(function: &Function, value: Value) -> bool {
-    function.defining_inst(value).is_some_and(|inst| {
-        let data = &function.insts[inst];
-        match &data.op {
-            Op::Constant { .. } => true,
-            Op::Splat { .. } => is_constant(function, data.operands[0]),
-            // tidy: wildcard because other accumulators are computed
-            _ => false,
-        }
-    })
 }
 
 /// The axis along which an operand is contiguous in global memory, if the block of the product loads it.

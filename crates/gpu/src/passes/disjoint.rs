@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, ElementwiseFn, Inst, OpFamily, Operation, Value};
+use tilewright_ir::{Block, ElementwiseFn, Inst, OpFamily, Operation, Value, constant_int};
 
 use crate::language::{Function, GpuOp, Op};
 
@@ -191,7 +191,7 @@ impl<'a> Iterations<'a> {
     /// from zero or more, so that an index and a number below the step add up to what an unsigned number can hold.
     fn steps(&self, inst: Inst) -> Option<(i128, Option<i128>)> {
         let operands = &self.function.insts[inst].operands;
-        let [lower, upper, step] = [0, 1, 2].map(|place| self.constant(operands[place]));
+        let [lower, upper, step] = [0, 1, 2].map(|place| constant_int(self.function, operands[place]));
         let step = step.filter(|&step| step != 0)?;
         let counts_up = lower.is_some_and(|lower| lower >= 0) && step > 0;
         if upper.is_none() && !counts_up || lower.is_none() {
@@ -217,7 +217,7 @@ impl<'a> Iterations<'a> {
             let lower = self.sum(self.function.insts[inst].operands[0])?;
             return Some(lower.plus(&Sum { loops: smallvec![(inst, 1)], ..Sum::default() }, 1));
         }
-        if let Some(constant) = self.constant(value) {
+        if let Some(constant) = constant_int(self.function, value) {
             return Some(Sum { axes: smallvec![0; rank], constant, ..Sum::default() });
         }
         self.parts(value, rank).or_else(|| {
@@ -260,7 +260,7 @@ impl<'a> Iterations<'a> {
                 ElementwiseFn::Add => Some(self.sum(operands[0])?.plus(&self.sum(operands[1])?, 1)),
                 ElementwiseFn::Sub => Some(self.sum(operands[0])?.plus(&self.sum(operands[1])?, -1)),
                 ElementwiseFn::Mul => {
-                    let factor = |place: usize| self.constant(operands[place]);
+                    let factor = |place: usize| constant_int(self.function, operands[place]);
                     match (factor(0), factor(1)) {
                         (_, Some(factor)) => self.sum(operands[0])?.times(factor),
                         (Some(factor), None) => self.sum(operands[1])?.times(factor),
@@ -282,16 +282,6 @@ impl<'a> Iterations<'a> {
             dtype.filter(|dtype| dtype.is_int()).map_or(0, ir::Dtype::bits)
         };
         bits(from) >= 32 && bits(to) >= bits(from)
-    }
-
-    fn constant(&self, value: Value) -> Option<i128> {
-        let data = &self.function.insts[self.function.defining_inst(value)?];
-        match &data.op {
-            Op::Tile(ir::Op::Constant { value }) => value.as_int(),
-            Op::Tile(ir::Op::Splat { .. } | ir::Op::Broadcast { .. }) => self.constant(data.operands[0]),
-            // tidy: wildcard because only a constant has a known value
-            _ => None,
-        }
     }
 }
 

@@ -28,10 +28,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir as ir;
 use tilewright_ir::{
     Carried, Cursor, Definition, Dtype, ElementwiseFn, Inst, OpFamily, Operation, Position, Value, Wait,
-    Waiting, may_wait,
+    Waiting, constant_int, may_wait,
 };
 
-use super::tensor_copies::is_of_rows;
+use super::tensor_copies::{is_of_rows, map_number};
 use crate::box_layout::BoxLayout;
 use crate::cost_model::{PAIRED_BYTES, SHARED_BYTES};
 use crate::language::verify::slots::Names;
@@ -242,13 +242,6 @@ fn is_of_sectors(plan: &TensorMapPlan, function: &Function) -> bool {
     })
 }
 
-/// The number of the tensor map that a parameter is.
-fn map_number(header: &Header, function: &Function, map: Value) -> Option<usize> {
-    let parameters = &function.blocks[function.entry].parameters;
-    let place = parameters.iter().position(|parameter| *parameter == map)?;
-    place.checked_sub(parameters.len() - header.tensor_maps.len())
-}
-
 /// The teams of rings that tensor copies fill, with barriers at both ends; where blocks are not those of one program, there is one.
 struct Barriers {
     /// The barriers that say that slots are full, with those that say that they are empty.
@@ -412,11 +405,7 @@ impl Ranked {
 fn is_number_of_cluster(function: &Function, inst: Inst, blocks: u32) -> bool {
     let data = &function.insts[inst];
     let Op::Gpu(GpuOp::Elementwise { function: by, .. }) = &data.op else { return false };
-    let constant = data.operands.get(1).and_then(|by| match function.defining_op(*by) {
-        Some(Op::Tile(ir::Op::Constant { value })) => value.as_int(),
-        // tidy: wildcard because any other number is known at run time alone
-        _ => None,
-    });
+    let constant = data.operands.get(1).and_then(|by| constant_int(function, *by));
     let is_number =
         matches!(function.defining_op(data.operands[0]), Some(Op::Tile(ir::Op::ProgramId { axis: 0 })));
     is_number

@@ -11,7 +11,7 @@
 //! Only what products sum up in is looked at: there it is many registers, and a comparison and a jump are little beside.
 
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Parents, Value};
+use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Parents, Value, constant_float};
 
 use crate::cost_model::RESCALED_REGISTERS;
 use crate::language::{Function, GpuOp, Header, Module, Op};
@@ -103,7 +103,7 @@ pub(super) fn is_mostly_one(
     };
     let data = &function.insts[inst];
     match &data.op {
-        Op::Tile(ir::Op::Constant { .. }) => number(function, value) == Some(1.0),
+        Op::Tile(ir::Op::Constant { .. }) => constant_float(function, value) == Some(1.0),
         Op::Tile(op) if op.as_shape().is_some() || matches!(op, ir::Op::Splat { .. }) => {
             is_mostly_one(function, data.operands[0], powers, seen)
         }
@@ -145,20 +145,9 @@ fn is_selected_below(function: &Function, condition: Value, [yes, no]: [Value; 2
         // tidy: wildcard because nothing else says that it is below a number
         _ => return false,
     };
-    number(function, bound).zip(number(function, other)).is_some_and(|(bound, other)| bound <= other)
-}
-
-/// A number of the text, or a tile of it.
-fn number(function: &Function, value: Value) -> Option<f32> {
-    let data = &function.insts[function.defining_inst(value)?];
-    match &data.op {
-        Op::Tile(ir::Op::Constant { value }) if value.dtype == Dtype::F32 => {
-            Some(f32::from_bits(value.bits as u32))
-        }
-        Op::Tile(ir::Op::Splat { .. }) => number(function, data.operands[0]),
-        // tidy: wildcard because others are computed
-        _ => None,
-    }
+    constant_float(function, bound)
+        .zip(constant_float(function, other))
+        .is_some_and(|(bound, other)| bound <= other)
 }
 
 /// The function that gives a value, and its operands.

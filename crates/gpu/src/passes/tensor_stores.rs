@@ -38,6 +38,7 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
     AtomicKind, Block, Effect, ElementwiseFn, Inst, MemoryScope, MemorySemantics, OpFamily, Uses, Value,
+    constant_int,
 };
 use tilewright_layout::{Layout, SwizzleMode, swizzled};
 
@@ -410,11 +411,7 @@ struct Linear {
 
 impl Linear {
     fn add(&mut self, function: &Function, value: Value, factor: i64, steps: u32) {
-        let constant = |value: Value| match &function.insts[function.defining_inst(value)?].op {
-            Op::Tile(ir::Op::Constant { value }) => i64::try_from(value.as_int()?).ok(),
-            // tidy: wildcard because nothing else is a constant
-            _ => None,
-        };
+        let constant = |value: Value| i64::try_from(constant_int(function, value)?).ok();
         let inst = function.defining_inst(value).filter(|_| steps > 0);
         let operands = inst.map(|inst| function.insts[inst].operands.clone()).unwrap_or_default();
         let op = inst.and_then(|inst| match &function.insts[inst].op {

@@ -9,7 +9,8 @@
 //! of the program along the first axis, as far as sums, products with constants, quotients, minima and maxima tell.
 
 use tilewright_ir::{
-    Block, Definition, ElementwiseFn, Function, Inst, Module, Op, OpFamily, Value, Wait, may_wait,
+    Block, Definition, ElementwiseFn, Function, Inst, Module, Op, OpFamily, Value, Wait, constant_int,
+    may_wait,
 };
 
 use crate::language::ProgramOrder;
@@ -78,7 +79,7 @@ fn has_product(kernel: &Function, block: Block) -> bool {
 /// How the number of iterations of a loop changes.
 fn iterations(kernel: &Function, inst: Inst) -> Option<Slope> {
     let [lower, upper, step, ..] = kernel.insts[inst].operands[..] else { return None };
-    let step = constant(kernel, step).filter(|step| *step > 0)?;
+    let step = constant_int(kernel, step).filter(|step| *step > 0)?;
     let mut steps = 0;
     let slope = sum(slope(kernel, upper, &mut steps)?, slope(kernel, lower, &mut steps)?.times(-1)?)?;
     // Persistent programs take turns with tiles: over all of them the numbers differ by one.
@@ -139,7 +140,7 @@ fn slope(kernel: &Function, value: Value, steps: &mut u32) -> Option<Slope> {
         Op::Cast { .. } => of(0),
         Op::Elementwise { function } => {
             let (one, other) = (of(0)?, of(1)?);
-            let factor = |place: usize| constant(kernel, data.operands[place]);
+            let factor = |place: usize| constant_int(kernel, data.operands[place]);
             match function {
                 ElementwiseFn::Add => sum(one, other),
                 ElementwiseFn::Sub => sum(one, other.times(-1)?),
@@ -166,13 +167,5 @@ fn rounded(slope: Slope) -> Slope {
         Slope::By(0) => slope,
         _ if slope.falls() => Slope::Falls,
         _ => Slope::Grows,
-    }
-}
-
-fn constant(kernel: &Function, value: Value) -> Option<i128> {
-    match kernel.defining_op(value) {
-        Some(Op::Constant { value }) => value.as_int(),
-        // tidy: wildcard because nothing else is a constant
-        _ => None,
     }
 }

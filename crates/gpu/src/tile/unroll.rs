@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 use tilewright_ir::{
     Block, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, Module, Op, Rounding, Type, Value,
+    constant_int,
 };
 
 use crate::remarks::{self, Because};
@@ -60,11 +61,7 @@ fn plan(function: &Function, inst: Inst) -> Result<Plan, &'static str> {
     let Op::For { options } = &data.op else { return Err("it is no loop") };
     let dtype = function.ty(data.operands[0]).dtype().filter(|dtype| *dtype == Dtype::I32);
     let dtype = dtype.ok_or("its counter does not have 32 bits")?;
-    let step = match function.defining_op(data.operands[2]) {
-        Some(Op::Constant { value }) => value.as_int(),
-        // tidy: wildcard because any other step is known at run time alone
-        _ => None,
-    };
+    let step = constant_int(function, data.operands[2]);
     let step = step.and_then(|step| i64::try_from(step).ok()).filter(|step| *step > 0);
     let step = step.ok_or("its step is no positive number that is known")?;
     let factor = options.unroll_factor;

@@ -6,7 +6,9 @@
 
 use rustc_hash::FxHashMap;
 use tilewright_base::entity::SecondaryMap;
-use tilewright_ir::{Block, Carried, Dtype, ElementwiseFn, Function, Inst, Op, OpFamily, Value};
+use tilewright_ir::{
+    Block, Carried, Dtype, ElementwiseFn, Function, Inst, Op, OpFamily, Value, constant_int,
+};
 
 use super::{Assumptions, AxisInfo, Range, power_of_two_in};
 
@@ -264,7 +266,9 @@ impl Walk<'_> {
             self.promise(y);
             return;
         }
-        let (Some(all), Some(bound)) = (self.function.ty(x).dtype(), self.constant(y)) else { return };
+        let (Some(all), Some(bound)) = (self.function.ty(x).dtype(), constant_int(self.function, y)) else {
+            return;
+        };
         if !all.is_int() {
             return;
         }
@@ -277,7 +281,7 @@ impl Walk<'_> {
             F::Eq if bound == 0 => {
                 // x % n == 0, also written as x & (n - 1) == 0
                 let Some((function, inner, divisor)) = self.scalar_function(x) else { return };
-                let Some(divisor) = self.constant(divisor) else { return };
+                let Some(divisor) = constant_int(self.function, divisor) else { return };
                 match function {
                     F::IntRem => self.add_promise(inner, all, power_of_two_in(divisor)),
                     F::And => self.add_promise(inner, all, power_of_two_in(divisor.wrapping_add(1))),
@@ -307,14 +311,6 @@ impl Walk<'_> {
                 Some((*function, x, y))
             }
             // tidy: wildcard because nothing else is a function
-            _ => None,
-        }
-    }
-
-    fn constant(&self, value: Value) -> Option<i128> {
-        match self.function.defining_op(value) {
-            Some(Op::Constant { value }) => value.as_int(),
-            // tidy: wildcard because only a constant is known before the walk
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use tilewright_base::Diagnostic;
 use tilewright_gpu::Feature;
 use tilewright_gpu::language::{GpuOp, MmaShape, Op, Type};
 use tilewright_ir as ir;
-use tilewright_ir::{Definition, Inst, Operation, Value};
+use tilewright_ir::{Definition, Inst, Value};
 use tilewright_layout::{Fragment, Input, Layout, Mma, Placement};
 
 use super::builder::{Scalar, Width};
@@ -185,13 +185,7 @@ impl Lowering<'_> {
 
     /// Whether an accumulator is a tile of zeros, which the instruction does not have to be given.
     fn is_zero(&self, acc: Value) -> bool {
-        let operation = self.kernel.defining_inst(acc).map(|inst| &self.kernel.insts[inst]);
-        match operation.map(|data| (data.op.as_tile(), &data.operands[..])) {
-            Some((Some(ir::Op::Constant { value }), _)) => value.bits == 0,
-            Some((Some(ir::Op::Splat { .. } | ir::Op::Broadcast { .. }), &[of])) => self.is_zero(of),
-            // tidy: wildcard because nothing else is known to be zero
-            _ => false,
-        }
+        ir::constant_of(self.kernel, acc).is_some_and(|value| value.bits == 0)
     }
 
     /// Registers for an accumulator, with nothing in them.

@@ -1,6 +1,6 @@
 //! Masks as bounds of the indices along single axes.
 
-use tilewright_ir::{Dtype, Element, ElementwiseFn, Op, OpFamily, Value};
+use tilewright_ir::{Dtype, Element, ElementwiseFn, Op, OpFamily, Value, constant_int};
 
 use super::affine::{Affine, new_axis};
 use super::polynomial::{Atom, Polynomial, Product};
@@ -130,25 +130,15 @@ impl Affine<'_> {
     fn most_of_rank(&self, value: Value) -> Option<i64> {
         let data = &self.function.insts[self.function.defining_inst(value)?];
         let Op::Elementwise { function: ElementwiseFn::IntRem } = data.op else { return None };
-        let [program, blocks] =
-            [data.operands[0], data.operands[1]].map(|value| self.function.defining_op(value));
-        match (program, blocks) {
-            (Some(Op::ProgramId { .. }), Some(Op::Constant { value })) => {
-                i64::try_from(value.as_int()?).ok().filter(|blocks| *blocks > 0).map(|blocks| blocks - 1)
-            }
-            // tidy: wildcard because no other remainder is that
-            _ => None,
-        }
+        let is_program = matches!(self.function.defining_op(data.operands[0]), Some(Op::ProgramId { .. }));
+        let blocks = constant_int(self.function, data.operands[1]).filter(|_| is_program)?;
+        i64::try_from(blocks).ok().filter(|blocks| *blocks > 0).map(|blocks| blocks - 1)
     }
 
     /// The `x` of `min(max(x, 0), c)`, where `c` is the extent or more.
     fn clamped(&self, tile: Value, start: i64, extent: i64) -> Option<Value> {
         let inst = |value: Value| self.function.defining_inst(value).map(|inst| &self.function.insts[inst]);
-        let constant = |value: Value| match &inst(value)?.op {
-            Op::Constant { value } => value.as_int(),
-            // tidy: wildcard because no other op is a constant
-            _ => None,
-        };
+        let constant = |value: Value| constant_int(self.function, value);
         let mut value = tile;
         loop {
             let data = inst(value)?;

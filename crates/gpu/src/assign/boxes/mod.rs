@@ -31,7 +31,9 @@ mod sign;
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
-use tilewright_ir::{Definition, Dtype, Function, Inst, MemoryScope, MemorySemantics, Module, Op, Value};
+use tilewright_ir::{
+    Definition, Dtype, Function, Inst, MemoryScope, MemorySemantics, Module, Op, Value, constant_of,
+};
 
 use super::coalescing::Infos;
 use crate::Launcher;
@@ -551,15 +553,6 @@ impl Search<'_> {
 
     /// Whether every element of a tile is 0.
     fn is_zero(&self, tile: Value) -> bool {
-        let function = self.affine.function;
-        let Some(inst) = function.defining_inst(tile) else { return false };
-        let data = &function.insts[inst];
-        match &data.op {
-            // The zero of each type has no bit set, and converted it is the zero of the other.
-            Op::Splat { .. } | Op::Broadcast { .. } | Op::Cast { .. } => self.is_zero(data.operands[0]),
-            Op::Constant { value } => value.bits == 0,
-            // tidy: wildcard because the optimizer leaves uniform tiles in no other form
-            _ => false,
-        }
+        constant_of(self.affine.function, tile).is_some_and(|value| value.bits == 0)
     }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Cursor, Dtype, ElementwiseFn, Inst, Rounding, Value};
+use tilewright_ir::{Block, Cursor, Dtype, ElementwiseFn, Inst, Rounding, Value, constant_int};
 
 use super::Rewrite;
 use tilewright_layout::Layout;
@@ -140,12 +140,12 @@ impl Writer<'_, '_, '_> {
                 let counter = function.blocks[data.regions[0]].parameters[0];
                 let (lower, step) = (data.operands[0], data.operands[2]);
                 let mut count = self.scalar(counter);
-                if constant(function, lower) != Some(0) {
+                if constant_int(function, lower) != Some(0) {
                     let lower = self.scalar(lower);
                     count = self.binary(ElementwiseFn::Sub, count, lower);
                 }
                 // The counter moves by whole steps.
-                let known = constant(function, step).and_then(|step| i64::try_from(step).ok());
+                let known = constant_int(function, step).and_then(|step| i64::try_from(step).ok());
                 if let Some(by) = known.filter(|by| *by != 0 && *factor % by == 0) {
                     *factor /= by;
                 } else {
@@ -200,12 +200,4 @@ impl Writer<'_, '_, '_> {
 
 fn int32() -> Type {
     Type::scalar(ir::Type::scalar(Dtype::I32))
-}
-
-fn constant(function: &ir::Function, value: Value) -> Option<i128> {
-    match function.defining_op(value) {
-        Some(ir::Op::Constant { value }) => value.as_int(),
-        // tidy: wildcard because nothing else is a number that is known here
-        _ => None,
-    }
 }
