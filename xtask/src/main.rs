@@ -4,20 +4,24 @@
 //! is a function from the text of the tree to findings, and has a test that shows it go red.
 
 mod checks;
+mod modules;
 mod replay;
 mod tree;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tree::Tree;
 
-const USAGE: &str = "usage: cargo xtask tidy    check the project's invariants";
+const USAGE: &str = "usage: cargo xtask tidy    check the project's invariants
+       cargo xtask cycles [CRATE]    print the cycles of each module graph";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
+        ["cycles"] => cycles(None),
+        ["cycles", name] => cycles(Some(name)),
         ["replay", ref rest @ ..] => replay::run(&project_root(), rest),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}\n{}", replay::USAGE);
@@ -30,14 +34,29 @@ fn main() -> ExitCode {
     }
 }
 
+/// The source tree, or the exit code after a message.
+fn read_tree(root: &Path) -> Result<Tree, ExitCode> {
+    Tree::read(root).map_err(|error| {
+        eprintln!("xtask: cannot read {}: {error}", root.display());
+        ExitCode::from(2)
+    })
+}
+
+fn cycles(only: Option<&str>) -> ExitCode {
+    match read_tree(&project_root()) {
+        Ok(tree) => {
+            print!("{}", modules::print_cycles(&tree, only));
+            ExitCode::SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
 fn tidy() -> ExitCode {
     let root = project_root();
-    let tree = match Tree::read(&root) {
+    let tree = match read_tree(&root) {
         Ok(tree) => tree,
-        Err(error) => {
-            eprintln!("tidy: cannot read {}: {error}", root.display());
-            return ExitCode::from(2);
-        }
+        Err(code) => return code,
     };
     let mut findings: Vec<_> = checks::ALL.iter().flat_map(|check| check(&tree)).collect();
     match checks::licences::dependencies(&root) {

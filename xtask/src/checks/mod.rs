@@ -1,6 +1,7 @@
 //! The list of checks.
 
 mod codes;
+mod cycles;
 mod layering;
 pub mod licences;
 mod python;
@@ -16,6 +17,7 @@ pub type Check = fn(&Tree) -> Vec<Finding>;
 /// Every check of the source text, in the order in which they run.
 pub const ALL: &[Check] = &[
     layering::dependencies,
+    cycles::largest,
     tokens::confined_words,
     wildcard::on_op_enums,
     codes::pages,
