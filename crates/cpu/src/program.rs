@@ -13,10 +13,13 @@ use tilewright_base::{SourceMap, Span};
 use tilewright_ir::{Effect, Op, OpFamily};
 
 use crate::assembly::Assembly;
-use crate::run::kernels::fused::Reduction;
-use crate::run::kernels::fused_math::{Binary, Unary};
-use crate::run::kernels::reduce::Combine;
 use crate::types::TileType;
+
+pub(crate) mod combine;
+pub(crate) mod fused;
+
+pub use combine::Combine;
+pub(crate) use fused::FusedGroup;
 
 /// The number of a slot.
 pub(crate) type Slot = u32;
@@ -146,49 +149,6 @@ pub(crate) enum Strategy {
     Tree,
     /// Element by element, by one block, because the combine region has control flow.
     Sequential,
-}
-
-/// Steps on binary32 tiles as one loop: see [`fusion`](crate::compile::fusion). The steps after it are its members, known
-/// by their number.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct FusedGroup {
-    /// How many steps it stands for.
-    pub members: usize,
-    /// The elements of each tile.
-    pub elements: usize,
-    /// The body of the loop: a pipeline in which each op takes the element that the one before gave.
-    pub ops: Vec<FusedOp>,
-    /// The slots that [`FusedOp::Write`] writes, by number. The tile of the store comes after them.
-    pub outputs: Vec<Slot>,
-    /// How the elements are reduced, and the member that does so.
-    pub reduction: Option<(Reduction, usize)>,
-    /// The member that stores the elements: the last one.
-    pub store: Option<usize>,
-    /// The tiles that are dead after its members.
-    pub frees: Vec<Slot>,
-}
-
-/// One op of a fused loop. Kind and operand are one enum, so that the executor branches once for each.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum FusedOp {
-    /// A function of the element and that of a slot.
-    Slot(Binary, Use),
-    /// A function of the element and that which the member with this number loads.
-    Load(Binary, usize),
-    /// A function of the element and that of a slot with one element for each row of `BLOCK << shift` elements.
-    Rows(Binary, Use, usize),
-    /// A function of the element and that of an output that an earlier [`FusedOp::Write`] wrote.
-    Output(Binary, usize),
-    /// A function of the element and itself.
-    Itself(Binary),
-    /// A function of the element.
-    Unary(Unary),
-    /// The element where the first operand holds, else that of the second one.
-    Select(Use, Use),
-    /// The element goes to the output with this number.
-    Write(usize),
-    /// The element is reduced. A group has one such op at the most.
-    Reduce(Reduction),
 }
 
 impl Program {

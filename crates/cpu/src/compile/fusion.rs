@@ -12,10 +12,8 @@ use smallvec::SmallVec;
 use tilewright_ir::{Dtype, ElementwiseFn, Op};
 
 use crate::compile::liveness;
-use crate::program::{Action, Block, FusedGroup, FusedOp, Program, Slot, Step, Strategy, Use};
-use crate::run::kernels::fused::{BLOCK, Function, Reduction};
-use crate::run::kernels::fused_math::{Binary, Unary};
-use crate::run::kernels::reduce::Combine;
+use crate::program::fused::{BLOCK, Binary, Function, FusedGroup, FusedOp, Reduction, Unary};
+use crate::program::{Action, Block, Combine, Program, Slot, Step, Strategy, Use};
 
 /// The most members of a group.
 const MAX_MEMBERS: usize = 32;

@@ -13,12 +13,10 @@ use tilewright_ir::{
 };
 
 use crate::assembly::{Assembler, AssemblyCode, AssemblyError};
+use crate::program::combine::later_elements;
 use crate::program::{
-    Action, Block, BlockId, InlineAssembly, Parameter, Program, Slot, Step, Strategy, TypeId, Use,
+    Action, Block, BlockId, Combine, InlineAssembly, Parameter, Program, Slot, Step, Strategy, TypeId, Use,
 };
-use crate::run::kernels::reduce::Combine;
-use crate::run::kernels::scan;
-use crate::run::ops::scan::later_elements;
 use crate::types::TileType;
 
 /// Deeper call chains are refused: only recursion makes them.
@@ -450,7 +448,7 @@ impl Lowering<'_> {
         let region = data.regions[0];
         let ty = self.function.ty(data.operands[0]);
         if let Some(combine) = self.combine(region)
-            && ty.dtype().is_some_and(|dtype| scan::is_supported(combine, dtype))
+            && ty.dtype().is_some_and(|dtype| combine.can_scan(dtype))
         {
             return Ok((Strategy::Kernel(combine), SmallVec::new()));
         }

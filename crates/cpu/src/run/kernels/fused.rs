@@ -6,31 +6,13 @@
 //! and combines them in the order of [`reduce`](super::reduce).
 
 use pulp::{Simd, WithSimd};
-use tilewright_ir::{ArithmeticFn, ElementwiseFamily as Family, ElementwiseFn, FloatFn, MathFn};
 
-use super::fused_math::{Binary, Block, Unary, any_nan, apply, apply_alone, quotient, reciprocal, unrolled};
+use super::fused_math::{Block, any_nan, apply, apply_alone, quotient, reciprocal, unrolled};
+use crate::program::fused::{BLOCK, Binary, Reduction, Unary};
 use crate::run::memory::{RunPart, RunReader, RunWriter};
 
-/// The elements of a fused loop are a multiple of this.
-pub(crate) const BLOCK: usize = 64;
 /// The most elements that go through the stages at a time.
 const WIDE: usize = 128;
-
-/// How a fused loop computes a function of the elementwise table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Function {
-    Unary(Unary),
-    /// The function, and the one with swapped operands.
-    Binary(Binary, Binary),
-}
-
-/// How the elements are reduced to one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reduction {
-    Sum,
-    /// The largest number by comparison. [`Reduced::is_certain`] says whether that is the maximum.
-    Max,
-}
 
 /// Memory that the elements are written to.
 pub(crate) struct FusedOutput<'a> {
@@ -45,33 +27,6 @@ pub(crate) struct Reduced {
     pub value: f32,
     /// Whether the value is the one that [`reduce`](super::reduce::reduce) gives.
     pub is_certain: bool,
-}
-
-impl Function {
-    /// How a function is computed; none if a fused loop does not have it.
-    pub(crate) fn of(function: ElementwiseFn) -> Option<Function> {
-        Some(match function.family() {
-            Family::Arithmetic(ArithmeticFn::Add) => Function::Binary(Binary::Add, Binary::Add),
-            Family::Arithmetic(ArithmeticFn::Mul) => Function::Binary(Binary::Mul, Binary::Mul),
-            Family::Arithmetic(ArithmeticFn::Min) => Function::Binary(Binary::Min, Binary::Min),
-            Family::Arithmetic(ArithmeticFn::Max) => Function::Binary(Binary::Max, Binary::Max),
-            Family::Arithmetic(ArithmeticFn::Sub) => Function::Binary(Binary::Sub, Binary::SubFrom),
-            Family::Arithmetic(ArithmeticFn::Neg) => Function::Unary(Unary::Neg),
-            Family::Arithmetic(ArithmeticFn::Abs) => Function::Unary(Unary::Abs),
-            Family::Float(FloatFn::Div | FloatFn::DivRn) => Function::Binary(Binary::Div, Binary::DivInto),
-            Family::Float(FloatFn::Sqrt | FloatFn::SqrtRn) => Function::Unary(Unary::Sqrt),
-            Family::Math(MathFn::Exp | MathFn::AccurateExp) => Function::Unary(Unary::Exp),
-            Family::Math(MathFn::Exp2) => Function::Unary(Unary::Exp2),
-            // tidy: wildcard because a function that is not here ends the group.
-            Family::Float(_) | Family::Math(_)
-            // Of integers and booleans, or with booleans among the operands or results.
-            | Family::Division(_)
-            | Family::Bitwise(_)
-            | Family::WideProduct(_)
-            | Family::Comparison(_)
-            | Family::Selection(_) => return None,
-        })
-    }
 }
 
 /// A table of the binary functions: the name of each, and its opcodes for an operand that is a number, a tile, and a

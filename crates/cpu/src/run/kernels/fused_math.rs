@@ -6,35 +6,7 @@ use std::hint::black_box;
 use pulp::Simd;
 
 use super::math32::{EXP, EXP_BOUNDS, EXP_REDUCTION, EXP2, EXP2_BOUNDS, SHIFTER};
-
-/// Functions of the element and an operand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Binary {
-    /// The operand itself: the beginning of a group.
-    Take,
-    Add,
-    Sub,
-    /// The operand minus the element.
-    SubFrom,
-    Mul,
-    Div,
-    /// The operand divided by the element.
-    DivInto,
-    Min,
-    Max,
-}
-
-/// Functions of the element.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unary {
-    Neg,
-    Abs,
-    Sqrt,
-    Exp,
-    Exp2,
-    /// The element times itself.
-    Square,
-}
+use crate::program::fused::{Binary, Unary};
 
 /// A block in N registers.
 pub(super) type Block<S, const N: usize> = [<S as Simd>::f32s; N];

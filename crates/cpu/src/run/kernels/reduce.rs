@@ -17,29 +17,7 @@ use tilewright_ir::Dtype;
 use super::shuffle::{SIDE, Word};
 use super::simd::vectorize;
 use super::{Element, cast, math32, math64, typed, typed_mut};
-
-/// How two elements are combined; the rows of the elementwise table of the same names.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Combine {
-    /// Sum.
-    Sum,
-    /// Product.
-    Product,
-    /// The smaller one; NaN is ignored.
-    Min,
-    /// The larger one; NaN is ignored.
-    Max,
-    /// The smaller one; NaN if either is.
-    MinNan,
-    /// The larger one; NaN if either is.
-    MaxNan,
-    /// Bitwise and.
-    And,
-    /// Bitwise or.
-    Or,
-    /// Bitwise exclusive or.
-    Xor,
-}
+pub use crate::program::Combine;
 
 /// The extents of the tile around the axis of reduction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

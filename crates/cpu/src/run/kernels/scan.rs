@@ -5,16 +5,6 @@ use tilewright_ir::Dtype;
 use super::reduce::{Axis, Combine, integers};
 use super::{Element, math32, math64, typed, typed_mut};
 
-/// Whether there is a loop for elements of this type. Narrow floats round after each step, as the region says.
-pub fn is_supported(combine: Combine, dtype: Dtype) -> bool {
-    let is_bitwise = matches!(combine, Combine::And | Combine::Or | Combine::Xor);
-    match dtype {
-        Dtype::F32 | Dtype::F64 => !is_bitwise,
-        // tidy: wildcard because all other types are alike
-        _ => dtype.is_int() && !dtype.is_bool(),
-    }
-}
-
 macro_rules! floats {
     ($combine:expr, $axis:ident, $out:ident, $x:ident, $math:ident) => {{
         let (out, x) = (typed_mut($out), typed($x));
@@ -32,9 +22,9 @@ macro_rules! floats {
 
 /// Scans a tile: `out[o, k, i] = x[o, 0, i] ∘ … ∘ x[o, k, i]`, and from the last element on with `reverse`.
 ///
-/// Panics if a tile has the wrong length or alignment, or if [`is_supported`] says no.
+/// Panics if a tile has the wrong length or alignment, or if [`Combine::can_scan`] says no.
 pub fn scan(combine: Combine, dtype: Dtype, (axis, reverse): (Axis, bool), out: &mut [u8], x: &[u8]) {
-    assert!(is_supported(combine, dtype), "there is a loop for these elements");
+    assert!(combine.can_scan(dtype), "there is a loop for these elements");
     let axis = (axis, reverse);
     match (dtype, dtype.bytes()) {
         (Dtype::F32, _) => floats!(combine, axis, out, x, math32),

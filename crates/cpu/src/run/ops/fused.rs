@@ -7,10 +7,10 @@
 
 use smallvec::SmallVec;
 
-use crate::program::{FusedGroup, FusedOp, Slot, Step};
+use crate::program::fused::{BLOCK, Binary, FusedGroup, FusedOp};
+use crate::program::{Slot, Step};
 use crate::run::fault::Outcome;
-use crate::run::kernels::fused::{BLOCK, FusedOutput, Stage, run};
-use crate::run::kernels::fused_math::Binary;
+use crate::run::kernels::fused::{FusedOutput, Stage, run};
 use crate::run::machine::Machine;
 use crate::run::memory::{RunReader, RunWriter};
 use crate::run::tile::Tile;

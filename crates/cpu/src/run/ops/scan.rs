@@ -58,11 +58,6 @@ fn by_kernel(
     machine.set_dense(result, out);
 }
 
-/// How many elements along an axis belong to the later block of their pair, in a level: one such element takes part in it.
-pub(crate) fn later_elements(n: usize, level: usize) -> usize {
-    (0..n).filter(|place| place >> level & 1 == 1).count()
-}
-
 fn in_levels(
     machine: &mut Machine<'_>,
     step: &Step,
