@@ -128,3 +128,11 @@ impl Program {
         }
     }
 }
+
+impl PaddedReads {
+    /// What a user would be told of each load from padding if it had ended the evaluation.
+    pub fn of_evaluation(&self, program: &Program, surroundings: &Surroundings<'_>) -> Vec<Diagnostic> {
+        let Surroundings { arguments, names, grid, .. } = *surroundings;
+        self.told(program, arguments, &|index| names.get(index).cloned().unwrap_or_default(), grid)
+    }
+}

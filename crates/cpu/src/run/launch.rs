@@ -18,10 +18,12 @@ use tilewright_base::Diagnostic;
 use crate::program::Program;
 use crate::run::argument::Argument;
 use crate::run::fault::{Fault, FaultKind, Outcome};
+use crate::run::grid::coordinates;
 use crate::run::interrupt::{Control, Interrupt, POLL_INTERVAL};
 use crate::run::kernels::buffer::OutOfMemory;
-use crate::run::machine::{Machine, Observers};
+use crate::run::machine::Machine;
 use crate::run::memory::Region;
+use crate::run::observer::Observe;
 use crate::run::padding::PaddedReads;
 use crate::run::profile::Profile;
 use crate::run::trace::Tracing;
@@ -54,7 +56,7 @@ struct Shared<'a> {
     program: &'a Program,
     launch: &'a Launch<'a>,
     /// What the launch is recorded to, measured or checked by.
-    observers: Observers<'a>,
+    observers: &'a [&'a dyn Observe],
     regions: &'a [Region<'a>],
     total: u64,
     /// The first program that no thread has taken.
@@ -112,20 +114,25 @@ impl Program {
     ///
     /// Panics if there are not as many arguments as parameters, or of the other kind.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<(), Box<Diagnostic>> {
-        self.start(launch, Observers::default())
+        self.start(launch, &[])
     }
 
     /// The same, and measures what each step takes.
     pub fn launch_profiled(&self, launch: &Launch<'_>, profile: &Profile) -> Result<(), Box<Diagnostic>> {
-        self.start(launch, Observers { profile: Some(profile), ..Observers::default() })
+        self.start(launch, &[profile])
     }
 
     /// The same, recorded. The program is one of [`Program::for_traces`].
     pub fn launch_traced(&self, launch: &Launch<'_>, tracing: Tracing<'_>) -> Result<(), Box<Diagnostic>> {
-        self.start(launch, Observers { tracing: Some(tracing), ..Observers::default() })
+        self.start(launch, &[&tracing])
     }
 
-    pub(crate) fn start(&self, launch: &Launch<'_>, observers: Observers<'_>) -> Result<(), Box<Diagnostic>> {
+    /// Runs the program for every point of the grid, and has it observed.
+    pub(crate) fn start(
+        &self,
+        launch: &Launch<'_>,
+        observers: &[&dyn Observe],
+    ) -> Result<(), Box<Diagnostic>> {
         self.check_arguments(launch.arguments);
         let [x, y, z] = launch.grid.map(u64::from);
         let total = x.saturating_mul(y).saturating_mul(z);
@@ -169,6 +176,14 @@ impl Program {
             let wanted = self.ty(parameter.slot).is_pointer();
             assert!(is_pointer == wanted, "argument {} is of the wrong kind", parameter.name);
         }
+    }
+}
+
+impl PaddedReads {
+    /// What a user would be told of each if it had ended the launch.
+    pub fn diagnostics(&self, program: &Program, launch: &Launch<'_>) -> Vec<Diagnostic> {
+        let name = |index: usize| Arc::clone(&program.parameters[index].name);
+        self.told(program, launch.arguments, &name, launch.grid)
     }
 }
 
@@ -373,12 +388,6 @@ pub(crate) fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outco
         }
         std::panic::resume_unwind(payload)
     })
-}
-
-/// The point of the grid with this number, x counted fastest.
-pub(crate) fn coordinates(grid: [u32; 3], number: u64) -> [u32; 3] {
-    let (x, y) = (u64::from(grid[0].max(1)), u64::from(grid[1].max(1)));
-    [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
 }
 
 /// The pool of this size, made once. None if the system refuses more threads.

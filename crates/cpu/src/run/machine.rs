@@ -11,11 +11,9 @@ use crate::run::fault::{Fault, FaultKind, Outcome};
 use crate::run::interrupt::Control;
 use crate::run::kernels::dot::Scratch;
 use crate::run::memory::{Region, advise_large_pages, fence_stores};
+use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::ops;
-use crate::run::profile::{self, Profile, Profiler};
-use crate::run::sanitize::{self, Checker, Sanitizing};
 use crate::run::tile::Tile;
-use crate::run::trace::{self, Tracer, Tracing};
 use crate::run::value::{Affine, Form, Provenance, Value};
 use crate::types::TileType;
 
@@ -36,25 +34,8 @@ pub(crate) struct Machine<'a> {
     scratch: Option<Box<Scratch>>,
     /// The addresses of regions for which large pages have been advised.
     advised: RefCell<SmallVec<[u64; 2]>>,
-    /// What records the programs, if the launch is traced.
-    pub tracer: Option<Box<Tracer<'a>>>,
-    /// What checks the programs, if the launch is sanitized.
-    pub checker: Option<Box<Checker<'a>>>,
-    /// What measures the steps, if the launch is profiled.
-    pub profiler: Option<Box<Profiler<'a>>>,
-    /// Whether there is one of these: a block looks once.
-    pub is_observed: bool,
-}
-
-/// Who watches a launch.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Observers<'a> {
-    /// What it is recorded to.
-    pub tracing: Option<Tracing<'a>>,
-    /// What is measured of it.
-    pub profile: Option<&'a Profile>,
-    /// What it is checked for.
-    pub sanitizing: Option<&'a Sanitizing<'a>>,
+    /// Who watches the programs.
+    observers: Vec<Box<dyn Observer + 'a>>,
 }
 
 /// More bytes than the caches of common processors hold.
@@ -117,10 +98,7 @@ impl<'a> Machine<'a> {
             stack,
             scratch,
             advised,
-            tracer: None,
-            checker: None,
-            profiler: None,
-            is_observed: false,
+            observers: Vec::new(),
         }
     }
 
@@ -143,23 +121,36 @@ impl<'a> Machine<'a> {
     /// Runs the program at a point of the grid.
     pub(crate) fn run_at(&mut self, id: [u32; 3]) -> Outcome {
         self.id = id;
-        if self.is_observed {
-            if self.checker.is_some() {
-                sanitize::begin(self);
-            }
-            if self.tracer.is_some() {
-                return trace::run_at(self);
-            }
+        if self.observers.is_empty() {
+            return self.run(self.program.body);
         }
-        self.run(self.program.body)
+        self.tell(|observer, machine| observer.begin(machine));
+        let outcome = self.run(self.program.body);
+        self.tell_in_reverse(|observer, _| observer.end(outcome.is_err()));
+        outcome
     }
 
-    /// Has what follows traced, measured or sanitized, if somebody wants that.
-    pub(crate) fn observe(&mut self, by: Observers<'a>) {
-        self.tracer = by.tracing.map(|tracing| Box::new(Tracer::new(tracing)));
-        self.checker = by.sanitizing.map(|sanitizing| Box::new(Checker::new(sanitizing)));
-        self.profiler = by.profile.map(|profile| Box::new(Profiler::new(profile)));
-        self.is_observed = self.tracer.is_some() || self.profiler.is_some() || self.checker.is_some();
+    /// Has what follows observed.
+    pub(crate) fn observe(&mut self, by: &'a [&'a dyn Observe]) {
+        self.observers = by.iter().map(|observed| observed.observer()).collect();
+    }
+
+    /// Calls each observer, in order.
+    fn tell(&mut self, mut call: impl FnMut(&mut (dyn Observer + 'a), &Self)) {
+        let mut observers = std::mem::take(&mut self.observers);
+        for observer in &mut observers {
+            call(&mut **observer, self);
+        }
+        self.observers = observers;
+    }
+
+    /// Calls each observer, the last one first.
+    fn tell_in_reverse(&mut self, mut call: impl FnMut(&mut (dyn Observer + 'a), &Self)) {
+        let mut observers = std::mem::take(&mut self.observers);
+        for observer in observers.iter_mut().rev() {
+            call(&mut **observer, self);
+        }
+        self.observers = observers;
     }
 
     /// Notes a load from padding, at its step.
@@ -336,14 +327,8 @@ impl<'a> Machine<'a> {
 
     /// Executes the steps of a block. Its parameters are set.
     pub(crate) fn run(&mut self, block: BlockId) -> Outcome {
-        if self.is_observed {
-            return if self.tracer.is_some() {
-                trace::run(self, block)
-            } else if self.checker.is_some() {
-                sanitize::run(self, block)
-            } else {
-                profile::run(self, block)
-            };
+        if !self.observers.is_empty() {
+            return self.run_observed(block);
         }
         let block: &'a Block = &self.program.blocks[block as usize];
         self.clear(&block.kills);
@@ -360,6 +345,55 @@ impl<'a> Machine<'a> {
             self.single(step)?;
         }
         Ok(())
+    }
+
+    /// The same, and calls the observers around each step.
+    #[cold]
+    fn run_observed(&mut self, id: BlockId) -> Outcome {
+        let block = self.block(id);
+        self.clear(&block.kills);
+        self.tell(|observer, machine| observer.enter(machine, id));
+        let mut next = 0;
+        while next < block.steps.len() {
+            let unit = Unit::at(id, block, next);
+            next += 1;
+            if matches!(unit.step().action, Action::Fused(_))
+                && !self.observers.iter().all(|observer| observer.allows_fusion())
+            {
+                continue;
+            }
+            self.tell(|observer, machine| observer.before(machine, &unit));
+            let outcome = self.unit(&unit);
+            let end = match outcome {
+                Ok(true) => End::Done,
+                Ok(false) => End::LeftToMembers,
+                Err(_) => End::Failed,
+            };
+            self.tell_in_reverse(|observer, machine| observer.after(machine, &unit, end));
+            if outcome? {
+                next = unit.members.end;
+                if !matches!(unit.step().action, Action::Fused(_)) {
+                    self.clear(&unit.step().kills);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes a step by itself, or a fused group. False if that does not allow it.
+    fn unit(&mut self, unit: &Unit<'a>) -> Outcome<bool> {
+        match &unit.step().action {
+            Action::Fused(group) => ops::fused::execute(self, group, unit.steps()),
+            Action::Op(_)
+            | Action::Dot { .. }
+            | Action::Reduce { .. }
+            | Action::Scan { .. }
+            | Action::Map { .. }
+            | Action::Assembly(_) => {
+                ops::execute(self, unit.step()).map_err(|fault| fault.in_step(unit.step()))?;
+                Ok(true)
+            }
+        }
     }
 
     /// Executes a step by itself. It is inlined, with the match on ops: a call for each step is measurable.

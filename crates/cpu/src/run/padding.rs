@@ -9,12 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tilewright_base::Diagnostic;
 
-use crate::Launch;
 use crate::program::Program;
 use crate::run::argument::Argument;
-use crate::run::evaluate::Surroundings;
 use crate::run::fault::Fault;
-use crate::run::launch::coordinates;
+use crate::run::grid::coordinates;
 
 /// The loads of a launch that ended in the padding of an allocation: of each site in the program the one of the lowest program
 /// of the grid, so that they are the same in each run.
@@ -35,18 +33,7 @@ impl PaddedReads {
     }
 
     /// What a user would be told of each if it had ended the launch.
-    pub fn diagnostics(&self, program: &Program, launch: &Launch<'_>) -> Vec<Diagnostic> {
-        let name = |index: usize| Arc::clone(&program.parameters[index].name);
-        self.told(program, launch.arguments, &name, launch.grid)
-    }
-
-    /// The same of a program that was evaluated.
-    pub fn of_evaluation(&self, program: &Program, surroundings: &Surroundings<'_>) -> Vec<Diagnostic> {
-        let Surroundings { arguments, names, grid, .. } = *surroundings;
-        self.told(program, arguments, &|index| names.get(index).cloned().unwrap_or_default(), grid)
-    }
-
-    fn told(
+    pub(crate) fn told(
         &self,
         program: &Program,
         arguments: &[Argument<'_>],

@@ -1,4 +1,4 @@
-//! Profiling: a machine that measures what each step of its programs takes.
+//! Profiling: an observer that measures what each step of the programs takes.
 //!
 //! The program is the one that any launch runs, fused loops included, so that what is measured is what is executed. A step is
 //! measured without the steps of its regions. Looking at the clock takes some 30 ns a step, which is part of what is measured.
@@ -9,10 +9,9 @@ use std::time::Instant;
 use tilewright_ir::{Op, OpFamily};
 
 use crate::compile::points::name;
-use crate::program::{Action, Block, BlockId, Program, Step, Use};
-use crate::run::fault::Outcome;
+use crate::program::{Action, Program, Step, Use};
 use crate::run::machine::Machine;
-use crate::run::ops;
+use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::value::Form;
 use crate::types::TileType;
 
@@ -126,21 +125,32 @@ fn joined(steps: &[Step]) -> String {
     names.join(" + ")
 }
 
+impl Observe for Profile {
+    fn observer(&self) -> Box<dyn Observer + '_> {
+        let count = self.costs.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let costs = vec![StepCost::default(); count];
+        Box::new(Profiler { profile: self, costs, inner: 0, is_muted: false, running: Vec::new() })
+    }
+}
+
 /// Measures the programs that one thread runs.
-pub(crate) struct Profiler<'a> {
+struct Profiler<'a> {
     profile: &'a Profile,
     costs: Vec<StepCost>,
     /// What steps in regions have taken since the step around them began.
     inner: u64,
     /// Whether steps run inside of another one, which combines elements.
     is_muted: bool,
+    /// The steps that have begun, the innermost last: nothing for those that are not measured.
+    running: Vec<Option<Running>>,
 }
 
-impl<'a> Profiler<'a> {
-    pub(crate) fn new(profile: &'a Profile) -> Self {
-        let count = profile.costs.lock().unwrap_or_else(PoisonError::into_inner).len();
-        Self { profile, costs: vec![StepCost::default(); count], inner: 0, is_muted: false }
-    }
+/// A step that has begun.
+struct Running {
+    work: StepCost,
+    /// What the steps beside it have taken so far.
+    outer: u64,
+    began: Instant,
 }
 
 impl Drop for Profiler<'_> {
@@ -152,74 +162,32 @@ impl Drop for Profiler<'_> {
     }
 }
 
-/// Executes the steps of a block, and measures them.
-#[cold]
-pub(crate) fn run<'a>(machine: &mut Machine<'a>, id: BlockId) -> Outcome {
-    let block: &'a Block = machine.block(id);
-    machine.clear(&block.kills);
-    let mut next = 0;
-    while let Some(step) = block.steps.get(next) {
-        let number = next;
-        next += 1;
-        if machine.profiler.as_ref().is_none_or(|profiler| profiler.is_muted) {
-            if let Action::Fused(group) = &step.action {
-                if ops::fused::execute(machine, group, &block.steps[next..next + group.members])? {
-                    next += group.members;
-                }
-            } else {
-                machine.single(step)?;
-            }
-            continue;
+impl Observer for Profiler<'_> {
+    fn before(&mut self, machine: &Machine<'_>, unit: &Unit<'_>) {
+        if self.is_muted {
+            self.running.push(None);
+            return;
         }
-        let members = match &step.action {
-            Action::Fused(group) => next..next + group.members,
-            _ => number..next,
-        };
         let mut work = StepCost::default();
-        for member in &block.steps[members.clone()] {
+        for member in unit.steps() {
             work.add(&work_of(machine, member));
         }
-        // What combines elements runs inside of its op.
-        let combines =
-            matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. });
-        let outer = begin(machine, combines);
-        let began = Instant::now();
-        let outcome = match &step.action {
-            Action::Fused(group) => ops::fused::execute(machine, group, &block.steps[members.clone()]),
-            _ => machine.single(step).map(|()| true),
-        };
-        let nanoseconds = began.elapsed().as_nanos() as u64;
-        let is_done = matches!(outcome, Ok(true));
-        end(machine, (id, number), outer, nanoseconds, is_done.then_some(work));
-        if outcome? {
-            next = members.end;
-        }
+        self.is_muted = unit.combines();
+        let outer = std::mem::take(&mut self.inner);
+        self.running.push(Some(Running { work, outer, began: Instant::now() }));
     }
-    Ok(())
-}
 
-/// Begins a step; gives what the steps beside it have taken so far.
-fn begin(machine: &mut Machine<'_>, combines: bool) -> u64 {
-    let Some(profiler) = machine.profiler.as_mut() else { return 0 };
-    profiler.is_muted = combines;
-    std::mem::take(&mut profiler.inner)
-}
-
-fn end(
-    machine: &mut Machine<'_>,
-    (block, step): (BlockId, usize),
-    outer: u64,
-    nanoseconds: u64,
-    work: Option<StepCost>,
-) {
-    let Some(profiler) = machine.profiler.as_mut() else { return };
-    profiler.is_muted = false;
-    let own = nanoseconds.saturating_sub(profiler.inner);
-    profiler.inner = outer + nanoseconds;
-    let cost = &mut profiler.costs[profiler.profile.begins[block as usize] + step];
-    cost.nanoseconds += own;
-    if let Some(work) = work {
-        cost.add(&StepCost { executions: 1, nanoseconds: 0, ..work });
+    fn after(&mut self, _machine: &Machine<'_>, unit: &Unit<'_>, end: End) {
+        let Some(Some(Running { work, outer, began })) = self.running.pop() else { return };
+        let nanoseconds = began.elapsed().as_nanos() as u64;
+        self.is_muted = false;
+        let own = nanoseconds.saturating_sub(self.inner);
+        self.inner = outer + nanoseconds;
+        let cost = &mut self.costs[self.profile.begins[unit.id as usize] + unit.place];
+        cost.nanoseconds += own;
+        if end == End::Done {
+            cost.add(&StepCost { executions: 1, nanoseconds: 0, ..work });
+        }
     }
 }
 

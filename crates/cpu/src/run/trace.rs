@@ -1,20 +1,17 @@
-//! Tracing: a machine that records what its programs do.
+//! Tracing: an observer that records what the programs do.
 //!
-//! A machine without a tracer looks once a block whether it has one. One with a tracer runs the programs that are recorded
-//! with values step by step, and the others as they are, fused loops included: of these it records what memory they access.
-//! One that has a checker as well ([`crate::run::sanitize`]) has each step checked; such a program has no fused loops.
+//! Programs that are recorded with values run step by step, and the others as they are, fused loops included: of these the
+//! tracer records what memory they access.
 
 use std::time::Instant;
 
-use tilewright_trace::{Batch, Recording, Role};
+use tilewright_trace::{Batch, Kind, Recording, Role};
 
 use crate::compile::points::{Point, TracePoints};
-use crate::program::{Action, Block, BlockId, Step};
+use crate::program::{Action, BlockId};
 use crate::run::argument::Argument;
-use crate::run::fault::Outcome;
 use crate::run::machine::Machine;
-use crate::run::ops;
-use crate::run::sanitize::{self, Checked};
+use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::value::{Form, Value};
 use crate::types::{SYMBOLIC_RANK, TileType};
 
@@ -27,21 +24,42 @@ pub struct Tracing<'a> {
     pub recording: &'a Recording<'a>,
 }
 
+impl Observe for Tracing<'_> {
+    fn observer(&self) -> Box<dyn Observer + '_> {
+        let Self { points, recording } = *self;
+        let batch = recording.batch();
+        Box::new(Tracer { points, batch, is_muted: false, began: Instant::now(), running: Vec::new() })
+    }
+}
+
 /// Records the programs that one thread runs.
-pub(crate) struct Tracer<'a> {
+struct Tracer<'a> {
     points: &'a TracePoints,
     batch: Batch<'a>,
     /// Whether steps run inside of another one, which combines elements.
     is_muted: bool,
+    /// When the program began.
+    began: Instant,
+    /// The steps that have begun, the innermost last.
+    running: Vec<Running>,
 }
 
-impl<'a> Tracer<'a> {
-    pub(crate) fn new(tracing: Tracing<'a>) -> Self {
-        Self { points: tracing.points, batch: tracing.recording.batch(), is_muted: false }
-    }
+/// A step, or a fused group, that has begun.
+#[derive(Default)]
+struct Running {
+    /// The point of a step that is recorded.
+    recorded: Option<u32>,
+    /// When a step began that is recorded with values.
+    began: Option<Instant>,
+    /// Whether it mutes the steps inside of it.
+    mutes: bool,
+    /// Where the events of a group begin.
+    mark: Option<usize>,
+}
 
+impl Tracer<'_> {
     /// Records pointers and masks of an access, or with values all operands. False if there is no room.
-    fn before(&mut self, machine: &Machine<'_>, number: u32) -> bool {
+    fn event(&mut self, machine: &Machine<'_>, number: u32) -> bool {
         let point = &self.points.points[number as usize];
         let has_values = self.batch.has_values();
         if !has_values && !point.is_access || !self.batch.event(number) {
@@ -60,7 +78,7 @@ impl<'a> Tracer<'a> {
     }
 
     /// Records the results of a program with values.
-    fn after(&mut self, machine: &Machine<'_>, point: &Point, nanoseconds: u64) {
+    fn results(&mut self, machine: &Machine<'_>, point: &Point, nanoseconds: u64) {
         if self.batch.has_values() {
             for &result in &point.results {
                 self.value(machine.ty(result), machine.form_of(result));
@@ -115,128 +133,74 @@ impl<'a> Tracer<'a> {
     }
 }
 
-/// Calls a function with the machine and its tracer, which is there.
-fn with_tracer<'a, T>(
-    machine: &mut Machine<'a>,
-    call: impl FnOnce(&mut Tracer<'a>, &Machine<'a>) -> T,
-) -> Option<T> {
-    let mut tracer = machine.tracer.take()?;
-    let result = call(&mut tracer, machine);
-    machine.tracer = Some(tracer);
-    Some(result)
-}
+impl Observer for Tracer<'_> {
+    fn begin(&mut self, machine: &Machine<'_>) {
+        let ([x, y, z], grid) = (machine.id.map(u64::from), machine.grid.map(u64::from));
+        self.is_muted = false;
+        self.running.clear();
+        self.batch.begin((z * grid[1] + y) * grid[0] + x);
+        self.began = Instant::now();
+    }
 
-/// Runs the program at a point of the grid, and records it.
-pub(crate) fn run_at(machine: &mut Machine<'_>) -> Outcome {
-    let ([x, y, z], grid) = (machine.id.map(u64::from), machine.grid.map(u64::from));
-    with_tracer(machine, |tracer, _| {
-        tracer.is_muted = false;
-        tracer.batch.begin((z * grid[1] + y) * grid[0] + x);
-    });
-    let began = Instant::now();
-    let outcome = run(machine, machine.program.body);
-    let nanoseconds = began.elapsed().as_nanos() as u64;
-    with_tracer(machine, |tracer, _| tracer.batch.end(nanoseconds, outcome.is_err()));
-    outcome
-}
+    fn end(&mut self, has_failed: bool) {
+        self.batch.end(self.began.elapsed().as_nanos() as u64, has_failed);
+    }
 
-/// Executes the steps of a block, and records them.
-#[cold]
-pub(crate) fn run<'a>(machine: &mut Machine<'a>, id: BlockId) -> Outcome {
-    let block: &'a Block = machine.block(id);
-    machine.clear(&block.kills);
-    let Some((points, is_muted)) = machine.tracer.as_ref().map(|tracer| (tracer.points, tracer.is_muted))
-    else {
-        return Ok(());
-    };
-    if !is_muted && let Some(number) = points.loops[id as usize] {
-        with_tracer(machine, |tracer, machine| {
-            if tracer.batch.has_values() && tracer.batch.event(number) {
-                let counter = block.parameters.first().filter(|_| {
-                    points.ops[number as usize].values.iter().any(|value| value.role == Role::Counter)
-                });
-                if let Some(&counter) = counter {
-                    tracer.value(machine.ty(counter), machine.form_of(counter));
-                }
-                tracer.batch.took(0);
+    /// Records the counter of a loop.
+    fn enter(&mut self, machine: &Machine<'_>, block: BlockId) {
+        let Some(number) = self.points.loops[block as usize].filter(|_| !self.is_muted) else { return };
+        if !self.batch.has_values() || !self.batch.event(number) {
+            return;
+        }
+        let has_counter =
+            self.points.ops[number as usize].values.iter().any(|value| value.role == Role::Counter);
+        let counter = machine.block(block).parameters.first().filter(|_| has_counter);
+        if let Some(&counter) = counter {
+            self.value(machine.ty(counter), machine.form_of(counter));
+        }
+        self.batch.took(0);
+    }
+
+    fn allows_fusion(&self) -> bool {
+        !self.batch.has_values()
+    }
+
+    fn before(&mut self, machine: &Machine<'_>, unit: &Unit<'_>) {
+        let numbers = if self.is_muted { &[][..] } else { &self.points.steps[unit.id as usize][..] };
+        let mut running = Running::default();
+        if matches!(unit.step().action, Action::Fused(_)) {
+            running.mark = Some(self.batch.mark());
+            for &number in numbers.get(unit.members.clone()).unwrap_or_default().iter().flatten() {
+                self.event(machine, number);
             }
-        });
-    }
-    let numbers = if is_muted { &[][..] } else { &points.steps[id as usize][..] };
-    let entered = machine.checker.is_some().then(|| sanitize::enter(machine, id));
-    let mut next = 0;
-    while let Some(step) = block.steps.get(next) {
-        next += 1;
-        let Action::Fused(group) = &step.action else {
-            let checked = entered.as_ref().map(|entered| entered.at(next - 1));
-            single(machine, step, numbers.get(next - 1).copied().flatten(), checked)?;
-            continue;
-        };
-        let members = next..next + group.members;
-        if run_fused(machine, block, members.clone(), numbers)? {
-            next = members.end;
+        } else if let Some(&Some(number)) = numbers.get(unit.place)
+            && self.points.ops[number as usize].kind != Kind::Loop
+        {
+            running.recorded = self.event(machine, number).then_some(number);
+            running.mutes = unit.combines();
+            self.is_muted |= running.mutes;
+            if running.recorded.is_some() && self.batch.has_values() {
+                running.began = Some(Instant::now());
+            }
         }
+        self.running.push(running);
     }
-    Ok(())
-}
 
-/// Executes a fused group, unless the program is recorded with values, or the group does not allow it.
-fn run_fused<'a>(
-    machine: &mut Machine<'a>,
-    block: &'a Block,
-    members: std::ops::Range<usize>,
-    numbers: &[Option<u32>],
-) -> Outcome<bool> {
-    let Action::Fused(group) = &block.steps[members.start - 1].action else { return Ok(false) };
-    let mark = with_tracer(machine, |tracer, machine| {
-        if tracer.batch.has_values() {
-            return None;
+    fn after(&mut self, machine: &Machine<'_>, _unit: &Unit<'_>, end: End) {
+        let Some(Running { recorded, began, mutes, mark }) = self.running.pop() else { return };
+        let nanoseconds = began.map_or(0, |began| began.elapsed().as_nanos() as u64);
+        if mutes {
+            self.is_muted = false;
         }
-        let mark = tracer.batch.mark();
-        for &number in numbers[members.clone()].iter().flatten() {
-            tracer.before(machine, number);
+        if end == End::LeftToMembers
+            && let Some(mark) = mark
+        {
+            self.batch.rewind(mark);
         }
-        Some(mark)
-    });
-    let Some(Some(mark)) = mark else { return Ok(false) };
-    let is_done = ops::fused::execute(machine, group, &block.steps[members])?;
-    if !is_done {
-        with_tracer(machine, |tracer, _| tracer.batch.rewind(mark));
+        if let Some(number) = recorded {
+            let points = self.points;
+            let point = &points.points[number as usize];
+            if end == End::Done { self.results(machine, point, nanoseconds) } else { self.stopped(point) }
+        }
     }
-    Ok(is_done)
-}
-
-/// Executes a step by itself, and records it.
-fn single<'a>(
-    machine: &mut Machine<'a>,
-    step: &'a Step,
-    number: Option<u32>,
-    checked: Option<Checked>,
-) -> Outcome {
-    let combines = matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. });
-    let is_recorded = with_tracer(machine, |tracer, machine| {
-        let number = number
-            .filter(|&number| tracer.points.ops[number as usize].kind != tilewright_trace::Kind::Loop)?;
-        let is_recorded = tracer.before(machine, number);
-        tracer.is_muted |= combines;
-        is_recorded.then_some((number, tracer.batch.has_values()))
-    });
-    let recorded = is_recorded.flatten();
-    let began = recorded.filter(|(_, has_values)| *has_values).map(|_| Instant::now());
-    let outcome = match checked {
-        Some(checked) => sanitize::execute(machine, step, checked),
-        None => ops::execute(machine, step).map_err(|fault| fault.in_step(step)),
-    };
-    let nanoseconds = began.map_or(0, |began| began.elapsed().as_nanos() as u64);
-    with_tracer(machine, |tracer, machine| {
-        if combines && number.is_some() {
-            tracer.is_muted = false;
-        }
-        let Some((number, _)) = recorded else { return };
-        let point = &tracer.points.points[number as usize];
-        if outcome.is_ok() { tracer.after(machine, point, nanoseconds) } else { tracer.stopped(point) }
-    });
-    outcome?;
-    machine.clear(&step.kills);
-    Ok(())
 }

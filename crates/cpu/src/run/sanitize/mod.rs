@@ -1,4 +1,4 @@
-//! Sanitizing: a machine that checks what its programs do.
+//! Sanitizing: an observer that checks what the programs do.
 //!
 //! Programs are compiled without liveness and fusion: each step of the source is one step, each slot is set by one step and
 //! keeps its value, so that a check finds operands also after the step. They run one after the other on one thread, in the
@@ -13,11 +13,10 @@ use tilewright_sanitize::{Check, Checks, Clock, Releases, Shadow};
 
 use crate::assembly::Assembler;
 use crate::compile::sanitize::{Plan, Point, What};
-use crate::program::{BlockId, Program, Step};
-use crate::run::fault::Outcome;
+use crate::program::{BlockId, Program};
 use crate::run::launch::Launch;
-use crate::run::machine::{Machine, Observers};
-use crate::run::ops;
+use crate::run::machine::Machine;
+use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::trace::Tracing;
 
 mod access;
@@ -70,15 +69,18 @@ impl SanitizedProgram {
             known: FxHashMap::default(),
         };
         let sanitizing = Sanitizing { checks, plan: &self.plan, state: Mutex::new(state) };
-        let observers = Observers { sanitizing: Some(&sanitizing), tracing, ..Observers::default() };
-        let outcome = self.program.start(&Launch { threads: 1, ..*launch }, observers);
+        let launch = Launch { threads: 1, ..*launch };
+        let outcome = match &tracing {
+            Some(tracing) => self.program.start(&launch, &[tracing, &sanitizing]),
+            None => self.program.start(&launch, &[&sanitizing]),
+        };
         let state = sanitizing.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         (outcome, state.findings)
     }
 }
 
 /// What the programs of a launch share that is sanitized.
-pub(crate) struct Sanitizing<'a> {
+struct Sanitizing<'a> {
     checks: Checks,
     plan: &'a Plan,
     state: Mutex<State>,
@@ -93,7 +95,7 @@ struct State {
 }
 
 /// Checks the programs that one thread runs.
-pub(crate) struct Checker<'a> {
+struct Checker<'a> {
     shared: &'a Sanitizing<'a>,
     /// The number of the program that runs.
     agent: u32,
@@ -109,134 +111,87 @@ pub(crate) struct Checker<'a> {
     masked: masked::Masked,
 }
 
-impl<'a> Checker<'a> {
-    pub(crate) fn new(shared: &'a Sanitizing<'a>) -> Self {
-        Self {
-            shared,
+impl Observe for Sanitizing<'_> {
+    fn observer(&self) -> Box<dyn Observer + '_> {
+        Box::new(Checker {
+            shared: self,
             agent: 0,
             step: 1,
             phase: 0,
             clock: Clock::default(),
             made: Vec::new(),
             masked: masked::Masked::default(),
+        })
+    }
+}
+
+impl Observer for Checker<'_> {
+    fn begin(&mut self, machine: &Machine<'_>) {
+        let ([x, y, z], grid) = (machine.id, machine.grid);
+        self.agent = z.wrapping_mul(grid[1]).wrapping_add(y).wrapping_mul(grid[0]).wrapping_add(x);
+        self.step = 1;
+        self.phase = 0;
+        self.clock = Clock::default();
+        self.made.clear();
+        self.masked.clear();
+    }
+
+    fn enter(&mut self, machine: &Machine<'_>, block: BlockId) {
+        if self.follows_masks(block) {
+            masked::enter(self, machine, block);
         }
     }
 
+    fn before(&mut self, machine: &Machine<'_>, unit: &Unit<'_>) {
+        let (step, point) = (unit.step(), self.point(unit));
+        match point.what {
+            What::Access => access::plain(self, machine, step, point),
+            What::Barrier => self.phase += 1,
+            What::Promise if self.has(Check::Alignment) => promises::check(self, machine, step, point),
+            What::Offset if self.has(Check::Overflow) => offsets::check(self, machine, step, point),
+            What::Nothing | What::Atomic | What::Promise | What::Offset | What::Numbers | What::Combined => {}
+        }
+        if self.follows_masks(unit.id) {
+            masked::before(self, machine, step, point);
+        }
+    }
+
+    fn after(&mut self, machine: &Machine<'_>, unit: &Unit<'_>, end: End) {
+        if end != End::Done {
+            return;
+        }
+        let (step, point) = (unit.step(), self.point(unit));
+        match point.what {
+            What::Atomic => access::atomic(self, machine, step, point),
+            What::Numbers | What::Combined if self.has(Check::Nan) => {
+                numbers::note(self, machine, step, point);
+            }
+            What::Nothing
+            | What::Access
+            | What::Barrier
+            | What::Promise
+            | What::Offset
+            | What::Numbers
+            | What::Combined => {}
+        }
+        if self.follows_masks(unit.id) {
+            masked::after(self, machine, step, point);
+        }
+    }
+}
+
+impl Checker<'_> {
     fn has(&self, check: Check) -> bool {
         self.shared.checks.has(check)
     }
-}
 
-/// Calls a function with the checker of a machine.
-fn with_checker<'a, T>(
-    machine: &mut Machine<'a>,
-    call: impl FnOnce(&mut Checker<'a>, &Machine<'a>) -> T,
-) -> T {
-    let mut checker = machine.checker.take().expect("a machine that is sanitized has a checker");
-    let result = call(&mut checker, machine);
-    machine.checker = Some(checker);
-    result
-}
-
-/// The program at a point of the grid begins.
-pub(crate) fn begin(machine: &mut Machine<'_>) {
-    let ([x, y, z], grid) = (machine.id, machine.grid);
-    with_checker(machine, |checker, _| {
-        checker.agent = z.wrapping_mul(grid[1]).wrapping_add(y).wrapping_mul(grid[0]).wrapping_add(x);
-        checker.step = 1;
-        checker.phase = 0;
-        checker.clock = Clock::default();
-        checker.made.clear();
-        checker.masked.clear();
-    });
-}
-
-/// Executes the steps of a block, and checks them.
-#[cold]
-pub(crate) fn run(machine: &mut Machine<'_>, id: BlockId) -> Outcome {
-    let entered = enter(machine, id);
-    for (place, step) in machine.block(id).steps.iter().enumerate() {
-        execute(machine, step, entered.at(place))?;
+    /// How a step is checked. Steps that combine elements run inside of their op, which is checked as a whole.
+    fn point(&self, unit: &Unit<'_>) -> Point {
+        self.shared.plan.points[unit.id as usize].get(unit.place).copied().unwrap_or_default()
     }
-    Ok(())
-}
 
-/// A block that is executed.
-#[derive(Clone, Copy)]
-pub(crate) struct Entered<'a> {
-    points: &'a [Point],
-    follows_masks: bool,
-}
-
-impl Entered<'_> {
-    /// How the step at a place of it is checked.
-    pub fn at(&self, place: usize) -> Checked {
-        // What combines elements runs inside of its op, which is checked as a whole.
-        let point = self.points.get(place).copied().unwrap_or_default();
-        Checked { point, follows_masks: self.follows_masks }
-    }
-}
-
-/// How a step is checked.
-#[derive(Clone, Copy)]
-pub(crate) struct Checked {
-    point: Point,
-    follows_masks: bool,
-}
-
-/// A block begins.
-pub(crate) fn enter<'a>(machine: &mut Machine<'a>, id: BlockId) -> Entered<'a> {
-    with_checker(machine, |checker, machine| {
-        let points = &checker.shared.plan.points[id as usize][..];
-        let follows_masks = checker.has(Check::Init) && !points.is_empty();
-        if follows_masks {
-            masked::enter(checker, machine, id);
-        }
-        Entered { points, follows_masks }
-    })
-}
-
-/// Executes a step, and checks it.
-pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step, checked: Checked) -> Outcome {
-    let Checked { point, follows_masks } = checked;
-    if point.what != What::Nothing {
-        with_checker(machine, |checker, machine| before(checker, machine, step, point));
-    }
-    if follows_masks {
-        with_checker(machine, |checker, machine| masked::before(checker, machine, step, point));
-    }
-    ops::execute(machine, step).map_err(|fault| fault.in_step(step))?;
-    if point.what != What::Nothing {
-        with_checker(machine, |checker, machine| after(checker, machine, step, point));
-    }
-    if follows_masks {
-        with_checker(machine, |checker, machine| masked::after(checker, machine, step, point));
-    }
-    Ok(())
-}
-
-fn before(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: Point) {
-    match point.what {
-        What::Access => access::plain(checker, machine, step, point),
-        What::Barrier => checker.phase += 1,
-        What::Promise if checker.has(Check::Alignment) => promises::check(checker, machine, step, point),
-        What::Offset if checker.has(Check::Overflow) => offsets::check(checker, machine, step, point),
-        What::Nothing | What::Atomic | What::Promise | What::Offset | What::Numbers | What::Combined => {}
-    }
-}
-
-fn after(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: Point) {
-    match point.what {
-        What::Atomic => access::atomic(checker, machine, step, point),
-        What::Numbers | What::Combined if checker.has(Check::Nan) => {
-            numbers::note(checker, machine, step, point);
-        }
-        What::Nothing
-        | What::Access
-        | What::Barrier
-        | What::Promise
-        | What::Offset
-        | What::Numbers
-        | What::Combined => {}
+    /// Whether marks of lanes without a value are followed through a block.
+    fn follows_masks(&self, block: BlockId) -> bool {
+        self.has(Check::Init) && !self.shared.plan.points[block as usize].is_empty()
     }
 }

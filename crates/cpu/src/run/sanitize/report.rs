@@ -9,7 +9,7 @@ use tilewright_sanitize::{Access, Check, Conflict, Mode};
 use crate::compile::sanitize::Point;
 use crate::program::Use;
 use crate::run::argument::Argument;
-use crate::run::launch::coordinates;
+use crate::run::grid::coordinates;
 use crate::run::machine::Machine;
 use crate::types::TileType;
 
