@@ -1,4 +1,5 @@
-//! The ground that every other crate stands on: source files and spans, typed indices, and diagnostics with their codes.
+//! The ground that every other crate stands on: source files and spans, typed indices, diagnostics with
+//! their codes, and memory that is lent to a launch.
 //!
 //! Nothing here knows the language or the IR. A [`Diagnostic`] is data; [`Diagnostic::render`] is the one place where it
 //! becomes text.
@@ -7,6 +8,7 @@ mod codes;
 mod diagnostic;
 mod files;
 mod json;
+pub mod memory;
 pub mod output;
 mod remarks;
 mod source;

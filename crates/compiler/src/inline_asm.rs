@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use tilewright_base::memory::Region;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_cpu::memory::Region;
 use tilewright_cpu::{Assembler, Assembly, AssemblyCode, AssemblyError, AssemblyFault};
 use tilewright_ir::{AsmInput, AsmPiece, AsmRegister, AsmTemplate, Function, Inst, Module, Op};
 use tilewright_ptx::isa::{self, ParseError, ParseErrorKind};

@@ -75,11 +75,11 @@ pub use threads::{num_threads, set_num_threads};
 pub use trace::{TraceRequest, layouts_of_launch};
 pub use value::{Pointer, Value};
 
+pub use tilewright_base::memory::Region;
 pub use tilewright_compiler::bounds::{Expression as BoundsExpression, Statement as BoundsStatement};
 pub use tilewright_compiler::{
     CompiledKernel, MachineCode, Metadata, ParameterType, Resources, Stage, Target,
 };
 pub use tilewright_cpu::Interrupt;
-pub use tilewright_cpu::memory::Region;
 pub use tilewright_cuda::{Context, Driver, LaunchConfiguration, StreamRef};
 pub use tilewright_sanitize::{Check, Checks, MEMORY};

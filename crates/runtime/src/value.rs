@@ -1,6 +1,6 @@
 //! Arguments of a launch, as the caller converts them: one enum, no Python.
 
-use tilewright_cpu::memory::Region;
+use tilewright_base::memory::Region;
 use tilewright_frontend::{Constant, HostValue, Tuple};
 use tilewright_ir::{Dtype, Literal};
 

@@ -17,8 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("layout", &["base"]),
     ("gpu", &["base", "ir", "opt", "layout"]),
     ("ptx", &["base", "ir", "layout", "gpu"]),
-    // Of `cpu` the memory that a program lends: both run on the host.
-    ("sim", &["base", "sanitize", "cpu", "ptx"]),
+    ("sim", &["base", "sanitize", "ptx"]),
     ("cuda", &["base"]),
     // Development only: the stand-in for the driver library.
     ("cuda/stub", &[]),

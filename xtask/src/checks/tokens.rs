@@ -20,6 +20,7 @@ const CONFINED: &[Confined] = &[
         word: "unsafe",
         is_macro: false,
         places: &[
+            "crates/base/src/memory.rs",
             "crates/cuda/",
             "crates/python/",
             "crates/cpu/src/run/memory/",
@@ -27,7 +28,7 @@ const CONFINED: &[Confined] = &[
             "crates/sim/src/memory/",
         ],
         rule: "unsafe",
-        message: "`unsafe` is confined to crates/cuda, crates/python and the memory modules of cpu and sim",
+        message: "`unsafe` is confined to crates/cuda, crates/python and the memory modules of base, cpu and sim",
     },
     Confined {
         word: "pyo3",

@@ -23,7 +23,7 @@ pub use local::Local;
 pub use region::Global;
 pub use shadow::Proxy;
 pub use shared::Shared;
-pub use tilewright_cpu::memory::Region;
+pub use tilewright_base::memory::Region;
 
 /// Where the shared memory of the own block begins among generic addresses.
 pub const SHARED_WINDOW: u64 = 0x1000_0000_0000_0000;

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use tilewright_cpu::memory::Region;
+use tilewright_base::memory::Region;
 
 use super::Space;
 use crate::fault::FaultKind;
