@@ -1,5 +1,5 @@
 //! Stage 1: Python-syntax source to typed tile IR. Names, compile-time evaluation, type inference, and the standard
-//! library, which is written in the kernel language (`lib/*.py`).
+//! library, which is written in the kernel language (`stdlib/*.py`).
 //!
 //! [`lower`] is the entry, and [`lower_operation`] that of interpret mode. `host.rs` says what the surroundings must know; `lower/` walks the syntax; `semantic/` holds
 //! the rules of the language, generic over the builder.

@@ -1,4 +1,4 @@
-//! The library: the functions of `triton.language` that are written in the kernel language, in `lib/*.py`.
+//! The library: the functions of `triton.language` that are written in the kernel language, in `stdlib/*.py`.
 //!
 //! Every function of a file whose name does not begin with `_` is a name of the language; a new one needs no other change.
 
@@ -23,20 +23,20 @@ struct LibraryFile {
 }
 
 static FILES: [LibraryFile; 10] = [
-    LibraryFile { name: "standard.py", text: include_str!("../lib/standard.py"), prefix: "" },
-    LibraryFile { name: "scaled.py", text: include_str!("../lib/scaled.py"), prefix: "" },
-    LibraryFile { name: "cuda.py", text: include_str!("../lib/cuda.py"), prefix: "extra.cuda." },
-    LibraryFile { name: "hip.py", text: include_str!("../lib/hip.py"), prefix: "extra.hip." },
-    LibraryFile { name: "sorting.py", text: include_str!("../lib/sorting.py"), prefix: "" },
-    LibraryFile { name: "random.py", text: include_str!("../lib/random.py"), prefix: "" },
+    LibraryFile { name: "standard.py", text: include_str!("../stdlib/standard.py"), prefix: "" },
+    LibraryFile { name: "scaled.py", text: include_str!("../stdlib/scaled.py"), prefix: "" },
+    LibraryFile { name: "cuda.py", text: include_str!("../stdlib/cuda.py"), prefix: "extra.cuda." },
+    LibraryFile { name: "hip.py", text: include_str!("../stdlib/hip.py"), prefix: "extra.hip." },
+    LibraryFile { name: "sorting.py", text: include_str!("../stdlib/sorting.py"), prefix: "" },
+    LibraryFile { name: "random.py", text: include_str!("../stdlib/random.py"), prefix: "" },
     LibraryFile {
         name: "libdevice.py",
-        text: include_str!("../lib/libdevice.py"),
+        text: include_str!("../stdlib/libdevice.py"),
         prefix: "extra.libdevice.",
     },
-    LibraryFile { name: "bits.py", text: include_str!("../lib/bits.py"), prefix: "extra.libdevice." },
-    LibraryFile { name: "rounding.py", text: include_str!("../lib/rounding.py"), prefix: "extra.libdevice." },
-    LibraryFile { name: "special.py", text: include_str!("../lib/special.py"), prefix: "extra.libdevice." },
+    LibraryFile { name: "bits.py", text: include_str!("../stdlib/bits.py"), prefix: "extra.libdevice." },
+    LibraryFile { name: "rounding.py", text: include_str!("../stdlib/rounding.py"), prefix: "extra.libdevice." },
+    LibraryFile { name: "special.py", text: include_str!("../stdlib/special.py"), prefix: "extra.libdevice." },
 ];
 
 /// What is known of a function before it is compiled.

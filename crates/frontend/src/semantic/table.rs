@@ -1,6 +1,6 @@
 //! The names of `triton.language`: the one table that calls, attributes, stubs and "did you mean" are made from.
 //!
-//! A builtin is a row here and a function in the module of its family; a library function is a `def` in `lib/*.py`.
+//! A builtin is a row here and a function in the module of its family; a library function is a `def` in `stdlib/*.py`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
