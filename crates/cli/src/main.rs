@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(tilewright_cli::main(std::env::args_os()))
+    ExitCode::from(tilewright_command_line::main(std::env::args_os()))
 }

@@ -264,5 +264,5 @@ pub(crate) fn profile_clock() -> u64 {
 /// The command line `tilewright ...`, without `run`; returns the exit code.
 #[pyfunction]
 pub(crate) fn command_line(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
-    py.detach(|| tilewright_cli::main(std::iter::once("tilewright".into()).chain(arguments)))
+    py.detach(|| tilewright_command_line::main(std::iter::once("tilewright".into()).chain(arguments)))
 }

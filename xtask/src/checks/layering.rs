@@ -28,7 +28,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["base", "ir", "frontend", "opt", "trace", "sanitize", "cpu", "ptx", "sim", "cuda", "compiler"],
     ),
     ("tilewright", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "compiler", "runtime"]),
-    ("cli", &["base", "ir", "frontend", "opt", "cpu", "ptx", "compiler", "runtime", "tilewright"]),
+    ("command-line", &["base", "tilewright"]),
+    ("cli", &["command-line"]),
     // Of `cuda` device code by its number, which Triton's driver module offers.
     (
         "python",
@@ -44,7 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "compiler",
             "runtime",
             "tilewright",
-            "cli",
+            "command-line",
         ],
     ),
     (

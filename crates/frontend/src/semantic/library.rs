@@ -35,8 +35,16 @@ static FILES: [LibraryFile; 10] = [
         prefix: "extra.libdevice.",
     },
     LibraryFile { name: "bits.py", text: include_str!("../stdlib/bits.py"), prefix: "extra.libdevice." },
-    LibraryFile { name: "rounding.py", text: include_str!("../stdlib/rounding.py"), prefix: "extra.libdevice." },
-    LibraryFile { name: "special.py", text: include_str!("../stdlib/special.py"), prefix: "extra.libdevice." },
+    LibraryFile {
+        name: "rounding.py",
+        text: include_str!("../stdlib/rounding.py"),
+        prefix: "extra.libdevice.",
+    },
+    LibraryFile {
+        name: "special.py",
+        text: include_str!("../stdlib/special.py"),
+        prefix: "extra.libdevice.",
+    },
 ];
 
 /// What is known of a function before it is compiled.

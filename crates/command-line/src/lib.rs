@@ -1,7 +1,8 @@
 //! The `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim report`, `profile`, `bench`.
 //!
-//! [`main`] is the whole of it, so that the binary and the Python package share it. What is printed to stdout is the
-//! result, findings go to stderr; the exit code is 0, 1 where the user's program is at fault, or 2 where the command is.
+//! [`main`] runs it: the binary of `cli` and the Python package (`python -m tilewright`) both
+//! call it. The result is printed to stdout, findings to stderr. The exit code is 0, or 1 if the
+//! user's program is at fault, or 2 if the command is.
 
 mod check;
 mod compile;
