@@ -99,7 +99,7 @@ impl TensorBoxes {
         let obstacle = if !target.features.has(Feature::Tma) {
             Some("the target has no tensor memory accelerator")
         } else if !launcher.makes_tensor_maps {
-            Some("who launches the kernel makes no tensor maps (--tensor-maps lets the code ask for them)")
+            Some("the launcher makes no tensor maps (`--tensor-maps` requests them)")
         } else {
             None
         };
@@ -109,7 +109,7 @@ impl TensorBoxes {
         }
         let has_copies = target.features.has(Feature::Tma);
         let without_products =
-            "the kernel has no matrix product: loads go to registers, which tensor copies do not reach";
+            "the kernel has no dot: its loads go to registers, which tensor copies do not reach";
         let obstacle = if has_products { obstacle } else { Some(without_products) };
         if let Some(reason) = obstacle
             && !(has_copies && has_products)
@@ -153,7 +153,7 @@ impl TensorBoxes {
             };
             say(function, inst, || {
                 let when =
-                    if let MapId::Launch(_) = map { "at launch" } else { "where the kernel makes the map" };
+                    if let MapId::Launch(_) = map { "at launch" } else { "when the kernel makes the map" };
                 let reason =
                     format!("addresses and mask are a box of a tensor whose strides are known {when}");
                 Because::done(format!("a box of tensor map {map}"), reason)
@@ -191,7 +191,7 @@ fn fit<T>(
 ) -> Result<(TensorMapPlan, T), &'static str> {
     let access = TensorAccess { base: map.base, is_written };
     if launcher.without.contains(&access) {
-        return Err("the code is for launches whose arguments no such map can be made of");
+        return Err("this variant is for launches whose arguments no tensor map describes");
     }
     Ok((map, coordinates))
 }
@@ -251,7 +251,7 @@ impl Search<'_> {
         let is_written = is_written(function, inst);
         self.unspecialized = if is_written || self.making.is_some() { 1 } else { UNSPECIALIZED };
         let ty = function.ty(data.operands[0]);
-        let element = ty.element.pointee().ok_or("it is of no pointers")?;
+        let element = ty.element.pointee().ok_or("the operand is not a tile of pointers")?;
         let bytes = element.bytes() as u64;
         if ty.is_scalar() || ty.rank() > MOST_AXES || ty.shape.iter().any(|extent| !extent.is_power_of_two())
         {
@@ -263,20 +263,20 @@ impl Search<'_> {
             (data.operands.get(1), data.operands.get(2))
         };
         if other.is_some_and(|other| !self.is_zero(*other)) {
-            return Err("what a masked lane gets (`other`) is not zero");
+            return Err("`other`, the value of masked-off lanes, is not zero");
         }
         let address = self
             .affine
             .address(data.operands[0])
-            .ok_or("the addresses are no sum of strides times indices")?;
+            .ok_or("the addresses are not a sum of strides times indices")?;
         let mut bounds = match mask {
-            Some(mask) => self.affine.bounds(*mask).ok_or("the mask is more than bounds of indices")?,
+            Some(mask) => self.affine.bounds(*mask).ok_or("the mask does more than bound indices")?,
             None => Vec::new(),
         };
         for wrap in &address.offset.wraps {
             let loaded = data.results.first().filter(|_| !is_written);
             let bound = loaded.and_then(|loaded| self.wrap(*loaded, wrap));
-            bounds.push(bound.ok_or("an index wraps around, and what is behind the bound may be stored")?);
+            bounds.push(bound.ok_or("an index wraps around, and elements past its bound may be stored")?);
         }
         if !self.divisibility(&Polynomial::atom(Atom::Value(address.base)), 1).is_multiple_of(ALIGNMENT) {
             return Err("the base is not known to be a multiple of 16 bytes");
@@ -295,11 +295,11 @@ impl Search<'_> {
             return Err("not exactly one axis is contiguous in memory");
         };
         if u64::from(axes[contiguous].extent) * bytes < ALIGNMENT {
-            return Err("less than 16 bytes lie together");
+            return Err("fewer than 16 bytes are contiguous");
         }
         let start = self
             .place(&offset, &mut axes, contiguous, (bytes, address.offset.is_wide))
-            .ok_or("where the box begins is no index along an axis")?;
+            .ok_or("the start of the box is not an index along an axis")?;
         // An axis of one element that nothing moves along.
         for axis in &mut axes {
             if axis.stride.is_zero() {
@@ -343,7 +343,7 @@ impl Search<'_> {
             axes.into_iter().map(|axis| axis.coordinate).collect();
         if let Some((axis, numbers)) = rows {
             if coordinates.len() != 2 || axis == contiguous {
-                return Err("rows by number are copied of a matrix whose rows are contiguous");
+                return Err("gathered rows need a matrix whose rows are contiguous");
             }
             coordinates[axis] = Polynomial::atom(numbers);
         }
