@@ -438,7 +438,7 @@ def kernel(x_ptr, out_ptr, M, N, stride, shift, ROWS: tl.constexpr):
         (16, 0, ()),
         (20, 0, ()),
         (18, 0, ("stride 0 of a tensor descriptor", "it is 18 elements, 72 bytes")),
-        (16, 2, ("the base of a tensor descriptor", "8 bytes behind a multiple of 16")),
+        (16, 2, ("the base of a tensor descriptor", "8 bytes after a multiple of 16")),
     ],
 )
 def test_15_a_misaligned_descriptor(stride, shift, words, module, device):

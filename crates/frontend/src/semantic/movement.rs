@@ -87,7 +87,7 @@ pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
         return Err(SemanticError::new(Code::IncompatibleShapes, message)
             .argument(0, format!("this has shape {}", left.shape))
             .argument(1, format!("this has shape {}", right.shape))
-            .note(format!("expected as many axes, and equal extents along all but axis {axis}"))
+            .note(format!("both need the same number of axes, and equal extents along all but axis {axis}"))
             .hint("reshape one of them, or take a part of it: `x[:, 0:16]`"));
     }
     let mut shape = left.shape.clone();
@@ -159,7 +159,7 @@ pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
         return Err(SemanticError::new(Code::IncompatibleShapes, message)
             .argument(0, format!("this has shape {}", ty.shape))
             .argument(1, format!("this has shape {}", index_ty.shape))
-            .note(format!("expected as many axes, and equal extents along all but axis {axis}"))
+            .note(format!("both need the same number of axes, and equal extents along all but axis {axis}"))
             .hint("give the index the shape of the result, with `tl.broadcast_to`"));
     }
     let options = c.options();

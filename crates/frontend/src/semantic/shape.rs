@@ -137,7 +137,7 @@ pub(super) fn broadcast_to_shape<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_
         )
         .argument(0, format!("this has shape {}", ty.shape))
         .argument(1, format!("this is {shape}"))
-        .note("expected as many axes, each of the same extent or of extent 1")
+        .note("both need the same number of axes, each with equal extents or with 1 in the tile")
         .hint("add axes first: `x[:, None]` or `tl.expand_dims(x, axis)`"));
     }
     Ok(Operand::Tensor(broadcast_to(c, value, &shape)?))

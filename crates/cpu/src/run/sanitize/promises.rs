@@ -47,11 +47,11 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
         report
             .located(
                 Code::Misaligned,
-                format!("`tl.{}` promises what does not hold", kind.name()),
+                format!("`tl.{}` hint is wrong: the value is not {what}", kind.name()),
                 &format!("{value} is not {what}"),
             )
-            .note("on a GPU, elements are joined to accesses of up to 16 bytes on the strength of it")
-            .hint("promise what holds for every value that comes here, or nothing")
+            .note("a GPU joins elements into accesses of up to 16 bytes because of the hint")
+            .hint("give a hint that holds for every value of this line, or none")
     });
 }
 
@@ -71,7 +71,7 @@ fn described(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, (point, 
     let key: Key = (Check::Alignment.name(), point.number, u32::MAX, false);
     report.add(Check::Alignment, key, || {
         let (message, label) = if part == 0 {
-            let label = format!("it begins at {value:#x}, {rest} bytes behind a multiple of 16");
+            let label = format!("it begins at {value:#x}, {rest} bytes after a multiple of 16");
             ("the base of a tensor descriptor is not aligned to 16 bytes".to_owned(), label)
         } else {
             let bytes = value.saturating_mul(16 / multiple);

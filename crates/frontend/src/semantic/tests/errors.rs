@@ -543,7 +543,7 @@ fn products() {
         TW0019: `dot` cannot multiply [16, 32] by [16, 32]
           0: this is fp16[16, 32]
           1: this is fp16[16, 32]
-          note: found 32 columns on the left and 16 rows on the right, expected as many
+          note: the left operand has 32 columns but the right has 16 rows; they must be equal
           hint: transpose the right operand: `tl.dot(a, tl.trans(b))`
     "#]],
     );
