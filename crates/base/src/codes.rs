@@ -129,7 +129,7 @@ codes! {
     "TW0212" IndexOutOfBounds OutOfBounds "index of a gather out of bounds";
     // What a sanitizer finds; the kernel goes on.
     "TW0221" Race Execution "race for an element of memory";
-    "TW0222" Unwritten Execution "read of memory that nobody has written";
+    "TW0222" Unwritten Execution "read of unwritten memory";
     "TW0223" Misaligned Execution "address or value not aligned as promised";
     "TW0224" OffsetOverflow Execution "integer overflow in an address";
     "TW0225" NotFinite Execution "NaN or infinity made by an operation";
