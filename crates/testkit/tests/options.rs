@@ -13,9 +13,9 @@ fn row(info: &OptionInfo) -> String {
         Consumer::Codegen => "code generation".into(),
         Consumer::Launch => "launch".into(),
         Consumer::Check => "check".into(),
-        Consumer::Refused(_) => "nobody: refused".into(),
-        Consumer::Warned(instead) => format!("nobody, warned of: {instead}"),
-        Consumer::Silent(why) => format!("nobody: {why}"),
+        Consumer::Refused(_) => "refused".into(),
+        Consumer::Warned(instead) => format!("ignored, with a warning: {instead}"),
+        Consumer::Silent(why) => format!("ignored: {why}"),
     };
     let default = Constant::from(info.default);
     format!("| `{}` | {} | `{default}` | {follows} | {} |\n", info.name, info.kind, info.about)
