@@ -141,8 +141,9 @@ def install_as_triton() -> None:
             "anything imports triton (torch.compile does), or start the program with `tilewright run`"
         )
     if not any(isinstance(finder, _TritonFinder) for finder in sys.meta_path):
-        from tilewright._spawn import install_in_compile_workers
+        from tilewright._spawn import install_in_compile_workers, pass_constants_in_interpret_mode
 
         finder: Any = _TritonFinder()
         sys.meta_path.insert(0, finder)
         install_in_compile_workers()
+        pass_constants_in_interpret_mode()

@@ -43,6 +43,32 @@ def install_in_compile_workers() -> None:
     when_imported("torch._inductor.compile_worker.subproc_pool", wrap)
 
 
+def pass_constants_in_interpret_mode() -> None:
+    """Lets the wrappers that Inductor makes of a user's kernels pass its compile-time values where it is interpreted.
+
+    Inductor leaves them to the compiler, and with ``TRITON_INTERPRET=1`` calls the function with what is left.
+    """
+
+    def wrap(heuristics: ModuleType) -> None:
+        user_autotune = heuristics.user_autotune
+
+        def with_constants(configs: Any, triton_meta: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+            decorate = user_autotune(configs, triton_meta, *args, **kwargs)
+
+            def made(fn: Any) -> Any:
+                wrapper = decorate(fn)
+                if wrapper.triton_interpret:
+                    for config in wrapper.configs:
+                        config.kwargs = {**triton_meta.get("constants", {}), **config.kwargs}
+                return wrapper
+
+            return made
+
+        heuristics.user_autotune = with_constants  # type: ignore[attr-defined]
+
+    when_imported("torch._inductor.runtime.triton_heuristics", wrap)
+
+
 def install(device: str | None) -> None:
     """Lets processes begin with what ``tilewright run`` does."""
     os.environ["TILEWRIGHT_RUN"] = device or ""

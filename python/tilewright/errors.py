@@ -64,6 +64,10 @@ class CompilationError(TritonError):
     """A kernel does not compile."""
 
 
+class UnknownAttributeError(CompilationError, AttributeError):
+    """A kernel asks a value for an attribute that it does not have."""
+
+
 class CompileTimeAssertionFailure(CompilationError):
     """A ``tl.static_assert`` does not hold."""
 
@@ -174,6 +178,7 @@ class SanitizerError(TritonError):
 
 _BY_KIND: dict[str, type[TritonError]] = {
     "Compilation": CompilationError,
+    "Attribute": UnknownAttributeError,
     "StaticAssertion": CompileTimeAssertionFailure,
     "Unsupported": UnsupportedLanguageConstruct,
     "LaunchType": LaunchTypeError,

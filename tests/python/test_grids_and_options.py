@@ -179,6 +179,21 @@ def test_run_and_hooks():
     assert calls == [(1, {"n": 3})]
 
 
+@pytest.mark.parametrize("interpret", [False, True])
+@pytest.mark.parametrize(
+    "counts", [{"num_warps": 128}, {"num_warps": 3}, {"num_ctas": 3}, {"num_stages": 1000}], ids=str
+)
+def test_any_count_where_there_are_no_warps(counts, interpret):
+    """Neither the CPU nor interpret mode has warps, blocks of a cluster or stages."""
+    kernel = triton.jit(fill.fn, interpret=interpret)
+    y = np.zeros(4, np.int32)
+    kernel[(1,)](y, 4, **counts)
+    assert y[0] == 7
+    for name in counts:
+        with pytest.raises(triton.errors.LaunchError, match=rf"TW0108.*{name} is -1"):
+            kernel[(1,)](y, 4, **{name: -1})
+
+
 @pytest.mark.parametrize(
     "option", [{"ptx_options": "--fmad=false"}, {"ir_override": "k.ttir"}, {"instrumentation_mode": "fpsan"}]
 )

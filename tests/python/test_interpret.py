@@ -663,3 +663,56 @@ def test_isinstance_knows_the_objects_of_kernels(module, interpret_or_not):
     o = torch.full((9,), 7, dtype=torch.int32)
     interpret_or_not(k.kernel)[(1,)](o, 5, C=7, T=(1, 2), NONE=None)
     assert o.tolist() == [1] * 8 + [0]
+
+
+def test_an_attribute_that_is_not_there_is_no_attribute(module):
+    k = module("""
+        found = []
+
+        @triton.jit(interpret=True)
+        def kernel(x_ptr, n):
+            x = tl.load(x_ptr + tl.arange(0, 4))
+            d = tl.make_tensor_descriptor(x_ptr, [4, 4], [4, 1], [2, 4])
+            for value in (x, n, x_ptr, d):
+                found.append((hasattr(value, "shape"), hasattr(value, "frobnicate"), getattr(value, "nothing", 3)))
+            found.append((hasattr(x, "to"), hasattr(x[None, :], "T"), hasattr(d, "load")))
+            x.frobnicate()
+    """)
+    with pytest.raises(AttributeError, match="has no attribute `frobnicate`") as raised:
+        k.kernel[(1,)](torch.zeros(16), 4)
+    assert isinstance(raised.value, tilewright.CompilationError)
+    assert (raised.value.code, raised.value.diagnostics[0].line) == ("TW0015", 10)
+    assert k.found == [(True, False, 3)] * 4 + [(True, True, True)]
+
+
+def test_an_assertion_has_a_place_and_a_code(module):
+    k = module("""
+        @triton.jit(interpret=True)
+        def kernel(x_ptr, n):
+            x = tl.load(x_ptr + tl.arange(0, 4))
+            assert x[None, :] < n, f"no {n}"
+    """)
+    k.kernel[(1,)](torch.arange(4), 4)
+    with pytest.raises(AssertionError, match=r"TW0203.*: no \[3\]") as raised:
+        k.kernel[(1,)](torch.arange(4), 3)
+    (found,) = raised.value.diagnostics
+    assert (found.line, found.column, found.label) == (4, 5, "does not hold")
+
+
+def test_long_chains_evaluate_as_python_does(module, interpret_or_not):
+    """Each operand once, and none after the one that decides."""
+    count = 300
+    k = module(f"""
+        @triton.jit
+        def kernel(o_ptr, n):
+            total = n{" + 1" * count}
+            some = n > 100 {"or n == 7 " * count}
+            all_of = n < 100 {"and n == 7 " * count}
+            tl.store(o_ptr, total)
+            tl.store(o_ptr + 1, some)
+            tl.store(o_ptr + 2, all_of)
+    """)
+    for n in (7, 8, 200):
+        o = torch.zeros(3, dtype=torch.int32)
+        interpret_or_not(k.kernel)[(1,)](o, n)
+        assert o.tolist() == [n + count, n != 8, n == 7]

@@ -1,4 +1,4 @@
-"""A walk through the tests of the language: each launch compiled and interpreted, all memory compared bit for bit."""
+"""Walks through the tests of the language in interpret mode: every test by itself, and launches bit for bit."""
 
 from __future__ import annotations
 
@@ -26,3 +26,23 @@ def test_the_language_interpreted(run):
     found = re.search(r"(\d+) launches compared", done.out)
     assert found, done.out
     assert int(found.group(1)) > 100, "the walk has become too short"
+
+
+FILES = sorted(HERE.glob("test_language_*.py"))
+PARTS = 4
+"""How many processes walk through the files; each has its own part of them."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_test_of_the_language_interpreted(part, run):
+    """What differs is in ``interpret_differences.py``, and must differ: a test there that passes fails."""
+    options = ("-q", "-p", "interpret_walk", "-p", "no:cacheprovider", "--no-header", "--timeout=120")
+    env = {"TRITON_INTERPRET": "1", "TILEWRIGHT_DEVICE": "cpu"}
+    env["PYTHONPATH"] = f"{HERE.parents[1] / 'python'}:{HERE}"
+    done = run("-m", "pytest", *options, *FILES[part::PARTS], env=env, cwd=HERE.parents[1])
+    assert done.code == 0, done.out + done.err
+    found = re.search(r"(\d+) tests launched (\d+) interpreted kernels, (\d+) launched none", done.out)
+    assert found, done.out
+    launching, launches, others = map(int, found.groups())
+    assert launching > 700, "the walk has become too short"
+    assert launches >= launching > 10 * others

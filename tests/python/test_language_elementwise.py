@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from helpers import (
     CARRIER,
     FLOAT_FORMAT,
@@ -24,7 +25,10 @@ from helpers import (
     special_values,
 )
 
+import tilewright as triton
+import tilewright.language as tl
 from tilewright import _native
+from tilewright.language import PropagateNan
 
 # Name: (operands, family, ulp; None where the result is exact, further ulp of fp32 by |x|).
 TABLE = {
@@ -304,6 +308,34 @@ def test_clamp(dtype, propagate, device):
         # As minimum(maximum(x, low), high), which give the other one for NaN.
         expected = np.where(np.isnan(x), np.asarray(-1.5, x.dtype), expected)
     assert_same(found, expected, (x,))
+
+
+NONE = tl.constexpr(tl.PropagateNan.NONE)
+ALL = tl.constexpr(PropagateNan.ALL)
+
+
+@triton.jit
+def least_with(x_ptr, out_ptr, MODE: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, 2))
+    out = out_ptr + tl.arange(0, 2)
+    tl.store(out, tl.minimum(x, 1, MODE))
+    tl.store(out + 2, tl.minimum(x, 1, NONE))
+    tl.store(out + 4, tl.minimum(x, 1, ALL))
+    tl.store(out + 6, tl.minimum(x, 1, PropagateNan.NONE))
+    tl.store(out + 8, tl.clamp(x, -1, 1, propagate_nan=tl.PropagateNan.NONE))
+    tl.store(out + 10, MODE == PropagateNan.ALL)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("mode", ["NONE", "ALL"])
+def test_the_treatment_of_nan_is_a_value(mode, dtype, device):
+    """It may come from an argument, a global or the class under another name."""
+    x = torch.tensor([math.nan, 0.5], dtype=getattr(torch, dtype), device=device)
+    out = torch.zeros(12, dtype=x.dtype, device=device)
+    least_with[(1,)](x, out, PropagateNan[mode])
+    own = 1 if mode == "NONE" else math.nan
+    expected = [own, 0.5, 1, 0.5, math.nan, 0.5, 1, 0.5, -1, 0.5, *[mode == "ALL"] * 2]
+    np.testing.assert_array_equal(out.float().cpu().numpy(), np.array(expected, np.float32))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint16", "int64"])

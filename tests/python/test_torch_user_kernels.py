@@ -65,9 +65,15 @@ print(sorted(dep.name for dep in accesses.reads), sorted(dep.name for dep in acc
 """
 
 
-def test_torch_compiles_functions_that_launch(run, script, tmp_path):
+@pytest.mark.parametrize("interpret", ["0", "1"])
+def test_torch_compiles_functions_that_launch(interpret, run, script, tmp_path):
     """Nothing is said on stderr: torch finds out which arguments a kernel changes, and the pool's kernels run here."""
     pytest.importorskip("torch._inductor.runtime.triton_heuristics")
-    done = run(script(PROGRAM), env={"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "TILEWRIGHT_DEVICE": "cpu"})
+    env = {
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path),
+        "TILEWRIGHT_DEVICE": "cpu",
+        "TRITON_INTERPRET": interpret,
+    }
+    done = run(script(PROGRAM), env=env)
     assert done.out.splitlines() == ["['x_ptr', 'y_ptr'] ['o_ptr']", "['x_ptr', 'y_ptr'] ['x_ptr']"], done.err
     assert "identify_accessed_tensors" not in done.err

@@ -5,6 +5,9 @@
 pub enum Kind {
     /// The kernel's source is at fault: `CompilationError`.
     Compilation,
+    /// The kernel's source asks a value for an attribute that it has not: `UnknownAttributeError`, a `CompilationError` and
+    /// an `AttributeError`, so that `hasattr` works where Python runs the kernel.
+    Attribute,
     /// A `static_assert` failed: `CompileTimeAssertionFailure`, a `CompilationError`.
     StaticAssertion,
     /// Python that kernels do not have: `UnsupportedLanguageConstruct`, a `CompilationError`.
@@ -84,7 +87,7 @@ codes! {
     "TW0012" ReturnMismatch Compilation "return types differ";
     "TW0013" InvalidStore Compilation "value cannot be stored there";
     "TW0014" InvalidIndex Compilation "invalid index or pointer offset";
-    "TW0015" UnknownAttribute Compilation "no such attribute";
+    "TW0015" UnknownAttribute Attribute "no such attribute";
     "TW0016" InvalidValue Compilation "argument value not allowed";
     "TW0017" StaticAssertFailed StaticAssertion "static assertion failed";
     "TW0018" BranchMismatch Compilation "name has different types after the branches";

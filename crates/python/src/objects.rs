@@ -262,6 +262,9 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
     if let Some(ty) = type_constant(classes, object)? {
         return Ok(HostValue::Constant(ty));
     }
+    if let Some(constant) = member(object) {
+        return Ok(HostValue::Constant(constant));
+    }
     if object.get_type().is(classes.run_time_value.bind(py)) {
         let number = object.getattr(intern!(py, "_number"))?.extract()?;
         let value = RunTime { number, is_descriptor: false, attributes: Vec::new() };
@@ -382,6 +385,24 @@ fn is_official(object: &Bound<'_, PyAny>, class: &str) -> bool {
     let found = object.get_type();
     found.name().is_ok_and(|name| name == class)
         && found.module().is_ok_and(|module| module == "triton.language.core")
+}
+
+/// What the language has for a member of its enumeration `PropagateNan`: as an object it would be true, whichever it is.
+fn member(object: &Bound<'_, PyAny>) -> Option<Constant> {
+    let class = object.get_type();
+    let is_ours = class.name().is_ok_and(|name| name == "PropagateNan")
+        && class
+            .module()
+            .is_ok_and(|module| module == "tilewright.language.core" || module == "triton.language.core");
+    if !is_ours {
+        return None;
+    }
+    let name: String = object.getattr(intern!(object.py(), "name")).ok()?.extract().ok()?;
+    match tilewright_frontend::semantic::language(&format!("PropagateNan.{name}")) {
+        Some(tilewright_frontend::semantic::LanguageItem::Constant(constant)) => Some(constant),
+        // tidy: wildcard because a member is a constant.
+        _ => None,
+    }
 }
 
 /// Whether an object is a dtype of elements, of the language itself.

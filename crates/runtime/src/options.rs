@@ -104,6 +104,7 @@ impl Options {
 
     /// Refuses what contradicts the target. The CPU takes everything that GPUs take, so that programs for these run on it.
     pub(crate) fn check(&self, target: Target) -> Result<(), Error> {
+        use OptionKind::{Int, PowerOfTwo};
         let Target::Gpu(gpu) = target else { return Ok(()) };
         let refused = |option: OptionId, note: String| {
             let message =
@@ -111,9 +112,15 @@ impl Options {
             Diagnostic::new(Code::InvalidOption, message).note(note)
         };
         let threads = "a warp has 32 threads, and a block at most 1024";
-        if self.number(OptionId::NumWarps) > Some(32) {
-            let note = format!("expected a power of two from 1 to 32: {threads}");
-            return Err(refused(OptionId::NumWarps, note).into());
+        let limits = [
+            (OptionId::NumCtas, PowerOfTwo(16), "a cluster has at most 16 blocks"),
+            (OptionId::NumStages, Int(0, 64), "each stage takes shared memory"),
+            (OptionId::NumWarps, PowerOfTwo(32), threads),
+        ];
+        for (option, kind, why) in limits {
+            if !kind.takes(&self.get(option)) {
+                return Err(refused(option, format!("expected {kind}: {why}")).into());
+            }
         }
         if self.number(OptionId::WarpSize) != Some(32) {
             return Err(refused(OptionId::WarpSize, format!("expected 32: {threads}")).into());
@@ -341,14 +348,14 @@ mod tests {
             assert_eq!(set(name, &value).unwrap().get(OptionId::parse(name).unwrap()), expected, "{name}");
         };
         is_set("num_warps", Constant::Int(8), Constant::Int(8));
+        is_set("num_warps", Constant::Int(129), Constant::Int(129));
         is_set("maxnreg", Constant::None, Constant::None);
         is_set("launch_pdl", Constant::Int(1), Constant::Bool(true));
         is_set("sanitize_overflow", Constant::None, Constant::Bool(true));
         is_set("extern_libs", Constant::Tuple(vec![].into()), Constant::Tuple(vec![].into()));
         for (name, value) in [
-            ("num_warps", Constant::Int(3)),
             ("num_warps", Constant::Int(0)),
-            ("num_warps", Constant::Int(128)),
+            ("num_ctas", Constant::Int(-2)),
             ("num_warps", Constant::Int(i128::MIN)),
             ("num_warps", Constant::Bool(true)),
             ("num_warps", Constant::Float(4.0)),
@@ -359,6 +366,26 @@ mod tests {
             ("default_dot_input_precision", Constant::Str("fp4".into())),
         ] {
             assert_eq!(set(name, &value).unwrap_err().code(), Some(Code::InvalidOption), "{name}");
+        }
+    }
+
+    #[test]
+    fn counts_that_no_gpu_has_are_refused_for_gpus_alone() {
+        let counts = [
+            ("num_warps", &[1, 2, 32][..], &[3, 64, 128, i32::MAX][..]),
+            ("num_ctas", &[1, 16], &[3, 32, 1000]),
+            ("num_stages", &[0, 1, 7, 64], &[65, 1000]),
+        ];
+        for (name, good, bad) in counts {
+            for &count in good.iter().chain(bad) {
+                let options = set(name, &Constant::Int(count.into())).unwrap();
+                for target in Target::names().into_iter().filter_map(Target::parse) {
+                    let code = options.check(target).map_err(|error| error.code());
+                    let is_refused = target != Target::Cpu && bad.contains(&count);
+                    let expected = if is_refused { Err(Some(Code::InvalidOption)) } else { Ok(()) };
+                    assert_eq!(code, expected, "{name}={count} for {target}");
+                }
+            }
         }
     }
 

@@ -74,6 +74,10 @@ class constexpr:
     # Where programs get it from: signatures are shown with it.
     __module__ = "tilewright.language"
 
+    def __new__(cls, value: Any = None) -> Any:
+        # As in a compiled kernel, a value of the run time stays one.
+        return value if isinstance(value, _native.tensor) else super().__new__(cls)
+
     def __init__(self, value: Any) -> None:
         while isinstance(value, constexpr):
             value = value.value

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import functools
 import sys
 import types
@@ -108,6 +109,13 @@ def _holds(value: Any) -> bool:
     return bool(value)
 
 
+def _known(value: Any) -> Any:
+    """What a compile-time value holds, which is what its name means in a kernel."""
+    from tilewright import language as tl
+
+    return value.value if isinstance(value, tl.constexpr) else value
+
+
 def _value(owner: Any) -> Any:
     """``owner.value``: a ``tl.constexpr`` parameter is what it holds."""
     if owner is None or isinstance(owner, (int, float, str)):
@@ -170,6 +178,8 @@ _SUPPORT: dict[str, Any] = {
     "__tilewright_boolean__": _native.interpret_boolean,
     "__tilewright_not__": _native.interpret_not,
     "__tilewright_holds__": _holds,
+    "__tilewright_failed__": _native.interpret_failed,
+    "__tilewright_known__": _known,
     "__tilewright_value__": _value,
     "__tilewright_isinstance__": _isinstance,
     **{f"__tilewright_{name}__": _builtin(name) for name in _OVERLOADED},
@@ -194,7 +204,9 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
     own_names = _own_names(definition) if kernel._is_replaced else set(fn.__code__.co_varnames)
     shadowed = {name for name in rewritten if name in own_names or name in fn.__globals__}
     shadowed |= set(fn.__code__.co_freevars)
-    _Rewriter(shadowed, own_names | set(fn.__code__.co_freevars), fn.__globals__).rewrite(definition)
+    local_names = own_names | set(fn.__code__.co_freevars)
+    constants = _constants(fn) - _own_names(definition)
+    depth = _Rewriter(shadowed, local_names, fn.__globals__, constants).rewrite(definition)
     # The names of another scope are those of a function around it.
     free = [*fn.__code__.co_freevars, *_SUPPORT]
     # Its own name is a global of its module, as a rule.
@@ -210,11 +222,12 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
     if sys.version_info >= (3, 12):
         outer.type_params = []
     module.body = [outer]
-    ast.fix_missing_locations(module)
+    _fill_locations(module)
     import __future__
 
     flags = fn.__code__.co_flags & __future__.annotations.compiler_flag
-    code = compile(module, fn.__code__.co_filename, "exec", flags, dont_inherit=True)
+    with _deeper(depth):
+        code = compile(module, fn.__code__.co_filename, "exec", flags, dont_inherit=True)
     found = _code_within(_code_within(code, outer.name), definition.name)
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     closure = tuple(cells.get(name) or types.CellType(_SUPPORT[name]) for name in found.co_freevars)
@@ -234,6 +247,46 @@ def _own_names(definition: ast.FunctionDef) -> set[str]:
     nodes = list(ast.walk(definition))
     assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     return assigned | {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
+def _constants(fn: Any) -> set[str]:
+    """The names around a function that hold compile-time values."""
+    from tilewright import language as tl
+
+    around = {name: fn.__globals__.get(name) for name in fn.__code__.co_names}
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
+            around[name] = cell.cell_contents
+    return {name for name, value in around.items() if isinstance(value, tl.constexpr)}
+
+
+@contextlib.contextmanager
+def _deeper(depth: int) -> Iterator[None]:
+    """Lets Python compile a tree of this depth, such as a chain of operators: it parses more than it compiles."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, min(4 * depth, _MAX_RECURSION)))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+_MAX_RECURSION = 20_000
+"""How deep the stack of a thread lets Python's compiler go."""
+
+
+def _fill_locations(tree: ast.AST) -> None:
+    """Gives nodes without a place that of the node around them, as ``ast.fix_missing_locations``, without recursion."""
+    names = ("lineno", "col_offset", "end_lineno", "end_col_offset")
+    work: list[tuple[ast.AST, tuple[int, ...]]] = [(tree, (1, 0, 1, 0))]
+    while work:
+        node, around = work.pop()
+        if "lineno" in node._attributes:
+            for name, value in zip(names, around, strict=True):
+                if getattr(node, name, None) is None:
+                    setattr(node, name, value)
+            around = tuple(getattr(node, name) for name in names)
+        work.extend((child, around) for child in ast.iter_child_nodes(node))
 
 
 def _take_defaults(function: Any, signature: Any) -> None:
@@ -271,16 +324,49 @@ def _move(tree: ast.AST, lines: int, columns: int) -> None:
 class _Rewriter(ast.NodeTransformer):
     """Writes what means something else to Python another way."""
 
-    def __init__(self, shadowed: set[str], own_names: set[str], names: dict[str, Any]) -> None:
+    def __init__(
+        self, shadowed: set[str], own_names: set[str], names: dict[str, Any], constants: set[str]
+    ) -> None:
         self.shadowed = shadowed
         self.own_names = own_names
         self.globals = names
+        self.constants = constants
         self.temporaries = 0
 
-    def rewrite(self, definition: ast.FunctionDef) -> None:
-        """The body of a function; not its defaults and annotations, which have been evaluated."""
-        definition.body = [self.visit(statement) for statement in definition.body]
-        definition.body = _flat(definition.body)
+    def rewrite(self, definition: ast.FunctionDef) -> int:
+        """The body of a function; not its defaults and annotations, which have been evaluated. Inner nodes come first,
+        and no recursion leads there: a chain of operators may be long. The result is how deep the tree is.
+        """
+        order: list[tuple[Any, Any, ast.AST, int]] = []
+        work: list[tuple[Any, Any, ast.AST, int]] = [
+            (definition.body, index, node, 1) for index, node in enumerate(definition.body)
+        ]
+        while work:
+            item = work.pop()
+            order.append(item)
+            _, _, node, depth = item
+            for field, value in ast.iter_fields(node):
+                if isinstance(value, ast.AST):
+                    work.append((node, field, value, depth + 1))
+                elif isinstance(value, list):
+                    children = (pair for pair in enumerate(value) if isinstance(pair[1], ast.AST))
+                    work.extend((value, index, child, depth + 1) for index, child in children)
+        lengthened: list[list[Any]] = []
+        for owner, place, node, _ in reversed(order):
+            made = self.visit(node)
+            if isinstance(owner, list):
+                owner[place] = made
+                if isinstance(made, list):
+                    lengthened.append(owner)
+            elif made is not node:
+                setattr(owner, place, made)
+        for statements in lengthened:
+            statements[:] = _flat(statements)
+        return max(depth for *_, depth in order)
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """What is in a node has been visited before it."""
+        return node
 
     def _call(self, name: str, at: ast.AST, *arguments: ast.expr) -> ast.Call:
         function = ast.copy_location(ast.Name(f"__tilewright_{name}__", ast.Load()), at)
@@ -301,9 +387,16 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         self.generic_visit(node)
-        if node.value is not None and "constexpr" not in ast.unparse(node.annotation):
-            node.value = self._assigned(node.value)
+        if node.value is not None:
+            is_known = "constexpr" in ast.unparse(node.annotation)
+            node.value = (
+                self._call("known", node.value, node.value) if is_known else self._assigned(node.value)
+            )
         return node
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        is_read = isinstance(node.ctx, ast.Load)
+        return self._call("known", node, node) if is_read and node.id in self.constants else node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         self.generic_visit(node)
@@ -337,8 +430,11 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
-        if node.attr == "value" and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
-            return self._call("value", node, node.value)
+        owner = node.value
+        if isinstance(owner, ast.Call) and getattr(owner.func, "id", "") == "__tilewright_known__":
+            owner = owner.args[0]
+        if node.attr == "value" and isinstance(node.ctx, ast.Load) and isinstance(owner, ast.Name):
+            return self._call("value", node, owner)
         if (
             node.attr in _tensor_attributes()
             and isinstance(node.ctx, ast.Load)
@@ -353,23 +449,23 @@ class _Rewriter(ast.NodeTransformer):
         is_global = isinstance(node, ast.Name) and node.id not in self.own_names
         return is_global and isinstance(self.globals.get(node.id), types.ModuleType)  # type: ignore[attr-defined]
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         self.generic_visit(node)
-        operator = "and" if isinstance(node.op, ast.And) else "or"
-        result = node.values[0]
-        for value in node.values[1:]:
-            # `left and right` is `left if stops(left) else boolean(left, right)`.
-            self.temporaries += 1
-            name = f"__tilewright_{self.temporaries}"
-            text = ast.copy_location(ast.Constant(operator), node)
+        # `a and b and c` is `(stops(t := a) or stops(t := boolean(t, b)) or (t := boolean(t, c)), t)[1]`: as flat.
+        text = ast.copy_location(ast.Constant("and" if isinstance(node.op, ast.And) else "or"), node)
+        self.temporaries += 1
+        name = f"__tilewright_{self.temporaries}"
+        left = ast.copy_location(ast.Name(name, ast.Load()), node)
+        steps: list[ast.expr] = []
+        for number, value in enumerate(node.values):
+            result = self._call("boolean", node, text, left, value) if number else value
             kept = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), result), node)
-            left = ast.copy_location(ast.Name(name, ast.Load()), node)
-            test = self._call("stops", node, text, kept)
-            both = self._call("boolean", node, text, left, value)
-            result = ast.copy_location(ast.IfExp(test, left, both), node)
-        return result
+            is_last = number + 1 == len(node.values)
+            steps.append(kept if is_last else self._call("stops", node, text, kept))
+        pair = ast.Tuple([ast.BoolOp(ast.Or(), steps), left], ast.Load())
+        return ast.copy_location(ast.Subscript(pair, ast.Constant(1), ast.Load()), node)
 
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) > 1:
             # `a < b < c` is `a < (t := b) and t < c`.
             parts: list[ast.expr] = []
@@ -381,7 +477,8 @@ class _Rewriter(ast.NodeTransformer):
                     name = f"__tilewright_{self.temporaries}"
                     following = ast.copy_location(ast.Name(name, ast.Load()), right)
                     right = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), right), right)
-                parts.append(ast.copy_location(ast.Compare(left, [operator], [right]), node))
+                pair = ast.copy_location(ast.Compare(left, [operator], [right]), node)
+                parts.append(self.visit_Compare(pair))
                 left = following
             return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), parts), node))
         self.generic_visit(node)
@@ -399,8 +496,12 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         self.generic_visit(node)
-        node.test = self._call("holds", node.test, node.test)
-        return node
+        # `if __debug__ and not holds(test): raise failed(message)`.
+        fails = ast.UnaryOp(ast.Not(), self._call("holds", node.test, node.test))
+        condition = ast.BoolOp(ast.And(), [ast.Name("__debug__", ast.Load()), fails])
+        message = [] if node.msg is None else [node.msg]
+        raised = ast.copy_location(ast.Raise(self._call("failed", node, *message)), node)
+        return ast.copy_location(ast.If(ast.copy_location(condition, node.test), [raised], []), node)
 
 
 def _flat(statements: list[Any]) -> list[ast.stmt]:

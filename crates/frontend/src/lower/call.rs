@@ -526,7 +526,11 @@ impl Caller for Lowerer<'_, '_, '_> {
         let arguments = parameters.iter().map(|&value| Operand::Tensor(value)).collect();
         let span = self.span;
         let result = self.call(function, arguments, Vec::new()).and_then(|value| {
-            let value = self.decay_all(&value).map_err(|_| SemanticError::reported(Code::ReturnMismatch))?;
+            // The region gives run-time values, also where what is around it keeps compile-time ones.
+            let keeps_constants = std::mem::replace(&mut self.keeps_constants, false);
+            let value = self.decay_all(&value);
+            self.keeps_constants = keeps_constants;
+            let value = value.map_err(|_| SemanticError::reported(Code::ReturnMismatch))?;
             self.at(span);
             self.builder.yield_values(template::values(&value))?;
             Ok(value)

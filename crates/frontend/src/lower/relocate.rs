@@ -26,8 +26,13 @@ pub struct Site {
 /// Moves findings about an operation to where it stands: `sites` has its place, and then the calls that led there. Without
 /// one, the places are left out.
 pub fn relocate(failure: &mut Failure, sites: &[Site]) {
-    let Some((operation, source)) = failure.sources.files().next() else { return };
-    let pairs = sites.first().map_or_else(Vec::new, |site| pairs(&source.text, site));
+    // What arises beside of any operation, as in the head of a loop, has no source yet.
+    let operation = failure.sources.files().next();
+    let pairs = match (&operation, sites.first()) {
+        (Some((_, source)), Some(site)) => pairs(&source.text, site),
+        _ => Vec::new(),
+    };
+    let operation = operation.map(|(file, _)| file);
     let mut sources = failure.sources.clone();
     let places: Vec<Span> = sites
         .iter()
@@ -50,9 +55,9 @@ pub fn relocate(failure: &mut Failure, sites: &[Site]) {
 }
 
 /// A label at its place in the user's source; nothing if it has none there.
-fn moved(label: &Label, operation: FileId, pairs: &[Pair], places: &[Span]) -> Option<Label> {
+fn moved(label: &Label, operation: Option<FileId>, pairs: &[Pair], places: &[Span]) -> Option<Label> {
     let Span { file, start, end } = label.span;
-    if file != operation {
+    if Some(file) != operation {
         return Some(label.clone());
     }
     let (_, there) = pairs.iter().find(|(here, _)| *here == (start..end))?;

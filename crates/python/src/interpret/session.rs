@@ -380,7 +380,7 @@ pub(crate) fn interpret_range<'py>(
     let [next, end, step] = numbers;
     if step == 0 {
         let diagnostic = Diagnostic::new(Code::InvalidLoop, "the step of a loop is zero");
-        return Err(located(py, diagnostic.hint("pass a step that is not 0")));
+        return Err(located(py, diagnostic.hint("pass a step that is not 0"), "this loop would never end"));
     }
     Ok(Counter { next, end, step, dtype })
 }
@@ -391,11 +391,23 @@ fn wrong_bound(py: Python<'_>, place: usize, found: &str) -> PyErr {
     let diagnostic = Diagnostic::new(Code::TypeMismatch, message)
         .note(format!("found {found}, expected int32 or int64"))
         .hint("convert it with `.to(tl.int32)`; a tile is reduced first, as by `tl.max`");
-    located(py, diagnostic)
+    located(py, diagnostic, "")
 }
 
-/// The exception for a diagnostic about the place where the body stands.
-fn located(py: Python<'_>, diagnostic: Diagnostic) -> PyErr {
+/// The exception for an `assert` that does not hold.
+#[pyfunction]
+#[pyo3(signature = (message=None))]
+pub(crate) fn interpret_failed(py: Python<'_>, message: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    let text = match message {
+        Some(message) => format!("device assertion failed: {}", message.str()?.to_cow()?),
+        None => "device assertion failed".to_owned(),
+    };
+    let error = located(py, Diagnostic::new(Code::DeviceAssertFailed, text), "does not hold");
+    Ok(error.into_value(py).into_any())
+}
+
+/// The exception for a diagnostic about the place where the body stands, and the text beside it.
+fn located(py: Python<'_>, diagnostic: Diagnostic, label: &str) -> PyErr {
     let diagnostic = match current() {
         Some(session) => session.launch.in_program(diagnostic),
         None => diagnostic,
@@ -407,6 +419,9 @@ fn located(py: Python<'_>, diagnostic: Diagnostic) -> PyErr {
     match sites(py) {
         Ok(sites) => {
             tilewright_frontend::relocate(&mut failure, &sites);
+            if let Some(primary) = &mut failure.diagnostics[0].primary {
+                label.clone_into(&mut primary.text);
+            }
             to_exception(py, &Error::from(Box::new(failure)))
         }
         Err(error) => error,

@@ -149,11 +149,11 @@ options! {
     Maxnreg "maxnreg" OptionalInt(1, 1024), Is::None, Codegen, "most registers of a thread";
     MinSharedMem "min_shared_mem" OptionalInt(0, NO_LIMIT), Is::None,
         Warned("a block gets the shared memory that it needs"), "least shared memory";
-    NumCtas "num_ctas" PowerOfTwo(16), Is::Int(1), Codegen,
+    // As many as a program likes, for nothing but a GPU has blocks, stages or warps: `Options::check` has the limits of GPUs.
+    NumCtas "num_ctas" Int(1, NO_LIMIT), Is::Int(1), Codegen,
         "blocks that a program is divided between, a cluster; where it cannot be, one block with the warps of all up to 8";
-    NumStages "num_stages" Int(0, 64), Is::Int(3), Codegen, "stages of software pipelines";
-    // As many as any GPU of either vendor has. The GPU path refuses more than `MOST_WARPS` of its own.
-    NumWarps "num_warps" PowerOfTwo(64), Is::Int(4), Codegen, "warps of a program";
+    NumStages "num_stages" Int(0, NO_LIMIT), Is::Int(3), Codegen, "stages of software pipelines";
+    NumWarps "num_warps" Int(1, NO_LIMIT), Is::Int(4), Codegen, "warps of a program";
     PtxOptions "ptx_options" Any, Is::None,
         Refused("the driver assembles the code, without options; there are `enable_fp_fusion=` and `maxnreg=`"),
         "options of the assembler";
@@ -217,8 +217,8 @@ impl fmt::Display for OptionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PowerOfTwo(most) => write!(f, "a power of two from 1 to {most}"),
+            Int(least, NO_LIMIT) => write!(f, "an int of at least {least}"),
             Int(least, most) => write!(f, "an int from {least} to {most}"),
-            OptionalInt(least, NO_LIMIT) => write!(f, "None or an int of at least {least}"),
             OptionalInt(least, most) => write!(f, "None or {}", Int(*least, *most)),
             Bool => f.write_str("a bool"),
             Precision => {
