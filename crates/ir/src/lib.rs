@@ -5,6 +5,7 @@
 //! indices. Control flow is structured: an instruction may have regions, each a block with parameters that ends in
 //! `yield_values`. The text form is a language: [`print()`] and [`parse()`] are inverse at every stage. The IR knows no target.
 
+pub mod analysis;
 mod attributes;
 mod builder;
 mod constants;

@@ -4,7 +4,7 @@ use tilewright_ir::Dtype;
 
 use super::forms::{Forms, Kind, Rounding};
 use super::logic::Formula;
-use super::polynomial::Poly;
+use super::variables::Poly;
 
 impl Forms<'_> {
     /// An integer of a type: of a polynomial that may not fit, what nobody knows.
@@ -87,7 +87,8 @@ impl Forms<'_> {
                 let below = self.floored(&negated, number);
                 return self.divided(x, divisor, Rounding::TowardsZero(dtype), |x, _, q, r| {
                     let zero = Poly::default();
-                    let minus = |x: &Poly, y: &Poly| x.plus(y, 1).map_or(Formula::Unknown, Formula::Zero);
+                    let minus =
+                        |x: &Poly, y: &Poly| x.plus_times(y, 1).map_or(Formula::Unknown, Formula::Zero);
                     let above = [
                         Formula::at_most(&zero, x),
                         Formula::equal(q, &above.0),
@@ -166,6 +167,6 @@ impl Forms<'_> {
 
 /// `x = d * q + r`.
 fn divides(x: &Poly, d: &Poly, q: &Poly, r: &Poly) -> Formula {
-    let sum = d.times(q).and_then(|product| product.plus(r, 1));
+    let sum = d.times(q).and_then(|product| product.plus_times(r, 1));
     sum.map_or(Formula::Unknown, |sum| Formula::equal(&sum, x))
 }

@@ -8,7 +8,7 @@ use tilewright_base::entity::SecondaryMap;
 use tilewright_ir::{Definition, Dtype, Element, ElementwiseFn, Function, Inst, Op, Parents, Value};
 
 use super::logic::Formula;
-use super::polynomial::{Poly, Var};
+use super::variables::{Poly, Var};
 use crate::analysis::{Assumptions, AxisInfo, analyze_assuming};
 
 /// How a quotient is rounded.
@@ -238,7 +238,7 @@ impl<'a> Forms<'a> {
                 let carried = function.carried_by(inst, value)?;
                 let (initial, step) = self.progression(inst, &carried, at)?;
                 let trips = self.trips(inst);
-                initial.plus(&step.times(&trips)?, 1)
+                initial.plus_times(&step.times(&trips)?, 1)
             }
             // tidy: wildcard because what the others give is not followed
             _ => None,
@@ -296,7 +296,7 @@ impl<'a> Forms<'a> {
         }
         let mut linear = Poly::default();
         for (at, &extent) in at.iter().zip(to) {
-            linear = linear.scaled(i128::from(extent))?.plus(at, 1)?;
+            linear = linear.scaled(i128::from(extent))?.plus_times(at, 1)?;
         }
         for &axis in old.iter().rev() {
             let extent = i128::from(from[axis]);
@@ -341,8 +341,8 @@ impl<'a> Forms<'a> {
         let second = operands.get(1).copied();
         let y = second.map_or_else(Poly::default, |y| self.int(y, at));
         let exact = match function {
-            F::Add => x.plus(&y, 1)?,
-            F::Sub => x.plus(&y, -1)?,
+            F::Add => x.plus_times(&y, 1)?,
+            F::Sub => x.plus_times(&y, -1)?,
             F::Mul => x.times(&y)?,
             F::Neg => x.scaled(-1)?,
             F::Shl => {
@@ -453,7 +453,7 @@ impl<'a> Forms<'a> {
                 }
                 let (base, initial, step) = self.moving(inst, &carried, at)?;
                 let iteration = self.iteration(inst);
-                let moved = step.times(&iteration).and_then(|moved| initial.plus(&moved, 1));
+                let moved = step.times(&iteration).and_then(|moved| initial.plus_times(&moved, 1));
                 return moved.map(|moved| (base, moved)).ok_or(lost);
             }
             Definition::Result(inst, _) => inst,
@@ -466,7 +466,7 @@ impl<'a> Forms<'a> {
             (Op::PtrAdd {}, &[pointer, offset]) => {
                 let (base, place) = self.pointer(pointer, at)?;
                 let offset = self.int(offset, at);
-                place.plus(&offset, 1).map(|place| (base, place)).ok_or(lost)
+                place.plus_times(&offset, 1).map(|place| (base, place)).ok_or(lost)
             }
             (Op::Hint { .. }, &[pointer]) => self.pointer(pointer, at),
             (Op::Cast { .. } | Op::Bitcast { .. }, &[from]) => {
@@ -491,7 +491,7 @@ impl<'a> Forms<'a> {
                 let carried = function.carried_by(inst, value).ok_or(lost)?;
                 let (base, initial, step) = self.moving(inst, &carried, at)?;
                 let trips = self.trips(inst);
-                let moved = step.times(&trips).and_then(|moved| initial.plus(&moved, 1));
+                let moved = step.times(&trips).and_then(|moved| initial.plus_times(&moved, 1));
                 moved.map(|moved| (base, moved)).ok_or(lost)
             }
             // tidy: wildcard because pointers of the others are not followed

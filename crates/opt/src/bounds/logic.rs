@@ -1,6 +1,6 @@
 //! Claims about integers: comparisons of polynomials with zero, joined by "and" and "or".
 
-use super::polynomial::{Poly, Var};
+use super::variables::{Poly, Var};
 
 /// A claim.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,18 +25,18 @@ impl Formula {
 
     /// `x <= y`.
     pub fn at_most(x: &Poly, y: &Poly) -> Self {
-        y.plus(x, -1).map_or(Formula::Unknown, |difference| Formula::NotNegative(difference).folded())
+        y.plus_times(x, -1).map_or(Formula::Unknown, |difference| Formula::NotNegative(difference).folded())
     }
 
     /// `x < y`.
     pub fn below(x: &Poly, y: &Poly) -> Self {
-        let difference = y.plus(x, -1).and_then(|difference| difference.offset(-1));
+        let difference = y.plus_times(x, -1).and_then(|difference| difference.offset(-1));
         difference.map_or(Formula::Unknown, |difference| Formula::NotNegative(difference).folded())
     }
 
     /// `x == y`.
     pub fn equal(x: &Poly, y: &Poly) -> Self {
-        x.plus(y, -1).map_or(Formula::Unknown, |difference| Formula::Zero(difference).folded())
+        x.plus_times(y, -1).map_or(Formula::Unknown, |difference| Formula::Zero(difference).folded())
     }
 
     /// `x` lies between two numbers.

@@ -4,7 +4,7 @@ use tilewright_ir::{Block, Carried, Definition, Inst, Op, OpFamily, Value};
 
 use super::forms::{Forms, Kind, Lost};
 use super::logic::Formula;
-use super::polynomial::{Poly, Var};
+use super::variables::{Poly, Var};
 
 impl Forms<'_> {
     /// The index of a loop, or what it carries.
@@ -17,7 +17,7 @@ impl Forms<'_> {
         if is_index {
             let (lower, step) = (self.int(data.operands[0], &[]), self.int(data.operands[2], &[]));
             let iteration = self.iteration(inst);
-            return lower.plus(&step.times(&iteration)?, 1);
+            return lower.plus_times(&step.times(&iteration)?, 1);
         }
         if data.op.family() != OpFamily::Loop {
             return None;
@@ -31,7 +31,7 @@ impl Forms<'_> {
         match self.progression(inst, &carried, at) {
             Some((initial, step)) => {
                 let iteration = self.iteration(inst);
-                initial.plus(&step.times(&iteration)?, 1)
+                initial.plus_times(&step.times(&iteration)?, 1)
             }
             // The regions of a loop are given the same.
             None => Some(self.opaque(first, at)),
@@ -90,7 +90,7 @@ impl Forms<'_> {
         self.carrying.pop();
         self.known = known;
         let (base, next) = found?;
-        let step = next.plus(&Poly::var(var), -1)?;
+        let step = next.plus_times(&Poly::var(var), -1)?;
         let is_same = step.vars().all(|var| !self.varies(var, inst));
         is_same.then_some((base, step))
     }
@@ -165,8 +165,8 @@ impl Forms<'_> {
                     None => Formula::TRUE,
                 },
             ]);
-            let last = trips.offset(-1).and_then(|last| lower.plus(&last.times(&step)?, 1));
-            let end = trips.times(&step).and_then(|end| lower.plus(&end, 1));
+            let last = trips.offset(-1).and_then(|last| lower.plus_times(&last.times(&step)?, 1));
+            let end = trips.times(&step).and_then(|end| lower.plus_times(&end, 1));
             let some = match (last, end) {
                 (Some(last), Some(end)) => Formula::All(vec![
                     Formula::below(&Poly::default(), &trips),
@@ -191,7 +191,7 @@ impl Forms<'_> {
             return started;
         };
         let [lower, upper, step] = [lower, upper, step].map(|value| self.int(value, &[]));
-        let index = step.times(&iteration).and_then(|moved| lower.plus(&moved, 1));
+        let index = step.times(&iteration).and_then(|moved| lower.plus_times(&moved, 1));
         let within = index.map_or(Formula::Unknown, |index| counted(&index, &upper, &step));
         Formula::All(vec![started, within])
     }

@@ -13,18 +13,18 @@ mod definitions;
 mod forms;
 mod logic;
 mod loops;
-mod polynomial;
 mod simplex;
 mod solver;
 mod statement;
+mod variables;
 
 use tilewright_ir::{Block, Function, Inst, Op, OpFamily, Value};
 
 use forms::{Forms, Kind, Lost};
 use logic::Formula;
-use polynomial::{Poly, Var};
 use solver::Answer;
 pub use statement::{Condition, Expression, Operator, Relation, Statement};
+use variables::{Poly, Var};
 
 /// What was found of an access.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::polynomial::gcd;
+use tilewright_ir::analysis::polynomial::gcd;
 
 /// A rational number: numerator and denominator, which is positive; without a common divisor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

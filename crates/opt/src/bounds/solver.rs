@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::FxHashMap;
 
 use super::logic::Formula;
-use super::polynomial::{Monomial, Poly, Var};
 use super::simplex::Simplex;
+use super::variables::{Monomial, Poly, Var};
 
 /// What is known of a question.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -116,7 +116,7 @@ impl System {
             _ => None,
         });
         let solved = alone.and_then(|(var, factor)| {
-            let rest = poly.plus(&Poly::var(var), -factor)?;
+            let rest = poly.plus_times(&Poly::var(var), -factor)?;
             Some((var, rest.scaled(-factor)?))
         });
         let Some((var, by)) = solved else {
@@ -173,7 +173,9 @@ impl System {
         for var in factors {
             for least in [1, 0] {
                 // The opposite: var <= least - 1
-                let Some(opposite) = Poly::constant(least - 1).plus(&Poly::var(var), -1) else { continue };
+                let Some(opposite) = Poly::constant(least - 1).plus_times(&Poly::var(var), -1) else {
+                    continue;
+                };
                 let mut claims = self.claims.clone();
                 claims.insert(opposite);
                 if feasible(&claims).is_never() {

@@ -3,7 +3,7 @@
 
 use super::forms::Forms;
 use super::logic::Formula;
-use super::polynomial::Poly;
+use super::variables::Poly;
 
 /// An expression over names.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -155,8 +155,8 @@ impl Expression {
             Expression::Binary(operator, x, y) => {
                 let (x, y) = (x.poly(forms, constants)?, y.poly(forms, constants)?);
                 let found = match operator {
-                    Operator::Add => x.plus(&y, 1),
-                    Operator::Sub => x.plus(&y, -1),
+                    Operator::Add => x.plus_times(&y, 1),
+                    Operator::Sub => x.plus_times(&y, -1),
                     Operator::Mul => x.times(&y),
                     Operator::Min => Some(forms.extreme(&x, &y, 1)),
                     Operator::Max => Some(forms.extreme(&x, &y, -1)),

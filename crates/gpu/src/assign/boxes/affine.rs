@@ -12,7 +12,7 @@ use tilewright_ir::{
     Value,
 };
 
-use super::polynomial::{Atom, Polynomial};
+use super::atoms::{Atom, Polynomial};
 
 /// How far definitions are followed.
 const MOST_STEPS: u32 = 64;
@@ -48,11 +48,12 @@ impl Sum {
     }
 
     fn with_axes(&self, axis: impl Fn(usize) -> Option<usize>) -> Option<Self> {
+        let with_axis = |atom: Atom| atom.with_axis(&axis);
         let mut wraps = SmallVec::new();
         for Wrap { index, bound } in &self.wraps {
-            wraps.push(Wrap { index: index.with_axes(&axis)?, bound: bound.with_axes(&axis)? });
+            wraps.push(Wrap { index: index.renamed(with_axis)?, bound: bound.renamed(with_axis)? });
         }
-        Some(Self { number: self.number.with_axes(&axis)?, wraps, is_wide: self.is_wide })
+        Some(Self { number: self.number.renamed(with_axis)?, wraps, is_wide: self.is_wide })
     }
 }
 
@@ -153,7 +154,7 @@ impl<'f> Affine<'f> {
         let rows = self.is_rows(value);
         let sum = sum.or_else(|| {
             let atom = if rows { Atom::Row(0, value) } else { Atom::Value(value) };
-            (is_scalar || rows).then(|| Sum::exact(Polynomial::atom(atom)))
+            (is_scalar || rows).then(|| Sum::exact(Polynomial::var(atom)))
         });
         self.known.insert(value, sum.clone());
         sum
@@ -172,7 +173,7 @@ impl<'f> Affine<'f> {
                 Some(Sum::exact(Polynomial::constant(number)))
             }
             Op::Arange { start, .. } => {
-                Polynomial::atom(Atom::Axis(0)).plus(&Polynomial::constant(*start)).map(Sum::exact)
+                Polynomial::var(Atom::Axis(0)).plus(&Polynomial::constant(*start)).map(Sum::exact)
             }
             op if self.is_described(op) => None,
             Op::Splat { .. } | Op::Hint { .. } => self.integer_within(operand(0), steps),
@@ -247,13 +248,13 @@ impl<'f> Affine<'f> {
             let operands = self.function.insts[inst].operands.clone();
             let [lower, step] =
                 [self.integer_within(operands[0], steps)?, self.integer_within(operands[2], steps)?];
-            let distance = step.number.times(&Polynomial::atom(Atom::Iteration(inst)))?;
+            let distance = step.number.times(&Polynomial::var(Atom::Iteration(inst)))?;
             return Some(lower.combine(&step, lower.number.plus(&distance)?));
         }
         let carried = self.function.carried_by(inst, value)?;
         // Until the step is known, the parameter is an atom of its own; of a tile one that has no axes.
         let known = self.known.clone();
-        self.known.insert(value, Some(Sum::exact(Polynomial::atom(Atom::Value(value)))));
+        self.known.insert(value, Some(Sum::exact(Polynomial::var(Atom::Value(value)))));
         let next = self.integer_within(carried.yielded[0], steps);
         self.known = known;
         let initial = self.integer_within(carried.initial?, steps)?;
@@ -262,7 +263,7 @@ impl<'f> Affine<'f> {
 
     /// What begins with a value in a loop and moves by the difference of the next value and this one.
     fn moved(&mut self, inst: Inst, value: Value, initial: &Sum, next: &Sum) -> Option<Sum> {
-        let step = next.number.minus(&Polynomial::atom(Atom::Value(value)))?;
+        let step = next.number.minus(&Polynomial::var(Atom::Value(value)))?;
         let inside = &self.inside[&inst];
         let changes = step.any(|atom| match atom {
             Atom::Axis(_) | Atom::Row(..) => true,
@@ -277,7 +278,7 @@ impl<'f> Affine<'f> {
         if changes || is_rows || !next.wraps.is_empty() {
             return None;
         }
-        let distance = step.times(&Polynomial::atom(Atom::Iteration(inst)))?;
+        let distance = step.times(&Polynomial::var(Atom::Iteration(inst)))?;
         let number = initial.number.plus(&distance)?;
         Some(Sum { number, wraps: initial.wraps.clone(), is_wide: initial.is_wide || next.is_wide })
     }
@@ -341,7 +342,7 @@ impl<'f> Affine<'f> {
         let carried = self.function.carried_by(inst, value)?;
         let Address { base, offset } = self.address_within(carried.initial?, steps)?;
         let step = self.step_of_pointer(carried.yielded[0], value, steps)?;
-        let next = Sum { number: step.number.plus(&Polynomial::atom(Atom::Value(value)))?, ..step };
+        let next = Sum { number: step.number.plus(&Polynomial::var(Atom::Value(value)))?, ..step };
         let offset = self.moved(inst, value, &offset, &next)?;
         Some(Address { base, offset })
     }

@@ -4,8 +4,8 @@ use rustc_hash::FxHashSet;
 use tilewright_ir::{Definition, Function, Inst, Op, OpFamily, Parents, Uses, Value};
 
 use super::affine::{Affine, new_axis};
+use super::atoms::Polynomial;
 use super::masks::Bound;
-use super::polynomial::Polynomial;
 
 /// The uses of values, and what is around instructions.
 pub struct Structure {

@@ -14,9 +14,9 @@ use smallvec::SmallVec;
 use tilewright_ir::{Block, Inst, Op, Value};
 
 use super::affine::Affine;
+use super::atoms::{Atom, Polynomial};
 use super::demand::is_kernel_parameter;
 use super::masks::Bound;
-use super::polynomial::{Atom, Polynomial};
 use super::{Search, is_written};
 use crate::language::TensorMapPlan;
 

@@ -3,7 +3,7 @@
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Op, OpFamily, Value, constant_int};
 
 use super::affine::{Affine, new_axis};
-use super::polynomial::{Atom, Polynomial, Product};
+use super::atoms::{Atom, Polynomial, Product};
 
 /// A bound of the index along an axis: what a mask, or a part of it, says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -117,7 +117,7 @@ impl Affine<'_> {
         let shape = &self.function.ty(tile).shape;
         let is_axis = |product: &Product| matches!(product[..], [Atom::Axis(_)]);
         let (own, before) = index.split(is_axis);
-        let axis = (0..shape.len()).find(|axis| own == Polynomial::atom(Atom::Axis(*axis)))?;
+        let axis = (0..shape.len()).find(|axis| own == Polynomial::var(Atom::Axis(*axis)))?;
         let most = before.terms().try_fold(0_i64, |most, (product, factor)| {
             let [Atom::Value(rank)] = product[..] else { return None };
             let product = self.most_of_rank(rank)?.checked_mul(factor).filter(|_| factor > 0)?;

@@ -22,10 +22,10 @@
 //! The text says what was found by `tensor_box`, which changes nothing by itself.
 
 mod affine;
+mod atoms;
 mod demand;
 mod made;
 mod masks;
-mod polynomial;
 mod rows;
 mod sign;
 
@@ -44,11 +44,11 @@ use crate::remarks::{self, Because};
 use crate::target::{Feature, GpuTarget};
 pub use affine::Affine;
 use affine::Wrap;
+pub use atoms::{Atom, Polynomial};
 use demand::{Structure, is_kernel_parameter, is_needed_below_alone};
 use made::Making;
 pub use made::{MadeMap, MapId};
 use masks::Bound;
-pub use polynomial::{Atom, Polynomial};
 use rows::index_along;
 use sign::Proof;
 
@@ -278,7 +278,7 @@ impl Search<'_> {
             let bound = loaded.and_then(|loaded| self.wrap(*loaded, wrap));
             bounds.push(bound.ok_or("an index wraps around, and elements past its bound may be stored")?);
         }
-        if !self.divisibility(&Polynomial::atom(Atom::Value(address.base)), 1).is_multiple_of(ALIGNMENT) {
+        if !self.divisibility(&Polynomial::var(Atom::Value(address.base)), 1).is_multiple_of(ALIGNMENT) {
             return Err("the base is not known to be a multiple of 16 bytes");
         }
         let mut offset = address.offset.number.clone();
@@ -345,7 +345,7 @@ impl Search<'_> {
             if coordinates.len() != 2 || axis == contiguous {
                 return Err("gathered rows need a matrix whose rows are contiguous");
             }
-            coordinates[axis] = Polynomial::atom(numbers);
+            coordinates[axis] = Polynomial::var(numbers);
         }
         Ok((plan, coordinates))
     }
@@ -432,7 +432,7 @@ impl Search<'_> {
             offset.split(|product| product.iter().any(|atom| !self.is_known_at_launch(atom)));
         let rank = axes.len();
         for (product, factor) in moving.terms() {
-            let (known, run_time): (SmallVec<[Atom; 3]>, SmallVec<[Atom; 3]>) =
+            let (known, run_time): (atoms::Product, atoms::Product) =
                 product.iter().copied().partition(|atom| self.is_known_at_launch(atom));
             let run_time = Polynomial::term(run_time, 1);
             let step = |axis: &Axis| {
@@ -505,7 +505,7 @@ impl Search<'_> {
             }
             Atom::Axis(_) | Atom::Row(..) | Atom::Iteration(_) => 1,
         };
-        let of_term = |(product, factor): (&polynomial::Product, i64)| {
+        let of_term = |(product, factor): (&atoms::Product, i64)| {
             product.iter().map(of_atom).fold(power(factor), u64::saturating_mul).min(1 << 32)
         };
         term.terms().map(of_term).min().unwrap_or(1 << 32)

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use tilewright_ir::{Inst, Module, Op};
 
 use super::affine::Affine;
+use super::atoms::{Atom, Polynomial};
 use super::demand::Structure;
-use super::polynomial::{Atom, Polynomial};
 use super::{Axis, Search, TensorBox, TensorBoxes, UNSPECIALIZED, fit, is_written, say};
 use crate::Launcher;
 use crate::assign::coalescing::Infos;

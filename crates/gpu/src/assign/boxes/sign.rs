@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Function, Inst, Op, OpFamily, Value};
 
-use super::polynomial::Product;
+use super::atoms::Product;
 use super::{Atom, Polynomial, Search};
 
 /// How far definitions are followed.
@@ -186,7 +186,7 @@ impl Search<'_> {
 
     fn is_sum_nonnegative(&mut self, value: Value, proof: &mut Proof) -> bool {
         let sum = self.affine.integer(value).filter(|sum| sum.wraps.is_empty()).map(|sum| sum.number);
-        sum.is_some_and(|sum| sum != Polynomial::atom(Atom::Value(value)) && self.is_nonnegative(&sum, proof))
+        sum.is_some_and(|sum| sum != Polynomial::var(Atom::Value(value)) && self.is_nonnegative(&sum, proof))
     }
 
     /// What a loop carries, by induction over its iterations.

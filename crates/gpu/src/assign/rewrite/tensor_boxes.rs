@@ -73,7 +73,7 @@ pub(super) fn mark(
     let mut writer = Writer { rewrite, inst, block };
     let mut operands: SmallVec<[Value; 4]> = smallvec![pointers, map];
     for coordinate in &found.coordinates {
-        let coordinate = match coordinate.single() {
+        let coordinate = match coordinate.as_variable() {
             Some(Atom::Row(_, tile)) => writer.row_numbers(tile),
             _ => writer.sum(coordinate),
         };

@@ -1,0 +1,3 @@
+//! Analyses of functions that hold for every dialect.
+
+pub mod polynomial;

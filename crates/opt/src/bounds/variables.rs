@@ -1,0 +1,18 @@
+//! The variables of the elements of values.
+
+use tilewright_ir::analysis::polynomial::{Monomial as Product, Polynomial, Variable};
+
+/// A variable: an integer that is not known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Var(pub u32);
+
+impl Variable for Var {
+    type Coefficient = i128;
+    const MAX_DEGREE: usize = 4;
+}
+
+/// A product of variables, in order.
+pub type Monomial = Product<Var>;
+
+/// A sum of products times integers.
+pub type Poly = Polynomial<Var>;
