@@ -6,9 +6,11 @@
 mod common;
 
 use common::evaluate::{Evaluator, Memory};
-use common::{generate, seeds};
+use common::{generate, number, seeds};
+use rustc_hash::FxHashMap;
+use tilewright_ir::analysis::scalar_evolution::{ScalarEvolution, Term};
 use tilewright_ir::{
-    Block, Definition, Function, Inst, Op, Parents, Use, Uses, Value, constant_bool, constant_float,
+    Block, Definition, Function, Inst, Op, Parents, Type, Use, Uses, Value, constant_bool, constant_float,
     constant_int, constant_of, print,
 };
 use tilewright_opt::{Level, Options, optimize};
@@ -105,7 +107,7 @@ fn constants_are_what_programs_compute() {
         let mut module = generate::program(seed, generate::INDICES);
         optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
         let function = module.kernel();
-        let mut observe = |value: Value, ty: &tilewright_ir::Type, tile: &Vec<u64>| {
+        let mut observe = |value: Value, ty: &Type, tile: &Vec<u64>| {
             let Some(literal) = constant_of(function, value) else { return };
             assert_eq!(Some(literal.dtype), ty.dtype(), "seed {seed}: {value}");
             let is_it = tile.iter().all(|bits| *bits == literal.bits);
@@ -124,6 +126,102 @@ fn constants_are_what_programs_compute() {
         let _ = evaluator.run(&arguments);
     }
     assert!(found.iter().all(|found| *found > 20), "{found:?}");
+}
+
+/// A form has the value that the program computes, modulo its type, with what its variables are at that time.
+#[test]
+fn forms_of_scalars_are_what_programs_compute() {
+    let (mut compared, mut moving, mut carried) = (0, 0, 0);
+    for seed in seeds(400) {
+        let mut module = generate::program(seed, generate::INDICES);
+        optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
+        let function = module.kernel();
+        let mut evolution = ScalarEvolution::new(function);
+        let mut now: FxHashMap<Value, i128> = FxHashMap::default();
+        let mut observe = |value: Value, ty: &Type, tile: &Vec<u64>| {
+            let Some(dtype) = ty.dtype().filter(|dtype| ty.is_scalar() && dtype.is_int()) else { return };
+            now.insert(value, number::integer(dtype, tile[0]));
+            let form = evolution.form(value);
+            let variable = |term: Term| match term {
+                Term::Value(value) => now.get(&value).copied(),
+                Term::Iteration(inst) => {
+                    let data = &function.insts[inst];
+                    let index = function.blocks[data.regions[0]].parameters[0];
+                    let [index, lower, step] =
+                        [index, data.operands[0], data.operands[2]].map(|value| now.get(&value));
+                    Some((index? - lower?) / step?)
+                }
+            };
+            let mut expected = 0_i128;
+            for (product, factor) in form.terms() {
+                let values = product.iter().map(|term| variable(*term).expect("it is computed before"));
+                expected = expected.wrapping_add(values.fold(factor, i128::wrapping_mul));
+            }
+            let is_same = number::wrap(dtype, expected) == tile[0];
+            assert!(
+                is_same,
+                "seed {seed}: {value} is {}, not {expected}, {form:?}\n{}",
+                tile[0],
+                print(&module, false)
+            );
+            let is_moving = form.any(|term| matches!(term, Term::Iteration(_)));
+            compared += usize::from(form.as_variable() != Some(Term::Value(value)));
+            moving += usize::from(is_moving);
+            let is_carried = matches!(function.values[value].definition, Definition::Parameter(_, 1..));
+            carried += usize::from(is_moving && is_carried);
+        };
+        let arguments: Vec<u64> = function.blocks[function.entry].parameters.iter().map(|_| 3 << 4).collect();
+        let mut evaluator = Evaluator::new(function, Memory(Vec::new()), [0, 1], &mut observe);
+        // Some programs access memory that is not there; they have been right until then.
+        let _ = evaluator.run(&arguments);
+    }
+    assert!(compared > 1000 && moving > 100 && carried > 10, "{compared} {moving} {carried}");
+}
+
+#[test]
+fn forms_of_loops_are_in_steps_of_iterations() {
+    let text = "kernel func0 @k(%n: int32, %w: int64) {
+  %four = constant {value = 4:int32} : int32
+  %zero = constant {value = 0:int32} : int32
+  %a = for_loop %n, %n, %four, %zero {options = \"stages=0 unroll=0\"} (%i: int32, %x: int32) {
+    %y = add %x, %n : int32
+    %t = mul %i, %n : int32
+    %z = sub %y, %t : int32
+    %o = shl %z, %four : int32
+    %e = cast %i {element = int64, rounding = \"rtne\"} : int64
+    %c = mul %e, %w : int64
+    %q = cast %c {element = int16, rounding = \"rtne\"} : int16
+    yield_values %y
+  } : int32
+  return_values
+}
+";
+    let module = tilewright_ir::parse(text).unwrap_or_else(|error| panic!("{error:?}"));
+    let function = module.kernel();
+    let mut evolution = ScalarEvolution::new(function);
+    let named = |name: &str| {
+        let is_it = |value: &Value| function.values[*value].name.as_deref() == Some(name);
+        function.values.keys().find(is_it).expect("it is in the text")
+    };
+    let mut shown = |name: &str| {
+        let term = |term: &Term| match term {
+            Term::Value(value) => function.values[*value].name.as_deref().unwrap_or("?").to_owned(),
+            Term::Iteration(_) => "k".to_owned(),
+        };
+        let form = evolution.form(named(name));
+        let terms = form.terms().map(|(product, factor)| {
+            let product: Vec<String> = product.iter().map(term).collect();
+            format!("{factor} {}", product.join("*"))
+        });
+        terms.collect::<Vec<_>>().join(" + ")
+    };
+    assert_eq!(shown("i"), "1 n + 4 k");
+    assert_eq!(shown("x"), "1 n*k");
+    assert_eq!(shown("z"), "1 n + -1 n*n + -3 n*k");
+    assert_eq!(shown("o"), "16 n + -16 n*n + -48 n*k");
+    assert_eq!(shown("e"), "1 e");
+    assert_eq!(shown("q"), "1 w*e");
+    assert_eq!(shown("a"), "1 a");
 }
 
 #[test]

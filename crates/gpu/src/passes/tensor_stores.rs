@@ -33,13 +33,10 @@
 //! **Where shared memory is too small** for a buffer of its own through the whole loop, the buffer lives as long as a conversion's
 //! would, and the copy is waited for at once.
 
-use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{
-    AtomicKind, Block, Effect, ElementwiseFn, Inst, MemoryScope, MemorySemantics, OpFamily, Uses, Value,
-    constant_int,
-};
+use tilewright_ir::analysis::scalar_evolution::ScalarEvolution;
+use tilewright_ir::{AtomicKind, Block, Effect, Inst, MemoryScope, MemorySemantics, OpFamily, Uses, Value};
 use tilewright_layout::{Layout, SwizzleMode, swizzled};
 
 use super::allocation::least_bytes;
@@ -52,9 +49,6 @@ use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Typ
 use crate::layout_rules::element_bits;
 use crate::remarks::{self, Because};
 use crate::target::{ACCESS_BYTES, Feature};
-
-/// How far the terms of a coordinate are followed.
-const MOST_STEPS: u32 = 16;
 
 /// Lets tensor copies store what they can.
 pub fn use_tensor_stores(module: &mut Module) {
@@ -388,55 +382,15 @@ impl Search<'_> {
         }
         let [from, to] = [a, b].map(|store| store.boxed.coordinates(function, store.boxed.mark));
         let own = from.len() - a.boxed.shape.len();
+        let mut evolution = ScalarEvolution::new(function);
         from.iter().zip(&to).enumerate().any(|(place, (from, to))| {
             let extent =
-                |store: &Found| place.checked_sub(own).map_or(1, |axis| i64::from(store.boxed.shape[axis]));
-            let mut difference = Linear::default();
-            difference.add(function, *from, 1, MOST_STEPS);
-            difference.add(function, *to, -1, MOST_STEPS);
-            let is_constant = difference.terms.values().all(|factor| *factor == 0);
-            // The first begins so far behind the second.
-            let distance = difference.constant;
-            is_constant && (distance >= extent(b) || -distance >= extent(a))
+                |store: &Found| place.checked_sub(own).map_or(1, |axis| i128::from(store.boxed.shape[axis]));
+            // The first begins `distance` elements after the second.
+            let distance =
+                evolution.form(*from).minus(&evolution.form(*to)).and_then(|form| form.as_constant());
+            distance.is_some_and(|distance| distance >= extent(b) || -distance >= extent(a))
         })
-    }
-}
-
-/// A sum of values times factors, and a constant.
-#[derive(Default)]
-struct Linear {
-    terms: FxHashMap<Value, i64>,
-    constant: i64,
-}
-
-impl Linear {
-    fn add(&mut self, function: &Function, value: Value, factor: i64, steps: u32) {
-        let constant = |value: Value| i64::try_from(constant_int(function, value)?).ok();
-        let inst = function.defining_inst(value).filter(|_| steps > 0);
-        let operands = inst.map(|inst| function.insts[inst].operands.clone()).unwrap_or_default();
-        let op = inst.and_then(|inst| match &function.insts[inst].op {
-            Op::Gpu(GpuOp::Elementwise { function, .. }) => Some(*function),
-            // tidy: wildcard because other ops are terms
-            _ => None,
-        });
-        if let Some(number) = constant(value) {
-            self.constant = self.constant.wrapping_add(number.wrapping_mul(factor));
-            return;
-        }
-        match op {
-            Some(ElementwiseFn::Add) => {
-                self.add(function, operands[0], factor, steps - 1);
-                self.add(function, operands[1], factor, steps - 1);
-            }
-            Some(ElementwiseFn::Mul) if let Some(times) = constant(operands[1]) => {
-                self.add(function, operands[0], factor.wrapping_mul(times), steps - 1);
-            }
-            // tidy: wildcard because any other value is a term
-            _ => {
-                let known = self.terms.entry(value).or_default();
-                *known = known.wrapping_add(factor);
-            }
-        }
     }
 }
 

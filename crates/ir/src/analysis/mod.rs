@@ -1,3 +1,4 @@
 //! Analyses of functions that hold for every dialect.
 
 pub mod polynomial;
+pub mod scalar_evolution;
