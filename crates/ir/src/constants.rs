@@ -8,9 +8,10 @@ use crate::types::Dtype;
 
 /// The compile-time value of a scalar, or of each element of a tile.
 ///
-/// It is that of a constant, through ops that move elements without changing them (splats, broadcasts, reshapes, hints and
-/// changes of layout), through bitcasts, and through casts that are exact in every rounding mode: from one integer type to
-/// another, and of zero. Arithmetic on constants is folded by `opt`, not here.
+/// It is that of a constant, through ops that move elements without changing them (splats,
+/// broadcasts, reshapes, hints and changes of layout), through bitcasts, and through casts that are
+/// exact in every rounding mode: from one integer type to another, and of zero. Arithmetic on
+/// constants is folded by `opt`, not here.
 pub fn constant_of<D: Dialect>(function: &Function<D>, value: Value) -> Option<Literal> {
     let inst = &function.insts[function.defining_inst(value)?];
     let of_operand = || constant_of(function, *inst.operands.first()?);

@@ -1,11 +1,13 @@
-//! Inserts instructions into a function at a position: what passes that rewrite functions have in common.
+//! Inserts instructions into a function at a position: what passes that rewrite functions have in
+//! common.
 //!
 //! ```text
-//! let mut cursor = Cursor::before(function, block, inst);        %2 = constant {value = 4:int32}
-//! let four = cursor.int(Dtype::I32, 4);                          %3 = add %x, %2
-//! let sum = cursor.elementwise(Add, &[x, four], ty);      ──>    %4 = load …        (the instruction `inst`)
+//! let mut cursor = Cursor::before(function, block, inst);      %2 = constant {value = 4:int32}
+//! let four = cursor.int(Dtype::I32, 4);                        %3 = add %x, %2
+//! let sum = cursor.elementwise(Add, &[x, four], ty);   ──>    %4 = load …   (`inst`)
 //! ```
-//! A pass that rewrites whole blocks enters each, takes its instructions out, and puts back those that it keeps:
+//! A pass that rewrites whole blocks enters each, takes its instructions out, and puts back those
+//! that it keeps:
 //!
 //! ```text
 //! let outer = cursor.enter(block);
@@ -38,9 +40,11 @@ pub struct Position {
 
 /// A position in a function where instructions are inserted, and the source location that they get.
 ///
-/// Each insertion moves the cursor after the new instruction, so that instructions are in the order in which they are made.
+/// Each insertion moves the cursor after the new instruction, so that instructions are in the order
+/// in which they are made.
 pub struct Cursor<'f, D: Dialect = Tile> {
-    /// The function. Whoever changes the block of the cursor without it moves the cursor to where it belongs.
+    /// The function. Whoever changes the block of the cursor without it moves the cursor to where
+    /// it belongs.
     pub function: &'f mut Function<D>,
     /// The source location of new instructions.
     pub location: PackedOption<Location>,
@@ -135,7 +139,8 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         &self.function.blocks[self.position.block].insts[..self.position.index]
     }
 
-    /// Takes the instructions after the cursor out of the block, for a pass that puts back those that it keeps.
+    /// Takes the instructions after the cursor out of the block, for a pass that puts back those
+    /// that it keeps.
     pub fn take_rest(&mut self) -> Vec<Inst> {
         let Position { block, index } = self.position;
         self.function.blocks[block].insts.split_off(index)

@@ -6,7 +6,8 @@ use tilewright_base::entity::packed_option::PackedOption;
 use crate::dialect::Dialect;
 use crate::function::{Block, Definition, Function, Inst, Value};
 
-/// The block of each instruction and the owner of each block, of a function as it was when they were computed.
+/// The block of each instruction and the owner of each block, of a function as it was when they
+/// were computed.
 #[derive(Clone, Debug)]
 pub struct Parents {
     blocks: SecondaryMap<Inst, PackedOption<Block>>,

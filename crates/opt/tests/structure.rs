@@ -1,4 +1,5 @@
-//! Parents, uses and constants of random programs, beside brute force and beside what the programs compute.
+//! Parents, uses and constants of random programs, beside brute force and beside what the programs
+//! compute.
 //!
 //! Programs are known by their seed; `TILEWRIGHT_SEEDS=100000` tries more of them.
 
@@ -128,7 +129,8 @@ fn constants_are_what_programs_compute() {
     assert!(found.iter().all(|found| *found > 20), "{found:?}");
 }
 
-/// A form has the value that the program computes, modulo its type, with what its variables are at that time.
+/// A form has the value that the program computes, modulo its type, with what its variables are at
+/// that time.
 #[test]
 fn forms_of_scalars_are_what_programs_compute() {
     let (mut compared, mut moving, mut carried) = (0, 0, 0);

@@ -214,7 +214,8 @@ impl<V: Variable> Polynomial<V> {
         (Self { terms: one }, Self { terms: other })
     }
 
-    /// The polynomial that is multiplied by a variable, and the rest; nothing if a product has the variable twice.
+    /// The polynomial that is multiplied by a variable, and the rest; nothing if a product has the
+    /// variable twice.
     pub fn factor_of(&self, variable: V) -> Option<(Self, Self)> {
         let (with, without) = self.split(|monomial| monomial.contains(&variable));
         let mut factor = Self::default();

@@ -1,4 +1,5 @@
-//! Writes integer scalars as polynomials of values that are not followed further and of the numbers of loop iterations.
+//! Writes integer scalars as polynomials of values that are not followed further and of the numbers
+//! of loop iterations.
 //!
 //! ```text
 //! for_loop %low, %high, %step, %start (%i, %x) {    %i = %low + %step * iteration
@@ -7,8 +8,8 @@
 //!   yield_values %y
 //! }
 //! ```
-//! A form equals its value modulo 2 to the power of the bits of the value's type, whether or not arithmetic overflows: a
-//! narrowing cast keeps the form, a widening one is a value of its own.
+//! A form equals its value modulo 2 to the power of the bits of the value's type, whether or not
+//! arithmetic overflows: a narrowing cast keeps the form, a widening one is a value of its own.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -117,7 +118,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         }
     }
 
-    /// The form of the index of a counted loop, or of a value that it carries and changes by the same step each time.
+    /// The form of the index of a counted loop, or of a value that it carries and changes by the
+    /// same step each time.
     fn region_parameter(&mut self, value: Value, block: Block, depth: u32) -> Option<Form> {
         let inst = self.parents.owner(block)?;
         let data = &self.function.insts[inst];
@@ -130,7 +132,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         self.form_within(start, depth).plus(&step.times(&iteration)?)
     }
 
-    /// The difference between a carried value in the next iteration and now, if the loop does not change it.
+    /// The difference between a carried value in the next iteration and now, if the loop does not
+    /// change it.
     fn step(&mut self, inst: Inst, value: Value, next: Value, depth: u32) -> Option<Form> {
         if !self.in_progress.insert(value) {
             return None;

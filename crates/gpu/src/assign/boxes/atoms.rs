@@ -1,4 +1,5 @@
-//! The variables of box coordinates: integers that are known at launch or at run time, and the index along an axis of a tile.
+//! The variables of box coordinates: integers that are known at launch or at run time, and the
+//! index along an axis of a tile.
 
 use tilewright_ir::analysis::polynomial::{self, Monomial, Variable};
 use tilewright_ir::{Inst, Value};
