@@ -77,8 +77,7 @@ mod _native {
     use crate::interpret::{
         InterpretHook, LanguageCall, Structure, Tensor, interpret_assign, interpret_attribute,
         interpret_boolean, interpret_builtin, interpret_failed, interpret_not, interpret_program_is,
-        interpret_range,
-        interpret_tensor, interpreted_program,
+        interpret_range, interpret_tensor, interpreted_program,
     };
     #[pymodule_export]
     use crate::kernel::JitKernel;

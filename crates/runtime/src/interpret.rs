@@ -257,7 +257,9 @@ impl Launch {
         environment: &mut Environment<'_>,
     ) -> Result<Operand<Tile>, Box<CompileError>> {
         let mut inputs: SmallVec<[Tile; 8]> = SmallVec::new();
-        given.iter().for_each(|operand| collect(operand, &mut inputs));
+        for operand in given {
+            collect(operand, &mut inputs);
+        }
         let compiled = self.compiled(form, given, &inputs, environment.host)?;
         let mut asked = false;
         let reads = padded::are_padded_reads_allowed().then(PaddedReads::default);

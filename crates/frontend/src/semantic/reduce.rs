@@ -214,7 +214,9 @@ fn dot_shape(left: &Type, right: &Type) -> Semantic<Shape> {
     if k != other_k {
         let error =
             dot_error(format!("`dot` cannot multiply {} by {}", left.shape, right.shape), left, right).note(
-                format!("the left operand has {k} columns but the right has {other_k} rows; they must be equal"),
+                format!(
+                    "the left operand has {k} columns but the right has {other_k} rows; they must be equal"
+                ),
             );
         return Err(if k == n {
             error.hint("transpose the right operand: `tl.dot(a, tl.trans(b))`")

@@ -67,7 +67,10 @@ pub fn share_copies(module: &mut Module) {
             shared.load,
             || "tensor_load".into(),
             || match header.cluster {
-                1 => Because::done("multicast to both blocks of the cluster", "both may need the same box of the tensor"),
+                1 => Because::done(
+                    "multicast to both blocks of the cluster",
+                    "both may need the same box of the tensor",
+                ),
                 blocks => Because::done(
                     format!("multicast to the {blocks} blocks of the cluster"),
                     "all need the same box of the tensor",

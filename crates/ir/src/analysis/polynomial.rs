@@ -116,8 +116,8 @@ impl<V: Variable> Polynomial<V> {
     }
 
     /// Whether a variable is in it that satisfies a condition.
-    pub fn any(&self, mut holds: impl FnMut(&V) -> bool) -> bool {
-        self.terms.keys().flatten().any(|variable| holds(variable))
+    pub fn any(&self, holds: impl FnMut(&V) -> bool) -> bool {
+        self.terms.keys().flatten().any(holds)
     }
 
     /// Whether a variable is in it.

@@ -18,8 +18,7 @@ pub(crate) use language::LanguageCall;
 pub(crate) use launch::{body, launch};
 pub(crate) use session::{
     InterpretHook, interpret_attribute, interpret_boolean, interpret_builtin, interpret_failed,
-    interpret_not,
-    interpret_program_is, interpret_range, interpret_tensor, interpreted_program, is_running,
+    interpret_not, interpret_program_is, interpret_range, interpret_tensor, interpreted_program, is_running,
 };
 pub(crate) use structure::Structure;
 pub(crate) use tensor::Tensor;
