@@ -47,7 +47,7 @@ impl LanguageCall {
             return Err(PyErr::from_value(error.into_bound(py)));
         }
         let mut operands: Operands = SmallVec::new();
-        operands.push(Operand::Language(Arc::clone(path)).into());
+        operands.push(Operand::Language(Arc::clone(path)));
         let (positional, keywords) = pass(args, kwargs, &mut operands)?;
         evaluate(py, path, &Form::Call { positional, keywords }, &operands)
     }
