@@ -8,8 +8,7 @@ use ruff_text_size::Ranged;
 use tilewright_base::{SourceFile, SourceMap};
 
 use crate::Failure;
-use crate::lower::parse;
-use crate::lower::scope::with_stack;
+use crate::parse::{self, with_stack};
 
 /// The longest piece of source that is shown beside a node.
 const MAX_SNIPPET: usize = 60;

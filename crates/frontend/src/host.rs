@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tilewright_base::{Diagnostic, SourceFile, SourceMap};
 
-use crate::lower::parse::Tree;
+use crate::parse::Tree;
 use crate::tuple::{Fields, Tuple};
 use crate::value::Constant;
 

@@ -1,8 +1,9 @@
 //! Stage 1: Python-syntax source to typed tile IR. Names, compile-time evaluation, type inference, and the standard
 //! library, which is written in the kernel language (`stdlib/*.py`).
 //!
-//! [`lower`] is the entry, and [`lower_operation`] that of interpret mode. `host.rs` says what the surroundings must know; `lower/` walks the syntax; `semantic/` holds
-//! the rules of the language, generic over the builder.
+//! [`lower`] is the entry, and [`lower_operation`] that of interpret mode. `host.rs` says what the
+//! surroundings must know; `parse.rs` makes syntax trees; `lower/` walks them; `semantic/` holds the
+//! rules of the language, generic over the builder.
 
 mod constexpr;
 mod descriptor;
@@ -10,6 +11,7 @@ mod dump;
 mod format;
 mod host;
 mod lower;
+mod parse;
 pub mod semantic;
 mod source_host;
 mod suggest;

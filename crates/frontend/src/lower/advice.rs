@@ -5,8 +5,8 @@ use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, Stmt};
 use tilewright_base::{Diagnostic, Span};
 
-use super::scope::with_stack;
 use super::{Callee, Lowerer};
+use crate::parse::with_stack;
 use crate::semantic::{self, LanguageItem};
 
 /// What kernels have in the place of names that are known from torch, numpy and C.
@@ -199,7 +199,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         let definition = loaded.definition()?;
         let mut returns = Returns(false);
         with_stack(|| returns.visit_body(&definition.body));
-        let range = super::parse::bytes(definition.name.range);
+        let range = crate::parse::bytes(definition.name.range);
         (!returns.0).then(|| (loaded.name.clone(), Span::new(loaded.file, range.start, range.end)))
     }
 }

@@ -360,7 +360,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 .map(|(name, kind, is_required)| Slot { name, kind: *kind, is_required: *is_required })
                 .collect();
             let defined = callee.user().is_some().then(|| {
-                let range = super::parse::bytes(definition.name.range);
+                let range = crate::parse::bytes(definition.name.range);
                 Span::new(loaded.file, range.start, range.end)
             });
             let by_place = |name: &str| {
@@ -408,7 +408,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                     if let Some(value) = self.default(callee, name, default) {
                         value
                     } else {
-                        let range = super::parse::bytes(parameter.name.range);
+                        let range = crate::parse::bytes(parameter.name.range);
                         let defined = Span::new(loaded.file, range.start, range.end);
                         let message = format!("the default of '{name}' is not a compile-time value");
                         let diagnostic = Diagnostic::at(Code::NotConstexpr, span, message);

@@ -11,7 +11,6 @@ use tilewright_ir::{Builder, FuncId, Function, IrBuilder, Op, Parameter, Type, T
 
 use super::branch::{Exit, Returned};
 use super::budget::Extent;
-use super::parse::{Tree, bytes, find_function, find_lambda, parse};
 use super::read_only::ReadOnly;
 use super::report::Frame;
 use super::scope::{Binding, Scope};
@@ -20,6 +19,7 @@ use super::{Callee, IrOperand, Lower, Lowerer, Reported, Session, names};
 use crate::constexpr;
 use crate::descriptor::Descriptor;
 use crate::host::HostValue;
+use crate::parse::{Tree, bytes, find_function, find_lambda, parse};
 use crate::semantic::{self, LanguageItem, LibraryFunction, UnaryOperator};
 use crate::value::{Constant, Operand};
 use crate::{Argument as KernelArgument, Request};

@@ -20,7 +20,6 @@ mod loops;
 pub(crate) mod names;
 mod objects;
 pub(crate) mod operation;
-pub(crate) mod parse;
 pub(crate) mod python;
 mod read_only;
 pub(crate) mod relocate;
@@ -226,7 +225,7 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
 
 impl<'a> Lowerer<'a, '_, '_> {
     fn span_of(&self, node: &impl Ranged) -> Span {
-        let range = parse::bytes(node.range());
+        let range = crate::parse::bytes(node.range());
         Span::new(self.file, range.start, range.end)
     }
 

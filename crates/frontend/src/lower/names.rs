@@ -278,7 +278,7 @@ fn function_of_file(sibling: LibraryFunction, name: &str) -> Option<LanguageItem
     let tree = super::function::library_tree(sibling)?;
     tree.module.body.iter().find_map(|statement| match statement {
         Stmt::FunctionDef(definition) if definition.name.as_str() == name => {
-            let range = super::parse::bytes(definition.name.range);
+            let range = crate::parse::bytes(definition.name.range);
             let function = sibling.text.get(range.start as usize..range.end as usize)?;
             Some(LanguageItem::Library(LibraryFunction { function, ..sibling }))
         }

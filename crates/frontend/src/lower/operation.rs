@@ -13,12 +13,12 @@ use tilewright_ir::{Builder, Function, IrBuilder, Literal, Module};
 
 use super::branch::Exit;
 use super::budget::Extent;
-use super::parse::{bytes, parse};
 use super::read_only::ReadOnly;
 use super::scope::{Binding, Scope, State};
 use super::template::{self, Template};
 use super::{Callee, Lower, Lowerer, Reported, Session};
 use crate::host::Host;
+use crate::parse::{bytes, parse};
 use crate::value::Operand;
 use crate::{Failure, Options};
 

@@ -11,8 +11,8 @@ use ruff_text_size::Ranged;
 use tilewright_base::{FileId, Label, SourceFile, Span};
 
 use super::operation::returned;
-use super::parse::{bytes, parse};
 use crate::Failure;
+use crate::parse::{bytes, parse};
 
 /// A place in the user's source.
 #[derive(Clone, Debug)]

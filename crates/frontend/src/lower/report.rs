@@ -6,8 +6,9 @@ use tilewright_base::{Code, Diagnostic, Label, Span};
 use tilewright_ir::RuleError;
 
 use super::function::is_constexpr;
-use super::scope::{State, with_stack};
+use super::scope::State;
 use super::{Lowerer, MAX_FINDINGS, Reported, Session};
+use crate::parse::with_stack;
 use crate::semantic::SemanticError;
 use crate::value::Operand;
 

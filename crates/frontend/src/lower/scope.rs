@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use tilewright_base::Span;
 
 use super::IrOperand;
-use super::parse::blocks_of;
+use crate::parse::{blocks_of, with_stack};
 
 /// The names of a function at a point.
 pub(crate) type Scope<'a> = FxHashMap<&'a str, Binding>;
@@ -61,11 +61,6 @@ pub(crate) fn assigned_in(expression: &Expr) -> Vec<&str> {
     let mut collector = Assigned { names: Vec::new(), decide: &|_| None };
     with_stack(|| collector.visit_expr(expression));
     collector.names
-}
-
-/// Walks syntax, which the guard before the parser lets nest two thousand deep, on a stack that suffices.
-pub(crate) fn with_stack<T>(walk: impl FnOnce() -> T) -> T {
-    stacker::maybe_grow(1 << 20, 8 << 20, walk)
 }
 
 struct Assigned<'a, 'f> {

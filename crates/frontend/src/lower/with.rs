@@ -4,8 +4,8 @@ use ruff_python_ast::{Stmt, StmtWith};
 use tilewright_base::Span;
 
 use super::call::Arguments;
-use super::parse::blocks_of;
 use super::{IrOperand, Lower, Lowerer};
+use crate::parse::blocks_of;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {

@@ -11,7 +11,7 @@ use crate::host::{Host, HostValue};
 use crate::lower::expression::binary_operator;
 use crate::lower::known::compare_constants;
 use crate::lower::literals::number;
-use crate::lower::parse::visit_functions;
+use crate::parse::visit_functions;
 use crate::semantic::UnaryOperator;
 use crate::value::Constant;
 

@@ -9,8 +9,8 @@ use super::{MAX_DEPTH, SourceHost};
 use crate::constexpr;
 use crate::host::HostValue;
 use crate::lower::expression::binary_operator;
-use crate::lower::parse::blocks_of;
 use crate::lower::scope;
+use crate::parse::blocks_of;
 use crate::value::Constant;
 
 impl SourceHost {

@@ -9,8 +9,8 @@ use tilewright_base::SourceFile;
 
 use super::SourceHost;
 use crate::host::{HostValue, ObjectRef};
-use crate::lower::parse::{Tree, parse};
-use crate::lower::scope::with_stack;
+use crate::parse::with_stack;
+use crate::parse::{Tree, parse};
 
 /// The most modules that are read: imports may lead far.
 const MAX_MODULES: usize = 1000;

@@ -22,8 +22,8 @@ use crate::host::{
     ParsedModule,
 };
 use crate::lower::function::is_constexpr;
-use crate::lower::parse::{find_function, parse, visit_functions};
-use crate::lower::scope::with_stack;
+use crate::parse::with_stack;
+use crate::parse::{find_function, parse, visit_functions};
 use crate::value::Constant;
 
 use classes::Class;

@@ -9,8 +9,6 @@ use ruff_python_parser::{Mode, ParseOptions, lexer, parse_unchecked};
 use ruff_text_size::{Ranged, TextRange};
 use tilewright_base::{Code, Diagnostic, FileId, Span};
 
-use super::scope::with_stack;
-
 /// The largest source file, in bytes.
 const MAX_TEXT: usize = 1 << 26;
 
@@ -62,6 +60,11 @@ impl Drop for Tree {
     fn drop(&mut self) {
         with_stack(|| drop(std::mem::take(&mut self.0.body)));
     }
+}
+
+/// Walks syntax, which the guard before the parser lets nest two thousand deep, on a stack that suffices.
+pub(crate) fn with_stack<T>(walk: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(1 << 20, 8 << 20, walk)
 }
 
 /// Parses a text.
