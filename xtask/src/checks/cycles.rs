@@ -21,7 +21,7 @@ const LARGEST: &[(&str, usize)] = &[
     ("ptx", 14),
     ("python", 24),
     ("runtime", 17),
-    ("sim", 8),
+    ("sim", 7),
     ("trace", 4),
 ];
 
