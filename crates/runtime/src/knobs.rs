@@ -24,7 +24,8 @@ use tilewright_compiler::Stage;
 use tilewright_ir::InputPrecision;
 use tilewright_sanitize::Checks;
 
-use crate::threads::MOST as MOST_THREADS;
+/// No machine has more threads. A larger number is a mistake, and would exhaust the system.
+pub(crate) const MAX_THREADS: usize = 1024;
 
 /// What the environment says, and what a program may change while it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -78,7 +79,7 @@ impl Knobs {
     /// Puts other knobs in force, for launches from now on.
     pub fn set(self) {
         *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(self));
-        crate::sanitize::forget_checks();
+        crate::checks::forget();
     }
 
     /// Reads the environment. What it says and nobody understands is told on stderr, once.
@@ -123,7 +124,7 @@ impl Knobs {
             .and_then(|list| list.split(',').next()?.trim().parse().ok())
             .filter(|&count| count > 0);
         let threads = variable("TILEWRIGHT_NUM_THREADS").filter(|text| !text.trim().is_empty());
-        let is_number = |text: &String| matches!(text.trim().parse::<usize>(), Ok(1..=MOST_THREADS));
+        let is_number = |text: &String| matches!(text.trim().parse::<usize>(), Ok(1..=MAX_THREADS));
         let invalid_threads = threads.clone().filter(|text| !is_number(text));
         Self {
             device: variable("TILEWRIGHT_DEVICE").filter(|name| !name.is_empty()),

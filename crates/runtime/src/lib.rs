@@ -21,6 +21,7 @@
 
 pub mod binary;
 mod bounds;
+mod checks;
 mod clock;
 mod describe;
 mod device;

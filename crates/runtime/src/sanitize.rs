@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tilewright_base::output::take_printed;
@@ -14,6 +14,7 @@ use tilewright_frontend::Failure;
 pub(crate) use tilewright_sanitize::Check;
 use tilewright_sanitize::{Checks, MEMORY, Written};
 
+use crate::checks;
 use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Knobs, Region, Value, num_threads};
 
@@ -67,21 +68,13 @@ static KEPT: Mutex<Kept> = Mutex::new(Kept { reports: Vec::new(), dropped: 0 });
 /// So many different findings are kept and printed; of any more only the number.
 const MOST_REPORTS: usize = 100;
 
-/// The checks of launches; `UNREAD` until the environment has been asked.
-static ACTIVE: AtomicU8 = AtomicU8::new(UNREAD);
-const UNREAD: u8 = u8::MAX;
-
 /// Whether each finding is printed when it comes.
 static IS_PRINTING: AtomicBool = AtomicBool::new(false);
 
 /// The checks of launches from now on. Without any, this is all that a launch pays.
 #[inline]
 pub(crate) fn active() -> Checks {
-    match ACTIVE.load(Ordering::Relaxed) {
-        0 => Checks::NONE,
-        UNREAD => read(),
-        bits => Checks::from_bits(bits),
-    }
+    checks::cached().unwrap_or_else(read)
 }
 
 #[cold]
@@ -93,7 +86,7 @@ fn read() -> Checks {
     }
     let checks = Knobs::current().sanitize;
     if *scopes == 0 {
-        ACTIVE.store(checks.bits(), Ordering::Relaxed);
+        checks::cache(checks);
     }
     checks
 }
@@ -115,7 +108,7 @@ thread_local! {
 fn count_scope(change: impl FnOnce(usize) -> usize) {
     let mut scopes = SCOPES.lock().unwrap_or_else(PoisonError::into_inner);
     *scopes = change(*scopes);
-    ACTIVE.store(UNREAD, Ordering::Relaxed);
+    checks::forget();
 }
 
 /// Runs something, the launches of which have these checks and no others; gives what they have found, and how much more there
@@ -147,11 +140,6 @@ pub fn keep_reports_of_launch(reports: Vec<SanitizerReport>, dropped: u64) {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     kept.reports.extend(reports);
     kept.dropped += dropped;
-}
-
-/// Has the environment asked again.
-pub(crate) fn forget_checks() {
-    ACTIVE.store(UNREAD, Ordering::Relaxed);
 }
 
 /// The checks of launches from now on.

@@ -3,10 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::Knobs;
-
-/// More than a machine of today has; what is beyond is a mistake, and would exhaust the system.
-pub(crate) const MOST: usize = 1024;
+use crate::knobs::{Knobs, MAX_THREADS};
 
 /// 0 while nobody has asked.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -18,10 +15,10 @@ pub fn num_threads() -> usize {
         0 => {
             let available = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
             let knobs = Knobs::current();
-            let count = knobs.num_threads.unwrap_or_else(available).clamp(1, MOST);
+            let count = knobs.num_threads.unwrap_or_else(available).clamp(1, MAX_THREADS);
             if let Some(text) = &knobs.invalid_threads {
                 eprintln!(
-                    "tilewright: TILEWRIGHT_NUM_THREADS is '{text}', expected an int from 1 to {MOST}: running on {count}"
+                    "tilewright: TILEWRIGHT_NUM_THREADS is '{text}', expected an int from 1 to {MAX_THREADS}: running on {count}"
                 );
             }
             THREADS.store(count, Ordering::Relaxed);
@@ -33,5 +30,5 @@ pub fn num_threads() -> usize {
 
 /// Sets the number of threads of later launches; 0 goes back to the default, and more than 1024 are 1024.
 pub fn set_num_threads(count: usize) {
-    THREADS.store(count.min(MOST), Ordering::Relaxed);
+    THREADS.store(count.min(MAX_THREADS), Ordering::Relaxed);
 }

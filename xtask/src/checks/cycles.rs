@@ -20,7 +20,7 @@ const LARGEST: &[(&str, usize)] = &[
     ("opt", 2),
     ("ptx", 14),
     ("python", 24),
-    ("runtime", 17),
+    ("runtime", 9),
     ("sim", 7),
     ("trace", 4),
 ];
