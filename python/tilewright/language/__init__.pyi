@@ -102,7 +102,7 @@ class tensor:
     def abs(self) -> Any:
         """Absolute value. The smallest signed integer stays itself."""
     def advance(self, offsets: Any) -> Any:
-        """The block pointer moved by so many elements along each axis."""
+        """The block pointer moved by `offsets` elements along each axis."""
     def argmax(self, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -> Any:
         """The position of the largest element along an axis, int32."""
     def argmin(self, axis: Any, tie_break_left: Any=..., keep_dims: Any=...) -> Any:
@@ -132,7 +132,7 @@ class tensor:
     def atomic_or(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
         """Like `atomic_add`, for bitwise or of integers."""
     def atomic_poll(self, expected_value: Any, sem: Any=..., scope: Any=..., timeout_ns: Any=...) -> Any:
-        """Waits until the integer behind a scalar pointer is the expected one, which gives True, or until `timeout_ns`
+        """Waits until the integer at a scalar pointer is the expected one, which gives True, or until `timeout_ns`
         nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or "relaxed".
         """
     def atomic_store(self, val: Any, mask: Any=..., sem: Any=..., scope: Any=...) -> Any:
@@ -143,7 +143,7 @@ class tensor:
         """Like `atomic_add`, for bitwise exclusive or of integers."""
     def bitonic_merge(self, dim: Any=..., descending: Any=...) -> Any:
         """A bitonic sequence along an axis (the last one for None), such as an ascending one before a descending one of the
-            same length, in order. What becomes of other sequences is not defined. NaN and zeros are as in `sort`.
+            same length, in order. The result for other sequences is undefined. NaN and zeros are as in `sort`.
         """
     def broadcast_to(self, *shape: Any) -> Any:
         """The tile repeated along its axes of extent 1 until it has the shape."""
@@ -244,9 +244,9 @@ class tensor:
     def item(self) -> Any:
         """The only element, as a scalar."""
     def logical_and(self, other: Any) -> Any:
-        """Whether both are true."""
+        """True if both are true."""
     def logical_or(self, other: Any) -> Any:
-        """Whether one is true."""
+        """True if one is true."""
     def to(self, dtype: Any, fp_downcast_rounding: Any=..., bitcast: Any=...) -> Any:
         """Conversion to another type; the same as `cast`."""
     def topk(self, k: Any, dim: Any=..., descending: Any=...) -> Any:
@@ -289,7 +289,7 @@ def add(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
     """x + y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`."""
 
 def advance(base: Any, offsets: Any) -> Any:
-    """The block pointer moved by so many elements along each axis."""
+    """The block pointer moved by `offsets` elements along each axis."""
 
 def aggregate_replace(obj: Any, **fields: Any) -> Any:
     """A copy of an instance of a `triton.aggregate` in which these fields have other values."""
@@ -339,7 +339,7 @@ def atomic_or(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=..
     """Like `atomic_add`, for bitwise or of integers."""
 
 def atomic_poll(pointer: Any, expected_value: Any, sem: Any=..., scope: Any=..., timeout_ns: Any=...) -> Any:
-    """Waits until the integer behind a scalar pointer is the expected one, which gives True, or until `timeout_ns`
+    """Waits until the integer at a scalar pointer is the expected one, which gives True, or until `timeout_ns`
     nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or "relaxed".
     """
 
@@ -354,7 +354,7 @@ def atomic_xor(pointer: Any, val: Any, mask: Any=..., sem: Any=..., scope: Any=.
 
 def bitonic_merge(x: Any, dim: Any=..., descending: Any=...) -> Any:
     """A bitonic sequence along an axis (the last one for None), such as an ascending one before a descending one of the
-        same length, in order. What becomes of other sequences is not defined. NaN and zeros are as in `sort`.
+        same length, in order. The result for other sequences is undefined. NaN and zeros are as in `sort`.
     """
 
 def broadcast(input: Any, other: Any) -> Any:
@@ -400,16 +400,14 @@ def device_assert(cond: Any, msg: Any=..., mask: Any=...) -> Any:
     """Stops the launch where the condition does not hold and the mask does, if compiled with `debug=True`."""
 
 def device_print(prefix: Any, *args: Any, hex: Any=...) -> Any:
-    """Prints from the running kernel, on the standard output: a line for each element of each operand, with the program and
-    the place in the tile; the text alone without operands. `hex=True` prints the bits of numbers.
+    """Prints from the running kernel, on the standard output: a line for each element of each operand, with the program and the index in the tile; without operands only the text. `hex=True` prints the bits of numbers.
     """
 
 def div_rn(x: Any, y: Any) -> Any:
     """x / y, rounded to nearest."""
 
 def dot(input: Any, other: Any, acc: Any=..., input_precision: Any=..., allow_tf32: Any=..., max_num_imprecise_acc: Any=..., out_dtype: Any=...) -> Any:
-    """acc + input @ other: matrices, or stacks of matrices. The operands have one type; sums are in fp32 (int32 for
-    8-bit integers, fp64 for fp64). `out_dtype` counts for fp16 and fp8 alone, whose sums may be fp16.
+    """acc + input @ other: matrices, or stacks of matrices. The operands have one type; the accumulator is fp32 (int32 for 8-bit integers, fp64 for fp64). `out_dtype` has an effect only for fp16 and fp8, whose accumulator may be fp16.
     """
 
 def dot_scaled(lhs: Any, lhs_scale: Any, lhs_format: Any, rhs: Any, rhs_scale: Any, rhs_format: Any, acc: Any=..., fast_math: Any=..., lhs_k_pack: Any=..., rhs_k_pack: Any=..., out_dtype: Any=...) -> Any:
@@ -433,7 +431,7 @@ def expand_dims(input: Any, axis: Any) -> Any:
     """The tile with new axes of extent 1 at these places (an integer or a tuple) of the result's shape."""
 
 def expect_zero(x: Any, mask: Any) -> Any:
-    """x, of which the program expects zeros where the mask holds, such as what underflows. With `debug=True` a launch stops
+    """x, which the program expects to be zero where the mask holds, such as values that underflow. With `debug=True` a launch stops
         where there is something else.
     """
 
@@ -444,7 +442,7 @@ def extern_elementwise(lib_name: Any, lib_path: Any, args: Any, arg_type_symbol_
     """
 
 def fdiv(x: Any, y: Any, ieee_rounding: Any=..., approx: Any=...) -> Any:
-    """x / y, at least one of which is a float, in fp32 for narrower floats; fast, or with `ieee_rounding=True` rounded to nearest."""
+    """x / y, with at least one float, in fp32 for narrower floats; fast, or with `ieee_rounding=True` rounded to nearest."""
 
 def flip(x: Any, dim: Any=...) -> Any:
     """The elements along an axis (the last one for None) in reverse order."""
@@ -475,7 +473,7 @@ def histogram(input: Any, num_bins: Any, mask: Any=...) -> Any:
 def inline_asm_elementwise(asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any) -> Any:
     """PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers. `asm` names its operands
     `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each, as LLVM writes them: `"=r,r,r"`. The
-    arguments broadcast; a tuple of types gives a tuple. What is not `is_pure` runs even if nobody reads its results.
+    arguments broadcast; a tuple of types gives a tuple. Assembly that is not `is_pure` runs even if its results have no readers.
     """
 
 def interleave(a: Any, b: Any) -> Any:
@@ -487,7 +485,7 @@ def join(a: Any, b: Any) -> Any:
     """
 
 def load(pointer: Any, mask: Any=..., other: Any=..., boundary_check: Any=..., padding_option: Any=..., cache_modifier: Any=..., eviction_policy: Any=..., volatile: Any=...) -> Any:
-    """Reads memory through a pointer or a tile of pointers. Where the mask is false nothing is read and the result is
+    """Reads memory through a pointer or a tile of pointers. If the mask is false, nothing is read and the result is
     `other`, or 0 without one; the mask and `other` broadcast to the pointers' shape.
     """
 
@@ -530,13 +528,13 @@ def max_contiguous(input: Any, values: Any) -> Any:
     """Runs of these lengths, one for each axis, are contiguous."""
 
 def maximum(x: Any, y: Any, propagate_nan: Any=...) -> Any:
-    """The larger one. Where one is NaN, the other; with `PropagateNan.ALL`, NaN."""
+    """The larger one. If one is NaN, the other; with `PropagateNan.ALL`, NaN."""
 
 def min(input: Any, axis: Any=..., return_indices: Any=..., return_indices_tie_break_left: Any=..., keep_dims: Any=...) -> Any:
     """The smallest element along an axis, or of all; otherwise as `max`."""
 
 def minimum(x: Any, y: Any, propagate_nan: Any=...) -> Any:
-    """The smaller one. Where one is NaN, the other; with `PropagateNan.ALL`, NaN."""
+    """The smaller one. If one is NaN, the other; with `PropagateNan.ALL`, NaN."""
 
 def mul(x: Any, y: Any, sanitize_overflow: Any=...) -> Any:
     """x * y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`."""
@@ -651,7 +649,7 @@ def sum(input: Any, axis: Any=..., keep_dims: Any=..., dtype: Any=...) -> Any:
     """
 
 def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
-    """Where the program at (i, j) of a size_i by size_j grid works, so that programs that run at the same time share
+    """The grid position at which the program at (i, j) of a size_i by size_j grid works, so that programs that run at the same time share
         their inputs: the grid is walked in groups of size_g rows, column by column within a group. The last group may have
         fewer rows.
     """

@@ -48,7 +48,7 @@ def exp2(x: Any) -> Any:
     """2 to the power of x."""
 
 def fdiv(x: Any, y: Any, ieee_rounding: Any=..., approx: Any=...) -> Any:
-    """x / y, at least one of which is a float, in fp32 for narrower floats; fast, or with `ieee_rounding=True` rounded to nearest."""
+    """x / y, with at least one float, in fp32 for narrower floats; fast, or with `ieee_rounding=True` rounded to nearest."""
 
 def floor(x: Any) -> Any:
     """The largest integer not above x."""

@@ -133,23 +133,25 @@ builtins! {
 
     // Memory.
 
-    /// Reads memory through a pointer or a tile of pointers. Where the mask is false nothing is read and the result is
-    /// `other`, or 0 without one; the mask and `other` broadcast to the pointers' shape.
+    /// Reads memory through a pointer or a tile of pointers. If the mask is false, nothing is read
+    /// and the result is `other`, or 0 without one; the mask and `other` broadcast to the pointers'
+    /// shape.
     Load "load(pointer, mask=None, other=None, boundary_check=(), padding_option='', cache_modifier='', \
           eviction_policy='', volatile=False)" [Root] => memory::load;
-    /// Writes a value through a pointer or a tile of pointers, where the mask is true. The value is converted to the
-    /// type of the memory, and it and the mask broadcast to the pointers' shape.
+    /// Writes a value through a pointer or a tile of pointers, where the mask is true. The value is
+    /// converted to the type of the memory, and it and the mask broadcast to the pointers' shape.
     Store "store(pointer, value, mask=None, boundary_check=(), cache_modifier='', eviction_policy='')"
         [Root Method] => memory::store;
-    /// A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's, `offsets` say where the block
-    /// begins. `load` and `store` take it, and check the axes that `boundary_check` names. `order` is a hint.
+    /// A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's,
+    /// `offsets` say where the block begins. `load` and `store` take it, and check the axes that
+    /// `boundary_check` names. `order` is a hint.
     MakeBlockPtr "make_block_ptr(base, shape, strides, offsets, block_shape, order)"
         [Root Method] => descriptor::make_block_ptr;
-    /// The block pointer moved by so many elements along each axis.
+    /// The block pointer moved by `offsets` elements along each axis.
     Advance "advance(base, offsets)" [Root Method] => descriptor::advance;
-    /// A descriptor of a tensor in memory, through which blocks of this shape are loaded and stored. Every access is
-    /// checked: outside of the tensor a load gives `padding_option` ("zero" or "nan"), and a store writes nothing. The
-    /// last stride is 1.
+    /// A descriptor of a tensor in memory, through which blocks of this shape are loaded and
+    /// stored. Every access is checked: outside of the tensor a load gives `padding_option` ("zero"
+    /// or "nan"), and a store writes nothing. The last stride is 1.
     MakeTensorDescriptor "make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero')"
         [Root] => descriptor::make_tensor_descriptor;
     /// The older name of `make_tensor_descriptor`.
@@ -161,7 +163,8 @@ builtins! {
     DescriptorStore "store(self, offsets, value)" [DescriptorMethod] => descriptor::store, 1, 2;
     /// Rows of a matrix: the row `x_offsets[i]` of the result's row `i`, from the column `y_offset` on.
     DescriptorGather "gather(self, x_offsets, y_offset)" [DescriptorMethod] => descriptor::gather;
-    /// Writes rows of a matrix: the row `i` of the value to the row `x_offsets[i]`, from the column `y_offset` on.
+    /// Writes rows of a matrix: the row `i` of the value to the row `x_offsets[i]`, from the column
+    /// `y_offset` on.
     DescriptorScatter "scatter(self, value, x_offsets, y_offset)" [DescriptorMethod] => descriptor::scatter;
     /// Adds a block to memory, each element atomically.
     DescriptorAtomicAdd "atomic_add(self, offsets, value)" [DescriptorMethod]
@@ -193,8 +196,9 @@ builtins! {
     // Memory that several programs change. `sem` is "acq_rel" (the default), "acquire", "release" or "relaxed"; `scope`
     // is "gpu" (the default), "cta" or "sys".
 
-    /// Adds the value to memory through a pointer or a tile of pointers, where the mask is true, each element at once; gives
-    /// what was there before, 0 where the mask is false. Floats are added in any order.
+    /// Adds the value to memory through a pointer or a tile of pointers, where the mask is true,
+    /// each element at once; gives what was there before, 0 where the mask is false. Floats are
+    /// added in any order.
     AtomicAdd "atomic_add(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
         => atomics::read_modify_write, AtomicKind::Add;
     /// Like `atomic_add`, for bitwise and of integers.
@@ -206,7 +210,8 @@ builtins! {
     /// Like `atomic_add`, for bitwise exclusive or of integers.
     AtomicXor "atomic_xor(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
         => atomics::read_modify_write, AtomicKind::Xor;
-    /// Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity on the side of its sign.
+    /// Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity
+    /// on the side of its sign.
     AtomicMax "atomic_max(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
         => atomics::read_modify_write, AtomicKind::Max;
     /// Like `atomic_max`, for the smaller one.
@@ -215,15 +220,16 @@ builtins! {
     /// Like `atomic_add`, for the value itself.
     AtomicXchg "atomic_xchg(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
         => atomics::read_modify_write, AtomicKind::Exchange;
-    /// Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before, signed or unsigned as
-    /// `val` is.
+    /// Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there
+    /// before, signed or unsigned as `val` is.
     AtomicCas "atomic_cas(pointer, cmp, val, sem=None, scope=None)" [Root Method] => atomics::compare_and_swap;
-    /// Reads memory that other programs write, each element at once; 0 where the mask is false. `sem` is "acquire" (the
-    /// default) or "relaxed".
+    /// Reads memory that other programs write, each element at once; 0 where the mask is false.
+    /// `sem` is "acquire" (the default) or "relaxed".
     AtomicLoad "atomic_load(pointer, mask=None, sem=None, scope=None)" [Root Method] => atomics::load;
-    /// Writes memory that other programs read, each element at once. `sem` is "release" (the default) or "relaxed".
+    /// Writes memory that other programs read, each element at once. `sem` is "release" (the
+    /// default) or "relaxed".
     AtomicStore "atomic_store(pointer, val, mask=None, sem=None, scope=None)" [Root Method] => atomics::store;
-    /// Waits until the integer behind a scalar pointer is the expected one, which gives True, or until `timeout_ns`
+    /// Waits until the integer at a scalar pointer is the expected one, which gives True, or until `timeout_ns`
     /// nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or "relaxed".
     AtomicPoll "atomic_poll(pointer, expected_value, sem=None, scope=None, timeout_ns=None)" [Root Method]
         => atomics::poll;
@@ -253,22 +259,24 @@ builtins! {
 
     // Joining tiles, and taking parts of them.
 
-    /// Both, which broadcast to one shape, along a new last axis of extent 2. They take their common type; of two integers of one
-    /// width that of the first.
+    /// Both, which broadcast to one shape, along a new last axis of extent 2. They take their
+    /// common type; of two integers of one width that of the first.
     Join "join(a, b)" [Root] => movement::join;
     /// The inverse of `join`: the halves along the last axis, which has extent 2.
     Split "split(a)" [Root Method] => movement::split;
-    /// One after the other along an axis, in the type that `join` gives. The order is kept, whatever `can_reorder` says.
+    /// One after the other along an axis, in the type that `join` gives. The order is kept,
+    /// whatever `can_reorder` says.
     Cat "cat(input, other, can_reorder=False, dim=0)" [Root] => movement::cat;
-    /// Along the axis, the elements that the index names; along the others, those at the same place. An index is
-    /// from 0 to the extent of the axis less 1. Any other is an error on the CPU and in the simulator, and on a GPU with
-    /// `debug=True`; without, a GPU takes some element.
+    /// Along the axis, the elements that the index names; along the others, those at the same
+    /// place. An index is from 0 to the extent of the axis less 1. Any other is an error on the CPU
+    /// and in the simulator, and on a GPU with `debug=True`; without, a GPU takes some element.
     Gather "gather(src, index, axis)" [Root Method] => movement::gather;
 
     // Conversions.
 
-    /// Conversion to another type. Integers wrap; a float becomes an integer by truncation towards zero; int1 is the
-    /// comparison with zero. `bitcast=True` keeps the bits instead. `fp_downcast_rounding` is "rtne" or "rtz".
+    /// Conversion to another type. Integers wrap; a float becomes an integer by truncation towards
+    /// zero; int1 is the comparison with zero. `bitcast=True` keeps the bits instead.
+    /// `fp_downcast_rounding` is "rtne" or "rtz".
     Cast "cast(input, dtype, fp_downcast_rounding=None, bitcast=False)" [Root Method] => math::convert;
     /// Conversion to another type; the same as `cast`.
     To "to(self, dtype, fp_downcast_rounding=None, bitcast=False)" [OnlyMethod] => math::convert;
@@ -277,17 +285,20 @@ builtins! {
 
     // Functions of each element.
 
-    /// x + y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`.
+    /// x + y, as the operator. With `debug=True` the result of integers must be a number of their
+    /// type, unless `sanitize_overflow=False`.
     Add "add(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Add;
-    /// x - y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`.
+    /// x - y, as the operator. With `debug=True` the result of integers must be a number of their
+    /// type, unless `sanitize_overflow=False`.
     Sub "sub(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Sub;
-    /// x * y, as the operator. With `debug=True` the result of integers must be a number of their type, unless `sanitize_overflow=False`.
+    /// x * y, as the operator. With `debug=True` the result of integers must be a number of their
+    /// type, unless `sanitize_overflow=False`.
     Mul "mul(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Mul;
     /// x where the condition holds, else y. The three broadcast; x and y are converted to their common type.
     Where "where(condition, x, y)" [Root] => math::where_;
-    /// The larger one. Where one is NaN, the other; with `PropagateNan.ALL`, NaN.
+    /// The larger one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
     Maximum "maximum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, true;
-    /// The smaller one. Where one is NaN, the other; with `PropagateNan.ALL`, NaN.
+    /// The smaller one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
     Minimum "minimum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, false;
     /// x, but at least `min` and at most `max`. Undefined where min > max.
     Clamp "clamp(x, min, max, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::clamp;
@@ -325,7 +336,8 @@ builtins! {
     Tanh "tanh(x)" [Math Libdevice] => math::float, F::Tanh;
     /// x * y + z, rounded once.
     Fma "fma(x, y, z)" [Root Math Libdevice] => math::fma;
-    /// x / y, at least one of which is a float, in fp32 for narrower floats; fast, or with `ieee_rounding=True` rounded to nearest.
+    /// x / y, with at least one float, in fp32 for narrower floats; fast, or with
+    /// `ieee_rounding=True` rounded to nearest.
     Fdiv "fdiv(x, y, ieee_rounding=False, approx=False)" [Root Math] => math::fdiv;
     /// x / y, rounded to nearest.
     DivRn "div_rn(x, y)" [Root Math Libdevice] => math::div_rn;
@@ -333,45 +345,51 @@ builtins! {
     Umulhi "umulhi(x, y)" [Root Math] => math::unsigned_mul_high;
     /// The upper half of the product of 32- or 64-bit integers.
     Mulhi "mulhi(x, y)" [Libdevice] => math::mul_high;
-    /// PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers. `asm` names its operands
-    /// `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each, as LLVM writes them: `"=r,r,r"`. The
-    /// arguments broadcast; a tuple of types gives a tuple. What is not `is_pure` runs even if nobody reads its results.
+    /// PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers.
+    /// `asm` names its operands `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of
+    /// each, as LLVM writes them: `"=r,r,r"`. The arguments broadcast; a tuple of types gives a
+    /// tuple. Assembly that is not `is_pure` runs even if its results have no readers.
     InlineAsm "inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)" [Root]
         => inline_asm::inline_asm;
-    /// A function of libdevice for each element, by its symbol: `arg_type_symbol_dict` has a symbol and the type of its result for
-    /// the types of the arguments, `{(tl.core.dtype("fp32"),): ("__nv_sqrtf", tl.core.dtype("fp32"))}`. The library's name and path
-    /// say nothing more: no other is linked.
+    /// A function of libdevice for each element, by its symbol: `arg_type_symbol_dict` has a symbol
+    /// and the type of its result for the types of the arguments, `{(tl.core.dtype("fp32"),):
+    /// ("__nv_sqrtf", tl.core.dtype("fp32"))}`. The library's name and path say nothing more: no
+    /// other is linked.
     ExternElementwise "extern_elementwise(lib_name, lib_path, args, arg_type_symbol_dict, is_pure)" [Root]
         => external::extern_elementwise;
-    /// Whether both are true.
+    /// True if both are true.
     LogicalAnd "logical_and(self, other)" [OnlyMethod] => math::logical, BooleanOperator::And;
-    /// Whether one is true.
+    /// True if one is true.
     LogicalOr "logical_or(self, other)" [OnlyMethod] => math::logical, BooleanOperator::Or;
 
     // Combining elements.
 
-    /// The elements along an axis (all of them for None) combined by an associative `@jit` function. For a tuple of
-    /// tiles the function takes an element of each, then again an element of each, and returns one of each.
+    /// The elements along an axis (all of them for None) combined by an associative `@jit`
+    /// function. For a tuple of tiles the function takes an element of each, then again an element
+    /// of each, and returns one of each.
     Reduce "reduce(input, axis, combine_fn, keep_dims=False)" [Root Method] => reduce::reduce;
-    /// Each element combined with all before it along an axis, what comes earlier on the left, by an associative `@jit`
-    /// function as `reduce` takes it; with `reverse`, the last element is the earliest.
+    /// Each element combined with all before it along an axis, what comes earlier on the left, by
+    /// an associative `@jit` function as `reduce` takes it; with `reverse`, the last element is the
+    /// earliest.
     AssociativeScan "associative_scan(input, axis, combine_fn, reverse=False)" [Root Method]
         => scan::associative_scan;
-    /// How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those for which the mask holds.
-    /// Other elements are not counted.
+    /// How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those
+    /// for which the mask holds. Other elements are not counted.
     Histogram "histogram(input, num_bins, mask=None)" [Root Method] => scan::histogram;
     /// The elements whose coordinates along an axis differ by a mask over F2.
     Butterfly "_butterfly(x, axis, mask)" [Root] => scan::butterfly;
     /// One merge of the bitonic network along an axis: blocks of 2^stage elements to blocks of twice as many.
     Bitonic "_bitonic(x, axis, stage, descending)" [Root] => scan::bitonic;
-    /// acc + input @ other: matrices, or stacks of matrices. The operands have one type; sums are in fp32 (int32 for
-    /// 8-bit integers, fp64 for fp64). `out_dtype` counts for fp16 and fp8 alone, whose sums may be fp16.
+    /// acc + input @ other: matrices, or stacks of matrices. The operands have one type; the
+    /// accumulator is fp32 (int32 for 8-bit integers, fp64 for fp64). `out_dtype` has an effect
+    /// only for fp16 and fp8, whose accumulator may be fp16.
     Dot "dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, \
          out_dtype=None)" [Root] => reduce::dot;
 
-    /// A `@jit` function of scalars applied to each element of tensors that broadcast, or to elements at one place of several. It
-    /// may branch and loop by elements, may load, and has no other effects. With a `pack` of p, one call takes p elements of the
-    /// first tensor, then p of the second, and returns as many of each result; which elements share a call is not said.
+    /// A `@jit` function of scalars applied to each element of tensors that broadcast, or to
+    /// elements at one place of several. It may branch and loop by elements, may load, and has no
+    /// other effects. With a `pack` of p, one call takes p elements of the first tensor, then p of
+    /// the second, and returns as many of each result; which elements share a call is not said.
     MapElementwise "map_elementwise(scalar_fn, *args, pack=1)" [Root] => map::map_elementwise;
 
     // What the program says about itself.
@@ -388,8 +406,9 @@ builtins! {
     DebugBarrier "debug_barrier()" [Root] => program::barrier;
     /// Stops the launch where the condition does not hold and the mask does, if compiled with `debug=True`.
     DeviceAssert "device_assert(cond, msg='', mask=None)" [Root] => program::device_assert;
-    /// Prints from the running kernel, on the standard output: a line for each element of each operand, with the program and
-    /// the place in the tile; the text alone without operands. `hex=True` prints the bits of numbers.
+    /// Prints from the running kernel, on the standard output: a line for each element of each
+    /// operand, with the program and the index in the tile; without operands only the text.
+    /// `hex=True` prints the bits of numbers.
     DevicePrint "device_print(prefix, *args, hex=False)" [Root] => program::device_print;
     /// Stops the compilation if the condition does not hold.
     StaticAssert "static_assert(cond, msg='')" [Root] => program::static_assert;
@@ -405,35 +424,37 @@ builtins! {
     SmId "smid()" [Cuda] => machine::quantity, MachineQuantity::Multiprocessor;
     /// The threads of a program, which are known at compile time: 32 for each warp of `num_warps()`.
     NumThreads "num_threads()" [Cuda] => machine::warps, 32;
-    /// The warps of a program that the launch asks for (`num_warps=`), which are known at compile time. As in Triton, warps
-    /// that a compiler adds do not count: of other blocks of a cluster (`num_ctas=`), or for copies.
+    /// The warps of a program that the launch asks for (`num_warps=`), which are known at compile
+    /// time. As in Triton, warps that a compiler adds do not count: of other blocks of a cluster
+    /// (`num_ctas=`), or for copies.
     NumWarps "num_warps()" [Cuda] => machine::warps, 1;
-    /// Waits for the grids before this one, if it was launched with `launch_pdl=True`: only then is what they wrote seen.
+    /// Waits for the grids before this one, if it was launched with `launch_pdl=True`: only then is
+    /// what they wrote seen.
     GdcWait "gdc_wait()" [Cuda] => machine::dependency, GridDependency::Wait;
     /// Lets the grids after this one begin, if they were launched with `launch_pdl=True`.
     GdcLaunchDependents "gdc_launch_dependents()" [Cuda] => machine::dependency, GridDependency::LaunchDependents;
-    /// What the kernel is compiled for: a tuple of `backend` ("cuda", "cpu"), `arch` (90, "x86_64") and `warp_size`.
+    /// The target of the kernel: a tuple of `backend` ("cuda", "cpu"), `arch` (90, "x86_64") and `warp_size`.
     CurrentTarget "current_target()" [TargetInfo] => machine::current_target;
-    /// Whether the kernel is compiled for an NVIDIA GPU.
+    /// True if the kernel is compiled for an NVIDIA GPU.
     IsCuda "is_cuda()" [TargetInfo] => machine::is_cuda;
-    /// Whether the kernel is compiled for an NVIDIA GPU of at least this compute capability.
+    /// True if the kernel is compiled for an NVIDIA GPU of at least this compute capability.
     CudaCapabilityGeq "cuda_capability_geq(major, minor=0)" [TargetInfo] => machine::capability_geq;
-    /// Whether the kernel is compiled for an AMD GPU: never.
+    /// True if the kernel is compiled for an AMD GPU: never.
     IsHip "is_hip()" [TargetInfo] => machine::never;
-    /// Whether the kernel is compiled for an AMD GPU of this family: never.
+    /// True if the kernel is compiled for an AMD GPU of this family: never.
     IsHipCdna3 "is_hip_cdna3()" [TargetInfo] => machine::never;
-    /// Whether the kernel is compiled for an AMD GPU of this family: never.
+    /// True if the kernel is compiled for an AMD GPU of this family: never.
     IsHipCdna4 "is_hip_cdna4()" [TargetInfo] => machine::never;
-    /// Whether the kernel is compiled for an AMD GPU of this kind: never.
+    /// True if the kernel is compiled for an AMD GPU of this kind: never.
     IsHipGfx1250 "is_hip_gfx1250()" [TargetInfo] => machine::never;
 
     // Loops and compile-time values.
 
-    /// What a `for` counts through, with options for the compilation of the loop.
+    /// The range of a `for` loop, with options for its compilation.
     Range "range(arg1, arg2=None, step=None, num_stages=None, loop_unroll_factor=None, \
            disallow_acc_multi_buffer=False, flatten=False, warp_specialize=False, disable_licm=False)"
         [Root] => program::range, false;
-    /// What a `for` counts through while the kernel is compiled: the loop is unrolled.
+    /// The range of a `for` loop that is unrolled while the kernel is compiled.
     StaticRange "static_range(arg1, arg2=None, step=None)" [Root] => program::range, true;
     /// The condition of a `while`.
     Condition "condition(arg1, disable_licm=False)" [Root] => program::identity;
@@ -445,7 +466,7 @@ builtins! {
     AggregateReplace "aggregate_replace(obj, **fields)" [Root] => program::identity;
     /// A tuple; `type` may name its fields.
     Tuple "tuple(args, type=None)" [Root] => program::tuple;
-    /// What stands for `start:stop:step` where an index is a value.
+    /// The value of the index `start:stop:step`.
     Slice "slice(start, stop, step)" [Root] => program::slice;
     /// The type of tuples of values of these types, with the names of their fields.
     TupleType "tuple_type(types, fields=None)" [Root] => program::tuple_type;
@@ -466,14 +487,14 @@ builtins! {
     LogTwo "_log2(i)" [Root] => program::log_two;
     /// The type with this name, as `str` of a type gives it; with a `*` in front, the type of pointers to it.
     StrToTy "str_to_ty(name, c=None)" [Root] => program::named_type;
-    /// Whether there is a type with this name.
+    /// True if a type has this name.
     IsDtype "is_dtype(type_str)" [TypeMethod] => program::is_dtype;
     /// The type with another element type.
     WithElementTy "with_element_ty(self, element_ty)" [TypeMethod] => program::with_element;
 }
 
-/// By which name programs ask for each op: where several do, the first; none of what syntax stands for or another table has. An op
-/// that no name asks for does not compile.
+/// By which name programs ask for each op: where several do, the first; none of what syntax stands
+/// for or another table has. An op that no name asks for does not compile.
 const fn asked_for_by(op: &IrOp) -> Option<Builtin> {
     match op {
         IrOp::ProgramId { .. } => Some(Builtin::ProgramId),
@@ -628,7 +649,7 @@ static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
             kind: super::signature::ParameterKind::Positional,
             default: None,
         }],
-        docs: &["What its name says of the type."],
+        docs: &["The property of the type that its name says."],
         places: &[Place::TypeMethod],
         implementation: Builtin::TypeMethod,
     });
@@ -760,8 +781,8 @@ pub fn language_names() -> impl Iterator<Item = &'static str> {
     NAMES.keys().map(String::as_str)
 }
 
-/// Calls a builtin with one argument for each of its parameters, in their order; a variadic one is a tuple. Arguments in
-/// an error are numbered so too.
+/// Calls a builtin with one argument for each of its parameters, in their order; a variadic one is
+/// a tuple. Arguments in an error are numbered so too.
 pub fn call_builtin<C: Caller + ?Sized>(
     c: &mut C,
     spec: &'static BuiltinSpec,

@@ -19,25 +19,25 @@ def _wider(dtype):
 
 @triton.jit
 def isnan(arg0):
-    """Whether it is NaN."""
+    """True if it is NaN."""
     return arg0 != arg0
 
 
 @triton.jit
 def isinf(arg0):
-    """Whether it is an infinity."""
+    """True if it is an infinity."""
     return tl.abs(arg0) == float("inf")
 
 
 @triton.jit
 def finitef(arg0):
-    """Whether it is neither an infinity nor NaN."""
+    """True if it is neither an infinity nor NaN."""
     return tl.abs(arg0) < float("inf")
 
 
 @triton.jit
 def isfinited(arg0):
-    """Whether it is neither an infinity nor NaN."""
+    """True if it is neither an infinity nor NaN."""
     return tl.abs(arg0) < float("inf")
 
 

@@ -120,7 +120,7 @@ def sort(x, dim: tl.constexpr = None, descending: tl.constexpr = 0):
 @triton.jit
 def bitonic_merge(x, dim: tl.constexpr = None, descending: tl.constexpr = 0):
     """A bitonic sequence along an axis (the last one for None), such as an ascending one before a descending one of the
-    same length, in order. What becomes of other sequences is not defined. NaN and zeros are as in `sort`."""
+    same length, in order. The result for other sequences is undefined. NaN and zeros are as in `sort`."""
     axis: tl.constexpr = _line_axis(dim, len(x.shape))
     _check_line(x, axis)
     if not _is_power_of_two(x.shape[axis]):

@@ -65,9 +65,9 @@ def interleave(a, b):
 
 @triton.jit
 def swizzle2d(i, j, size_i, size_j, size_g):
-    """Where the program at (i, j) of a size_i by size_j grid works, so that programs that run at the same time share
-    their inputs: the grid is walked in groups of size_g rows, column by column within a group. The last group may have
-    fewer rows."""
+    """The grid position at which the program at (i, j) of a size_i by size_j grid works, so that programs
+    that run at the same time share their inputs: the grid is walked in groups of size_g rows, column by
+    column within a group. The last group may have fewer rows."""
     position = i * size_j + j
     group_size = size_g * size_j
     first_row = position // group_size * size_g
@@ -78,8 +78,8 @@ def swizzle2d(i, j, size_i, size_j, size_g):
 
 @triton.jit
 def expect_zero(x, mask):
-    """x, of which the program expects zeros where the mask holds, such as what underflows. With `debug=True` a launch stops
-    where there is something else."""
+    """x, which the program expects to be zero where the mask holds, such as values that underflow.
+    With `debug=True` a launch stops at any other value."""
     tl.device_assert(x == 0, "expected zero", mask)
     return x
 

@@ -433,7 +433,7 @@ def ffs(arg0: Any) -> Any:
     """The place of the lowest bit that is set, counted from 1, and 0 where none is; int32."""
 
 def finitef(arg0: Any) -> Any:
-    """Whether it is neither an infinity nor NaN."""
+    """True if it is neither an infinity nor NaN."""
 
 def float2int_rd(arg0: Any) -> Any:
     """The number as int32, rounded down."""
@@ -541,13 +541,13 @@ def int_as_float(arg0: Any) -> Any:
     """The fp32 with these bits."""
 
 def isfinited(arg0: Any) -> Any:
-    """Whether it is neither an infinity nor NaN."""
+    """True if it is neither an infinity nor NaN."""
 
 def isinf(arg0: Any) -> Any:
-    """Whether it is an infinity."""
+    """True if it is an infinity."""
 
 def isnan(arg0: Any) -> Any:
-    """Whether it is NaN."""
+    """True if it is NaN."""
 
 def j0(arg0: Any) -> Any:
     """The Bessel function of the first kind of order 0; an error of 1e-15 for fp64, of 6e-8 for fp32."""
