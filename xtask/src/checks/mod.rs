@@ -2,12 +2,14 @@
 
 mod codes;
 mod cycles;
+mod documents;
 mod layering;
 pub mod licences;
 mod python;
 mod text;
 mod tokens;
 mod wildcard;
+pub mod words;
 
 use crate::tree::{Finding, Tree};
 
@@ -28,6 +30,12 @@ pub const ALL: &[Check] = &[
     python::suppressions,
     python::function_lengths,
     python::optional_packages,
+    words::ratchet,
+    documents::named_files,
+    documents::links,
+    documents::decisions,
+    documents::sizes,
+    documents::widths,
 ];
 
 /// Runs a check on a small tree and returns `path:line: rule` of each finding.
