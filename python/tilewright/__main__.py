@@ -24,8 +24,7 @@ def main() -> int:
     if arguments[:2] == ["sim", "report"]:
         from tilewright import _run
 
-        # An option that is given again counts.
-        return _run.main(["--device", "sim:sm_90", "--report", *arguments[2:]], _run.REPORT_USAGE)
+        return _run.main(arguments[2:], _run.report_parser())
     from tilewright import _native
 
     return _native.command_line(arguments)

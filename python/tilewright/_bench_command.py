@@ -13,15 +13,16 @@ import math
 import random
 import sys
 import time
+from argparse import SUPPRESS, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-USAGE = """\
-Compare two versions of a kernel or of a function
+from tilewright._arguments import Parser
 
-Usage: tilewright bench [options] <a.py>::<name> <b.py>::<name>
+_DESCRIPTION = """\
+Compare two versions of a kernel or of a function
 
 A name is a function without arguments that does the work, or a kernel. A kernel takes --args and --grid, which are
 evaluated for each version by itself, with torch, numpy (np), math and triton, from the same seed:
@@ -30,19 +31,9 @@ evaluated for each version by itself, with torch, numpy (np), math and triton, f
         --args 'torch.rand(1 << 20), torch.rand(1 << 20), torch.empty(1 << 20), 1 << 20, BLOCK=1024'
 
 What both compute is compared after the first run. The order is drawn anew for each pair of runs; the ratio has a 95 %
-confidence interval by bootstrap. On the simulator of a GPU, where time says nothing, estimates of a model are compared.
+confidence interval by bootstrap. On the simulator of a GPU, where time says nothing, estimates of a model are
+compared."""
 
-Options:
-      --args <arguments>  what kernels are launched with
-      --grid <grid>       a number, a tuple, or a function of the compile-time values: 'lambda meta: (8,)'
-      --device <device>   where kernels run: cpu, cuda, sim:sm_90; as for `tilewright run`
-      --gpu <name>        the GPU that runs on the simulator are estimated for: H200, A100 ...
-      --time <seconds>    how long to measure (3)
-      --json              print the result as JSON
-  -h, --help              print help
-"""
-
-_VALUES = ("--args", "--grid", "--device", "--gpu", "--time")
 _CONFIDENCE = 0.95
 _RESAMPLES = 2000
 _LEAST_PAIRS = 15
@@ -100,40 +91,42 @@ class _Refused(Exception):
     """What is wrong with the command line, or with what it names."""
 
 
+def parser() -> Parser:
+    """The parser of ``tilewright bench``."""
+    made = Parser("tilewright bench", ("<a.py>::<name> <b.py>::<name>",), _DESCRIPTION)
+    made.add_argument("names", nargs="*", help=SUPPRESS)
+    made.add_option("--args", metavar="<arguments>", help="what kernels are launched with")
+    made.add_option(
+        "--grid",
+        metavar="<grid>",
+        help="a number, a tuple, or a function of the compile-time values: 'lambda meta: (8,)'",
+    )
+    made.add_option(
+        "--device",
+        metavar="<device>",
+        help="where kernels run: cpu, cuda, sim:sm_90; as for `tilewright run`",
+    )
+    made.add_option(
+        "--gpu",
+        metavar="<name>",
+        help="the GPU that runs on the simulator are estimated for: H200, A100 ...",
+    )
+    made.add_option("--time", metavar="<seconds>", type=float, default=3.0, help="how long to measure (3)")
+    made.add_option("--json", action="store_true", help="print the result as JSON")
+    return made
+
+
 def main(arguments: list[str]) -> int:
     """The command."""
-    wanted: dict[str, str] = {}
-    names: list[str] = []
-    is_json = False
-    rest = list(arguments)
-    while rest:
-        option = rest.pop(0)
-        if option in ("-h", "--help"):
-            print(USAGE, end="")
-            return 0
-        name, has_value, value = option.partition("=")
-        if option == "--json":
-            is_json = True
-        elif name in _VALUES:
-            if not has_value:
-                if not rest:
-                    return _usage_error(f"{name} needs a value")
-                value = rest.pop(0)
-            wanted[name.removeprefix("--")] = value
-        elif option.startswith("-"):
-            return _usage_error(f"unknown option '{option}'")
-        else:
-            names.append(option)
+    command = parser()
+    wanted = command.parse(arguments)
+    names: list[str] = wanted.names
     if len(names) != 2:
-        return _usage_error(f"two versions are compared, a.py::name b.py::name; {len(names)} are given")
-    try:
-        seconds = float(wanted.get("time", "3"))
-    except ValueError:
-        return _usage_error(f"--time is a number of seconds, not '{wanted['time']}'")
+        command.error(f"two versions are compared, a.py::name b.py::name; {len(names)} are given")
 
     from tilewright import _native, _run
 
-    if (failure := _run._prepare(wanted.get("device"))) is not None:
+    if (failure := _run._prepare(wanted.device)) is not None:
         print(failure, file=sys.stderr)
         return 1
     try:
@@ -145,19 +138,14 @@ def main(arguments: list[str]) -> int:
             print(f"warning: the two versions do not compute the same: {difference}", file=sys.stderr)
         labels = ("a", "b") if names[0] == names[1] else (names[0], names[1])
         if is_simulated:
-            result = _estimated(versions, wanted.get("gpu"))
+            result = _estimated(versions, wanted.gpu)
         else:
-            result = _measured(versions, seconds)
+            result = _measured(versions, wanted.time)
     except _Refused as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    _print(result, labels, is_json)
+    _print(result, labels, wanted.json)
     return 0
-
-
-def _usage_error(message: str) -> int:
-    print(f"error: {message}\n\n{USAGE}", end="", file=sys.stderr)
-    return 2
 
 
 def _print(result: dict[str, Any], labels: tuple[str, str], is_json: bool) -> None:
@@ -191,7 +179,7 @@ def _place(name: str) -> tuple[str, str]:
     return path, function
 
 
-def _version(path: str, function: str, number: int, wanted: dict[str, str]) -> Callable[[], Any]:
+def _version(path: str, function: str, number: int, wanted: Namespace) -> Callable[[], Any]:
     """What runs a version once and returns what it computes."""
     name = f"{path}::{function}"
     module = _load(path, number)
@@ -262,8 +250,8 @@ def _load(path: str, number: int) -> Any:
     return module
 
 
-def _launch(kernel: Any, name: str, module: Any, wanted: dict[str, str]) -> Callable[[], Any]:
-    if "args" not in wanted or "grid" not in wanted:
+def _launch(kernel: Any, name: str, module: Any, wanted: Namespace) -> Callable[[], Any]:
+    if wanted.args is None or wanted.grid is None:
         raise _Refused(f"'{name}' is a kernel: say what it is launched with, by --args and --grid")
     known: dict[str, Any] = {"math": math, **vars(module)}
     for package, short in (("torch", "torch"), ("numpy", "np"), ("triton", "triton")):
@@ -275,8 +263,8 @@ def _launch(kernel: Any, name: str, module: Any, wanted: dict[str, str]) -> Call
         torch.manual_seed(0)
     if (numpy := known.get("np")) is not None and hasattr(numpy, "random"):
         numpy.random.seed(0)
-    args, kwargs = _evaluated(f"(lambda *args, **kwargs: (args, kwargs))({wanted['args']})", "--args", known)
-    grid = _evaluated(wanted["grid"], "--grid", known)
+    args, kwargs = _evaluated(f"(lambda *args, **kwargs: (args, kwargs))({wanted.args})", "--args", known)
+    grid = _evaluated(wanted.grid, "--grid", known)
     grid = (grid,) if isinstance(grid, int) else grid
 
     def launch() -> Any:

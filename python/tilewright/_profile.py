@@ -11,59 +11,60 @@ import json
 import linecache
 import os
 import sys
+from argparse import Namespace
 from typing import Any
 
+from tilewright._arguments import ProgramParser
 from tilewright._files import write_file
 from tilewright._flame import flame_graph, folded
 
-USAGE = """\
+_DESCRIPTION = """\
 Run a Triton program, and say what its kernels take
-
-Usage: tilewright profile [options] <script.py> [argument]...
-       tilewright profile [options] -m <module> [argument]...
-       tilewright profile [options] -c <code> [argument]...
 
 On the CPU: the time of each op and line. On the simulator of a GPU (--device sim:sm_90): sectors, bank conflicts,
 tensor cores, and what they would take on a GPU by a simple model. On a GPU: the time of each kernel, by CUPTI where it
-is there (TILEWRIGHT_CUPTI names it), else by events.
+is there (TILEWRIGHT_CUPTI names it), else by events."""
 
-Options:
-      --device <device>  where kernels run: cpu, cuda, cuda:1, sim:sm_90; as for `tilewright run`
-      --gpu <name>       the GPU that launches on the simulator are estimated for: H200, A100, L4, RTX4090 ...
-      --json <file>      write all of it as JSON; - is stdout
-      --flame <file>     write a flame graph: .svg or .html; .folded for other tools
-      --trace <file>     write a trace for Perfetto (ui.perfetto.dev) and chrome://tracing
-      --lines <number>   how many lines of a kernel the table has (8)
-      --report <file>    write the table to a file instead of stderr
-  -h, --help             print help
-"""
 
-_VALUES = ("--gpu", "--json", "--flame", "--trace", "--lines", "--report")
+def parser() -> ProgramParser:
+    """The parser of ``tilewright profile``."""
+    made = ProgramParser("tilewright profile", _DESCRIPTION)
+    made.add_option(
+        "--device",
+        metavar="<device>",
+        help="where kernels run: cpu, cuda, cuda:1, sim:sm_90; as for `tilewright run`",
+    )
+    made.add_option(
+        "--gpu",
+        metavar="<name>",
+        help="the GPU that launches on the simulator are estimated for: H200, A100, L4, RTX4090 ...",
+    )
+    made.add_option("--json", metavar="<file>", help="write all of it as JSON; - is stdout")
+    made.add_option(
+        "--flame", metavar="<file>", help="write a flame graph: .svg or .html; .folded for other tools"
+    )
+    made.add_option(
+        "--trace",
+        metavar="<file>",
+        help="write a trace for Perfetto (ui.perfetto.dev) and chrome://tracing",
+    )
+    made.add_option(
+        "--lines",
+        metavar="<number>",
+        type=int,
+        default=8,
+        help="how many lines of a kernel the table has (8)",
+    )
+    made.add_option("--report", metavar="<file>", help="write the table to a file instead of stderr")
+    return made
 
 
 def main(arguments: list[str]) -> int:
     """Runs the program; what was measured is written when it has ended."""
-    wanted: dict[str, str] = {}
-    passed: list[str] = []
-    rest = list(arguments)
-    while rest and rest[0].startswith("-") and rest[0] not in ("-", "-m", "-c", "--"):
-        option = rest.pop(0)
-        if option in ("-h", "--help"):
-            print(USAGE, end="")
-            return 0
-        name, has_value, value = option.partition("=")
-        if name not in (*_VALUES, "--device"):
-            return _usage_error(f"unknown option '{option}'")
-        if not has_value:
-            if not rest:
-                return _usage_error(f"{name} needs a value")
-            value = rest.pop(0)
-        if name == "--device":
-            passed += ["--device", value]
-        else:
-            wanted[name.removeprefix("--")] = value
-    if not rest or rest in (["-m"], ["-c"], ["--"]):
-        return _usage_error("no program to profile")
+    command = parser()
+    wanted = command.parse(arguments)
+    if not wanted.program:
+        command.error("no program to profile")
     if (failure := _check(wanted)) is not None:
         print(f"error: {failure}", file=sys.stderr)
         return 2
@@ -73,15 +74,11 @@ def main(arguments: list[str]) -> int:
     _native.start_profile(cupti_folders())
     atexit.register(_finish, wanted)
     _run.end_in_order()
-    return _run.main([*passed, *rest], USAGE)
+    device = [] if wanted.device is None else ["--device", wanted.device]
+    return _run.main([*device, wanted.kind or "--", *wanted.program])
 
 
-def _usage_error(message: str) -> int:
-    print(f"error: {message}\n\n{USAGE}", end="", file=sys.stderr)
-    return 2
-
-
-def _check(wanted: dict[str, str]) -> str | None:
+def _check(wanted: Namespace) -> str | None:
     """What is wrong with the options, before a program runs for long.
 
     Paths become absolute: the program may change folders.
@@ -89,21 +86,21 @@ def _check(wanted: dict[str, str]) -> str | None:
     from tilewright import _native
     from tilewright.errors import TritonError
 
-    if not wanted.get("lines", "8").isdigit():
-        return f"--lines is a number, not '{wanted['lines']}'"
+    if wanted.lines < 0:
+        return f"--lines is a number of lines, not '{wanted.lines}'"
     try:
-        _native.take_profile(wanted.get("gpu"))
+        _native.take_profile(wanted.gpu)
     except TritonError as error:
         return f"--gpu: {error}"
-    if "flame" in wanted and not wanted["flame"].endswith((".svg", ".html", ".folded")):
-        return f"--flame takes a .svg, .html or .folded file, not '{wanted['flame']}'"
+    if wanted.flame is not None and not wanted.flame.endswith((".svg", ".html", ".folded")):
+        return f"--flame takes a .svg, .html or .folded file, not '{wanted.flame}'"
     for name in ("json", "flame", "trace", "report"):
-        path = wanted.get(name)
+        path = getattr(wanted, name)
         if path is None or (path == "-" and name == "json"):
             continue
-        wanted[name] = os.path.abspath(path)
+        setattr(wanted, name, os.path.abspath(path))
         try:
-            with open(wanted[name], "a"):
+            with open(path, "a"):
                 pass
         except OSError as error:
             return f"cannot write {path}: {error.strerror}"
@@ -119,25 +116,25 @@ def cupti_folders() -> list[str]:
     return [folder for folders in found for folder in sorted(folders, reverse=True)]
 
 
-def _finish(wanted: dict[str, str]) -> None:
+def _finish(wanted: Namespace) -> None:
     from tilewright import _native
 
     _native.stop_profile()
-    profile = complete(json.loads(_native.take_profile(wanted.get("gpu"))))
-    text = table(profile, int(wanted.get("lines", "8")))
-    if "report" in wanted:
-        _write(wanted["report"], text)
+    profile = complete(json.loads(_native.take_profile(wanted.gpu)))
+    text = table(profile, wanted.lines)
+    if wanted.report is not None:
+        _write(wanted.report, text)
     else:
         sys.stderr.write(text)
     for note in profile["notes"]:
         print(note, file=sys.stderr)
-    if (path := wanted.get("json")) == "-":
+    if (path := wanted.json) == "-":
         print(json.dumps(profile))
     elif path is not None:
         _write(path, json.dumps(profile, indent=1) + "\n")
-    if (path := wanted.get("trace")) is not None:
+    if (path := wanted.trace) is not None:
         _write(path, json.dumps(chrome_trace(profile)) + "\n")
-    if (path := wanted.get("flame")) is not None:
+    if (path := wanted.flame) is not None:
         stacks = list(_stacks(profile))
         is_page = path.endswith((".svg", ".html"))
         _write(path, flame_graph(stacks, is_html=path.endswith(".html")) if is_page else folded(stacks))

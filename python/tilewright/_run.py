@@ -6,6 +6,7 @@ module``, ``python -c code`` or ``python -``.
 
 from __future__ import annotations
 
+import argparse
 import builtins
 import io
 import os
@@ -14,88 +15,72 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
-USAGE = """\
+from tilewright._arguments import ProgramParser
+
+_DESCRIPTION = """\
 Run a Python program with tilewright as its Triton
 
-Usage: tilewright run [options] <script.py> [argument]...
-       tilewright run [options] -m <module> [argument]...
-       tilewright run [options] -c <code> [argument]...
+The script may be a folder or an archive with a __main__.py; - is standard input."""
 
-The script may be a folder or an archive with a __main__.py; - is standard input.
-
-Options:
-  -i                     python's own prompt after the program, with its variables
-      --strict           an error where a kernel reads past the end of a tensor, within the 512 bytes to which a GPU's
-                         allocator rounds: without it such a load gives 0 where 'cuda' is the CPU, and is warned of
-      --device <device>  where kernels run: cpu, cuda, cuda:1, or the simulator of a GPU, such as sim:sm_90;
-                         otherwise that of TILEWRIGHT_DEVICE, else a GPU if there is one, else the CPU
-      --sanitize[=<checks>]
-                         check what kernels do, on the CPU or in the simulator: bounds, race, init, alignment,
-                         overflow, nan, or a list of some of them; exits with 1 if anything is found
-      --report[=<file>]  at the end, write what the simulator has counted to stderr, or to a file
-  -h, --help             print help
-"""
-
-REPORT_USAGE = """\
+_REPORT_DESCRIPTION = """\
 Run a Python program on the simulator of a GPU, and print what its launches cost there
 
-Usage: tilewright sim report [options] <script.py> [argument]...
-       tilewright sim report [options] -m <module> [argument]...
-       tilewright sim report [options] -c <code> [argument]...
-
 For each form of a kernel: instructions by class, sectors of global memory, bank conflicts, and the lines that move
-memory, those that waste most first.
-
-Options:
-      --device <device>  the GPU: sim:sm_90 (the default), or another that `tilewright devices` lists
-      --report=<file>    write to a file instead of stderr
-  -h, --help             print help
-"""
+memory, those that waste most first."""
 
 
-def main(arguments: list[str], usage: str = USAGE) -> int:
+def run_parser() -> ProgramParser:
+    """The parser of ``tilewright run``."""
+    made = ProgramParser("tilewright run", _DESCRIPTION, ("--report", "--sanitize"))
+    made.add_option(
+        "-i", action="store_true", help="python's own prompt after the program, with its variables"
+    )
+    made.add_option(
+        "--strict",
+        action="store_true",
+        help="an error where a kernel reads past the end of a tensor, within the 512 bytes to which a GPU's allocator "
+        "rounds: without it such a load gives 0 where 'cuda' is the CPU, and is warned of",
+    )
+    made.add_option(
+        "--device",
+        metavar="<device>",
+        help="where kernels run: cpu, cuda, cuda:1, or the simulator of a GPU, such as sim:sm_90; otherwise that of "
+        "TILEWRIGHT_DEVICE, else a GPU if there is one, else the CPU",
+    )
+    made.add_option(
+        "--sanitize",
+        metavar="[=<checks>]",
+        help="check what kernels do, on the CPU or in the simulator: bounds, race, init, alignment, overflow, nan, or "
+        "a list of some of them; exits with 1 if anything is found",
+    )
+    made.add_option(
+        "--report",
+        metavar="[=<file>]",
+        help="at the end, write what the simulator has counted to stderr, or to a file",
+    )
+    return made
+
+
+def report_parser() -> ProgramParser:
+    """The parser of ``tilewright sim report``."""
+    made = ProgramParser("tilewright sim report", _REPORT_DESCRIPTION, ("--report", "--sanitize"))
+    made.add_option(
+        "--device",
+        metavar="<device>",
+        default="sim:sm_90",
+        help="the GPU: sim:sm_90 (the default), or another that `tilewright devices` lists",
+    )
+    made.add_option("--report", metavar="[=<file>]", default="", help="write to a file instead of stderr")
+    # Those of `run`, which are not for the report.
+    for option in ("-i", "--strict"):
+        made.add_option(option, action="store_true", help=argparse.SUPPRESS)
+    made.add_option("--sanitize", help=argparse.SUPPRESS)
+    return made
+
+
+def main(arguments: list[str], parser: ProgramParser | None = None) -> int:
     """Runs the program; its exceptions leave this function, whose frame is the only one of ours below the program."""
-    device: str | None = None
-    report: str | None = None
-    sanitize: str | None = None
-    is_strict = False
-    kind = ""
-    rest = list(arguments)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        option = rest.pop(0)
-        if option in ("-h", "--help"):
-            print(usage, end="")
-            return 0
-        if option == "-i":
-            if not sys.flags.inspect:
-                _begin_again_to_inspect(arguments)
-            continue
-        if option in ("-m", "-c"):
-            kind = option
-            break
-        if option == "--":
-            break
-        if option == "--strict":
-            is_strict = True
-            continue
-        name, has_value, value = option.partition("=")
-        if name == "--report":
-            report = value
-            continue
-        if name == "--sanitize":
-            sanitize = value or "all"
-            continue
-        if name != "--device":
-            return _usage_error(f"unknown option '{option}'", usage)
-        if not has_value:
-            if not rest:
-                return _usage_error("--device needs the name of a device", usage)
-            value = rest.pop(0)
-        device = value
-    if not rest:
-        message = {"-m": "no module to run", "-c": "no code to run"}.get(kind, "no program to run")
-        return _usage_error(message, usage)
-
+    kind, program, device, is_strict, sanitize, report = _options(arguments, parser or run_parser())
     if (failure := _prepare(device, is_strict)) is not None:
         print(failure, file=sys.stderr)
         return 1
@@ -106,8 +91,8 @@ def main(arguments: list[str], usage: str = USAGE) -> int:
         print(failure, file=sys.stderr)
         return 2
     try:
-        execute, *values = _program(kind, rest)
-        del arguments, usage, device, report, sanitize, is_strict, kind, rest
+        execute, *values = _program(kind, program)
+        del arguments, parser, device, report, sanitize, is_strict, kind, program
         execute(*values)
     except SystemExit as exit:
         if exit.code in (None, 0) and _has_findings():
@@ -118,18 +103,27 @@ def main(arguments: list[str], usage: str = USAGE) -> int:
     return int(_has_findings())
 
 
-def _usage_error(message: str, usage: str) -> int:
-    print(f"error: {message}\n\n{usage}", end="", file=sys.stderr)
-    return 2
+def _options(
+    arguments: list[str], parser: ProgramParser
+) -> tuple[str, list[str], str | None, bool, str | None, str | None]:
+    """How the program is given, the program with its arguments, and what is wanted of kernels."""
+    given = parser.parse(arguments)
+    if given.i and not sys.flags.inspect:
+        _begin_again_to_inspect(parser.prog, arguments)
+    if not given.program:
+        missing = {"-m": "no module to run", "-c": "no code to run"}
+        parser.error(missing.get(given.kind, "no program to run"))
+    sanitize = "all" if given.sanitize == "" else given.sanitize
+    return given.kind, given.program, given.device, given.strict, sanitize, given.report
 
 
-def _begin_again_to_inspect(arguments: list[str]) -> NoReturn:
+def _begin_again_to_inspect(command: str, arguments: list[str]) -> NoReturn:
     """Becomes ``python -i -m tilewright run ...``: the prompt is Python's own."""
     from subprocess import _args_from_interpreter_flags  # type: ignore[attr-defined]
 
     flags: list[str] = _args_from_interpreter_flags()
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, *flags, "-i", "-m", "tilewright", "run", *arguments])
+    os.execv(sys.executable, [sys.executable, *flags, "-i", "-m", *command.split(), *arguments])
 
 
 def _prepare(device: str | None, is_strict: bool = False) -> str | None:

@@ -129,7 +129,7 @@ def test_mistakes(tmp_path):
         (["a.py::copy", "b.py::copy", "--args", "nothing", "--grid", "1"], "--args: NameError"),
         (["a.py::takes", "b.py::takes"], "takes arguments (what)"),
         (["a.py::tl", "b.py::tl"], "neither a function nor a kernel"),
-        (["a.py::work", "b.py::work", "--time", "long"], "--time is a number"),
+        (["a.py::work", "b.py::work", "--time", "long"], "argument --time: invalid float value: 'long'"),
         (["a.py::work", "b.py::work", "--what"], "unknown option"),
         (["a.py::work", "b.py::work", "--device", "sim:sm_90"], "launches no kernel"),
     ):

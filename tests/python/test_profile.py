@@ -194,7 +194,8 @@ def test_mistakes(tmp_path):
         (["--gpu", "Voodoo2"], "no model of a GPU 'Voodoo2'"),
         (["--flame", "x.png"], ".svg"),
         (["--json", str(tmp_path / "no" / "x.json")], "cannot write"),
-        (["--lines", "many"], "--lines is a number"),
+        (["--lines", "many"], "argument --lines: invalid int value: 'many'"),
+        (["--lines=-1"], "--lines is a number of lines"),
         (["--what"], "unknown option '--what'"),
         ([], "no program to profile"),
     ):

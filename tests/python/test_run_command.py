@@ -163,19 +163,52 @@ def test_a_missing_script(run, tmp_path):
 
 
 def test_usage(run):
-    from tilewright._run import USAGE
-
     shown = run("-m", "tilewright", "run", "--help")
-    assert (shown.code, shown.out) == (0, USAGE)
+    usage = shown.out
+    assert (shown.code, shown.err) == (0, "")
+    assert usage.startswith("Usage: tilewright run [options] <script.py> [argument]...\n")
+    for option in (
+        "-i",
+        "--strict",
+        "--device <device>",
+        "--sanitize [=<checks>]",
+        "--report [=<file>]",
+        "-h, --help",
+    ):
+        assert f"\n  {option} " in usage
     for arguments, message in [
         ([], "no program to run"),
         (["-m"], "no module to run"),
         (["-c"], "no code to run"),
-        (["--device"], "--device needs the name of a device"),
+        (["--device"], "argument --device: expected one argument"),
+        (["--strict=1", "x.py"], "argument --strict: ignored explicit argument '1'"),
         (["--divice", "cpu", "x.py"], "unknown option '--divice'"),
     ]:
         wrong = run("-m", "tilewright", "run", *arguments)
-        assert (wrong.code, wrong.err) == (2, f"error: {message}\n\n{USAGE}")
+        assert (wrong.code, wrong.err) == (2, f"error: {message}\n\n{usage}")
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "program"),
+    [
+        ("--report x.py --report", "", "x.py --report"),
+        ("--device=cpu --sanitize=race x.py -c --devic -i", "", "x.py -c --devic -i"),
+        ("--sanitize -m pytest -x -- --sanitize", "-m", "pytest -x -- --sanitize"),
+        ("-mpytest -- -m", "-m", "pytest -- -m"),
+        ("-c --strict --strict", "-c", "--strict --strict"),
+        ("--strict -- --report -x", "", "--report -x"),
+        ("- --", "", "- --"),
+    ],
+)
+def test_what_follows_the_program_is_its_own(given, kind, program):
+    from tilewright._run import run_parser
+
+    parsed = run_parser().parse(given.split())
+    assert (parsed.kind, parsed.program) == (kind, program.split())
+    own = given.split()[: len(given.split()) - len(program.split())]
+    assert parsed.report == ("" if "--report" in own else None)
+    assert parsed.sanitize == ("" if "--sanitize" in own else "race" if "--sanitize=race" in own else None)
+    assert parsed.strict == ("--strict" in own)
 
 
 def test_a_device_that_is_not_there(run, script):

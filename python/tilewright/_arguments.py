@@ -1,0 +1,89 @@
+"""The arguments of the commands that live in Python: argparse, with the form of the other commands."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[Any],
+        prefix: str | None = None,
+    ) -> None:
+        super().add_usage(usage, actions, groups, prefix or "Usage: ")
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of a command; a mistake ends the process with exit code 2 and the help text on stderr."""
+
+    def __init__(self, prog: str, usage: Sequence[str], description: str) -> None:
+        formatter = functools.partial(_Formatter, width=100, max_help_position=26)
+        super().__init__(
+            prog=prog,
+            usage="\n       ".join(f"{prog} [options] {form}" for form in usage),
+            description=description,
+            # Help that does not depend on the width of the terminal.
+            formatter_class=formatter,
+            # An option of the program, such as `--dev`, is none of ours.
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self.options = self.add_argument_group("Options")
+
+    def add_option(self, *names: str, **settings: Any) -> None:
+        """An option; it is listed in the order in which it is added."""
+        self.options.add_argument(*names, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with the message."""
+        self.exit(2, f"error: {message}\n\n{self.format_help()}")
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """The values of the options and positionals, which may come in any order."""
+        self.add_option("-h", "--help", action="help", help="print help")
+        found, unknown = self.parse_known_intermixed_args(arguments)
+        self._refuse(unknown)
+        return found
+
+    def _refuse(self, unknown: Sequence[str]) -> None:
+        if unknown:
+            self.error(f"unknown option '{unknown[0]}'")
+
+
+class ProgramParser(Parser):
+    """The parser of a command that runs a Python program: what follows the program is the program's.
+
+    `optional_values` are options whose value may be left out, which is then the empty text; it is given by `=` only.
+    """
+
+    def __init__(self, prog: str, description: str, optional_values: Sequence[str] = ()) -> None:
+        forms = ("<script.py> [argument]...", "-m <module> [argument]...", "-c <code> [argument]...")
+        super().__init__(prog, forms, description)
+        self._optional_values = optional_values
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """The values of the options; `kind` is `-m`, `-c` or empty, `program` the program and its arguments."""
+        self.add_option("-h", "--help", action="help", help="print help")
+        for kind in ("-m", "-c"):
+            self.add_option(kind, dest=kind, nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+        self.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+        # argparse would take the program for the value of an option without one.
+        whole = [f"{one}=" if one in self._optional_values else one for one in arguments]
+        found, unknown = self.parse_known_args(whole)
+        self._refuse(unknown)
+        given = {kind: getattr(found, kind) for kind in ("-m", "-c") if getattr(found, kind) is not None}
+        found.kind, named = next(iter(given.items()), ("", []))
+        # The arguments of the program are the last ones, as they were given.
+        found.program = list(arguments[len(arguments) - len(named) - len(found.program) :])
+        if named and found.program[0] == found.kind + named[0]:
+            # As in `-mpytest`.
+            found.program[0] = named[0]
+        if not named and found.program[:1] == ["--"]:
+            found.program.pop(0)
+        return found
