@@ -7,7 +7,6 @@
 mod codes;
 mod diagnostic;
 mod files;
-mod json;
 pub mod memory;
 pub mod output;
 mod remarks;
@@ -16,7 +15,6 @@ mod source;
 pub use codes::{Code, Kind};
 pub use diagnostic::{Color, Diagnostic, Label};
 pub use files::write_file;
-pub use json::Json;
 pub use remarks::{Remark, RemarkKind, collect_remarks, is_collecting, remark};
 pub use source::{FileId, LIBRARY, SourceFile, SourceMap, Span};
 

@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use tilewright_base::{Json, Remark, SourceMap, Span};
+use serde_json::{Value as Json, json};
+use tilewright_base::{Remark, SourceMap, Span};
 use tilewright_gpu::element_bits;
 use tilewright_gpu::language::{self, GpuOp, Op};
 use tilewright_layout::{BankUse, Input, Layout, bank_use, ldmatrix_bank_use, matrix_bank_use};
@@ -107,52 +108,33 @@ impl CompiledKernel {
     /// All of it as JSON, for a page: stages, layouts, accesses to shared memory, remarks. `more` are stages that others made, and
     /// `facts` pairs of a name and a value.
     pub fn explanation(&self, remarks: &[Remark], more: &[StageText], facts: &[(String, String)]) -> String {
-        let mut json = Json::default();
-        json.nest('{', |json| {
-            json.key("name").text(&self.name);
-            json.key("target").text(&self.metadata.target.to_string());
-            json.key("facts").nest('[', |json| {
-                for (name, value) in facts {
-                    json.nest('[', |json| {
-                        json.text(name);
-                        json.text(value);
-                    });
-                }
-            });
-            if let Some(source) = self.source_text() {
-                json.key("source").nest('{', |json| {
-                    json.key("name").text(&source.name);
-                    json.key("firstLine").plain(source.first_line);
-                    texts(json, "lines", &source.lines);
-                });
-            }
-            json.key("stages").nest('[', |json| {
-                for stage in self.linked_stages().iter().chain(more) {
-                    json.nest('{', |json| {
-                        json.key("name").text(&stage.name);
-                        json.key("title").text(&stage.title);
-                        texts(json, "lines", &stage.lines);
-                        json.key("links").list(&stage.links);
-                    });
-                }
-            });
-            if let MachineCode::Gpu(code) = &*self.code {
-                describe_layouts(json, &code.program);
-            }
-            json.key("remarks").nest('[', |json| {
-                for remark in remarks {
-                    json.nest('{', |json| {
-                        json.key("pass").text(remark.pass);
-                        json.key("kind").text(remark.kind.name());
-                        json.key("line").plain(remark.span.map_or(0, |span| self.line_of(span)));
-                        json.key("subject").text(&remark.subject);
-                        json.key("decision").text(&self.with_numbers(&remark.decision));
-                        json.key("reason").text(&self.with_numbers(&remark.reason));
-                    });
-                }
-            });
-        });
-        json.0
+        let stage = |stage: &StageText| {
+            let StageText { name, title, lines, links } = stage;
+            json!({ "name": name, "title": title, "lines": lines, "links": links })
+        };
+        let remark = |remark: &Remark| {
+            json!({
+                "pass": remark.pass,
+                "kind": remark.kind.name(),
+                "line": remark.span.map_or(0, |span| self.line_of(span)),
+                "subject": remark.subject,
+                "decision": self.with_numbers(&remark.decision),
+                "reason": self.with_numbers(&remark.reason),
+            })
+        };
+        let mut page = match &*self.code {
+            MachineCode::Gpu(code) => describe_layouts(&code.program),
+            MachineCode::Cpu(_) => json!({}),
+        };
+        page["name"] = json!(self.name);
+        page["target"] = json!(self.metadata.target.to_string());
+        page["facts"] = json!(facts);
+        if let Some(SourceText { name, first_line, lines }) = self.source_text() {
+            page["source"] = json!({ "name": name, "firstLine": first_line, "lines": lines });
+        }
+        page["stages"] = self.linked_stages().iter().chain(more).map(stage).collect();
+        page["remarks"] = remarks.iter().map(remark).collect();
+        page.to_string()
     }
 
     /// The remarks as text, one after the other in the order of the source.
@@ -224,22 +206,11 @@ pub fn layouts_of_ir(
         tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
         let program = tilewright_gpu::compile(&module, target, num_warps, num_stages)
             .map_err(|diagnostic| diagnostic.message.clone())?;
-        let mut json = Json::default();
-        json.nest('{', |json| {
-            json.key("target").text(target.name);
-            texts(
-                json,
-                "lines",
-                &tilewright_ir::print(&program, false).lines().map(str::to_owned).collect::<Vec<_>>(),
-            );
-            describe_layouts(json, &program);
-        });
-        Ok(json.0)
+        let mut page = describe_layouts(&program);
+        page["target"] = json!(target.name);
+        page["lines"] = tilewright_ir::print(&program, false).lines().collect();
+        Ok(page.to_string())
     })
-}
-
-fn texts(json: &mut Json, key: &str, lines: &[String]) {
-    json.key(key).nest('[', |json| lines.iter().for_each(|line| json.text(line)));
 }
 
 /// The line of a file that a span begins at; 0 for one of another file.
@@ -320,28 +291,28 @@ fn linked_ptx(ptx: &str, file: &str) -> StageText {
 }
 
 /// The layouts of a program, and how warps access shared memory.
-fn describe_layouts(json: &mut Json, program: &language::Module) {
-    json.key("warps").plain(program.header.num_warps);
-    json.key("layouts").nest('[', |json| {
-        for (id, layout) in program.header.layouts.iter() {
-            json.nest('{', |json| {
-                json.key("id").text(&id.to_string());
-                json.key("text").text(&layout.to_string());
-                json.key("shape").list(layout.output().shape());
-                for input in Input::ALL {
-                    json.key(&input.to_string()).list(layout.bases(input));
-                }
-            });
-        }
-    });
-    json.key("accesses").nest('[', |json| {
-        let function = program.kernel();
-        function.walk(function.entry, &mut |inst| {
-            for access in SharedAccess::of(program, inst) {
-                json.nest('{', |json| access.describe(json));
-            }
+fn describe_layouts(program: &language::Module) -> Json {
+    let layout = |(id, layout): (language::LayoutId, &Layout)| {
+        let mut page = json!({
+            "id": id.to_string(),
+            "text": layout.to_string(),
+            "shape": layout.output().shape()[..],
         });
+        for input in Input::ALL {
+            page[input.to_string()] = json!(layout.bases(input));
+        }
+        page
+    };
+    let mut accesses = Vec::new();
+    let function = program.kernel();
+    function.walk(function.entry, &mut |inst| {
+        accesses.extend(SharedAccess::of(program, inst).iter().map(SharedAccess::describe));
     });
+    json!({
+        "warps": program.header.num_warps,
+        "layouts": program.header.layouts.iter().map(layout).collect::<Json>(),
+        "accesses": accesses,
+    })
 }
 
 /// An access of warps to shared memory.
@@ -413,16 +384,18 @@ impl SharedAccess {
         found.into_iter().flatten().collect()
     }
 
-    fn describe(&self, json: &mut Json) {
-        json.key("kind").text(self.kind);
-        json.key("value").text(&self.value);
-        json.key("registers").text(&self.registers.map(|id| id.to_string()).unwrap_or_default());
-        json.key("memory").text(&self.memory.to_string());
-        json.key("bits").plain(self.bits);
-        json.key("width").plain(self.width);
-        json.key("instructions").plain(self.cost.instructions);
-        json.key("wavefronts").plain(self.cost.wavefronts);
-        json.key("least").plain(self.cost.least_wavefronts);
+    fn describe(&self) -> Json {
+        json!({
+            "kind": self.kind,
+            "value": self.value,
+            "registers": self.registers.map(|id| id.to_string()).unwrap_or_default(),
+            "memory": self.memory.to_string(),
+            "bits": self.bits,
+            "width": self.width,
+            "instructions": self.cost.instructions,
+            "wavefronts": self.cost.wavefronts,
+            "least": self.cost.least_wavefronts,
+        })
     }
 }
 

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
-use tilewright_base::{Code, Diagnostic, Json};
+use serde_json::{Value as Json, json};
+use tilewright_base::{Code, Diagnostic};
 use tilewright_cpu::{Program, StepProfile};
 use tilewright_cuda::StreamRef;
 use tilewright_sim as sim;
@@ -254,114 +255,101 @@ impl Kernel {
         Some(Estimate::new(report, self.launches, self.tensor_bytes, gpu))
     }
 
-    fn describe(&self, json: &mut Json, gpu: Option<GpuModel>) {
-        json.key("name").text(&self.name);
-        json.key("form").text(&self.form);
-        json.key("device").text(&self.device.to_string());
-        json.key("target").text(self.architecture);
-        json.key("launches").plain(self.launches);
-        json.key("threads").plain(self.threads);
-        json.key("shared").plain(self.shared_bytes);
+    fn describe(&self, gpu: Option<GpuModel>) -> Json {
+        let step = |step: &StepProfile| {
+            json!({
+                "name": step.name,
+                "lines": step.lines,
+                "executions": step.cost.executions,
+                "ns": step.cost.nanoseconds,
+                "read": step.cost.bytes_read,
+                "written": step.cost.bytes_written,
+                "flops": step.cost.operations,
+            })
+        };
+        let mut page = json!({
+            "name": self.name,
+            "form": self.form,
+            "device": self.device.to_string(),
+            "target": self.architecture,
+            "launches": self.launches,
+            "threads": self.threads,
+            "shared": self.shared_bytes,
+            "tensorBytes": self.tensor_bytes,
+            "steps": self.steps.iter().map(step).collect::<Json>(),
+        });
         for (name, value) in [("registers", self.registers), ("spills", self.spills)] {
             if let Some(value) = value {
-                json.key(name).plain(value);
+                page[name] = value.into();
             }
         }
-        json.key("tensorBytes").plain(self.tensor_bytes);
-        json.key("steps").nest('[', |json| {
-            for step in &self.steps {
-                json.nest('{', |json| {
-                    json.key("name").text(&step.name);
-                    json.key("lines").nest('[', |json| {
-                        for (file, line) in &step.lines {
-                            json.nest('[', |json| {
-                                json.text(file);
-                                json.plain(line);
-                            });
-                        }
-                    });
-                    json.key("executions").plain(step.cost.executions);
-                    json.key("ns").plain(step.cost.nanoseconds);
-                    json.key("read").plain(step.cost.bytes_read);
-                    json.key("written").plain(step.cost.bytes_written);
-                    json.key("flops").plain(step.cost.operations);
-                });
-            }
-        });
         if let (Some(report), Some(estimate)) = (&self.report, self.estimate(gpu)) {
-            json.key("sim").nest('{', |json| simulated(json, report, &estimate));
+            page["sim"] = simulated(report, &estimate);
         }
+        page
     }
 }
 
 /// What the simulator has counted, and the model of it.
-fn simulated(json: &mut Json, report: &Report, estimate: &Estimate) {
-    json.key("blocks").plain(report.blocks);
-    json.key("barriers").plain(report.barriers());
-    json.key("total").nest('{', |json| counters(json, &report.total()));
-    json.key("classes").nest('{', |json| {
-        for (class, counters) in report.by_class() {
-            json.key(&class.to_string()).list([counters.executions, counters.lanes]);
-        }
-    });
+fn simulated(report: &Report, estimate: &Estimate) -> Json {
+    let class = |(class, counters): (sim::Class, StepCounters)| {
+        (class.to_string(), json!([counters.executions, counters.lanes]))
+    };
     let mut lines = BTreeMap::<Option<(String, u32)>, Vec<&Instruction>>::new();
     for instruction in report.instructions.iter().filter(|one| one.counters.executions > 0) {
         lines.entry(instruction.location.kernel.clone()).or_default().push(instruction);
     }
-    json.key("lines").nest('[', |json| {
-        for (place, instructions) in &lines {
-            let mut sum = StepCounters::default();
-            for one in instructions {
-                sum.add(&one.counters);
-            }
-            let busy = sim::busy(instructions.iter().copied(), estimate.gpu, f64::from(estimate.active));
-            let (bound, clocks) = busy.longest();
-            json.nest('{', |json| {
-                let (file, line) = place.as_ref().map_or(("", 0), |(file, line)| (file.as_str(), *line));
-                json.key("file").text(file);
-                json.key("line").plain(line);
-                counters(json, &sum);
-                json.key("bound").text(bound.name());
-                json.key("clocks").plain(clocks);
-            });
+    let line = |(place, instructions): (Option<(String, u32)>, Vec<&Instruction>)| {
+        let mut sum = StepCounters::default();
+        for one in &instructions {
+            sum.add(&one.counters);
         }
-    });
-    json.key("estimate").nest('{', |json| {
-        let has_products = report.total().tensor_operations > 0;
-        json.key("gpu").text(estimate.gpu.name);
-        json.key("ns").plain(estimate.nanoseconds);
-        json.key("multiprocessors").plain(estimate.active);
-        json.key("of").plain(estimate.gpu.multiprocessors);
-        json.key("bound").text(estimate.busy.longest().0.name());
-        json.key("operations").plain(estimate.operations);
-        json.key("memoryBytes").plain(estimate.memory_bytes);
-        json.key("intensity").plain(estimate.intensity());
-        json.key("roof").plain(estimate.roof(has_products));
-        json.key("bandwidth").plain(estimate.gpu.bandwidth);
-        json.key("clock").plain(estimate.gpu.clock);
-        json.key("busy").nest('{', |json| {
-            for (bound, clocks) in &estimate.busy.0 {
-                json.key(bound.name()).plain(clocks);
-            }
-        });
-    });
+        let busy = sim::busy(instructions.iter().copied(), estimate.gpu, f64::from(estimate.active));
+        let (bound, clocks) = busy.longest();
+        let (file, line) = place.unwrap_or_default();
+        let mut page = counters(&sum);
+        page["file"] = file.into();
+        page["line"] = line.into();
+        page["bound"] = bound.name().into();
+        page["clocks"] = clocks.into();
+        page
+    };
+    let total = report.total();
+    json!({
+        "blocks": report.blocks,
+        "barriers": report.barriers(),
+        "total": counters(&total),
+        "classes": report.by_class().into_iter().map(class).collect::<Json>(),
+        "lines": lines.into_iter().map(line).collect::<Json>(),
+        "estimate": {
+            "gpu": estimate.gpu.name,
+            "ns": estimate.nanoseconds,
+            "multiprocessors": estimate.active,
+            "of": estimate.gpu.multiprocessors,
+            "bound": estimate.busy.longest().0.name(),
+            "operations": estimate.operations,
+            "memoryBytes": estimate.memory_bytes,
+            "intensity": estimate.intensity(),
+            "roof": estimate.roof(total.tensor_operations > 0),
+            "bandwidth": estimate.gpu.bandwidth,
+            "clock": estimate.gpu.clock,
+            "busy": estimate.busy.0.iter().map(|(bound, clocks)| (bound.name(), *clocks)).collect::<Json>(),
+        },
+    })
 }
 
-fn counters(json: &mut Json, counters: &StepCounters) {
-    let rows = [
-        ("instructions", counters.executions),
-        ("requests", counters.global_requests),
-        ("sectors", counters.sectors),
-        ("idealSectors", counters.ideal_sectors),
-        ("wavefronts", counters.wavefronts),
-        ("idealWavefronts", counters.ideal_wavefronts),
-        ("read", counters.bytes_read),
-        ("written", counters.bytes_written),
-        ("tensor", counters.tensor_operations),
-    ];
-    for (name, value) in rows {
-        json.key(name).plain(value);
-    }
+fn counters(counters: &StepCounters) -> Json {
+    json!({
+        "instructions": counters.executions,
+        "requests": counters.global_requests,
+        "sectors": counters.sectors,
+        "idealSectors": counters.ideal_sectors,
+        "wavefronts": counters.wavefronts,
+        "idealWavefronts": counters.ideal_wavefronts,
+        "read": counters.bytes_read,
+        "written": counters.bytes_written,
+        "tensor": counters.tensor_operations,
+    })
 }
 
 /// What was measured since the last call, as JSON. Launches on the simulator are estimated for the GPU with this name, else for
@@ -381,47 +369,38 @@ pub fn take_profile(gpu: Option<&str>) -> Result<String, Error> {
     if !is_active() {
         gpu_times::stop();
     }
-    let mut json = Json::default();
-    json.nest('{', |json| {
-        json.key("kernels").nest('[', |json| {
-            for kernel in &taken.kernels {
-                json.nest('{', |json| kernel.describe(json, gpu));
-            }
-        });
-        json.key("launches").nest('[', |json| {
-            for launch in &taken.launches {
-                let time = if launch.timing.is_some() {
-                    times.next().flatten()
-                } else if let Some(nanoseconds) = estimates[launch.kernel] {
-                    Some(Time { start: launch.start, nanoseconds, by: "model" })
-                } else {
-                    let nanoseconds = launch.host_nanoseconds as f64;
-                    Some(Time { start: launch.start, nanoseconds, by: "clock" })
-                };
-                json.nest('{', |json| launch.describe(json, time));
-            }
-        });
-        json.key("notes").nest('[', |json| notes.iter().for_each(|note| json.text(note)));
+    let launch = |launch: &Launch| {
+        let time = if launch.timing.is_some() {
+            times.next().flatten()
+        } else if let Some(nanoseconds) = estimates[launch.kernel] {
+            Some(Time { start: launch.start, nanoseconds, by: "model" })
+        } else {
+            let nanoseconds = launch.host_nanoseconds as f64;
+            Some(Time { start: launch.start, nanoseconds, by: "clock" })
+        };
+        launch.describe(time.as_ref())
+    };
+    let page = json!({
+        "kernels": taken.kernels.iter().map(|kernel| kernel.describe(gpu)).collect::<Json>(),
+        "launches": taken.launches.iter().map(launch).collect::<Json>(),
+        "notes": notes,
     });
-    Ok(json.0)
+    Ok(page.to_string())
 }
 
 impl Launch {
-    fn describe(&self, json: &mut Json, time: Option<Time>) {
-        json.key("kernel").plain(self.kernel);
-        json.key("scope").plain(self.scope);
-        json.key("thread").plain(self.thread);
-        json.key("grid").list(self.grid);
-        json.key("start").plain(time.as_ref().map_or(self.start, |time| time.start));
-        if let Some(time) = time {
-            json.key("ns").plain(time.nanoseconds);
-            json.key("by").text(time.by);
-        } else {
-            // Not 0: it took some time.
-            json.key("ns").plain("null");
-            json.key("by").plain("null");
-        }
-        json.key("host").plain(self.host_nanoseconds);
+    /// A launch whose time is unknown has null for it, not 0: it took some time.
+    fn describe(&self, time: Option<&Time>) -> Json {
+        json!({
+            "kernel": self.kernel,
+            "scope": self.scope,
+            "thread": self.thread,
+            "grid": self.grid,
+            "start": time.map_or(self.start, |time| time.start),
+            "ns": time.map(|time| time.nanoseconds),
+            "by": time.map(|time| time.by),
+            "host": self.host_nanoseconds,
+        })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use tilewright_base::{Color, Json, SourceMap, Span};
+use serde_json::json;
+use tilewright_base::{Color, SourceMap, Span};
 use tilewright_compiler::{Stage, Target, cpu_program_for_traces};
 use tilewright_cpu::{Argument as CpuArgument, Finding, Interrupt, Launch, Occurrence, Program, Tracing};
 use tilewright_frontend::Failure;
@@ -151,11 +152,7 @@ pub fn layouts_of_launch(launch: &trace::Launch, capability: u32) -> String {
         Some(Target::Gpu(target)) => tilewright_compiler::layouts_of_ir(&launch.ir, target, warps, stages),
         Some(Target::Cpu) | None => Err(format!("no code can be made for compute capability {capability}")),
     };
-    found.unwrap_or_else(|reason| {
-        let mut json = Json::default();
-        json.nest('{', |json| json.key("error").text(&reason));
-        json.0
-    })
+    found.unwrap_or_else(|reason| json!({ "error": reason }).to_string())
 }
 
 fn parameters(program: &Program, passed: &[CpuArgument<'_>]) -> Vec<trace::Parameter> {

@@ -131,9 +131,9 @@ fn carries_chain() {
     let after_sub = evaluate("sub.cc.u32 %x, %a, %b;\n    addc.u32 %d, %c, 0;", "u32", &["u32"; 3], &rows);
     let after_add = evaluate("add.cc.u32 %x, %a, %b;\n    subc.u32 %d, %c, 0;", "u32", &["u32"; 3], &rows);
     for (index, [a, b, c]) in rows.iter().map(|row| row.map(|x| x as u32)).enumerate() {
-        assert_eq!(after_sub[index], c.wrapping_add(u32::from(a >= b)).into(), "{a:#x} {b:#x} {c:#x}");
+        assert_eq!(after_sub[index], u64::from(c.wrapping_add(u32::from(a >= b))), "{a:#x} {b:#x} {c:#x}");
         let is_carry = a.checked_add(b).is_none();
-        assert_eq!(after_add[index], c.wrapping_sub(u32::from(!is_carry)).into(), "{a:#x} {b:#x} {c:#x}");
+        assert_eq!(after_add[index], u64::from(c.wrapping_sub(u32::from(!is_carry))), "{a:#x} {b:#x} {c:#x}");
     }
     // The low word of a product with the carry into the high one: a 64-bit product of 32-bit halves.
     let product = "

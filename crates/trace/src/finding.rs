@@ -1,6 +1,6 @@
 //! What a sanitizer has found in a launch, as the trace of it says it.
 
-use tilewright_base::Json;
+use serde::Serialize;
 
 use crate::bytes::{Put, Take};
 use crate::model::{Launch, Tensor};
@@ -97,35 +97,45 @@ impl Finding {
         })
     }
 
-    /// As a page has it. Files are numbers, elements places in tensors.
-    pub(crate) fn describe(&self, json: &mut Json, launch: &Launch) {
-        let place = |json: &mut Json, place: &Option<(String, u32, u32)>| match place {
-            None => json.plain("null"),
-            Some((file, line, column)) => {
-                let number = launch.files.iter().position(|known| known.name == *file);
-                json.list([number.map_or(-1, |number| number as i64), i64::from(*line), i64::from(*column)]);
-            }
+    /// The finding as a page reads it: files are indices, elements indices in tensors.
+    pub(crate) fn page(&self, launch: &Launch) -> FindingPage<'_> {
+        let place = |(file, line, column): &(String, u32, u32)| {
+            let index = launch.files.iter().position(|known| known.name == *file);
+            [index.map_or(-1, |index| index as i64), i64::from(*line), i64::from(*column)]
         };
-        json.nest('{', |json| {
-            json.key("check").text(&self.check);
-            json.key("code").text(&self.code);
-            json.key("message").text(&self.message);
-            json.key("text").text(&self.text);
-            json.key("place");
-            place(json, &self.place);
-            json.key("other");
-            place(json, &self.other);
-            json.key("lane").list(&self.lane);
-            json.key("count").plain(self.count);
-            json.key("occurrences").nest('[', |json| {
-                for occurrence in &self.occurrences {
-                    let (tensor, place) = occurrence.place(launch).unwrap_or((-1, -1));
-                    let other = occurrence.other.map_or(-1, |other| other as i64);
-                    json.list([occurrence.program as i64, tensor, place, other]);
-                }
-            });
-        });
+        let occurrence = |occurrence: &Occurrence| {
+            let (tensor, place) = occurrence.place(launch).unwrap_or((-1, -1));
+            let other = occurrence.other.map_or(-1, |other| other as i64);
+            [occurrence.program as i64, tensor, place, other]
+        };
+        FindingPage {
+            check: &self.check,
+            code: &self.code,
+            message: &self.message,
+            text: &self.text,
+            place: self.place.as_ref().map(place),
+            other: self.other.as_ref().map(place),
+            lane: &self.lane,
+            count: self.count,
+            occurrences: self.occurrences.iter().map(occurrence).collect(),
+        }
     }
+}
+
+/// A finding as a page reads it.
+#[derive(Serialize)]
+pub(crate) struct FindingPage<'a> {
+    check: &'a str,
+    code: &'a str,
+    message: &'a str,
+    text: &'a str,
+    /// File, line and column; the file is -1 if the trace does not have it.
+    place: Option<[i64; 3]>,
+    other: Option<[i64; 3]>,
+    lane: &'a [u32],
+    count: u64,
+    /// Program, tensor, element and the other program, -1 where there is none.
+    occurrences: Vec<[i64; 4]>,
 }
 
 impl Occurrence {
@@ -199,9 +209,8 @@ mod tests {
             tensors: vec![tensor("x", 1024, vec![1, 2]), tensor("y", 1000, vec![3, 1])],
             ..Launch::default()
         };
-        let mut json = Json::default();
-        finding().describe(&mut json, &launch);
-        assert!(json.0.contains("\"occurrences\":[[2,1,5,0],[3,0,2,-1],[1,-1,-1,-1]]"), "{}", json.0);
-        assert!(json.0.contains("\"place\":[0,7,5],\"other\":[-1,8,1]"), "{}", json.0);
+        let text = crate::json::to_text(&finding().page(&launch));
+        assert!(text.contains("\"occurrences\":[[2,1,5,0],[3,0,2,-1],[1,-1,-1,-1]]"), "{text}");
+        assert!(text.contains("\"place\":[0,7,5],\"other\":[-1,8,1]"), "{text}");
     }
 }

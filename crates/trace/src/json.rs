@@ -1,48 +1,69 @@
 //! Elements of tensors as JSON.
 
-use std::fmt::Write;
+use serde::Serialize;
 
-use tilewright_base::Json;
-
-/// Elements of tensors as JSON.
-pub(crate) trait Elements {
-    /// An element of a tensor. What JSON has no number for, and what JavaScript would round, is a text.
-    fn element(&mut self, dtype: &str, bits: u64);
+/// Writes a page's data as JSON.
+pub(crate) fn to_text(page: &impl Serialize) -> String {
+    serde_json::to_string(page).expect("writing to a string cannot fail, and all keys are texts")
 }
 
-impl Elements for Json {
-    fn element(&mut self, dtype: &str, bits: u64) {
-        self.separate();
-        let out = &mut self.0;
-        let float = |out: &mut String, value: f64, shortest: &dyn std::fmt::Display| {
-            let _ = match value {
-                value if value.is_nan() => write!(out, "\"nan\""),
-                f64::INFINITY => write!(out, "\"inf\""),
-                f64::NEG_INFINITY => write!(out, "\"-inf\""),
-                _ => write!(out, "{shortest}"),
-            };
-        };
-        let signed = |bits: u64, width: u32| ((bits << (64 - width)) as i64) >> (64 - width);
-        let integer = |out: &mut String, value: i128| {
-            let quote = if value.unsigned_abs() > 1 << 53 { "\"" } else { "" };
-            let _ = write!(out, "{quote}{value}{quote}");
-        };
+/// An element of a tensor as JSON. A value that JSON has no number for, or that JavaScript would round, is a text.
+#[derive(Serialize, PartialEq, Debug)]
+#[serde(untagged)]
+pub(crate) enum Element {
+    /// A truth value.
+    Boolean(bool),
+    /// An integer that a binary64 number holds.
+    Integer(i64),
+    /// A finite number of at most 32 bits, written with the digits that tell it from its binary32 neighbors.
+    Single(f32),
+    /// A finite binary64 number.
+    Double(f64),
+    /// A wider integer, an infinity, or NaN.
+    Text(String),
+}
+
+impl Element {
+    /// Reads the bits of an element.
+    pub(crate) fn new(dtype: &str, bits: u64) -> Self {
+        let signed = |width: u32| Self::integer((((bits << (64 - width)) as i64) >> (64 - width)).into());
         match dtype {
-            "int1" => out.push_str(if bits == 0 { "false" } else { "true" }),
-            "int8" => integer(out, signed(bits, 8).into()),
-            "int16" => integer(out, signed(bits, 16).into()),
-            "int32" => integer(out, signed(bits, 32).into()),
-            "int64" => integer(out, bits.cast_signed().into()),
-            "fp32" => {
-                let value = f32::from_bits(bits as u32);
-                float(out, value.into(), &value);
+            "int1" => Self::Boolean(bits != 0),
+            "int8" => signed(8),
+            "int16" => signed(16),
+            "int32" => signed(32),
+            "int64" => signed(64),
+            "fp32" => Self::single(f32::from_bits(bits as u32)),
+            "fp64" => {
+                let value = f64::from_bits(bits);
+                Self::not_finite(value).unwrap_or(Self::Double(value))
             }
-            "fp64" => float(out, f64::from_bits(bits), &f64::from_bits(bits)),
             dtype => match narrow_float(dtype, bits) {
-                Some(value) => float(out, value, &(value as f32)),
-                None => integer(out, bits.into()),
+                Some(value) => Self::single(value as f32),
+                None => Self::integer(bits.into()),
             },
         }
+    }
+
+    fn integer(value: i128) -> Self {
+        match i64::try_from(value) {
+            Ok(value) if value.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS => Self::Integer(value),
+            _ => Self::Text(value.to_string()),
+        }
+    }
+
+    fn single(value: f32) -> Self {
+        Self::not_finite(value.into()).unwrap_or(Self::Single(value))
+    }
+
+    fn not_finite(value: f64) -> Option<Self> {
+        let name = match value {
+            value if value.is_nan() => "nan",
+            f64::INFINITY => "inf",
+            f64::NEG_INFINITY => "-inf",
+            _ => return None,
+        };
+        Some(Self::Text(name.to_owned()))
     }
 }
 
@@ -86,18 +107,14 @@ mod tests {
 
     #[test]
     fn elements_are_the_numbers_that_they_are() {
-        let element = |dtype: &str, bits: u64| {
-            let mut json = Json::default();
-            json.element(dtype, bits);
-            json.0
-        };
+        let element = |dtype: &str, bits: u64| to_text(&Element::new(dtype, bits));
         let cases = [
             ("fp16", 0x3e00, "1.5"),
             ("fp16", 0xfc00, "\"-inf\""),
-            ("bf16", 0xc000, "-2"),
-            ("fp8e4nv", 0x7e, "448"),
+            ("bf16", 0xc000, "-2.0"),
+            ("fp8e4nv", 0x7e, "448.0"),
             ("fp8e4nv", 0x7f, "\"nan\""),
-            ("fp8e5", 0x7b, "57344"),
+            ("fp8e5", 0x7b, "57344.0"),
             ("fp8e5", 0x7c, "\"inf\""),
             ("fp8e4b8", 0x80, "\"nan\""),
             ("fp8e4b15", 0x7f, "1.875"),
@@ -107,6 +124,10 @@ mod tests {
             ("uint64", u64::MAX, "\"18446744073709551615\""),
             ("int1", 1, "true"),
             ("fp32", 0x3dcc_cccd, "0.1"),
+            ("fp64", f64::NEG_INFINITY.to_bits(), "\"-inf\""),
+            ("fp64", 0.1_f64.to_bits(), "0.1"),
+            ("int64", 1 << 53, "9007199254740992"),
+            ("int64", (1 << 53) + 1, "\"9007199254740993\""),
         ];
         for (dtype, bits, expected) in cases {
             assert_eq!(element(dtype, bits), expected, "{dtype} {bits:x}");

@@ -1,5 +1,7 @@
 //! What a launch is and which ops it has: the tables that events refer to.
 
+use serde::Serialize;
+
 use crate::bytes::{Put, Take};
 use crate::read::is_place;
 
@@ -22,6 +24,12 @@ pub enum Kind {
     Scan,
     /// A loop; its events begin iterations.
     Loop,
+}
+
+impl Serialize for Kind {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 impl Kind {
@@ -73,6 +81,12 @@ pub enum Role {
     Accumulator,
     /// The counter of a loop.
     Counter,
+}
+
+impl Serialize for Role {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 impl Role {
@@ -127,7 +141,8 @@ pub struct Launch {
 }
 
 /// A source file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct File {
     /// The path.
     pub name: String,
@@ -149,7 +164,7 @@ pub struct Parameter {
 }
 
 /// A tensor that was passed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Tensor {
     /// The name of its parameter.
     pub name: String,
@@ -158,6 +173,7 @@ pub struct Tensor {
     /// The bytes of an element.
     pub size: u32,
     /// The address of its first element.
+    #[serde(skip)]
     pub address: u64,
     /// Its extents.
     pub shape: Vec<u64>,
@@ -196,13 +212,14 @@ pub struct Op {
 }
 
 /// A value of an op.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ValueInfo {
     /// What it is to the op.
     pub role: Role,
     /// The type of its elements: `fp32`, `int1`, `*fp32`.
     pub dtype: String,
     /// The bytes of an element.
+    #[serde(skip)]
     pub size: u32,
     /// Its extents; of a scalar none.
     pub shape: Vec<u32>,

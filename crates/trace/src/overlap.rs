@@ -3,9 +3,11 @@
 //! Two programs of a launch are not ordered, so two accesses to one element race if they are of different programs, at
 //! least one of them writes, and not both are atomic.
 
+use serde::Serialize;
+
+use crate::json::to_text;
 use crate::model::{Kind, Tensor};
 use crate::read::{Access, Trace};
-use tilewright_base::Json;
 
 /// What is known of an element.
 #[derive(Clone, Copy, Default, Debug)]
@@ -58,31 +60,52 @@ const MOST_ELEMENTS: u64 = 1 << 22;
 /// The most accesses of an element that are listed.
 const MOST_LISTED: usize = 256;
 
+/// The answer about a tensor with more elements, or more accesses, than are looked at.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TooLarge {
+    too_large: bool,
+}
+
+/// For each element, the number of programs that read, write and atomically access it, and the elements that they race for.
+#[derive(Serialize)]
+struct OverlapPage {
+    readers: Vec<u32>,
+    writers: Vec<u32>,
+    atomics: Vec<u32>,
+    races: Vec<usize>,
+}
+
+/// The accesses of an element: op, program and lane of the first ones.
+#[derive(Serialize)]
+struct ElementPage {
+    count: u64,
+    partial: bool,
+    accesses: Vec<[u64; 3]>,
+}
+
 impl Trace {
     /// For each element of a tensor, how many programs read it, write it and access it atomically, and whether they race.
     pub fn overlaps(&self, launch: usize, tensor: usize) -> Option<String> {
         let info = self.launches.get(launch)?.launch.tensors.get(tensor)?;
-        let mut json = Json::default();
+        let too_large = || Some(to_text(&TooLarge { too_large: true }));
         if info.elements() > MOST_ELEMENTS {
-            json.nest('{', |json| json.key("tooLarge").plain(true));
-            return Some(json.0);
+            return too_large();
         }
         let mut elements = vec![Element::default(); info.elements() as usize];
         let is_whole = self.each_access(launch, info, &mut |_, kind, program, _, place| {
             elements[place as usize].add(kind, program);
         })?;
         if !is_whole {
-            json.nest('{', |json| json.key("tooLarge").plain(true));
-            return Some(json.0);
+            return too_large();
         }
-        json.nest('{', |json| {
-            json.key("readers").list(elements.iter().map(|element| element.readers));
-            json.key("writers").list(elements.iter().map(|element| element.writers));
-            json.key("atomics").list(elements.iter().map(|element| element.atomics));
-            let races = elements.iter().enumerate().filter(|(_, element)| element.is_raced());
-            json.key("races").list(races.map(|(place, _)| place));
-        });
-        Some(json.0)
+        let races = elements.iter().enumerate().filter(|(_, element)| element.is_raced());
+        Some(to_text(&OverlapPage {
+            readers: elements.iter().map(|element| element.readers).collect(),
+            writers: elements.iter().map(|element| element.writers).collect(),
+            atomics: elements.iter().map(|element| element.atomics).collect(),
+            races: races.map(|(place, _)| place).collect(),
+        }))
     }
 
     /// Who accesses an element of a tensor: op, program, lane.
@@ -94,21 +117,11 @@ impl Trace {
             if at == place {
                 count += 1;
                 if found.len() < MOST_LISTED {
-                    found.push((op, program, lane));
+                    found.push([u64::from(op), program, lane]);
                 }
             }
         })?;
-        let mut json = Json::default();
-        json.nest('{', |json| {
-            json.key("count").plain(count);
-            json.key("partial").plain(!is_whole);
-            json.key("accesses").nest('[', |json| {
-                for (op, program, lane) in found {
-                    json.list([u64::from(op), program, lane]);
-                }
-            });
-        });
-        Some(json.0)
+        Some(to_text(&ElementPage { count, partial: !is_whole, accesses: found }))
     }
 
     /// Calls a function with op, kind, program, lane and place of each access to a tensor. False if accesses were left out

@@ -1,13 +1,16 @@
 //! What a page shows of a trace, as JSON: launches, a program's events, the elements of a value, those of a tensor.
 
-use tilewright_base::Json;
+use serde::ser::SerializeSeq;
+use serde::{Serialize, Serializer};
 
-use crate::json::Elements;
-use crate::model::{Kind, Launch, Op, Tensor, ValueInfo};
+use crate::finding::FindingPage;
+use crate::json::{Element, to_text};
+use crate::model::{File, Kind, Launch, Op, Parameter, Place, Tensor, ValueInfo};
 use crate::read::{Access, Event, Form, Program, Trace, Traced, is_place};
 
 /// What the programs of a launch have done by an op.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Copy, Default, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Count {
     events: u64,
     lanes: u64,
@@ -18,87 +21,226 @@ struct Count {
     timed: u64,
 }
 
+/// A launch in a few words.
+#[derive(Serialize)]
+struct Heading<'a> {
+    kernel: &'a str,
+    grid: [u32; 3],
+    nanoseconds: u64,
+    recorded: usize,
+    failed: bool,
+    found: usize,
+}
+
+impl<'a> Heading<'a> {
+    fn new(traced: &'a Traced) -> Self {
+        Self {
+            kernel: &traced.launch.kernel,
+            grid: traced.launch.grid,
+            nanoseconds: traced.nanoseconds,
+            recorded: traced.programs.len(),
+            failed: !traced.failure.is_empty(),
+            found: traced.findings.len(),
+        }
+    }
+}
+
+/// A launch: its tables, its programs, and what its ops have done.
+#[derive(Serialize)]
+struct LaunchPage<'a> {
+    #[serde(flatten)]
+    heading: Heading<'a>,
+    failure: &'a str,
+    checks: &'a str,
+    findings: Vec<FindingPage<'a>>,
+    partial: bool,
+    interpreted: bool,
+    every: u64,
+    files: &'a [File],
+    parameters: Vec<ParameterPage<'a>>,
+    constants: &'a [(String, String)],
+    tensors: Vec<TensorPage<'a>>,
+    ops: Vec<OpPage<'a>>,
+    /// Number, flags (1 with values, 2 cut short, 4 stopped at the last event) and nanoseconds.
+    programs: Vec<[u64; 3]>,
+}
+
+#[derive(Serialize)]
+struct ParameterPage<'a> {
+    name: &'a str,
+    dtype: &'a str,
+    value: Element,
+}
+
+impl<'a> ParameterPage<'a> {
+    fn new(Parameter { name, dtype, bits }: &'a Parameter) -> Self {
+        Self { name, dtype, value: Element::new(dtype, *bits) }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TensorPage<'a> {
+    #[serde(flatten)]
+    tensor: &'a Tensor,
+    has_elements: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OpPage<'a> {
+    name: &'a str,
+    kind: Kind,
+    /// The loop that it is in, -1 outside of loops.
+    parent: i64,
+    /// File, line, column, end line and end column.
+    places: Vec<[u32; 5]>,
+    values: &'a [ValueInfo],
+    #[serde(flatten)]
+    count: Count,
+    is_access: bool,
+}
+
+impl<'a> OpPage<'a> {
+    fn new(op: &'a Op, count: Count) -> Self {
+        let place = |place: &Place| [place.file, place.line, place.column, place.end_line, place.end_column];
+        Self {
+            name: &op.name,
+            kind: op.kind,
+            parent: op.parent.map_or(-1, i64::from),
+            places: op.places.iter().map(place).collect(),
+            values: &op.values,
+            count,
+            is_access: op.kind.is_access(),
+        }
+    }
+}
+
+/// The events of a program.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ProgramPage<'a> {
+    program: u64,
+    has_values: bool,
+    is_cut_short: bool,
+    has_stopped: bool,
+    nanoseconds: u64,
+    events: Vec<EventPage<'a>>,
+}
+
+/// An event: op, nanoseconds, and each value in a few words.
+struct EventPage<'a> {
+    event: Event<'a>,
+    values: &'a [ValueInfo],
+}
+
+impl Serialize for EventPage<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        list.serialize_element(&self.event.op)?;
+        list.serialize_element(&self.event.nanoseconds)?;
+        for (value, form) in self.values.iter().zip(&self.event.values) {
+            list.serialize_element(&Summary(value, form))?;
+        }
+        list.end()
+    }
+}
+
+/// A form in a few words: `["uniform", 3]`, `["affine", base, strides…]`, `["box", [low, high]…]`, `["dense"]`, `["absent"]`.
+struct Summary<'a>(&'a ValueInfo, &'a Form<'a>);
+
+impl Serialize for Summary<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(value, form) = self;
+        match form {
+            Form::Absent => ["absent"].serialize(serializer),
+            Form::Uniform(bits) => ("uniform", Element::new(&value.dtype, *bits)).serialize(serializer),
+            Form::Affine(base, strides) => named("affine", std::iter::once(base).chain(strides), serializer),
+            Form::Box(ranges) => named("box", ranges, serializer),
+            Form::Dense(_) | Form::Bits(_) => ["dense"].serialize(serializer),
+            Form::Pointers(..) => ["pointers"].serialize(serializer),
+        }
+    }
+}
+
+/// Writes a list whose first item is a name.
+fn named<S: Serializer>(
+    name: &str,
+    items: impl IntoIterator<Item = impl Serialize>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut list = serializer.serialize_seq(None)?;
+    list.serialize_element(name)?;
+    items.into_iter().try_for_each(|item| list.serialize_element(&item))?;
+    list.end()
+}
+
+/// The elements of a value.
+#[derive(Serialize)]
+struct ValuePage<'a> {
+    dtype: &'a str,
+    shape: &'a [u32],
+    /// None if they were not recorded.
+    elements: Option<Elements<'a>>,
+}
+
+/// Elements by their type and bits.
+struct Elements<'a>(&'a str, Vec<u64>);
+
+impl Serialize for Elements<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.1.iter().map(|&bits| Element::new(self.0, bits)))
+    }
+}
+
+/// What an access touches, lane by lane.
+#[derive(Serialize)]
+struct AccessPage {
+    /// The tensor that most lanes are in, or -1.
+    tensor: i64,
+    mask: Vec<u8>,
+    tensors: Vec<i64>,
+    places: Vec<i64>,
+    bytes: Vec<i64>,
+}
+
 impl Trace {
     /// Each launch in a few words.
     pub fn list(&self) -> String {
-        let mut json = Json::default();
-        json.nest('[', |json| {
-            for launch in &self.launches {
-                json.nest('{', |json| heading(json, launch));
-            }
-        });
-        json.0
+        to_text(&self.launches.iter().map(Heading::new).collect::<Vec<_>>())
     }
 
     /// A launch: its tables, its programs, and what its ops have done. Nothing if there is none with this number.
     pub fn launch(&self, number: usize) -> Option<String> {
         let traced = self.launches.get(number)?;
         let launch = &traced.launch;
-        let (counts, is_partial) = self.counts(traced);
-        let mut json = Json::default();
-        json.nest('{', |json| {
-            heading(json, traced);
-            json.key("failure").text(&traced.failure);
-            json.key("checks").text(&traced.checks);
-            json.key("findings").nest('[', |json| {
-                for finding in &traced.findings {
-                    finding.describe(json, launch);
-                }
-            });
-            json.key("partial").plain(is_partial);
-            json.key("interpreted").plain(launch.interpreted);
-            json.key("every").plain(launch.every);
-            json.key("files").nest('[', |json| {
-                for file in &launch.files {
-                    json.nest('{', |json| {
-                        json.key("name").text(&file.name);
-                        json.key("text").text(&file.text);
-                        json.key("firstLine").plain(file.first_line);
-                    });
-                }
-            });
-            json.key("parameters").nest('[', |json| {
-                for parameter in &launch.parameters {
-                    json.nest('{', |json| {
-                        json.key("name").text(&parameter.name);
-                        json.key("dtype").text(&parameter.dtype);
-                        json.key("value").element(&parameter.dtype, parameter.bits);
-                    });
-                }
-            });
-            json.key("constants").nest('[', |json| {
-                for (name, value) in &launch.constants {
-                    json.nest('[', |json| {
-                        json.text(name);
-                        json.text(value);
-                    });
-                }
-            });
-            json.key("tensors").nest('[', |json| {
-                for (index, tensor) in launch.tensors.iter().enumerate() {
-                    json.nest('{', |json| {
-                        describe_tensor(json, tensor);
-                        let has_elements = self.snapshot(traced, index as u32, false).is_some();
-                        json.key("hasElements").plain(has_elements);
-                    });
-                }
-            });
-            json.key("ops").nest('[', |json| {
-                for (op, count) in launch.ops.iter().zip(&counts) {
-                    json.nest('{', |json| describe_op(json, op, count));
-                }
-            });
-            json.key("programs").nest('[', |json| {
-                for program in &traced.programs {
-                    let flag = |is_set: bool, bit: u64| u64::from(is_set) * bit;
-                    let flags = flag(program.has_values(), 1)
-                        | flag(program.is_cut_short(), 2)
-                        | flag(program.has_stopped(), 4);
-                    json.list([program.number, flags, program.nanoseconds]);
-                }
-            });
-        });
-        Some(json.0)
+        let (counts, partial) = self.counts(traced);
+        let tensor = |(index, tensor)| {
+            let has_elements = self.snapshot(traced, index as u32, false).is_some();
+            TensorPage { tensor, has_elements }
+        };
+        let flag = |is_set: bool, bit: u64| u64::from(is_set) * bit;
+        let program = |program: &Program| {
+            let flags = flag(program.has_values(), 1)
+                | flag(program.is_cut_short(), 2)
+                | flag(program.has_stopped(), 4);
+            [program.number, flags, program.nanoseconds]
+        };
+        Some(to_text(&LaunchPage {
+            heading: Heading::new(traced),
+            failure: &traced.failure,
+            checks: &traced.checks,
+            findings: traced.findings.iter().map(|finding| finding.page(launch)).collect(),
+            partial,
+            interpreted: launch.interpreted,
+            every: launch.every,
+            files: &launch.files,
+            parameters: launch.parameters.iter().map(ParameterPage::new).collect(),
+            constants: &launch.constants,
+            tensors: launch.tensors.iter().enumerate().map(tensor).collect(),
+            ops: launch.ops.iter().zip(counts).map(|(op, count)| OpPage::new(op, count)).collect(),
+            programs: traced.programs.iter().map(program).collect(),
+        }))
     }
 
     /// What the ops of a launch have done, and whether lanes were left out because there are too many.
@@ -140,27 +282,19 @@ impl Trace {
     /// The events of a program: op, nanoseconds, and of each value its form in a few words.
     pub fn events_of(&self, launch: usize, number: u64) -> Option<String> {
         let (traced, program) = self.program(launch, number)?;
-        let mut json = Json::default();
-        json.nest('{', |json| {
-            json.key("program").plain(program.number);
-            json.key("hasValues").plain(program.has_values());
-            json.key("isCutShort").plain(program.is_cut_short());
-            json.key("hasStopped").plain(program.has_stopped());
-            json.key("nanoseconds").plain(program.nanoseconds);
-            json.key("events").nest('[', |json| {
-                self.each_event(traced, program, &mut |event| {
-                    json.nest('[', |json| {
-                        json.plain(event.op);
-                        json.plain(event.nanoseconds);
-                        let op = &traced.launch.ops[event.op as usize];
-                        for (value, form) in op.values.iter().zip(&event.values) {
-                            summary(json, value, form);
-                        }
-                    });
-                });
-            });
+        let mut events = Vec::new();
+        self.each_event(traced, program, &mut |event| {
+            let values = &traced.launch.ops[event.op as usize].values;
+            events.push(EventPage { event, values });
         });
-        Some(json.0)
+        Some(to_text(&ProgramPage {
+            program: program.number,
+            has_values: program.has_values(),
+            is_cut_short: program.is_cut_short(),
+            has_stopped: program.has_stopped(),
+            nanoseconds: program.nanoseconds,
+            events,
+        }))
     }
 
     /// The elements of a value of an event, row after row; of pointers the tensor and the place in it, of places outside
@@ -170,21 +304,10 @@ impl Trace {
         let events = self.events(traced, program);
         let event: &Event<'_> = events.get(event)?;
         let info = traced.launch.ops[event.op as usize].values.get(value)?;
+        let dtype = if info.dtype.starts_with('*') { "uint64" } else { &info.dtype };
         let elements = event.values.get(value)?.expand(info);
-        let mut json = Json::default();
-        json.nest('{', |json| {
-            json.key("dtype").text(&info.dtype);
-            json.key("shape").list(&info.shape);
-            json.key("elements");
-            match elements {
-                None => json.plain("null"),
-                Some(elements) => {
-                    let dtype = if info.dtype.starts_with('*') { "uint64" } else { &info.dtype };
-                    json.nest('[', |json| elements.iter().for_each(|&bits| json.element(dtype, bits)));
-                }
-            }
-        });
-        Some(json.0)
+        let elements = elements.map(|bits| Elements(dtype, bits));
+        Some(to_text(&ValuePage { dtype: &info.dtype, shape: &info.shape, elements }))
     }
 
     /// What an access touches: for each lane whether its mask holds, the tensor, and the place in it, row after row of the
@@ -198,17 +321,15 @@ impl Trace {
         let found: Vec<Option<(usize, u64)>> =
             access.addresses.iter().map(|&address| tensor_at(launch, address)).collect();
         let own = Self::own_tensor(traced, event);
-        let mut json = Json::default();
-        json.nest('{', |json| {
-            json.key("tensor").plain(own.map_or(-1, |own| own as i64));
-            json.key("mask").list((0..found.len()).map(|lane| u8::from(access.is_active(lane))));
-            json.key("tensors").list(found.iter().map(|found| found.map_or(-1, |found| found.0 as i64)));
-            json.key("places").list(found.iter().map(|found| found.map_or(-1, |found| found.1 as i64)));
-            let own = own.map_or(0, |own| launch.tensors[own].address);
-            let distances = access.addresses.iter().map(|address| address.wrapping_sub(own).cast_signed());
-            json.key("bytes").list(distances);
-        });
-        Some(json.0)
+        let base = own.map_or(0, |own| launch.tensors[own].address);
+        let distance = |address: &u64| address.wrapping_sub(base).cast_signed();
+        Some(to_text(&AccessPage {
+            tensor: own.map_or(-1, |own| own as i64),
+            mask: (0..found.len()).map(|lane| u8::from(access.is_active(lane))).collect(),
+            tensors: found.iter().map(|found| found.map_or(-1, |found| found.0 as i64)).collect(),
+            places: found.iter().map(|found| found.map_or(-1, |found| found.1 as i64)).collect(),
+            bytes: access.addresses.iter().map(distance).collect(),
+        }))
     }
 
     /// The tensor of the parameter that the pointers of an event come from, or the one that the first active lane is in.
@@ -228,85 +349,10 @@ impl Trace {
         let traced = self.launches.get(launch)?;
         let info = traced.launch.tensors.get(tensor)?;
         let bytes = self.snapshot(traced, tensor as u32, is_after)?;
-        let mut json = Json::default();
-        json.nest('[', |json| {
-            for part in bytes.chunks_exact((info.size as usize).max(1)) {
-                let bits = part.iter().rev().fold(0_u64, |bits, &byte| bits << 8 | u64::from(byte));
-                json.element(&info.dtype, bits);
-            }
-        });
-        Some(json.0)
+        let bits = |part: &[u8]| part.iter().rev().fold(0_u64, |bits, &byte| bits << 8 | u64::from(byte));
+        let parts = bytes.chunks_exact((info.size as usize).max(1));
+        Some(to_text(&Elements(&info.dtype, parts.map(bits).collect())))
     }
-}
-
-fn heading(json: &mut Json, traced: &Traced) {
-    json.key("kernel").text(&traced.launch.kernel);
-    json.key("grid").list(traced.launch.grid);
-    json.key("nanoseconds").plain(traced.nanoseconds);
-    json.key("recorded").plain(traced.programs.len());
-    json.key("failed").plain(!traced.failure.is_empty());
-    json.key("found").plain(traced.findings.len());
-}
-
-fn describe_tensor(json: &mut Json, tensor: &Tensor) {
-    json.key("name").text(&tensor.name);
-    json.key("dtype").text(&tensor.dtype);
-    json.key("shape").list(&tensor.shape);
-    json.key("strides").list(&tensor.strides);
-    json.key("size").plain(tensor.size);
-}
-
-fn describe_op(json: &mut Json, op: &Op, count: &Count) {
-    json.key("name").text(&op.name);
-    json.key("kind").text(op.kind.name());
-    json.key("parent").plain(op.parent.map_or(-1, i64::from));
-    json.key("places").nest('[', |json| {
-        for place in &op.places {
-            json.list([place.file, place.line, place.column, place.end_line, place.end_column]);
-        }
-    });
-    json.key("values").nest('[', |json| {
-        for value in &op.values {
-            json.nest('{', |json| {
-                json.key("role").text(value.role.name());
-                json.key("dtype").text(&value.dtype);
-                json.key("shape").list(&value.shape);
-            });
-        }
-    });
-    json.key("events").plain(count.events);
-    json.key("lanes").plain(count.lanes);
-    json.key("masked").plain(count.masked);
-    json.key("outOfBounds").plain(count.out_of_bounds);
-    json.key("nanoseconds").plain(count.nanoseconds);
-    json.key("timed").plain(count.timed);
-    json.key("isAccess").plain(matches!(op.kind, Kind::Load | Kind::Store | Kind::Atomic));
-}
-
-/// A form in a few words: `["uniform", 3]`, `["affine", base, strides…]`, `["box", low, high…]`, `["dense"]`, `["absent"]`.
-fn summary(json: &mut Json, value: &ValueInfo, form: &Form<'_>) {
-    json.nest('[', |json| match form {
-        Form::Absent => json.text("absent"),
-        Form::Uniform(bits) => {
-            json.text("uniform");
-            json.element(&value.dtype, *bits);
-        }
-        Form::Affine(base, strides) => {
-            json.text("affine");
-            json.plain(base);
-            for stride in strides {
-                json.plain(stride);
-            }
-        }
-        Form::Box(ranges) => {
-            json.text("box");
-            for range in ranges {
-                json.list([range.0, range.1]);
-            }
-        }
-        Form::Dense(_) | Form::Bits(_) => json.text("dense"),
-        Form::Pointers(..) => json.text("pointers"),
-    });
 }
 
 impl Tensor {
