@@ -1,5 +1,7 @@
 //! Did you mean …: the known name that is nearest to a mistyped one.
 
+use strsim::osa_distance;
+
 /// The candidate that is near enough to `name` to be worth suggesting; of several, the nearest, then the first in order.
 pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = match name.chars().count() {
@@ -13,36 +15,12 @@ pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         if candidate == name || candidate.starts_with("__") {
             continue;
         }
-        let distance = if candidate.eq_ignore_ascii_case(name) { 0 } else { distance(name, candidate, most) };
+        let distance = if candidate.eq_ignore_ascii_case(name) { 0 } else { osa_distance(name, candidate) };
         if distance <= most && best.is_none_or(|(least, other)| (distance, candidate) < (least, other)) {
             best = Some((distance, candidate));
         }
     }
     best.map(|(_, candidate)| candidate)
-}
-
-/// The number of insertions, deletions, replacements and swaps of neighbours between two names; more than `most` is
-/// not counted exactly.
-fn distance(left: &str, right: &str, most: usize) -> usize {
-    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
-    if left.len().abs_diff(right.len()) > most {
-        return most + 1;
-    }
-    let mut before: Vec<usize> = Vec::new();
-    let mut previous: Vec<usize> = (0..=right.len()).collect();
-    for (i, &l) in left.iter().enumerate() {
-        let mut current = vec![i + 1];
-        for (j, &r) in right.iter().enumerate() {
-            let replaced = previous[j] + usize::from(l != r);
-            let mut least = replaced.min(previous[j + 1] + 1).min(current[j] + 1);
-            if i > 0 && j > 0 && l == right[j - 1] && left[i - 1] == r {
-                least = least.min(before[j - 1] + 1);
-            }
-            current.push(least);
-        }
-        before = std::mem::replace(&mut previous, current);
-    }
-    previous[right.len()]
 }
 
 #[cfg(test)]
