@@ -1,7 +1,7 @@
-//! Where random decisions come from: kernels are known by their seed.
+//! Random decisions, the same for a seed in each run: tests name a random program by its seed.
 
-/// A small random number generator (`SplitMix64`).
-#[derive(Debug)]
+/// A random number generator (`SplitMix64`) with its seed. All tests of the workspace that need random numbers use it.
+#[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
@@ -19,12 +19,17 @@ impl Random {
         (self.bits() % end as u64) as usize
     }
 
-    /// One of the items, of which there is one.
+    /// A number from `low` up to, but without, `high`.
+    pub fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * ((self.bits() >> 11) as f64 / (1_u64 << f64::MANTISSA_DIGITS) as f64)
+    }
+
+    /// One of the items, which are not empty.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len())]
     }
 
-    /// True once in so many times.
+    /// True once in `one_in` times.
     pub fn chance(&mut self, one_in: usize) -> bool {
         self.below(one_in) == 0
     }

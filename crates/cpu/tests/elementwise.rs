@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Arg, launch, program};
+use tilewright_fuzz::random::Random;
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Signature};
 
 const COUNT: usize = 64;
@@ -46,24 +47,22 @@ fn kernel(function: ElementwiseFn, dtype: Dtype, is_tile: bool) -> String {
 
 /// Numbers with many of the special ones among them.
 fn numbers(dtype: Dtype, seed: u64) -> Vec<u64> {
-    let mut state = seed;
+    let mut random = Random(seed);
     let width = dtype.bits();
     let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
     let special = [0, 1, 2, mask, mask >> 1, (mask >> 1) + 1, u64::from(width), u64::from(width) - 1];
     (0..COUNT)
         .map(|i| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let random = state >> 7 ^ state << 31;
-            let small = (state >> 33) % 20;
+            let small = random.below(20) as u64;
             let bits = match i % 4 {
-                0 => special[(state >> 40) as usize % special.len()],
+                0 => random.pick(&special),
                 1 if dtype.is_float() => match dtype {
                     Dtype::F64 => (small as f64 / 3.0 - 2.0).to_bits(),
                     Dtype::F32 => (small as f32 / 3.0 - 2.0).to_bits().into(),
-                    _ => random,
+                    _ => random.bits(),
                 },
                 1 => small.wrapping_sub(9),
-                _ => random,
+                _ => random.bits(),
             };
             bits & mask
         })

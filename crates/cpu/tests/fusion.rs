@@ -4,7 +4,8 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{Arg, Random, f32s, int, program, run};
+use common::{Arg, f32s, int, program, run};
+use tilewright_fuzz::random::Random;
 
 /// The elements of a tile, and of the memory that the kernels work on.
 const TILE: usize = 512;

@@ -4,7 +4,8 @@ mod common;
 
 use std::fmt::Write;
 
-use common::{Arg, Random, i32s, i64s, int, run};
+use common::{Arg, i32s, i64s, int, run};
+use tilewright_fuzz::random::Random;
 
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";

@@ -4,17 +4,8 @@ mod common;
 
 use tilewright_base::Color;
 use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, SourceHost, lower};
+use tilewright_fuzz::random::Random;
 use tilewright_ir::Dtype;
-
-/// A small generator of pseudo-random numbers (PCG), so that every run tests the same texts.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % limit.max(1)
-    }
-}
 
 fn tokens(text: &str) -> Vec<String> {
     let kind = |c: char| i32::from(!c.is_alphanumeric() && c != '_');
@@ -104,10 +95,10 @@ fn mutate(parts: &[String], random: &mut Random) -> String {
                 let next = random.below(parts.len());
                 parts.swap(at, next);
             }
-            4 => parts[at] = ["0", "None", "1.5", "x", "-1", "''", "[]", "()"][random.below(8)].into(),
+            4 => parts[at] = random.pick(&["0", "None", "1.5", "x", "-1", "''", "[]", "()"]).into(),
             _ => {
                 let pieces = ["if", "for", "return", "(", ":", "lambda", "\n", "é", "\0", "**"];
-                parts[at] = pieces[random.below(pieces.len())].into();
+                parts[at] = random.pick(&pieces).into();
             }
         }
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
+use tilewright_fuzz::random::Random;
 use tilewright_ptx::isa::{
     Comparison, MatrixLayout, Rounding, ScalarType, Scope, Semantics, StateSpace, check, parse,
 };
@@ -124,20 +125,6 @@ fn is_in_list(line: &str, ours: &str) -> bool {
             .any(|part| ours.contains(part))
 }
 
-/// Numbers that only look random.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
-    }
-}
-
 /// Words that a word of an opcode is replaced by.
 fn relatives(word: &str) -> Vec<&'static str> {
     let families: [Vec<&str>; 7] = [
@@ -186,40 +173,40 @@ fn relatives(word: &str) -> Vec<&'static str> {
 }
 
 /// An instruction with something else in it.
-fn changed(line: &str, numbers: &mut Numbers) -> String {
+fn changed(line: &str, random: &mut Random) -> String {
     let (opcode, operands) = line.split_once(' ').unwrap_or((line, ""));
     let mut words: Vec<String> = opcode.split('.').map(str::to_owned).collect();
-    match numbers.below(8) {
+    match random.below(8) {
         // A register of another type, a constant or a special register.
         0..=3 if operands.contains('%') => {
             let starts: Vec<usize> = operands.match_indices('%').map(|(at, _)| at).collect();
-            let at = numbers.one_of(&starts);
+            let at = random.pick(&starts);
             let is_address = operands[..at].ends_with('[');
             let types: &[&str] = if is_address { &["b32", "u32", "b64", "s64", "pred"] } else { &TYPES };
             let end = operands[at + 1..]
                 .find(|c: char| !c.is_alphanumeric())
                 .map_or(operands.len(), |length| at + 1 + length);
             let constants = ["1", "0f3F800000", "1.5", "%tid.x", "dynamic", "_", "counter", "-1"];
-            let new = if numbers.below(4) == 0 {
-                numbers.one_of(&constants).to_owned()
+            let new = if random.below(4) == 0 {
+                random.pick(&constants).to_owned()
             } else {
-                format!("%x{}_{}", numbers.one_of(types), numbers.below(4))
+                format!("%x{}_{}", random.pick(types), random.below(4))
             };
             format!("{opcode} {}{new}{}", &operands[..at], &operands[end..])
         }
         // A word of the opcode left out, added or replaced.
         4 if words.len() > 1 => {
-            words.remove(1 + numbers.below(words.len() - 1));
+            words.remove(1 + random.below(words.len() - 1));
             format!("{} {operands}", words.join("."))
         }
         5 => {
-            let new = numbers.one_of(&relatives(""));
-            words.insert(1 + numbers.below(words.len()), new[1..].to_owned());
+            let new = random.pick(&relatives(""));
+            words.insert(1 + random.below(words.len()), new[1..].to_owned());
             format!("{} {operands}", words.join("."))
         }
         _ if words.len() > 1 => {
-            let at = 1 + numbers.below(words.len() - 1);
-            let new = numbers.one_of(&relatives(&format!(".{}", words[at])));
+            let at = 1 + random.below(words.len() - 1);
+            let new = random.pick(&relatives(&format!(".{}", words[at])));
             new[1..].clone_into(&mut words[at]);
             format!("{} {operands}", words.join("."))
         }
@@ -318,12 +305,12 @@ fn changed_instructions_are_refused_as_the_assembler_does() {
     // `barrier.cta` is another name of `barrier`, which is changed.
     let lines: Vec<String> =
         instructions().into_iter().filter(|line| !line.starts_with("barrier.cta")).collect();
-    let mut numbers = Numbers(11);
+    let mut random = Random(11);
     let mut tally = Tally::default();
     for head in [("sm_75", "8.8"), ("sm_80", "7.8"), ("sm_90a", "8.6"), ("sm_100a", "8.8")] {
         let changed: Vec<String> = lines
             .iter()
-            .flat_map(|line| [0; 3].map(|_| changed(line, &mut numbers)))
+            .flat_map(|line| [0; 3].map(|_| changed(line, &mut random)))
             .filter(|line| !is_left_out(line))
             .collect();
         tally.judge(&ptxas, head, &changed);

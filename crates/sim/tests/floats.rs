@@ -8,10 +8,10 @@ use common::{Random, evaluate, kernel, launch, memory};
 fn singles(seed: u64) -> Vec<[u64; 3]> {
     let edges =
         [0.0_f32, -0.0, 1.0, -1.0, 1e-40, -3e-42, f32::MAX, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
-    let mut random = Random::new(seed);
-    let mut pick = move || match random.next() % 4 {
-        0 => edges[(random.next() % edges.len() as u64) as usize],
-        1 => f32::from_bits(random.next() as u32),
+    let mut random = Random(seed);
+    let mut pick = move || match random.bits() % 4 {
+        0 => random.pick(&edges),
+        1 => f32::from_bits(random.bits() as u32),
         _ => random.between(-4.0, 4.0) as f32,
     };
     (0..512).map(|_| [pick(), pick(), pick()].map(|x| u64::from(x.to_bits()))).collect()
@@ -74,7 +74,7 @@ fn directed(exact: f64, up: bool) -> f32 {
 
 #[test]
 fn directed_roundings() {
-    let mut random = Random::new(12);
+    let mut random = Random(12);
     let rows: Vec<[u64; 3]> = (0..256)
         .map(|_| [0; 3].map(|_: u8| u64::from((random.between(-2.0, 2.0) as f32).to_bits())))
         .collect();
@@ -124,7 +124,7 @@ fn extrema_as_the_isa_says() {
 
 #[test]
 fn double_precision_is_ieee() {
-    let mut random = Random::new(17);
+    let mut random = Random(17);
     let rows: Vec<[u64; 3]> =
         (0..256).map(|_| [0; 3].map(|_: u8| random.between(-9.0, 9.0).to_bits())).collect();
     let reference = |[a, b, c]: [f64; 3]| [a + b, a * b, a.mul_add(b, c), a / b];
@@ -147,8 +147,8 @@ fn double_precision_is_ieee() {
 #[test]
 fn halves_and_pairs_of_them() {
     use half::{bf16, f16};
-    let mut random = Random::new(18);
-    let rows: Vec<[u64; 3]> = (0..512).map(|_| [0; 3].map(|_: u8| random.next() & 0xffff_ffff)).collect();
+    let mut random = Random(18);
+    let rows: Vec<[u64; 3]> = (0..512).map(|_| [0; 3].map(|_: u8| random.bits() & 0xffff_ffff)).collect();
     let sums = evaluate("add.f16x2 %d, %a, %b;", "b32", &["b32"; 3], &rows);
     let fused = evaluate("fma.rn.bf16x2 %d, %a, %b, %c;", "b32", &["b32"; 3], &rows);
     for (index, row) in rows.iter().enumerate() {
@@ -173,7 +173,7 @@ type Function = fn(f64) -> f64;
 
 #[test]
 fn approximations_lie_within_the_errors_of_the_isa() {
-    let mut random = Random::new(19);
+    let mut random = Random(19);
     let rows: Vec<[u64; 3]> = (0..512)
         .map(|_| {
             [random.between(0.01, 30.0), random.between(-3.0, 3.0), 0.0]

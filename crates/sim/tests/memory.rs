@@ -34,8 +34,8 @@ fn vectors_are_loaded_and_stored() {
     ld.global.b128 %w, [%at+48];
     st.global.b128 [%out+48], %w;
     ret;";
-    let mut random = Random::new(1);
-    let mut input = Words(std::array::from_fn(|_| random.next() as u32));
+    let mut random = Random(1);
+    let mut input = Words(std::array::from_fn(|_| random.bits() as u32));
     let mut output = Words([0; 512]);
     launch(&kernel(&["in", "out"], body), 1, 32, vec![memory(&mut input.0), memory(&mut output.0)]).unwrap();
     for (from, to) in input.0.chunks(16).zip(output.0.chunks(16)) {

@@ -58,7 +58,7 @@ fn close(actual: &[f32], expected: impl Iterator<Item = f64>, tolerance: f64) {
 #[test]
 fn vectors_are_added() {
     const N: usize = 4992;
-    let mut random = Random::new(1);
+    let mut random = Random(1);
     let mut x = Numbers::new(N, || random.between(-1.0, 1.0) as f32);
     let mut y = Numbers::new(N, || random.between(-1.0, 1.0) as f32);
     let mut out = Numbers::new(N, || 0.0);
@@ -74,7 +74,7 @@ fn vectors_are_added() {
 
 fn softmax(file: &str, n: usize, change: impl Fn(&str) -> String) -> Result<Report, Box<Fault>> {
     let rows = 8;
-    let mut random = Random::new(2);
+    let mut random = Random(2);
     let mut x = Numbers::new(rows * n, || random.between(-4.0, 4.0) as f32);
     let mut out = Numbers::new(rows * n, || 0.0);
     let arguments = vec![memory(out.all()), memory(x.all()), value(n as u32)];
@@ -105,7 +105,7 @@ fn rows_become_softmax() {
 fn rows_are_normalised() {
     let (rows, n) = (5, 781);
     for file in ["layer_norm_sm_80.ptx", "layer_norm_sm_90.ptx"] {
-        let mut random = Random::new(3);
+        let mut random = Random(3);
         let mut x = Numbers::new(rows * n, || random.between(-2.0, 3.0) as f32);
         let mut w = Numbers::new(n, || random.between(0.5, 1.5) as f32);
         let mut b = Numbers::new(n, || random.between(-1.0, 1.0) as f32);
@@ -130,7 +130,7 @@ fn rows_are_normalised() {
 #[test]
 fn matrices_are_multiplied_without_tensor_cores() {
     let (rows, columns, depth) = (64, 96, 64);
-    let mut random = Random::new(4);
+    let mut random = Random(4);
     let mut a = Numbers::new(rows * depth, || random.between(-1.0, 1.0) as f32);
     let mut b = Numbers::new(depth * columns, || random.between(-1.0, 1.0) as f32);
     let mut c = Numbers::new(rows * columns, || 0.0);
@@ -152,7 +152,7 @@ fn matrices_are_multiplied_without_tensor_cores() {
 #[test]
 fn matrices_are_multiplied_in_half_precision() {
     let (side, depth) = (64, 64);
-    let mut random = Random::new(5);
+    let mut random = Random(5);
     let mut half = || half::f16::from_f64(random.between(-1.0, 1.0));
     let mut a: Vec<u16> = (0..side * depth).map(|_| half().to_bits()).collect();
     let mut b: Vec<u16> = (0..side * depth).map(|_| half().to_bits()).collect();

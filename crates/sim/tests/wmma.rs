@@ -56,7 +56,7 @@ impl Kind {
 
     /// A small number that every format has exactly, so that sums are exact too.
     fn random(self, random: &mut Random) -> u64 {
-        let small = (random.next() % 8) as f32 - if self == Self::U8 { 0.0 } else { 4.0 };
+        let small = (random.bits() % 8) as f32 - if self == Self::U8 { 0.0 } else { 4.0 };
         match self {
             Self::F16 => f16::from_f32(small).to_bits().into(),
             Self::Bf16 => bf16::from_f32(small).to_bits().into(),
@@ -66,7 +66,7 @@ impl Kind {
                 u64::from(small as i32 as u8 & if self == Self::S4 { 15 } else { 255 })
             }
             Self::S32 => (small as i32 as u32).into(),
-            Self::B1 => random.next() & 1,
+            Self::B1 => random.bits() & 1,
         }
     }
 }
@@ -131,7 +131,7 @@ fn list(prefix: &str, count: usize) -> String {
 fn check(case: &Case, layouts: [bool; 3], seed: u64) {
     let Case { shape, factors, accumulator, registers } = *case;
     let (m, n, k) = shape;
-    let mut random = Random::new(seed);
+    let mut random = Random(seed);
     let mut a = Stored::new(factors, m, k, layouts[0]).fill(&mut random);
     let mut b = Stored::new(factors, k, n, layouts[1]).fill(&mut random);
     let mut c = Stored::new(accumulator, m, n, layouts[2]).fill(&mut random);

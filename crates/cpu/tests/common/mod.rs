@@ -14,22 +14,6 @@ pub enum Arg {
     Scalar(u64),
 }
 
-/// A small generator of random numbers.
-pub struct Random(pub u64);
-
-impl Random {
-    /// A number below the end.
-    pub fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    /// One of the items.
-    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())]
-    }
-}
-
 macro_rules! tensors {
     ($($name:ident $read:ident $ty:ty;)*) => {$(
         /// A tensor argument.

@@ -3,7 +3,7 @@
 use tilewright_cpu::kernels::cast::cast;
 use tilewright_ir::{Dtype, Rounding};
 
-use crate::oracle::{Random, decode, pack, round, same, specials, unpack};
+use crate::oracle::{Random, RandomElements, decode, pack, round, same, specials, unpack};
 
 fn check(from: Dtype, to: Dtype, rounding: Rounding, x: &[u64]) {
     let mut out = pack(to, &vec![0; x.len()]);

@@ -9,7 +9,7 @@ use tilewright_ir::{
     ElementwiseFn as F, FloatFn, WideProductFn,
 };
 
-use crate::oracle::{Number, Random, decode, encode, pack, same, specials, unpack};
+use crate::oracle::{Number, Random, RandomElements, decode, encode, pack, same, specials, unpack};
 
 /// The sign of zero decides between equal floats.
 fn smaller(x: f64, y: f64) -> f64 {
@@ -262,7 +262,7 @@ fn selection() {
     let mut random = Random(12);
     for &dtype in Dtype::ALL {
         for elements in [1, 5, 32, 33, 100] {
-            let condition: Vec<u64> = (0..elements).map(|_| random.word() & 1).collect();
+            let condition: Vec<u64> = (0..elements).map(|_| random.bits() & 1).collect();
             let (x, y) = (random.tile(dtype, elements), random.tile(dtype, elements));
             let packed = (pack(Dtype::I1, &condition), pack(dtype, &x), pack(dtype, &y));
             let (tile_c, tile_x, tile_y) = (

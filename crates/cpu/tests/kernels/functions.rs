@@ -4,7 +4,7 @@ use tilewright_cpu::kernels::Operand;
 use tilewright_cpu::kernels::elementwise::apply;
 use tilewright_ir::{Accuracy, Dtype, ElementwiseFn, MathFn as F};
 
-use crate::oracle::{Random, pack, specials, unpack};
+use crate::oracle::{Random, RandomElements, pack, specials, unpack};
 
 /// What `math32` and `math64` state of a function.
 struct Stated {
@@ -128,7 +128,7 @@ fn binary64_is_within_its_bounds() {
     sample.extend(random.tile(Dtype::F64, 100_000));
     sample.extend((0..100_000).map(|i| (f64::from(i) * 0.0149 - 745.0).to_bits()));
     sample.extend((0..20_000).map(|i| (1.0 + f64::from(i - 10_000) * 1e-6).to_bits()));
-    sample.extend((0..20_000).map(|_| ((random.word() % 1_000_000_007) as f64 * 1.7e-3).to_bits()));
+    sample.extend((0..20_000).map(|_| ((random.bits() % 1_000_000_007) as f64 * 1.7e-3).to_bits()));
     // Near multiples of pi/2, where sine and cosine lose digits.
     sample.extend((0..600_000).step_by(7).map(|i| (f64::from(i) * std::f64::consts::FRAC_PI_2).to_bits()));
     for Stated { function, exact, binary64: bound, .. } in STATED {

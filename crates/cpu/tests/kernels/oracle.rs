@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 use tilewright_cpu::kernels::buffer::Buffer;
+pub use tilewright_fuzz::random::Random;
 use tilewright_ir::Dtype;
 
 /// A number of some element type.
@@ -11,36 +12,28 @@ pub enum Number {
     Float(f64),
 }
 
-/// A generator of random numbers (`SplitMix64`).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.word() % n as u64) as usize
-    }
-
+/// Random elements.
+pub trait RandomElements {
     /// The bits of an element: often a special one, often a small one.
-    pub fn element(&mut self, dtype: Dtype) -> u64 {
+    fn element(&mut self, dtype: Dtype) -> u64;
+
+    /// A tile of such elements.
+    fn tile(&mut self, dtype: Dtype, elements: usize) -> Vec<u64>;
+}
+
+impl RandomElements for Random {
+    fn element(&mut self, dtype: Dtype) -> u64 {
         let mask = if dtype.bits() == 64 { u64::MAX } else { (1 << dtype.bits()) - 1 };
         let special = specials(dtype);
         match self.below(4) {
             0 => special[self.below(special.len())],
-            1 if dtype.is_int() => (self.word() % 17).wrapping_sub(8) & mask,
+            1 if dtype.is_int() => (self.bits() % 17).wrapping_sub(8) & mask,
             1 => encode(dtype, Number::Float((self.below(4001) as f64 - 2000.0) / 64.0)),
-            _ => self.word() & mask,
+            _ => self.bits() & mask,
         }
     }
 
-    /// A tile of such elements.
-    pub fn tile(&mut self, dtype: Dtype, elements: usize) -> Vec<u64> {
+    fn tile(&mut self, dtype: Dtype, elements: usize) -> Vec<u64> {
         (0..elements).map(|_| self.element(dtype)).collect()
     }
 }

@@ -3,7 +3,7 @@
 use tilewright_cpu::kernels::reduce::{Axis, Combine, reduce};
 use tilewright_ir::Dtype;
 
-use crate::oracle::{Number, Random, decode, encode, pack, same, unpack};
+use crate::oracle::{Number, Random, RandomElements, decode, encode, pack, same, unpack};
 
 const COMBINES: [Combine; 9] = [
     Combine::Sum,

@@ -1,5 +1,7 @@
 //! Kernels from source or IR text to PTX, and launches on the CPU and in the simulator.
 
+pub use tilewright_fuzz::random::Random;
+
 use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, SourceHost};
 use tilewright_gpu::GpuTarget;
 use tilewright_ir::{Dtype, Module};
@@ -16,20 +18,14 @@ pub enum Value {
     Scalar(u64, usize),
 }
 
-/// A small random number generator (`SplitMix64`).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
+/// Random tensors.
+pub trait RandomTensor {
     /// Numbers of a type: small ones, for sums and products.
-    pub fn tensor(&mut self, dtype: Dtype, count: usize) -> Value {
+    fn tensor(&mut self, dtype: Dtype, count: usize) -> Value;
+}
+
+impl RandomTensor for Random {
+    fn tensor(&mut self, dtype: Dtype, count: usize) -> Value {
         let number = |bits: u64| (bits % 33) as f64 / 8.0 - 2.0;
         let bytes = (0..count).flat_map(|_| {
             let bits = self.bits();

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use tilewright_ir::{Accuracy, Dtype, Element, ElementwiseFn, Module, Signature};
 use tilewright_testkit::Ptxas;
 
-use crate::common::{Random, Value, decode, element, kernel, lower, run_cpu, run_sim, zeros};
+use crate::common::{Random, RandomTensor, Value, decode, element, kernel, lower, run_cpu, run_sim, zeros};
 
 const COUNT: usize = 512;
 

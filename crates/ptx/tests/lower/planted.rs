@@ -2,7 +2,7 @@
 
 use tilewright_ir::Dtype;
 
-use crate::common::{Random, Value, compile, int, kernel, lower, run_cpu, run_text, zeros};
+use crate::common::{Random, RandomTensor, Value, compile, int, kernel, lower, run_cpu, run_text, zeros};
 
 const F32: Dtype = Dtype::F32;
 const TARGET: &str = "sm_80";

@@ -2,7 +2,7 @@
 
 use tilewright_ir::Dtype;
 
-use crate::common::{Random, Value, check, checked_kernel, float, int, kernel, run_sim, zeros};
+use crate::common::{Random, RandomTensor, Value, check, checked_kernel, float, int, kernel, run_sim, zeros};
 
 const F32: Dtype = Dtype::F32;
 

@@ -376,17 +376,14 @@ fn round_shifted(significand: u128, by: u32, negative: bool, rounding: Rounding)
 
 #[cfg(test)]
 mod tests {
+    use tilewright_fuzz::random::Random;
+
     use super::*;
 
     /// Numbers that are near the edges of a format, and some in between.
     fn samples() -> Vec<f32> {
-        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut random = || {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            f32::from_bits((seed >> 16) as u32)
-        };
+        let mut random = Random(1);
+        let mut random = || f32::from_bits(random.bits() as u32);
         let edges = [
             0.0,
             -0.0,
@@ -435,11 +432,11 @@ mod tests {
     #[test]
     fn binary64_operations_round_as_the_host_does() {
         let number = |x: f64| Number::of(Format::F64, x.to_bits());
-        let mut seed = 7_u64;
+        let mut random = Random(7);
         let mut random = || {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bits = random.bits();
             // Exponents close together, so that sums cancel.
-            f64::from_bits(seed >> 12 | (1020 + (seed & 7)) << 52)
+            f64::from_bits(bits >> 12 | (1020 + (bits & 7)) << 52)
         };
         for _ in 0..20_000 {
             let (a, b, c) = (random(), random(), -random());

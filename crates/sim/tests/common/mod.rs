@@ -1,6 +1,7 @@
 //! What the tests share: launches of PTX text with arguments in the order of the kernel's parameters.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub use tilewright_fuzz::random::Random;
 use tilewright_sim::{Fault, FaultKind, Launch, LoadedModule, Region, Report, SimTarget, Simulator};
 
 /// An argument of a kernel.
@@ -125,38 +126,13 @@ fn bits(ty: &str) -> u32 {
     }
 }
 
-/// Pseudo-random bits, the same in every run.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// Between two bounds.
-    pub fn between(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * ((self.next() >> 11) as f64 / (1_u64 << 53) as f64)
-    }
-}
-
 /// Rows of random bits of so many bits, with the numbers at the edges among them.
 pub fn rows(seed: u64, bits: u32) -> Vec<[u64; 3]> {
     let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
     let edges = [0, 1, 2, 31, 32, mask, mask - 1, mask >> 1, (mask >> 1) + 1];
-    let mut random = Random::new(seed);
+    let mut random = Random(seed);
     let mut pick = |round: usize| {
-        if round.is_multiple_of(3) {
-            edges[(random.next() % edges.len() as u64) as usize]
-        } else {
-            random.next() & mask
-        }
+        if round.is_multiple_of(3) { random.pick(&edges) } else { random.bits() & mask }
     };
     (0..256).map(|round| [pick(round), pick(round / 2), pick(round / 3)]).collect()
 }
