@@ -4,6 +4,7 @@
 //! is a function from the text of the tree to findings, and has a test that shows it go red.
 
 mod checks;
+mod metadata;
 mod modules;
 mod replay;
 mod tree;
@@ -11,7 +12,7 @@ mod tree;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tree::Tree;
+use tree::{Finding, Tree};
 
 const USAGE: &str = "usage: cargo xtask tidy    check the project's invariants
        cargo xtask cycles [CRATE]    print the cycles of each module graph
@@ -61,8 +62,8 @@ fn tidy() -> ExitCode {
         Err(code) => return code,
     };
     let mut findings: Vec<_> = checks::ALL.iter().flat_map(|check| check(&tree)).collect();
-    match checks::licences::dependencies(&root) {
-        Ok(dependencies) => findings.extend(checks::licences::check(&dependencies)),
+    match check_packages(&root) {
+        Ok(found) => findings.extend(found),
         Err(error) => {
             eprintln!("tidy: cannot list the dependencies: {error}");
             return ExitCode::from(2);
@@ -72,7 +73,7 @@ fn tidy() -> ExitCode {
     for finding in &findings {
         println!("{finding}");
     }
-    let (files, checks) = (tree.files.len(), checks::ALL.len() + 1);
+    let (files, checks) = (tree.files.len(), checks::ALL.len() + 2);
     if findings.is_empty() {
         println!("tidy: {files} files, {checks} checks, nothing found");
         ExitCode::SUCCESS
@@ -102,6 +103,16 @@ fn bless() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Checks the packages of the workspace and those that it depends on.
+fn check_packages(root: &Path) -> Result<Vec<Finding>, String> {
+    let packages = metadata::read(root)?.packages;
+    let config = std::fs::read_to_string(root.join("deny.toml")).map_err(|error| error.to_string())?;
+    let accepted = checks::licences::accepted(&config)?;
+    let mut findings = checks::licences::check(&packages, &accepted);
+    findings.extend(checks::layering::check(&packages));
+    Ok(findings)
 }
 
 /// The root of the workspace. Cargo says at run time where this package lies; it is not compiled in, because checkouts

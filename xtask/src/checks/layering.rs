@@ -1,6 +1,7 @@
 //! The direction of dependencies between the crates: the path of a kernel, downwards only.
 
-use crate::tree::{File, Finding, Tree};
+use crate::metadata::{Dependency, Package};
+use crate::tree::Finding;
 
 /// Which of our crates each crate may depend on: the drawing of the tree in ARCHITECTURE.md as data. Dependencies for
 /// development only (tests that compare two stages, say) are free, but for those on the two ends, `cli` and `python`.
@@ -10,7 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("frontend", &["base", "ir"]),
     ("opt", &["base", "ir"]),
     // What a launch did, as a file: it knows no IR.
-    ("trace", &["base"]),
+    ("trace", &[]),
     // What a sanitized launch remembers of memory: the executor and the simulator share it.
     ("sanitize", &[]),
     ("cpu", &["base", "ir", "trace", "sanitize"]),
@@ -20,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sim", &["base", "sanitize", "ptx"]),
     ("cuda", &["base"]),
     // Development only: the stand-in for the driver library.
-    ("cuda/stub", &[]),
+    ("cuda-stub", &[]),
     // Of `sim` what runs inline assembly for the executor.
     ("compiler", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "sim"]),
     (
@@ -65,104 +66,36 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "tilewright",
         ],
     ),
+    // Random numbers and programs, for the tests of the other crates.
+    ("fuzz", &["base", "ir"]),
     ("xtask", &[]),
 ];
 
 const RULE: &str = "layering";
 
-/// Dependencies follow the path of a kernel; nothing but tests depends on `testkit`.
-pub fn dependencies(tree: &Tree) -> Vec<Finding> {
-    tree.files
-        .iter()
-        .filter_map(|file| Some((file, crate_of_manifest(&file.path)?)))
-        .flat_map(check_manifest)
-        .collect()
+/// Finds dependencies of our crates that do not follow the path of a kernel; only tests depend on `testkit`.
+pub fn check(packages: &[Package]) -> Vec<Finding> {
+    let ours = packages.iter().filter(|package| package.source.is_none());
+    ours.filter_map(|package| Some((package, own_crate(&package.name)?))).flat_map(check_package).collect()
 }
 
-fn check_manifest((file, name): (&File, &str)) -> Vec<Finding> {
+fn check_package((package, name): (&Package, &str)) -> Vec<Finding> {
+    let finding = |message: String| Finding::new("Cargo.lock", 1, RULE, message);
     let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == name) else {
         let message = format!("the crate `{name}` has no row in the table of xtask/src/checks/layering.rs");
-        return vec![Finding::new(&file.path, 1, RULE, message)];
+        return vec![finding(message)];
     };
-    let forbidden = |entry: &&Entry| match entry.section {
-        Section::Normal => !allowed.contains(&entry.name.as_str()),
-        Section::Development => ["cli", "python", "xtask"].contains(&entry.name.as_str()),
-    };
-    let entries = own_dependencies(file);
-    let finding = |entry: &Entry| {
-        let message =
-            format!("`{name}` may not depend on `{}`: dependencies follow the path of a kernel", entry.name);
-        Finding::new(&file.path, entry.line, RULE, message)
-    };
-    entries.iter().filter(forbidden).map(finding).collect()
-}
-
-/// The short name of the crate whose manifest this is: the name of its folder.
-fn crate_of_manifest(path: &str) -> Option<&str> {
-    let folder = path.strip_suffix("/Cargo.toml")?;
-    if folder == "xtask" { Some(folder) } else { folder.strip_prefix("crates/") }
-}
-
-#[derive(Clone, Copy)]
-enum Section {
-    Normal,
-    Development,
-}
-
-struct Entry {
-    name: String,
-    line: usize,
-    section: Section,
-}
-
-/// The dependencies on our own crates that a manifest states, line by line.
-fn own_dependencies(file: &File) -> Vec<Entry> {
-    let mut section = None;
-    let mut entries = Vec::new();
-    for (line, text) in file.lines() {
-        let text = text.split('#').next().unwrap_or_default().trim();
-        let stated = if let Some(header) = text.strip_prefix('[') {
-            let (kind, package) = parse_header(header.trim_end_matches(']'));
-            section = kind;
-            package.map(str::to_owned)
-        } else {
-            stated_package(text)
+    let forbidden = |dependency: &Dependency| {
+        let other = own_crate(&dependency.name)?;
+        let is_forbidden = match dependency.kind.as_deref() {
+            Some("dev") => ["cli", "python", "xtask"].contains(&other),
+            _ => !allowed.contains(&other),
         };
-        if let (Some(section), Some(name)) = (section, stated.as_deref().and_then(own_crate)) {
-            entries.push(Entry { name: name.to_owned(), line, section });
-        }
-    }
-    entries
-}
-
-/// Reads `dependencies`, `target.'cfg(unix)'.dev-dependencies`, or `dependencies.half`: the section, and the package
-/// where the header names one.
-fn parse_header(header: &str) -> (Option<Section>, Option<&str>) {
-    for (word, section) in [
-        ("dev-dependencies", Section::Development),
-        ("build-dependencies", Section::Normal),
-        ("dependencies", Section::Normal),
-    ] {
-        if header == word || header.ends_with(&format!(".{word}")) {
-            return (Some(section), None);
-        }
-        if let Some((before, package)) = header.split_once(&format!("{word}."))
-            && (before.is_empty() || before.ends_with('.'))
-        {
-            return (Some(section), Some(package));
-        }
-    }
-    (None, None)
-}
-
-/// The package that a line such as `half.workspace = true` or `x = { package = "half" }` names.
-fn stated_package(line: &str) -> Option<String> {
-    let (key, value) = line.split_once('=')?;
-    if let Some((_, renamed)) = line.split_once("package") {
-        return renamed.split('"').nth(1).map(str::to_owned);
-    }
-    let _ = value;
-    Some(key.trim().split('.').next().unwrap_or_default().trim_matches('"').to_owned())
+        let message =
+            format!("`{name}` may not depend on `{other}`: dependencies follow the path of a kernel");
+        is_forbidden.then(|| finding(message))
+    };
+    package.dependencies.iter().filter_map(forbidden).collect()
 }
 
 /// The short name of a package of ours.
@@ -176,70 +109,53 @@ fn own_crate(package: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::found;
 
-    fn check(path: &str, manifest: &str, expect: &[&str]) {
-        assert_eq!(found(dependencies, &[(path, manifest)]), expect);
+    /// The messages about a package with these dependencies, each with its kind.
+    fn found(name: &str, dependencies: &[(&str, Option<&str>)]) -> Vec<String> {
+        let dependencies = dependencies
+            .iter()
+            .map(|(name, kind)| Dependency { name: (*name).into(), kind: kind.map(Into::into) })
+            .collect();
+        let package = Package { name: name.into(), dependencies, ..Package::default() };
+        check(&[package]).into_iter().map(|finding| finding.message).collect()
     }
 
     #[test]
     fn downwards_is_fine() {
-        check(
-            "crates/opt/Cargo.toml",
-            "[dependencies]\ntilewright-ir.workspace = true\nhalf.workspace = true\n",
-            &[],
-        );
+        assert!(found("tilewright-opt", &[("tilewright-ir", None), ("half", None)]).is_empty());
     }
 
     #[test]
-    fn upwards_is_found_in_every_spelling() {
-        let line = ["crates/layout/Cargo.toml:2: layering"];
-        let path = "crates/layout/Cargo.toml";
-        check(path, "[dependencies]\ntilewright-ir.workspace = true\n", &line);
-        check(path, "[dependencies]\ntilewright-ir = { path = \"../ir\" }\n", &line);
-        check(path, "[dependencies]\nir = { package = \"tilewright-ir\", version = \"1\" }\n", &line);
-        check(path, "[build-dependencies]\ntilewright.workspace = true\n", &line);
-        check(path, "[target.'cfg(unix)'.dependencies]\ntilewright-ir.workspace = true\n", &line);
-        check(path, "\n[dependencies.tilewright-ir]\npath = \"../ir\"\n", &line);
-        check(
-            "xtask/Cargo.toml",
-            "[dependencies]\ntilewright-ir.workspace = true\n",
-            &["xtask/Cargo.toml:2: layering"],
-        );
+    fn upwards_is_found() {
+        let message =
+            |name: &str| format!("`{name}` may not depend on `ir`: dependencies follow the path of a kernel");
+        for kind in [None, Some("build")] {
+            assert_eq!(found("tilewright-layout", &[("tilewright-ir", kind)]), [message("layout")]);
+        }
+        assert_eq!(found("xtask", &[("tilewright-ir", None)]), [message("xtask")]);
     }
 
     #[test]
     fn only_tests_use_the_testkit() {
-        let path = "crates/opt/Cargo.toml";
-        check(
-            path,
-            "[dev-dependencies]\ntilewright-testkit.workspace = true\ntilewright-cpu.workspace = true\n",
-            &[],
+        let testkit = "tilewright-testkit";
+        assert!(
+            found("tilewright-opt", &[(testkit, Some("dev")), ("tilewright-cpu", Some("dev"))]).is_empty()
         );
-        check(
-            path,
-            "[dependencies]\ntilewright-testkit.workspace = true\n",
-            &["crates/opt/Cargo.toml:2: layering"],
-        );
-        check(
-            path,
-            "[dev-dependencies]\ntilewright-python.workspace = true\n",
-            &["crates/opt/Cargo.toml:2: layering"],
-        );
-    }
-
-    #[test]
-    fn comments_and_other_sections_do_not_count() {
-        check(
-            "crates/ir/Cargo.toml",
-            "[package]\nname = \"tilewright-ir\"\n[dependencies]\n# tilewright-opt = 1\n",
-            &[],
-        );
+        assert_eq!(found("tilewright-opt", &[(testkit, None)]).len(), 1);
+        assert_eq!(found("tilewright-opt", &[("tilewright-python", Some("dev"))]).len(), 1);
     }
 
     #[test]
     fn a_crate_without_a_row_is_found() {
-        check("crates/new/Cargo.toml", "[package]\n", &["crates/new/Cargo.toml:1: layering"]);
+        let message = "the crate `new` has no row in the table of xtask/src/checks/layering.rs";
+        assert_eq!(found("tilewright-new", &[]), [message]);
+    }
+
+    #[test]
+    fn packages_of_others_are_free() {
+        let registry = Some("registry+x".to_owned());
+        let package = Package { name: "tilewright-new".into(), source: registry, ..Package::default() };
+        assert!(check(&[package]).is_empty());
     }
 
     #[test]

@@ -1,93 +1,45 @@
 //! Every dependency carries a licence that a permissively licensed project may ship, and comes from the registry.
 
-use std::path::Path;
-use std::process::Command;
-
-use serde_json::Value;
-
+use crate::metadata::Package;
 use crate::tree::Finding;
 
-/// The licences that we accept. `deny.toml` holds the same list for cargo-deny.
-pub const ACCEPTED: &[&str] = &[
-    "0BSD",
-    "Apache-2.0",
-    "Apache-2.0 WITH LLVM-exception",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "BSL-1.0",
-    "CC0-1.0",
-    "ISC",
-    "MIT",
-    "MIT-0",
-    "Unicode-3.0",
-    "Unicode-DFS-2016",
-    "Unlicense",
-    "Zlib",
-];
-
-/// A package that the workspace depends on: the licence that it states, and where cargo gets it.
-#[derive(Debug)]
-pub struct Dependency {
-    pub name: String,
-    pub licence: Option<String>,
-    /// None for a package of this workspace.
-    pub source: Option<String>,
+/// The licenses that `deny.toml` allows, for cargo-deny and for this check.
+pub fn accepted(config: &str) -> Result<Vec<&str>, String> {
+    let list = config.split_once("\nallow = [").and_then(|(_, rest)| rest.split_once(']'));
+    let (list, _) = list.ok_or("deny.toml has no list `allow = [...]`")?;
+    Ok(list.split('"').skip(1).step_by(2).collect())
 }
 
-/// Asks cargo for the packages of every platform.
-pub fn dependencies(root: &Path) -> Result<Vec<Dependency>, String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["metadata", "--format-version", "1", "--locked"])
-        .current_dir(root)
-        .output()
-        .map_err(|error| error.to_string())?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
-    let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
-    let packages = metadata["packages"].as_array().ok_or("no packages in the answer of cargo")?;
-    Ok(packages.iter().map(dependency).collect())
-}
-
-fn dependency(package: &Value) -> Dependency {
-    let name = format!("{} {}", text(&package["name"]), text(&package["version"]));
-    let string = |key: &str| package[key].as_str().map(str::to_owned);
-    Dependency { name, licence: string("license"), source: string("source") }
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or("?")
-}
-
-/// Every stated licence can be met by accepted ones, and nothing comes from a repository, which may change or go away.
-pub fn check(dependencies: &[Dependency]) -> Vec<Finding> {
-    let licence = |dependency: &Dependency| {
-        let problem = match &dependency.licence {
-            Some(licence) if is_accepted(licence) => return None,
-            Some(licence) => format!("{} is licensed `{licence}`, which is not accepted", dependency.name),
-            None => format!("{} states no licence", dependency.name),
+/// Finds packages whose license cannot be met by accepted ones, and those from a repository, which may change or go away.
+pub fn check(packages: &[Package], accepted: &[&str]) -> Vec<Finding> {
+    let name = |package: &Package| format!("{} {}", package.name, package.version);
+    let licence = |package: &Package| {
+        let problem = match &package.license {
+            Some(licence) if is_accepted(licence, accepted) => return None,
+            Some(licence) => format!("{} is licensed `{licence}`, which is not accepted", name(package)),
+            None => format!("{} states no licence", name(package)),
         };
         Some(Finding::new("Cargo.lock", 1, "licence", problem))
     };
-    let source = |dependency: &Dependency| {
-        let source = dependency.source.as_ref().filter(|source| !source.starts_with("registry+"))?;
-        let problem = format!("{} comes from `{source}`, not from the registry", dependency.name);
+    let source = |package: &Package| {
+        let source = package.source.as_ref().filter(|source| !source.starts_with("registry+"))?;
+        let problem = format!("{} comes from `{source}`, not from the registry", name(package));
         Some(Finding::new("Cargo.lock", 1, "source", problem))
     };
-    dependencies.iter().flat_map(|dependency| [licence(dependency), source(dependency)]).flatten().collect()
+    packages.iter().flat_map(|package| [licence(package), source(package)]).flatten().collect()
 }
 
 /// Evaluates an SPDX expression; the old form `MIT/Apache-2.0` means `OR`. What does not parse is not accepted.
-fn is_accepted(expression: &str) -> bool {
+fn is_accepted(expression: &str, accepted: &[&str]) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
-    let mut parser = Parser { words: &words };
+    let mut parser = Parser { words: &words, accepted };
     parser.any_of().is_some_and(|accepted| accepted && parser.words.is_empty())
 }
 
 struct Parser<'a> {
     words: &'a [&'a str],
+    accepted: &'a [&'a str],
 }
 
 impl Parser<'_> {
@@ -115,9 +67,9 @@ impl Parser<'_> {
         let name = self.next()?;
         if self.eat("WITH") {
             let exception = self.next()?;
-            return Some(ACCEPTED.contains(&format!("{name} WITH {exception}").as_str()));
+            return Some(self.accepted.contains(&format!("{name} WITH {exception}").as_str()));
         }
-        Some(ACCEPTED.contains(&name.as_str()))
+        Some(self.accepted.contains(&name.as_str()))
     }
 
     fn eat(&mut self, word: &str) -> bool {
@@ -139,6 +91,8 @@ impl Parser<'_> {
 mod tests {
     use super::*;
 
+    const ACCEPTED: [&str; 4] = ["Apache-2.0 WITH LLVM-exception", "Apache-2.0", "MIT", "Unicode-3.0"];
+
     #[test]
     fn expressions_are_evaluated() {
         for accepted in [
@@ -149,52 +103,53 @@ mod tests {
             "(MIT OR Apache-2.0) AND Unicode-3.0",
             "Unlicense OR MIT",
         ] {
-            assert!(is_accepted(accepted), "{accepted}");
+            assert!(is_accepted(accepted, &ACCEPTED), "{accepted}");
         }
         for refused in
             ["GPL-3.0", "MIT AND GPL-3.0", "(MIT", "MIT Apache-2.0", "MIT WITH x", "", "MPL-2.0 OR"]
         {
-            assert!(!is_accepted(refused), "{refused}");
+            assert!(!is_accepted(refused, &ACCEPTED), "{refused}");
+        }
+    }
+
+    fn messages(packages: &[Package]) -> Vec<String> {
+        check(packages, &ACCEPTED).into_iter().map(|finding| finding.message).collect()
+    }
+
+    fn package(license: Option<&str>, source: Option<&str>) -> Package {
+        Package {
+            name: "x".into(),
+            version: "1.0".into(),
+            license: license.map(Into::into),
+            source: source.map(Into::into),
+            ..Package::default()
         }
     }
 
     #[test]
     fn a_dependency_without_an_accepted_licence_is_found() {
-        let dependency = |licence: Option<&str>| Dependency {
-            name: "x 1.0".into(),
-            licence: licence.map(Into::into),
-            source: None,
-        };
-        let findings = check(&[dependency(Some("MIT")), dependency(Some("GPL-3.0")), dependency(None)]);
-        let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
+        let packages = [Some("MIT"), Some("GPL-3.0"), None].map(|license| package(license, None));
         assert_eq!(
-            messages,
+            messages(&packages),
             ["x 1.0 is licensed `GPL-3.0`, which is not accepted", "x 1.0 states no licence"]
         );
     }
 
     #[test]
     fn a_dependency_from_a_repository_is_found() {
-        let dependency = |source: Option<&str>| Dependency {
-            name: "x 1.0".into(),
-            licence: Some("MIT".into()),
-            source: source.map(Into::into),
-        };
         let sources = [None, Some("registry+sparse"), Some("git+ssh://somewhere/x")];
-        let findings = check(&sources.map(dependency));
-        let messages: Vec<&str> = findings.iter().map(|finding| finding.message.as_str()).collect();
-        assert_eq!(messages, ["x 1.0 comes from `git+ssh://somewhere/x`, not from the registry"]);
+        let packages = sources.map(|source| package(Some("MIT"), source));
+        assert_eq!(messages(&packages), ["x 1.0 comes from `git+ssh://somewhere/x`, not from the registry"]);
     }
 
     #[test]
-    fn cargo_deny_has_the_same_list() {
-        let config = include_str!("../../../deny.toml");
-        let list = config
-            .split("allow = [")
-            .nth(1)
-            .and_then(|rest| rest.split(']').next())
-            .expect("a list in deny.toml");
-        let listed: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
-        assert_eq!(listed, ACCEPTED);
+    fn the_list_is_that_of_cargo_deny() {
+        let listed = accepted(include_str!("../../../deny.toml")).expect("it has a list");
+        assert!(listed.contains(&"MIT") && listed.contains(&"Apache-2.0 WITH LLVM-exception"), "{listed:?}");
+        assert_eq!(
+            accepted("[licenses]\nallow = [\n    \"A\",\n    \"B WITH c\",\n]\n"),
+            Ok(vec!["A", "B WITH c"])
+        );
+        assert!(accepted("[licenses]\n").is_err());
     }
 }

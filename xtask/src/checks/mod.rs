@@ -3,7 +3,7 @@
 mod codes;
 mod cycles;
 mod documents;
-mod layering;
+pub mod layering;
 pub mod licences;
 mod python;
 mod text;
@@ -18,7 +18,6 @@ pub type Check = fn(&Tree) -> Vec<Finding>;
 
 /// Every check of the source text, in the order in which they run.
 pub const ALL: &[Check] = &[
-    layering::dependencies,
     cycles::largest,
     tokens::confined_words,
     wildcard::on_op_enums,

@@ -1,0 +1,66 @@
+//! The packages of the workspace and all that it depends on, as `cargo metadata` lists them.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde::Deserialize;
+
+/// The answer of `cargo metadata`.
+#[derive(Deserialize, Debug)]
+pub struct Metadata {
+    /// The packages of every platform, those of the workspace among them.
+    pub packages: Vec<Package>,
+}
+
+/// A package.
+#[derive(Deserialize, Default, Debug)]
+pub struct Package {
+    pub name: String,
+    pub version: String,
+    /// The license that it states, an SPDX expression.
+    pub license: Option<String>,
+    /// The origin of the package; none for a package of this workspace.
+    pub source: Option<String>,
+    /// The packages that its manifest names.
+    pub dependencies: Vec<Dependency>,
+}
+
+/// A dependency that a manifest states.
+#[derive(Deserialize, Default, Debug)]
+pub struct Dependency {
+    /// The name of the package, also where the manifest renames it.
+    pub name: String,
+    /// `dev` or `build`; none for an ordinary dependency.
+    pub kind: Option<String>,
+}
+
+/// Asks cargo.
+pub fn read(root: &Path) -> Result<Metadata, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_cargo_is_read() {
+        let answer = r#"{"packages": [{"name": "a", "version": "1.0.0", "license": null, "source": "registry+x",
+            "dependencies": [{"name": "b", "kind": "dev", "rename": "c"}, {"name": "d", "kind": null}]}],
+            "workspace_root": "/"}"#;
+        let metadata: Metadata = serde_json::from_str(answer).expect("it is an answer");
+        let [package] = &metadata.packages[..] else { panic!("there is one package") };
+        assert_eq!((package.license.as_deref(), package.source.as_deref()), (None, Some("registry+x")));
+        let dependencies = package.dependencies.iter().map(|one| (one.name.as_str(), one.kind.as_deref()));
+        assert_eq!(dependencies.collect::<Vec<_>>(), [("b", Some("dev")), ("d", None)]);
+    }
+}
