@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -54,6 +54,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=dropped)
     gone = set(dropped)
     items[:] = [item for item in items if item not in gone]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Counts the skipped tests at the end of a run, and names them by the reason."""
+    if lines := skipped_by_reason(terminalreporter.stats.get("skipped", [])):
+        title, *rest = lines
+        terminalreporter.section(title, yellow=True)
+        for line in rest:
+            terminalreporter.write_line(line)
+
+
+def skipped_by_reason(reports: Iterable[Any]) -> list[str]:
+    """A title with the number of skipped tests, then for each reason its number and its tests without parameters."""
+    tests: dict[str, set[str]] = {}
+    for report in reports:
+        # Of a skip the file, the line and the reason.
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        # Each process that shares the tests collects a file, and reports that it is skipped as a whole.
+        tests.setdefault(reason.removeprefix("Skipped: "), set()).add(report.nodeid)
+    count = sum(map(len, tests.values()))
+    if not count:
+        return []
+    lines = [f"{count} skipped, for {len(tests)} reason{'s' if len(tests) > 1 else ''}"]
+    for reason, found in sorted(tests.items(), key=lambda item: (-len(item[1]), item[0])):
+        names = dict.fromkeys(name.partition("[")[0].rpartition("/")[2] for name in sorted(found))
+        lines += [f"{len(found):5}  {reason}", f"       {', '.join(names)}"]
+    return lines
 
 
 @pytest.fixture(autouse=True)

@@ -69,7 +69,7 @@ fn lower_all(text: &str, pointee: Dtype) -> usize {
 fn programs() -> Vec<String> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut paths = vec![root.join("tests/programs/constructs.py"), root.join("../../benches/kernels.py")];
-    if let Some(folder) = common::user_programs() {
+    if let Some(folder) = common::user_programs("mutated_programs_do_not_panic, its users' programs") {
         let known = [
             "000_fused_softmax",
             "001_broadcast_2d",

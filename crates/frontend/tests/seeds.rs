@@ -5,10 +5,7 @@ mod common;
 use tilewright_frontend::Options;
 
 fn check(program: &str, kernel: &str, arguments: &str) {
-    let Some(folder) = common::user_programs() else {
-        eprintln!("skipped: the users' programs are not at hand");
-        return;
-    };
+    let Some(folder) = common::user_programs(program) else { return };
     let path = folder.join(program).with_extension("py");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     if let Err(findings) = common::module(&text, kernel, arguments, Options::default()) {

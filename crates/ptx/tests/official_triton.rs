@@ -20,9 +20,8 @@ fn python_with_triton() -> Option<PathBuf> {
 #[test]
 fn what_official_triton_writes_survives() {
     let Some(python) = python_with_triton() else {
-        eprintln!(
-            "what_official_triton_writes_survives: skipped, there is no triton (make test installs it)"
-        );
+        let test = "what_official_triton_writes_survives";
+        tilewright_testkit::say_skipped(test, "there is no triton (make test installs it)");
         return;
     };
     let ptxas = Ptxas::find_or_skip("what_official_triton_writes_survives: the assembler's part");

@@ -52,3 +52,10 @@ pub use markdown::{Fence, cases, fences, project_root, run_directory, run_markdo
 pub use ptxas::{Assembled, Ptxas, Usage};
 pub use snapshot::{check_snapshot, is_blessing};
 pub use text_cases::run_text_cases;
+
+/// Says that a test is skipped, straight to stderr: the harness shows what `eprintln!` writes only if the test fails.
+pub fn say_skipped(test: &str, reason: &str) {
+    use std::io::Write;
+    // Without a stderr there is no one to tell.
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED {test}: {reason}");
+}

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::project_root;
+use crate::{project_root, say_skipped};
 
 /// The assembler.
 #[derive(Clone, Debug)]
@@ -67,9 +67,7 @@ impl Ptxas {
     pub fn find_or_skip(test: &str) -> Option<Self> {
         let found = Self::find();
         if found.is_none() {
-            eprintln!(
-                "{test}: skipped, there is no ptxas (make test installs it; TILEWRIGHT_PTXAS names another)"
-            );
+            say_skipped(test, "there is no ptxas (make test installs it; TILEWRIGHT_PTXAS names another)");
         }
         found
     }

@@ -1,6 +1,8 @@
 //! Lowers a kernel of a module's text and gives the IR, or the findings, as text.
 #![allow(dead_code, reason = "each test file uses some of these")]
 
+use std::io::Write;
+
 use expect_test::Expect;
 use tilewright_base::Color;
 use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, SourceHost, Tuple, lower};
@@ -70,11 +72,17 @@ pub fn lowered(text: &str, arguments: &str) -> String {
     }
 }
 
-/// The folder of users' programs beside the project, if it is there.
+/// The folder of users' programs beside the project; where it is absent, says what is skipped.
 #[allow(dead_code, reason = "not every test file that shares this module uses it")]
-pub fn user_programs() -> Option<std::path::PathBuf> {
+pub fn user_programs(test: &str) -> Option<std::path::PathBuf> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/seed-programs");
-    folder.is_dir().then_some(folder)
+    let found = folder.is_dir().then_some(folder);
+    if found.is_none() {
+        let reason = "the folder of users' programs is not beside this checkout";
+        // Straight to stderr: the harness shows what `eprintln!` writes only if the test fails.
+        writeln!(std::io::stderr(), "\nSKIPPED {test}: {reason}").expect("stderr takes it");
+    }
+    found
 }
 
 /// Compares that with what is expected; `UPDATE_EXPECT=1 cargo test` rewrites it.
