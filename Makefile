@@ -36,6 +36,9 @@ examples: $(VENV)/.test-tools $(VENV)/.extension ## Run every example, each of w
 .PHONY: test
 test: lint test-rust miri test-python test-sim ## Set up everything and run every check: what CI runs
 
+.PHONY: check
+check: lint test-quick ## The checks of minutes: lint, and the unit and text tests of the crates
+
 .PHONY: lint
 lint: lint-rust lint-python ## The checks that run no test: formatting, clippy, docs, invariants, types
 
@@ -74,6 +77,11 @@ test-rust: $(VENV)/.test-tools ## The tests of the crates
 # Most of a test is a compilation, which takes one core; more processes than four take the memory of a torch each for little.
 # A debugger wants one process: ARGS='-n 0 --pdb'.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+
+# Tests in the sources, and text cases: tests/ir (`ir`), tests/gpu (`language`), tests/ptx (`passes`).
+.PHONY: test-quick
+test-quick:
+	PROPTEST_RNG_SEED=1 cargo test --workspace --no-fail-fast --lib --bins --test ir --test language --test passes
 
 .PHONY: test-python
 test-python: $(VENV)/.test-tools $(VENV)/.extension ## The tests across the Python boundary; ARGS are passed on
