@@ -88,7 +88,7 @@ mod _native {
     #[pymodule_export]
     use crate::missing::Missing;
     #[pymodule_export]
-    use crate::names::{element_types, elementwise_functions, language_names, tile_ops};
+    use crate::names::{element_types, elementwise_functions, language_names, language_types, tile_ops};
     #[pymodule_export]
     use crate::sanitize::{
         sanitizer_allocated, sanitizer_checks, sanitizer_freed, sanitizer_parse, sanitizer_print,

@@ -2,7 +2,7 @@
 //! tests.
 
 use pyo3::prelude::*;
-use tilewright_frontend::semantic::{EntryKind, language_entries};
+use tilewright_frontend::semantic::{EntryKind, PARAMETERS, RESULTS, language_entries, modes};
 use tilewright_ir::{Accuracy, Domain, Dtype, ElementwiseFn, OPS};
 
 /// The functions of the language: for each its path below `triton.language`, its parameters as they are written, what it
@@ -20,6 +20,27 @@ pub(crate) fn language_names() -> Vec<(&'static str, String, String, bool)> {
             (entry.path, parameters.to_owned(), entry.doc, entry.is_method)
         })
         .collect()
+}
+
+/// The types of the parameters, by their names: the type and the meaning.
+type ParameterTypes = Vec<(&'static str, &'static str, &'static str)>;
+
+/// The results that are not one tensor, by the names of the functions: for each overload the parameter that the result
+/// depends on with its type, if there is one, and the type of the result.
+type ResultTypes = Vec<(Vec<&'static str>, Vec<(Option<(&'static str, &'static str)>, &'static str)>)>;
+
+/// The names of modes, and their values.
+type ModeTypes = Vec<(&'static str, Vec<&'static str>)>;
+
+/// The types of the language as the stubs write them.
+#[pyfunction]
+pub(crate) fn language_types() -> (ParameterTypes, ResultTypes, ModeTypes) {
+    let parameters = PARAMETERS.iter().map(|row| (row.name, row.ty, row.doc)).collect();
+    let results = RESULTS.iter().map(|(names, overloads)| {
+        (names.to_vec(), overloads.iter().map(|overload| (overload.parameter, overload.result)).collect())
+    });
+    let modes = modes().into_iter().map(|mode| (mode.alias, mode.values)).collect();
+    (parameters, results.collect(), modes)
 }
 
 /// A row of the elementwise table: its family, its name, its operands, the element types it takes, how many ulp it may be off

@@ -12,7 +12,7 @@ use super::promote::natural_dtype;
 use super::{Caller, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
-const SEMANTICS: &[(&str, MemorySemantics)] = &[
+pub(super) const SEMANTICS: &[(&str, MemorySemantics)] = &[
     ("acq_rel", MemorySemantics::AcquireRelease),
     ("acquire", MemorySemantics::Acquire),
     ("release", MemorySemantics::Release),
@@ -20,13 +20,13 @@ const SEMANTICS: &[(&str, MemorySemantics)] = &[
 ];
 
 /// Of loads and stores, the first is the default.
-const LOAD_SEMANTICS: &[(&str, MemorySemantics)] =
+pub(super) const LOAD_SEMANTICS: &[(&str, MemorySemantics)] =
     &[("acquire", MemorySemantics::Acquire), ("relaxed", MemorySemantics::Relaxed)];
 
-const STORE_SEMANTICS: &[(&str, MemorySemantics)] =
+pub(super) const STORE_SEMANTICS: &[(&str, MemorySemantics)] =
     &[("release", MemorySemantics::Release), ("relaxed", MemorySemantics::Relaxed)];
 
-const SCOPES: &[(&str, MemoryScope)] =
+pub(super) const SCOPES: &[(&str, MemoryScope)] =
     &[("gpu", MemoryScope::Gpu), ("cta", MemoryScope::Cta), ("sys", MemoryScope::System)];
 
 /// How an operation is ordered, by the arguments `sem` and `scope`, which stand there.

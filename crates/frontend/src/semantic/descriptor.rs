@@ -131,7 +131,7 @@ fn assemble<V>(form: DescriptorForm, base: V, integers: Vec<Operand<V>>) -> Oper
 }
 
 /// The values of `padding_option`.
-const PADDING: &[(&str, Option<Padding>)] =
+pub(super) const PADDING: &[(&str, Option<Padding>)] =
     &[("", None), ("zero", Some(Padding::Zero)), ("nan", Some(Padding::Nan))];
 
 /// The pointer that is argument 0, and what it points to.

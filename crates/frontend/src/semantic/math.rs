@@ -243,7 +243,8 @@ pub(super) fn to_tensor<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> 
     Ok(Operand::Tensor(a.tensor(c, 0)?))
 }
 
-const ROUNDING: &[(&str, Rounding)] = &[("rtne", Rounding::NearestEven), ("rtz", Rounding::TowardsZero)];
+pub(super) const ROUNDING: &[(&str, Rounding)] =
+    &[("rtne", Rounding::NearestEven), ("rtz", Rounding::TowardsZero)];
 
 /// `cast(input, dtype, fp_downcast_rounding, bitcast)`.
 pub(super) fn convert<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {

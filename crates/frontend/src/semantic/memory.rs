@@ -10,7 +10,7 @@ use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::descriptor::DescriptorKind;
 use crate::value::{Constant, Operand};
 
-const LOAD_CACHE: &[(&str, CacheModifier)] = &[
+pub(super) const LOAD_CACHE: &[(&str, CacheModifier)] = &[
     ("", CacheModifier::Default),
     (".ca", CacheModifier::All),
     (".cg", CacheModifier::Global),
@@ -18,7 +18,7 @@ const LOAD_CACHE: &[(&str, CacheModifier)] = &[
     (".cv", CacheModifier::Volatile),
 ];
 
-const STORE_CACHE: &[(&str, CacheModifier)] = &[
+pub(super) const STORE_CACHE: &[(&str, CacheModifier)] = &[
     ("", CacheModifier::Default),
     (".wb", CacheModifier::WriteBack),
     (".cg", CacheModifier::Global),
@@ -26,7 +26,7 @@ const STORE_CACHE: &[(&str, CacheModifier)] = &[
     (".wt", CacheModifier::WriteThrough),
 ];
 
-const EVICTION: &[(&str, EvictionPolicy)] = &[
+pub(super) const EVICTION: &[(&str, EvictionPolicy)] = &[
     ("", EvictionPolicy::Default),
     ("evict_last", EvictionPolicy::Last),
     ("evict_first", EvictionPolicy::First),

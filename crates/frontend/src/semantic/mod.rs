@@ -31,6 +31,7 @@ mod subscript;
 mod table;
 #[cfg(test)]
 mod tests;
+mod typing;
 
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ pub use promote::natural_dtype;
 pub use signature::{BuiltinParameter, ParameterKind};
 pub use subscript::subscript;
 pub use table::{BuiltinSpec, LanguageItem, Special, call_builtin, language, language_names};
+pub use typing::{Mode, Overload, PARAMETERS, ParameterType, RESULTS, modes};
 
 /// What a rule finds wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]

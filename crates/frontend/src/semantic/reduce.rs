@@ -113,7 +113,7 @@ pub(super) fn combine_error(message: &str, elements: &[Type], what: &str) -> Sem
         .hint(format!("convert in the function with `.to(…)`, or convert the input of the {what}"))
 }
 
-const PRECISION: &[(&str, InputPrecision)] = &[
+pub(super) const PRECISION: &[(&str, InputPrecision)] = &[
     ("tf32", InputPrecision::Tf32),
     ("tf32x3", InputPrecision::Tf32x3),
     ("ieee", InputPrecision::Ieee),

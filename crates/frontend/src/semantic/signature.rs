@@ -59,7 +59,7 @@ pub(crate) fn parse_signature(text: &'static str) -> Option<(&'static str, Vec<B
 }
 
 /// The parts between commas that stand in no brackets or quotes.
-fn split_top_level(text: &str) -> Vec<&str> {
+pub(super) fn split_top_level(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut quoted, mut start) = (0_usize, false, 0);
     for (position, byte) in text.bytes().enumerate() {
