@@ -16,7 +16,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 from tilewright import _native
 
@@ -186,6 +186,24 @@ def _need_torch() -> None:
         ) from error
 
 
+@overload
+def do_bench(
+    fn: Callable[[], Any],
+    warmup: float = ...,
+    rep: float = ...,
+    grad_to_none: Sequence[Any] | None = ...,
+    quantiles: None = ...,
+    return_mode: Literal["min", "max", "mean", "median"] = ...,
+) -> float: ...
+@overload
+def do_bench(
+    fn: Callable[[], Any],
+    warmup: float = ...,
+    rep: float = ...,
+    grad_to_none: Sequence[Any] | None = ...,
+    quantiles: Sequence[float] | None = ...,
+    return_mode: str = ...,
+) -> Any: ...
 def do_bench(
     fn: Callable[[], Any],
     warmup: float = 25,
@@ -222,6 +240,22 @@ def do_bench(
     return summary(timer.sample(fn, runs, before), quantiles, return_mode)
 
 
+@overload
+def do_bench_cudagraph(
+    fn: Callable[[], Any],
+    rep: float = ...,
+    grad_to_none: Sequence[Any] | None = ...,
+    quantiles: None = ...,
+    return_mode: Literal["min", "max", "mean", "median"] = ...,
+) -> float: ...
+@overload
+def do_bench_cudagraph(
+    fn: Callable[[], Any],
+    rep: float = ...,
+    grad_to_none: Sequence[Any] | None = ...,
+    quantiles: Sequence[float] | None = ...,
+    return_mode: str = ...,
+) -> Any: ...
 def do_bench_cudagraph(
     fn: Callable[[], Any],
     rep: float = 20,

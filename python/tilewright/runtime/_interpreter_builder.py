@@ -139,8 +139,8 @@ class InterpreterBuilder:
         ptrs: TensorHandle,
         mask: TensorHandle,
         other: TensorHandle | None,
-        cache_modifier: str = "",
-        eviction_policy: str = "",
+        cache_modifier: Any = "",
+        eviction_policy: Any = "",
         is_volatile: bool = False,
     ) -> Any:
         """``tl.load``, whose mask is all true where a kernel gives none."""
@@ -163,8 +163,8 @@ class InterpreterBuilder:
         ptrs: TensorHandle,
         value: TensorHandle,
         mask: TensorHandle,
-        cache_modifier: str = "",
-        eviction_policy: str = "",
+        cache_modifier: Any = "",
+        eviction_policy: Any = "",
     ) -> None:
         """``tl.store``."""
         from tilewright import language as tl

@@ -14,12 +14,14 @@ from tilewright.errors import LaunchStateError, LaunchTypeError, LaunchValueErro
 from tilewright.errors import OutOfResources as OutOfResources
 from tilewright.errors import PTXASError as PTXASError
 from tilewright.runtime._config import Config as Config
-from tilewright.runtime.jit import JITFunction, KernelInterface, MockTensor
+from tilewright.runtime.jit import JITFunction, KernelInterface, MockTensor, P, R
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
+
+    from tilewright.runtime._kernel_types import AutotuneDecorator, HeuristicsDecorator, Launcher
 
     driver: Any
     get_cache_manager: Any
@@ -51,7 +53,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
-_wrappers: WeakSet[_Wrapper] = WeakSet()
+_wrappers: WeakSet[_Wrapper[..., Any]] = WeakSet()
 
 
 class _WrapperType(type):
@@ -65,7 +67,7 @@ class _WrapperType(type):
                     wrapper._choose_kind()
 
 
-class _Wrapper(_native.Wrapper, KernelInterface[object], metaclass=_WrapperType):
+class _Wrapper(_native.Wrapper, KernelInterface[P, R], metaclass=_WrapperType):
     """What an autotuner and heuristics have in common: a kernel beneath, and the identity of its function.
 
     The base class launches where there is nothing to be done but to add arguments; else it calls ``run``.
@@ -75,6 +77,10 @@ class _Wrapper(_native.Wrapper, KernelInterface[object], metaclass=_WrapperType)
     arg_names: list[str]
     __name__: str
     __qualname__: str
+
+    if TYPE_CHECKING:
+        # The base class in Rust has it.
+        def __getitem__(self, grid: Any) -> Launcher[P]: ...
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("run", "__dict__"):
@@ -103,7 +109,7 @@ class _Wrapper(_native.Wrapper, KernelInterface[object], metaclass=_WrapperType)
         for name in ("__name__", "__qualname__", "__module__", "__doc__"):
             setattr(self, name, getattr(base, name, None))
 
-    def _made_kernel(self, options: dict[str, Any]) -> _Wrapper:
+    def _made_kernel(self, options: dict[str, Any]) -> _Wrapper[..., Any]:
         """Makes the function beneath a kernel, if it is none: ``@triton.jit`` stands above."""
         if isinstance(self.fn, _NoKernel):
             self.fn = JITFunction(self.fn.fn, **options)
@@ -134,7 +140,7 @@ class _Wrapper(_native.Wrapper, KernelInterface[object], metaclass=_WrapperType)
         return f"{type(self).__name__}({self.__module__}:{self.__qualname__})"
 
 
-class _NoKernel(KernelInterface[object]):
+class _NoKernel(KernelInterface[..., object]):
     """A function that is tuned before it is a kernel; ``@triton.jit`` above makes it one."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -143,7 +149,7 @@ class _NoKernel(KernelInterface[object]):
         self.fn = fn
         self.arg_names = list(inspect.signature(fn).parameters)
 
-    def run(self, *_args: Any, **_kwargs: Any) -> NoReturn:  # type: ignore[override]
+    def run(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Says what is missing."""
         raise LaunchTypeError(
             f"'{self.fn.__name__}' is tuned, and is no kernel: write @triton.jit on the line above its def"
@@ -177,7 +183,7 @@ def _with_stand_ins(
     return tuple(positional), named
 
 
-class Autotuner(_Wrapper):
+class Autotuner(_Wrapper[P, R]):
     """A kernel of several configurations: the first launch for a key times them, and all launches take the fastest."""
 
     def __init__(
@@ -275,7 +281,7 @@ class Autotuner(_Wrapper):
 
     # -- launches --
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         """Launches with the configuration that is the fastest for arguments like these; tunes first if need be."""
         if kwargs.get("warmup"):
             compiled = self.warmup(*args, **{k: v for k, v in kwargs.items() if k != "warmup"})
@@ -462,7 +468,7 @@ class Autotuner(_Wrapper):
         )
 
 
-class Heuristics(_Wrapper):
+class Heuristics(_Wrapper[P, R]):
     """A kernel some of whose compile-time arguments are computed from the others at each launch."""
 
     def __init__(
@@ -471,7 +477,7 @@ class Heuristics(_Wrapper):
         self._wrap(fn, arg_names)
         self.values = values
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         """Launches with the computed arguments."""
         return self.fn.run(*args, **self._computed(args, kwargs))
 
@@ -496,7 +502,7 @@ def _names(names: list[str] | str | None) -> list[str]:
     return [names] if isinstance(names, str) else list(names or ())
 
 
-def _check_names(tuner: Autotuner, given: dict[str, list[str]]) -> None:
+def _check_names(tuner: Autotuner[..., Any], given: dict[str, list[str]]) -> None:
     """Refuses names that no parameter has: such a key would never change, and such a tensor never be reset."""
     for argument, names in given.items():
         unknown = [name for name in names if name not in tuner.arg_names]
@@ -577,7 +583,7 @@ def autotune(
     use_cuda_graph: bool = False,
     do_bench: Callable[..., Any] | None = None,
     cache_results: bool = False,
-) -> Callable[[Any], Any]:
+) -> AutotuneDecorator:
     """Has a kernel choose among configurations: ``@triton.autotune(configs=[triton.Config(...), ...], key=["n"])``.
 
     The first launch for each value of the arguments in ``key``, and for each combination of dtypes, runs the
@@ -627,7 +633,7 @@ def _check_heuristics(values: Any) -> None:
         )
 
 
-def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Any]:
+def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> HeuristicsDecorator:
     """Has compile-time arguments computed at each launch: ``@triton.heuristics({"EVEN": is_even})``.
 
     Each function is given a dict with all arguments of the launch by their names.

@@ -62,7 +62,7 @@ _OPTIONS = [
 ]
 
 
-def interpret(kernel: Any, **options: Any) -> JITFunction[Any]:
+def interpret(kernel: Any, **options: Any) -> JITFunction[..., Any]:
     """A kernel, or a function, as a kernel that Python runs, whatever the environment says.
 
     The options of ``@triton.jit`` are those of the kernel, where none are given.

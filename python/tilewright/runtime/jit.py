@@ -17,9 +17,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import inspect
     from collections.abc import Callable
-    from typing import Any, Generic, TypeVar, overload
+    from typing import Any, Generic, overload
 
-    T = TypeVar("T")
+    from tilewright.runtime._kernel_types import JitDecorator, Launcher
+    from tilewright.runtime._kernel_types import P as P
+    from tilewright.runtime._kernel_types import R as R
 else:
     # The module typing would cost a quarter of the import of tilewright.
     from types import GenericAlias
@@ -27,14 +29,14 @@ else:
     class _Generic:
         __class_getitem__ = classmethod(GenericAlias)
 
-    T = None
-    Generic = {T: _Generic}
+    P = R = None
+    Generic = {(P, R): _Generic}
 
     def overload(function):  # noqa: D103
         return function
 
 
-_functions: WeakSet[JITFunction[Any]] = WeakSet()
+_functions: WeakSet[JITFunction[..., Any]] = WeakSet()
 """All of them, by whose names a form that was described in another process finds those that it was given."""
 
 _OF_BINDER = frozenset(
@@ -94,10 +96,10 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
-class KernelInterface(Generic[T]):
+class KernelInterface(Generic[P, R]):
     """What can be launched: ``kernel[grid](...)``, ``kernel.run(..., grid=, warmup=)``, ``kernel.warmup(...)``."""
 
-    run: T
+    run: Callable[..., Any]
 
     # By its `[grid]` alone, Python would take it for a sequence without end.
     __iter__ = None
@@ -106,13 +108,13 @@ class KernelInterface(Generic[T]):
         """Compiles without running; tensors may be replaced by their dtypes."""
         args = tuple(map(MockTensor.wrap_dtype, args))
         kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
-        return self.run(*args, grid=grid, warmup=True, **kwargs)  # type: ignore[operator]
+        return self.run(*args, grid=grid, warmup=True, **kwargs)
 
-    def __getitem__(self, grid: Any) -> T:
+    def __getitem__(self, grid: Any) -> Launcher[P]:
         def launch(*args: Any, **kwargs: Any) -> Any:
-            return self.run(*args, grid=grid, warmup=False, **kwargs)  # type: ignore[operator]
+            return self.run(*args, grid=grid, warmup=False, **kwargs)
 
-        return launch  # type: ignore[return-value]
+        return launch
 
 
 class KernelParam:
@@ -252,10 +254,10 @@ def _first_definition(text: str) -> tuple[str | None, int]:
 def _place(name: str, doc: str) -> Any:
     """An attribute that says where the source is, for errors and debuggers; programs that make kernels assign it."""
 
-    def fget(self: JITFunction[Any]) -> Any:
+    def fget(self: JITFunction[..., Any]) -> Any:
         return self.__dict__[f"_{name}"]
 
-    def fset(self: JITFunction[Any], value: Any) -> None:
+    def fset(self: JITFunction[..., Any], value: Any) -> None:
         self.__dict__[f"_{name}"] = value
         self._replace_native_source()
 
@@ -272,8 +274,17 @@ def convert_to_tuple_if_list(item: Any) -> Any:
     return tuple(map(convert_to_tuple_if_list, item)) if isinstance(item, list) else item
 
 
-class JITFunction(_native.JitKernel, JITCallable, KernelInterface[T]):  # type: ignore[misc]
+class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
     """A kernel, or a function that kernels call."""
+
+    if TYPE_CHECKING:
+        # The base class in Rust has both.
+        def __getitem__(self, grid: Any) -> Launcher[P]: ...
+        @overload
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...  # noqa: D102
+        @overload
+        def __call__(self, *args: Any, **kwargs: Any) -> R: ...  # noqa: D102, F811
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...  # noqa: D102, F811
 
     file_name = _place("file_name", "The file that the function is in.")
     starting_line_number = _place(
@@ -582,7 +593,7 @@ def _source(fn: Callable[..., Any]) -> tuple[str, list[str], int]:
 
 # ruff knows `overload` only as what it imports itself.
 @overload
-def jit(fn: Callable[..., T]) -> JITFunction[T]: ...  # noqa: D103
+def jit(fn: Callable[P, R]) -> JITFunction[P, R]: ...  # noqa: D103
 @overload
 def jit(  # noqa: D103, F811
     *,
@@ -594,7 +605,7 @@ def jit(  # noqa: D103, F811
     debug: bool | None = None,
     noinline: bool | None = None,
     interpret: bool | None = None,
-) -> Callable[[Callable[..., T]], JITFunction[T]]: ...
+) -> JitDecorator: ...
 def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
     """Makes a function a kernel: ``@triton.jit``, or ``@triton.jit(noinline=True)``.
 
@@ -638,13 +649,13 @@ _OPTIONS = (
 """What ``@triton.jit`` takes."""
 
 
-class ConstexprFunction(Generic[T]):
+class ConstexprFunction(Generic[P, R]):
     """A Python function that kernels call at compile time, on compile-time values."""
 
     _tilewright_path: str
     """Set where the language has the function as well."""
 
-    def __init__(self, fn: Callable[..., T]) -> None:
+    def __init__(self, fn: Callable[P, R]) -> None:
         self.fn = fn
         self.__name__: str = fn.__name__
         self.__qualname__ = fn.__qualname__
@@ -652,7 +663,11 @@ class ConstexprFunction(Generic[T]):
         self.__doc__ = fn.__doc__
         self.__wrapped__ = fn
 
-    def __call__(self, *args: Any, **kwargs: Any) -> T:
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...  # noqa: D102
+    @overload
+    def __call__(self, *args: Any, **kwargs: Any) -> R: ...  # noqa: D102, F811
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: F811
         """Calls it; values of ``tl.constexpr`` are taken as what they hold."""
         # Grid functions call it at each launch: nothing is made anew where there is nothing to be taken out.
         for arg in args:
@@ -670,19 +685,19 @@ class ConstexprFunction(Generic[T]):
         return f"ConstexprFunction({self.__module__}:{self.__qualname__})"
 
 
-class BoundConstexprFunction(ConstexprFunction[T]):
+class BoundConstexprFunction(ConstexprFunction[..., R]):
     """A compile-time function with the object that it was asked of."""
 
-    def __init__(self, instance: Any, fn: Callable[..., T]) -> None:
+    def __init__(self, instance: Any, fn: Callable[..., R]) -> None:
         super().__init__(fn)
         self.__self__ = instance
 
-    def __call__(self, *args: Any, **kwargs: Any) -> T:
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
         """Calls it with the object."""
         return super().__call__(self.__self__, *args, **kwargs)
 
 
-def constexpr_function(fn: Callable[..., T]) -> ConstexprFunction[T]:
+def constexpr_function(fn: Callable[P, R]) -> ConstexprFunction[P, R]:
     """Makes a Python function one that kernels can call at compile time."""
     return ConstexprFunction(fn)
 

@@ -22,7 +22,7 @@ _LEFT_OUT = frozenset(
 
 
 def record(
-    kernel: JITFunction[Any],
+    kernel: JITFunction[..., Any],
     grid: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -62,7 +62,7 @@ def record(
 class _Recording:
     """What is called after each operation."""
 
-    def __init__(self, kernel: JITFunction[Any], code: Any, tensors: list[Described]) -> None:
+    def __init__(self, kernel: JITFunction[..., Any], code: Any, tensors: list[Described]) -> None:
         self.content = _native.InterpretedTrace()
         self.grid: tuple[int, int, int] | None = None
         self._code = code

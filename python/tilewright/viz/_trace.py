@@ -15,7 +15,7 @@ from tilewright.viz._config import config
 from tilewright.viz._tensors import HostCopies, describe
 
 
-class Trace(KernelInterface[Any]):
+class Trace(KernelInterface[..., Any]):
     """A kernel whose launches are recorded; what else it is asked for, the kernel answers."""
 
     def __init__(self, fn: Any, checks: frozenset[str] = frozenset()) -> None:
@@ -99,7 +99,7 @@ def _traced(kernel: Any, checks: frozenset[str]) -> Trace:
 
 def _resolved(
     fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[JITFunction[Any], dict[str, Any]]:
+) -> tuple[JITFunction[..., Any], dict[str, Any]]:
     """The kernel beneath tuners and heuristics, and the arguments that they make of these; tunes if need be."""
     while not isinstance(fn, JITFunction):
         kwargs = fn._chosen(args, kwargs) if isinstance(fn, Autotuner) else fn._computed(args, dict(kwargs))
@@ -107,7 +107,7 @@ def _resolved(
     return fn, dict(kwargs)
 
 
-def _calls_python(kernel: JITFunction[Any]) -> bool:
+def _calls_python(kernel: JITFunction[..., Any]) -> bool:
     """Whether it calls a function of Python's that only an interpreter can run."""
     source: str | None = kernel._src
     if source is None:
@@ -126,7 +126,11 @@ _PYTHON = frozenset(("print", "breakpoint"))
 
 
 def _record(
-    kernel: JITFunction[Any], grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], checks: frozenset[str]
+    kernel: JITFunction[..., Any],
+    grid: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    checks: frozenset[str],
 ) -> Any:
     named = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
     for param in kernel.params:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright import _native
 from tilewright.compiler.compiler import ASTSource
-from tilewright.runtime.jit import JITFunction, T, constexpr_function
+from tilewright.runtime.jit import JITFunction, P, R, constexpr_function
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ __all__ = ["GluonASTSource", "GluonJITFunction", "constexpr_function", "jit"]
 HINT = "write it as a kernel of triton.language with @triton.jit, or guard the launch by `except NotImplementedError`"
 
 
-class GluonJITFunction(JITFunction[T]):
+class GluonJITFunction(JITFunction[P, R]):
     """A Gluon kernel, or a function that Gluon kernels call."""
 
     def is_gluon(self) -> bool:
@@ -37,7 +37,7 @@ class GluonJITFunction(JITFunction[T]):
 
         return launch
 
-    def run(self, *_args: Any, **_kwargs: Any) -> Any:  # type: ignore[override]
+    def run(self, *_args: Any, **_kwargs: Any) -> Any:
         """Says that there is no Gluon."""
         self._refuse()
 
@@ -60,7 +60,7 @@ class GluonASTSource(ASTSource):
 def jit(fn: Any = None, **options: Any) -> Any:
     """Makes a function a Gluon kernel; the options are those of ``triton.jit``."""
 
-    def decorate(function: Callable[..., Any]) -> GluonJITFunction[Any]:
+    def decorate(function: Callable[..., Any]) -> GluonJITFunction[..., Any]:
         return GluonJITFunction(function, **options)
 
     return decorate if fn is None else decorate(fn)
