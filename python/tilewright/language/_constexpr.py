@@ -191,15 +191,3 @@ def must_use_result(x: _T, s: Any = True) -> Any:
         return lambda function: must_use_result(function, x)
     x._must_use_result = s  # type: ignore[attr-defined]
     return x
-
-
-def plain(value: Any) -> Any:
-    """The argument that a compile-time function gets: the object in a ``constexpr``, or the number that
-    an interpreted kernel's scalar is known to be.
-    """
-    if isinstance(value, constexpr):
-        return value.value
-    if isinstance(value, _native.tensor):
-        number = value._known_number
-        return value if number is None else number
-    return tuple(map(plain, value)) if type(value) is tuple else value

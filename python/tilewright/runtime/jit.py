@@ -10,8 +10,9 @@ from _weakrefset import WeakSet
 
 from tilewright import _native
 from tilewright.errors import LaunchTypeError, LaunchValueError
-from tilewright.language._constexpr import constexpr, plain
+from tilewright.language._constexpr import constexpr
 from tilewright.language._types import dtype, pointer_type
+from tilewright.runtime._plain_values import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

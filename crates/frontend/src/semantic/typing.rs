@@ -395,6 +395,6 @@ mod tests {
     #[test]
     fn formats_are_those_that_the_library_checks() {
         let checks: Vec<String> = FORMATS.iter().map(|(name, ())| format!("format == \"{name}\"")).collect();
-        assert!(include_str!("../lib/scaled.py").contains(&format!("        {},\n", checks.join(" or "))));
+        assert!(include_str!("../stdlib/scaled.py").contains(&format!("        {},\n", checks.join(" or "))));
     }
 }
