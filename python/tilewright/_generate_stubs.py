@@ -193,7 +193,7 @@ CLASS_NAMES = {*_classes.__all__, *_constexpr.__all__, *_types.__all__, "tensor"
 
 
 class Page:
-    """What ``docs/reference.md`` says of a function."""
+    """Returns the entry of a function in ``docs/reference.md``."""
 
     def __init__(self, text: str) -> None:
         head, _, code = text.partition("```python\n")
@@ -221,7 +221,7 @@ def _escaped(line: str) -> str:
 
 
 def docstring(path: str, arguments: list[ast.arg], pad: str) -> str:
-    """What the function does, its parameters, shapes, types, error and an example."""
+    """The docstring of a function: its parameters, shapes, types, error and an example."""
     lines = textwrap.wrap(" ".join(NAMES[path][1].split()), 100)
     if arguments:
         lines += ["", "Parameters:"]
@@ -319,7 +319,7 @@ class Function:
             names = [argument.arg for argument, _ in self.positional]
             index = names.index(about[0].split(", ")[0]) if about else -1
             if number > 0 and index >= 0 and self.positional[index][1] is not None:
-                # Only the first overload has the default. What comes before is passed as well, or this by its name.
+                # Only the first overload has the default. Earlier arguments are passed as well, or this one by name.
                 found.append((self._signature(about, index), result))
                 if any(default is not None for _, default in self.positional[:index]):
                     found.append((self._signature(about, -1), result))
@@ -358,7 +358,7 @@ def operators() -> str:
                 f"    def __{name}__(self, other: object, /) -> tensor: ...  # type: ignore[override]\n"
             )
         elif name in COMPARISONS:
-            # What `constexpr` says of the comparison with a tensor is the same.
+            # `constexpr` says the same of the comparison with a tensor.
             lines.append(f"    def __{name}__(self, other: _Value, /) -> tensor: ...  # type: ignore[misc]\n")
         elif name in names:
             # An operator with a compile-time value on the left is one of `constexpr`.
@@ -424,7 +424,7 @@ def reexported(module: str, names: list[str]) -> str:
 
 
 def names_of_core() -> list[str]:
-    """What ``triton.language.core`` has."""
+    """The names of ``triton.language.core``."""
     return sorted({*CLASS_NAMES, "_aggregate", "aggregate", *paths_below("")})
 
 
@@ -448,7 +448,7 @@ def _exported(module: str) -> list[str]:
 
 
 def listed(names: list[str]) -> str:
-    """What a star import takes."""
+    """The names that a star import takes."""
     return "__all__ = [\n" + "".join(f'    "{name}",\n' for name in names) + "]\n"
 
 

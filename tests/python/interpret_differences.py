@@ -1,8 +1,11 @@
-"""Where interpret mode differs from a compiled kernel, test by test, and why. The walk expects these to fail."""
+"""The differences of interpret mode from a compiled kernel, test by test, each with its reason.
+
+The walk expects these to fail.
+"""
 
 from __future__ import annotations
 
-NO_ARTIFACT = "the test looks at the compiled kernel, of which there is none"
+NO_ARTIFACT = "the test looks at the compiled kernel, and there is none"
 PYTHON_SAYS = "the mistake is one in Python, and its exception is Python's own"
 NOT_COMPILED = (
     "the finding is about code that no program gets to, or about all paths: Python sees the one that it takes"

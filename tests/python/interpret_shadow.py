@@ -22,7 +22,7 @@ OTHER_ROUNDING = ("test_products_are_added_to_an_accumulator",)
 """Where a pass of the compiler makes one op of a product and a sum, which rounds once less."""
 
 OTHER_IN_PYTHON = ("test_what_is_an_object_of_python_when_interpreted",)
-"""Where interpret mode differs: tuples of Python take Python's slices only, and operations only make tensors."""
+"""Differences of interpret mode: tuples of Python take Python's slices only, and operations only make tensors."""
 
 _launch = JITFunction.run
 _compiled = 0

@@ -72,7 +72,7 @@ def kernel(o, x, n, one, B: tl.constexpr, SHAPE: tl.constexpr):
 """
 
 X = np.arange(1, 9, dtype=np.float32)
-"""What `x` holds; `n` is 6, `one` is 1, `B` is 4, `SHAPE` is (4, 2)."""
+"""The content of `x`; `n` is 6, `one` is 1, `B` is 4, `SHAPE` is (4, 2)."""
 
 DESCRIPTOR = "d = tl.make_tensor_descriptor(x, [n - 4, 4], [4, 1], [2, 4])\n"
 BLOCK = "p = tl.make_block_ptr(x, (8, 1), (1, 1), (0, 0), (B, 1), (1, 0))\n"
@@ -237,7 +237,7 @@ NUMBERS = [
 ]
 
 REFUSED = ["tl.store(c, 1.0)", "tl.store(c + tl.arange(0, 4), 1.0)", "tl.atomic_add(c, 1.0)"]
-"""What is done to memory that a cast has said to be only read."""
+"""Stores to memory that a cast has said to be only read."""
 
 
 def rows():

@@ -35,7 +35,7 @@ PARTS = 4
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_test_of_the_language_interpreted(part, run):
-    """What differs is in ``interpret_differences.py``, and must differ: a test there that passes fails."""
+    """All differences are in ``interpret_differences.py``, and must differ: a test there that passes fails."""
     options = ("-q", "-p", "interpret_walk", "-p", "no:cacheprovider", "--no-header", "--timeout=120")
     env = {"TRITON_INTERPRET": "1", "TILEWRIGHT_DEVICE": "cpu"}
     env["PYTHONPATH"] = f"{HERE.parents[1] / 'python'}:{HERE}"

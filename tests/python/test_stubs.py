@@ -102,7 +102,7 @@ EXPRESSIONS = {
     "kernel[(1,)](p, 3, 4, num_warps=4)": "CompiledKernel",
 }
 
-# What type checkers refuse.
+# Mistakes that type checkers refuse.
 MISTAKES = [
     "tl.load(p, cache_modifier='.wb')",
     "tl.store(p, x, cache_modifier='.ca')",
@@ -160,7 +160,7 @@ def plain(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def mypy(tmp_path_factory) -> dict[str, dict[int, list[str]]]:
-    """What mypy says of the files of these tests: most of a run is the reading of tilewright."""
+    """Returns the output of mypy for the files of these tests: most of a run is the reading of tilewright."""
     folder = tmp_path_factory.mktemp("mypy")
     files = {
         "cases": cases(),
@@ -309,7 +309,7 @@ def run_example(example: Example, path: Path) -> list[tuple[int, str]]:
 
 
 def assigned(line: str) -> str:
-    """What a line assigns, if it is an assignment to names."""
+    """Returns the names that a line assigns, if it is an assignment to names."""
     target, equals, _ = line.partition(" = ")
     return target if equals and re.fullmatch(r"\w+(, \w+)*", target) else ""
 

@@ -89,7 +89,7 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         cursor
     }
 
-    /// Where the next instruction is inserted.
+    /// The position at which the next instruction is inserted.
     pub fn position(&self) -> Position {
         self.position
     }

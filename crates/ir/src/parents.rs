@@ -65,7 +65,7 @@ impl Parents {
         std::iter::once(inst).chain(self.enclosing(inst)).find(|outer| self.block(*outer) == Some(block))
     }
 
-    /// Whether an instruction is another one, or is inside of it.
+    /// Returns whether an instruction is another one, or is inside of it.
     pub fn is_inside(&self, inst: Inst, outer: Inst) -> bool {
         inst == outer || self.enclosing(inst).any(|other| other == outer)
     }

@@ -387,7 +387,7 @@ fn is_official(object: &Bound<'_, PyAny>, class: &str) -> bool {
         && found.module().is_ok_and(|module| module == "triton.language.core")
 }
 
-/// What the language has for a member of its enumeration `PropagateNan`: as an object it would be true, whichever it is.
+/// The language's value of a member of `PropagateNan`: as an object each member would be true.
 fn member(object: &Bound<'_, PyAny>) -> Option<Constant> {
     let class = object.get_type();
     let is_ours = class.name().is_ok_and(|name| name == "PropagateNan")

@@ -193,7 +193,7 @@ impl Serialize for Elements<'_> {
     }
 }
 
-/// What an access touches, lane by lane.
+/// The elements that an access touches, lane by lane.
 #[derive(Serialize)]
 struct AccessPage {
     /// The tensor that most lanes are in, or -1.

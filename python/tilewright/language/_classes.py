@@ -271,7 +271,7 @@ class slice:
 
 
 class PropagateNan(enum.Enum):
-    """What ``maximum``, ``minimum`` and ``clamp`` do with a NaN."""
+    """The treatment of a NaN by ``maximum``, ``minimum`` and ``clamp``."""
 
     NONE = 0
     ALL = 0xFFFF
@@ -306,5 +306,5 @@ def dispatch(*_args: Any, **_kwargs: Any) -> NoReturn:
 
 
 def is_builtin(fn: Any) -> bool:
-    """Whether this is a function of the language."""
+    """Returns whether this is a function of the language."""
     return isinstance(fn, LanguageFunction)

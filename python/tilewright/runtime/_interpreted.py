@@ -110,7 +110,7 @@ def _holds(value: Any) -> bool:
 
 
 def _known(value: Any) -> Any:
-    """What a compile-time value holds, which is what its name means in a kernel."""
+    """The content of a compile-time value: its name means the content in a kernel."""
     from tilewright import language as tl
 
     return value.value if isinstance(value, tl.constexpr) else value
@@ -134,7 +134,7 @@ def _comparable(value: Any) -> Any:
 
 @functools.cache
 def _tensor_attributes() -> frozenset[str]:
-    """What a tensor has, and so has a number of a kernel."""
+    """An attribute that tensors have, and so numbers of a kernel."""
     return frozenset(name for name in dir(_native.tensor) if not name.startswith("_"))
 
 
@@ -365,7 +365,7 @@ class _Rewriter(ast.NodeTransformer):
         return max(depth for *_, depth in order)
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        """What is in a node has been visited before it."""
+        """Returns the node: its children have been visited before it."""
         return node
 
     def _call(self, name: str, at: ast.AST, *arguments: ast.expr) -> ast.Call:
@@ -445,7 +445,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _is_module(self, node: ast.expr) -> bool:
-        """Whether an expression is a module's global name, as far as can be seen."""
+        """Returns whether an expression is a module's global name, as far as can be seen."""
         is_global = isinstance(node, ast.Name) and node.id not in self.own_names
         return is_global and isinstance(self.globals.get(node.id), types.ModuleType)  # type: ignore[attr-defined]
 

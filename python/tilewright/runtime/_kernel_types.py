@@ -1,4 +1,4 @@
-"""What kernels and decorators are to type checkers: nothing imports this module at run time."""
+"""The types of kernels and decorators for type checkers: nothing imports this module at run time."""
 
 from __future__ import annotations
 

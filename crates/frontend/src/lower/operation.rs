@@ -36,7 +36,7 @@ pub struct Operation<'a> {
     pub read_only: &'a [(usize, Arc<str>)],
 }
 
-/// What an operation is lowered to.
+/// An operation after lowering.
 #[derive(Debug)]
 pub struct LoweredOperation {
     /// A module whose entry takes the run-time values in the arguments and returns those in the

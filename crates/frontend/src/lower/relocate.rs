@@ -26,7 +26,7 @@ pub struct Site {
 /// Moves findings about an operation to where it stands: `sites` has its place, and then the calls that led there. Without
 /// one, the places are left out.
 pub fn relocate(failure: &mut Failure, sites: &[Site]) {
-    // What arises beside of any operation, as in the head of a loop, has no source yet.
+    // An error beside any operation, as in the head of a loop, has no source yet.
     let operation = failure.sources.files().next();
     let pairs = match (&operation, sites.first()) {
         (Some((_, source)), Some(site)) => pairs(&source.text, site),

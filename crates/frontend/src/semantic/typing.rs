@@ -14,7 +14,7 @@ pub struct ParameterType {
     pub name: &'static str,
     /// Its type.
     pub ty: &'static str,
-    /// What the argument means.
+    /// The meaning of the argument.
     pub doc: &'static str,
 }
 
@@ -93,7 +93,7 @@ parameters! {
     "cat.other" "tensor" "The tile that comes after the first.";
     "src" "tensor" "The tile whose elements are taken.";
     "index" "tensor" "For each element of the result, its index along the axis, an integer.";
-    "condition" "_Value" "Where the result is `x`.";
+    "condition" "_Value" "True where the result is `x`.";
     "min" "_Value" "The lower bound.";
     "max" "_Value" "The upper bound.";
     "div" "_Value" "The divisor.";
@@ -114,7 +114,7 @@ parameters! {
     "desc" "tensor_descriptor" "A tensor descriptor.";
     "mask" "tensor | constexpr | bool" "Where memory is accessed; it broadcasts to the pointers' shape.";
     "histogram.mask" "tensor | constexpr | bool" "Which elements are counted.";
-    "expect_zero.mask" "tensor | constexpr | bool" "Where zeros are expected.";
+    "expect_zero.mask" "tensor | constexpr | bool" "True where zeros are expected.";
     "device_assert.mask" "tensor | constexpr | bool" "Where the condition is checked.";
     "_butterfly.mask" "_Int" "The exclusive or of the coordinates of partners.";
     "boundary_check" "_Ints" "The axes along which a block may exceed its tensor.";
@@ -228,7 +228,7 @@ parameters! {
     "_log2.i" "_Int" "A positive integer.";
     "n" "_Int" "An integer.";
 
-    // What the program says about itself.
+    // Statements of the program about itself.
     "values" "_Int | _Ints" "One number for each axis.";
     "static_print.values" "object" "The values to print.";
     "cond" "_Value" "The condition.";

@@ -105,7 +105,7 @@ impl<V: Variable> Polynomial<V> {
         }
     }
 
-    /// Whether it is zero.
+    /// Returns whether it is zero.
     pub fn is_zero(&self) -> bool {
         self.terms.is_empty()
     }
@@ -115,12 +115,12 @@ impl<V: Variable> Polynomial<V> {
         self.terms.keys().flatten().copied()
     }
 
-    /// Whether a variable is in it that satisfies a condition.
+    /// Returns whether it has a variable that satisfies a condition.
     pub fn any(&self, holds: impl FnMut(&V) -> bool) -> bool {
         self.terms.keys().flatten().any(holds)
     }
 
-    /// Whether a variable is in it.
+    /// Returns whether it has a variable.
     pub fn has(&self, variable: V) -> bool {
         self.vars().any(|other| other == variable)
     }

@@ -150,7 +150,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         (!step.any(|term| self.is_of_loop(*term, inst))).then_some(step)
     }
 
-    /// Whether a term changes from one iteration of a loop to the next.
+    /// Returns whether a term changes from one iteration of a loop to the next.
     fn is_of_loop(&self, term: Term, inst: Inst) -> bool {
         match term {
             Term::Iteration(other) => self.parents.is_inside(other, inst),

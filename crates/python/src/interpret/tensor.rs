@@ -62,7 +62,7 @@ impl Tensor {
         Self { tile: OnThread { thread, tile: ManuallyDrop::new(tile) }, constant }
     }
 
-    /// Whether tensors have a method of this name.
+    /// Returns whether tensors have a method of this name.
     pub(crate) fn has_method(py: Python<'_>, name: &str) -> PyResult<bool> {
         let found = py.get_type::<Self>().getattr_opt(name)?;
         Ok(found.is_some_and(|found| found.is_instance_of::<LanguageCall>()))
@@ -439,7 +439,7 @@ impl Tensor {
         Ok((bytes, element.to_owned(), PyTuple::new(slf.py(), tile.ty.shape.iter())?))
     }
 
-    /// Whether it is a compile-time number when compiled.
+    /// True if it is a compile-time number when compiled.
     #[getter]
     fn _is_constexpr(slf: &Bound<'_, Self>) -> bool {
         slf.get().constant.is_some()
