@@ -103,6 +103,15 @@ struct CarriedPlaces {
     region: usize,
 }
 
+/// When an op of a software-pipelined loop runs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Stage {
+    /// An op of stage `n` runs for an iteration `n` steps of the pipelined loop after those of stage 0.
+    pub stage: u32,
+    /// The ops of one step run by ascending order; those of one order run as the text has them.
+    pub order: u32,
+}
+
 /// A straight sequence of instructions; the last one is the terminator.
 #[derive(Clone, Default, Debug)]
 pub struct BlockData {
@@ -153,6 +162,8 @@ pub struct Function<D: Dialect = Tile> {
     pub blocks: PrimaryMap<Block, BlockData>,
     /// Every place in the source.
     pub locations: PrimaryMap<Location, LocationData>,
+    /// The schedule of the loops that are to be pipelined: the stage of each op of their bodies.
+    pub schedule: FxHashMap<Inst, Stage>,
 }
 
 impl<D: Dialect> Function<D> {
@@ -171,6 +182,7 @@ impl<D: Dialect> Function<D> {
             insts: PrimaryMap::new(),
             blocks,
             locations: PrimaryMap::new(),
+            schedule: FxHashMap::default(),
         }
     }
 
@@ -384,6 +396,9 @@ impl<D: Dialect> Function<D> {
             let regions = regions.iter().map(|inner| self.clone_into(*inner, copies)).collect();
             let types: Vec<D::Type> = results.iter().map(|result| self.ty(*result).clone()).collect();
             let new = self.create_inst(op, operands, regions, types, location);
+            if let Some(stage) = self.schedule.get(&inst).copied() {
+                self.schedule.insert(new, stage);
+            }
             for (place, result) in results.into_iter().enumerate() {
                 let made = self.insts[new].results[place];
                 let name = self.values[result].name.clone();

@@ -39,7 +39,7 @@ pub use elementwise::{
 };
 pub use function::{
     Block, BlockData, Carried, Definition, FuncId, Function, Inst, InstData, Location, LocationData, Module,
-    Parameter, Value, ValueData,
+    Parameter, Stage, Value, ValueData,
 };
 pub use inline_asm::{AsmError, AsmInput, AsmPacking, AsmPiece, AsmRegister, AsmTemplate};
 pub use ops::{

@@ -10,7 +10,9 @@ use tilewright_base::entity::{PrimaryMap, packed_option::PackedOption};
 use tilewright_base::{FileId, SourceFile, SourceMap, Span};
 
 use crate::dialect::{Dialect, Operation, Tile};
-use crate::function::{Block, BlockData, FuncId, Function, Location, LocationData, Module, Parameter, Value};
+use crate::function::{
+    Block, BlockData, FuncId, Function, Location, LocationData, Module, Parameter, Stage, Value,
+};
 use crate::ops::Regions;
 use crate::types::{Dtype, Element, Shape, Type};
 use crate::{Attribute, verify};
@@ -300,6 +302,7 @@ impl<'a, D: Dialect> Parser<'a, D> {
         }
         let attributes = self.attributes()?;
         let op = Self::op(mnemonic, &attributes).inspect_err(|_| self.at = start)?;
+        let stage = self.stage()?;
         let mut regions = Regions::new();
         while self.eat("(") {
             regions.push(self.region(scope, depth)?);
@@ -317,6 +320,9 @@ impl<'a, D: Dialect> Parser<'a, D> {
         let location = self.location(&mut scope.function)?;
         let inst = scope.function.create_inst(op, operands, regions, types, location);
         scope.function.blocks[block].insts.push(inst);
+        if let Some(stage) = stage {
+            scope.function.schedule.insert(inst, stage);
+        }
         for (index, name) in names.into_iter().enumerate() {
             let value = scope.function.insts[inst].results[index];
             scope.function.values[value].name = user_name(&name);
@@ -350,6 +356,18 @@ impl<'a, D: Dialect> Parser<'a, D> {
             }
         }
         Ok(attributes)
+    }
+
+    /// `[stage, order]`, of an op of a loop that has a schedule.
+    fn stage(&mut self) -> Result<Option<Stage>> {
+        if !self.eat("[") {
+            return Ok(None);
+        }
+        let stage = self.number()?;
+        self.expect(",")?;
+        let order = self.number()?;
+        self.expect("]")?;
+        Ok(Some(Stage { stage, order }))
     }
 
     fn region(&mut self, scope: &mut Scope<D>, depth: usize) -> Result<Block> {

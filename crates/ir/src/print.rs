@@ -20,7 +20,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_base::entity::SecondaryMap;
 
 use crate::dialect::{Dialect, Operation};
-use crate::function::{Block, FuncId, Function, Inst, Module, Value};
+use crate::function::{Block, FuncId, Function, Inst, Module, Stage, Value};
 
 /// The text of a module. With `locations`, also where each instruction comes from.
 pub fn print<D: Dialect>(module: &Module<D>, locations: bool) -> String {
@@ -97,6 +97,9 @@ impl<D: Dialect> Printer<'_, D> {
             let texts: Vec<String> =
                 attributes.iter().map(|(name, text)| format!("{name} = {text}")).collect();
             self.write(&format!(" {{{}}}", texts.join(", ")));
+        }
+        if let Some(Stage { stage, order }) = self.function.schedule.get(&inst) {
+            self.write(&format!(" [{stage}, {order}]"));
         }
         for &region in &data.regions {
             self.region(region, depth);

@@ -5,6 +5,7 @@ use tilewright_ir::parse_dialect;
 
 mod names;
 mod rings;
+mod schedules;
 
 /// L0 is an accumulator of `wgmma`, L1 its A in registers, L2 and L3 are A and B in memory.
 const HEAD: &str = "\

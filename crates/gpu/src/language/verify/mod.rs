@@ -14,6 +14,7 @@
 //! | [`mbarriers`] | barriers are made ready before use, something arrives where something waits, and of barriers that one role uses alone: no more arrivals than fit, no wait for a phase that cannot end as long as its parity is a constant | parities that are computed; barriers between roles beyond the number of a single arrival |
 //! | [`roles`] | roles do not wait for the block, named barriers have the threads of their roles, tiles stay in their role | whether all roles of a named barrier come to it as often |
 //! | [`rings`] | on the steady state, no more slots are held than there are and no more are taken than were published | rings between roles beyond what one role holds; branches count as if the better one were taken |
+//! | [`schedule`] | all ops of a scheduled loop have a stage, and none runs before what it uses | |
 
 mod copies;
 mod edges;
@@ -24,6 +25,7 @@ mod products;
 mod reads;
 mod rings;
 mod roles;
+mod schedule;
 pub(crate) mod slots;
 mod sums;
 mod text;
@@ -35,6 +37,9 @@ use slots::Names;
 
 /// Checks a function of which every instruction is well-formed.
 pub fn function(header: &Header, function: &Function) -> Check {
+    if !function.schedule.is_empty() {
+        schedule::check(function)?;
+    }
     let mut kinds = Kinds::default();
     function.walk(function.entry, &mut |inst| kinds.note(&function.insts[inst].op));
     if !kinds.memory && !kinds.others {

@@ -1,0 +1,109 @@
+//! Schedules: every op of a scheduled loop has a stage, and no op runs before what it depends on.
+//!
+//! An op of stage `n` runs for the iteration that begins `n` steps of the pipelined loop before; in
+//! one step, ops run by their order. So a value is used in its own stage by a later op of the step,
+//! or in a later stage; a carried value may also be used one stage earlier, by a later op of the
+//! step. A dot may follow the dot before it in the same accumulator without a wait for it: the edge
+//! from `finish` to the accumulator of a dot is not checked.
+
+use rustc_hash::FxHashMap;
+use tilewright_ir as ir;
+use tilewright_ir::{Block, Definition, Inst, Operation, Stage, Value};
+
+use super::super::{Function, GpuOp, Op};
+use super::flow::Check;
+
+/// Checks the schedules of a function.
+pub fn check(function: &Function) -> Check {
+    let mut loops = Vec::new();
+    let mut count = 0;
+    let mut note = |inst: Inst| {
+        count += usize::from(function.schedule.contains_key(&inst));
+        if matches!(function.insts[inst].op.as_tile(), Some(ir::Op::For { .. })) {
+            loops.push(inst);
+        }
+    };
+    function.walk(function.entry, &mut note);
+    for inst in loops {
+        count -=
+            Loop::new(function, inst)?.map_or(Ok(0), |found| found.check().map(|()| found.ranks.len()))?;
+    }
+    if count == 0 { Ok(()) } else { Err("an op has a stage that is not directly in a counted loop".into()) }
+}
+
+/// A loop with a schedule.
+struct Loop<'a> {
+    function: &'a Function,
+    body: Block,
+    /// The stage of each op, and its position in a step.
+    ranks: FxHashMap<Inst, (u32, usize)>,
+}
+
+impl<'a> Loop<'a> {
+    /// None of a loop without a schedule.
+    fn new(function: &'a Function, inst: Inst) -> Result<Option<Self>, String> {
+        let body = function.insts[inst].regions[0];
+        let insts = &function.blocks[body].insts;
+        let insts = &insts[..insts.len().saturating_sub(1)];
+        let mut staged: Vec<(Inst, Stage)> =
+            insts.iter().filter_map(|inst| Some((*inst, *function.schedule.get(inst)?))).collect();
+        if staged.is_empty() {
+            return Ok(None);
+        }
+        if let Some(other) = insts.iter().find(|inst| !function.schedule.contains_key(inst)) {
+            let name = function.insts[*other].op.name();
+            return Err(format!("{name} has no stage, and other ops of its loop have one"));
+        }
+        staged.sort_by_key(|(_, stage)| stage.order);
+        let ranks =
+            staged.into_iter().enumerate().map(|(rank, (inst, stage))| (inst, (stage.stage, rank))).collect();
+        Ok(Some(Self { function, body, ranks }))
+    }
+
+    fn check(&self) -> Check {
+        for (&inst, &rank) in &self.ranks {
+            let mut checked = self.uses(inst, inst, rank);
+            for region in &self.function.insts[inst].regions {
+                self.function.walk(*region, &mut |inner| {
+                    if checked.is_ok() {
+                        checked = self.uses(inst, inner, rank);
+                    }
+                });
+            }
+            checked?;
+        }
+        Ok(())
+    }
+
+    /// Checks the operands of an op, or of one in its regions.
+    fn uses(&self, inst: Inst, user: Inst, (stage, rank): (u32, usize)) -> Check {
+        let data = &self.function.insts[user];
+        for (place, operand) in data.operands.iter().enumerate() {
+            let (value, distance) = self.origin(*operand);
+            let Some(maker) = self.function.defining_inst(value) else { continue };
+            let Some(&(made, made_rank)) = self.ranks.get(&maker) else { continue };
+            let is_accumulated = matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. }))
+                && place == 2
+                && matches!(self.function.insts[maker].op, Op::Gpu(GpuOp::Finish { .. }));
+            let latest = stage + distance;
+            let is_ready = made < latest || made == latest && (made_rank < rank || is_accumulated);
+            if !is_ready {
+                let [name, other] = [inst, maker].map(|inst| self.function.insts[inst].op.name());
+                return Err(format!(
+                    "{name} of stage {stage} runs before {other} of stage {made}, which it uses"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The value that an operand was in this iteration, or in the one before.
+    fn origin(&self, operand: Value) -> (Value, u32) {
+        match self.function.values[operand].definition {
+            Definition::Parameter(block, place) if block == self.body && place > 0 => {
+                (self.function.yielded(block)[place as usize - 1], 1)
+            }
+            Definition::Parameter(..) | Definition::Result(..) => (operand, 0),
+        }
+    }
+}
