@@ -33,7 +33,7 @@ use language::{Module, TensorAccess};
 pub use box_layout::BoxLayout;
 pub use commutation::commutes;
 pub use layout_rules::{ROWS_OF_COPY, element_bits, fma_operand_layout, row_numbers};
-pub use passes::{PASSES, Pass, least_shared_bytes};
+pub use passes::{PARTS, PASSES, Pass, least_shared_bytes};
 pub use slot_counters::{SlotCounters, slot_counters};
 pub use target::{Feature, Features, GpuTarget, MOST_WARPS, TargetError};
 pub use tile::cluster::{Refusal, divide};

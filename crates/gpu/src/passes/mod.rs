@@ -60,6 +60,12 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "slot_numbers", run: slot_numbers },
 ];
 
+/// The parts of `pipelining`: tests run them one by one.
+pub const PARTS: &[Pass] = &[
+    Pass { name: "schedule_loops", run: pipelining::schedule_loops },
+    Pass { name: "expand_loops", run: pipelining::expand_loops },
+];
+
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 fn lane_sums(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     lane_sums::keep_sums_in_lanes(module);

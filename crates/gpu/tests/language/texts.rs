@@ -7,7 +7,7 @@
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu::language::{Gpu, TensorAccess};
-use tilewright_gpu::{GpuTarget, Launcher, PASSES, Refusal, assign_layouts_for, divide};
+use tilewright_gpu::{GpuTarget, Launcher, PARTS, PASSES, Refusal, assign_layouts_for, divide};
 use tilewright_ir::{parse, parse_dialect, print, verify};
 use tilewright_testkit::run_text_cases;
 
@@ -40,7 +40,8 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
         Err(diagnostic) => return Ok(described(&diagnostic)),
     };
     for step in steps.iter().skip(usize::from(assign.is_some())) {
-        let pass = PASSES.iter().find(|pass| pass.name == *step).ok_or("there is no such pass")?;
+        let pass =
+            PASSES.iter().chain(PARTS).find(|pass| pass.name == *step).ok_or("there is no such pass")?;
         if let Err(diagnostic) = (pass.run)(&mut program) {
             return Ok(described(&diagnostic));
         }

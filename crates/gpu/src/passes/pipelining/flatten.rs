@@ -15,7 +15,7 @@
 //! to no tile, or to an iteration that does not come, is a box outside of its tensor, as everywhere.
 //!
 //! **A tile takes as many slots as it has iterations, but at least as many as are filled ahead**, so that what it leaves is of the next
-//! one always. A loop whose product runs into the next iteration ([`super::chain`]) multiplies those that are too many, which are
+//! one always. A loop whose product runs into the next iteration ([`super::dots`]) multiplies those that are too many, which are
 //! zeros. Another one fills for itself or for the next tile in each iteration, and behind it, if it is short, takes what is left of its own
 //! ([`Emit::catch_up`]).
 //!
@@ -33,7 +33,8 @@ use tilewright_ir::{
 
 use super::emit::{Bounds, Emit};
 use super::link::literal;
-use super::plan::{LoopPlan, Order, find_loops, orders};
+use super::memory_order::{Order, orders};
+use super::plan::{LoopPlan, find_loops};
 use crate::language::{Function, GpuOp, Module, Type};
 use crate::passes::global_memory::GlobalAccesses;
 use crate::remarks::{self, Because};
@@ -102,7 +103,7 @@ impl Nest<'_> {
         let (function, plan) = (self.function, self.plan);
         let body = function.insts[self.outer].regions[0];
         self.may_count_ahead()?;
-        if plan.overlap.is_some() {
+        if plan.late.is_some() {
             return Err("the loop in it begins one of two products an iteration late");
         }
         self.may_copy_early(body)?;
@@ -211,40 +212,22 @@ pub(super) struct Ahead {
 
 impl Emit<'_> {
     /// Pipelines a loop together with the loop around.
-    pub(super) fn flatten(&mut self, flat: &Flat, slots: u32) {
-        let plan = self.plan;
-        self.make_rings(slots);
+    pub(super) fn flatten(&mut self, flat: &Flat) {
+        let fills = self.lower_loads();
+        self.schedule(&fills);
         let first = self.first_tile(flat);
         for number in 0..self.distance {
             let offset = self.offset(number);
             self.fill_first(flat, &first, offset);
         }
         let around = std::mem::take(&mut self.out);
-        let bounds = self.bounds();
-        let (before, behind) = if let Some(chain) = &plan.chain {
-            let mut before = std::mem::take(&mut self.out);
-            let ahead = self.fill_later(flat, &bounds);
-            let takes = self.take_slots();
-            self.remove_fences();
-            let behind = self.chain(chain, (takes, ahead), &bounds, &mut before);
-            (before, behind)
-        } else {
-            let next = self.next_tile(flat);
-            let first = self.counter_of_next(flat);
-            let before = std::mem::take(&mut self.out);
-            let ahead = self.fill_this_or_next(flat, &next, first, &bounds);
-            let takes = self.take_slots();
-            self.remove_fences();
-            let place = self.place_ahead();
-            let insts = &mut self.function.blocks[self.body].insts;
-            insts.splice(place..place, ahead);
-            insts.splice(0..0, takes);
-            self.catch_up(flat, &next);
-            (before, std::mem::take(&mut self.out))
-        };
-        self.put(plan.block, plan.inst, before, behind);
-        let ends = self.ends();
-        self.put(flat.block, flat.outer, around, ends);
+        self.expand(None);
+        let rings = self.rings.clone();
+        for _ in 0..self.distance {
+            self.take_turn(&rings);
+        }
+        let after = std::mem::take(&mut self.out);
+        self.put(flat.block, flat.outer, around, after);
     }
 
     /// So many iterations, as what is added to the counter.
@@ -354,8 +337,8 @@ impl Emit<'_> {
         self.fill_boxes(coordinates, Some(comes));
     }
 
-    /// What an iteration of a loop with a tail does ahead, which is for iterations alone that come.
-    fn fill_later(&mut self, flat: &Flat, bounds: &Bounds) -> Vec<Inst> {
+    /// What an iteration of a loop that drains does ahead, for iterations that are in range.
+    pub(super) fn fill_later(&mut self, flat: &Flat, bounds: &Bounds) -> Vec<Inst> {
         let counter = self.function.blocks[self.body].parameters[0];
         let later = self.later(counter, self.distance, bounds);
         let coordinates = self.boxes(flat, FxHashMap::default(), later);
@@ -364,7 +347,7 @@ impl Emit<'_> {
     }
 
     /// What is subtracted from a counter of this tile for how far that of the next one is, whose slots are filled then.
-    fn counter_of_next(&mut self, flat: &Flat) -> Value {
+    pub(super) fn counter_of_next(&mut self, flat: &Flat) -> Value {
         let step = self.plan.step.expect("it is a constant where loops are flattened");
         let most = step * i128::from(self.distance);
         let [lower, upper] = flat.bounds.map(|value| self.wide(value));
@@ -379,9 +362,15 @@ impl Emit<'_> {
     }
 
     /// What an iteration does ahead: for an iteration of this tile if that comes, else for one of the next tile.
-    fn fill_this_or_next(&mut self, flat: &Flat, next: &Ahead, first: Value, bounds: &Bounds) -> Vec<Inst> {
+    pub(super) fn fill_this_or_next(
+        &mut self,
+        flat: &Flat,
+        next: &Ahead,
+        first: Value,
+        bounds: &Bounds,
+    ) -> Vec<Inst> {
         let counter = self.function.blocks[self.body].parameters[0];
-        let comes = self.comes(counter, self.distance, bounds);
+        let comes = self.in_range(counter, self.distance, bounds);
         let later = self.later(counter, self.distance, bounds);
         let mut coordinates = self.boxes(flat, FxHashMap::default(), later);
         let offset = self.scalar(ElementwiseFn::Sub, &[counter, first]);
@@ -400,14 +389,15 @@ impl Emit<'_> {
     }
 
     /// Behind a loop with fewer iterations than are filled ahead, takes what is left of this tile and fills that for the next one.
-    fn catch_up(&mut self, flat: &Flat, next: &Ahead) {
+    pub(super) fn catch_up(&mut self, flat: &Flat, next: &Ahead) {
         let from = self.iterations(flat.bounds, true);
         let [to, step] = [self.distance, 1].map(|count| self.offset(count));
         let outside = std::mem::take(&mut self.out);
         let body = self.function.blocks.push(BlockData::default());
         let int = Type::scalar(ir::Type::scalar(Dtype::I32));
         let counter = self.function.add_parameter(body, int, None);
-        self.take_turn(|_| true);
+        let rings = self.rings.clone();
+        self.take_turn(&rings);
         self.fill_first(flat, next, counter);
         self.emit(ir::Op::Yield {}, &[], None);
         self.function.blocks[body].insts = std::mem::replace(&mut self.out, outside);

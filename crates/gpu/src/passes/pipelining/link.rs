@@ -19,9 +19,10 @@ use smallvec::SmallVec;
 use tilewright_ir as ir;
 use tilewright_ir::{Definition, Effect, ElementwiseFn, Inst, OpFamily, Operation, Value};
 
+use super::dots::LateDots;
 use super::emit::Emit;
-use super::overlap::Overlap;
-use super::plan::{LoopPlan, Order, RingLoad, orders};
+use super::memory_order::{Order, orders};
+use super::plan::{LoopPlan, RingLoad};
 use crate::language::{Function, GpuOp, Module, Op, Type};
 use crate::passes::global_memory::GlobalAccesses;
 
@@ -117,8 +118,8 @@ impl Pair<'_> {
     /// Whether the loops have the same slots, filled and taken in the same order.
     fn are_alike(&self) -> bool {
         let (plan, next) = (self.plan, self.next);
-        let is_plain = |plan: &LoopPlan| plan.chain.is_none() && plan.step.is_some_and(|step| step > 0);
-        let place = |plan: &LoopPlan| plan.overlap.as_ref().map(|overlap| overlap.load);
+        let is_plain = |plan: &LoopPlan| plan.in_flight.is_none() && plan.step.is_some_and(|step| step > 0);
+        let place = |plan: &LoopPlan| plan.late.as_ref().map(|late| late.loads.clone());
         let is_simple = |plan: &LoopPlan| {
             plan.groups.iter().all(|group| group.levels.len() == 1 && group.levels[0].parameters.is_empty())
         };
@@ -140,10 +141,10 @@ impl Pair<'_> {
     /// Whether the late part of the last iteration makes what the late part of the next loop begins with, and nothing else needs that.
     fn may_run_beside(&self) -> bool {
         let function = self.function;
-        let [Some(overlap), Some(others)] = [self.plan, self.next].map(|plan| plan.overlap.as_ref()) else {
+        let [Some(overlap), Some(others)] = [self.plan, self.next].map(|plan| plan.late.as_ref()) else {
             return false;
         };
-        let is_late = |plan: &LoopPlan, late: &Overlap, place: usize| {
+        let is_late = |plan: &LoopPlan, late: &LateDots, place: usize| {
             let value = function.yielded(function.insts[plan.inst].regions[0])[place];
             function.defining_inst(value).is_some_and(|inst| late.late.contains(&inst))
         };
@@ -300,7 +301,7 @@ fn growth(function: &Function, value: Value, of: &Coordinates) -> Option<i128> {
 impl Emit<'_> {
     /// The iterations of a loop that takes slots whether one comes or not: what it leaves begins behind so many.
     pub(super) fn always_taken(&self) -> u32 {
-        u32::from(self.plan.overlap.is_some())
+        u32::from(self.plan.late.is_some())
     }
 
     /// How the boxes of the next loop are had from those of iterations that do not come.
@@ -326,7 +327,7 @@ impl Emit<'_> {
             }
             shifts.push(moved);
         }
-        let wanted = i128::from(self.farthest() - self.always_taken());
+        let wanted = i128::from(self.distance - self.always_taken());
         let end = (link.least < wanted).then(|| {
             let last = self.elementwise(ElementwiseFn::Max, &[link.lower, link.upper], counter.clone());
             let far = self.elementwise(ElementwiseFn::Sub, &[last, first], counter.clone());

@@ -1,48 +1,34 @@
-//! Software pipelining: a loop copies what later iterations load ahead of time, into rings in shared memory.
+//! Software pipelining: a loop copies what later iterations load into rings in shared memory, and starts dots of one iteration
+//! beside what threads compute in another one.
 //!
 //! ```text
-//! for %i … {                              %r = alloc : ring<3, …>
-//!   %x = load %p(%i), %m(%i)              acquire, copy %p(0), publish ; acquire, copy %p(1), publish
-//!   %b = alloc                            for %i … {
-//!   local_store %b, %x             =>       %b = take %r
-//!   product %b                              %e = acquire %r ; copy %e <- %p(%i + 2), %m(%i + 2) ; publish %e
-//!   dealloc %b                              product %b
-//! }                                         release %b
-//!                                         } ; dealloc %r
+//! for %i … {                              %r = alloc : ring<3, …> ; copy for the first iterations
+//!   %x = load %p(%i), %m(%i)              for %i … {
+//!   %b = alloc                              %b = take %r
+//!   local_store %b, %x             =>       wgmma … %b …
+//!   wgmma … %b …                            %e = acquire %r ; copy %e <- %p(%i + 2), %m(%i + 2) ; publish %e
+//!   dealloc %b                              release %b
+//! }                                       } ; dealloc %r
 //! ```
-//! It stands behind the pass that lowers conversions, so that the buffers are there which products read, in the layouts
-//! that they want: a slot of the ring takes the place of such a buffer.
+//! It runs after the pass that lowers conversions, so that the buffers are there which dots read, in the layouts that they
+//! want: a slot of the ring replaces such a buffer. Four steps make a loop:
 //!
-//! **Which loads.** Those that products of the loop are computed from, if the launch asks for two stages or more; of a loop
-//! that asks for stages itself (`tl.range(num_stages=…)`) and has no product, all. A load that is stored to a buffer and
-//! used for nothing else goes straight to the ring. Any other is loaded from the ring to registers where it stood: operands that
-//! are converted first, loads with another `other` than zero (a selection follows), values that are used twice. What
-//! `cp.async` cannot copy, since less than 4 bytes lie together, stays a load.
+//! 1. [`plan`] and [`dots`] assign latencies: which loads go through rings, and which dots run across iterations.
+//! 2. [`lower_loads`] lowers the loads to rings, inside of one iteration.
+//! 3. [`schedule_loops`](mod@schedule_loops) gives each op its stage and its order, which are part of the text.
+//! 4. [`expand`] makes the loop that runs the stages for different iterations: prologue, steady state, epilogue.
 //!
-//! **How far ahead.** With so many stages, a slot for each: the copies of an iteration begin so many iterations before,
-//! less one. What pointers and masks are computed from is computed for that iteration as well: its instructions are copied, and
-//! what a loop carries from one iteration to the next runs ahead as a carried value of its own. Loads among them, such as
-//! the tables of paged memory, are made one iteration earlier still, into registers, and what these are computed from
-//! likewise ([`plan::Level`]). The original, where nobody needs it any more, is removed.
+//! **Which loads.** Those that dots of the loop are computed from, if the launch asks for two stages or more; of a loop
+//! that asks for stages itself (`tl.range(num_stages=…)`) and has no dot, all. A load that is stored to a buffer and
+//! used for nothing else goes straight to the ring. Any other is loaded from the ring to registers where the load was:
+//! operands that are converted first, loads with another `other` than zero (a selection follows), values that are used twice.
+//! A load that `cp.async` cannot copy, since less than 4 bytes are contiguous, stays a load.
 //!
-//! An iteration takes its slots first and fills later ones next, behind the one barrier that both need; with an asynchronous
-//! product (`wgmma`), while that is under way.
+//! **Loops in a row** that copy boxes of the same tensors to the same slots share their rings ([`link`]): a loop copies for the
+//! next one what it would copy for iterations out of range.
 //!
-//! **Two products in a row**, the second of what is computed from the first, as in attention: the second is begun an
-//! iteration late and runs beside that computation ([`overlap`]). What the first one reads is copied an iteration earlier.
-//!
-//! **One product** that sums up what slots hold runs into the next iteration ([`chain`]): the tensor cores have the next one when it
-//! ends. A slot is given back an iteration later, and all slots are filled before the loop.
-//!
-//! **Loops in a row** that copy boxes of the same tensors to the same slots have their rings in common ([`link`]): a loop copies for the
-//! next one what it would copy for iterations that do not come.
-//!
-//! **A loop in a loop that asks to be flattened** (`tl.range(…, flatten=True)`) copies for the next iteration of the loop around in place
-//! of iterations that do not come ([`flatten`]).
-//!
-//! **The ends.** What would be copied for an iteration that does not come is masked off, by a condition that no overflow can
-//! change; a masked copy fills its slot with zeros. So there is no second copy of the loop for its tail. Where the number of iterations is
-//! known and all are copied before the loop, threads copy nothing in it.
+//! **A loop in a loop that asks to be flattened** (`tl.range(…, flatten=True)`) copies for the next iteration of the loop around in
+//! place of iterations out of range ([`flatten`]).
 //!
 //! **What forbids it.** Stores and atomic operations in the loop that may touch what is loaded (pointers of different
 //! arguments point to different memory, as everywhere), and what orders accesses to memory: barriers, atomic
@@ -51,30 +37,30 @@
 //! **Where shared memory is too small.** All loops get one stage less until it fits, down to none ahead. Triton refuses
 //! such a launch; here a configuration that asks for too much is slower than another one. A ring that tensor copies fill
 //! in a loop inside of another takes its memory for the whole time ([`hoist`]): where that costs more than one stage, and
-//! where products of two iterations overlap, such loops copy by `cp.async`.
+//! where dots of two iterations overlap, such loops copy by `cp.async`.
 //!
-//! **A line of numbers** that threads read, such as the sums of attention's backward pass, is copied as a box where it is one: a
-//! copy by threads would take a barrier of the block in each iteration, which keeps warpgroups in step. It is read in the layout that
-//! is wanted ([`reads`]).
-//!
-//! How a slot is filled is decided in one place, `Emit::fill` ([`emit`]): by `copy_async`, or by a tensor
-//! copy, which takes any width, where the load is known to be a box of a tensor.
+//! **A vector** that threads read, such as the row sums of attention's backward pass, is copied as a box where it is one: a
+//! copy by threads would take a barrier of the block in each iteration, which keeps warpgroups in step. It is read in the
+//! layout that its user wants ([`reads`]).
 
-mod chain;
+mod dots;
 mod emit;
+mod expand;
 mod flatten;
 mod hoist;
 mod iterations;
 mod link;
-mod overlap;
+mod lower_loads;
+mod memory_order;
 mod plan;
 mod reads;
+mod schedule_loops;
 
 use std::ops::RangeInclusive;
 
 use rustc_hash::FxHashMap;
 use rustc_hash::FxHashSet;
-use tilewright_base::{Diagnostic, Remark, Span, remark};
+use tilewright_base::{Code, Diagnostic, Remark, Span, remark};
 use tilewright_ir::{Block, Definition, OpFamily, Operation, Value};
 
 use super::allocation::least_bytes;
@@ -83,12 +69,12 @@ use crate::language::{Function, Module};
 use crate::layout_rules::LANES;
 use crate::remarks::Because;
 use crate::target::Feature;
+pub(super) use memory_order::{Order, orders};
 use plan::LoopPlan;
-pub(super) use plan::{Order, orders};
 
 /// Pipelines the loops of a kernel.
-#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    expand_loops(module)?;
     let stages = std::mem::take(&mut module.header.stages);
     if !module.header.target.features.has(Feature::CpAsync) {
         say(None, || Because::note("loops are not pipelined", "the target has no cp.async"));
@@ -98,13 +84,55 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Some(most) = plans.iter().map(|plan| plan.stages).max() else { return Ok(()) };
     let entry_insts = &module.kernel().blocks[module.kernel().entry].insts;
     let is_nested = |plan: &LoopPlan| plan.has_boxes() && !entry_insts.contains(&plan.inst);
-    let overlaps = plans.iter().any(|plan| is_nested(plan) && plan.overlap.is_some());
+    let overlaps = plans.iter().any(|plan| is_nested(plan) && plan.late.is_some());
     if !plans.iter().any(is_nested) {
         pipeline_within(module, &plans, 2..=most);
     } else if overlaps || !pipeline_within(module, &plans, most.saturating_sub(1).max(2)..=most) {
         let plans = self::plans(module, stages, false);
         pipeline_within(module, &plans, 2..=most);
     }
+    Ok(())
+}
+
+/// Gives the ops of loops their stages, in as many stages as the kernel asks for: what [`pipeline_loops`] does to a loop that
+/// no other one is fused with, up to [`expand_loops`].
+#[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
+pub fn schedule_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    let stages = std::mem::take(&mut module.header.stages);
+    let plans = plan::plans(module, stages, true);
+    let Module { header, functions, entry, .. } = module;
+    let function = &mut functions[*entry];
+    for plan in plans.iter().filter(|plan| plan.next.is_none() && !plan.follows) {
+        emit::schedule(header, function, plan, plan.stages);
+    }
+    hoist::hoist(function, &plans, false);
+    Ok(())
+}
+
+/// Expands the loops that have a schedule.
+pub fn expand_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
+    let function = module.kernel();
+    if function.schedule.is_empty() {
+        return Ok(());
+    }
+    let mut loops = Vec::new();
+    plan::find_loops(function, function.entry, &mut loops);
+    let plans: Vec<LoopPlan> =
+        loops.into_iter().map(|(inst, block)| LoopPlan::of_text(module, inst, block)).collect();
+    let Module { header, functions, entry, .. } = module;
+    let function = &mut functions[*entry];
+    for plan in &plans {
+        if let Err(reason) = emit::expand(header, function, plan) {
+            let span = function.call_chain(plan.inst).into_iter().last();
+            let diagnostic =
+                Diagnostic::new(Code::MalformedIr, format!("a schedule cannot be expanded: {reason}"));
+            return Err(Box::new(match span {
+                Some(span) => diagnostic.primary(span, ""),
+                None => diagnostic,
+            }));
+        }
+    }
+    super::prune::prune(function);
     Ok(())
 }
 
@@ -134,8 +162,8 @@ pub(super) fn plans_in_step(module: &Module) -> Result<InStep, &'static str> {
     let threads = module.header.num_warps * LANES;
     let (mut by_threads, mut gathered) = (false, 0);
     for plan in &mut plans {
-        plan.overlap = None;
-        plan.chain = None;
+        plan.late = None;
+        plan.in_flight = None;
         (plan.next, plan.follows) = (None, false);
         let is_rows = |boxed: &Boxed| boxed.row_numbers(module.kernel()).is_some();
         if plan.loads.iter().any(|load| load.boxed.as_ref().is_some_and(is_rows)) {
@@ -184,7 +212,7 @@ pub(super) fn fill_in_step(module: &mut Module, plans: &[LoopPlan], slots: u32) 
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     for plan in plans {
-        emit::pipeline(header, function, plan, (plan.stages.min(slots), 0), None);
+        emit::fill_in_step(header, function, plan, plan.stages.min(slots));
     }
     // Roles meet at `mbarrier`s, which are set up once.
     hoist::hoist(function, plans, true);
@@ -231,10 +259,8 @@ fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
     let function = &mut functions[*entry];
     let mut last: FxHashMap<Block, emit::Kept> = FxHashMap::default();
     for plan in plans {
-        let stages = plan.stages.min(most);
-        let ahead = if plan.chain.is_some() { stages } else { stages - 1 };
-        let kept = last.remove(&plan.block).filter(|_| plan.follows);
-        let kept = emit::pipeline(header, function, plan, (stages, ahead), kept);
+        let kept = last.remove(&plan.block).filter(|_| plan.follows).unwrap_or_default();
+        let kept = emit::pipeline(header, function, plan, plan.stages.min(most), kept);
         last.insert(plan.block, kept);
     }
     reads::read_as_wanted(header, function);

@@ -7,27 +7,26 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, CacheModifier, Definition, Dtype, Effect, Element, Inst, MemorySemantics, OpFamily, OpInfo,
-    Operation, Shape, ShapeOp, Value,
+    Block, CacheModifier, Definition, Dtype, Effect, Element, Inst, OpFamily, Operation, Shape, ShapeOp,
+    Value,
 };
 use tilewright_layout::{Input, Layout, shared_plan};
 
 use super::super::tensor_copies::{Boxed, contiguous_axis};
-use super::chain::Chain;
+use super::dots::{DotsInFlight, LateDots};
 use super::flatten::Flat;
 use super::link::{Link, link};
-use super::overlap::Overlap;
+use super::memory_order::{Order, orders};
 use crate::box_layout::rows_of_box;
 use crate::language::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Type};
 use crate::layout_rules::element_bits;
 use crate::passes::global_memory::GlobalAccesses;
-use crate::passes::memory_effects::ordering;
 use crate::remarks::{self, Because};
 
 /// The bytes that one `cp.async` of a thread may move.
 const COPY_BYTES: std::ops::RangeInclusive<u32> = 4..=16;
 /// Loads that copies depend on, one on another.
-const MOST_LEVELS: usize = 4;
+pub(super) const MOST_LEVELS: usize = 4;
 const WORD_BITS: u32 = 32;
 /// Steps beyond this are not of loops that anyone pipelines; with them, no constant overflows.
 const WIDEST_STEP: i128 = 1 << 40;
@@ -46,10 +45,10 @@ pub struct LoopPlan {
     pub is_short: bool,
     pub loads: Vec<RingLoad>,
     pub groups: Vec<Group>,
-    /// The product that an iteration begins for the one before it.
-    pub overlap: Option<Overlap>,
-    /// The product that runs into the next iteration.
-    pub chain: Option<Chain>,
+    /// The dots that start one stage later than those that they depend on.
+    pub late: Option<LateDots>,
+    /// The dots that run into the next iteration.
+    pub in_flight: Option<DotsInFlight>,
     /// The loop behind this one that goes on in its rings.
     pub next: Option<Link>,
     /// Its rings are those of the loop before, which has filled slots for it.
@@ -62,7 +61,7 @@ pub struct LoopPlan {
 pub struct Group {
     /// Their numbers.
     pub loads: Vec<usize>,
-    /// How many iterations earlier than others they are needed.
+    /// How many stages before the last one the ops run that read them.
     pub lead: u32,
     /// What is computed ahead: copies first, then the loads that they depend on, and so on.
     pub levels: Vec<Level>,
@@ -127,22 +126,39 @@ pub struct Level {
 }
 
 impl LoopPlan {
-    /// Whether the iteration so many behind each one never comes, and nobody takes its slot either.
-    pub fn never_comes(&self, count: u32) -> bool {
-        let is_plain = self.overlap.is_none()
-            && self.chain.is_none()
-            && self.next.is_none()
-            && self.flat.is_none()
-            && !self.follows;
-        is_plain && self.iterations.is_some_and(|iterations| iterations <= count)
+    /// What is known of a loop that has a schedule: its copies are in the text.
+    pub fn of_text(module: &Module, inst: Inst, block: Block) -> Self {
+        let function = module.kernel();
+        let (uses, global) = (Uses::new(function), GlobalAccesses::new(module));
+        let body = Body::new(module, inst, &uses, &global);
+        let step = body.as_ref().and_then(|body| match body.step()? {
+            Step::Constant(step) => Some(step),
+            Step::Unknown => None,
+        });
+        let iterations = body.and_then(|body| body.iterations(step?));
+        Self {
+            inst,
+            block,
+            stages: 0,
+            step,
+            iterations,
+            is_short: false,
+            loads: Vec::new(),
+            groups: Vec::new(),
+            late: None,
+            in_flight: None,
+            next: None,
+            follows: false,
+            flat: None,
+        }
     }
 
     /// What was done, where the kernel has so many stages.
     pub fn because(&self, most: u32, bytes: u64, limit: u64) -> Because {
         let stages = self.stages.min(most);
-        let runs_on = match (&self.chain, &self.overlap) {
+        let runs_on = match (&self.in_flight, &self.late) {
             (Some(_), _) => "; a product runs into the next iteration",
-            (None, Some(_)) => "; the second product is begun an iteration late, beside the first one",
+            (None, Some(_)) => "; dots of what other dots make start one stage later than those",
             (None, None) => "",
         };
         let whose = if self.follows { " of the loop before" } else { "" };
@@ -336,15 +352,22 @@ impl<'a> Body<'a> {
             Ok(Group { loads: numbers, lead, levels })
         };
         let all = group(0, &|_| true)?;
-        let overlap = self.overlap(&loads).filter(|_| all.levels.len() == 1);
-        let groups = match &overlap {
-            Some(overlap) => {
-                vec![group(1, &|number| number != overlap.load)?, group(0, &|number| number == overlap.load)?]
+        let late = self.late_dots(&loads).filter(|_| all.levels.len() == 1);
+        let mut groups = match &late {
+            Some(late) => {
+                let is_late = |number: usize| late.loads.contains(&number);
+                vec![group(1, &|number| !is_late(number))?, group(0, &is_late)?]
             }
             None => vec![all],
         };
-        let is_simple = overlap.is_none() && groups.iter().all(|group| group.levels.len() == 1);
-        let chain = self.chain(&loads).filter(|_| is_simple);
+        groups.retain(|group| !group.loads.is_empty());
+        let is_simple = late.is_none() && groups.iter().all(|group| group.levels.len() == 1);
+        let in_flight = self.dots_in_flight(&loads).filter(|_| is_simple);
+        if in_flight.is_some() {
+            for group in &mut groups {
+                group.lead = 1;
+            }
+        }
         let (inst, block, next, follows, flat) = (self.inst, outer, None, false, None);
         let iterations = step.and_then(|step| self.iterations(step));
         let few = || step.and_then(|step| self.iterations_from_lower(step));
@@ -358,8 +381,8 @@ impl<'a> Body<'a> {
             is_short,
             loads,
             groups,
-            overlap,
-            chain,
+            late,
+            in_flight,
             next,
             follows,
             flat,
@@ -761,30 +784,4 @@ impl Vector<'_> {
         }
         None
     }
-}
-
-/// What an instruction of a loop means for loads that are to be made earlier.
-pub(in crate::passes) enum Order {
-    None,
-    /// It writes memory.
-    Own,
-    /// It orders accesses to memory.
-    All,
-}
-
-pub(in crate::passes) fn orders(op: &Op) -> Order {
-    if let Some(semantics) = ordering(op) {
-        return if semantics == MemorySemantics::Relaxed { Order::Own } else { Order::All };
-    }
-    if matches!(op, Op::Gpu(GpuOp::Store { .. })) {
-        return Order::Own;
-    }
-    let OpInfo { effect, family, .. } = op.info();
-    if matches!(family, OpFamily::Call | OpFamily::Roles) {
-        return Order::All;
-    }
-    // Neither is about global memory.
-    let is_of_product = matches!(op, Op::Gpu(GpuOp::FenceProxy {} | GpuOp::Finish { .. }));
-    let is_local = is_of_product || matches!(family, OpFamily::Memory | OpFamily::Check | OpFamily::Dot);
-    if *effect == Effect::Write && !is_local { Order::All } else { Order::None }
 }

@@ -1,0 +1,507 @@
+//! Which dots of a loop run across its iterations.
+//!
+//! **Dots in flight.** Dots that add up in the same registers end in the order in which they were
+//! started, so the dots of an iteration need not end before those of the next one start. Only a
+//! slot that they read has to wait for them.
+//!
+//! **Late dots.** A dot whose operand threads compute from the result of another dot, as the
+//! probabilities of attention, starts one stage later: the tensor cores run it beside the
+//! computation of the next iteration. (FlashAttention-3, arXiv 2407.08608, overlaps a warpgroup
+//! with itself so.) The late stage has these dots and all that depends on them; the early stage has
+//! the rest of the iteration.
+
+use cranelift_entity::EntitySet;
+use rustc_hash::FxHashSet;
+use tilewright_ir as ir;
+use tilewright_ir::{Definition, Effect, ElementwiseFn, Inst, OpFamily, Operation, Value};
+
+use super::plan::{Body, RingLoad, Way};
+use crate::cost_model;
+use crate::language::{Deferred, Function, GpuOp, Op};
+use crate::layout_rules::element_bits;
+
+/// The dots of a loop that does nothing else with what it loads.
+pub struct DotsInFlight {
+    /// In the order of the text.
+    pub dots: Vec<Inst>,
+    /// The waits for the last dot of each accumulator.
+    pub finishes: Vec<Inst>,
+}
+
+/// How the body of a loop is divided between two stages.
+pub struct LateDots {
+    pub dots: Vec<Inst>,
+    /// The loads that only they read, by their indices.
+    pub loads: Vec<usize>,
+    /// The ops of the late stage: the dots, what depends on them, and what only their accumulators
+    /// need.
+    pub late: FxHashSet<Inst>,
+    /// The ops of the early stage that make A of the dots: the registers that they write, the dots
+    /// of the step before read.
+    pub last: FxHashSet<Inst>,
+    /// With which operands the late stage leaves the accumulator as it is, if that is known.
+    pub neutral: Option<Neutral>,
+}
+
+/// Where slots are zeros and one value is ones, a late stage that scales an accumulator and adds a
+/// dot to it does nothing.
+pub struct Neutral {
+    /// A of the dot, or what A is converted from: any finite numbers.
+    pub zeros: Value,
+    /// The factor of the accumulator.
+    pub ones: Option<Value>,
+}
+
+/// Lets a dot follow another one in the same accumulator without a wait between them.
+pub(super) fn join_accumulators(function: &mut Function, body: ir::Block) {
+    let insts = function.blocks[body].insts.clone();
+    for inst in &insts {
+        let Some(finish) = joined_finish(function, &insts, *inst) else { continue };
+        let before = function.insts[finish].operands[0];
+        function.insts[*inst].operands[2] = before;
+        function.blocks[body].insts.retain(|other| *other != finish);
+    }
+}
+
+/// Moves releases of slots after the waits for the dots that read them.
+pub(super) fn release_after_waits(function: &mut Function, body: ir::Block) {
+    let insts = function.blocks[body].insts.clone();
+    let mut moved: Vec<(Inst, Inst)> = Vec::new();
+    for (place, inst) in insts.iter().enumerate() {
+        if !matches!(function.insts[*inst].op, Op::Gpu(GpuOp::Release {})) {
+            continue;
+        }
+        let slot = function.insts[*inst].operands[0];
+        let reads = |dot: &&Inst| {
+            let data = &function.insts[**dot];
+            matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. })) && data.operands[..2].contains(&slot)
+        };
+        let waits = insts.iter().filter(reads).filter_map(|dot| wait_of(function, &insts, *dot));
+        let last = waits.max_by_key(|wait| insts.iter().position(|other| other == wait));
+        moved.extend(last.filter(|wait| insts[place..].contains(wait)).map(|wait| (*inst, wait)));
+    }
+    let body = &mut function.blocks[body].insts;
+    for (release, wait) in moved.into_iter().rev() {
+        body.retain(|inst| *inst != release);
+        let place = body.iter().position(|inst| *inst == wait).expect("the wait is in the body");
+        body.insert(place + 1, release);
+    }
+}
+
+/// The op that waits for a dot, or for the last one of its accumulator.
+fn wait_of(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
+    let result = *function.insts[dot].results.first()?;
+    let user = insts.iter().copied().find(|inst| function.insts[*inst].operands.contains(&result))?;
+    match function.insts[user].op {
+        Op::Gpu(GpuOp::Finish { .. }) => Some(user),
+        Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::Settle { .. }) => wait_of(function, insts, user),
+        // tidy: wildcard because nothing else takes a dot that is under way
+        _ => None,
+    }
+}
+
+/// The wait for another dot that the accumulator of a dot is, if nothing else uses the accumulator.
+fn joined_finish(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
+    let exact =
+        |inst: Inst| matches!(function.insts[inst].op, Op::Gpu(GpuOp::Wgmma { max_imprecise_acc: 0, .. }));
+    let acc = *function.insts[dot].operands.get(2)?;
+    let finish = function.defining_inst(acc).filter(|inst| exact(dot) && insts.contains(inst))?;
+    let data = &function.insts[finish];
+    let is_finish = matches!(data.op, Op::Gpu(GpuOp::Finish { .. })) && data.operands.len() == 1;
+    let before = function.defining_inst(data.operands[0]).filter(|inst| is_finish && exact(*inst))?;
+    let mut uses = 0;
+    function.walk(function.entry, &mut |inst| {
+        uses += function.insts[inst].operands.iter().filter(|operand| **operand == acc).count();
+    });
+    (uses == 1 && insts.contains(&before)).then_some(finish)
+}
+
+impl Body<'_> {
+    /// The asynchronous dots of the body, in the order of the text.
+    fn wgmmas(&self) -> Vec<Inst> {
+        let insts = self.function.blocks[self.block].insts.iter().copied();
+        insts.filter(|inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Wgmma { .. }))).collect()
+    }
+
+    fn only_user(&self, value: Value) -> Option<Inst> {
+        match self.uses.of[value][..] {
+            [user] => Some(user),
+            _ => None,
+        }
+    }
+
+    /// The dots of the loop, if they may run into the next iteration.
+    pub(super) fn dots_in_flight(&self, loads: &[RingLoad]) -> Option<DotsInFlight> {
+        let function = self.function;
+        let insts = &function.blocks[self.block].insts;
+        let dots = self.wgmmas();
+        let is_dot = |inst: &&Inst| function.insts[**inst].op.info().family == OpFamily::Dot;
+        if dots.is_empty() || insts.iter().filter(is_dot).count() != dots.len() {
+            return None;
+        }
+        let slot = |load: &RingLoad| match &load.way {
+            Way::Buffer { alloc, .. } => Some(function.insts[*alloc].results[0]),
+            Way::Registers => None,
+        };
+        let slots: Vec<Value> = loads.iter().filter_map(slot).collect();
+        let (mut finishes, mut all_finishes, mut indices) = (Vec::new(), Vec::new(), Vec::new());
+        let mut read: FxHashSet<Value> = FxHashSet::default();
+        for dot in &dots {
+            let data = &function.insts[*dot];
+            let Op::Gpu(GpuOp::Wgmma { max_imprecise_acc: 0, .. }) = data.op else { return None };
+            let &[a, b, acc] = &data.operands[..] else { return None };
+            // An operand in registers would be written while the dot reads it, and one of other
+            // memory may be infinite: times the zeros of a slot of no iteration that is no number.
+            if ![a, b].iter().all(|value| slots.contains(value)) {
+                return None;
+            }
+            read.extend([a, b]);
+            let is_word = function.ty(acc).as_registers().is_some_and(|tile| element_bits(tile) == 32);
+            let is_only_use = is_word && self.only_user(acc) == Some(*dot);
+            let follows = joined_finish(function, insts, *dot).is_some();
+            let carried = match function.values[acc].definition {
+                Definition::Parameter(block, place) if block == self.block && place > 0 => {
+                    Some(place as usize - 1)
+                }
+                Definition::Parameter(..) | Definition::Result(..) => None,
+            };
+            if !is_only_use || !(follows || carried.is_some()) {
+                return None;
+            }
+            let finish = self.only_user(data.results[0]).filter(|inst| self.place(*inst).is_some())?;
+            let wait = &function.insts[finish];
+            if !matches!(wait.op, Op::Gpu(GpuOp::Finish { .. })) || wait.operands.len() != 1 {
+                return None;
+            }
+            all_finishes.push(finish);
+            indices.extend(carried);
+            let user = self.only_user(wait.results[0])?;
+            if Some(user) == function.terminator(self.block) {
+                finishes.push(finish);
+            } else if !dots.contains(&user) {
+                return None;
+            }
+        }
+        // Each accumulator is carried to itself.
+        let yielded = function.yielded(self.block);
+        let ends_of = |index: &usize| {
+            finishes.iter().any(|inst| function.insts[*inst].results[..] == [yielded[*index]])
+        };
+        let is_own =
+            finishes.len() == indices.len() && indices.iter().all(ends_of) && self.keep_places(&indices);
+        let may_repeat = insts.iter().all(|inst| {
+            dots.contains(inst)
+                || all_finishes.contains(inst)
+                || self.is_plain(*inst)
+                || is_of_load(loads, *inst)
+                || self.is_of_buffer(loads, *inst)
+        });
+        // The other carried values are for addresses, which are computed ahead.
+        let results = &function.insts[self.inst].results;
+        let is_accumulator = (0..results.len())
+            .all(|index| indices.contains(&index) || self.uses.of[results[index]].is_empty());
+        let is_every_load_read = slots.len() == loads.len() && slots.iter().all(|slot| read.contains(slot));
+        (is_own && may_repeat && is_accumulator && is_every_load_read)
+            .then_some(DotsInFlight { dots, finishes })
+    }
+
+    /// Whether each of these carried values is the accumulator that its dots end in.
+    fn keep_places(&self, indices: &[usize]) -> bool {
+        let function = self.function;
+        indices.iter().all(|index| {
+            let mut value = function.yielded(self.block)[*index];
+            // From the last dot back to the first one.
+            while let Some(finish) = function.defining_inst(value).filter(|inst| self.place(*inst).is_some())
+            {
+                let Some(dot) = function.defining_inst(function.insts[finish].operands[0]) else {
+                    return false;
+                };
+                value = function.insts[dot].operands[2];
+            }
+            value == function.blocks[self.block].parameters[index + 1]
+        })
+    }
+
+    /// Whether an instruction only computes, or ends the iteration.
+    fn is_plain(&self, inst: Inst) -> bool {
+        let data = &self.function.insts[inst];
+        let effect = data.op.info().effect;
+        let is_fence = matches!(data.op, Op::Gpu(GpuOp::FenceProxy {}));
+        is_fence || (data.regions.is_empty() && matches!(effect, Effect::Pure | Effect::Terminator))
+    }
+
+    /// Whether it ends the life of a buffer that slots replace.
+    fn is_of_buffer(&self, loads: &[RingLoad], inst: Inst) -> bool {
+        let data = &self.function.insts[inst];
+        let is_its = |load: &RingLoad| match &load.way {
+            Way::Buffer { alloc, .. } => self.function.insts[*alloc].results[0] == data.operands[0],
+            Way::Registers => false,
+        };
+        matches!(data.op, Op::Gpu(GpuOp::Dealloc {})) && loads.iter().any(is_its)
+    }
+
+    /// How the body can be divided between two stages, if it can.
+    pub(super) fn late_dots(&self, loads: &[RingLoad]) -> Option<LateDots> {
+        let function = self.function;
+        let insts = &function.blocks[self.block].insts;
+        let all = self.wgmmas();
+        let dots: Vec<Inst> = all.iter().copied().filter(|dot| self.depends_on_others(*dot, &all)).collect();
+        let numbers: Vec<usize> = dots
+            .iter()
+            .map(|dot| loads.iter().position(|load| self.is_read_by_only(load, *dot, &dots)))
+            .collect::<Option<_>>()?;
+        let (early, mut late) = (all.iter().filter(|dot| !dots.contains(dot)), self.depending(&dots)?);
+        let early: Vec<Inst> = early.copied().collect();
+        if dots.is_empty() || early.iter().any(|dot| late.contains(dot)) {
+            return None;
+        }
+        let mut needed: FxHashSet<Value> = dots.iter().map(|dot| function.insts[*dot].operands[0]).collect();
+        let mut last = FxHashSet::default();
+        for inst in self.exclusive(&late) {
+            let data = &function.insts[inst];
+            if data.results.iter().any(|value| needed.contains(value)) {
+                needed.extend(&data.operands);
+                last.insert(inst);
+            } else {
+                late.insert(inst);
+            }
+        }
+        for number in &numbers {
+            let Way::Buffer { alloc, .. } = &loads[*number].way else { return None };
+            let ends = self.uses.of[function.insts[*alloc].results[0]].iter().copied();
+            late.extend(ends.filter(|user| matches!(function.insts[*user].op, Op::Gpu(GpuOp::Dealloc {}))));
+            late.insert(*alloc);
+        }
+        let may_run_apart = insts.iter().all(|inst| self.is_early_or_late(*inst, &late, loads))
+            && self.fits(&dots, &early, insts);
+        let neutral = match dots[..] {
+            [dot] => self.neutral(dot, &late, &last),
+            _ => None,
+        };
+        may_run_apart.then_some(LateDots { dots, loads: numbers, late, last, neutral })
+    }
+
+    /// Whether A of a dot is computed from another dot of the iteration.
+    fn depends_on_others(&self, dot: Inst, dots: &[Inst]) -> bool {
+        let function = self.function;
+        let mut work = vec![function.insts[dot].operands[0]];
+        let mut seen = EntitySet::new();
+        while let Some(value) = work.pop() {
+            let Some(inst) = function.defining_inst(value).filter(|_| seen.insert(value)) else { continue };
+            if dots.contains(&inst) {
+                return true;
+            }
+            if self.place(inst).is_none() {
+                continue;
+            }
+            work.extend(&function.insts[inst].operands);
+            // What was stored to a buffer.
+            if matches!(function.insts[inst].op, Op::Gpu(GpuOp::Alloc { .. })) {
+                let stores = self.uses.of[value].iter().map(|user| &function.insts[*user]);
+                let stores = stores.filter(|user| matches!(user.op, Op::Gpu(GpuOp::LocalStore {})));
+                work.extend(stores.map(|store| store.operands[1]));
+            }
+        }
+        false
+    }
+
+    /// The operands with which the late stage leaves the accumulator as it is, if it only scales
+    /// that and adds a dot.
+    fn neutral(&self, dot: Inst, late: &FxHashSet<Inst>, last: &FxHashSet<Inst>) -> Option<Neutral> {
+        let function = self.function;
+        let [mut zeros, acc] = [0, 2].map(|place| function.insts[dot].operands[place]);
+        while let Some(inst) = function.defining_inst(zeros).filter(|inst| last.contains(inst)) {
+            zeros = function.insts[inst].operands[0];
+        }
+        // Registers of less are carried in pairs.
+        function.ty(zeros).as_registers().filter(|tile| element_bits(tile) == 32)?;
+        let mut known: FxHashSet<Inst> = [dot].into_iter().collect();
+        let is_carried = |value: Value| matches!(function.values[value].definition, Definition::Parameter(block, _) if block == self.block);
+        let mut ones = None;
+        if !is_carried(acc) {
+            let scaling = function.defining_inst(acc)?;
+            let data = &function.insts[scaling];
+            let &Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Mul, .. }) = &data.op else {
+                return None;
+            };
+            known.insert(scaling);
+            let mut factor = data.operands[1];
+            if !is_carried(data.operands[0]) {
+                return None;
+            }
+            while let Some(inst) = function.defining_inst(factor).filter(|inst| late.contains(inst)) {
+                function.insts[inst].op.as_tile().and_then(ir::Op::as_shape)?;
+                known.insert(inst);
+                factor = function.insts[inst].operands[0];
+            }
+            ones = Some(factor);
+        }
+        let is_known = |inst: &Inst| {
+            let is_own = matches!(
+                function.insts[*inst].op,
+                Op::Gpu(GpuOp::Finish { .. } | GpuOp::Alloc { .. } | GpuOp::Dealloc {})
+            );
+            is_own || known.contains(inst)
+        };
+        let is_late = |value: Value| function.defining_inst(value).is_some_and(|inst| late.contains(&inst));
+        (late.iter().all(is_known) && !is_late(zeros)).then_some(Neutral { zeros, ones })
+    }
+
+    /// Whether a dot reads what was loaded, as B, and only late dots do.
+    fn is_read_by_only(&self, load: &RingLoad, dot: Inst, late: &[Inst]) -> bool {
+        let function = self.function;
+        let Way::Buffer { alloc, .. } = &load.way else { return false };
+        let memory = function.insts[*alloc].results[0];
+        let [a, b] = [0, 1].map(|place| function.insts[dot].operands[place]);
+        let is_allowed = |user: &Inst| {
+            let is_own =
+                matches!(function.insts[*user].op, Op::Gpu(GpuOp::LocalStore {} | GpuOp::Dealloc {}));
+            is_own || late.contains(user)
+        };
+        b == memory && function.ty(a).as_registers().is_some() && self.uses.of[memory].iter().all(is_allowed)
+    }
+
+    /// What depends on dots, or on what they were in the iteration before: the accumulators and
+    /// what is made of them.
+    fn depending(&self, dots: &[Inst]) -> Option<FxHashSet<Inst>> {
+        let function = self.function;
+        let mut late: FxHashSet<Inst> = dots.iter().copied().collect();
+        let mut work: Vec<Value> =
+            dots.iter().flat_map(|dot| function.insts[*dot].results.iter().copied()).collect();
+        let mut seen = EntitySet::new();
+        while let Some(value) = work.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
+            for user in self.uses.of[value].iter().copied() {
+                // What is used in a region belongs to what has the region.
+                self.place(user)?;
+                let data = &function.insts[user];
+                if data.op.info().effect == Effect::Terminator {
+                    let places = (0..data.operands.len()).filter(|place| data.operands[*place] == value);
+                    work.extend(places.map(|place| function.blocks[self.block].parameters[place + 1]));
+                } else {
+                    late.insert(user);
+                    work.extend(&data.results);
+                }
+            }
+        }
+        Some(late)
+    }
+
+    /// What only the late stage needs and costs little, conversions and changes of shape: the last
+    /// ones first.
+    fn exclusive(&self, late: &FxHashSet<Inst>) -> Vec<Inst> {
+        let function = self.function;
+        let mut found: Vec<Inst> = Vec::new();
+        for inst in function.blocks[self.block].insts.iter().rev() {
+            let data = &function.insts[*inst];
+            let op = data.op.as_tile();
+            let is_cheap =
+                matches!(op, Some(ir::Op::Cast { .. })) || op.is_some_and(|op| op.as_shape().is_some());
+            let is_own = |value: &Value| {
+                let users = &self.uses.of[*value];
+                let is_late = |user: &Inst| late.contains(user) || found.contains(user);
+                function.ty(*value).layout().is_some() && !users.is_empty() && users.iter().all(is_late)
+            };
+            if is_cheap && !late.contains(inst) && data.results.iter().all(is_own) {
+                found.push(*inst);
+            }
+        }
+        found
+    }
+
+    /// Whether an instruction may be where it would be: the early stage once more before the loop,
+    /// the late stage after it.
+    fn is_early_or_late(&self, inst: Inst, late: &FxHashSet<Inst>, loads: &[RingLoad]) -> bool {
+        let function = self.function;
+        let data = &function.insts[inst];
+        let info = data.op.info();
+        let carried = |value: &Value| match function.values[*value].definition {
+            Definition::Parameter(block, place) if block == self.block => Some(place),
+            Definition::Parameter(..) | Definition::Result(..) => None,
+        };
+        if info.effect == Effect::Terminator {
+            // The early stage ends an iteration ahead of the counter, and of what the late stage
+            // carries.
+            let is_behind = |place: u32| place == 0 || self.is_yielded_late(place, late);
+            return !data.operands.iter().filter_map(carried).any(is_behind);
+        }
+        if late.contains(&inst) {
+            let is_late = |value: &Value| {
+                carried(value).is_none_or(|place| place > 0 && self.is_yielded_late(place, late))
+            };
+            let is_own = matches!(
+                data.op,
+                Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::Finish { .. } | GpuOp::Alloc { .. } | GpuOp::Dealloc {})
+            );
+            let is_plain = info.effect == Effect::Pure && data.regions.is_empty();
+            return (is_own || is_plain) && data.operands.iter().all(is_late);
+        }
+        let mut inner = true;
+        for region in &data.regions {
+            function.walk(*region, &mut |user| {
+                let from_body = |value: &Value| match function.values[*value].definition {
+                    Definition::Parameter(block, _) => block == self.block,
+                    Definition::Result(inst, _) => self.place(inst).is_some(),
+                };
+                inner &= !function.insts[user].operands.iter().any(from_body);
+            });
+        }
+        let may_repeat = match &data.op {
+            Op::Gpu(GpuOp::Load { .. }) => loads.iter().any(|load| load.inst == inst),
+            Op::Gpu(
+                GpuOp::Wgmma { .. }
+                | GpuOp::Finish { .. }
+                | GpuOp::FenceProxy {}
+                | GpuOp::Alloc { .. }
+                | GpuOp::LocalStore {}
+                | GpuOp::LocalLoad { .. }
+                | GpuOp::Dealloc {},
+            ) => true,
+            // tidy: wildcard because all others may if they only compute
+            _ => info.effect == Effect::Pure,
+        };
+        inner && may_repeat && !matches!(info.family, OpFamily::Loop | OpFamily::Branch)
+    }
+
+    fn is_yielded_late(&self, place: u32, late: &FxHashSet<Inst>) -> bool {
+        let value = self.function.yielded(self.block)[place as usize - 1];
+        self.function.defining_inst(value).is_some_and(|inst| late.contains(&inst))
+    }
+
+    /// Whether the accumulators of both stages and the operands between them are likely to have
+    /// room.
+    fn fits(&self, late: &[Inst], early: &[Inst], insts: &[Inst]) -> bool {
+        let function = self.function;
+        let threads = self.header.num_warps * 32;
+        let words = |dot: &Inst, place: usize| {
+            let Some(tile) = function.ty(function.insts[*dot].operands[place]).as_registers() else {
+                return 0;
+            };
+            let bits = tile.dtype().map_or(64, ir::Dtype::bits);
+            tile.shape.iter().product::<u32>() * bits / 32 / threads
+        };
+        let has_own = |dot: &&Inst| joined_finish(function, insts, **dot).is_none();
+        let operands: u32 = late.iter().map(|dot| words(dot, 0)).sum();
+        let accumulators = late.iter().chain(early).filter(has_own);
+        cost_model::fits(operands + accumulators.map(|dot| words(dot, 2)).sum::<u32>(), threads)
+    }
+}
+
+/// Whether slots replace an instruction.
+fn is_of_load(loads: &[RingLoad], inst: Inst) -> bool {
+    loads.iter().any(|load| match &load.way {
+        Way::Buffer { shapes, alloc, store } => {
+            [load.inst, *alloc, *store].contains(&inst) || shapes.contains(&inst)
+        }
+        Way::Registers => load.inst == inst,
+    })
+}
+
+/// Lets the waits for dots be counted where rings are lowered: other dots are under way.
+pub(super) fn count_later(function: &mut Function, inst: Inst) {
+    if let Op::Gpu(GpuOp::Finish { pending }) = &mut function.insts[inst].op {
+        *pending = Deferred(None);
+    }
+}

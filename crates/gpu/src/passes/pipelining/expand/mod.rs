@@ -1,0 +1,435 @@
+//! Expands a loop by its schedule: one step of the new loop runs the ops of each stage for another
+//! iteration.
+//!
+//! ```text
+//!                                          a(0) ; b(0) ; a(1)             the prologue
+//! for %i = %a to %b {                      for %i = %a to %b - 1 {
+//!   a(%i)  [0, 1]                            b(%i + 1)
+//!   b(%i)  [1, 0]                   =>       a(%i + 2) if in range
+//!   c(%i)  [2, 2]                            c(%i)
+//! }                                        } ; c(last) if there is one    the epilogue
+//! ```
+//! The counter is that of the last stage. A value that a later stage uses is carried, as often as
+//! there are stages between.
+//!
+//! **Ops that fill slots**, and what they are computed from, are predicated: where an iteration is
+//! out of range, a copy fills its slot with zeros. So they need no second copy of the loop for its
+//! last iterations.
+//!
+//! **Other ops** before the last stage are not: the loop ends a step earlier, and the last stage
+//! runs once more after it. Their first step stands before the loop, whether there is an iteration
+//! or not: its slots are zeros, and what the loop carries is selected. Where slots of zeros change
+//! nothing that the loop carries (`Emit::drains`), the loop ends before copies would be out of
+//! range, and a loop without copies runs the steps that are left.
+
+mod epilogue;
+mod fill_ops;
+mod prologue;
+mod read;
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use tilewright_ir as ir;
+use tilewright_ir::{Definition, Dtype, ElementwiseFn, Inst, Value};
+
+use super::super::tensor_copies::place_of_condition;
+use super::dots::count_later;
+use super::emit::{Bounds, Emit};
+use super::flatten::{Ahead, Flat};
+use super::schedule_loops::order;
+use crate::language::{GpuOp, Op, Type};
+use crate::layout_rules::element_bits;
+
+/// The last stage of the last iteration of a loop, for the next loop to run in the first step of
+/// its own.
+pub(super) struct Tail(Vec<(u32, Inst)>);
+
+/// A loop with its schedule.
+struct Pipeline {
+    /// The ops of a step.
+    step: Vec<Inst>,
+    /// How many stages before the last one each op runs, and its order.
+    stages: FxHashMap<Inst, (u32, u32)>,
+    /// How many stages before the last one values are computed.
+    ahead_of: FxHashMap<Value, u32>,
+    /// The ops that fill slots, each with how far ahead the copies are that it is for.
+    fills: FxHashMap<Inst, u32>,
+    /// The ops before the last stage that are not predicated run so many steps before it.
+    crossing: u32,
+    /// The farthest stage before the last one.
+    farthest: u32,
+    /// The loop ends before copies are out of range.
+    drains: bool,
+    /// What the carried values are before the first iteration.
+    initial: Vec<Value>,
+    /// How many values the loop carries of its own.
+    carried: usize,
+}
+
+impl Pipeline {
+    fn ahead(&self, inst: Inst) -> u32 {
+        self.stages[&inst].0
+    }
+
+    fn order(&self, inst: Inst) -> u32 {
+        self.stages[&inst].1
+    }
+
+    fn is_fill(&self, inst: Inst) -> bool {
+        self.fills.contains_key(&inst)
+    }
+
+    /// The ops that are not predicated.
+    fn others(&self) -> impl Iterator<Item = Inst> + '_ {
+        self.step.iter().copied().filter(|inst| !self.is_fill(*inst))
+    }
+}
+
+/// The values of the steps before the loop: of each step, counted back from the loop, what its ops
+/// compute.
+type Steps = Vec<FxHashMap<Value, Value>>;
+
+/// What crosses from a stage to a later one: the parameters that carry a value, one step more each,
+/// and their first values.
+type Crossing = BTreeMap<Value, Vec<Value>>;
+
+impl Emit<'_> {
+    /// Expands the loop. `before` is what the loop before left to its first step; given back is
+    /// what this one leaves.
+    pub(super) fn expand(&mut self, before: Option<Tail>) -> Option<Tail> {
+        let pipeline = self.read_schedule()?;
+        let plan = self.plan;
+        if self.rings.is_empty() {
+            self.rings = self.taken_rings();
+        }
+        let bounds = self.bounds(pipeline.farthest.max(self.distance));
+        self.continued = plan.next.as_ref().map(|link| self.continued(link));
+        let next_tile =
+            plan.flat.as_ref().filter(|_| pipeline.crossing == 0).map(|flat| self.next_tile_of(flat));
+        let finishes = self.forward_dots(&pipeline);
+        let mut steps: Steps = vec![FxHashMap::default(); pipeline.farthest as usize + 1];
+        let outside = std::mem::take(&mut self.out);
+        self.first_fills(&pipeline, &bounds, &mut steps);
+        let mut fills = std::mem::take(&mut self.out);
+        self.out = outside;
+        if before.is_none() {
+            self.out.append(&mut fills);
+        }
+        let in_range =
+            (pipeline.crossing > 0).then(|| self.first_step(&pipeline, &bounds, &mut steps, before, fills));
+        let initial = self.initial_values(&pipeline, &bounds, &steps, in_range);
+        self.before = std::mem::take(&mut self.out);
+        let mut crossing = Crossing::new();
+        self.step(&pipeline, &bounds, &steps, (in_range, next_tile.as_ref()), &mut crossing);
+        let inst = plan.inst;
+        for (place, value) in initial.into_iter().enumerate() {
+            self.function.insts[inst].operands[place + 3] = value;
+        }
+        if pipeline.crossing > 0 {
+            let left = if pipeline.drains { self.distance.max(pipeline.farthest) } else { pipeline.crossing };
+            self.function.insts[inst].operands[1] = bounds.end(left as usize);
+        }
+        let mut last = self.last_values(&pipeline, &crossing);
+        let following =
+            plan.flat.as_ref().filter(|_| pipeline.drains).map(|flat| (flat, self.next_tile(flat)));
+        if pipeline.drains {
+            self.drain(&pipeline, &crossing, &mut last, following.as_ref());
+        }
+        let tail = self.epilogue(&pipeline, &crossing, &last, &finishes, in_range);
+        self.wait_after_computation(&pipeline);
+        if let Some((flat, next)) = &following {
+            let offset = self.offset(self.distance - 1);
+            self.fill_first(flat, next, offset);
+        }
+        if let (Some(flat), Some((next, _))) = (&plan.flat, &next_tile) {
+            self.catch_up(flat, next);
+        }
+        if plan.next.is_none() && plan.flat.is_none() && !pipeline.drains {
+            self.take_unused(&pipeline);
+        }
+        let after = std::mem::take(&mut self.out);
+        let before = std::mem::take(&mut self.before);
+        self.put(plan.block, inst, before, after);
+        for inst in &pipeline.step {
+            self.function.schedule.remove(inst);
+        }
+        tail
+    }
+
+    /// Lets an access be made only for an iteration in range.
+    fn predicate(&mut self, inst: Inst, (counter, in_range): (Value, Value)) {
+        self.location = self.function.insts[inst].location;
+        let data = self.function.insts[inst].clone();
+        match data.op {
+            Op::Gpu(GpuOp::TensorFill {}) => {
+                let mut coordinates: SmallVec<[Value; 5]> = data.operands[2..].iter().copied().collect();
+                if let Some(continued) = self.continued.clone() {
+                    let ring = self.function.defining_inst(data.operands[0]).expect("a slot is acquired");
+                    let ring = self.function.insts[ring].operands[0];
+                    let number =
+                        self.rings.iter().position(|other| *other == ring).expect("it is of the loop");
+                    self.of_this_or_next(&mut coordinates, number, &continued, (counter, in_range));
+                } else {
+                    let place = place_of_condition(self.function, &coordinates);
+                    coordinates[place] = self.outside_unless(in_range, coordinates[place]);
+                }
+                self.function.insts[inst].operands.truncate(2);
+                self.function.insts[inst].operands.extend(coordinates);
+            }
+            Op::Gpu(GpuOp::CopyAsync { .. }) => self.mask(inst, 1, in_range),
+            Op::Gpu(GpuOp::Load { .. }) => self.mask(inst, 0, in_range),
+            // tidy: wildcard because nothing else is predicated
+            _ => {}
+        }
+    }
+
+    /// Masks an access whose pointer is an operand, and whose mask follows.
+    fn mask(&mut self, inst: Inst, pointer: usize, in_range: Value) {
+        let data = self.function.insts[inst].clone();
+        let ty = self.function.ty(data.operands[pointer]).clone();
+        let tile = ty.as_registers().expect("pointers are in registers").with_dtype(Dtype::I1);
+        let shape = tile.shape.clone();
+        let ty = Type::registers(tile, ty.layout());
+        let mut mask = in_range;
+        if ty.layout().is_some() {
+            mask = self.value(ir::Op::Splat { shape }, &[in_range], ty.clone());
+        }
+        let Some(own) = data.operands.get(pointer + 1).copied() else {
+            self.function.insts[inst].operands.push(mask);
+            return;
+        };
+        let equal_registers = match self.function.defining_op(own) {
+            Some(Op::Gpu(GpuOp::Elementwise { equal_registers, .. })) => *equal_registers,
+            // tidy: wildcard because no other op says it
+            _ => 0,
+        };
+        let op = GpuOp::Elementwise { function: ElementwiseFn::And, equal_registers };
+        self.function.insts[inst].operands[pointer + 1] = self.value(op, &[own, mask], ty);
+    }
+
+    /// The parameter that carries a value over `count` steps. Before the first iteration, the value
+    /// is `first`.
+    fn crossing(
+        &mut self,
+        steps: &Steps,
+        crossing: &mut Crossing,
+        (value, count): (Value, u32),
+        (in_range, first): (Option<Value>, Option<Value>),
+    ) -> Value {
+        let mut carried = crossing.remove(&value).unwrap_or_default();
+        while carried.len() < count as usize {
+            let before = steps.get(carried.len() + 1).and_then(|step| step.get(&value)).copied();
+            let mut initial = before.or(first).expect("a value is computed before it is used");
+            let number = self.neutral().and_then(|neutral| match value {
+                _ if value == neutral.zeros => Some(0.0),
+                _ if neutral.ones == Some(value) => Some(1.0),
+                _ => None,
+            });
+            if let (Some(number), Some(in_range)) = (number, in_range) {
+                let inside = std::mem::take(&mut self.out);
+                initial = self.select_if_in_range(in_range, initial, number);
+                let selection = std::mem::replace(&mut self.out, inside);
+                self.before.extend(selection);
+            }
+            let next = carried.last().copied().unwrap_or(value);
+            carried.push(self.carry(initial, next));
+        }
+        let parameter = carried[count as usize - 1];
+        crossing.insert(value, carried);
+        parameter
+    }
+
+    /// The body of the new loop: one step.
+    fn step(
+        &mut self,
+        pipeline: &Pipeline,
+        bounds: &Bounds,
+        steps: &Steps,
+        (in_range, next_tile): (Option<Value>, Option<&(Ahead, Value)>),
+        crossing: &mut Crossing,
+    ) {
+        let counter = self.function.blocks[self.body].parameters[0];
+        let end = self.function.terminator(self.body).expect("a body yields");
+        let mut counters: BTreeMap<u32, Value> = BTreeMap::new();
+        let mut conditions: BTreeMap<u32, Value> = BTreeMap::new();
+        let mut flat = self.plan.flat.as_ref();
+        let mut body = Vec::new();
+        for inst in pipeline.step.iter().copied() {
+            if let Some(around) = flat.take_if(|_| pipeline.order(inst) >= order::COMPUTE) {
+                body.extend(self.fills_of_nest(around, next_tile, bounds));
+            }
+            if self.is_forwarded(pipeline, inst) || self.is_in_vain(pipeline, inst) {
+                continue;
+            }
+            let ahead = pipeline.ahead(inst);
+            let is_predicated = ahead > 0 && !pipeline.drains && pipeline.is_fill(inst);
+            if is_predicated && pipeline.order(inst) != order::ACQUIRE && !conditions.contains_key(&ahead) {
+                conditions.insert(ahead, self.in_range(counter, ahead, bounds));
+                let later = counters.get(&ahead).copied();
+                counters.insert(ahead, later.unwrap_or_else(|| self.later(counter, ahead, bounds)));
+            }
+            for place in 0..self.function.insts[inst].operands.len() {
+                let operand = self.function.insts[inst].operands[place];
+                let value = match pipeline.ahead_of.get(&operand) {
+                    Some(made) if *made > ahead => {
+                        self.crossing(steps, crossing, (operand, made - ahead), (in_range, None))
+                    }
+                    None if operand != counter => {
+                        self.carried_later(pipeline, steps, (operand, ahead), (in_range, crossing))
+                    }
+                    None if operand == counter => {
+                        let later = counters.get(&ahead).copied();
+                        later.unwrap_or_else(|| self.later(counter, ahead, bounds))
+                    }
+                    Some(_) | None => operand,
+                };
+                if operand == counter {
+                    counters.insert(ahead, value);
+                }
+                self.function.insts[inst].operands[place] = value;
+            }
+            if is_predicated && is_access(&self.function.insts[inst].op) {
+                self.predicate(inst, (counters[&ahead], conditions[&ahead]));
+            }
+            body.append(&mut self.out);
+            body.push(inst);
+        }
+        if let Some(around) = flat {
+            body.extend(self.fills_of_nest(around, next_tile, bounds));
+        }
+        body.push(end);
+        self.function.blocks[self.body].insts = body;
+        for inst in pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0) {
+            // Other dots are under way.
+            count_later(self.function, inst);
+        }
+    }
+
+    /// What an op uses for a carried value that another stage makes.
+    fn carried_later(
+        &mut self,
+        pipeline: &Pipeline,
+        steps: &Steps,
+        (operand, ahead): (Value, u32),
+        (in_range, crossing): (Option<Value>, &mut Crossing),
+    ) -> Value {
+        let Definition::Parameter(block, place) = self.function.values[operand].definition else {
+            return operand;
+        };
+        if block != self.body || place as usize > pipeline.carried {
+            return operand;
+        }
+        let value = self.function.yielded(self.body)[place as usize - 1];
+        let made = pipeline.ahead_of.get(&value).copied().unwrap_or(ahead);
+        if made + 1 == ahead {
+            // The step has made it for the iteration before.
+            return value;
+        }
+        if made <= ahead {
+            return operand;
+        }
+        let first = pipeline.initial[place as usize - 1];
+        self.crossing(steps, crossing, (value, made - ahead + 1), (in_range, Some(first)))
+    }
+
+    /// What an iteration of a flattened loop copies.
+    fn fills_of_nest(&mut self, flat: &Flat, next: Option<&(Ahead, Value)>, bounds: &Bounds) -> Vec<Inst> {
+        let own = std::mem::take(&mut self.out);
+        let fills = match next {
+            Some((next, first)) => self.fill_this_or_next(flat, next, *first, bounds),
+            None => self.fill_later(flat, bounds),
+        };
+        self.out = own;
+        fills
+    }
+
+    fn next_tile_of(&mut self, flat: &Flat) -> (Ahead, Value) {
+        let next = self.next_tile(flat);
+        let first = self.counter_of_next(flat);
+        (next, first)
+    }
+
+    /// Whether an op is the wait for a dot that the loop carries.
+    fn is_forwarded(&self, pipeline: &Pipeline, inst: Inst) -> bool {
+        let data = &self.function.insts[inst];
+        matches!(data.op, Op::Gpu(GpuOp::Finish { .. }))
+            && pipeline.ahead_of.get(&data.operands[0]).is_some_and(|ahead| *ahead > pipeline.ahead(inst))
+    }
+
+    /// Whether an op copies for iterations that are known to be out of range, to a slot that no
+    /// iteration takes.
+    fn is_in_vain(&self, pipeline: &Pipeline, inst: Inst) -> bool {
+        let plan = self.plan;
+        let data = &self.function.insts[inst];
+        let is_plain = pipeline.crossing == 0 && plan.next.is_none() && !plan.follows;
+        // What is marked as a box may be copied as one yet, and each slot then.
+        let is_box = |pointer: Value| {
+            matches!(self.function.defining_op(pointer), Some(Op::Gpu(GpuOp::TensorBox { .. })))
+        };
+        let is_never = plan.iterations.is_some_and(|iterations| iterations <= pipeline.ahead(inst));
+        is_plain
+            && is_never
+            && matches!(data.op, Op::Gpu(GpuOp::CopyAsync { .. }))
+            && !is_box(data.operands[1])
+    }
+
+    /// The tile that the early stage computes last for its next iteration.
+    fn last_computed(&self, pipeline: &Pipeline) -> Option<Value> {
+        let is_wide = |value: &Value| {
+            let tile = self.function.ty(*value).as_registers();
+            tile.is_some_and(|tile| tile.rank() > 0 && element_bits(tile) == 32)
+        };
+        let yielded = self.function.yielded(self.body);
+        let early: Vec<Inst> = pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0).collect();
+        // By the text: operands of late dots are computed earlier than they are made.
+        let body: FxHashSet<Inst> = early.into_iter().collect();
+        let step: Vec<Inst> = pipeline.step.iter().copied().filter(|inst| body.contains(inst)).collect();
+        let results = step.iter().rev().flat_map(|inst| &self.function.insts[*inst].results);
+        results.copied().find(|value| yielded.contains(value) && is_wide(value))
+    }
+
+    /// Late dots are waited for after what the early stage computes last: the assembler would move
+    /// the wait up otherwise.
+    fn wait_after_computation(&mut self, pipeline: &Pipeline) {
+        let is_late = |inst: &Inst| {
+            pipeline.ahead(*inst) == 0
+                && matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Finish { .. }))
+        };
+        let is_forwarded = |inst: &Inst| self.is_forwarded(pipeline, *inst);
+        let finish = pipeline.others().find(|inst| is_late(inst) && !is_forwarded(inst));
+        if pipeline.crossing > 0
+            && let (Some(last), Some(finish)) = (self.last_computed(pipeline), finish)
+            && self.function.blocks[self.body].insts.contains(&finish)
+        {
+            self.function.insts[finish].operands.push(last);
+        }
+    }
+
+    /// Takes the slots that no iteration takes, those of all rings in turn: tensor copies that
+    /// nothing waits for would keep the memory to the end.
+    fn take_unused(&mut self, pipeline: &Pipeline) {
+        let mut left: Vec<(Value, u32)> = Vec::new();
+        for ring in self.rings.clone() {
+            let of_ring = |inst: &&Inst| {
+                let data = &self.function.insts[**inst];
+                let slot = data.operands.first().and_then(|slot| self.function.defining_inst(*slot));
+                matches!(data.op, Op::Gpu(GpuOp::TensorFill {}))
+                    && slot.is_some_and(|acquire| self.function.insts[acquire].operands[0] == ring)
+            };
+            let ahead = pipeline.step.iter().find(of_ring).map(|inst| pipeline.ahead(*inst));
+            left.extend(ahead.map(|ahead| (ring, ahead - pipeline.crossing)));
+        }
+        for turn in 0..left.iter().map(|(_, left)| *left).max().unwrap_or(0) {
+            let rings: Vec<Value> =
+                left.iter().filter(|(_, left)| turn < *left).map(|(ring, _)| *ring).collect();
+            self.take_turn(&rings);
+        }
+    }
+}
+
+/// Whether an op is an access that is made only for iterations in range.
+fn is_access(op: &Op) -> bool {
+    matches!(op, Op::Gpu(GpuOp::TensorFill {} | GpuOp::CopyAsync { .. } | GpuOp::Load { .. }))
+}

@@ -1,0 +1,237 @@
+//! The steps before the loop.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use tilewright_ir::{Definition, Inst, Operation, Value};
+
+use super::super::dots::{Neutral, count_later};
+use super::super::emit::{Bounds, Emit};
+use super::super::schedule_loops::order;
+use super::{Pipeline, Steps, Tail, is_access};
+use crate::language::{GpuOp, Op, Type};
+
+impl Emit<'_> {
+    /// The value that an op uses in a step before the loop.
+    pub(super) fn value_before(
+        &mut self,
+        pipeline: &Pipeline,
+        bounds: &Bounds,
+        steps: &Steps,
+        value: Value,
+        (ahead, step): (u32, u32),
+    ) -> Value {
+        match self.function.values[value].definition {
+            Definition::Parameter(block, place) if block == self.body => {
+                self.carried_before(pipeline, bounds, steps, place, ahead - step)
+            }
+            Definition::Parameter(..) => value,
+            Definition::Result(..) => match pipeline.ahead_of.get(&value) {
+                Some(made) => self.computed(steps, step + made - ahead, value),
+                None => value,
+            },
+        }
+    }
+
+    /// What a step before the loop has computed.
+    pub(super) fn computed(&self, steps: &Steps, step: u32, value: Value) -> Value {
+        steps[step as usize].get(&value).copied().unwrap_or_else(|| {
+            let name = self.function.defining_op(value).map(Operation::name);
+            panic!("the result of {name:?} is used {step} steps before the loop and not computed there")
+        })
+    }
+
+    /// What a parameter of the body is in one of the first iterations.
+    pub(super) fn carried_before(
+        &mut self,
+        pipeline: &Pipeline,
+        bounds: &Bounds,
+        steps: &Steps,
+        place: u32,
+        iteration: u32,
+    ) -> Value {
+        let lower = self.function.insts[self.plan.inst].operands[0];
+        if place == 0 {
+            return self.later(lower, iteration, bounds);
+        }
+        if iteration == 0 {
+            return self.function.insts[self.plan.inst].operands[place as usize + 2];
+        }
+        let value = self.function.yielded(self.body)[place as usize - 1];
+        match self.function.values[value].definition {
+            Definition::Parameter(block, place) if block == self.body => {
+                self.carried_before(pipeline, bounds, steps, place, iteration - 1)
+            }
+            Definition::Parameter(..) => value,
+            Definition::Result(..) => match pipeline.ahead_of.get(&value) {
+                Some(made) => self.computed(steps, made + 1 - iteration, value),
+                None => value,
+            },
+        }
+    }
+
+    /// A copy of an op for a step before the loop.
+    pub(super) fn copy_before(
+        &mut self,
+        pipeline: &Pipeline,
+        bounds: &Bounds,
+        steps: &mut Steps,
+        (inst, step): (Inst, u32),
+    ) -> Inst {
+        let ahead = pipeline.ahead(inst);
+        let mut copies = FxHashMap::default();
+        for operand in self.function.insts[inst].operands.clone() {
+            let value = self.value_before(pipeline, bounds, steps, operand, (ahead, step));
+            copies.insert(operand, value);
+        }
+        self.copy(inst, &mut copies);
+        for result in self.function.insts[inst].results.clone() {
+            steps[step as usize].insert(result, copies[&result]);
+        }
+        self.out.pop().expect("it was copied")
+    }
+
+    /// The ops that fill slots, of the steps before the loop: those for one distance together.
+    pub(super) fn first_fills(&mut self, pipeline: &Pipeline, bounds: &Bounds, steps: &mut Steps) {
+        let plan = self.plan;
+        let mut groups: Vec<u32> = pipeline.fills.values().copied().collect();
+        groups.sort_unstable_by_key(|ahead| std::cmp::Reverse(*ahead));
+        groups.dedup();
+        let always_taken = pipeline.crossing;
+        let lower = self.function.insts[plan.inst].operands[0];
+        for group in groups {
+            let is_own = |inst: &&Inst| pipeline.fills.get(*inst) == Some(&group);
+            let ops: Vec<Inst> = pipeline.step.iter().filter(is_own).copied().collect();
+            for step in (1..=pipeline.farthest).rev() {
+                let mut conditions: BTreeMap<u32, (Value, Value)> = BTreeMap::new();
+                for inst in ops.iter().copied() {
+                    let ahead = pipeline.ahead(inst);
+                    let Some(iteration) = ahead.checked_sub(step) else { continue };
+                    // The loop before has filled all slots but those that are taken whether an
+                    // iteration is in range or not.
+                    if plan.follows && iteration + always_taken < ahead {
+                        continue;
+                    }
+                    let known = conditions.get(&ahead).copied();
+                    let (counter, in_range) = known.unwrap_or_else(|| {
+                        let counter = self.later(lower, iteration, bounds);
+                        (counter, self.in_range(lower, iteration, bounds))
+                    });
+                    conditions.insert(ahead, (counter, in_range));
+                    let copy = self.copy_before(pipeline, bounds, steps, (inst, step));
+                    if is_access(&self.function.insts[copy].op) {
+                        // Zeros, where the slot is taken all the same.
+                        let continued = self.continued.take();
+                        let is_continued = iteration >= always_taken;
+                        self.continued = continued.clone().filter(|_| is_continued);
+                        self.predicate(copy, (counter, in_range));
+                        self.continued = continued;
+                    }
+                    self.out.push(copy);
+                }
+            }
+        }
+    }
+
+    /// The other ops of the step before the loop, with what the loop before left to it: whether
+    /// there is an iteration.
+    pub(super) fn first_step(
+        &mut self,
+        pipeline: &Pipeline,
+        bounds: &Bounds,
+        steps: &mut Steps,
+        before: Option<Tail>,
+        fills: Vec<Inst>,
+    ) -> Value {
+        assert_eq!(pipeline.crossing, 1, "ops that are not predicated run one stage before the last one");
+        let lower = self.function.insts[self.plan.inst].operands[0];
+        let in_range = self.in_range(lower, 0, bounds);
+        let neutral = self.neutral_of(in_range);
+        let is_joined = before.is_some();
+        let mut left = before.map(|Tail(ops)| ops).unwrap_or_default();
+        left.extend(fills.into_iter().map(|inst| (order::FILL, inst)));
+        left.sort_by_key(|(order, _)| *order);
+        let mut left = left.into_iter().peekable();
+        let mut finish = None;
+        for inst in pipeline.others().filter(|inst| pipeline.ahead(*inst) == 1).collect::<Vec<_>>() {
+            let order = pipeline.order(inst);
+            while let Some((_, other)) = left.next_if(|(other, _)| *other < order) {
+                self.out.push(other);
+                if matches!(self.function.insts[other].op, Op::Gpu(GpuOp::Finish { .. })) {
+                    finish = finish.or(Some(other));
+                }
+            }
+            let data = &self.function.insts[inst];
+            if let (Op::Gpu(GpuOp::Settle { .. }), &[product], &[settled]) =
+                (&data.op, &data.operands[..], &data.results[..])
+            {
+                // There are no dots of a step before.
+                let product = steps[1][&product];
+                steps[1].insert(settled, product);
+                continue;
+            }
+            let known = neutral.filter(|(zeros, _)| {
+                order == order::OPERAND && self.function.insts[inst].operands.contains(zeros)
+            });
+            let own = known.map(|(zeros, _)| steps[1][&zeros]);
+            if let (Some((zeros, in_range)), Some(own)) = (known, own) {
+                let selected = self.select_if_in_range(in_range, own, 0.0);
+                steps[1].insert(zeros, selected);
+            }
+            let copy = self.copy_before(pipeline, bounds, steps, (inst, 1));
+            if is_joined {
+                count_later(self.function, copy);
+            }
+            self.out.push(copy);
+            if let (Some((zeros, _)), Some(own)) = (known, own) {
+                steps[1].insert(zeros, own);
+            }
+        }
+        self.out.extend(left.map(|(_, inst)| inst));
+        if let Some(finish) = finish
+            && let Some(last) = self.last_computed(pipeline).and_then(|last| steps[1].get(&last).copied())
+        {
+            self.function.insts[finish].operands.push(last);
+        }
+        in_range
+    }
+
+    /// The value that is to be zeros if there is no iteration, and whether there is one.
+    pub(super) fn neutral_of(&self, in_range: Value) -> Option<(Value, Value)> {
+        Some((self.neutral()?.zeros, in_range))
+    }
+
+    /// With which operands the last stage does nothing, if it runs whether there is an iteration or
+    /// not.
+    pub(super) fn neutral(&self) -> Option<&Neutral> {
+        let is_joined = self.plan.next.as_ref().is_some_and(|link| link.joined.is_some());
+        self.plan.late.as_ref()?.neutral.as_ref().filter(|_| is_joined)
+    }
+
+    /// What the loop carries at its beginning.
+    pub(super) fn initial_values(
+        &mut self,
+        pipeline: &Pipeline,
+        bounds: &Bounds,
+        steps: &Steps,
+        in_range: Option<Value>,
+    ) -> Vec<Value> {
+        let count = self.function.blocks[self.body].parameters.len() - 1;
+        let mut values = Vec::with_capacity(count);
+        for index in 0..count {
+            let ahead = self.ahead_of_carried(pipeline, index);
+            let first = self.function.insts[self.plan.inst].operands[index + 3];
+            let value = self.carried_before(pipeline, bounds, steps, index as u32 + 1, ahead);
+            let made = self.function.yielded(self.body)[index];
+            let is_fill = self.function.defining_inst(made).is_some_and(|inst| pipeline.is_fill(inst));
+            let is_pending = matches!(self.function.ty(value), Type::Pending { .. });
+            values.push(match in_range {
+                Some(in_range) if ahead > 0 && !is_fill && !is_pending => {
+                    self.selected(in_range, value, first)
+                }
+                Some(_) | None => value,
+            });
+        }
+        values
+    }
+}

@@ -1,0 +1,333 @@
+//! The loads of a loop become copies to slots of rings, each in the iteration that takes the slot.
+//!
+//! ```text
+//! for %i … {                              %r = alloc : ring<3, …>
+//!   %x = load %p(%i), %m(%i)              for %i … {
+//!   %b = alloc                              %e = acquire %r ; copy_async %e, %p(%i), %m(%i) ;
+//! publish %e   local_store %b, %x             =>       %b = take %r   wgmma … %b …
+//! wgmma … %b …   dealloc %b                              release %b }
+//! } ; dealloc %r
+//! ```
+//! Pointers and masks are computed once more for the copies, with carried values of their own, so
+//! that all this can run in an earlier stage than the rest of the iteration.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::smallvec;
+use tilewright_ir as ir;
+use tilewright_ir::{Definition, Effect, ElementwiseFn, Inst, Operation, Value};
+
+use super::super::tensor_copies::map_for;
+use super::dots;
+use super::emit::Emit;
+use super::plan::{Group, RingLoad, Way};
+use crate::language::{Function, GpuOp, Op, Type};
+
+/// An op that fills slots, or that computes what the copy needs.
+pub(super) struct FillOp {
+    pub inst: Inst,
+    /// How many stages it runs before the ops that take the slot, besides those that the ring has
+    /// slots for.
+    pub lead: u32,
+    /// Loads that copies depend on are one level farther, and so on.
+    pub level: u32,
+}
+
+impl Emit<'_> {
+    /// Lowers the loads of the loop: the ops that fill slots, in the order of the text.
+    pub(super) fn lower_loads(&mut self) -> Vec<FillOp> {
+        let plan = self.plan;
+        if !plan.follows {
+            self.make_rings();
+        }
+        let before = std::mem::take(&mut self.out);
+        let mut fills = Vec::new();
+        if plan.flat.is_none() {
+            for group in &plan.groups {
+                self.fill_group(group, &mut fills);
+            }
+        }
+        let takes = self.take_slots();
+        self.remove_fences();
+        if plan.late.is_some() || plan.in_flight.is_some() {
+            dots::join_accumulators(self.function, self.body);
+            dots::release_after_waits(self.function, self.body);
+        }
+        let ahead = fills.iter().map(|fill| fill.inst).chain(takes);
+        self.function.blocks[self.body].insts.splice(0..0, ahead);
+        let live = self.remove_dead();
+        fills.retain(|fill| live.contains(&fill.inst));
+        if let Op::Tile(ir::Op::For { options }) = &mut self.function.insts[plan.inst].op {
+            options.num_stages = 1;
+            if plan.is_short {
+                options.unroll_factor = 1;
+            }
+        }
+        self.location = self.function.insts[plan.inst].location;
+        // The next loop goes on with the rings.
+        if plan.next.is_none() {
+            for ring in self.rings.clone() {
+                self.emit(GpuOp::Dealloc {}, &[ring], None);
+            }
+        }
+        let after = std::mem::take(&mut self.out);
+        let (block, inst) = match &plan.flat {
+            Some(flat) => (flat.block, flat.outer),
+            None => (plan.block, plan.inst),
+        };
+        self.put(block, inst, before, after);
+        fills
+    }
+
+    /// The copies of a group of loads, after the loads that they depend on.
+    fn fill_group(&mut self, group: &Group, fills: &mut Vec<FillOp>) {
+        let parameters = self.function.blocks[self.body].parameters.clone();
+        let mut loaded: FxHashMap<Value, Value> = FxHashMap::default();
+        for (number, level) in group.levels.iter().enumerate().rev() {
+            let mut copies = std::mem::take(&mut loaded);
+            let mut carried = Vec::new();
+            for &place in &level.parameters {
+                let own = parameters[place as usize];
+                let ty = self.function.ty(own).clone();
+                let name = self.function.values[own].name.clone();
+                let parameter = self.function.add_parameter(self.body, ty.clone(), name);
+                let initial = self.function.insts[self.plan.inst].operands[place as usize + 2];
+                self.function.insts[self.plan.inst].operands.push(initial);
+                self.add_result(self.plan.inst, ty);
+                copies.insert(own, parameter);
+                carried.push(place);
+            }
+            for inst in &level.insts {
+                self.copy(*inst, &mut copies);
+            }
+            if number == 0 {
+                self.fill_slots(group, &copies);
+            } else {
+                for load in &level.loads {
+                    self.copy(*load, &mut copies);
+                    let result = self.function.insts[*load].results[0];
+                    loaded.insert(result, copies[&result]);
+                }
+            }
+            let end = self.function.terminator(self.body).expect("a body yields");
+            for place in carried {
+                let next = self.function.insts[end].operands[place as usize - 1];
+                let next = copies.get(&next).copied().unwrap_or(next);
+                self.function.insts[end].operands.push(next);
+            }
+            let (lead, level) = (group.lead, number as u32);
+            fills.extend(std::mem::take(&mut self.out).into_iter().map(|inst| FillOp { inst, lead, level }));
+        }
+    }
+
+    /// Copies to the next slot of each ring of a group.
+    fn fill_slots(&mut self, group: &Group, copies: &FxHashMap<Value, Value>) {
+        for &number in &group.loads {
+            let slot = self.acquire(number);
+            self.fill(number, slot, copies);
+            self.emit(GpuOp::Publish {}, &[slot], None);
+        }
+    }
+
+    /// Fills a slot: by a tensor copy, where the load is known to be a box of a tensor, else by
+    /// `copy_async`.
+    fn fill(&mut self, number: usize, slot: Value, copies: &FxHashMap<Value, Value>) {
+        let load = &self.plan.loads[number];
+        let data = self.function.insts[load.inst].clone();
+        let Op::Gpu(GpuOp::Load { cache, .. }) = data.op else {
+            unreachable!("a ring is filled as a load says")
+        };
+        let copy = |value: &Value| copies.get(value).copied().unwrap_or(*value);
+        let mut pointer = copy(&data.operands[0]);
+        if let Some(boxed) = &load.boxed
+            && let Some(mark) = self.function.defining_inst(pointer)
+            && let Some(map) = map_for(self.header, self.function, boxed)
+        {
+            let coordinates = boxed.coordinates(self.function, mark);
+            let operands: Vec<Value> = [slot, map].into_iter().chain(coordinates).collect();
+            self.emit(GpuOp::TensorFill {}, &operands, None);
+            return;
+        }
+        let mut mask = data.operands.get(1).map(copy);
+        if let Way::Buffer { shapes, .. } = &load.way {
+            for shape in shapes {
+                pointer = self.renamed(pointer, *shape);
+                mask = mask.map(|mask| self.renamed(mask, *shape));
+            }
+        }
+        let op = GpuOp::CopyAsync { cache, axis: load.axis, width: load.width };
+        let operands: Vec<Value> = [slot, pointer].into_iter().chain(mask).collect();
+        self.emit(op, &operands, None);
+    }
+
+    /// A tile whose places are renamed as an instruction renames those of another one.
+    fn renamed(&mut self, value: Value, shape: Inst) -> Value {
+        let data = self.function.insts[shape].clone();
+        let result = self.function.ty(data.results[0]).clone();
+        let renamed = result.as_registers().expect("it renames places in registers").shape.clone();
+        let tile = self.function.ty(value).as_registers().expect("it is in registers").with_shape(renamed);
+        self.value(data.op, &[value], Type::registers(tile, result.layout()))
+    }
+
+    /// Takes slots where an iteration begins, in place of the buffers and loads.
+    fn take_slots(&mut self) -> Vec<Inst> {
+        let plan = self.plan;
+        let mut gone: FxHashSet<Inst> = FxHashSet::default();
+        let mut after: FxHashMap<Inst, Vec<Inst>> = FxHashMap::default();
+        let mut before: BTreeMap<Inst, Inst> = BTreeMap::new();
+        for (place, load) in plan.loads.iter().enumerate() {
+            self.location = self.function.insts[load.inst].location;
+            let ty = Type::Full(self.slot_type(load, 1));
+            let ring = self.rings[place];
+            match &load.way {
+                Way::Buffer { shapes, alloc, store } => {
+                    let data = &mut self.function.insts[*alloc];
+                    data.op = GpuOp::Take {}.into();
+                    data.operands = smallvec![ring];
+                    let slot = data.results[0];
+                    self.function.values[slot].ty = ty;
+                    self.out.push(*alloc);
+                    gone.extend(shapes.iter().chain([&load.inst, alloc, store]));
+                }
+                Way::Registers => {
+                    let slot = self.value(GpuOp::Take {}, &[ring], ty);
+                    let takes = std::mem::take(&mut self.out);
+                    let read = self.read(load, slot);
+                    self.emit(GpuOp::Release {}, &[slot], None);
+                    let mut others = std::mem::replace(&mut self.out, takes);
+                    if let Some(read) = read {
+                        before.insert(load.inst, read);
+                        others.retain(|inst| *inst != read);
+                    }
+                    after.insert(load.inst, others);
+                }
+            }
+        }
+        self.release_slots();
+        let takes = std::mem::take(&mut self.out);
+        let mut rest = Vec::new();
+        for inst in std::mem::take(&mut self.function.blocks[self.body].insts) {
+            rest.extend(before.get(&inst));
+            rest.extend((!gone.contains(&inst)).then_some(inst));
+            rest.extend(after.get(&inst).into_iter().flatten());
+        }
+        self.function.blocks[self.body].insts = rest;
+        takes
+    }
+
+    /// Reads a slot in place of a load; a selection follows where the load has other elements than
+    /// zeros.
+    fn read(&mut self, load: &RingLoad, slot: Value) -> Option<Inst> {
+        let data = self.function.insts[load.inst].clone();
+        let op = GpuOp::LocalLoad { matrix: false };
+        let &[_, mask, other] = &data.operands[..] else {
+            let data = &mut self.function.insts[load.inst];
+            (data.op, data.operands) = (op.into(), smallvec![slot]);
+            return None;
+        };
+        let ty = self.function.ty(data.results[0]).clone();
+        let read = self.emit(op, &[slot], Some(ty));
+        let value = self.function.insts[read].results[0];
+        let data = &mut self.function.insts[load.inst];
+        data.op = GpuOp::Elementwise { function: ElementwiseFn::Select, equal_registers: 0 }.into();
+        data.operands = smallvec![mask, value, other];
+        Some(read)
+    }
+
+    /// Releases slots where the lives of the buffers ended that they replace.
+    fn release_slots(&mut self) {
+        for inst in self.function.blocks[self.body].insts.clone() {
+            let data = &self.function.insts[inst];
+            let is_slot = |value: &Value| matches!(self.function.ty(*value), Type::Full(_));
+            if matches!(data.op, Op::Gpu(GpuOp::Dealloc {})) && is_slot(&data.operands[0]) {
+                self.function.insts[inst].op = GpuOp::Release {}.into();
+            }
+        }
+    }
+
+    /// Removes fences that were only for stores that are gone: rings have their own.
+    fn remove_fences(&mut self) {
+        let mut has_store = false;
+        let mut insts = std::mem::take(&mut self.function.blocks[self.body].insts);
+        insts.retain(|inst| {
+            let data = &self.function.insts[*inst];
+            if matches!(data.op, Op::Gpu(GpuOp::FenceProxy {})) {
+                return std::mem::take(&mut has_store);
+            }
+            let mut note = |inst: Inst| {
+                has_store |= matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::LocalStore {}));
+            };
+            note(*inst);
+            data.regions.iter().for_each(|region| self.function.walk(*region, &mut note));
+            true
+        });
+        self.function.blocks[self.body].insts = insts;
+    }
+
+    /// Removes ops of the body that nothing needs, as the pointers of the loads: the ops that stay.
+    fn remove_dead(&mut self) -> FxHashSet<Inst> {
+        let (inst, body) = (self.plan.inst, self.body);
+        let function = &mut *self.function;
+        let mut used: FxHashSet<Value> = FxHashSet::default();
+        function.walk(function.entry, &mut |other| {
+            if function.blocks[body].insts.contains(&other) {
+                return;
+            }
+            used.extend(function.insts[other].operands.iter().copied());
+        });
+        let insts = &function.blocks[body].insts;
+        let yielded = function.yielded(body).to_vec();
+        let parameters = function.blocks[body].parameters[1..].to_vec();
+        let results = function.insts[inst].results.clone();
+        let mut live: FxHashSet<Inst> = FxHashSet::default();
+        let mut count = usize::MAX;
+        while count != used.len() + live.len() {
+            count = used.len() + live.len();
+            for (index, value) in yielded.iter().enumerate() {
+                if used.contains(&parameters[index]) || used.contains(&results[index]) {
+                    used.insert(*value);
+                }
+            }
+            for inst in insts.iter().rev() {
+                let data = &function.insts[*inst];
+                let effect = data.op.info().effect;
+                let is_live = match &data.op {
+                    Op::Gpu(GpuOp::LocalStore {} | GpuOp::Dealloc {})
+                        if is_buffer(function, data.operands[0]) =>
+                    {
+                        used.contains(&data.operands[0])
+                    }
+                    Op::Gpu(
+                        GpuOp::Alloc { .. } | GpuOp::LocalLoad { .. } | GpuOp::Load { volatile: false, .. },
+                    ) => data.results.iter().any(|value| used.contains(value)),
+                    // tidy: wildcard because all others are told by their effects
+                    _ => {
+                        let is_plain = effect == Effect::Pure && data.regions.is_empty();
+                        !is_plain || data.results.iter().any(|value| used.contains(value))
+                    }
+                };
+                if is_live && effect != Effect::Terminator && live.insert(*inst) {
+                    used.extend(&data.operands);
+                }
+            }
+        }
+        let end = function.terminator(body).expect("a body yields");
+        for (index, value) in yielded.iter().enumerate() {
+            let is_gone = match function.values[*value].definition {
+                Definition::Result(maker, _) => insts.contains(&maker) && !live.contains(&maker),
+                Definition::Parameter(..) => false,
+            };
+            if is_gone {
+                function.insts[end].operands[index] = parameters[index];
+            }
+        }
+        function.blocks[body].insts.retain(|inst| *inst == end || live.contains(inst));
+        live
+    }
+}
+
+/// Whether a value is a buffer that is no slot.
+fn is_buffer(function: &Function, value: Value) -> bool {
+    matches!(function.ty(value), Type::Buffer(buffer) if buffer.slots == 1)
+}

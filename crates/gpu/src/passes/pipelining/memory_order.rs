@@ -1,0 +1,32 @@
+//! Which ops of a loop write memory, or order accesses to it.
+
+use tilewright_ir::{Effect, MemorySemantics, OpFamily, OpInfo, Operation};
+
+use crate::language::{GpuOp, Op};
+use crate::passes::memory_effects::ordering;
+
+/// What an instruction of a loop means for loads that are to be made earlier.
+pub(in crate::passes) enum Order {
+    None,
+    /// It writes memory.
+    Own,
+    /// It orders accesses to memory.
+    All,
+}
+
+pub(in crate::passes) fn orders(op: &Op) -> Order {
+    if let Some(semantics) = ordering(op) {
+        return if semantics == MemorySemantics::Relaxed { Order::Own } else { Order::All };
+    }
+    if matches!(op, Op::Gpu(GpuOp::Store { .. })) {
+        return Order::Own;
+    }
+    let OpInfo { effect, family, .. } = op.info();
+    if matches!(family, OpFamily::Call | OpFamily::Roles) {
+        return Order::All;
+    }
+    // Neither is about global memory.
+    let is_of_product = matches!(op, Op::Gpu(GpuOp::FenceProxy {} | GpuOp::Finish { .. }));
+    let is_local = is_of_product || matches!(family, OpFamily::Memory | OpFamily::Check | OpFamily::Dot);
+    if *effect == Effect::Write && !is_local { Order::All } else { Order::None }
+}

@@ -1,0 +1,194 @@
+//! Gives each op of a loop its stage and its order.
+//!
+//! **Stages** are counted from the last one back. The ops that take slots run in the last stage, or
+//! one stage before where dots run across iterations: the early stage of a loop with late dots, and
+//! dots in flight, whose slots the last stage releases. A slot is filled as many stages before it
+//! is taken as the ring has slots, less one; loads that a copy depends on run one stage before the
+//! copy.
+//!
+//! **Orders** of one step: the tensor cores get their dots first, those of this step before the
+//! late ones of the step before; copies start while these run; then the threads compute. The last
+//! ops make A of the late dots, in registers that those read: they run after the wait for them. One
+//! thread starts all copies, so it waits for all empty slots first.
+
+use rustc_hash::FxHashSet;
+use tilewright_ir::{Effect, Inst, OpFamily, Operation, Stage};
+
+use super::dots;
+use super::emit::Emit;
+use super::lower_loads::FillOp;
+use crate::language::{GpuOp, Op};
+use crate::target::WARPGROUP_WARPS;
+
+/// The orders of one step.
+pub(super) mod order {
+    /// Up to where the dots of the step have started.
+    pub const BEGIN: u32 = 0;
+    /// Up to where the late dots have started, or those in flight of the step before have ended.
+    pub const LATE: u32 = 1;
+    /// The first wait for a dot of the step, and the release of slots of dots in flight.
+    pub const WAIT: u32 = 2;
+    /// The waits for empty slots.
+    pub const ACQUIRE: u32 = 3;
+    /// The copies, and what they are computed from; then the loads that copies of later steps
+    /// depend on, by their levels.
+    pub const FILL: u32 = 4;
+    /// What the threads compute.
+    pub const COMPUTE: u32 = FILL + super::super::plan::MOST_LEVELS as u32;
+    /// The waits for late dots.
+    pub const END: u32 = COMPUTE + 1;
+    /// What makes the operands of late dots.
+    pub const OPERAND: u32 = COMPUTE + 2;
+}
+
+impl Emit<'_> {
+    /// Schedules the loop, whose rings the ops `fills` fill.
+    pub(super) fn schedule(&mut self, fills: &[FillOp]) {
+        let plan = self.plan;
+        let latency = self.slots.saturating_sub(1);
+        if latency == 0 && fills.iter().all(|fill| fill.level == 0) {
+            return;
+        }
+        if plan.in_flight.is_some() {
+            self.settle_dots();
+        }
+        let ahead = |fill: &FillOp| latency + fill.lead + fill.level;
+        let farthest = fills.iter().map(ahead).max().unwrap_or(0);
+        let crosses = u32::from(plan.late.is_some() || plan.in_flight.is_some());
+        let last = farthest.max(crosses);
+        for fill in fills {
+            let order = if latency == 0 { fill.level } else { self.order_of_fill(fill) };
+            self.function.schedule.insert(fill.inst, Stage { stage: last - ahead(fill), order });
+        }
+        let filling: FxHashSet<Inst> = fills.iter().map(|fill| fill.inst).collect();
+        let mut insts = self.function.blocks[self.body].insts.clone();
+        insts.pop();
+        insts.retain(|inst| !filling.contains(inst));
+        let stages = if plan.late.is_some() {
+            self.two_stages(&insts)
+        } else if plan.in_flight.is_some() {
+            self.in_flight_stages(&insts)
+        } else {
+            let first = if latency == 0 { 0 } else { self.started(&insts) };
+            (0..insts.len())
+                .map(|place| (0, if place < first { order::BEGIN } else { order::COMPUTE }))
+                .collect()
+        };
+        for (inst, (ahead, order)) in insts.into_iter().zip(stages) {
+            self.function.schedule.insert(inst, Stage { stage: last - ahead, order });
+        }
+    }
+
+    fn order_of_fill(&self, fill: &FillOp) -> u32 {
+        let is_acquire = matches!(self.function.insts[fill.inst].op, Op::Gpu(GpuOp::Acquire {}));
+        if is_acquire && self.plan.late.is_some() { order::ACQUIRE } else { order::FILL + fill.level }
+    }
+
+    fn is_finish(&self, inst: Inst) -> bool {
+        matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::Finish { .. }))
+    }
+
+    /// How many ops start the first dot: the slots are taken, at least.
+    fn started(&self, insts: &[Inst]) -> usize {
+        let is = |found: fn(&GpuOp) -> bool| {
+            insts.iter().position(|inst| self.function.insts[*inst].op.as_gpu().is_some_and(found))
+        };
+        let takes =
+            insts.iter().take_while(|inst| matches!(self.function.insts[**inst].op, Op::Gpu(GpuOp::Take {})));
+        is(|op| matches!(op, GpuOp::Wgmma { .. })).map_or(takes.count(), |place| place + 1)
+    }
+
+    /// How many stages before the last one each op runs, and its order, of a loop with late dots.
+    fn two_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
+        let late = self.plan.late.as_ref().expect("the loop has late dots");
+        let early: Vec<Inst> = insts.iter().copied().filter(|inst| !late.late.contains(inst)).collect();
+        let wait = early.iter().position(|inst| self.is_finish(*inst)).unwrap_or(early.len());
+        // One warpgroup may run ahead of another up to where slots are filled, which is to happen
+        // in time for the next iteration.
+        let is_reduction = |inst: &Inst| self.function.insts[*inst].op.info().family == OpFamily::Reduction;
+        let reduction = early[wait..].iter().position(is_reduction);
+        let reduction = reduction.filter(|_| self.num_warps() > WARPGROUP_WARPS);
+        let fill = wait + reduction.map_or(0, |place| place + 1);
+        let begun = self.begun_before_wait(&early[..wait], &early[wait..]);
+        let last_dot = insts.iter().rposition(|inst| late.dots.contains(inst)).expect("it has a late dot");
+        let mut place = 0;
+        let mut stages = Vec::new();
+        for (number, inst) in insts.iter().enumerate() {
+            if late.late.contains(inst) {
+                stages.push((0, if number <= last_dot { order::LATE } else { order::END }));
+                continue;
+            }
+            let order = match place {
+                _ if late.last.contains(inst) => order::OPERAND,
+                _ if place < wait || begun.contains(inst) => order::BEGIN,
+                _ if place < fill => order::WAIT,
+                _ => order::COMPUTE,
+            };
+            stages.push((1, order));
+            place += 1;
+        }
+        stages
+    }
+
+    /// The dots after a wait that can start before it, with what they are computed from.
+    fn begun_before_wait(&self, before: &[Inst], after: &[Inst]) -> FxHashSet<Inst> {
+        let function = &*self.function;
+        let mut begun: FxHashSet<Inst> = FxHashSet::default();
+        for dot in
+            after.iter().filter(|inst| matches!(function.insts[**inst].op, Op::Gpu(GpuOp::Wgmma { .. })))
+        {
+            let mut needed = vec![*dot];
+            let mut slice: FxHashSet<Inst> = FxHashSet::default();
+            let mut is_free = true;
+            while let Some(inst) = needed.pop() {
+                if before.contains(&inst) || !slice.insert(inst) {
+                    continue;
+                }
+                let op = &function.insts[inst].op;
+                is_free &= op.info().effect == Effect::Pure
+                    || matches!(op, Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::Take {}));
+                let makers =
+                    function.insts[inst].operands.iter().filter_map(|value| function.defining_inst(*value));
+                needed.extend(makers.filter(|maker| after.contains(maker)));
+            }
+            if is_free {
+                begun.extend(slice);
+            }
+        }
+        begun
+    }
+
+    /// The same of a loop whose dots run into the next iteration.
+    fn in_flight_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
+        let dots = &self.plan.in_flight.as_ref().expect("the loop has dots in flight").dots;
+        let stage = |inst: &Inst| match &self.function.insts[*inst].op {
+            Op::Gpu(GpuOp::Take {}) => (1, order::BEGIN),
+            Op::Gpu(GpuOp::Settle { .. }) => (1, order::LATE),
+            Op::Gpu(GpuOp::Release {}) => (0, order::WAIT),
+            Op::Gpu(GpuOp::Finish { .. }) => (0, order::END),
+            _ if dots.contains(inst) => (1, order::BEGIN),
+            // tidy: wildcard because others only compute
+            _ => (1, order::COMPUTE),
+        };
+        insts.iter().map(stage).collect()
+    }
+
+    /// After the dots of a step, those of the step before are waited for.
+    fn settle_dots(&mut self) {
+        let in_flight = self.plan.in_flight.as_ref().expect("the loop has dots in flight");
+        let last = *in_flight.dots.last().expect("it has dots");
+        let pending = in_flight.dots.len() as u32;
+        for finish in &in_flight.finishes {
+            let product = self.function.insts[*finish].operands[0];
+            let ty = self.function.ty(product).clone();
+            let settled = self.value(GpuOp::Settle { pending }, &[product], ty);
+            self.function.insts[*finish].operands[0] = settled;
+        }
+        let settles = std::mem::take(&mut self.out);
+        let insts = &mut self.function.blocks[self.body].insts;
+        insts.retain(|inst| !in_flight.finishes.contains(inst));
+        let place = insts.iter().position(|inst| *inst == last).expect("it is in the body") + 1;
+        insts.splice(place..place, settles.into_iter().chain(in_flight.finishes.iter().copied()));
+        dots::release_after_waits(self.function, self.body);
+    }
+}
