@@ -17,6 +17,7 @@ mod box_layout;
 mod commutation;
 mod cost_model;
 pub mod language;
+mod launcher;
 mod layout_rules;
 mod passes;
 mod remarks;
@@ -28,10 +29,11 @@ mod warp_instructions;
 use tilewright_base::Diagnostic;
 use tilewright_ir as ir;
 
-use language::{Module, TensorAccess};
+use language::Module;
 
 pub use box_layout::BoxLayout;
 pub use commutation::commutes;
+pub use launcher::Launcher;
 pub use layout_rules::{ROWS_OF_COPY, element_bits, fma_operand_layout, row_numbers};
 pub use passes::{PARTS, PASSES, Pass, least_shared_bytes};
 pub use slot_counters::{SlotCounters, slot_counters};
@@ -49,19 +51,6 @@ pub fn assign_layouts(
     num_warps: u32,
 ) -> Result<Module, Box<Diagnostic>> {
     assign_layouts_for(module, target, num_warps, Launcher::default())
-}
-
-/// What those do who launch a kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Launcher<'a> {
-    /// They make the tensor maps of [`language::Header`] of the arguments and pass them behind these.
-    pub makes_tensor_maps: bool,
-    /// Those of these accesses they cannot make.
-    pub without: &'a [TensorAccess],
-    /// They launch as many warps as the header says, which may be more than were asked for.
-    pub adds_warps: bool,
-    /// They ask for a cluster of so many blocks for a program, if for more than one, and launch one if the header says so.
-    pub cluster: u32,
 }
 
 /// As [`assign_layouts`], for a launcher.

@@ -14,7 +14,7 @@ const LARGEST: &[(&str, usize)] = &[
     ("cuda", 8),
     ("cuda/stub", 3),
     ("frontend", 17),
-    ("gpu", 30),
+    ("gpu", 16),
     ("ir", 6),
     ("layout", 2),
     ("opt", 2),

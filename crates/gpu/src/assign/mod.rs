@@ -34,8 +34,8 @@ mod wgmma_selection;
 use tilewright_ir as ir;
 use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
 
-use crate::Launcher;
 use crate::language::Module;
+use crate::launcher::Launcher;
 use crate::target::GpuTarget;
 use boxes::TensorBoxes;
 use cost::LayoutCosts;

@@ -14,8 +14,8 @@ use rustc_hash::FxHashSet;
 use tilewright_ir::{Block, Definition, Function, Inst, Module, Op, OpFamily, Type, Value};
 
 use super::cluster::{Refusal, WARPGROUP_ROWS, divide};
-use crate::Launcher;
 use crate::cost_model::{self, ACCUMULATOR_REGISTERS};
+use crate::launcher::Launcher;
 use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
 use crate::target::{Feature, GpuTarget, WARPGROUP_WARPS};

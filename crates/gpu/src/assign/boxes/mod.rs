@@ -36,10 +36,10 @@ use tilewright_ir::{
 };
 
 use super::coalescing::Infos;
-use crate::Launcher;
 use crate::language::{
     LaunchInteger, LaunchProduct, TensorAccess, TensorMapPlan, UNBOUNDED, is_tensor_reduction,
 };
+use crate::launcher::Launcher;
 use crate::remarks::{self, Because};
 use crate::target::{Feature, GpuTarget};
 pub use affine::Affine;

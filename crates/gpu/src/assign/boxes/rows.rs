@@ -13,9 +13,9 @@ use super::affine::Affine;
 use super::atoms::{Atom, Polynomial};
 use super::demand::Structure;
 use super::{Axis, Search, TensorBox, TensorBoxes, UNSPECIALIZED, fit, is_written, say};
-use crate::Launcher;
 use crate::assign::coalescing::Infos;
 use crate::language::TensorMapPlan;
+use crate::launcher::Launcher;
 use crate::layout_rules::LEAST_ROWS;
 use crate::remarks::Because;
 

@@ -205,7 +205,7 @@ impl Body<'_> {
             .then_some(DotsInFlight { dots, finishes })
     }
 
-    /// Whether each of these carried values is the accumulator that its dots end in.
+    /// Returns whether each of these carried values is the accumulator that its dots end in.
     fn keep_places(&self, indices: &[usize]) -> bool {
         let function = self.function;
         indices.iter().all(|index| {
@@ -222,7 +222,7 @@ impl Body<'_> {
         })
     }
 
-    /// Whether an instruction only computes, or ends the iteration.
+    /// Returns whether an instruction only computes, or ends the iteration.
     fn is_plain(&self, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let effect = data.op.info().effect;
@@ -230,7 +230,7 @@ impl Body<'_> {
         is_fence || (data.regions.is_empty() && matches!(effect, Effect::Pure | Effect::Terminator))
     }
 
-    /// Whether it ends the life of a buffer that slots replace.
+    /// Returns whether it ends the life of a buffer that slots replace.
     fn is_of_buffer(&self, loads: &[RingLoad], inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let is_its = |load: &RingLoad| match &load.way {
@@ -281,7 +281,7 @@ impl Body<'_> {
         may_run_apart.then_some(LateDots { dots, loads: numbers, late, last, neutral })
     }
 
-    /// Whether A of a dot is computed from another dot of the iteration.
+    /// Returns whether A of a dot is computed from another dot of the iteration.
     fn depends_on_others(&self, dot: Inst, dots: &[Inst]) -> bool {
         let function = self.function;
         let mut work = vec![function.insts[dot].operands[0]];
@@ -347,7 +347,7 @@ impl Body<'_> {
         (late.iter().all(is_known) && !is_late(zeros)).then_some(Neutral { zeros, ones })
     }
 
-    /// Whether a dot reads what was loaded, as B, and only late dots do.
+    /// Returns whether a dot reads what was loaded, as B, and only late dots do.
     fn is_read_by_only(&self, load: &RingLoad, dot: Inst, late: &[Inst]) -> bool {
         let function = self.function;
         let Way::Buffer { alloc, .. } = &load.way else { return false };
