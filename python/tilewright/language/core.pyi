@@ -159,7 +159,7 @@ class tensor(base_value):
             y = tl.abs(x - 3)  # [2.0, 1.0, 0.0, 1.0]
         """
     def advance(self, offsets: _Offsets) -> tensor:
-        """The block pointer moved by so many elements along each axis.
+        """The block pointer moved by `offsets` elements along each axis.
 
         Parameters:
             offsets: One offset for each axis, in elements.
@@ -360,7 +360,7 @@ class tensor(base_value):
             now = tl.load(i_ptr + tl.arange(0, 4))  # [6, 6, 6, 6]
         """
     def atomic_poll(self, expected_value: _Integer, sem: _LoadSemantics | constexpr | None = None, scope: _Scope | constexpr | None = None, timeout_ns: _Int | None = None) -> tensor:
-        """Waits until the integer behind a scalar pointer is the expected one, which gives True, or until
+        """Waits until the integer at a scalar pointer is the expected one, which gives True, or until
         `timeout_ns` nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or
         "relaxed".
 
@@ -438,7 +438,7 @@ class tensor(base_value):
         """
     def bitonic_merge(self, dim: _Int | None = None, descending: _Flag | int = 0) -> tensor:
         """A bitonic sequence along an axis (the last one for None), such as an ascending one before a
-        descending one of the same length, in order. What becomes of other sequences is not defined. NaN and
+        descending one of the same length, in order. The result for other sequences is undefined. NaN and
         zeros are as in `sort`.
 
         Parameters:
@@ -690,7 +690,7 @@ class tensor(base_value):
             y = tl.log2(x)  # [0.0, 1.0, 1.58496, 2.0]
         """
     def logical_and(self, other: _Value) -> tensor:
-        """Whether both are true.
+        """True if both are true.
 
         Parameters:
             other: The second operand, which broadcasts with the first.
@@ -705,7 +705,7 @@ class tensor(base_value):
             y = (x > 1).logical_and(x < 4)  # [False, True, True, False]
         """
     def logical_or(self, other: _Value) -> tensor:
-        """Whether one is true.
+        """True if one is true.
 
         Parameters:
             other: The second operand, which broadcasts with the first.
@@ -1722,7 +1722,7 @@ def add(x: _Value, y: _Value, sanitize_overflow: _Flag = True) -> tensor:
         y = tl.add(x, 1)  # [2.0, 3.0, 4.0, 5.0]
     """
 def advance(base: tensor, offsets: _Offsets) -> tensor:
-    """The block pointer moved by so many elements along each axis.
+    """The block pointer moved by `offsets` elements along each axis.
 
     Parameters:
         base: A block pointer.
@@ -2005,7 +2005,7 @@ def atomic_or(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | No
         now = tl.load(i_ptr + tl.arange(0, 4))  # [6, 6, 6, 6]
     """
 def atomic_poll(pointer: tensor, expected_value: _Integer, sem: _LoadSemantics | constexpr | None = None, scope: _Scope | constexpr | None = None, timeout_ns: _Int | None = None) -> tensor:
-    """Waits until the integer behind a scalar pointer is the expected one, which gives True, or until
+    """Waits until the integer at a scalar pointer is the expected one, which gives True, or until
     `timeout_ns` nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or
     "relaxed".
 
@@ -2087,7 +2087,7 @@ def atomic_xor(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | N
     """
 def bitonic_merge(x: _Value, dim: _Int | None = None, descending: _Flag | int = 0) -> tensor:
     """A bitonic sequence along an axis (the last one for None), such as an ascending one before a
-    descending one of the same length, in order. What becomes of other sequences is not defined. NaN and
+    descending one of the same length, in order. The result for other sequences is undefined. NaN and
     zeros are as in `sort`.
 
     Parameters:
@@ -2322,7 +2322,7 @@ def device_assert(cond: _Value, msg: _Text = '', mask: tensor | constexpr | bool
     """
 def device_print(prefix: _Text, *args: _Value, hex: _Flag = False) -> None:
     """Prints from the running kernel, on the standard output: a line for each element of each operand,
-    with the program and the place in the tile; the text alone without operands. `hex=True` prints the
+    with the program and the index in the tile; without operands only the text. `hex=True` prints the
     bits of numbers.
 
     Parameters:
@@ -2353,9 +2353,9 @@ def div_rn(x: _Value, y: _Value) -> tensor:
         y = tl.div_rn(x, x + 1)  # [0.5, 0.66667, 0.75, 0.8]
     """
 def dot(input: tensor, other: tensor, acc: tensor | None = None, input_precision: _Precision | constexpr | None = None, allow_tf32: _Flag | None = None, max_num_imprecise_acc: _Int | None = None, out_dtype: _Dtype | None = None) -> tensor:
-    """acc + input @ other: matrices, or stacks of matrices. The operands have one type; sums are in fp32
-    (int32 for 8-bit integers, fp64 for fp64). `out_dtype` counts for fp16 and fp8 alone, whose sums may
-    be fp16.
+    """acc + input @ other: matrices, or stacks of matrices. The operands have one type; the accumulator is
+    fp32 (int32 for 8-bit integers, fp64 for fp64). `out_dtype` has an effect only for fp16 and fp8,
+    whose accumulator may be fp16.
 
     Parameters:
         input: The left operand: a matrix [M, K], or a stack of matrices.
@@ -2466,12 +2466,12 @@ def expand_dims(input: tensor, axis: _Int | _Ints) -> tensor:
         y = tl.expand_dims(x, 0)  # [[1.0, 2.0, 3.0, 4.0]]
     """
 def expect_zero(x: _Value, mask: tensor | constexpr | bool) -> tensor:
-    """x, of which the program expects zeros where the mask holds, such as what underflows. With
-    `debug=True` a launch stops where there is something else.
+    """x, which the program expects to be zero where the mask holds, such as values that underflow. With
+    `debug=True` a launch stops at any other value.
 
     Parameters:
         x: A tile or a scalar.
-        mask: Where zeros are expected.
+        mask: True where zeros are expected.
 
     Shapes: operands broadcast to one shape, which is the result's.
     Types: `x` [2, 4] of … gives for `tl.expect_zero(x, x)`: any type: the same [2, 4].
@@ -2502,8 +2502,8 @@ def extern_elementwise(lib_name: _Text, lib_path: _Text, args: Sequence[_Value],
         y = tl.core.extern_elementwise("", "", [x * x], {(fp32,): ("__nv_sqrtf", fp32)}, is_pure=True)  # [1.0, 2.0, 3.0, 4.0]
     """
 def fdiv(x: _Value, y: _Value, ieee_rounding: _Flag = False, approx: _Flag = False) -> tensor:
-    """x / y, at least one of which is a float, in fp32 for narrower floats; fast, or with
-    `ieee_rounding=True` rounded to nearest.
+    """x / y, with at least one float, in fp32 for narrower floats; fast, or with `ieee_rounding=True`
+    rounded to nearest.
 
     Parameters:
         x: A tile or a scalar.
@@ -2572,7 +2572,7 @@ def full(shape: _Ints, value: _Value, dtype: _Dtype) -> tensor:
         value: The value.
         dtype: The type of the elements of the result.
 
-    Shapes: the shape that is asked for.
+    Shapes: the requested shape.
     Types: `x` [2, 4] of … gives for `tl.full([2, 4], 1, x.dtype)`: any type: the same [2, 4].
 
     Example::
@@ -2632,8 +2632,8 @@ def histogram(input: tensor, num_bins: _Int, mask: tensor | constexpr | bool | N
 def inline_asm_elementwise(asm: _Text, constraints: _Text, args: Sequence[_Value], dtype: _Dtype, is_pure: _Flag, pack: _Int) -> tensor:
     """PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers. `asm`
     names its operands `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each, as LLVM
-    writes them: `"=r,r,r"`. The arguments broadcast; a tuple of types gives a tuple. What is not
-    `is_pure` runs even if nobody reads its results.
+    writes them: `"=r,r,r"`. The arguments broadcast; a tuple of types gives a tuple. Assembly that is
+    not `is_pure` runs even if its results have no readers.
 
     Parameters:
         asm: The PTX.
@@ -2654,8 +2654,8 @@ def inline_asm_elementwise(asm: _Text, constraints: _Text, args: Sequence[_Value
 def inline_asm_elementwise(asm: _Text, constraints: _Text, args: Sequence[_Value], dtype: Sequence[_Dtype], is_pure: _Flag, pack: _Int) -> _tuple[tensor, ...]:
     """PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers. `asm`
     names its operands `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each, as LLVM
-    writes them: `"=r,r,r"`. The arguments broadcast; a tuple of types gives a tuple. What is not
-    `is_pure` runs even if nobody reads its results.
+    writes them: `"=r,r,r"`. The arguments broadcast; a tuple of types gives a tuple. Assembly that is
+    not `is_pure` runs even if its results have no readers.
 
     Parameters:
         asm: The PTX.
@@ -2702,8 +2702,8 @@ def join(a: _Value, b: _Value) -> tensor:
         y = tl.join(x, -x)  # [[1.0, -1.0], [2.0, -2.0], [3.0, -3.0], [4.0, -4.0]]
     """
 def load(pointer: tensor, mask: tensor | constexpr | bool | None = None, other: _Value | None = None, boundary_check: _Ints = (), padding_option: _Padding | constexpr = '', cache_modifier: _LoadCache | constexpr = '', eviction_policy: _Eviction | constexpr = '', volatile: _Flag = False) -> tensor:
-    """Reads memory through a pointer or a tile of pointers. Where the mask is false nothing is read and
-    the result is `other`, or 0 without one; the mask and `other` broadcast to the pointers' shape.
+    """Reads memory through a pointer or a tile of pointers. If the mask is false, nothing is read and the
+    result is `other`, or 0 without one; the mask and `other` broadcast to the pointers' shape.
 
     Parameters:
         pointer: A pointer, a tile of pointers, or a block pointer.
@@ -2994,7 +2994,7 @@ def max_contiguous(input: tensor, values: _Int | _Ints) -> tensor:
         y = tl.max_contiguous(tl.arange(0, 4), 4)  # [0, 1, 2, 3]
     """
 def maximum(x: _Value, y: _Value, propagate_nan: PropagateNan | constexpr = PropagateNan.NONE) -> tensor:
-    """The larger one. Where one is NaN, the other; with `PropagateNan.ALL`, NaN.
+    """The larger one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
 
     Parameters:
         x: A tile or a scalar.
@@ -3110,7 +3110,7 @@ def min(input: tensor, axis: _Int | None = None, *, return_indices: _Flag, retur
         z, index = tl.min(x, 0, return_indices=True)  # 1.0, 0
     """
 def minimum(x: _Value, y: _Value, propagate_nan: PropagateNan | constexpr = PropagateNan.NONE) -> tensor:
-    """The smaller one. Where one is NaN, the other; with `PropagateNan.ALL`, NaN.
+    """The smaller one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
 
     Parameters:
         x: A tile or a scalar.
@@ -3688,9 +3688,9 @@ def sum(input: tensor, axis: _Int | None = None, keep_dims: _Flag = False, dtype
         y = tl.sum(x, 0)  # 10.0
     """
 def swizzle2d(i: _Integer, j: _Integer, size_i: _Integer, size_j: _Integer, size_g: _Integer) -> _tuple[tensor, tensor]:
-    """Where the program at (i, j) of a size_i by size_j grid works, so that programs that run at the same
-    time share their inputs: the grid is walked in groups of size_g rows, column by column within a
-    group. The last group may have fewer rows.
+    """The grid position at which the program at (i, j) of a size_i by size_j grid works, so that programs
+    that run at the same time share their inputs: the grid is walked in groups of size_g rows, column by
+    column within a group. The last group may have fewer rows.
 
     Parameters:
         i: The row.
@@ -3814,7 +3814,7 @@ def where(condition: _Value, x: _Value, y: _Value) -> tensor:
     type.
 
     Parameters:
-        condition: Where the result is `x`.
+        condition: True where the result is `x`.
         x: A tile or a scalar.
         y: The second operand, which broadcasts with the first.
 
@@ -3848,7 +3848,7 @@ def zeros(shape: _Ints, dtype: _Dtype) -> tensor:
         shape: The shape of the result.
         dtype: The type of the elements of the result.
 
-    Shapes: the shape that is asked for.
+    Shapes: the requested shape.
     Types: `x` [2, 4] of … gives for `tl.zeros([2, 4], x.dtype)`: any type: the same [2, 4].
 
     Example::

@@ -498,8 +498,8 @@ def exp2(x: _Value) -> tensor:
         y = tl.math.exp2(x)  # [2.0, 4.0, 8.0, 16.0]
     """
 def fdiv(x: _Value, y: _Value, ieee_rounding: _Flag = False, approx: _Flag = False) -> tensor:
-    """x / y, at least one of which is a float, in fp32 for narrower floats; fast, or with
-    `ieee_rounding=True` rounded to nearest.
+    """x / y, with at least one float, in fp32 for narrower floats; fast, or with `ieee_rounding=True`
+    rounded to nearest.
 
     Parameters:
         x: A tile or a scalar.

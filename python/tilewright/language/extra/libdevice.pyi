@@ -1321,7 +1321,7 @@ def ffs(arg0: _Value) -> tensor:
         y = libdevice.ffs(tl.arange(0, 4))  # [0, 1, 2, 1]
     """
 def finitef(arg0: _Value) -> tensor:
-    """Whether it is neither an infinity nor NaN.
+    """True if it is neither an infinity nor NaN.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1878,7 +1878,7 @@ def int_as_float(arg0: _Value) -> tensor:
         y = libdevice.int_as_float(tl.arange(0, 4) + 1065353216)  # [1.0, 1.00000012, 1.00000024, 1.00000036]
     """
 def isfinited(arg0: _Value) -> tensor:
-    """Whether it is neither an infinity nor NaN.
+    """True if it is neither an infinity nor NaN.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1893,7 +1893,7 @@ def isfinited(arg0: _Value) -> tensor:
         y = libdevice.isfinited(x.to(tl.float64))  # [True, True, True, True]
     """
 def isinf(arg0: _Value) -> tensor:
-    """Whether it is an infinity.
+    """True if it is an infinity.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1908,7 +1908,7 @@ def isinf(arg0: _Value) -> tensor:
         y = libdevice.isinf(x / (x - x))  # [True, True, True, True]
     """
 def isnan(arg0: _Value) -> tensor:
-    """Whether it is NaN.
+    """True if it is NaN.
 
     Parameters:
         arg0: A tile or a scalar.
