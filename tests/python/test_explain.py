@@ -156,7 +156,7 @@ def test_what_is_missed_says_why():
                 "a product runs into the next iteration",
             ],
         ),
-        ("sm_90", [], ["--tensor-maps lets the code ask for them"]),
+        ("sm_90", [], ["the launcher makes no tensor maps (`--tensor-maps` requests them)"]),
         ("sm_80", ["--option", "num_stages=1"], ["not pipelined", "num_stages is 1"]),
         ("sm_75", [], ["the target has no cp.async", "the target has no wgmma"]),
         ("sm_90", ["--option", "num_warps=2"], ["num_warps is no multiple of 4"]),

@@ -548,7 +548,7 @@ def test_targets_and_options():
     with pytest.raises(TypeError, match=r"target of triton\.compile is a GPUTarget, not a str"):
         triton.compile(source, target="sm_90")
     with pytest.raises(triton.TritonError, match="num_warps"):
-        triton.compile(source, target=CPU, options={"num_warps": 3})
+        triton.compile(source, target=CPU, options={"num_warps": 0})
     with pytest.warns(
         triton.LaunchWarning, match="passes over the option 'num_warp', .*; did you mean 'num_warps'"
     ):

@@ -182,7 +182,7 @@ def test_elements_of_every_type(kernels, name):
 def test_what_is_not_finite_or_not_exact_is_text(kernels):
     x = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0])
     viz.trace(kernels.copy)[(1,)](x, torch.zeros(4), BLOCK=4)
-    assert [str(element) for element in Traced().elements(0, True)] == ["nan", "inf", "-inf", "0"]
+    assert [str(element) for element in Traced().elements(0, True)] == ["nan", "inf", "-inf", "-0.0"]
     big = torch.tensor([2**60 + 1, -(2**60) - 1, 5, 0])
     viz.trace(kernels.copy)[(1,)](big, torch.zeros_like(big), BLOCK=4)
     assert Traced(1).elements(1, True) == [str(2**60 + 1), str(-(2**60) - 1), 5, 0]

@@ -24,6 +24,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+for _name in _class_names:
+    # By their module, pickles and programs know the classes.
+    if getattr(globals()[_name], "__module__", None) == "tilewright.language._classes":
+        globals()[_name].__module__ = __name__
+
 tensor = _native.tensor
 """A block of values, or one value, at run time of a kernel."""
 

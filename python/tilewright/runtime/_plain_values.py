@@ -17,6 +17,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, constexpr):
         return value.value
     if isinstance(value, _native.tensor):
-        number = value._known_number
+        number = getattr(value, "_known_number", None)
         return value if number is None else number
     return tuple(map(plain, value)) if type(value) is tuple else value
