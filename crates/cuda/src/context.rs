@@ -96,6 +96,12 @@ impl Context {
         self.driver().memory_info()
     }
 
+    /// Whether an address lies in memory that kernels can access.
+    pub fn is_mapped(self, address: u64) -> Result<bool, Error> {
+        let _entered = self.enter()?;
+        self.driver().is_mapped(address)
+    }
+
     /// Sets the bytes that hold what kernels print until it is shown. To be called before a kernel that prints is loaded:
     /// afterwards the driver refuses even the size that it has, which is therefore not set again.
     pub fn set_printf_fifo_size(self, bytes: usize) -> Result<(), Error> {

@@ -145,6 +145,9 @@ pub(crate) mod jit_option {
     pub(crate) const LINE_INFO: i32 = 13;
 }
 
+/// `CU_POINTER_ATTRIBUTE_MAPPED`.
+pub(crate) const POINTER_MAPPED: i32 = 13;
+
 /// `CU_JIT_INPUT_PTX`.
 pub(crate) const JIT_INPUT_PTX: i32 = 1;
 
@@ -210,6 +213,7 @@ functions! {
         cuCtxGetLimit(*mut usize, i32);
         cuCtxSetLimit(i32, usize);
         cuMemGetInfo_v2(*mut usize, *mut usize);
+        cuPointerGetAttribute(*mut c_void, i32, u64);
         cuMemAlloc_v2(*mut u64, usize);
         cuMemFree_v2(u64);
         cuMemcpyHtoD_v2(u64, *const c_void, usize);

@@ -197,6 +197,10 @@ fn memory_streams_and_events() {
     assert_eq!(found[..bytes.len() - 1], bytes[..bytes.len() - 1]);
     assert_eq!(found.last(), Some(&9));
     assert!(!context.is_capturing(stream.borrow()).unwrap());
+    // The driver gives memory in pages of 2 MiB.
+    let page = DeviceBuffer::new(context, 2 << 20).unwrap();
+    assert!(context.is_mapped(page.address() + (2 << 20) - 1).unwrap());
+    assert!(!context.is_mapped(16).unwrap());
     let (free, total) = context.memory_info().unwrap();
     assert!(free < total && total <= context.device().properties().unwrap().memory);
 }

@@ -206,6 +206,9 @@ fn memory_streams_and_events() {
     let empty = DeviceBuffer::from_bytes(context, &[]).unwrap();
     assert_eq!((empty.address(), empty.is_empty()), (0, true));
 
+    let ends = [0, 9, 10].map(|offset| context.is_mapped(buffer.address() + offset).unwrap());
+    assert_eq!(ends, [true, true, false]);
+
     let [start, end] = [(); 2].map(|()| Event::new(context).unwrap());
     start.record(stream.borrow()).unwrap();
     end.record(stream.borrow()).unwrap();

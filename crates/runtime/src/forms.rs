@@ -15,6 +15,7 @@ use std::fmt::Write;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use smallvec::SmallVec;
+use tilewright_base::memory::Region;
 use tilewright_compiler::{GpuCode, TensorAccess};
 use tilewright_cuda::Parameters;
 
@@ -64,11 +65,12 @@ pub(crate) fn choose(
     handle: &Handle,
     loaded: &Loaded,
     grid: [u32; 3],
+    regions: &[Region<'_>],
     parameters: &mut Parameters,
 ) -> Result<Choice, Error> {
-    match loaded.append_maps(grid, parameters)? {
+    match loaded.append_maps(grid, regions, parameters)? {
         Ok(blocks) => Ok(Choice { other: None, blocks }),
-        Err(unfit) => choose_other(handle, unfit, grid, parameters),
+        Err(unfit) => choose_other(handle, unfit, grid, regions, parameters),
     }
 }
 
@@ -77,11 +79,12 @@ fn choose_other(
     handle: &Handle,
     mut unfit: Unfit,
     grid: [u32; 3],
+    regions: &[Region<'_>],
     parameters: &mut Parameters,
 ) -> Result<Choice, Error> {
     loop {
         let form = handle.forms.get(handle, &unfit)?;
-        match form.loaded.append_maps(grid, parameters)? {
+        match form.loaded.append_maps(grid, regions, parameters)? {
             Ok(blocks) => return Ok(Choice { other: Some(OtherForm { form, unfit }), blocks }),
             // It may have maps that the handle's own code has no use for. Those of what it was compiled without it does not have, so
             // that this ends.

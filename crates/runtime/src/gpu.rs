@@ -124,6 +124,7 @@ impl Loaded {
     pub(crate) fn append_maps(
         &self,
         [x, y, z]: [u32; 3],
+        regions: &[sim::Region<'_>],
         parameters: &mut Parameters,
     ) -> Result<Result<Blocks, Unfit>, Error> {
         // More than there can be is more than a grid may have.
@@ -133,7 +134,7 @@ impl Loaded {
             Self::Cuda { tensor_maps, pairs, .. } => (tensor_maps, pairs.is_some()),
         };
         match maps {
-            Some(maps) => maps.append(grid, can_pair, parameters),
+            Some(maps) => maps.append(grid, can_pair, regions, parameters),
             None => Ok(Ok((grid, false))),
         }
     }
@@ -229,7 +230,7 @@ pub(crate) fn start(
     parameters: &mut Parameters,
     observer: Option<&Observer>,
 ) -> Result<(), Error> {
-    let choice = forms::choose(handle, loaded, programs, parameters)?;
+    let choice = forms::choose(handle, loaded, programs, &[], parameters)?;
     let Loaded::Cuda { launch, pairs, .. } = choice.loaded(loaded) else {
         unreachable!("the simulator has a launch of its own, and all forms are on one device")
     };
@@ -251,7 +252,7 @@ fn simulate(
     regions: &[sim::Region<'_>],
     (interrupt, observer): (Interrupt<'_>, Option<&Observer>),
 ) -> Result<(), Error> {
-    let choice = forms::choose(handle, loaded, grid, parameters)?;
+    let choice = forms::choose(handle, loaded, grid, regions, parameters)?;
     let (own, Loaded::Sim { module, cluster, .. }) = (&*handle.compiled.code, choice.loaded(loaded)) else {
         unreachable!("a GPU has a launch of its own, and all forms are on one device")
     };

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use smallvec::SmallVec;
+use tilewright_base::memory::Region;
 use tilewright_compiler::{GpuCode, LaunchInteger, SwizzleMode, TensorAccess, TensorMapPlan};
 use tilewright_cuda::{
     self as cuda, MAX_GRID, Parameters, TensorMapElement, TensorMapFill, TensorMapSource, TensorMapSwizzle,
@@ -103,20 +104,25 @@ impl TensorMaps {
 
     /// Appends the maps to the parameters of a launch, and the number of programs, if the kernel takes that. Says how many blocks
     /// there are, and whether they run in pairs, if the launch `can` be one of pairs. If a tensor is none that a map can describe,
-    /// says which, and appends nothing.
+    /// says which, and appends nothing. The simulator knows memory by `regions`; a GPU's driver knows it by itself.
     pub(crate) fn append(
         &self,
         grid: [u32; 3],
         can: bool,
+        regions: &[Region<'_>],
         parameters: &mut Parameters,
     ) -> Result<Result<Blocks, Unfit>, Error> {
         let bytes = parameters.as_bytes();
         let key: SmallVec<[i64; 8]> = self.used.iter().map(|number| self.argument(bytes, *number)).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.context.is_none() {
+            // Regions may be others at each launch.
+            known.clear();
+        }
         let place = if let Some(place) = known.iter().rposition(|(other, _)| *other == key) {
             place
         } else {
-            let maps = self.make_all(bytes)?;
+            let maps = self.make_all(bytes, regions)?;
             if known.len() == MOST_ENTRIES {
                 known.remove(0);
             }
@@ -134,11 +140,11 @@ impl TensorMaps {
         Ok(Ok(self.append_programs(grid, can && *has_split_sectors, parameters)))
     }
 
-    fn make_all(&self, parameters: &[u8]) -> Result<Maps, Error> {
+    fn make_all(&self, parameters: &[u8], regions: &[Region<'_>]) -> Result<Maps, Error> {
         let (mut maps, mut unfit, mut has_split_sectors) = (SmallVec::new(), Unfit::new(), false);
         for plan in &self.plans {
             let access = plan.access();
-            match self.make(plan, parameters)? {
+            match self.make(plan, parameters, regions)? {
                 Ok((tensor, map)) => {
                     let is_split = tensor.strides.iter().any(|stride| stride % SECTOR != 0);
                     has_split_sectors |= !access.is_written && is_split;
@@ -158,11 +164,22 @@ impl TensorMaps {
         &self,
         plan: &TensorMapPlan,
         parameters: &[u8],
+        regions: &[Region<'_>],
     ) -> Result<Result<(Tensor, Map), &'static str>, Error> {
-        let tensor = match Tensor::new(plan, |number| self.argument(parameters, number)) {
+        let argument = |number| self.argument(parameters, number);
+        let tensor = match Tensor::new(plan, argument) {
             Ok(tensor) => tensor,
             Err(reason) => return Ok(Err(reason)),
         };
+        // A GPU faults where the base of a map is no memory, even if no copy reaches it.
+        let is_memory = match self.context {
+            Some(_) if tensor.address == argument(plan.base).cast_unsigned() => true,
+            Some(context) => context.is_mapped(tensor.address)?,
+            None => regions.iter().any(|region| region.contains(tensor.address, 1)),
+        };
+        if !is_memory {
+            return Ok(Err("it begins outside of the tensor's memory"));
+        }
         let map = match self.context {
             Some(context) => tensor.encoded(context)?,
             None => tensor.simulated(),
@@ -231,12 +248,7 @@ impl Tensor {
         let in_bytes = |number: &LaunchInteger| {
             number.value(&argument).and_then(|number| number.checked_mul(bytes)).ok_or(TOO_LARGE)
         };
-        let offset = in_bytes(&plan.offset)?;
-        if offset < 0 {
-            // A GPU faults where the base of a map is no memory, even if no copy reaches it.
-            return Err("its boxes begin before the tensor");
-        }
-        let address = argument(plan.base).checked_add(offset).ok_or(TOO_LARGE)?;
+        let address = argument(plan.base).checked_add(in_bytes(&plan.offset)?).ok_or(TOO_LARGE)?;
         // Coordinates have 32 bits; what is empty or goes backwards is no tensor.
         let extent = |axis: usize| match plan.extents[axis].value(&argument) {
             // Of a row by number, the last of them stands for those that there are not.

@@ -40,6 +40,9 @@ const INVALID_PTX: Code = 218;
 const NOT_FOUND: Code = 500;
 const NOT_SUPPORTED: Code = 801;
 
+/// `CU_POINTER_ATTRIBUTE_MAPPED`.
+const POINTER_MAPPED: i32 = 13;
+
 /// Shared memory that a block has without opting in, and with it.
 const SHARED: u32 = 48 << 10;
 const SHARED_OPTIN: u32 = 227 << 10;
@@ -193,6 +196,10 @@ driver! {
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) {
         if bytes == 0 || state::current() == 0 { return INVALID_VALUE; }
         put(address, locked(|state| state.allocate(bytes)))
+    }
+    fn cuPointerGetAttribute(value: *mut c_void, attribute: i32, address: u64) {
+        if attribute != POINTER_MAPPED || locked(|state| state.range(address, 1).is_none()) { return INVALID_VALUE; }
+        put(value.cast(), true)
     }
     fn cuMemFree_v2(address: u64) {
         if locked(|state| state.memory.remove(&address)).is_some() { 0 } else { INVALID_VALUE }
