@@ -99,6 +99,8 @@ fn a_declaration_that_does_not_fit_is_named() {
         (".file 1 \"x", "line 4, column 9: a string without an end"),
         (".section .debug_str { .b8 1", "line 4, column 21: a section without an end"),
         ("é", "line 4, column 1: a character that PTX does not use"),
+        ("// é", "line 4, column 4: a character that PTX does not use"),
+        (".file 1 \"é\"", "line 4, column 10: a character that PTX does not use"),
     ];
     for (item, message) in cases {
         assert_eq!(error_of_item(item), message, "{item}");

@@ -251,6 +251,20 @@ fn built() -> Module {
 }
 
 #[test]
+fn what_is_printed_is_ascii() {
+    let mut module = built();
+    let path = r"C:\123\größe\3 名.py";
+    module.files[0].path = path.to_owned();
+    let function = module.functions.values_mut().next().unwrap();
+    let comment = StatementKind::Comment("x = 7  # größer".to_owned());
+    function.body.as_mut().unwrap().insert(0, Statement { kind: comment, line: 0 });
+    let printed = print(&module);
+    assert!(printed.is_ascii(), "{printed}");
+    assert!(printed.contains(r"// x = 7  # gr\u{f6}\u{df}er"), "{printed}");
+    assert_eq!(parse(&printed).unwrap().files[0].path, path);
+}
+
+#[test]
 fn what_is_built_prints_readably() {
     expect![[r#"
         .version 8.0

@@ -54,7 +54,7 @@ pub fn print(module: &Module) -> String {
         let _ = writeln!(out, ".alias {name}, {};", module.functions[*function].name);
     }
     for file in &module.files {
-        let _ = write!(out, ".file {} \"{}\"", file.number, file.path);
+        let _ = write!(out, ".file {} \"{}\"", file.number, escaped_path(&file.path));
         if let Some((time, size)) = file.stamp {
             let _ = write!(out, ", {time}, {size}");
         }
@@ -408,10 +408,30 @@ fn print_statement(module: &Module, function: &Function, statement: &Statement, 
         }
         StatementKind::Comment(text) => {
             for line in text.lines() {
-                let _ = writeln!(out, "    // {line}");
+                out.push_str("    // ");
+                line.chars().for_each(|character| push_ascii(character, out));
+                out.push('\n');
             }
         }
     }
+}
+
+/// Assemblers refuse texts with other characters than those of ASCII, in comments too.
+fn push_ascii(character: char, out: &mut String) {
+    if character.is_ascii() { out.push(character) } else { out.extend(character.escape_unicode()) }
+}
+
+/// A path with its backslashes and its bytes outside of ASCII in octal, as LLVM writes them.
+fn escaped_path(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if byte.is_ascii() && byte != b'\\' {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "\\{byte:03o}");
+        }
+    }
+    out
 }
 
 impl Module {

@@ -40,6 +40,11 @@ struct Lexer<'a> {
 /// The tokens of a text; the last is [`TokenKind::End`].
 pub(crate) fn tokenize(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
     let mut lexer = Lexer { text, position: 0, line: 1, line_start: 0 };
+    // Assemblers refuse these in comments, too.
+    if let Some(position) = text.find(|character: char| !character.is_ascii()) {
+        lexer.skip_over(position);
+        return Err(lexer.error(ParseErrorKind::Character));
+    }
     let mut tokens = Vec::with_capacity(text.len() / 4);
     loop {
         let token = lexer.next()?;
@@ -159,10 +164,7 @@ impl<'a> Lexer<'a> {
             token.text = &token.text[1..=length];
             return Ok(token);
         }
-        let Some(character) = self.text[self.position..].chars().next().filter(char::is_ascii) else {
-            return Err(self.error(ParseErrorKind::Character));
-        };
-        Ok(self.take(TokenKind::Punctuation, character.len_utf8()))
+        Ok(self.take(TokenKind::Punctuation, 1))
     }
 
     fn number(&mut self) -> Token<'a> {

@@ -117,6 +117,24 @@ pub fn parse(text: &str) -> Result<Module, ParseError> {
     Ok(parser.module)
 }
 
+/// A path whose bytes outside of ASCII are in octal: `\303\266`.
+fn unescaped_path(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, others @ ..] = rest {
+        let digits = others.first_chunk::<3>().filter(|_| *first == b'\\');
+        let octal = digits.and_then(|digits| str::from_utf8(digits).ok());
+        if let Some(byte) = octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            bytes.push(byte);
+            rest = &others[3..];
+        } else {
+            bytes.push(*first);
+            rest = others;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// What the names of a module stand for.
 pub(crate) type Symbols<'a> = FxHashMap<&'a str, Symbol>;
 
@@ -229,7 +247,7 @@ impl ModuleParser<'_> {
 
     fn file(&mut self) -> Result<(), ParseError> {
         let number = self.cursor.unsigned_32()?;
-        let path = self.cursor.string()?.to_owned();
+        let path = unescaped_path(self.cursor.string()?);
         let stamp = if self.cursor.take(",") {
             let time = self.cursor.unsigned()?;
             self.cursor.expect(",")?;
