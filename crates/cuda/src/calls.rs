@@ -216,11 +216,11 @@ impl Driver {
 
 /// Memory. Device addresses are numbers: a wrong one is an error of the driver, not an access of this process.
 impl Driver {
-    /// Whether there is memory at an address. The driver refuses addresses that it has never given.
+    /// Tells if there is memory at an address. The driver refuses addresses that it has never given.
     pub(crate) fn is_mapped(&self, address: u64) -> Result<bool, Error> {
         let mut is_mapped = 0_i32;
         let place = (&raw mut is_mapped).cast();
-        // SAFETY: the attribute is a bool or an int, and any address may be asked for.
+        // SAFETY: the answer is a bool or an int, and any address is allowed.
         let code = unsafe { (self.functions()?.cuPointerGetAttribute)(place, sys::POINTER_MAPPED, address) };
         if code == sys::INVALID_VALUE {
             return Ok(false);

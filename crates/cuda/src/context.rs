@@ -96,7 +96,7 @@ impl Context {
         self.driver().memory_info()
     }
 
-    /// Whether an address lies in memory that kernels can access.
+    /// Tells if an address lies in memory that kernels can access.
     pub fn is_mapped(self, address: u64) -> Result<bool, Error> {
         let _entered = self.enter()?;
         self.driver().is_mapped(address)
