@@ -17,7 +17,7 @@ pub fn compile_gpu_text(name: &str, text: &str, stage: Stage) -> Result<String, 
     with_stack(|| {
         let mut program = parse(name, text)?;
         for pass in PASSES {
-            (pass.run)(&mut program).map_err(|diagnostic| failure(*diagnostic, &program))?;
+            pass.run(&mut program).map_err(|diagnostic| failure(*diagnostic, &program))?;
             // A text may keep every rule and still be none that the passes before this one leave.
             verify(&program).map_err(|error| failure(broken(pass.name, &error), &program))?;
         }

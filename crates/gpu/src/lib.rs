@@ -20,6 +20,7 @@ pub mod language;
 mod launcher;
 mod layout_rules;
 mod passes;
+mod preparation;
 mod remarks;
 mod slot_counters;
 mod target;
@@ -30,6 +31,7 @@ use tilewright_base::Diagnostic;
 use tilewright_ir as ir;
 
 use language::Module;
+use preparation::Preparation;
 
 pub use box_layout::BoxLayout;
 pub use commutation::commutes;
@@ -63,22 +65,9 @@ pub fn assign_layouts_for(
     num_warps: u32,
     launcher: Launcher<'_>,
 ) -> Result<Module, Box<Diagnostic>> {
-    let mut module = tile::legality::without_calls(module);
-    tile::legality::check(module.kernel(), num_warps)?;
-    tile::unroll::unroll(&mut module);
-    tile::padding::pad(&mut module);
-    let (num_warps, cluster) = tile::warps::warps_of_cluster(&mut module, target, num_warps, launcher);
-    tile::addresses::split(&mut module);
-    let num_warps = if launcher.adds_warps {
-        tile::warps::warps_of_products(module.kernel(), target, num_warps)
-    } else {
-        num_warps
-    };
-    let entry = module.entry;
-    assign::mma_selection::convert_operands(&mut module.functions[entry], target, num_warps);
-    assign::product_splitting::split(&mut module, target, num_warps);
-    assign::transposed_products::transpose(&mut module, target, num_warps);
-    assign::depth_splitting::split(&mut module, target, num_warps, launcher);
+    let mut kernel = Preparation { module: module.clone(), target, num_warps, cluster: 1, launcher };
+    ir::run_passes(&Preparation::PASSES, &mut kernel, |_, _| ())?;
+    let Preparation { module, num_warps, cluster, .. } = kernel;
     let mut program = assign::assign_layouts(&module, target, num_warps, launcher);
     program.header.cluster = cluster;
     if cluster == 1 {
@@ -124,11 +113,7 @@ pub fn compile_for(
 /// # Errors
 /// What does not fit into shared memory.
 pub fn run_passes(program: &mut Module) -> Result<(), Box<Diagnostic>> {
-    for pass in PASSES {
-        (pass.run)(program)?;
-        verify(program, pass.name);
-    }
-    Ok(())
+    ir::run_passes(PASSES, program, |name, program| verify(program, name))
 }
 
 /// Between passes, where debug assertions are on.

@@ -59,7 +59,7 @@ fn after(body: &str, last: &str) -> String {
     let mut module = parse_dialect::<Gpu>(&text(body)).expect("it is well-formed");
     let promised = least_shared_bytes(&module);
     for pass in PASSES.iter().skip_while(|pass| pass.name != "rings") {
-        if let Err(diagnostic) = (pass.run)(&mut module) {
+        if let Err(diagnostic) = pass.run(&mut module) {
             return diagnostic.message.clone();
         }
         // A kernel for which a pass before this found room has room with its mbarriers.
@@ -492,7 +492,7 @@ fn copies_of_a_role_for_the_asynchronous_proxy() {
 fn lowered(body: &str) -> String {
     let mut module = parse_dialect::<Gpu>(&text(body)).expect("it is well-formed");
     let rings = PASSES.iter().find(|pass| pass.name == "rings").expect("the pass is there");
-    (rings.run)(&mut module).expect("it is right");
+    rings.run(&mut module).expect("it is right");
     print(&module, false)
 }
 
@@ -748,6 +748,6 @@ yield_values
     let row = "L6 = [16] register (1) (8) lane (2) (4) (0) (0) (0) warp (0) (0)\nkernel";
     let text = text(body).replacen("kernel", row, 1);
     let mut module = parse_dialect::<Gpu>(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let refusal = (PASSES[0].run)(&mut module).expect_err("there is no barrier for it");
+    let refusal = PASSES[0].run(&mut module).expect_err("there is no barrier for it");
     assert_eq!(refusal.message, "`reduce` between the warps of a role is not supported");
 }

@@ -17,6 +17,7 @@ mod inline_asm;
 mod ops;
 mod parents;
 mod parse;
+mod pass;
 mod print;
 mod rules;
 mod table;
@@ -48,6 +49,7 @@ pub use ops::{
 };
 pub use parents::Parents;
 pub use parse::{ParseError, parse, parse_dialect};
+pub use pass::{Pass, run_passes};
 pub use print::print;
 pub use rules::{MAX_RANK, MAX_TILE_ELEMENTS, RegionTypes, RuleError, RuleInput};
 pub use types::{Dtype, DtypeKind, Element, Shape, Type};

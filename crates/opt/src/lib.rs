@@ -16,4 +16,4 @@ mod narrowing;
 mod pipeline;
 mod ranges;
 
-pub use pipeline::{Level, Options, PASSES, Pass, optimize};
+pub use pipeline::{Level, Options, PASSES, optimize};

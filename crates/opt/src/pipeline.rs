@@ -1,26 +1,17 @@
 //! The list of passes, and the one loop that runs them.
 
-use tilewright_ir::{FuncId, Function, Module, verify};
+use tilewright_ir::{FuncId, Function, Module, Pass, verify};
 
 use crate::{canonicalize, cse, dce, inline, licm, narrowing, ranges};
 
-/// A pass on one function.
-#[derive(Clone, Copy, Debug)]
-pub struct Pass {
-    /// What it is called in dumps and tests.
-    pub name: &'static str,
-    /// Runs it; whether it changed anything.
-    pub run: fn(&mut Function) -> bool,
-}
-
 /// The passes, in the order in which they run, again and again until none changes anything.
-pub const PASSES: &[Pass] = &[
-    Pass { name: "canonicalize", run: canonicalize::run },
-    Pass { name: "cse", run: cse::run },
-    Pass { name: "licm", run: licm::run },
-    Pass { name: "dce", run: dce::run },
-    Pass { name: "ranges", run: ranges::run },
-    Pass { name: "narrowing", run: narrowing::run },
+pub const PASSES: &[Pass<Function>] = &[
+    Pass::reporting("canonicalize", canonicalize::run),
+    Pass::reporting("cse", cse::run),
+    Pass::reporting("licm", licm::run),
+    Pass::reporting("dce", dce::run),
+    Pass::reporting("ranges", ranges::run),
+    Pass::reporting("narrowing", narrowing::run),
 ];
 
 /// Each pass runs at most this often: the result is right after any number of runs, and good after three.
@@ -69,7 +60,8 @@ pub fn optimize(module: &mut Module, options: &Options, dump: &mut dyn FnMut(&st
 fn run_passes(module: &mut Module, id: FuncId, dump: &mut dyn FnMut(&str, &Module)) {
     let mut unchanged = 0;
     for pass in PASSES.iter().cycle().take(PASSES.len() * MAX_ROUNDS) {
-        if (pass.run)(&mut module.functions[id]) {
+        let Ok(is_changed) = pass.run(&mut module.functions[id]);
+        if is_changed {
             unchanged = 0;
             check(pass.name, module);
             dump(pass.name, module);

@@ -101,7 +101,7 @@ fn passes_keep_what_a_program_computes() {
         for pass in PASSES {
             let mut module = inlined.clone();
             let entry = module.entry;
-            (pass.run)(&mut module.functions[entry]);
+            let Ok(_) = pass.run(&mut module.functions[entry]);
             compare(pass.name, &module, &mut compared);
         }
         let mut module = original.clone();

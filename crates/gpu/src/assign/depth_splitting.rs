@@ -18,10 +18,9 @@
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 use tilewright_ir::{
-    Block, BlockData, Cursor, Definition, Dtype, ElementwiseFn, Function, Inst, Literal, Module, Op,
-    OpFamily, Parents, Shape, Type, Uses, Value, constant_of,
+    Block, BlockData, Cursor, Definition, Dtype, ElementwiseFn, Function, Inst, Literal, Op, OpFamily,
+    Parents, Shape, Type, Uses, Value, constant_of,
 };
-use tilewright_opt::{Options, optimize};
 
 use super::boxes::Affine;
 use super::join_sinking;
@@ -35,10 +34,8 @@ use crate::target::GpuTarget;
 /// Lanes of a warp that lie along N.
 const GROUPS: u32 = 8;
 
-/// Splits the products of a kernel that are faster so.
-pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32, launcher: Launcher<'_>) {
-    let entry = module.entry;
-    let function = &mut module.functions[entry];
+/// Splits the products of a kernel that are faster so; true if there are any.
+pub fn split(function: &mut Function, target: GpuTarget, num_warps: u32, launcher: Launcher<'_>) -> bool {
     let mut found = false;
     for (block, inst) in places(function) {
         let Some(parts) = Parts::of(function, block, inst, target, num_warps) else { continue };
@@ -58,10 +55,8 @@ pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32, launcher: L
         Splitting { cursor: Cursor::before(function, block, inst) }.product(inst, parts);
         found = true;
     }
-    if found {
-        // Shapes of shapes.
-        optimize(module, &Options::default(), &mut |_, _| {});
-    }
+    // `optimize` simplifies shapes of shapes.
+    found
 }
 
 /// Asks for warps that copy for the loop of a product.

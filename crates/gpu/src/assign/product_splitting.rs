@@ -16,10 +16,9 @@
 
 use smallvec::smallvec;
 use tilewright_ir::{
-    Cursor, Dtype, Element, ElementwiseFn as F, InputPrecision, Inst, Literal, Module, Op, Rounding, Shape,
+    Cursor, Dtype, Element, ElementwiseFn as F, Function, InputPrecision, Inst, Literal, Op, Rounding, Shape,
     Type, Value,
 };
-use tilewright_opt::{Options, optimize};
 
 use super::mma_selection::{has_instruction, places};
 use crate::remarks::{self, Because};
@@ -32,10 +31,8 @@ const TF32_HALF: i64 = 0x1000;
 const TF32_LIMIT: u32 = 0x7f7f_f000;
 const BF16_LIMIT: u32 = 0x7f7f_8000;
 
-/// Splits the products of a kernel that ask for it.
-pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32) {
-    let entry = module.entry;
-    let function = &mut module.functions[entry];
+/// Splits the products of a kernel that ask for it; true if there are any.
+pub fn split(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool {
     let mut found = false;
     for (block, inst) in places(function) {
         let Op::Dot { precision, .. } = function.insts[inst].op else { continue };
@@ -68,10 +65,8 @@ pub fn split(module: &mut Module, target: GpuTarget, num_warps: u32) {
         Split { cursor: Cursor::before(function, block, inst) }.product(inst, part, count);
         found = true;
     }
-    if found {
-        // What several products split is split once, and what a loop does not change before it.
-        optimize(module, &Options::default(), &mut |_, _| {});
-    }
+    // `optimize` splits an operand of several products once, and before a loop that does not change it.
+    found
 }
 
 struct Split<'f> {

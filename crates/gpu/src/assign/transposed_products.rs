@@ -14,10 +14,9 @@
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
-    Block, Definition, Function, InputPrecision, Inst, Location, Module, Op, Parents, Shape, Type, Uses,
-    Value, constant_of,
+    Block, Definition, Function, InputPrecision, Inst, Location, Op, Parents, Shape, Type, Uses, Value,
+    constant_of,
 };
-use tilewright_opt::{Options, optimize};
 
 use super::boxes::Affine;
 use super::mma_selection::{self, places};
@@ -28,10 +27,8 @@ use crate::target::GpuTarget;
 
 const WORD_BYTES: usize = 4;
 
-/// Transposes the products of a kernel that are faster so.
-pub fn transpose(module: &mut Module, target: GpuTarget, num_warps: u32) {
-    let entry = module.entry;
-    let function = &mut module.functions[entry];
+/// Transposes the products of a kernel that are faster so; true if there are any.
+pub fn transpose(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool {
     let mut found = false;
     for (block, inst) in places(function) {
         let Some(sum) = is_faster(function, block, inst, target, num_warps) else { continue };
@@ -46,10 +43,8 @@ pub fn transpose(module: &mut Module, target: GpuTarget, num_warps: u32) {
         Transposing { function, location: None.into() }.product(block, inst, sum);
         found = true;
     }
-    if found {
-        // Transposes of transposes, and of constants.
-        optimize(module, &Options::default(), &mut |_, _| {});
-    }
+    // `optimize` simplifies transposes of transposes and of constants.
+    found
 }
 
 /// Whether a product reads A from registers, though nothing is computed of it: it has a word for each element, and lies by

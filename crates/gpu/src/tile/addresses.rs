@@ -24,22 +24,20 @@ use cranelift_entity::SecondaryMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{
-    Block, Carried, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, InstData, Module, Op, OpFamily,
-    Shape, Type, Uses, Value,
+    Block, Carried, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, InstData, Op, OpFamily, Shape,
+    Type, Uses, Value,
 };
 use tilewright_opt::analysis::{Assumptions, Range, analyze_assuming};
-use tilewright_opt::{Options, optimize};
 
 use crate::assign::coalescing::Infos;
 
 /// How far definitions are followed.
 const MOST_STEPS: u32 = 8;
 
-/// Takes the tiles of pointers of a kernel apart.
-pub fn split(module: &mut Module) {
-    let function = &mut module.functions[module.entry];
+/// Takes the tiles of pointers of a kernel apart; true if it changed something.
+pub fn split(function: &mut Function) -> bool {
     if !is_worth_it(function) {
-        return;
+        return false;
     }
     let infos =
         analyze_assuming(function, Assumptions { no_signed_overflow: true, ..Assumptions::default() });
@@ -54,7 +52,7 @@ pub fn split(module: &mut Module) {
         steps: FxHashSet::default(),
     };
     split.block(entry, &[]);
-    optimize(module, &Options::default(), &mut |_, _| {});
+    true
 }
 
 /// Whether a tile of pointers moves in a loop, or twice; others are a base and an offset as they are.

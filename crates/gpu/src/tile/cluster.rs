@@ -22,7 +22,6 @@ use tilewright_ir::{
     Parents, Value,
 };
 use tilewright_opt::analysis::{Access, accesses};
-use tilewright_opt::{Options, optimize};
 
 use super::division::Writer;
 
@@ -76,7 +75,6 @@ pub fn divide(module: &Module, blocks: u32) -> Result<Module, Refusal> {
                 let Demand { forms, roots, .. } = demand;
                 let entry = module.entry;
                 Writer::new(&mut module.functions[entry], blocks, forms, roots).write();
-                optimize(&mut module, &Options::default(), &mut |_, _| {});
                 return Ok(module);
             }
             Err(found) => refusal = found,

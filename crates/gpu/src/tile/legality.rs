@@ -2,21 +2,17 @@
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, Op, OpFamily, Value};
-use tilewright_opt::{Level, Options, optimize};
 
 use super::padding::{mask_place, padded};
 use crate::target::MOST_WARPS;
 
-/// The module with every call inlined, those of `noinline` functions too.
-pub fn without_calls(module: &Module) -> Module {
-    let mut module = module.clone();
-    if module.functions.len() > 1 {
-        for function in module.functions.values_mut() {
-            function.noinline = false;
-        }
-        optimize(&mut module, &Options { level: Level::Full }, &mut |_, _| {});
+/// Lets the optimizer inline every call, those of `noinline` functions too; true if there are calls.
+pub fn request_inlining(module: &mut Module) -> bool {
+    let has_calls = module.functions.len() > 1;
+    if has_calls {
+        module.functions.values_mut().for_each(|function| function.noinline = false);
     }
-    module
+    has_calls
 }
 
 /// Refuses what no layout can be found for.

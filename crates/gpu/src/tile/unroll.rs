@@ -13,8 +13,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 use tilewright_ir::{
-    Block, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, Module, Op, Rounding, Type, Value,
-    constant_int,
+    Block, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, Op, Rounding, Type, Value, constant_int,
 };
 
 use crate::remarks::{self, Because};
@@ -23,9 +22,7 @@ use crate::remarks::{self, Because};
 const MOST_INSTS: usize = 4096;
 
 /// Unrolls the loops of a kernel, inner ones first.
-pub fn unroll(module: &mut Module) {
-    let entry = module.entry;
-    let function = &mut module.functions[entry];
+pub fn unroll(function: &mut Function) {
     let mut found: Vec<(Block, Inst)> = Vec::new();
     let mut blocks = vec![function.entry];
     while let Some(block) = blocks.pop() {

@@ -11,12 +11,12 @@
 //! A program that is asked for as a cluster of blocks and cannot be divided between them is run by one block, with the warps of all.
 
 use rustc_hash::FxHashSet;
-use tilewright_ir::{Block, Definition, Function, Inst, Module, Op, OpFamily, Type, Value};
+use tilewright_ir::{Block, Definition, Function, Inst, Op, OpFamily, Type, Value};
 
 use super::cluster::{Refusal, WARPGROUP_ROWS, divide};
 use crate::cost_model::{self, ACCUMULATOR_REGISTERS};
-use crate::launcher::Launcher;
 use crate::layout_rules::LANES;
+use crate::preparation::Preparation;
 use crate::remarks::{self, Because};
 use crate::target::{Feature, GpuTarget, WARPGROUP_WARPS};
 
@@ -25,8 +25,15 @@ const MOST_WARPS: u32 = 8;
 /// The blocks of a cluster that every device has which has clusters.
 const MOST_BLOCKS: u32 = 8;
 
-/// The warps of a kernel: those asked for, or more, as above. Assembly of the program's own may count its threads.
-pub fn warps_of_products(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
+/// Gives a kernel more warps, as above, if its launcher launches them.
+pub fn add_warps(kernel: &mut Preparation<'_>) {
+    if kernel.launcher.adds_warps {
+        kernel.num_warps = warps_of_products(kernel.module.kernel(), kernel.target, kernel.num_warps);
+    }
+}
+
+/// The warps of a kernel: those asked for, or more. Assembly of the program's own may count its threads.
+fn warps_of_products(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     let has_assembly = find(kernel, |op| matches!(op, Op::InlineAsm { .. })).is_some();
     let Some(product) = find(kernel, is_product).filter(|_| !has_assembly) else { return num_warps };
     let words = words_in(kernel, kernel.entry);
@@ -77,16 +84,12 @@ fn waits_for_products(kernel: &Function, block: Block, rows: u32) -> bool {
 
 /// Divides a program for a cluster between its blocks, if it can be: then a block has the warps that were asked for. Else one block
 /// does what a cluster is asked for, with the warps of all, as far as each thread of them may have all registers that it can. What
-/// a program computes does not depend on it. Gives the warps of a block and the blocks of a program.
-pub fn warps_of_cluster(
-    module: &mut Module,
-    target: GpuTarget,
-    num_warps: u32,
-    launcher: Launcher<'_>,
-) -> (u32, u32) {
+/// a program computes does not depend on it. True if the program is divided.
+pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
+    let Preparation { module, target, num_warps, launcher, .. } = preparation;
     let blocks = launcher.cluster.max(1);
     if blocks == 1 {
-        return (num_warps, 1);
+        return false;
     }
     let kernel = module.kernel();
     let divided = if !target.features.has(Feature::Tma) {
@@ -108,23 +111,22 @@ pub fn warps_of_cluster(
                 || Because::done(format!("divided between {blocks} blocks"), reason),
             );
             *module = divided;
-            (num_warps, blocks)
+            preparation.cluster = blocks;
+            true
         }
         Err(Refusal { inst, reason }) => {
             let has_assembly =
                 find(kernel, |op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. })).is_some();
-            let warps = if launcher.adds_warps && !has_assembly {
-                num_warps.max(num_warps.saturating_mul(blocks).min(MOST_WARPS))
-            } else {
-                num_warps
-            };
+            if launcher.adds_warps && !has_assembly {
+                *num_warps = (*num_warps).max(num_warps.saturating_mul(blocks).min(MOST_WARPS));
+            }
             let subject =
                 || inst.map_or_else(|| "kernel".into(), |inst| remarks::subject(kernel, inst, None));
             remarks::about("cluster", kernel, inst.unwrap_or(first), subject, || {
-                let decision = format!("{warps} warps in one block");
+                let decision = format!("{num_warps} warps in one block");
                 Because::missed(decision, format!("num_ctas={blocks}: not divided, since {reason}"))
             });
-            (warps, 1)
+            false
         }
     }
 }

@@ -114,7 +114,7 @@ fn random_buffers_lie_apart_and_aligned() {
         let before = kernel(&buffers, &inside, &layouts);
         let mut program = parse_dialect::<Gpu>(&before).unwrap_or_else(|error| panic!("{error}\n{before}"));
         let pass = PASSES.iter().find(|pass| pass.name == "allocation").expect("there is this pass");
-        (pass.run)(&mut program).unwrap_or_else(|error| panic!("seed {seed}: {error:?}\n{before}"));
+        pass.run(&mut program).unwrap_or_else(|error| panic!("seed {seed}: {error:?}\n{before}"));
         let after = text(&program);
         verify(&program).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{after}"));
         let function = program.kernel();

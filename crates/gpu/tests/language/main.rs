@@ -60,7 +60,7 @@ fn stages_if_it_fits(module: &Module, target_name: &str, num_warps: u32) -> Opti
     let mut stages = vec![assigned(module, target_name, num_warps)];
     for pass in PASSES {
         let mut next = stages[stages.len() - 1].clone();
-        (pass.run)(&mut next).ok()?;
+        pass.run(&mut next).ok()?;
         tilewright_ir::verify(&next)
             .unwrap_or_else(|error| panic!("after {}: {error}\n{}", pass.name, text(&next)));
         stages.push(next);

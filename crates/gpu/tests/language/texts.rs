@@ -9,6 +9,7 @@ use tilewright_base::Diagnostic;
 use tilewright_gpu::language::{Gpu, TensorAccess};
 use tilewright_gpu::{GpuTarget, Launcher, PARTS, PASSES, Refusal, assign_layouts_for, divide};
 use tilewright_ir::{parse, parse_dialect, print, verify};
+use tilewright_opt::{Options, optimize};
 use tilewright_testkit::run_text_cases;
 
 use crate::{Program, text};
@@ -42,7 +43,7 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     for step in steps.iter().skip(usize::from(assign.is_some())) {
         let pass =
             PASSES.iter().chain(PARTS).find(|pass| pass.name == *step).ok_or("there is no such pass")?;
-        if let Err(diagnostic) = (pass.run)(&mut program) {
+        if let Err(diagnostic) = pass.run(&mut program) {
             return Ok(described(&diagnostic));
         }
         verify(&program).map_err(|error| format!("{error}\n{}", text(&program)))?;
@@ -80,7 +81,8 @@ fn divided(blocks: &str, input: &str) -> Result<String, String> {
     let module = parse(input).map_err(|error| error.to_string())?;
     let blocks = blocks.parse().map_err(|_| "divide takes a number of blocks")?;
     match divide(&module, blocks) {
-        Ok(divided) => {
+        Ok(mut divided) => {
+            optimize(&mut divided, &Options::default(), &mut |_, _| {});
             let text = print(&divided, false);
             verify(&divided).map_err(|error| format!("{error}\n{text}"))?;
             Ok(text)

@@ -272,7 +272,7 @@ impl Builder {
         let lines = self.scopes.pop().expect("the kernel's scope is never closed");
         debug_assert!(self.scopes.is_empty(), "every scope is closed");
         let (words, labels) = (words_of(&self.function), self.function.labels.len());
-        (self.function, Listing { lines, words, labels })
+        (self.function, Listing::new(lines, words, labels))
     }
 
     /// The register that holds a value.

@@ -17,9 +17,12 @@ mod sinking;
 mod value_numbering;
 mod wide_products;
 
+use std::cell::OnceCell;
+
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashSet;
 use tilewright_ir as ir;
+use tilewright_ir::{Pass, run_passes};
 
 use crate::isa::{
     Access, Function, Instruction, Label, LabelId, Predicate, Register, RegisterId, ScalarType, Statement,
@@ -58,9 +61,21 @@ pub(crate) struct Listing {
     pub words: Vec<u8>,
     /// How many labels there are: a pass may have made more than the function has.
     pub labels: usize,
+    /// The most words that are alive at once, if that was computed after the last pass.
+    alive: OnceCell<u32>,
 }
 
 impl Listing {
+    /// Lines with the words of the registers that they name, and the number of their labels.
+    pub fn new(lines: Vec<Line>, words: Vec<u8>, labels: usize) -> Self {
+        Self { lines, words, labels, alive: OnceCell::new() }
+    }
+
+    /// The most words of 32 bits that are alive at once.
+    fn alive(&self) -> u32 {
+        *self.alive.get_or_init(|| pressure::words(self))
+    }
+
     /// Puts the lines in an order, which has the place of each once.
     fn reorder(&mut self, order: &[u32]) {
         // Each line goes to its place, and what was there to the place of that.
@@ -100,40 +115,30 @@ impl Listing {
     }
 }
 
-/// A pass.
-struct Pass {
-    /// Its name in tests.
-    name: &'static str,
-    run: fn(&mut Listing),
-    /// It is for listings alone in which more words than this are alive at once.
-    crowd: Option<u32>,
-}
-
 /// The passes, in their order. Addresses and products come first, since they leave sums and extensions that nobody reads; what is
 /// dead is not moved; what was moved is numbered with what was there, so that it is known who reads a term; what is left is put in
 /// order, and jumps are made last.
-const PASSES: &[Pass] = &[
-    Pass { name: "address_folding", run: address_folding::run, crowd: None },
-    Pass { name: "wide_products", run: wide_products::run, crowd: None },
-    Pass { name: "dead_code", run: dead_code::run, crowd: None },
-    Pass { name: "licm", run: licm::run, crowd: None },
-    Pass { name: "value_numbering", run: value_numbering::run, crowd: None },
-    Pass { name: "reassociation", run: reassociation::run, crowd: None },
-    Pass { name: "recomputation", run: recomputation::run, crowd: Some(pressure::MANY) },
-    Pass { name: "sinking", run: sinking::run, crowd: Some(pressure::MANY) },
-    Pass { name: "alone", run: alone::run, crowd: None },
+const PASSES: &[Pass<Listing>] = &[
+    Pass::new("address_folding", address_folding::run),
+    Pass::new("wide_products", wide_products::run),
+    Pass::new("dead_code", dead_code::run),
+    Pass::new("licm", licm::run),
+    Pass::new("value_numbering", value_numbering::run),
+    Pass::new("reassociation", reassociation::run),
+    Pass::new("recomputation", recomputation::run).when(is_crowded),
+    Pass::new("sinking", sinking::run).when(is_crowded),
+    Pass::new("alone", alone::run),
 ];
+
+/// The assembler may spill registers: too many are alive at once.
+fn is_crowded(listing: &Listing) -> bool {
+    listing.alive() > pressure::MANY
+}
 
 /// Runs all passes. Whether far more is alive at once than a thread has registers.
 pub(crate) fn run(listing: &mut Listing) -> bool {
-    let mut words = None;
-    for pass in PASSES {
-        if pass.crowd.is_none_or(|least| *words.get_or_insert_with(|| pressure::words(listing)) > least) {
-            (pass.run)(listing);
-            words = None;
-        }
-    }
-    words.unwrap_or_else(|| pressure::words(listing)) > pressure::MOST
+    let Ok(()) = run_passes(PASSES, listing, |_, listing| listing.alive = OnceCell::new());
+    listing.alive() > pressure::MOST
 }
 
 /// The words of 32 bits that registers of a function take. Predicates have registers of their own.
@@ -153,8 +158,8 @@ pub fn run_on(name: &str, function: &mut Function) -> bool {
     let Some(pass) = PASSES.iter().find(|pass| pass.name == name) else { return false };
     let body = function.body.take().unwrap_or_default();
     let lines = body.into_iter().filter_map(|statement| Line::of_text(statement.kind)).collect();
-    let mut listing = Listing { lines, words: words_of(function), labels: function.labels.len() };
-    (pass.run)(&mut listing);
+    let mut listing = Listing::new(lines, words_of(function), function.labels.len());
+    let Ok(_) = pass.run(&mut listing);
     declare(function, &listing);
     function.body = Some(listing.lines.into_iter().map(Statement::from).collect());
     true

@@ -19,16 +19,13 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_ir::{
-    Block, Cursor, Dtype, ElementwiseFn, Function, Inst, InstData, Literal, Module, Op, OpFamily, Shape,
-    Type, Value,
+    Block, Cursor, Dtype, ElementwiseFn, Function, Inst, InstData, Literal, Op, OpFamily, Shape, Type, Value,
 };
-use tilewright_opt::{Options, optimize};
 
-/// Pads the tiles of a kernel without calls.
-pub fn pad(module: &mut Module) {
-    let function = &mut module.functions[module.entry];
+/// Pads the tiles of a kernel without calls; true if it changed something.
+pub fn pad(function: &mut Function) -> bool {
     if !is_needed(function) {
-        return;
+        return false;
     }
     let entry = function.entry;
     let mut pad = Pad {
@@ -38,7 +35,7 @@ pub fn pad(module: &mut Module) {
         flattened: FxHashMap::default(),
     };
     pad.block(entry);
-    optimize(module, &Options::default(), &mut |_, _| {});
+    true
 }
 
 fn is_needed(function: &Function) -> bool {
