@@ -20,6 +20,7 @@ mod stage;
 mod target;
 
 pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
+pub use tilewright_gpu::Tuning;
 pub use tilewright_gpu::language::{
     LaunchInteger, LaunchProduct, SwizzleMode, TensorAccess, TensorMapBox, TensorMapPlan,
 };
@@ -29,7 +30,7 @@ pub use tilewright_opt::bounds;
 pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
 pub use explain::{SourceText, StageText, layouts_of_ir};
 pub use gpu_text::compile_gpu_text;
-pub use occupancy::{Multiprocessor, Occupancy, Verdict, judge};
+pub use occupancy::{Multiprocessor, Occupancy, Verdict};
 pub use operation::{CompiledOperation, compile_operation, locate};
 pub use stage::{DumpHook, Stage};
 pub use target::Target;

@@ -1,15 +1,10 @@
 //! How many registers a thread gets, where fewer let one more block run on a multiprocessor at a time.
 //!
 //! The assembler alone knows how many registers a kernel takes and which it spills, so the choice is a dialogue: a runtime assembles the
-//! kernel, asks [`Occupancy::register_limits`] for limits worth another attempt, and [`judge`] for the verdict on each attempt.
+//! kernel, asks [`Occupancy::register_limits`] for limits worth another attempt, and [`Multiprocessor::judge`] for the verdict on each attempt.
 
 use smallvec::SmallVec;
-
-/// Spilled registers of a thread that one more block is worth.
-const MAX_SPILLS_FOR_ONE_MORE_BLOCK: u32 = 4;
-
-/// Spilled registers of a thread that a limit of a few more registers might save.
-const MAX_SPILLS_FOR_ANOTHER_ATTEMPT: u32 = 32;
+use tilewright_gpu::Tuning;
 
 /// The registers of each thread are a multiple of this.
 const REGISTER_UNIT: u32 = 8;
@@ -27,6 +22,8 @@ pub struct Multiprocessor {
     pub shared_bytes: u32,
     /// The bytes of shared memory that a block takes for itself.
     pub reserved_bytes: u32,
+    /// The thresholds of its target.
+    pub tuning: &'static Tuning,
 }
 
 /// A kernel as the assembler made it: what each block takes, and how many run on a multiprocessor at a time.
@@ -68,25 +65,30 @@ impl Occupancy {
         if exceeds {
             return SmallVec::new();
         }
-        // The assembler's schedules for exactly 128 are poor: layer norm of 8704 columns takes 62 µs with 128 registers, and 57 with
-        // 120 (H200, 2026-05). Attention of 128 x 64 by 8 warps has no room in 120.
+        // Attention of 128 x 64 by 8 warps needs the limit that is avoided elsewhere.
         let most = multiprocessor.registers / (more * self.threads) / REGISTER_UNIT * REGISTER_UNIT;
         let limits = [most.saturating_sub(REGISTER_UNIT), most];
         let is_tried = |limit: &u32| most < self.registers && limit * 3 >= self.registers * 2;
-        limits.into_iter().skip(usize::from(most < 128)).filter(is_tried).collect()
+        limits
+            .into_iter()
+            .skip(usize::from(most < multiprocessor.tuning.avoided_register_limit))
+            .filter(is_tried)
+            .collect()
     }
 }
 
-/// Judges an attempt at fewer registers against the kernel without a limit.
-pub fn judge(first: &Occupancy, attempt: &Occupancy) -> Verdict {
-    let most_spills = first.spills + MAX_SPILLS_FOR_ONE_MORE_BLOCK;
-    let is_denser = attempt.blocks > first.blocks;
-    if is_denser && attempt.spills <= most_spills {
-        Verdict::Accept
-    } else if is_denser && attempt.spills <= most_spills + MAX_SPILLS_FOR_ANOTHER_ATTEMPT {
-        Verdict::Continue
-    } else {
-        Verdict::Stop
+impl Multiprocessor {
+    /// Judges an attempt at fewer registers against the kernel without a limit.
+    pub fn judge(&self, first: &Occupancy, attempt: &Occupancy) -> Verdict {
+        let most_spills = first.spills + self.tuning.spills_for_one_more_block;
+        let is_denser = attempt.blocks > first.blocks;
+        if is_denser && attempt.spills <= most_spills {
+            Verdict::Accept
+        } else if is_denser && attempt.spills <= most_spills + self.tuning.spills_for_another_attempt {
+            Verdict::Continue
+        } else {
+            Verdict::Stop
+        }
     }
 }
 
@@ -94,19 +96,21 @@ pub fn judge(first: &Occupancy, attempt: &Occupancy) -> Verdict {
 mod tests {
     use super::*;
 
+    /// An H200 has as many of each as an A100.
+    const HOPPER: Multiprocessor = Multiprocessor {
+        registers: 65_536,
+        threads: 2048,
+        blocks: 32,
+        shared_bytes: 228 << 10,
+        reserved_bytes: 1 << 10,
+        tuning: &tilewright_gpu::HOPPER,
+    };
+
     #[test]
     fn one_more_block_is_tried_where_registers_are_what_it_lacks() {
-        // An H200 has as many as an A100.
-        let multiprocessor = Multiprocessor {
-            registers: 65_536,
-            threads: 2048,
-            blocks: 32,
-            shared_bytes: 228 << 10,
-            reserved_bytes: 1 << 10,
-        };
         let tried = |blocks, threads, registers, shared_bytes| {
             let occupancy = Occupancy { threads, shared_bytes, registers, spills: 0, blocks };
-            occupancy.register_limits(&multiprocessor).to_vec()
+            occupancy.register_limits(&HOPPER).to_vec()
         };
         assert_eq!(tried(1, 256, 161, 0), [120, 128]);
         assert_eq!(tried(3, 512, 35, 0), [32]);
@@ -129,7 +133,7 @@ mod tests {
     fn a_block_more_is_worth_a_few_spills() {
         let occupancy =
             |blocks, spills| Occupancy { threads: 256, shared_bytes: 0, registers: 128, spills, blocks };
-        let verdict = |blocks, spills| judge(&occupancy(1, 2), &occupancy(blocks, spills));
+        let verdict = |blocks, spills| HOPPER.judge(&occupancy(1, 2), &occupancy(blocks, spills));
         assert_eq!(verdict(2, 6), Verdict::Accept);
         assert_eq!(verdict(2, 7), Verdict::Continue);
         assert_eq!(verdict(2, 38), Verdict::Continue);

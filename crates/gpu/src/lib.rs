@@ -25,6 +25,7 @@ mod remarks;
 mod slot_counters;
 mod target;
 mod tile;
+mod tuning;
 mod warp_instructions;
 
 use tilewright_base::Diagnostic;
@@ -41,6 +42,7 @@ pub use passes::{PARTS, PASSES, Pass, least_shared_bytes};
 pub use slot_counters::{SlotCounters, slot_counters};
 pub use target::{Feature, Features, GpuTarget, MOST_WARPS, TargetError};
 pub use tile::cluster::{Refusal, divide};
+pub use tuning::{HOPPER, Tuning};
 pub use warp_instructions::{warp_reduction, warps_of_product};
 
 /// A kernel with a layout for every value, before the passes over the language: tile IR that says where its elements are.

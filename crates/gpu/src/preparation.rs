@@ -30,7 +30,10 @@ impl Preparation<'_> {
         Self::OPTIMIZE,
         Pass::fallible("legality", |kernel| legality::check(kernel.module.kernel(), kernel.num_warps)),
         Pass::new("unrolling", |kernel| unroll::unroll(kernel.function())),
-        Pass::reporting("padding", |kernel| padding::pad(kernel.function())),
+        Pass::reporting("padding", |kernel| {
+            let tuning = kernel.target.tuning;
+            padding::pad(kernel.function(), tuning)
+        }),
         Self::OPTIMIZE,
         Pass::reporting("cluster", warps::divide_for_cluster),
         Self::OPTIMIZE,

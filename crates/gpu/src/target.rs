@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::tuning::Tuning;
+
 /// The most warps of a block.
 pub const MOST_WARPS: u32 = 32;
 /// The warps of a warpgroup, which compute a product of `wgmma` together.
@@ -69,6 +71,8 @@ pub struct GpuTarget {
     pub features: Features,
     /// The bytes of shared memory that a block may have.
     pub max_shared_bytes: u32,
+    /// Its measured thresholds and weights.
+    pub tuning: &'static Tuning,
 }
 
 /// A name of a target that is not known.
@@ -194,7 +198,8 @@ impl GpuTarget {
         features: &[Feature],
         max_shared_bytes: u32,
     ) -> Self {
-        Self { name, capability, ptx_version, features: Features::of(features), max_shared_bytes }
+        let tuning = Tuning::of(capability);
+        Self { name, capability, ptx_version, features: Features::of(features), max_shared_bytes, tuning }
     }
 
     /// The target with a name; `sm_90` stands for `sm_90a`.

@@ -8,9 +8,6 @@ use crate::language::{Function, GpuOp, Header, InstData, MmaShape, Op, Type};
 use crate::layout_rules::{LANES, element_bits};
 use crate::target::{ACCESS_BYTES, Feature};
 
-/// Fewer loads than these are not worth the addresses of matrices.
-const LEAST_LOADS_SAVED: u32 = 8;
-
 /// What a lane has of a matrix of `ldmatrix`.
 const MATRIX_WORD_BITS: u32 = 32;
 
@@ -92,6 +89,7 @@ pub fn loads_more_by_matrices(header: &Header, from: &Type, to: &Type) -> bool {
     let (layout, memory) = (header.layouts.get(layout), header.layouts.get(buffer.layout));
     let alone = layout.vector_in(memory).at_most(ACCESS_BYTES * 8 / bits).accesses();
     layout.matrix_access(memory, bits).is_some_and(|access| {
-        alone >= access.registers.accesses() + LEAST_LOADS_SAVED && !access.has_conflicts(bits)
+        alone >= access.registers.accesses() + header.target.tuning.saved_matrix_loads
+            && !access.has_conflicts(bits)
     })
 }

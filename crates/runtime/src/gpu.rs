@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_compiler::{GpuCode, MachineCode, Multiprocessor, Occupancy, Resources, Verdict, judge};
+use tilewright_compiler::{GpuCode, MachineCode, Multiprocessor, Occupancy, Resources, Tuning, Verdict};
 use tilewright_cpu::Interrupt;
 use tilewright_cuda::{
     AssembleOptions, Cache, LaunchConfiguration, LaunchOptions, MAX_GRID, Parameters, Settings, StreamRef,
@@ -368,12 +368,13 @@ impl Assembler<'_> {
             Ok((function, cubin, Occupancy { threads, shared_bytes, registers, spills, blocks }))
         };
         let (function, cubin, occupancy) = load(ptx, false)?;
-        let limits = occupancy.register_limits(&multiprocessor_of(self.gpu.properties()?));
+        let multiprocessor = multiprocessor_of(self.gpu.properties()?);
+        let limits = occupancy.register_limits(&multiprocessor);
         for (limit, with_fewer) in limits.into_iter().filter_map(|limit| Some((limit, with_fewer?))) {
             // The assembler may refuse fewer registers than an instruction takes, or let no product run beside another one for want of
             // them, which costs more than a block gains: then the first attempt stays.
             let Ok((denser, cubin, attempt)) = load(&with_fewer(limit), true) else { continue };
-            match judge(&occupancy, &attempt) {
+            match multiprocessor.judge(&occupancy, &attempt) {
                 Verdict::Accept => return Ok((denser, cubin)),
                 Verdict::Continue => {}
                 Verdict::Stop => break,
@@ -391,6 +392,7 @@ fn multiprocessor_of(device: &tilewright_cuda::Properties) -> Multiprocessor {
         blocks: device.max_blocks_per_multiprocessor,
         shared_bytes: device.shared_memory_per_multiprocessor,
         reserved_bytes: device.reserved_shared_memory_per_block,
+        tuning: Tuning::of(device.capability.major * 10 + device.capability.minor),
     }
 }
 

@@ -24,9 +24,6 @@ const MOST_AXES: usize = 5;
 const SECTOR: u64 = 32;
 /// Blocks of a pair.
 pub(crate) const PAIR: u32 = 2;
-/// The least odd number of programs along the first axis that run in pairs.
-const LEAST_ODD: u32 = 33;
-
 /// The bytes of a tensor map.
 type Map = [u8; sim::TENSOR_MAP_BYTES];
 
@@ -60,6 +57,8 @@ pub struct TensorMaps {
     places: SmallVec<[usize; 3]>,
     /// Where the number of programs lies, of a kernel whose blocks may run in pairs.
     programs: Option<usize>,
+    /// The least odd number of programs along the first axis that run in pairs.
+    least_odd: u32,
     /// Where the driver encodes them; nothing on the simulator.
     context: Option<cuda::Context>,
     /// The latest one last.
@@ -96,6 +95,7 @@ impl TensorMaps {
             used,
             places: (0..plans.len()).map(|number| place(first + number)).collect::<Result<_, _>>()?,
             programs: code.has_pairs().then(|| place(first + plans.len())).transpose()?,
+            least_odd: code.target.tuning.odd_paired_programs,
             arguments,
             context,
             known: Mutex::default(),
@@ -197,7 +197,7 @@ impl TensorMaps {
         let Some(place) = self.programs else { return (grid, false) };
         let [x, y, z] = grid;
         // A block without a program is a small part of many, but may be half of few.
-        let is_many = (LEAST_ODD..MAX_GRID[0]).contains(&x);
+        let is_many = (self.least_odd..MAX_GRID[0]).contains(&x);
         let is_paired = wants_pairs && (x.is_multiple_of(PAIR) || is_many);
         let programs = if is_paired { x } else { 0 };
         parameters.push_at(&programs.to_le_bytes(), place);

@@ -1,6 +1,7 @@
 //! The list of checks.
 
 mod codes;
+mod constants;
 mod cycles;
 mod documents;
 pub mod layering;
@@ -22,6 +23,7 @@ pub const ALL: &[Check] = &[
     tokens::confined_words,
     wildcard::on_op_enums,
     codes::pages,
+    constants::listed,
     text::headers,
     text::lengths,
     text::markers,

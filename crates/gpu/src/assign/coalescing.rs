@@ -6,10 +6,11 @@ use tilewright_ir::{AtomicKind, Dtype, Function, Inst, Op, Value};
 use tilewright_layout::{Input, Layout, Vector, blocked, f2};
 use tilewright_opt::analysis::AxisInfo;
 
-use crate::cost_model::{MANY_ACCESSES, access_cost};
+use crate::cost_model::access_cost;
 use crate::layout_rules::{LANES, default_layout, element_bits};
 use crate::remarks::Because;
 use crate::target::{ACCESS_BYTES, Feature, GpuTarget, SECTOR_BYTES};
+use crate::tuning::Tuning;
 
 /// The least that an asynchronous copy of a thread moves: a load that is to go through a ring must move so much.
 const LEAST_COPY_BYTES: u32 = 4;
@@ -33,6 +34,7 @@ pub struct AccessShape {
     /// So many elements a thread has at least, where there are fewer elements than threads: loads of these cost no more
     /// instructions, as warps would hold copies.
     least: u32,
+    tuning: &'static Tuning,
 }
 
 impl AccessShape {
@@ -77,6 +79,7 @@ impl AccessShape {
                 // tidy: wildcard because only loads are copied asynchronously
                 _ => 1,
             },
+            tuning: target.tuning,
         })
     }
 
@@ -98,7 +101,7 @@ impl AccessShape {
         let side_by_side = SECTOR_BYTES / bytes;
         let is_narrow = self.has_wide_offsets
             && bytes < LEAST_COPY_BYTES
-            && per_thread >= MANY_ACCESSES
+            && per_thread >= self.tuning.narrow_access_elements
             && self.runs[*first] >= SECTOR_BYTES / self.bytes
             && elements / shape[*first] >= LANES * num_warps / side_by_side;
         let most_along = |axis: usize| if is_narrow && axis == *first { side_by_side } else { u32::MAX };
@@ -193,7 +196,7 @@ impl AccessShape {
         }
         let runs = 1 << (f2::rank(lanes) - lanes_along);
         let run_bytes = self.bytes << run;
-        access_cost(vector.accesses(), runs, run_bytes)
+        access_cost(vector.accesses(), runs, run_bytes, self.tuning)
     }
 }
 

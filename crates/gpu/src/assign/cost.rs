@@ -4,13 +4,13 @@ use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, ElementwiseFamily, FloatFn, Function, Op};
 use tilewright_layout::{Input, Layout, Parts, Reduction, Scan};
 
-use crate::cost_model::{A_PASS, FUNCTION_COST, TRIP_COST};
 use crate::language::{LayoutId, Layouts};
 use crate::layout_rules::{MOST_PARTS, layout_of_parts};
+use crate::tuning::Tuning;
 
 /// The layouts that are weighed for a kernel.
-#[derive(Default)]
 pub struct LayoutCosts {
+    pub tuning: &'static Tuning,
     layouts: Layouts,
     costs: FxHashMap<(LayoutId, LayoutId, u32), u32>,
     reductions: FxHashMap<(LayoutId, u32), u32>,
@@ -20,6 +20,19 @@ pub struct LayoutCosts {
 }
 
 impl LayoutCosts {
+    /// No layouts yet.
+    pub fn new(tuning: &'static Tuning) -> Self {
+        Self {
+            tuning,
+            layouts: Layouts::default(),
+            costs: FxHashMap::default(),
+            reductions: FxHashMap::default(),
+            scans: FxHashMap::default(),
+            merges: FxHashMap::default(),
+            butterflies: FxHashMap::default(),
+        }
+    }
+
     /// The number of a layout.
     pub fn add(&mut self, layout: Layout) -> LayoutId {
         self.layouts.add(layout)
@@ -39,7 +52,7 @@ impl LayoutCosts {
         let results = reduction.result.registers();
         let shuffles = reduction.steps_of(Input::Lane).count() as u32 * results;
         let is_between_warps = reduction.steps_of(Input::Warp).next().is_some();
-        let cost = 2 * shuffles + if is_between_warps { TRIP_COST + 2 * results } else { 0 };
+        let cost = 2 * shuffles + if is_between_warps { self.tuning.trip_cost + 2 * results } else { 0 };
         self.reductions.insert((layout, axis), cost);
         cost
     }
@@ -63,10 +76,17 @@ impl LayoutCosts {
             let gathered = layout_of_parts(&parts);
             let shuffles = if gathered == parts.gathered { 0 } else { parts.count().ilog2() + runs };
             let all = 2 * gathered.registers() + 4 * shuffles;
-            if parts.count() > MOST_PARTS { 4 * registers + 2 * TRIP_COST } else { TRIP_COST + all }
+            if parts.count() > MOST_PARTS {
+                4 * registers + 2 * self.tuning.trip_cost
+            } else {
+                self.tuning.trip_cost + all
+            }
         });
         let combined = 2 * registers - runs + 2 * runs * (steps.len() - within) as u32;
-        let cost = 4 * levels * runs + registers + between + combined * (combine - 1) / A_PASS;
+        let cost = 4 * levels * runs
+            + registers
+            + between
+            + combined * (combine - 1) / self.tuning.instructions_per_pass;
         self.scans.insert((layout, scan), cost);
         cost
     }
@@ -84,7 +104,7 @@ impl LayoutCosts {
         let cost = match bits.map(|(_, level)| level.step.reach()).max() {
             None | Some(Input::Register) => 0,
             Some(Input::Lane) => 4 * registers,
-            Some(_) => 2 * TRIP_COST + 4 * registers,
+            Some(_) => 2 * self.tuning.trip_cost + 4 * registers,
         };
         self.butterflies.insert((layout, butterfly), cost);
         cost
@@ -104,7 +124,7 @@ impl LayoutCosts {
         let count = |reach| levels.iter().filter(|level| level.step.reach() == reach).count() as u32;
         let is_between_warps = levels.iter().any(|level| level.step.reach() > Input::Lane);
         let cost = registers * (count(Input::Register) + 4 * count(Input::Lane))
-            + if is_between_warps { 2 * TRIP_COST + 4 * registers } else { 0 };
+            + if is_between_warps { 2 * self.tuning.trip_cost + 4 * registers } else { 0 };
         self.merges.insert((layout, merge), cost);
         cost
     }
@@ -123,10 +143,10 @@ impl LayoutCosts {
         let both = words(source) + words(target);
         let cost = if target.registers_from(source).is_some() {
             1
-        } else if source.bases(Input::Warp) == target.bases(Input::Warp) && both < TRIP_COST {
+        } else if source.bases(Input::Warp) == target.bases(Input::Warp) && both < self.tuning.trip_cost {
             2 * both
         } else {
-            2 * both + TRIP_COST
+            2 * both + self.tuning.trip_cost
         };
         self.costs.insert((from, to, element_bits), cost);
         cost
@@ -134,18 +154,18 @@ impl LayoutCosts {
 }
 
 /// What it costs a warp that lanes with copies share what a thread has in a layout: selections of words.
-pub fn sharing_cost(layout: &Layout, element_bits: u32) -> u32 {
-    1 + (layout.registers() * element_bits).div_ceil(32).div_ceil(A_PASS)
+pub fn sharing_cost(layout: &Layout, element_bits: u32, tuning: &Tuning) -> u32 {
+    1 + (layout.registers() * element_bits).div_ceil(32).div_ceil(tuning.instructions_per_pass)
 }
 
 /// An estimate of the instructions of a region that combines elements; not 0.
-pub fn combine_cost(function: &Function, region: Block) -> u32 {
+pub fn combine_cost(function: &Function, region: Block, tuning: &Tuning) -> u32 {
     use FloatFn as F;
     let cost = |op: &Op| match op {
         Op::Elementwise { function } => match function.family() {
             ElementwiseFamily::Math(_)
             | ElementwiseFamily::Float(F::Div | F::DivRn | F::FloatRem | F::Sqrt | F::SqrtRn) => {
-                FUNCTION_COST
+                tuning.function_cost
             }
             // tidy: wildcard because the other families are an instruction or two
             _ => 1,

@@ -25,7 +25,6 @@ use tilewright_ir::{
 use super::boxes::Affine;
 use super::join_sinking;
 use super::mma_selection::{self, places};
-use crate::cost_model::{DEPTH_SPLIT_REGISTERS, DEPTH_SPLIT_ROWS, SPECIALIZED_ELEMENTS};
 use crate::launcher::Launcher;
 use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
@@ -49,7 +48,10 @@ pub fn split(function: &mut Function, target: GpuTarget, num_warps: u32, launche
         );
         let b = function.insts[inst].operands[1];
         join_sinking::sink(function, block, b);
-        if launcher.adds_warps && launcher.makes_tensor_maps && parts.made <= SPECIALIZED_ELEMENTS {
+        if launcher.adds_warps
+            && launcher.makes_tensor_maps
+            && parts.made <= target.tuning.specialized_elements
+        {
             specialize(function, parts);
         }
         Splitting { cursor: Cursor::before(function, block, inst) }.product(inst, parts);
@@ -95,8 +97,10 @@ impl Parts {
         let (m, n, k) = (function.ty(left).shape[0], shape[1], shape[0]);
         let count = num_warps.min(k / mma.k);
         let along_n = num_warps / count.max(1);
-        let fits = count > 1 && n >= GROUPS * along_n && m * n / along_n <= DEPTH_SPLIT_REGISTERS * LANES;
-        if !fits || m > DEPTH_SPLIT_ROWS || !is_computed(function, block, right) {
+        let fits = count > 1
+            && n >= GROUPS * along_n
+            && m * n / along_n <= target.tuning.depth_split_registers * LANES;
+        if !fits || m > target.tuning.depth_split_rows || !is_computed(function, block, right) {
             return None;
         }
         let (owner, sum) = carried(function, block, inst, sum)?;

@@ -11,7 +11,6 @@ use crate::assign::coalescing::{AccessShape, Infos};
 use crate::assign::cost::combine_cost;
 use crate::assign::mma_selection::{Product, Products};
 use crate::assign::rematerialization::Rematerializable;
-use crate::cost_model::LOOP_WEIGHT;
 use crate::language::LayoutId;
 use crate::layout_rules::element_bits;
 use crate::target::GpuTarget;
@@ -266,7 +265,10 @@ impl Collect<'_> {
             }
             let is_loop = data.op.family() == OpFamily::Loop;
             for region in &data.regions {
-                self.block(*region, if is_loop { weight.saturating_mul(LOOP_WEIGHT) } else { weight });
+                self.block(
+                    *region,
+                    if is_loop { weight.saturating_mul(self.target.tuning.loop_weight) } else { weight },
+                );
             }
         }
     }
@@ -295,7 +297,7 @@ impl Collect<'_> {
                 let class = &mut self.classes.list[class];
                 match data.op {
                     Op::Scan { axis, .. } => {
-                        let combine = combine_cost(function, data.regions[0]);
+                        let combine = combine_cost(function, data.regions[0], self.target.tuning);
                         count(&mut class.scans, [axis, combine], weight);
                     }
                     Op::Bitonic { axis, high, low, .. } => {

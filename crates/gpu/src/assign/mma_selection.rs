@@ -90,7 +90,7 @@ impl Products {
             let in_registers = match product {
                 Product::Wgmma { .. } => {
                     let is_computed = wgmma_selection::is_computed_beside(function, inst);
-                    [is_computed || is_loaded_by_columns(function, block, inst, num_warps), false]
+                    [is_computed || is_loaded_by_columns(function, block, inst, target, num_warps), false]
                 }
                 Product::MmaSync { .. } | Product::Fma => [true; 2],
             };
@@ -105,8 +105,9 @@ impl Products {
                 let ty = &types.operands[place];
                 let bytes = ty.shape.iter().product::<u32>() * element_bits(ty) / 8;
                 // Where the sum itself does not fit, or there is no memory either, registers spill.
-                let can_go = cost_model::fits(sum, threads) && bytes <= target.max_shared_bytes / 2;
-                !can_go || cost_model::fits(words(layout, place) + sum, threads)
+                let can_go =
+                    cost_model::fits(sum, threads, target.tuning) && bytes <= target.max_shared_bytes / 2;
+                !can_go || cost_model::fits(words(layout, place) + sum, threads, target.tuning)
             });
             let mut add = |layout| layouts.add(layout);
             let operands = operands.map(|layout| layout.map(&mut add));

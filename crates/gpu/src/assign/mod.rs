@@ -56,9 +56,9 @@ pub fn assign_layouts(
     let addresses = analyze_assuming(function, Assumptions::ADDRESSES);
     // Numbers that programs compute with may wrap around, unlike those that they make addresses of.
     let certain = analyze(function);
-    let mut costs = LayoutCosts::default();
+    let mut costs = LayoutCosts::new(target.tuning);
     let products = Products::new(function, target, num_warps, &mut costs);
-    let cheap = Rematerializable::new(function);
+    let cheap = Rematerializable::new(function, target.tuning);
     let classes = Classes::new(function, &cheap, &products, (&addresses, target));
     let choice = selection::choose(function, &classes, &mut costs, num_warps);
     let boxes = TensorBoxes::new(module, &addresses, target, launcher);

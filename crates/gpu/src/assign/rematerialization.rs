@@ -9,8 +9,7 @@
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
 
-/// So many ops on tiles make a value at the most; what takes more (a random number generator, say) is moved.
-const MOST_OPS: u32 = 64;
+use crate::tuning::Tuning;
 
 /// The values that may be rematerialized.
 pub struct Rematerializable {
@@ -20,13 +19,13 @@ pub struct Rematerializable {
 
 impl Rematerializable {
     /// Looks through a function.
-    pub fn new(function: &Function) -> Self {
+    pub fn new(function: &Function, tuning: &Tuning) -> Self {
         let mut has_products = false;
         function.walk(function.entry, &mut |inst| {
             has_products |= function.insts[inst].op.family() == OpFamily::Dot;
         });
         let (ops, moved) = (SecondaryMap::new(), EntitySet::new());
-        let mut search = Search { function, ops, moved, changed: true, has_products, loops: 0 };
+        let mut search = Search { function, tuning, ops, moved, changed: true, has_products, loops: 0 };
         while std::mem::take(&mut search.changed) {
             search.block(function.entry);
         }
@@ -41,6 +40,7 @@ impl Rematerializable {
 
 struct Search<'f> {
     function: &'f Function,
+    tuning: &'f Tuning,
     ops: SecondaryMap<Value, Option<u32>>,
     /// Results of loops that turned out to carry what has to be moved. All others are taken to be cheap.
     moved: EntitySet<Value>,
@@ -77,7 +77,7 @@ impl Search<'_> {
             OpFamily::Pointwise | OpFamily::Identity | OpFamily::Shape | OpFamily::Load => {
                 let mut operands = data.operands.iter().map(|operand| self.ops[*operand]);
                 let sum = operands.try_fold(1_u32, |sum, ops| Some(sum.saturating_add(ops?)));
-                sum.filter(|ops| *ops <= MOST_OPS)
+                sum.filter(|ops| *ops <= self.tuning.rematerialized_ops)
             }
             OpFamily::Loop => {
                 self.carried(inst);

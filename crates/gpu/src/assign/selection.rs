@@ -10,7 +10,6 @@ use tilewright_ir::{Function, Inst};
 
 use crate::assign::cost::{LayoutCosts, sharing_cost};
 use crate::assign::equivalence::{Accesses, Class, Classes, Edge, EdgeEnd};
-use crate::cost_model::{A_PASS, LOOP_WEIGHT, MANY_STORES};
 use crate::language::LayoutId;
 use crate::layout_rules::{
     default_layout, line_layout, operand_layout, reduced_layout, result_layout, shared_result_layout,
@@ -140,7 +139,7 @@ impl Chooser<'_> {
         for access in &data.accesses {
             found.push(self.own_layout(access, &data.shape));
             // Outside of loops nothing is copied asynchronously.
-            if access.weight < u64::from(LOOP_WEIGHT)
+            if access.weight < u64::from(self.layouts.tuning.loop_weight)
                 && let Some(layout) = access.shape.without_copies(&data.shape, self.num_warps)
             {
                 found.push(self.layouts.add(layout));
@@ -209,7 +208,7 @@ impl Chooser<'_> {
     /// What is computed in a class costs in a layout: as much more as threads have copies.
     fn arithmetic(&self, class: usize, layout: LayoutId) -> u64 {
         let registers = u64::from(self.layouts.get(layout).registers());
-        registers * self.classes.list[class].arithmetic / u64::from(A_PASS)
+        registers * self.classes.list[class].arithmetic / u64::from(self.layouts.tuning.instructions_per_pass)
     }
 
     /// The layout of a class with which an edge costs nothing either, if it is a broadcast of what lanes hold copies of.
@@ -310,12 +309,12 @@ impl Chooser<'_> {
             access.shape.cost(self.layouts.get(own)) + self.layouts.conversion_cost(own, class, bits);
         let best = if converted < direct { (own, converted) } else { (class, direct) };
         let layout = self.layouts.get(class);
-        let is_worth_it = access.is_store && layout.registers() >= MANY_STORES;
+        let is_worth_it = access.is_store && layout.registers() >= self.layouts.tuning.shared_store_elements;
         let first = access.shape.order.first().filter(|_| is_worth_it);
         let shared = first.and_then(|axis| layout.shared_by_lanes(*axis));
         // With more left, other lanes of other warps may have it as well.
         let Some(shared) = shared.filter(|shared| shared.registers() == 1) else { return best };
-        let cost = access.shape.cost(&shared) + sharing_cost(layout, bits);
+        let cost = access.shape.cost(&shared) + sharing_cost(layout, bits, self.layouts.tuning);
         if cost < best.1 { (self.layouts.add(shared), cost) } else { best }
     }
 

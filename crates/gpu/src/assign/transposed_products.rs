@@ -20,7 +20,6 @@ use tilewright_ir::{
 
 use super::boxes::Affine;
 use super::mma_selection::{self, places};
-use crate::cost_model::TRANSPOSED_REGISTERS;
 use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
 use crate::target::GpuTarget;
@@ -49,16 +48,22 @@ pub fn transpose(function: &mut Function, target: GpuTarget, num_warps: u32) -> 
 
 /// Whether a product reads A from registers, though nothing is computed of it: it has a word for each element, and lies by
 /// columns in the memory that its block loads it from.
-pub fn is_loaded_by_columns(function: &Function, block: Block, product: Inst, num_warps: u32) -> bool {
+pub fn is_loaded_by_columns(
+    function: &Function,
+    block: Block,
+    product: Inst,
+    target: GpuTarget,
+    num_warps: u32,
+) -> bool {
     let data = &function.insts[product];
     let Op::Dot { precision: InputPrecision::Tf32, .. } = data.op else { return false };
     loaded_axis(function, block, data.operands[0]) == Some(0)
-        && fits(function.ty(data.operands[0]), num_warps)
+        && fits(function.ty(data.operands[0]), target, num_warps)
 }
 
-fn fits(a: &Type, num_warps: u32) -> bool {
+fn fits(a: &Type, target: GpuTarget, num_warps: u32) -> bool {
     let words: u32 = a.shape.iter().product();
-    a.element.bytes() == WORD_BYTES && words <= TRANSPOSED_REGISTERS * LANES * num_warps
+    a.element.bytes() == WORD_BYTES && words <= target.tuning.transposed_registers * LANES * num_warps
 }
 
 /// Where the sum of a product comes from.
@@ -80,7 +85,7 @@ fn is_faster(
     let data = &function.insts[inst];
     let Op::Dot { precision: InputPrecision::Tf32, .. } = data.op else { return None };
     let &[a, b, sum] = &data.operands[..] else { return None };
-    let is_small = fits(function.ty(b), num_warps);
+    let is_small = fits(function.ty(b), target, num_warps);
     let both = mma_selection::is_of_warpgroups_either_way(function, inst, target, num_warps);
     let by_rows = [a, b].iter().all(|operand| loaded_axis(function, block, *operand) == Some(1));
     if !is_small || !both || !by_rows {

@@ -20,9 +20,6 @@ use crate::tile::legality::at;
 /// beside each other are in different banks then. What uses it may need more ([`Alignments`]).
 const ALIGNMENT: u64 = 16;
 const LINE: u64 = 128;
-/// So much may be used to save barriers.
-pub const CHEAP_BYTES: u64 = 48 << 10;
-
 /// So many tiles a refusal lists.
 const MOST_PARTS: usize = 8;
 
@@ -38,7 +35,7 @@ pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>
     }
     let limit = u64::from(module.header.target.max_shared_bytes);
     let least = buffers.place(&buffers.in_use);
-    let most = least.bytes.max(CHEAP_BYTES.min(limit));
+    let most = least.bytes.max(module.header.target.tuning.cheap_shared_bytes.min(limit));
     let everywhere = &buffers.in_use | &buffers.in_sequence;
     let in_loops: BTreeSet<(Inst, Inst)> = everywhere
         .iter()

@@ -29,7 +29,6 @@ use super::tensor_copies::contiguous_axis;
 use super::wgmma_operands::{Staged, without_repeated_fences};
 use crate::box_layout::rows_of_box;
 use crate::commutation::parts_of_reduction;
-use crate::cost_model::KEPT_OPERAND_REGISTERS;
 use crate::language::{Buffer, Deferred, Function, Gpu, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
 use crate::layout_rules::{MOST_PARTS, default_layout, element_bits, line_layout, reduced_layout, rows};
 use crate::remarks::{self, Because};
@@ -288,7 +287,9 @@ impl Pass<'_> {
         let swizzled = self.matrix_memory(source, target, bits, contiguous);
         let (memory, matrix) = swizzled.map_or((plan.memory, false), |memory| (memory, true));
         let registers = target.registers() * bits / 32;
-        if self.uses.is_in_other_block(to, block) && registers <= KEPT_OPERAND_REGISTERS {
+        if self.uses.is_in_other_block(to, block)
+            && registers <= self.header.target.tuning.kept_operand_registers
+        {
             Way::Through(memory, matrix)
         } else {
             Way::To(memory)

@@ -33,7 +33,6 @@ use tilewright_ir::{
 
 use super::tensor_copies::{is_of_rows, map_number};
 use crate::box_layout::BoxLayout;
-use crate::cost_model::{PAIRED_BYTES, SHARED_BYTES};
 use crate::language::verify::slots::Names;
 use crate::language::{Function, Gpu, GpuOp, Header, Module, Op, ProgramOrder, TensorMapPlan, Type};
 use crate::layout_rules::element_bits;
@@ -207,7 +206,8 @@ enum Parts {
 /// How a tile is cut into parts; nothing if it cannot be.
 fn parts(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -> Option<Parts> {
     let blocks = header.sharing_blocks();
-    let least = if header.cluster > 1 { SHARED_BYTES } else { PAIRED_BYTES };
+    let tuning = header.target.tuning;
+    let least = if header.cluster > 1 { tuning.cluster_bytes } else { tuning.paired_bytes };
     let Type::Buffer(memory) = function.ty(buffer) else { return None };
     let tile = memory.tile();
     let boxes = BoxLayout::of(header.layouts.get(memory.layout), element_bits(&tile))?;

@@ -15,7 +15,6 @@ use tilewright_ir::{Block, Inst, Value};
 use tilewright_layout::{Fragment, Layout, Mma};
 
 use super::allocation::least_bytes;
-use crate::cost_model::MOVED_OPERAND_REGISTERS;
 use crate::language::{Function, GpuOp, Header, Module, Op, Type};
 use crate::layout_rules::element_bits;
 use crate::remarks::{self, Because};
@@ -137,7 +136,8 @@ fn operand(header: &Header, function: &Function, block: Block, buffer: Value) ->
     let layouts: Vec<Layout> = layouts.collect::<Option<_>>()?;
     let layout = layouts.first()?.clone();
     let registers = layout.registers() * element_bits(&memory.tile()) / 32;
-    let is_one = layouts.iter().all(|other| *other == layout) && registers <= MOVED_OPERAND_REGISTERS;
+    let is_one = layouts.iter().all(|other| *other == layout)
+        && registers <= header.target.tuning.moved_operand_registers;
     let is_known = header.layouts.get(memory.layout).output() == layout.output();
     let (dealloc, first) = (dealloc?, insts[first?]);
     let bytes = memory.bytes();

@@ -13,7 +13,6 @@
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Parents, Value, constant_float};
 
-use crate::cost_model::RESCALED_REGISTERS;
 use crate::language::{Function, GpuOp, Header, Module, Op};
 use crate::remarks::{self, Because};
 
@@ -59,7 +58,7 @@ fn scaled(header: &Header, function: &Function, body: Block, product: Inst) -> O
             matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. }));
         is_product && data.operands[2] == result
     });
-    if !is_f32 || registers < RESCALED_REGISTERS || !is_summed_up {
+    if !is_f32 || registers < header.target.tuning.rescaled_registers || !is_summed_up {
         return None;
     }
     let &[one, other] = &data.operands[..] else { return None };

@@ -105,11 +105,11 @@ fn slots(
     }
     let takes_weights = |product: &Inst| takes_weights(function, inst, *product);
     let is_softmax = products.len() == 2 && products.iter().any(takes_weights);
-    if !is_softmax || !cost_model::issue_slots_count(arithmetic) {
+    if !is_softmax || !cost_model::issue_slots_count(arithmetic, header.target.tuning) {
         return Some(Err("its threads compute no weights between two products"));
     }
     let slots = u32::try_from(counters.slots).ok()?;
-    if !cost_model::stand_in_code(slots, insts) {
+    if !cost_model::stand_in_code(slots, insts, header.target.tuning) {
         return Some(Err("the code would be too long"));
     }
     let words = |value: &Value| {
@@ -119,7 +119,7 @@ fn slots(
     };
     let of = |product: &Inst| -> u32 { function.insts[*product].operands.iter().map(words).sum() };
     let tiles = products.iter().map(of).sum();
-    if !cost_model::rounds_fit(tiles, header.num_warps * LANES) {
+    if !cost_model::rounds_fit(tiles, header.num_warps * LANES, header.target.tuning) {
         return Some(Err("several iterations in a row have no room in registers"));
     }
     Some(Ok(Rounds { slots, tiles }))

@@ -56,10 +56,6 @@ const PRODUCING_WARPS: u32 = 4;
 const REGISTERS: [i64; 2] = [232, 40];
 /// The same where two warpgroups copy: a thread has 128 at the start.
 const REGISTERS_OF_THREADS: [i64; 2] = [168, 88];
-/// The registers of a thread that the sum of an asynchronous product may take there: the assembler refuses a `wgmma` that needs more
-/// than a thread has at the start, and it needs 26 beside the sum.
-const SUM_REGISTERS: u32 = 96;
-
 /// Gives copies to warps of their own, where a loop asks for it, or where it pays.
 pub fn specialize_warps(module: &mut Module) {
     let function = module.kernel();
@@ -127,7 +123,7 @@ fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static 
     }
     check(module)?;
     let plan = pipelining::plans_in_step(module)?;
-    if !is_asked && !own_warps_pay(plan.gathered, plan.stages) {
+    if !is_asked && !own_warps_pay(plan.gathered, plan.stages, module.header.target.tuning) {
         return Err("no loop asks for them, and threads gather little, or far enough ahead");
     }
     let warps = match module.header.num_warps {
@@ -135,7 +131,8 @@ fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static 
         computing if computing > PRODUCING_WARPS => PRODUCING_WARPS,
         _ => 1,
     };
-    if plan.by_threads && warps > PRODUCING_WARPS && largest_sum(module) > SUM_REGISTERS {
+    let most = module.header.target.tuning.accumulator_registers_beside_copies;
+    if plan.by_threads && warps > PRODUCING_WARPS && largest_sum(module) > most {
         return Err("with as many warps that copy, a thread has too few registers for the sum of a product");
     }
     for slots in (2..=plan.stages).rev() {

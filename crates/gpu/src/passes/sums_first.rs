@@ -60,7 +60,11 @@ fn sum_before(header: &Header, function: &Function, before: &[Inst], product: In
         let bits = ty.as_registers().map(element_bits)?;
         Some(header.layouts.get(ty.layout()?).registers() * bits / 32)
     };
-    if cost_model::fits(words(weights)? + words(taken)? + words(sums)?, header.num_warps * LANES) {
+    if cost_model::fits(
+        words(weights)? + words(taken)? + words(sums)?,
+        header.num_warps * LANES,
+        header.target.tuning,
+    ) {
         return None;
     }
     let is_sum = |inst: &&Inst| {

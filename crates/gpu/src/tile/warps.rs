@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use tilewright_ir::{Block, Definition, Function, Inst, Op, OpFamily, Type, Value};
 
 use super::cluster::{Refusal, WARPGROUP_ROWS, divide};
-use crate::cost_model::{self, ACCUMULATOR_REGISTERS};
+use crate::cost_model;
 use crate::layout_rules::LANES;
 use crate::preparation::Preparation;
 use crate::remarks::{self, Because};
@@ -37,13 +37,14 @@ fn warps_of_products(kernel: &Function, target: GpuTarget, num_warps: u32) -> u3
     let has_assembly = find(kernel, |op| matches!(op, Op::InlineAsm { .. })).is_some();
     let Some(product) = find(kernel, is_product).filter(|_| !has_assembly) else { return num_warps };
     let words = words_in(kernel, kernel.entry);
-    let registers = |warps: u32| words / (warps * LANES) as usize;
+    let registers = |warps: u32| words as u32 / (warps * LANES);
+    let most = target.tuning.accumulator_registers;
     let mut warps = num_warps;
-    while registers(warps) > ACCUMULATOR_REGISTERS && warps < MOST_WARPS {
+    while registers(warps) > most && warps < MOST_WARPS {
         warps *= 2;
     }
-    let blocks = |warps: u32| cost_model::blocks(registers(warps) as u32, warps * LANES, 0, target);
-    let (warps, reason) = if warps > num_warps && registers(warps) <= ACCUMULATOR_REGISTERS {
+    let blocks = |warps: u32| cost_model::blocks(registers(warps), warps * LANES, 0, target);
+    let (warps, reason) = if warps > num_warps && registers(warps) <= most {
         (warps, format!("accumulators would take {} registers of a thread", registers(num_warps)))
     } else if target.features.has(Feature::Wgmma)
         && num_warps == WARPGROUP_WARPS

@@ -9,6 +9,7 @@
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use tilewright_gpu::Tuning;
 use tilewright_ir as ir;
 
 use super::bytes::Shifted;
@@ -268,11 +269,11 @@ impl Builder {
     }
 
     /// The kernel and its statements.
-    pub fn finish(mut self) -> (Function, Listing) {
+    pub fn finish(mut self, tuning: &'static Tuning) -> (Function, Listing) {
         let lines = self.scopes.pop().expect("the kernel's scope is never closed");
         debug_assert!(self.scopes.is_empty(), "every scope is closed");
         let (words, labels) = (words_of(&self.function), self.function.labels.len());
-        (self.function, Listing::new(lines, words, labels))
+        (self.function, Listing::new(lines, words, labels, tuning))
     }
 
     /// The register that holds a value.

@@ -15,9 +15,6 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering, width_of};
 use crate::isa::{self, Comparison, RegisterId, Rounding, ScalarType};
 
-/// How many are divided by the same number where its reciprocal is computed by itself: the assembler does not share it.
-const SHARED_DIVISOR: usize = 4;
-
 /// What a function takes of the instructions of a 16-bit float, to be computed in it.
 #[derive(Clone, Copy)]
 enum Needs {
@@ -48,9 +45,10 @@ impl Lowering<'_> {
             return Ok(());
         }
         let count = self.count(result);
+        let shared = self.target().tuning.shared_divisor_elements;
         let shares_divisors = matches!(function, ElementwiseFn::Div)
             && element == Element::Value(Dtype::F32)
-            && columns[1].iter().collect::<FxHashSet<_>>().len() * SHARED_DIVISOR <= count;
+            && columns[1].iter().collect::<FxHashSet<_>>().len() * shared <= count;
         let mut scalars: Vec<Scalar> = Vec::with_capacity(count);
         for register in 0..count {
             if register & equal != 0 {

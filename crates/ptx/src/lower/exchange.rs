@@ -12,9 +12,6 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering};
 use crate::isa::{self, AtomicOperation, Comparison, ScalarType, StateSpace};
 
-/// The fewest bits between registers for which elements are complemented.
-const LEAST_COMPLEMENTED: usize = 2;
-
 /// The parity of some bits of a place: that of its register is known, that of its thread is computed.
 #[derive(Clone, Copy)]
 struct Parity {
@@ -98,8 +95,9 @@ impl Lowering<'_> {
         }
         let is_between_registers =
             |level: &&&ScanStep| level.step.lane == 0 && Parity::new(layout, level.later).is_fixed();
+        let least = self.target().tuning.complemented_bits;
         let is_complemented =
-            !direction.is_fixed() && bits.iter().filter(is_between_registers).count() >= LEAST_COMPLEMENTED;
+            !direction.is_fixed() && bits.iter().filter(is_between_registers).count() >= least;
         let complement = is_complemented.then(|| {
             let thread = self.parity(direction.lanes, direction.warps);
             self.builder.select(width, thread, Scalar::constant(width.cut(u64::MAX)), Scalar::constant(0))

@@ -33,7 +33,7 @@ impl Lowering<'_> {
     /// The module.
     pub(super) fn finish(self) -> isa::Module {
         let Self { mut module, builder, kernel, program, .. } = self;
-        let (mut function, mut listing) = builder.finish();
+        let (mut function, mut listing) = builder.finish(program.header.target.tuning);
         if passes::run(&mut listing) {
             // The assembler gives up registers for blocks otherwise, down to 32 a thread, and keeps the rest in memory.
             function.directives.min_blocks = Some(1);

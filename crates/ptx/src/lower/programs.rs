@@ -16,11 +16,6 @@ const OWN: [SpecialRegister; 3] = [SpecialRegister::CtaidX, SpecialRegister::Cta
 const COUNTS: [SpecialRegister; 3] =
     [SpecialRegister::NctaidX, SpecialRegister::NctaidY, SpecialRegister::NctaidZ];
 
-/// The programs along the other axes in a group, at least.
-const GROUP: u64 = 16;
-/// A group has about so many programs, at least: more than a GPU runs at a time.
-const GROUP_PROGRAMS: u64 = 512;
-
 impl Lowering<'_> {
     /// The number of the program along an axis.
     pub(super) fn program_number(&mut self, axis: usize) -> Scalar {
@@ -39,6 +34,7 @@ impl Lowering<'_> {
         let (width, ty) = (Width::B32, Integer::of(Dtype::U32));
         let own = OWN.map(|register| self.special(register));
         let [steps, rows, planes] = COUNTS.map(|register| self.special(register));
+        let tuning = self.target().tuning;
         let builder = &mut self.builder;
         let lines = builder.mul(width, rows, planes);
         let line = builder.mul(width, rows, own[2]);
@@ -46,8 +42,8 @@ impl Lowering<'_> {
         let position = builder.mul(width, steps, line);
         let position = builder.add(width, position, own[0]);
 
-        let group = builder.quotient(ty, Scalar::constant(GROUP_PROGRAMS), steps);
-        let group = builder.extremum(width, false, true, group, Scalar::constant(GROUP));
+        let group = builder.quotient(ty, Scalar::constant(tuning.ordered_group_programs), steps);
+        let group = builder.extremum(width, false, true, group, Scalar::constant(tuning.ordered_group));
         let group = builder.extremum(width, false, false, group, lines);
         let group_programs = builder.mul(width, steps, group);
         let number = builder.quotient(ty, position, group_programs);

@@ -65,9 +65,6 @@ impl Scanned {
     }
 }
 
-/// With fewer levels, prefixes and totals are as quickly found one level after the other.
-const LEAST_LANES_IN_ORDER: usize = 3;
-
 /// How many levels, from the first, are between neighbouring lanes, then between pairs of them and so on.
 fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
     let is_next = |(number, level): &(usize, &ScanStep)| {
@@ -157,7 +154,8 @@ impl Lowering<'_> {
         let (runs, rest) = levels.split_at(levels.iter().take_while(is_within).count());
         let mut scanned = self.scan_registers(along, runs, own)?;
         let in_order = if wanted == Wanted::Totals { 0 } else { lanes_in_order(layout, rest) };
-        let (lanes, rest) = rest.split_at(if in_order < LEAST_LANES_IN_ORDER { 0 } else { in_order });
+        let least = self.target().tuning.ordered_scan_levels;
+        let (lanes, rest) = rest.split_at(if in_order < least { 0 } else { in_order });
         if !lanes.is_empty() {
             let has_totals = wanted == Wanted::All || !rest.is_empty();
             self.scan_lanes((inst, tiles), lanes, &mut scanned, (reverse, has_totals))?;

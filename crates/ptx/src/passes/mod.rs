@@ -21,6 +21,7 @@ use std::cell::OnceCell;
 
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashSet;
+use tilewright_gpu::{HOPPER, Tuning};
 use tilewright_ir as ir;
 use tilewright_ir::{Pass, run_passes};
 
@@ -53,7 +54,7 @@ pub(crate) enum LineKind {
 }
 
 /// The code of a kernel before it is a function of a module.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Listing {
     /// The statements, in order.
     pub lines: Vec<Line>,
@@ -63,12 +64,14 @@ pub(crate) struct Listing {
     pub labels: usize,
     /// The most words that are alive at once, if that was computed after the last pass.
     alive: OnceCell<u32>,
+    /// The thresholds of the target.
+    tuning: &'static Tuning,
 }
 
 impl Listing {
     /// Lines with the words of the registers that they name, and the number of their labels.
-    pub fn new(lines: Vec<Line>, words: Vec<u8>, labels: usize) -> Self {
-        Self { lines, words, labels, alive: OnceCell::new() }
+    pub fn new(lines: Vec<Line>, words: Vec<u8>, labels: usize, tuning: &'static Tuning) -> Self {
+        Self { lines, words, labels, alive: OnceCell::new(), tuning }
     }
 
     /// The most words of 32 bits that are alive at once.
@@ -132,13 +135,13 @@ const PASSES: &[Pass<Listing>] = &[
 
 /// The assembler may spill registers: too many are alive at once.
 fn is_crowded(listing: &Listing) -> bool {
-    listing.alive() > pressure::MANY
+    listing.alive() > listing.tuning.crowded_registers
 }
 
 /// Runs all passes. Whether far more is alive at once than a thread has registers.
 pub(crate) fn run(listing: &mut Listing) -> bool {
     let Ok(()) = run_passes(PASSES, listing, |_, listing| listing.alive = OnceCell::new());
-    listing.alive() > pressure::MOST
+    listing.alive() > listing.tuning.most_registers
 }
 
 /// The words of 32 bits that registers of a function take. Predicates have registers of their own.
@@ -158,7 +161,7 @@ pub fn run_on(name: &str, function: &mut Function) -> bool {
     let Some(pass) = PASSES.iter().find(|pass| pass.name == name) else { return false };
     let body = function.body.take().unwrap_or_default();
     let lines = body.into_iter().filter_map(|statement| Line::of_text(statement.kind)).collect();
-    let mut listing = Listing::new(lines, words_of(function), function.labels.len());
+    let mut listing = Listing::new(lines, words_of(function), function.labels.len(), &HOPPER);
     let Ok(_) = pass.run(&mut listing);
     declare(function, &listing);
     function.body = Some(listing.lines.into_iter().map(Statement::from).collect());

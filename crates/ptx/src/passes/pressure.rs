@@ -6,12 +6,6 @@ use cranelift_entity::EntityRef;
 use super::regions::{RegionKind, Regions};
 use super::{Line, Listing};
 
-/// Twice the registers of a thread: of up to so many words the assembler makes a schedule that takes fewer.
-pub(super) const MOST: u32 = 510;
-
-/// Three quarters of the registers of a thread: the assembler keeps in the rest what it computes ahead, and masks.
-pub(super) const MANY: u32 = 192;
-
 /// The most words of 32 bits that are alive between two lines; 0 if jumps cross each other.
 pub(super) fn words(listing: &Listing) -> u32 {
     words_of_lines(listing.lines.iter(), &listing.words)

@@ -13,9 +13,6 @@ use super::regions::{RegionKind, Regions, Writes};
 use super::{Line, Listing};
 use crate::isa::{Access, Instruction, RegisterId, ScalarType, Source};
 
-/// Fewer sums are not worth it: a sixteenth of the registers of a thread.
-const LEAST: usize = 8;
-
 /// A sum that is read before a loop, if at all, and behind it.
 struct Sum {
     /// Its line.
@@ -40,7 +37,7 @@ pub(super) fn run(listing: &mut Listing) {
     let wide: Vec<(u32, RegisterId, RegisterId)> = lines()
         .filter_map(|(line, index)| wide_sum(line, &writes).map(|(sum, of)| (index, sum, of)))
         .collect();
-    if wide.len() < LEAST {
+    if wide.len() < listing.tuning.recomputed_sums {
         return;
     }
     let mut readers: FxHashMap<RegisterId, Vec<u32>> =
@@ -67,7 +64,7 @@ pub(super) fn run(listing: &mut Listing) {
         let is_read_behind = readers[&sum.of].last().is_some_and(|last| *last >= sum.place);
         is_read_behind || shared[&sum.of] > 1
     });
-    if sums.len() < LEAST {
+    if sums.len() < listing.tuning.recomputed_sums {
         return;
     }
     sums.sort_by_key(|sum| sum.place);

@@ -13,14 +13,11 @@ use super::{Line, LineKind, Listing, pressure};
 use crate::isa::{Access, Instruction};
 
 const NONE: u32 = u32::MAX;
-/// A part of what is alive by which it must get less.
-const LEAST_GAIN: u32 = 8;
-
 pub(super) fn run(listing: &mut Listing) {
     let before = pressure::words(listing);
     let stays = |line: &Line| match line.instruction() {
         Some(Instruction::WgmmaFence(_)) => true,
-        Some(Instruction::Mma(_)) => before <= pressure::MOST,
+        Some(Instruction::Mma(_)) => before <= listing.tuning.most_registers,
         // tidy: wildcard because the others may be made when they are needed
         _ => false,
     };
@@ -41,7 +38,9 @@ pub(super) fn run(listing: &mut Listing) {
         }
     }
     let sunk = order.iter().map(|place| &listing.lines[*place as usize]);
-    if pressure::words_of_lines(sunk, &listing.words) + (before / LEAST_GAIN).max(1) <= before {
+    if pressure::words_of_lines(sunk, &listing.words) + (before / listing.tuning.sinking_gain).max(1)
+        <= before
+    {
         listing.reorder(&order);
     }
 }

@@ -56,20 +56,16 @@ struct Numbering<'a> {
     distance: u32,
 }
 
-/// The lines of a listing whose registers are too many if it is numbered as a whole.
-const LONG: usize = 2000;
-/// How far apart what is the same may be there.
-const NEAR: u32 = 400;
-
 pub(super) fn run(listing: &mut Listing) {
     let Some(regions) = Regions::of(listing) else { return };
     let writes = Writes::of(listing);
     let (mut stays, replaced) = number(listing, &regions, &writes, u32::MAX);
-    if listing.lines.len() > LONG {
+    if listing.lines.len() > listing.tuning.long_listing_lines {
         let kept = listing.lines.iter().zip(&stays).filter_map(|(line, stays)| stays.then_some(line));
-        if pressure::words_of_lines(kept, &listing.words) > pressure::MOST {
+        if pressure::words_of_lines(kept, &listing.words) > listing.tuning.most_registers {
             restore(listing, &replaced);
-            (stays, _) = number(listing, &regions, &writes, NEAR);
+            let near = listing.tuning.near_lines;
+            (stays, _) = number(listing, &regions, &writes, near);
         }
     }
     let mut stays = stays.into_iter();

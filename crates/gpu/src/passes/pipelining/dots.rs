@@ -485,7 +485,8 @@ impl Body<'_> {
         let has_own = |dot: &&Inst| joined_finish(function, insts, **dot).is_none();
         let operands: u32 = late.iter().map(|dot| words(dot, 0)).sum();
         let accumulators = late.iter().chain(early).filter(has_own);
-        cost_model::fits(operands + accumulators.map(|dot| words(dot, 2)).sum::<u32>(), threads)
+        let tiles = operands + accumulators.map(|dot| words(dot, 2)).sum::<u32>();
+        cost_model::fits(tiles, threads, self.header.target.tuning)
     }
 }
 

@@ -23,7 +23,7 @@ use tilewright_ir::{OpFamily, Operation, Parents, Value};
 use super::{Block, Function, Header, Inst};
 use crate::cost_model;
 use crate::language::{Buffer, GpuOp, Op, Type};
-use crate::passes::allocation::{CHEAP_BYTES, least_bytes};
+use crate::passes::allocation::least_bytes;
 use crate::passes::pipelining::{Order, orders};
 use crate::remarks::{self, Because};
 
@@ -40,7 +40,7 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
         hoist(function, &parents, (*alloc, *end), outermost);
         let around = least_bytes(&header.layouts, function);
         let runs_ahead = header.cluster > 1 || loops.iter().any(|inst| copies_ahead(function, *inst));
-        let most = if runs_ahead { limit } else { bytes.max(CHEAP_BYTES) };
+        let most = if runs_ahead { limit } else { bytes.max(header.target.tuning.cheap_shared_bytes) };
         if around <= bytes || around <= most {
             bytes = around;
             continue;
@@ -64,7 +64,7 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
 fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc: Inst) {
     let limit = u64::from(header.target.max_shared_bytes);
     let before = least_bytes(&header.layouts, function);
-    let is_much = before > CHEAP_BYTES;
+    let is_much = before > header.target.tuning.cheap_shared_bytes;
     let Some(block) = parents.block(alloc).filter(|_| is_much) else { return };
     let ring = function.insts[alloc].results[0];
     let Some((first, fill)) = fill_of(function, block, ring) else { return };
@@ -81,7 +81,7 @@ fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc:
     let Some(last) = passed.copied().collect::<Vec<_>>().iter().rposition(is_end) else { return };
     let passed = &insts[behind..=behind + last];
     let computed = passed.iter().filter(|inst| computes(function, **inst)).count();
-    if before <= limit && cost_model::issue_slots_count(computed as u32) {
+    if before <= limit && cost_model::issue_slots_count(computed as u32, header.target.tuning) {
         return;
     }
     function.blocks[block].insts[first..=behind + last].rotate_left(fill);

@@ -22,13 +22,16 @@ use tilewright_ir::{
     Block, Cursor, Dtype, ElementwiseFn, Function, Inst, InstData, Literal, Op, OpFamily, Shape, Type, Value,
 };
 
+use crate::tuning::Tuning;
+
 /// Pads the tiles of a kernel without calls; true if it changed something.
-pub fn pad(function: &mut Function) -> bool {
+pub fn pad(function: &mut Function, tuning: &Tuning) -> bool {
     if !is_needed(function) {
         return false;
     }
     let entry = function.entry;
     let mut pad = Pad {
+        tuning,
         cursor: Cursor::at_start(function, entry),
         shapes: SecondaryMap::new(),
         zeros: EntitySet::new(),
@@ -69,6 +72,7 @@ pub fn padded(shape: &[u32]) -> Shape {
 }
 
 struct Pad<'f> {
+    tuning: &'f Tuning,
     cursor: Cursor<'f>,
     /// Of values that are padded, the shape that the program knows.
     shapes: SecondaryMap<Value, Option<Shape>>,

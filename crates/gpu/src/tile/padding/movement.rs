@@ -6,9 +6,6 @@ use tilewright_ir::{Dtype, ElementwiseFn, Inst, IntList, Op, Shape, Type, Value}
 use super::{Pad, padded};
 use crate::layout_rules::renames_registers;
 
-/// A slice of registers asks for all of the tile in registers: so many times its own.
-const MOST_COPIES: u32 = 8;
-
 impl Pad<'_> {
     /// Where only outermost axes are padded, the padding lies behind all elements before and after.
     pub(super) fn reshape(&mut self, inst: Inst, to: &Shape) {
@@ -94,7 +91,7 @@ impl Pad<'_> {
             let (extent, count) = (whole[axis], shape[axis].next_power_of_two());
             let step = if count == 1 { 1 } else { steps[axis] };
             let fits = renames_registers(&[extent], &[starts[axis]], &[step], &[count]);
-            if fits && copies * (extent / count) <= MOST_COPIES {
+            if fits && copies * (extent / count) <= self.tuning.padded_slice_copies {
                 copies *= extent / count;
                 (first[axis], distances[axis], part.0[axis]) = (starts[axis], step, count);
             } else {

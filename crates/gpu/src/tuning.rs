@@ -1,0 +1,197 @@
+//! Measured thresholds and weights: one table for each target, and none elsewhere.
+//!
+//! Each entry names the kernel and the GPU that it was measured on, and when. Facts about hardware
+//! are in [`target`](crate::target), the estimates that use this table in
+//! [`cost_model`](crate::cost_model).
+
+/// The thresholds and weights of a target.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Tuning {
+    /// The weight of an op in a loop, relative to one outside of it.
+    pub loop_weight: u32,
+    /// Cost of a trip through shared memory besides its accesses, in passes of shared memory: two
+    /// barriers and the latency of a load.
+    pub trip_cost: u32,
+    /// Arithmetic instructions that take as long as a pass of shared memory or a shuffle.
+    pub instructions_per_pass: u32,
+    /// Instructions of a function that hardware has no instruction for.
+    pub function_cost: u32,
+    /// Cost, in sectors, of a sector that an access touches in part. Caches may have lost it when
+    /// the rest is moved, and memory merges it when it is stored.
+    ///
+    /// Transposed copies of 16x16 and 32x32 tiles that access one of their sides in parts take 1.3
+    /// to 3 times as long as with a conversion (H200, 2026-11-22).
+    pub partial_sector_cost: u32,
+    /// Elements of a thread from which on narrow accesses with wide offsets lie along the fastest
+    /// axis.
+    pub narrow_access_elements: u32,
+    /// Elements of a thread from which on lanes with copies share a store. For fewer, the
+    /// selections take more instructions than the stores.
+    pub shared_store_elements: u32,
+    /// The most times that a slice of registers may have of them with its whole tile: more is gathered.
+    pub padded_slice_copies: u32,
+    /// Registers of a thread besides those of tiles: addresses, counters, masks.
+    pub other_registers: u32,
+    /// The most iterations of a loop in its code, so that the slots of its rings are constants.
+    pub unrolled_iterations: u32,
+    /// The most ops of the GPU dialect in the code of such a loop.
+    pub unrolled_ops: u32,
+    /// Registers of a thread that such a loop takes beyond one iteration, because the assembler
+    /// mixes iterations: attention takes 20 to 55 (H200, 2026-11-23).
+    pub unrolled_registers: u32,
+    /// Ops on tiles beside the dots of a loop from which on it waits for issue slots.
+    pub issue_bound_ops: u32,
+    /// Copies by `cp.async` from gathered addresses that a thread starts in an iteration, from which
+    /// on warps of their own start them, in loops of at most `specialized_stages`.
+    ///
+    /// A mixture of experts with 10 to 24 copies took 0.97 to 0.99 of the time with 3 stages (its
+    /// best blocks 313 and 319 us), but 1.10 and 1.13 to 1.18 times as long with 4 and 5 (299 for
+    /// 272 us, 295 for 249 to 265) (H200, 2026-11-24).
+    pub specialized_copies: u32,
+    /// The most stages of such a loop.
+    pub specialized_stages: u32,
+    /// Registers of a thread that accumulators may take before a program gets more warps; the rest
+    /// is for addresses and operands.
+    pub accumulator_registers: u32,
+    /// Registers of a thread for the accumulator of a dot whose warps each compute a part of K.
+    pub depth_split_registers: u32,
+    /// The most rows of a dot whose warps each compute a part of K. With more, warpgroups compute
+    /// enough with each operand to hide its computation.
+    pub depth_split_rows: u32,
+    /// The most elements of an operand that a thread computes in an iteration, for a loop whose
+    /// copies get warps of their own. A longer iteration hides the start of copies.
+    ///
+    /// H200, 2026-11-23: 16x8192x8192 with weights of 4 bits, 64 elements a thread, took 24.5 us
+    /// without such warps and 22.4 with them, with weights of 8 bits 26.9 and 24.5; with 128
+    /// elements a thread 22.8 and 23.1. Dots whose operands are only loaded gain nothing (4096^3 in
+    /// a persistent kernel: 182.0 and 182.6), and attention is slower by an eighth and more.
+    pub specialized_elements: u32,
+    /// Registers of a thread for an operand that is computed before the loop that uses it.
+    pub kept_operand_registers: u32,
+    /// Registers of a thread for an operand that has no room in shared memory: half of all. The
+    /// assembler spills what does not fit beside it.
+    pub moved_operand_registers: u32,
+    /// Registers of a thread for A of a dot that is computed as its transpose.
+    pub transposed_registers: u32,
+    /// Registers of factors from which on a vote and a jump cost less than multiplications by 1.
+    pub rescaled_registers: u32,
+    /// The fewest bytes of a tile for which two blocks run in step to share it.
+    ///
+    /// H200, 2026-11-23, 8200x8200: blocks of 128x256x64 took 0.85 of the time with B, 32 KiB, shared;
+    /// blocks of 256x128x64, 16 of 48 KiB, as long; blocks of 128x128x64 1.07 times as long.
+    pub paired_bytes: u32,
+    /// The same for the blocks of one program, which run next to each other in any case.
+    pub cluster_bytes: u32,
+    /// Bytes of shared memory that may be used to save barriers.
+    pub cheap_shared_bytes: u64,
+    /// The fewest loads that `ldmatrix` must save to be worth the addresses of matrices.
+    pub saved_matrix_loads: u32,
+    /// The most ops on tiles of a value that every thread computes for itself; a value of more, such
+    /// as a random number, is converted.
+    pub rematerialized_ops: u32,
+    /// Registers of a thread for the accumulator of a `wgmma` where two warpgroups copy: the
+    /// assembler refuses more than a thread has at the start, and needs 26 beside the accumulator.
+    pub accumulator_registers_beside_copies: u32,
+    /// Elements divided by one number from which on its reciprocal is computed once; the assembler
+    /// does not share it.
+    pub shared_divisor_elements: usize,
+    /// The fewest bits between registers for which a sort complements elements in place of
+    /// exchanging them.
+    pub complemented_bits: usize,
+    /// The fewest levels of lanes for which a scan finds prefixes and totals in the order of lanes.
+    pub ordered_scan_levels: usize,
+    /// The fewest programs along the other axes in a group of programs that begin by length.
+    pub ordered_group: u64,
+    /// The fewest programs in such a group: more than a GPU runs at a time.
+    pub ordered_group_programs: u64,
+    /// Registers of 32 bits alive at once above which addresses are recomputed and ops sink to their
+    /// uses: three quarters of those of a thread. The assembler keeps in the rest what it computes
+    /// ahead, and predicates.
+    pub crowded_registers: u32,
+    /// Registers of 32 bits alive at once above which the assembler does not find a schedule that
+    /// fits: twice those of a thread.
+    pub most_registers: u32,
+    /// The fewest sums of an address to recompute: a sixteenth of the registers of a thread.
+    pub recomputed_sums: usize,
+    /// The fraction, as its denominator, by which sinking must lower the registers alive at once.
+    pub sinking_gain: u32,
+    /// Lines of a listing above which equal instructions keep one register only if they are near.
+    pub long_listing_lines: usize,
+    /// The most lines between two equal instructions that share a register in such a listing.
+    pub near_lines: u32,
+    /// A limit of registers for which the assembler makes a poor schedule:
+    /// layer norm of 8704 columns takes 62 us with 128 registers and 57 with 120 (H200, 2026-11-20).
+    pub avoided_register_limit: u32,
+    /// Spilled registers of a thread that one more block on a multiprocessor is worth.
+    pub spills_for_one_more_block: u32,
+    /// Spilled registers of a thread that a limit of a few more registers might save.
+    pub spills_for_another_attempt: u32,
+    /// The fewest programs, if their number is odd, that run in pairs of blocks: one block has no
+    /// program.
+    pub odd_paired_programs: u32,
+}
+
+impl Tuning {
+    /// The table for a compute capability times 10, as in 90.
+    pub const fn of(capability: u32) -> &'static Self {
+        match capability {
+            ..90 => &BEFORE_HOPPER,
+            90..100 => &HOPPER,
+            100.. => &BLACKWELL,
+        }
+    }
+}
+
+/// From Turing to Ada. The weights were chosen on an H200; no other GPU was measured.
+pub const BEFORE_HOPPER: Tuning = Tuning {
+    loop_weight: 8,
+    trip_cost: 40,
+    instructions_per_pass: 4,
+    function_cost: 8,
+    partial_sector_cost: 4,
+    narrow_access_elements: 16,
+    shared_store_elements: 8,
+    padded_slice_copies: 8,
+    other_registers: 40,
+    unrolled_iterations: 4,
+    unrolled_ops: 600,
+    unrolled_registers: 56,
+    issue_bound_ops: 4,
+    specialized_copies: 8,
+    specialized_stages: 3,
+    accumulator_registers: 240,
+    depth_split_registers: 128,
+    depth_split_rows: 64,
+    specialized_elements: 64,
+    kept_operand_registers: 32,
+    moved_operand_registers: 128,
+    transposed_registers: 64,
+    rescaled_registers: 16,
+    paired_bytes: 32 << 10,
+    cluster_bytes: 8 << 10,
+    cheap_shared_bytes: 48 << 10,
+    saved_matrix_loads: 8,
+    rematerialized_ops: 64,
+    accumulator_registers_beside_copies: 96,
+    shared_divisor_elements: 4,
+    complemented_bits: 2,
+    ordered_scan_levels: 3,
+    ordered_group: 16,
+    ordered_group_programs: 512,
+    crowded_registers: 192,
+    most_registers: 510,
+    recomputed_sums: 8,
+    sinking_gain: 8,
+    long_listing_lines: 2000,
+    near_lines: 400,
+    avoided_register_limit: 128,
+    spills_for_one_more_block: 4,
+    spills_for_another_attempt: 32,
+    odd_paired_programs: 33,
+};
+
+/// Hopper, measured on H100 and H200.
+pub const HOPPER: Tuning = Tuning { ..BEFORE_HOPPER };
+
+/// Blackwell: that of Hopper, not measured.
+pub const BLACKWELL: Tuning = Tuning { ..HOPPER };

@@ -1,0 +1,143 @@
+//! Numeric constants of the compiler. A measured threshold is an entry of the tuning table; each
+//! other constant is a row of `xtask/constants.txt`, with the reason why it is no threshold.
+
+use std::collections::BTreeMap;
+
+use syn::visit::{self, Visit};
+use syn::{Expr, Type};
+
+use crate::tree::{File, Finding, Tree};
+
+/// The rows, relative to the root.
+const TABLE: &str = "xtask/constants.txt";
+/// The tables of measured thresholds.
+const TUNING: &str = "crates/gpu/src/tuning.rs";
+/// The crates that choose between ways to compile a kernel.
+const FOLDERS: [&str; 5] = [
+    "crates/compiler/src/",
+    "crates/gpu/src/",
+    "crates/opt/src/",
+    "crates/ptx/src/lower/",
+    "crates/ptx/src/passes/",
+];
+/// The reasons that a row may have.
+const REASONS: [&str; 3] = ["hardware", "format", "bound"];
+const NUMBERS: [&str; 14] =
+    ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64"];
+const RULE: &str = "constant";
+
+/// Each numeric constant has a row, and each row a constant.
+pub fn listed(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut rows: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for (number, line) in tree.files.iter().filter(|file| file.path == TABLE).flat_map(File::lines) {
+        if line.starts_with('#') {
+            continue;
+        }
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [path, name, reason] if REASONS.contains(&reason) => {
+                rows.insert((path.to_owned(), name.to_owned()), number);
+            }
+            _ => {
+                let message = format!("a row is a path, a name and one of {}", REASONS.join(", "));
+                findings.push(Finding::new(TABLE, number, RULE, message));
+            }
+        }
+    }
+    let is_checked =
+        |file: &&File| file.path != TUNING && FOLDERS.iter().any(|folder| file.path.starts_with(folder));
+    for file in tree.rust().filter(is_checked) {
+        for (line, name) in constants(file) {
+            if rows.remove(&(file.path.clone(), name.clone())).is_none() {
+                let message = format!(
+                    "`{name}` has no row in {TABLE}: a threshold belongs in {TUNING}, a number of the hardware, \
+                     of a format or the bound of an analysis gets a row"
+                );
+                findings.push(Finding::new(&file.path, line, RULE, message));
+            }
+        }
+    }
+    let stale = rows.into_iter().map(|((path, name), line)| {
+        Finding::new(TABLE, line, RULE, format!("{path} has no constant `{name}`: remove the row"))
+    });
+    findings.extend(stale);
+    findings
+}
+
+/// The constants of a file whose values are written as numbers, with their lines.
+fn constants(file: &File) -> Vec<(usize, String)> {
+    let Ok(syntax) = syn::parse_file(&file.text) else { return Vec::new() };
+    let mut visitor = Visitor { found: Vec::new() };
+    visitor.visit_file(&syntax);
+    visitor.found
+}
+
+struct Visitor {
+    found: Vec<(usize, String)>,
+}
+
+impl Visitor {
+    fn constant(&mut self, name: &syn::Ident, ty: &Type, value: &Expr) {
+        if is_number(ty) && is_literal(value) {
+            self.found.push((name.span().start().line, name.to_string()));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Visitor {
+    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
+        self.constant(&item.ident, &item.ty, &item.expr);
+    }
+
+    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
+        self.constant(&item.ident, &item.ty, &item.expr);
+    }
+
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if module.ident != "tests" {
+            visit::visit_item_mod(self, module);
+        }
+    }
+}
+
+fn is_number(ty: &Type) -> bool {
+    matches!(ty, Type::Path(ty) if ty.path.get_ident().is_some_and(|name| NUMBERS.iter().any(|known| name == known)))
+}
+
+/// A literal, with a sign, or two with an operator between.
+fn is_literal(value: &Expr) -> bool {
+    match value {
+        Expr::Lit(_) => true,
+        Expr::Unary(value) => is_literal(&value.expr),
+        Expr::Paren(value) => is_literal(&value.expr),
+        Expr::Binary(value) => is_literal(&value.left) && is_literal(&value.right),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::found;
+
+    const PATH: &str = "crates/gpu/src/passes/pairs.rs";
+    const CODE: &str = "const MANY: u32 = 1 << 10;\nconst NAMES: [&str; 2] = [];\n\
+                        mod tests {\n    const SEED: u64 = 3;\n}\nimpl A {\n    const B: f32 = -1.5;\n}\n";
+
+    #[test]
+    fn a_constant_needs_a_row() {
+        let at = |line| format!("{PATH}:{line}: constant");
+        assert_eq!(found(listed, &[(PATH, CODE)]), [at(1), at(7)]);
+        let rows = format!("# Rows.\n{PATH} MANY bound\n{PATH} B format\n");
+        assert_eq!(found(listed, &[(PATH, CODE), (TABLE, &rows)]), [""; 0]);
+        assert_eq!(found(listed, &[(TUNING, CODE), ("crates/sim/src/a.rs", CODE)]), [""; 0]);
+    }
+
+    #[test]
+    fn a_row_needs_a_constant_and_a_reason() {
+        let rows = format!("{PATH} MANY taste\n{PATH} B format\n{PATH} GONE bound\n");
+        let expected =
+            [format!("{TABLE}:1: constant"), format!("{PATH}:1: constant"), format!("{TABLE}:3: constant")];
+        assert_eq!(found(listed, &[(PATH, CODE), (TABLE, &rows)]), expected);
+    }
+}
