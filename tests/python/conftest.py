@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+# Modules that tests of several folders share.
+sys.path.insert(0, str(ROOT / "tests/python/support"))
 PROGRAMS = ROOT.parent / "shared" / "seed-programs"
 
 DEVICE = os.environ.get("TILEWRIGHT_DEVICE") or "cpu"
@@ -25,7 +28,7 @@ DEVICE = os.environ.get("TILEWRIGHT_DEVICE") or "cpu"
 
 ON_GPU = DEVICE.startswith("cuda")
 
-WITH_CHECKED_ACCESSES = frozenset(("test_language_faults.py",))
+WITH_CHECKED_ACCESSES = frozenset(("test_faults.py",))
 """What these tests do would be the end of a process's work on a GPU, which does not check accesses; the simulator does,
 in other words, and has tests of its own."""
 
@@ -199,3 +202,13 @@ def error_text(error: BaseException) -> str:
 def _without_folder(line: str) -> str:
     arrow, found, place = line.partition("--> ")
     return f"{arrow}{found}{place.rpartition('/')[2]}" if found else line
+
+
+@pytest.fixture(scope="session")
+def stub() -> Path:
+    """The stand-in for the driver's library."""
+    if sys.platform != "linux" or shutil.which("cargo") is None:
+        pytest.skip("the stand-in for the driver is built with cargo, for Linux")
+    subprocess.run(["cargo", "build", "--quiet", "-p", "tilewright-cuda-stub"], check=True, cwd=ROOT)
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+    return ROOT / target / "debug" / "libtilewright_cuda_stub.so"

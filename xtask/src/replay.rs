@@ -48,7 +48,7 @@ fn record(root: &Path) -> Result<(), String> {
     // A test that looks at its dumps may fail while it is recorded: what it compiled counts.
     let mut tests = Command::new(&python);
     tests.args(["-m", "pytest", "tests/python", "-q", "-p", "replay_recorder", "--numprocesses", "auto"]);
-    tests.env("PYTHONPATH", root.join("tests/python")).env("TILEWRIGHT_REPLAY", &recording);
+    tests.env("PYTHONPATH", root.join("tests/python/support")).env("TILEWRIGHT_REPLAY", &recording);
     let failed = |error: std::io::Error| format!("{}: {error}", python.display());
     dumping(&mut tests, raw("tests")).map_err(failed)?;
     let mut pages = Command::new("cargo");
@@ -60,7 +60,7 @@ fn record(root: &Path) -> Result<(), String> {
     }
     succeed(
         Command::new(&python)
-            .arg(root.join("tests/python/replay_recorder.py"))
+            .arg(root.join("tests/python/support/replay_recorder.py"))
             .env("TILEWRIGHT_REPLAY", &recording),
     )
 }

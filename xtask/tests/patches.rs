@@ -52,6 +52,6 @@ fn an_op_that_moves_elements_is_eight_files() {
 
 #[test]
 fn a_library_function_is_one_file_and_its_test() {
-    let files = ["crates/frontend/src/stdlib/libdevice.py", "tests/python/test_language_libdevice.py"];
+    let files = ["crates/frontend/src/stdlib/libdevice.py", "tests/python/language/test_libdevice.py"];
     check("library_function.patch", &files);
 }

@@ -1,0 +1,217 @@
+"""Every name that Triton 3.9 exports, and that torch takes from it, is there; ``public_names.txt`` lists them."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+import tilewright as triton
+from tilewright import _environment, _native, knobs
+
+NAMES = (Path(__file__).parent / "public_names.txt").read_text().split()
+
+ANSWERED = re.compile(
+    r"triton\.(runtime\.build\.(?!platform_key)|tools\.(build_extern|compile|gsan|link)\."
+    r"|testing\.(cublas|cuda_memcheck)$|_C\.libtriton\.ir\.(builder|pass_manager)$|_C\.libtriton\.nvidia\.device_malloc$"
+    r"|backends\.nvidia\.compiler\.get_llvm_flags$|compiler\.code_generator\.(CodeGenerator|ast_to_ttir)$"
+    r"|language\.extra\.cuda\.utils\.convert_custom_float8$|language\.semantic\.TritonSemantic$)"
+)
+"""What something else replaces: a use of it says what."""
+
+
+def resolve(name: str) -> object:
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(["tilewright", *parts[1:end]]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part)
+        return found
+    raise AssertionError(name)
+
+
+def test_every_name_is_there():
+    missing, answered = [], []
+    for name in NAMES:
+        try:
+            found = resolve(name)
+        except AttributeError as error:
+            missing.append(f"{name}: {error}")
+            continue
+        if isinstance(found, _native.Missing):
+            answered.append(name)
+    assert missing == []
+    assert answered == [name for name in NAMES if ANSWERED.match(name)]
+
+
+def test_replaced_names_say_by_what():
+    for name in filter(ANSWERED.match, NAMES):
+        with pytest.raises(NotImplementedError) as raised:
+            resolve(name)()
+        assert " = help: " in str(raised.value), name
+        assert isinstance(raised.value, triton.TritonError)
+        assert raised.value.code == "TW0117", name
+
+
+@pytest.mark.parametrize("name", ["build_extern", "compile", "gsan", "link"])
+def test_replaced_commands_say_by_what(name, run):
+    """And do not end well without having done anything."""
+    own = run("-m", f"tilewright.tools.{name}", "x.py")
+    as_triton = run("-m", "tilewright", "run", "-m", f"triton.tools.{name}", "x.py")
+    for done in (own, as_triton):
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith(f"tilewright: python -m triton.tools.{name} is no command of tilewright: ")
+
+
+def test_variables_are_followed_or_answered(run):
+    """Those of the knobs and the documentation: each is read by something, or a line says that it has no effect."""
+    for name in _environment.WITHOUT_EFFECT:
+        assert name == name.upper()
+    environment = {"MLIR_ENABLE_DUMP": "1", "TRITON_ALWAYS_COMPILE": "1", "TRITON_DISABLE_LINE_INFO": "0"}
+    done = run("-c", "import tilewright, tilewright.language", env=environment)
+    lines = sorted(done.err.splitlines())
+    assert [line.split(":")[1] for line in lines] == [
+        " MLIR_ENABLE_DUMP is set and has no effect",
+        " TRITON_ALWAYS_COMPILE is set and has no effect",
+    ]
+
+
+def test_each_variable_of_a_knob_is_read_or_answered():
+    """By the launcher or the commands, by Python code that reads the knob, or by the line that says what is there."""
+    root = ROOT
+    package = root / "python" / "tilewright"
+    files = [*package.rglob("*.py"), *root.glob("crates/*/src/**/*.rs")]
+    own = {package / "knobs.py", package / "_environment.py"}
+    readers = "\n".join(file.read_text() for file in files if file not in own)
+    unread = []
+    for group, knob in vars(knobs).items():
+        if not isinstance(knob, knobs.Knobs):
+            continue
+        for name, descriptor in knob.knob_descriptors.items():
+            variable = descriptor.variable
+            is_read = variable in readers or f"knobs.{group}.{name}" in readers
+            if not is_read and variable not in _environment.WITHOUT_EFFECT:
+                unread.append(variable)
+            assert not (f"knobs.{group}.{name}" in readers and variable in _environment.WITHOUT_EFFECT), (
+                variable
+            )
+    assert unread == []
+
+
+def test_descriptor_types():
+    core = triton.language.core
+    block = triton.language.block_type(triton.language.float16, [16, 32])
+    one = core.tensor_descriptor_type(block, None, None)
+    assert one == core.tensor_descriptor_type(block, None, None)
+    assert one != core.tensor_descriptor_type(triton.language.block_type(triton.language.float16, [16, 16]))
+    assert len({one, core.tensor_descriptor_type(block)}) == 1
+
+
+GLUON = dict(
+    line.split(": ") for line in (Path(__file__).parent / "gluon_names.txt").read_text().splitlines()
+)
+"""The names of Gluon of Triton 3.9, by module."""
+
+
+def test_names_of_gluon():
+    """Each is there; a call of what only Gluon has says that there is no Gluon."""
+    wrong, calls = [], 0
+    for module, names in GLUON.items():
+        found = importlib.import_module(module.replace("triton", "tilewright", 1))
+        for name in names.split():
+            value = getattr(found, name, None)
+            if value is None:
+                wrong.append(f"{module}.{name}")
+            elif isinstance(value, _native.Missing):
+                calls += 1
+                with pytest.raises(NotImplementedError, match=rf"TW0117.*gluon.*\b{name} is not available"):
+                    value()
+    assert wrong == []
+    assert calls > 100
+    gl = importlib.import_module("tilewright.experimental.gluon.language")
+    assert gl.constexpr is triton.language.constexpr
+    assert gl.float16 is triton.language.float16
+    assert (
+        importlib.import_module("tilewright.experimental.gluon.language.nvidia.hopper.tma")
+        is gl.nvidia.hopper.tma
+    )
+    assert gl.nvidia.blackwell.mbarrier is gl.nvidia.hopper.mbarrier
+    assert not hasattr(gl, "nothing")
+
+
+def test_layouts_of_gluon_are_values():
+    gl = importlib.import_module("tilewright.experimental.gluon.language")
+    blocked = gl.BlockedLayout([1, 4], [8, 4], [4, 1], order=[1, 0])
+    assert blocked == gl.BlockedLayout([1, 4], [8, 4], gl.constexpr([4, 1]), [1, 0])
+    assert blocked != gl.BlockedLayout([1, 4], [8, 4], [4, 1], [0, 1])
+    rows = gl.SliceLayout(1, parent=blocked)
+    assert (blocked.rank, rows.rank, rows.parent.threads_per_warp) == (2, 1, [8, 4])
+    assert {rows: 1}[gl.SliceLayout(1, blocked)] == 1
+    assert gl.NVMMASharedLayout(128, 16, rank=2).transposed is False
+    for use in (
+        lambda: gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16),
+        lambda: blocked.format_tensor_view([4, 4]),
+        lambda: gl.AutoLayout().rank,
+        lambda: gl.shared_memory_descriptor(),
+    ):
+        with pytest.raises(NotImplementedError, match="TW0117"):
+            use()
+
+
+@pytest.mark.parametrize("mode", ["compiled", "interpreted"])
+def test_kernels_of_gluon_are_refused_when_launched(monkeypatch, mode):
+    gluon = importlib.import_module("tilewright.experimental.gluon")
+    gl = importlib.import_module("tilewright.experimental.gluon.language")
+    if mode == "interpreted":
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+    @gluon.jit
+    def fill(out_ptr, layout: gl.constexpr):
+        gl.store(out_ptr + gl.arange(0, 128, layout), 1)
+
+    @gluon.jit(do_not_specialize=["n"])
+    def other(out_ptr, n):
+        fill(out_ptr, gl.AutoLayout())
+
+    @gluon.aggregate
+    class Pair:
+        memory: gl.shared_memory_descriptor
+        layout: gl.constexpr
+
+    assert isinstance(fill, triton.JITFunction)
+    assert fill.is_gluon()
+    assert [param.name for param in other.params] == ["out_ptr", "n"]
+    tuned = triton.autotune([triton.Config({"n": 1}), triton.Config({"n": 2})], key=[])(other)
+    layout = gl.BlockedLayout([1], [32], [4], [0])
+    for launch in (
+        lambda: fill[(1,)](None, layout),
+        lambda: fill.run(None, layout, grid=(1,), warmup=False),
+        lambda: fill.warmup(None, layout, grid=(1,)),
+        lambda: other[lambda meta: (1,)](None, 3),
+        lambda: tuned[(1,)](None),
+        lambda: triton.compile(gluon.GluonASTSource(fill, {"out_ptr": "*i32", "layout": "constexpr"}, {})),
+    ):
+        with pytest.raises(NotImplementedError, match=r"Gluon is not available") as raised:
+            launch()
+        assert raised.value.code == "TW0117"
+
+
+def test_knobs_of_every_group():
+    for group in (
+        "build",
+        "redis",
+        "cache",
+        "compilation",
+        "autotuning",
+        "runtime",
+        "language",
+        "nvidia",
+        "amd",
+    ):
+        assert getattr(knobs, group).knobs
