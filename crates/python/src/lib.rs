@@ -1,48 +1,34 @@
-//! The native module of the Python package, `tilewright._native`: conversion and error mapping, nothing else.
+//! The native module of the Python package, `tilewright._native`, in layers. Each names the layers
+//! before it, never one after it:
 //!
-//! ```text
-//! kernel[grid](...) ── launcher ──> convert (arguments to values) ──> runtime ──> handle
-//!                                     torch, array, dlpack: who the memory of an argument belongs to
-//!                                     live: the memory behind addresses that a kernel reads
-//!                      wrapper: the arguments that autotuning and heuristics add
-//! compiling ── host: what the free names of a kernel mean ──> objects (Python objects to values and back)
-//!              reads: whether they still mean that at a later launch
-//! compile, driver, tensor_map: what Triton offers below `kernel[grid]`: compiling for described types, device code by its number
-//! interpret: kernels whose body Python runs
-//! linear_layout: the algebra of layouts, for tools
-//! trace: launches that are recorded, and what was recorded
-//! errors: diagnostics to exceptions; output: what kernels print
-//! ```
-//! The Python side (`python/tilewright`) holds what is not on the path of a launch: decorators, names, the commands.
+//! | layer | contents |
+//! |---|---|
+//! | `values` | Python values to arguments and compile-time values, and back |
+//! | `kernel` | `@jit` functions, their compiled forms, compilation and lookup |
+//! | `interpret` | kernels whose body Python runs |
+//! | `launch` | launches of kernels, compiled forms and wrappers |
+//! | `methods` | the Python methods of the classes that launch |
+//!
+//! `linear_layout` is the algebra of layouts for tools, `trace` records launches, `errors` makes
+//! exceptions of diagnostics, `output` shows the texts that kernels print, and `names` lists the
+//! language.
+//!
+//! The Python side (`python/tilewright`) holds the rest, off the path of a launch: decorators, names,
+//! the commands.
 
-mod aggregate;
-mod array;
-mod compile;
-mod convert;
-mod device;
-mod dlpack;
-mod driver;
 mod errors;
-mod handle;
-mod hooks;
-mod host;
 mod interpret;
 mod interpreted_trace;
 mod kernel;
 mod launch;
-mod launcher;
 mod linear_layout;
-mod live;
+mod methods;
 mod missing;
 mod names;
-mod objects;
 mod output;
-mod reads;
-mod sanitize;
-mod tensor_map;
-mod torch;
+mod signals;
 mod trace;
-mod wrapper;
+mod values;
 
 use pyo3::prelude::*;
 
@@ -52,27 +38,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::compile::{compile, compile_ir, compile_options, default_option};
-    #[pymodule_export]
-    use crate::convert::describe_argument;
-    #[pymodule_export]
-    use crate::device::{
-        allow_padded_reads, claim_capability, command_line, current_device, current_target, device,
-        device_capability, device_properties, environment_variable, has_gpu, is_stream_capturing,
-        keep_reports, multiprocessors_of, profile_clock, reload_knobs, set_current_device, set_device,
-        set_printf_fifo_size, set_profile_scope, start_profile, stop_profile, take_profile, take_reports,
-    };
-    #[pymodule_export]
-    use crate::driver::{
-        CudaLauncher, assemble, build_signature_metadata, launch_function, load_binary, max_active_clusters,
-        unload_module,
-    };
-    #[pymodule_export]
     use crate::errors::{not_available, outside_kernel};
-    #[pymodule_export]
-    use crate::handle::CompiledKernel;
-    #[pymodule_export]
-    use crate::hooks::{set_capturing, set_hooks};
     #[pymodule_export]
     use crate::interpret::{
         InterpretHook, LanguageCall, Structure, Tensor, interpret_assign, interpret_attribute,
@@ -80,26 +46,46 @@ mod _native {
         interpret_range, interpret_tensor, interpreted_program,
     };
     #[pymodule_export]
-    use crate::kernel::JitKernel;
+    use crate::kernel::compile::{compile, compile_ir, compile_options, default_option};
+    #[pymodule_export]
+    use crate::kernel::compiled::CompiledKernel;
+    #[pymodule_export]
+    use crate::kernel::jit::JitKernel;
+    #[pymodule_export]
+    use crate::launch::device::{
+        allow_padded_reads, claim_capability, command_line, current_device, current_target, device,
+        device_capability, device_properties, environment_variable, has_gpu, is_stream_capturing,
+        keep_reports, multiprocessors_of, profile_clock, reload_knobs, set_current_device, set_device,
+        set_printf_fifo_size, set_profile_scope, start_profile, stop_profile, take_profile, take_reports,
+    };
+    #[pymodule_export]
+    use crate::launch::driver::{
+        CudaLauncher, assemble, build_signature_metadata, launch_function, load_binary, max_active_clusters,
+        unload_module,
+    };
+    #[pymodule_export]
+    use crate::launch::hooks::{set_capturing, set_hooks};
+    #[pymodule_export]
+    use crate::launch::sanitize::{
+        sanitizer_allocated, sanitizer_checks, sanitizer_freed, sanitizer_parse, sanitizer_print,
+        sanitizer_reports, sanitizer_written,
+    };
+    #[pymodule_export]
+    use crate::launch::tensor_map::{TensorMap, fill_tma_descriptor_im2col, fill_tma_descriptor_tiled};
+    #[pymodule_export]
+    use crate::launch::wrapper::Wrapper;
     #[pymodule_export]
     use crate::linear_layout::LinearLayout;
-    #[pymodule_export]
-    use crate::live::{record_memory, take_records};
     #[pymodule_export]
     use crate::missing::Missing;
     #[pymodule_export]
     use crate::names::{element_types, elementwise_functions, language_names, language_types, tile_ops};
     #[pymodule_export]
-    use crate::sanitize::{
-        sanitizer_allocated, sanitizer_checks, sanitizer_freed, sanitizer_parse, sanitizer_print,
-        sanitizer_reports, sanitizer_written,
-    };
+    use crate::values::convert::describe_argument;
     #[pymodule_export]
-    use crate::tensor_map::{TensorMap, fill_tma_descriptor_im2col, fill_tma_descriptor_tiled};
+    use crate::values::live::{record_memory, take_records};
     #[pymodule_export]
-    use crate::torch::set_torch_function_mode;
-    #[pymodule_export]
-    use crate::wrapper::Wrapper;
+    use crate::values::torch::set_torch_function_mode;
 
     #[pymodule_export]
     use crate::interpreted_trace::InterpretedTrace;

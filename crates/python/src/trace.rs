@@ -8,10 +8,10 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use tilewright_runtime::{Checks, TraceRequest};
 use tilewright_trace::{Limits, ReadError, Recorder, Tensor, Trace};
 
-use crate::handle::CompiledKernel;
-use crate::kernel::JitKernel;
-use crate::launch::launch_traced;
-use crate::launcher::Call;
+use crate::kernel::compiled::CompiledKernel;
+use crate::kernel::jit::JitKernel;
+use crate::launch::jit::launch_traced;
+use crate::values::call::Call;
 
 /// A trace that is being written.
 #[pyclass(frozen, module = "tilewright._native")]

@@ -19,7 +19,7 @@ const LARGEST: &[(&str, usize)] = &[
     ("layout", 2),
     ("opt", 2),
     ("ptx", 14),
-    ("python", 24),
+    ("python", 5),
     ("runtime", 9),
     ("sim", 7),
     ("trace", 4),

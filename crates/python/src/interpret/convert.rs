@@ -2,7 +2,7 @@
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
 use tilewright_frontend::{Constant, HostValue, Operand, Tuple, operand_of, semantic, tuple_operand};
 use tilewright_ir::Literal;
 use tilewright_runtime::interpret::Tile;
@@ -10,7 +10,10 @@ use tilewright_runtime::interpret::Tile;
 use super::language::LanguageCall;
 use super::structure::Structure;
 use super::tensor::Tensor;
-use crate::objects::{self, Classes, classify, fields, host_value_to_python, object_ref};
+use crate::values::aggregate;
+use crate::values::classify::{Classes, classify, fields, plain};
+use crate::values::objects::{object, object_ref};
+use crate::values::to_python::{self, host_value_to_python, tuple_to_python};
 
 /// A plain number.
 pub(crate) fn number(object: &Bound<'_, PyAny>) -> Option<Constant> {
@@ -48,10 +51,10 @@ pub(crate) fn given(object: &Bound<'_, PyAny>) -> PyResult<Operand<Tile>> {
         let items = list.iter().map(|item| given(&item)).collect::<PyResult<Vec<_>>>()?;
         return Ok(tuple_operand(Tuple::from(items)));
     }
-    if let Some(constant) = objects::plain(object) {
+    if let Some(constant) = plain(object) {
         return Ok(Operand::Constant(constant));
     }
-    if let Some((fields, items)) = crate::aggregate::instance(object)? {
+    if let Some((fields, items)) = aggregate::instance(object)? {
         let items = items.iter_borrowed().map(|item| given(&item)).collect::<PyResult<Vec<_>>>()?;
         let class = object_ref(object.get_type().as_any())?;
         return Ok(tuple_operand(Tuple::instance(items, fields, class)));
@@ -63,10 +66,10 @@ pub(crate) fn given(object: &Bound<'_, PyAny>) -> PyResult<Operand<Tile>> {
 pub(crate) fn to_python<'py>(py: Python<'py>, operand: &Operand<Tile>) -> PyResult<Bound<'py, PyAny>> {
     Ok(match operand {
         Operand::Tensor(tile) => Bound::new(py, Tensor::new(tile.clone()))?.into_any(),
-        Operand::Constant(constant) => objects::to_python(py, constant)?,
+        Operand::Constant(constant) => to_python::to_python(py, constant)?,
         Operand::Tuple(items) => {
             let values = items.iter().map(|item| to_python(py, item)).collect::<PyResult<Vec<_>>>()?;
-            tuple(py, items, values)?
+            tuple_to_python(py, items, values)?
         }
         Operand::Descriptor(_)
         | Operand::Range(_)
@@ -76,30 +79,9 @@ pub(crate) fn to_python<'py>(py: Python<'py>, operand: &Operand<Tile>) -> PyResu
         Operand::Language(path) => host_value_to_python(py, &HostValue::Language(path.clone()))?,
         Operand::Function(number) => host_value_to_python(py, &HostValue::Function(*number))?,
         Operand::ConstexprFunction(number) | Operand::Object(number) | Operand::Callable(number) => {
-            objects::object(py, *number)?
+            object(py, *number)?
         }
     })
-}
-
-/// A tuple, a named tuple, or an instance of a user's class.
-fn tuple<'py, T>(
-    py: Python<'py>,
-    items: &Tuple<T>,
-    values: Vec<Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let names = items.fields().map(|fields| fields.iter().map(|field| PyString::new(py, field)));
-    let Some(names) = names else { return Ok(PyTuple::new(py, values)?.into_any()) };
-    if let Some(class) = items.class() {
-        let fields = PyDict::new(py);
-        for (name, value) in names.zip(values) {
-            fields.set_item(name, value)?;
-        }
-        let module = py.import(intern!(py, "tilewright.language._aggregate"))?;
-        return module.call_method1(intern!(py, "instance"), (objects::object(py, class)?, fields));
-    }
-    let names = PyTuple::new(py, names)?;
-    let class = py.import("collections")?.call_method1("namedtuple", ("tuple", names))?;
-    class.call1(PyTuple::new(py, values)?)
 }
 
 /// What an assignment makes of a value: of a compile-time number a scalar of its natural type, also in a tuple.

@@ -12,10 +12,10 @@ use tilewright_runtime::{Annotation, Device, Grid, Options, ParameterKind, Value
 use super::convert::{natural, to_python};
 use super::session::Session;
 use super::tensor::Tensor;
-use crate::convert::{Converter, Values};
 use crate::errors::raised;
-use crate::kernel::{JitKernel, State};
-use crate::objects::Classes;
+use crate::kernel::jit::{JitKernel, State};
+use crate::values::classify::Classes;
+use crate::values::convert::{Converter, Kept, Values};
 
 /// Runs the body for every program, x counted fastest.
 pub(crate) fn launch<'py>(
@@ -74,7 +74,7 @@ fn convert(
     state: &State,
     objects: &[Bound<'_, PyAny>],
     values: &mut Values,
-) -> PyResult<crate::convert::Kept> {
+) -> PyResult<Kept> {
     let signature = state.kernel.signature();
     let converter = Converter::new(py, signature, false);
     converter.all(values, signature.parameters.len(), |index| objects.get(index).map(Bound::as_borrowed))

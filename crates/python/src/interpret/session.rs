@@ -19,10 +19,10 @@ use super::convert::{given, to_python, wrapped_number};
 use super::language::Method;
 use super::tensor::Tensor;
 use crate::errors::{to_exception, warn};
-use crate::host::{Findings, PyHost};
-use crate::launch::{SignalCheck, failure};
-use crate::live::{self, Live};
-use crate::objects::classify;
+use crate::kernel::host::{Findings, PyHost, failure};
+use crate::signals::SignalCheck;
+use crate::values::classify::classify;
+use crate::values::live::{self, Live};
 
 /// The operands of an operation.
 pub(crate) type Operands = SmallVec<[Operand<Tile>; 4]>;

@@ -20,7 +20,8 @@ use tilewright_runtime::interpret::{Form, Piece, Tile};
 use super::convert::given;
 use super::language::LanguageCall;
 use super::session::{Operands, current, evaluate, symbol};
-use crate::objects::to_python;
+use crate::values::aggregate;
+use crate::values::to_python::to_python;
 
 /// A scalar or tile.
 #[pyclass(frozen, name = "tensor", module = "triton.language.core")]
@@ -127,7 +128,7 @@ fn binary<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
     // An object of the program's own class may know what to do.
-    if !other.is_instance_of::<Tensor>() && crate::aggregate::is_instance(other)? {
+    if !other.is_instance_of::<Tensor>() && aggregate::is_instance(other)? {
         return Ok(py.NotImplemented().into_bound(py));
     }
     let (own, other) = (slf.get().given()?, given(other)?);

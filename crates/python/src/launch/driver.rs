@@ -1,7 +1,7 @@
 //! Triton's driver module: device code is loaded, and launched with Python objects for arguments (`tilewright_runtime::binary`
 //! does both). torch Inductor launches what `triton.compile` made through this, and so does `compiled.run(...)`.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pyo3::prelude::*;
@@ -13,12 +13,13 @@ use tilewright_ir::Dtype;
 use tilewright_runtime::binary::{self, ArgumentType, Call as BinaryCall, Manner, Slot};
 use tilewright_runtime::{Device, Handle, LaunchConfiguration, Value};
 
-use crate::device::{stream_number, stream_of};
+use super::builtin::{Builtin, make};
+use super::device::{stream_number, stream_of};
+use super::tensor_map::TensorMap;
 use crate::errors::{raised, to_exception};
-use crate::handle::CompiledKernel;
-use crate::launcher::{Call, function_of};
-use crate::tensor_map::TensorMap;
-use crate::torch::Torch;
+use crate::kernel::compiled::CompiledKernel;
+use crate::values::call::Call;
+use crate::values::torch::Torch;
 
 /// Assembles PTX for the GPU that this thread works on, unless the cache has the machine code. A block has so many threads and
 /// bytes of shared memory.
@@ -375,6 +376,18 @@ impl CudaLauncher {
     }
 }
 
+/// Launches as `compiled.run` does; the target is a launcher.
+struct Run;
+
+impl Builtin for Run {
+    const NAME: &'static CStr = c"run";
+    const DOC: &'static CStr = c"Launches the compiled kernel.";
+
+    fn answer(target: Borrowed<'_, '_, PyAny>, call: &Call<'_, '_>) -> PyResult<Py<PyAny>> {
+        CudaLauncher::call(&*target.cast::<CudaLauncher>()?, call).map(|()| target.py().None())
+    }
+}
+
 /// How many arguments of a launch stand before those of the kernel.
 const HEAD: usize = 9;
 
@@ -394,7 +407,7 @@ impl CudaLauncher {
             slots: types.try_iter()?.map(|ty| slot_of_type(&ty?)).collect::<PyResult<_>>()?,
             is_cooperative: launch_cooperative_grid,
             is_programmatic: launch_pdl,
-            handle: kernel.map(|kernel| kernel.get().handle()),
+            handle: kernel.map(|kernel| Arc::clone(&kernel.get().handle)),
             describe: OnceLock::new(),
             last: Mutex::default(),
         })
@@ -402,7 +415,7 @@ impl CudaLauncher {
 
     /// The same as a built-in function, which is called at less cost than an object.
     fn _function<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        function_of(slf)
+        make::<Run>(slf)
     }
 
     /// Sets what is asked for what hooks get to know of a launch: `describe(grid, stream, arguments)`.

@@ -5,25 +5,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyDict, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
 use pyo3::{Borrowed, intern};
 use smallvec::SmallVec;
+use tilewright_ir::Dtype;
+use tilewright_runtime::Device;
 
-use super::{Number, Read, is_plain};
-use crate::launcher::Call;
+use crate::values::call::Call;
+use crate::values::torch::{self, Torch};
 
-/// A call with so many arguments by position, and these keywords.
-pub(super) struct Form {
-    positional: usize,
-    keywords: Option<Py<PyTuple>>,
+/// A form of a call.
+pub(crate) struct Form {
     /// The names of the arguments.
     names: Vec<Py<PyAny>>,
     /// The arguments that the key of an autotuner has, by their number in the call.
-    pub(super) key: Vec<usize>,
+    pub(crate) key: Vec<usize>,
     /// The arguments that are parameters of the kernel, likewise.
-    pub(super) parameters: Vec<usize>,
+    pub(crate) parameters: Vec<usize>,
     /// Of each argument, where among the former it is.
-    pub(super) places: Vec<Option<usize>>,
+    pub(crate) places: Vec<Option<usize>>,
     memo: Mutex<Memo>,
 }
 
@@ -50,15 +50,15 @@ struct Template {
 }
 
 /// What a configuration adds to a call.
-pub(super) struct Added {
+pub(crate) struct Added {
     /// What `Config._merge` has found: names, values, the dict and how many it has, and whether there is a hook.
     merged: Py<PyTuple>,
     kwargs: Py<PyDict>,
     count: usize,
     names: Vec<Py<PyAny>>,
-    pub(super) values: Vec<Py<PyAny>>,
+    pub(crate) values: Vec<Py<PyAny>>,
     /// The keywords of the call with the names behind them.
-    pub(super) keywords: Py<PyTuple>,
+    pub(crate) keywords: Py<PyTuple>,
 }
 
 impl Added {
@@ -79,28 +79,18 @@ impl Added {
 const MOST_ADDED: usize = 8;
 
 /// A key of an autotuner that was looked up before.
-pub(super) struct KnownKey {
-    pub(super) read: Read,
+pub(crate) struct KnownKey {
+    pub(crate) read: Read,
     /// Where the first tensor is, as Python says it.
-    pub(super) place: Py<PyAny>,
-    pub(super) key: Py<PyTuple>,
+    pub(crate) place: Py<PyAny>,
+    pub(crate) key: Py<PyTuple>,
 }
 
 /// The most keys that a form of a call remembers.
 const MOST_KEYS: usize = 8;
 
 impl Form {
-    /// Whether a call is of this form. Keywords are the same objects at each execution of a call.
-    pub(super) fn is(&self, py: Python<'_>, call: &Call<'_, '_>) -> bool {
-        self.positional == call.positional()
-            && match (&self.keywords, call.keywords()) {
-                (None, None) => true,
-                (Some(known), Some(keywords)) => has_same_items(known.bind_borrowed(py), keywords),
-                _ => false,
-            }
-    }
-
-    pub(super) fn new(
+    pub(crate) fn new(
         call: &Call<'_, '_>,
         arg_names: &Bound<'_, PyAny>,
         keys: Option<&Bound<'_, PyAny>>,
@@ -123,8 +113,6 @@ impl Form {
         let keys: Vec<String> = keys.map_or(Ok(vec![]), PyAnyMethods::extract)?;
         let key = keys.iter().filter(|name| arg_names.contains(name)).filter_map(number);
         Ok(Some(Self {
-            positional: call.positional(),
-            keywords: call.keywords().map(|keywords| keywords.to_owned().unbind()),
             names: objects,
             key: key.collect(),
             places: (0..names.len()).map(|number| parameters.iter().position(|&p| p == number)).collect(),
@@ -134,8 +122,7 @@ impl Form {
     }
 
     /// For the garbage collector.
-    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.keywords)?;
+    pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         // Another thread may be about to change it, in which case its objects are in use.
         let Ok(memo) = self.memo.try_lock() else { return Ok(()) };
         for known in &memo.keys {
@@ -154,7 +141,7 @@ impl Form {
     }
 
     /// The keywords of the call with more behind them; nothing if one of these is among them already.
-    pub(super) fn keywords<'py>(
+    pub(crate) fn keywords<'py>(
         &self,
         py: Python<'py>,
         call: &Call<'_, 'py>,
@@ -182,13 +169,13 @@ impl Form {
     }
 
     /// The key that an autotuner looks up for a call that reads as one before.
-    pub(super) fn known_key(&self, read: &Read) -> Option<Arc<KnownKey>> {
+    pub(crate) fn known_key(&self, read: &Read) -> Option<Arc<KnownKey>> {
         self.memo().keys.iter().find(|known| known.read == *read).map(Arc::clone)
     }
 
     /// The only key with such values that was looked up so far, whatever the dtypes were.
     #[inline]
-    pub(super) fn likely_key(&self, call: &Call<'_, '_>) -> Option<Arc<KnownKey>> {
+    pub(crate) fn likely_key(&self, call: &Call<'_, '_>) -> Option<Arc<KnownKey>> {
         let mut values: SmallVec<[Number; 8]> = SmallVec::new();
         for &number in &self.key {
             values.push(Number::of(&call.values()[number])?);
@@ -200,7 +187,7 @@ impl Form {
     }
 
     /// Remembers a key. It is kept as the cache has it, which is compared with itself at no cost.
-    pub(super) fn remember(
+    pub(crate) fn remember(
         &self,
         read: Read,
         place: &Bound<'_, PyAny>,
@@ -225,7 +212,7 @@ impl Form {
     }
 
     /// A dict for the functions of heuristics with the arguments of a call by name, and all names that a launch gives besides.
-    pub(super) fn arguments<'py>(
+    pub(crate) fn arguments<'py>(
         &self,
         call: &Call<'_, 'py>,
         grid: &Bound<'py, PyAny>,
@@ -271,7 +258,7 @@ impl Form {
 
     /// What a configuration adds to a call; nothing if it wants a function called before, or sets what the call gives.
     #[inline]
-    pub(super) fn added<'py>(
+    pub(crate) fn added<'py>(
         &self,
         call: &Call<'_, 'py>,
         config: &Bound<'py, PyAny>,
@@ -316,15 +303,8 @@ impl Form {
     }
 }
 
-/// Whether two tuples have the same objects.
-fn has_same_items(one: Borrowed<'_, '_, PyTuple>, other: Borrowed<'_, '_, PyTuple>) -> bool {
-    let has_same_items =
-        || one.len() == other.len() && one.iter_borrowed().zip(other.iter_borrowed()).all(|(a, b)| a.is(b));
-    one.is(other) || has_same_items()
-}
-
 /// `str(dtype)`, which torch makes anew each time.
-pub(super) fn name_of<'py>(form: &Form, at: usize, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn name_of<'py>(form: &Form, at: usize, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static NAME_OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = dtype.py();
     if let Some(Some((known, name))) = form.memo().dtypes.get(at)
@@ -374,4 +354,69 @@ fn merged_parts<'py>(
 fn is_beginning(kwargs: &Bound<'_, PyDict>, names: &Bound<'_, PyTuple>, values: &Bound<'_, PyTuple>) -> bool {
     let mut pairs = names.iter_borrowed().zip(values.iter_borrowed());
     kwargs.iter().all(|(name, value)| pairs.next().is_some_and(|(n, v)| n.is(&name) && v.is(&value)))
+}
+
+/// What the key of an autotuner depends on, where it is read without asking Python.
+#[derive(PartialEq)]
+pub(crate) struct Read {
+    /// The values of the key's arguments.
+    values: SmallVec<[Number; 8]>,
+    /// The dtypes of the tensors; nothing for what is a number.
+    pub(crate) dtypes: SmallVec<[Option<Dtype>; 16]>,
+    /// Where the first tensor is.
+    pub(crate) device: Option<Device>,
+}
+
+/// The value of an argument that a key has.
+#[derive(PartialEq)]
+enum Number {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+}
+
+impl Number {
+    #[inline]
+    fn of(object: &Bound<'_, PyAny>) -> Option<Self> {
+        if object.is_exact_instance_of::<PyInt>() {
+            return object.extract().ok().map(Self::Int);
+        }
+        if object.is_exact_instance_of::<PyBool>() {
+            return object.is_truthy().ok().map(Self::Bool);
+        }
+        if object.is_exact_instance_of::<PyFloat>() {
+            return object.extract().ok().map(Self::Float);
+        }
+        object.is_none().then_some(Self::None)
+    }
+}
+
+impl Read {
+    /// Of the arguments of a call; nothing if one is neither a number nor a plain tensor.
+    #[inline]
+    pub(crate) fn of(py: Python<'_>, form: &Form, call: &Call<'_, '_>) -> Option<Self> {
+        let torch = Torch::get(py).filter(|_| !torch::is_watched())?;
+        let values = form.key.iter().map(|&number| Number::of(&call.values()[number]));
+        let mut device = None;
+        let dtypes = form.parameters.iter().map(|&number| {
+            let value = call.values()[number];
+            if let Some(tensor) = torch.describe(&value) {
+                device.get_or_insert(tensor.device);
+                return Some(Some(tensor.dtype));
+            }
+            is_plain(&value).then_some(None)
+        });
+        let (values, dtypes) = (values.collect::<Option<_>>()?, dtypes.collect::<Option<_>>()?);
+        Some(Self { values, dtypes, device })
+    }
+}
+
+/// Whether it is a number, a text or nothing, which have no dtype.
+pub(crate) fn is_plain(value: &Bound<'_, PyAny>) -> bool {
+    value.is_exact_instance_of::<PyInt>()
+        || value.is_exact_instance_of::<PyFloat>()
+        || value.is_exact_instance_of::<PyBool>()
+        || value.is_exact_instance_of::<PyString>()
+        || value.is_none()
 }

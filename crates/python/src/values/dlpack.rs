@@ -11,8 +11,7 @@ use pyo3::{ffi, intern};
 use tilewright_ir::Dtype;
 use tilewright_runtime::Device;
 
-use crate::array::{axes, contiguous, range};
-use crate::torch::{Tensor, Unfit};
+use super::memory::{Tensor, Unfit, axes, contiguous, range};
 
 /// DLPack's description of a tensor (version 0 of the structure, which the later ones extend behind a header).
 #[repr(C)]

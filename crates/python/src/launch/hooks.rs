@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use tilewright_runtime::{Grid, StreamRef};
 
-use crate::handle::CompiledKernel;
-use crate::kernel::JitKernel;
+use crate::kernel::compiled::CompiledKernel;
+use crate::kernel::jit::JitKernel;
 
 static AROUND_LAUNCHES: AtomicBool = AtomicBool::new(false);
 static AROUND_COMPILATIONS: AtomicBool = AtomicBool::new(false);

@@ -11,8 +11,8 @@ use pyo3::types::PyList;
 use tilewright_ir::Dtype;
 use tilewright_runtime::{Device, Region};
 
-use crate::convert::region;
-use crate::torch::{Tensor, Torch, Unfit, allocation, read};
+use super::memory::{Tensor, Unfit, region};
+use super::torch::{Torch, allocation, read};
 
 /// Memory, and what keeps it where it is.
 #[derive(Default)]
@@ -66,11 +66,11 @@ pub(crate) fn tensors(py: Python<'_>) -> PyResult<Live> {
 }
 
 /// Memory, by its address and bytes, and what keeps it where it is.
-pub(crate) type Held = ((usize, usize), Py<PyAny>);
+type Held = ((usize, usize), Py<PyAny>);
 
 /// The memory that an address lies in.
 #[cold]
-pub(crate) fn holding(py: Python<'_>, address: usize) -> PyResult<Option<Held>> {
+fn holding(py: Python<'_>, address: usize) -> PyResult<Option<Held>> {
     let mut found = None;
     visit(py, |tensor, object| {
         let (start, bytes) = tensor.allocation;
@@ -79,6 +79,25 @@ pub(crate) fn holding(py: Python<'_>, address: usize) -> PyResult<Option<Held>> 
         }
     })?;
     Ok(found)
+}
+
+/// What lies at an address of which nobody says to what memory it belongs: that of a tensor of torch, or of the GPU that torch
+/// works on, if there is one. The object keeps the memory where it is.
+pub(crate) fn read_address(
+    py: Python<'_>,
+    torch: &Torch,
+    address: usize,
+    dtype: Dtype,
+) -> PyResult<Option<(Tensor, Option<Py<PyAny>>)>> {
+    if let Some((allocation, owner)) = holding(py, address)? {
+        return Ok(Some((Tensor::of_torch(Device::Cpu, dtype, address, allocation), Some(owner))));
+    }
+    let cuda = py.import(intern!(py, "torch.cuda"))?;
+    if torch.is_without_gpu() || !cuda.call_method0(intern!(py, "is_available"))?.is_truthy()? {
+        return Ok(None);
+    }
+    let device = Device::Cuda(cuda.call_method0(intern!(py, "current_device"))?.extract()?);
+    Ok(Some((Tensor::of_torch(device, dtype, address, (0, 0)), None)))
 }
 
 /// Goes through the tensors in main memory. Python's garbage collector knows them; it does not know arrays of numpy.
@@ -113,13 +132,5 @@ fn bytes(object: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
         return Ok(None);
     }
     let allocation = allocation(object)?;
-    let (device, dtype) = (Device::Cpu, Dtype::U8);
-    Ok(Some(Tensor {
-        device,
-        dtype,
-        address: allocation.0,
-        allocation,
-        is_read_only: false,
-        is_of_torch: true,
-    }))
+    Ok(Some(Tensor::of_torch(Device::Cpu, Dtype::U8, allocation.0, allocation)))
 }

@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use tilewright_frontend::HostValue;
 use tilewright_runtime::is_same_value;
 
-use crate::objects::{Classes, classify};
+use crate::values::classify::{Classes, classify};
 
 /// A variable or attribute that a kernel was compiled with, and what it was then.
 pub(crate) struct Variable {

@@ -11,7 +11,8 @@ use pyo3::types::{PyDict, PyString, PyType};
 use tilewright_ir::Dtype;
 use tilewright_runtime::Device;
 
-use crate::dlpack::{Described, Exchange};
+use super::dlpack::{Described, Exchange};
+use super::memory::{Tensor, Unfit};
 
 /// A module, if it has been imported. Launches ask, so this raises nothing.
 pub(crate) fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
@@ -172,6 +173,11 @@ impl Torch {
         self.current_stream.as_ref().map_or(Ok(0), |function| function.bind(py).call1((device,))?.extract())
     }
 
+    /// Whether there is no GPU that it works on: it was built without CUDA, or `cuda` is the processor.
+    pub(crate) fn is_without_gpu(&self) -> bool {
+        self.current_stream.is_none() || is_watched()
+    }
+
     /// Lets attributes of tensors be read past our `TorchFunctionMode`, until it is dropped.
     pub(crate) fn unwatched<'py>(&self, py: Python<'py>) -> PyResult<Option<Unwatched<'py>>> {
         if !IS_WATCHED.load(Ordering::Relaxed) {
@@ -196,44 +202,6 @@ impl Drop for Unwatched<'_> {
     }
 }
 
-/// A tensor.
-pub(crate) struct Tensor {
-    /// Where it is: in main memory, or on a GPU.
-    pub(crate) device: Device,
-    /// The type of its elements.
-    pub(crate) dtype: Dtype,
-    /// The address of the first element.
-    pub(crate) address: usize,
-    /// The allocation that it is part of: address and bytes. Of memory of a GPU it is not asked for.
-    pub(crate) allocation: (usize, usize),
-    /// Whether it must not be written.
-    pub(crate) is_read_only: bool,
-    /// Whether it is one of torch, whose allocator pads memory on a GPU.
-    pub(crate) is_of_torch: bool,
-}
-
-/// Why a tensor cannot be passed.
-pub(crate) enum Unfit {
-    /// Its dtype: the name.
-    Dtype(String),
-    /// It is on another device: the name.
-    Device(String),
-    /// It says something impossible of its memory: what, as in "an array whose …".
-    Malformed(String),
-    /// It has no memory of its own.
-    NoMemory,
-    /// What is in memory are not its elements: torch negates them when it reads them.
-    Negated,
-    /// Python raised this.
-    Raised(PyErr),
-}
-
-impl From<PyErr> for Unfit {
-    fn from(error: PyErr) -> Self {
-        Unfit::Raised(error)
-    }
-}
-
 /// Reads what a kernel needs of a tensor.
 #[inline]
 pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
@@ -251,7 +219,7 @@ pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, U
         Device::Cuda(_) => (0, 0),
         _ => allocation(tensor).map_err(without_memory)?,
     };
-    Ok(Tensor { device, dtype, address, allocation, is_read_only: false, is_of_torch: true })
+    Ok(Tensor::of_torch(device, dtype, address, allocation))
 }
 
 /// Where a tensor is, the type of its elements, and the address of the first.
@@ -314,14 +282,7 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
         match Device::parse(&name) {
             _ if name == "cpu" || is_claimed(&name) => {}
             Ok(device @ Device::Cuda(_)) => {
-                return Ok(Tensor {
-                    device,
-                    dtype,
-                    address,
-                    allocation: (0, 0),
-                    is_read_only: false,
-                    is_of_torch: true,
-                });
+                return Ok(Tensor::of_torch(device, dtype, address, (0, 0)));
             }
             _ => return Err(Unfit::Device(name.into_owned())),
         }
@@ -338,38 +299,7 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
     } else {
         return Err(Unfit::NoMemory);
     };
-    Ok(Tensor { device: Device::Cpu, dtype, address, allocation, is_read_only: false, is_of_torch: true })
-}
-
-/// What lies at an address of which nobody says to what memory it belongs: that of a tensor of torch, or of the GPU that torch
-/// works on, if there is one. The object keeps the memory where it is.
-pub(crate) fn read_address(
-    py: Python<'_>,
-    torch: &Torch,
-    address: usize,
-    dtype: Dtype,
-) -> PyResult<Option<(Tensor, Option<Py<PyAny>>)>> {
-    if let Some((allocation, owner)) = crate::live::holding(py, address)? {
-        let tensor = Tensor {
-            device: Device::Cpu,
-            dtype,
-            address,
-            allocation,
-            is_read_only: false,
-            is_of_torch: true,
-        };
-        return Ok(Some((tensor, Some(owner))));
-    }
-    let cuda = py.import(intern!(py, "torch.cuda"))?;
-    let is_without_gpu = torch.current_stream.is_none() || IS_WATCHED.load(Ordering::Relaxed);
-    if is_without_gpu || !cuda.call_method0(intern!(py, "is_available"))?.is_truthy()? {
-        return Ok(None);
-    }
-    let device = Device::Cuda(cuda.call_method0(intern!(py, "current_device"))?.extract()?);
-    Ok(Some((
-        Tensor { device, dtype, address, allocation: (0, 0), is_read_only: false, is_of_torch: true },
-        None,
-    )))
+    Ok(Tensor::of_torch(Device::Cpu, dtype, address, allocation))
 }
 
 /// While programs that say `cuda` run on the processor, wrappers repeat what their tensors say.

@@ -1,32 +1,33 @@
 //! Live Python objects as the host of a compilation: what the free names of a kernel mean.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyModule, PySet, PyString, PyTuple, PyType};
-use tilewright_base::{Color, Diagnostic, SourceMap};
+use tilewright_base::{Code, Color, Diagnostic, SourceMap};
 use tilewright_frontend::{
     Aggregate, CallError, Constant, FunctionRef, FunctionSource, Host, HostValue, Member, NamedTuple,
     ObjectRef,
 };
+use tilewright_runtime::Error;
 
-use crate::aggregate;
-use crate::errors::warn_text;
-use crate::kernel::JitKernel;
-use crate::objects::{
-    as_constant, classify, constant, function, host_value_to_python, is_constexpr_function, named_tuple,
-    object, to_python,
-};
-use crate::reads::{Place, Variable};
+use super::aggregate;
+use super::reads::{Place, Variable};
+use crate::errors::{to_exception, warn_text};
+use crate::signals::SignalCheck;
+use crate::values::aggregate::is_aggregate;
+use crate::values::classify::{as_constant, classify, constant, is_constexpr_function, named_tuple};
+use crate::values::function::{Function, function};
+use crate::values::objects::object;
+use crate::values::to_python::{host_value_to_python, to_python};
 
 /// The host. The compiler runs without the GIL; each method takes it.
 #[derive(Default)]
 pub(crate) struct PyHost {
     findings: Arc<Mutex<Findings>>,
-    last_check: Option<Instant>,
+    signal: SignalCheck,
 }
 
 /// What a compilation finds out beside the code.
@@ -49,10 +50,44 @@ pub(crate) struct Caught {
     pub(crate) error: PyErr,
 }
 
-impl PyHost {
-    /// How often signals are looked for: taking the GIL may mean to wait for another thread.
-    const INTERVAL: Duration = Duration::from_millis(50);
+/// Ends a compilation. Returns the exceptions of the program's own code; fails if Ctrl-C or such ended
+/// the compilation.
+pub(crate) fn finish(py: Python<'_>, findings: &Mutex<Findings>) -> PyResult<Vec<Caught>> {
+    let Findings { raised, caught, .. } =
+        std::mem::take(&mut *findings.lock().unwrap_or_else(PoisonError::into_inner));
+    if let Some(raised) = raised {
+        return Err(raised);
+    }
+    // The user may have pressed Ctrl-C meanwhile.
+    py.check_signals()?;
+    Ok(caught)
+}
 
+/// The exception for a compilation that failed, with what the program's own code raised meanwhile.
+#[cold]
+pub(crate) fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> PyErr {
+    let mut cause = None;
+    if let Error::Diagnostics(failure) = &mut error {
+        for Caught { name, text, error } in caught {
+            let is_about = |diagnostic: &&mut Diagnostic| match &name {
+                Some(name) => diagnostic.message.contains(&format!("'{name}'")),
+                None => diagnostic.code == Code::ConstexprError,
+            };
+            let Some(diagnostic) = failure.diagnostics.iter_mut().find(is_about) else { continue };
+            if name.is_some() {
+                diagnostic.notes.push(text);
+            }
+            cause.get_or_insert(error);
+        }
+    }
+    let exception = to_exception(py, &error);
+    if cause.is_some() {
+        exception.set_cause(py, cause);
+    }
+    exception
+}
+
+impl PyHost {
     /// What is found out, now and later.
     pub(crate) fn findings(&self) -> Arc<Mutex<Findings>> {
         Arc::clone(&self.findings)
@@ -173,8 +208,8 @@ fn one_line(text: &str) -> String {
 impl Host for PyHost {
     fn source(&mut self, number: FunctionRef) -> Result<FunctionSource, String> {
         Python::attach(|py| {
-            let kernel = function(py, number).ok_or("the function does not exist any more")?;
-            kernel.get().source().ok_or_else(|| "the function has no source".into())
+            let function = function(py, number).ok_or("the function does not exist any more")?;
+            function.get().source().ok_or_else(|| "the function has no source".into())
         })
     }
 
@@ -268,7 +303,7 @@ impl Host for PyHost {
             let Ok(class) = object(py, class) else { return false };
             let Ok(value) = host_value_to_python(py, value) else { return false };
             let found = match (value.cast::<PyType>(), class.cast::<PyType>()) {
-                (Ok(value), Ok(class)) if aggregate::is_aggregate(class) => value.is_subclass(class),
+                (Ok(value), Ok(class)) if is_aggregate(class) => value.is_subclass(class),
                 _ => value.is_instance(&class),
             };
             self.found(py, "isinstance", || "isinstance".into(), found.map(Some)).unwrap_or(false)
@@ -312,21 +347,14 @@ impl Host for PyHost {
     }
 
     fn interrupted(&mut self) -> bool {
-        let now = Instant::now();
         if self.lock().raised.is_some() {
             return true;
         }
-        if self.last_check.is_some_and(|last| now - last < Self::INTERVAL) {
-            return false;
+        let is_raised = self.signal.poll();
+        if is_raised {
+            self.lock().raised = self.signal.take();
         }
-        self.last_check = Some(now);
-        Python::attach(|py| match py.check_signals() {
-            Ok(()) => false,
-            Err(error) => {
-                self.lock().raised = Some(error);
-                true
-            }
-        })
+        is_raised
     }
 }
 
@@ -363,9 +391,9 @@ fn visible_names(python: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     Ok(names)
 }
 
-fn default(kernel: &Bound<'_, JitKernel>, parameter: &str) -> PyResult<Option<HostValue>> {
-    let py = kernel.py();
-    let parameters = kernel.getattr(intern!(py, "signature"))?.getattr(intern!(py, "parameters"))?;
+fn default(function: &Bound<'_, Function>, parameter: &str) -> PyResult<Option<HostValue>> {
+    let py = function.py();
+    let parameters = function.getattr(intern!(py, "signature"))?.getattr(intern!(py, "parameters"))?;
     let found = parameters.get_item(parameter)?;
     let value = found.getattr(intern!(py, "default"))?;
     if value.is(found.getattr(intern!(py, "empty"))?) {

@@ -1,5 +1,4 @@
 //! Arguments of a launch: Python objects to values of the runtime.
-#![expect(unsafe_code, reason = "a region is made of the address and size that an argument states")]
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -10,14 +9,16 @@ use tilewright_frontend::{
     Constant, DescriptorForm, DescriptorKind, Fields, HostValue, Padding, Tuple, place,
 };
 use tilewright_ir::{Dtype, Shape};
-use tilewright_runtime::{Annotation, Device, ParameterType, Pointer, Region, Signature, Value};
+use tilewright_runtime::{Annotation, Device, ParameterType, Pointer, Signature, Value};
 
-use crate::array::{self, Numpy};
-use crate::dlpack;
+use super::array::{self, Numpy};
+use super::classify::{self, Classes, MAX_NESTING, classify, constant};
+use super::function::Function;
+use super::memory::{Tensor, Unfit, region};
+use super::objects::object_ref;
+use super::torch::{self, Torch, Unwatched};
+use super::{aggregate, dlpack, live};
 use crate::errors::to_exception;
-use crate::kernel::JitKernel;
-use crate::objects::{self, Classes, MAX_NESTING};
-use crate::torch::{self, Tensor, Torch, Unfit, Unwatched};
 
 /// The arguments of a launch, one for each parameter. Regions are valid while the Python objects live that they were
 /// made of, which the call holds.
@@ -261,7 +262,7 @@ impl<'a, 'py> Converter<'a, 'py> {
             return self.int(index, object);
         }
         if let Ok(tuple) = object.cast::<PyTuple>() {
-            return self.items(index, tuple, objects::fields(tuple)?);
+            return self.items(index, tuple, classify::fields(tuple)?);
         }
         if let Ok(list) = object.cast::<PyList>() {
             let items = list.to_tuple();
@@ -270,7 +271,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         }
         let classes = Classes::get(py)?;
         // Many kernels are told a dtype at each launch, which runs no code of the program.
-        if objects::is_scalar_dtype(classes, object)
+        if classify::is_scalar_dtype(classes, object)
             && let Some(value) = self.language_type(index, classes, object)?
         {
             return Ok(value);
@@ -285,18 +286,18 @@ impl<'a, 'py> Converter<'a, 'py> {
             }
         }
         if object.is_instance(classes.constexpr.bind(py))? {
-            let value = objects::constant(&object.getattr(intern!(py, "value"))?)?;
+            let value = constant(&object.getattr(intern!(py, "value"))?)?;
             return Ok(Value::Constant { value, is_explicit: true });
         }
         if object.is_instance(classes.tensor_descriptor.bind(py))? {
             return self.descriptor(index, object);
         }
-        if object.is_instance_of::<JitKernel>() {
-            return Ok(Value::Constant { value: objects::classify(object)?, is_explicit: true });
+        if object.is_instance_of::<Function>() {
+            return Ok(Value::Constant { value: classify(object)?, is_explicit: true });
         }
-        if let Some((fields, items)) = crate::aggregate::instance(object)? {
+        if let Some((fields, items)) = aggregate::instance(object)? {
             self.lists.push(items.clone().unbind());
-            let class = objects::object_ref(object.get_type().as_any())?;
+            let class = object_ref(object.get_type().as_any())?;
             return Ok(match self.items(index, &items, Some(fields.clone()))? {
                 Value::Tuple(values) => Value::Tuple(Tuple::instance(values.into_vec(), fields, class)),
                 other => other,
@@ -328,7 +329,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         classes: &Classes,
         object: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Value<'static>>> {
-        let Some(ty) = objects::language_type(classes, object)? else { return Ok(None) };
+        let Some(ty) = classify::language_type(classes, object)? else { return Ok(None) };
         if self.is_warmup && !self.is_constexpr(index) && ty.is_scalar() {
             return self.dtype_for_tensor(index, ty.element.pointee().or(ty.dtype()), object).map(Some);
         }
@@ -467,7 +468,7 @@ impl<'a, 'py> Converter<'a, 'py> {
                 let found = format!("{}, which has no hash", class_of(object));
                 return Err(self.invalid(index, &found, "pass a value that never changes, such as a tuple"));
             }
-            return Ok(Value::Constant { value: objects::constant(object)?, is_explicit: false });
+            return Ok(Value::Constant { value: constant(object)?, is_explicit: false });
         }
         Err(self.invalid(index, &class_of(object), "pass a tensor or a number, or declare a tl.constexpr"))
     }
@@ -498,7 +499,7 @@ impl<'a, 'py> Converter<'a, 'py> {
     ) -> PyResult<Value<'static>> {
         let dtype = match self.torch.and_then(|torch| torch.dtype(stated)) {
             Some(dtype) => Some(dtype),
-            None => objects::language_type(Classes::get(self.py)?, stated)?.and_then(|ty| ty.dtype()),
+            None => classify::language_type(Classes::get(self.py)?, stated)?.and_then(|ty| ty.dtype()),
         };
         let Some(dtype) = dtype else {
             return Err(self.unfit(index, Unfit::Dtype(stated.to_string()), "tensor"));
@@ -510,7 +511,7 @@ impl<'a, 'py> Converter<'a, 'py> {
             Ok(tensor) => Ok(pointer(&tensor)),
             Err(Unfit::NoMemory) if let Some(torch) = self.torch => {
                 let address = object.call_method0(intern!(self.py, "data_ptr"))?.extract()?;
-                match torch::read_address(self.py, torch, address, dtype)? {
+                match live::read_address(self.py, torch, address, dtype)? {
                     Some((tensor, owner)) => {
                         self.kept.extend(owner);
                         Ok(pointer(&tensor))
@@ -585,7 +586,7 @@ impl<'a, 'py> Converter<'a, 'py> {
                 "pass `x.resolve_neg()`, which is a copy",
             ),
             Unfit::Device(found) => {
-                let selected = crate::device::selected(self.py).ok().flatten();
+                let selected = Device::selected().ok().flatten();
                 let expected = selected.unwrap_or_default().memory().to_string();
                 to_exception(self.py, &self.signature.wrong_device(index, &self.place(), &found, &expected))
             }
@@ -614,7 +615,7 @@ fn remember_similar(object: &Bound<'_, PyAny>) {
 }
 
 fn text(object: &Bound<'_, PyAny>) -> Value<'static> {
-    let constant = objects::plain(object).unwrap_or(Constant::None);
+    let constant = classify::plain(object).unwrap_or(Constant::None);
     Value::Constant { value: HostValue::Constant(constant), is_explicit: false }
 }
 
@@ -631,27 +632,6 @@ fn pointer(tensor: &Tensor) -> Value<'static> {
         region: region(tensor),
         device: tensor.device,
     })
-}
-
-/// The memory of a tensor, valid while the tensor lives.
-#[inline]
-pub(crate) fn region(tensor: &Tensor) -> Region<'static> {
-    let (address, bytes) = tensor.allocation;
-    let base = std::ptr::with_exposed_provenance_mut(address);
-    // The library that made the tensor says that this is its memory, and the call holds a reference to the tensor until
-    // the launch has ended.
-    if tensor.is_read_only && bytes > 0 {
-        // SAFETY: as above; the slice is gone once the region has its address.
-        Region::read_only(unsafe { std::slice::from_raw_parts(base, bytes) })
-    } else {
-        // SAFETY: as above; no Rust reference to that memory exists.
-        let region = unsafe { Region::new(base, bytes) };
-        if tensor.is_of_torch && bytes > 0 {
-            region.with_padding(tilewright_runtime::padding_of(bytes))
-        } else {
-            region
-        }
-    }
 }
 
 /// The type of an argument as a signature writes it: `*fp32`, `i32`, `constexpr`.

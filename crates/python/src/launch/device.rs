@@ -9,12 +9,7 @@ use pyo3::types::{PyDict, PyInt};
 use tilewright_runtime::{Context, Device, Error, Handle, Knobs, StreamRef, Target, num_threads};
 
 use crate::errors::raised;
-use crate::torch::Torch;
-
-/// Where kernels run that are launched for the first time from now on; nothing if that is where their tensors are.
-pub(crate) fn selected(py: Python<'_>) -> PyResult<Option<Device>> {
-    raised(py, Device::selected())
-}
+use crate::values::torch::Torch;
 
 /// The name of the active device: `cpu`, `cuda:0`, `sim:sm_90`.
 #[pyfunction]

@@ -1,190 +1,29 @@
-//! Python objects that kernels refer to: what each is to the compiler, and a number for those that only Python
-//! understands.
+//! Python objects as the compiler sees them: constants, types, functions, tuples, and objects that only
+//! Python understands.
 
 use std::sync::Arc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pyo3::exceptions::{PyException, PyRecursionError, PyValueError};
+use pyo3::exceptions::PyRecursionError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{
-    PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple, PyType,
-    PyWeakrefReference,
-};
-use tilewright_frontend::{
-    Constant, Fields, FunctionRef, HostValue, LanguageType, NamedTuple, ObjectRef, RunTime, Tuple,
-};
-use tilewright_ir::{Element, Shape, Type};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PyModule, PyString, PyTuple, PyType};
+use tilewright_frontend::{Constant, Fields, HostValue, LanguageType, NamedTuple, RunTime, Tuple};
+use tilewright_ir::{Shape, Type};
 use tilewright_runtime::parse_dtype;
 
-use crate::aggregate;
-use crate::kernel::JitKernel;
+use super::aggregate;
+use super::function::Function;
+use super::objects::object_ref;
 use crate::missing::Missing;
-
-/// Numbers for objects. Objects that are equal in every part have one number, so that a value of a user's class is the
-/// same compile-time value each time it is passed. An object is kept as long as code may have been compiled for it, which
-/// is until the program ends; there are as many as there are compiled forms and names that these read.
-struct Registry {
-    /// From `(type, object)`, or from the address of an object without a hash, to the first of its numbers.
-    numbers: Py<PyDict>,
-    objects: Mutex<Vec<Numbered>>,
-}
-
-struct Numbered {
-    object: Py<PyAny>,
-    /// Another object that Python calls equal, and that differs in a part, such as `2` from `2.0`.
-    next: Option<u32>,
-}
-
-static REGISTRY: PyOnceLock<Registry> = PyOnceLock::new();
-
-/// The `@jit` functions, by their number. They live as long as the program holds them.
-static FUNCTIONS: Mutex<Vec<Py<PyWeakrefReference>>> = Mutex::new(Vec::new());
-
-fn registry(py: Python<'_>) -> &'static Registry {
-    REGISTRY.get_or_init(py, || Registry { numbers: PyDict::new(py).unbind(), objects: Mutex::default() })
-}
-
-impl Registry {
-    fn objects(&self) -> MutexGuard<'_, Vec<Numbered>> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn get<'py>(&self, py: Python<'py>, number: u32) -> Option<(Bound<'py, PyAny>, Option<u32>)> {
-        self.objects().get(number as usize).map(|known| (known.object.bind(py).clone(), known.next))
-    }
-
-    fn add(&self, object: &Bound<'_, PyAny>) -> u32 {
-        let mut objects = self.objects();
-        objects.push(Numbered { object: object.clone().unbind(), next: None });
-        objects.len() as u32 - 1
-    }
-}
-
-/// The number of an object, which is kept alive from now on.
-pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
-    let py = object.py();
-    let registry = registry(py);
-    let numbers = registry.numbers.bind(py);
-    let by_value = PyTuple::new(py, [object.get_type().as_any(), object])?.into_any();
-    let key = match by_value.hash() {
-        Ok(_) => by_value,
-        Err(_) => PyInt::new(py, object.as_ptr().addr()).into_any(),
-    };
-    let Some(first) = numbers.get_item(&key)? else {
-        let number = registry.add(object);
-        numbers.set_item(key, number)?;
-        return Ok(ObjectRef(number));
-    };
-    let mut number = first.extract()?;
-    while let Some((known, next)) = registry.get(py, number) {
-        if is_same(&known, object, MOST_NESTED)? {
-            return Ok(ObjectRef(number));
-        }
-        match next {
-            Some(next) => number = next,
-            None => break,
-        }
-    }
-    let added = registry.add(object);
-    // Another thread may have added one meanwhile; then an equal object may get a number of its own, which costs no more
-    // than a compilation.
-    if let Some(last) = registry.objects().get_mut(number as usize) {
-        last.next.get_or_insert(added);
-    }
-    Ok(ObjectRef(added))
-}
-
-const MOST_NESTED: u32 = 8;
-
-/// Whether two objects are the same in every part: Python's `==` says so of `2` and `2.0`, which kernels compute with in
-/// different types. The parts of an object are those that Python would copy it by.
-fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyResult<bool> {
-    if one.is(other) {
-        return Ok(true);
-    }
-    if depth == 0 || !one.get_type().is(other.get_type()) {
-        return Ok(false);
-    }
-    if one.is_exact_instance_of::<PyFloat>() {
-        return Ok(one.extract::<f64>()?.to_bits() == other.extract::<f64>()?.to_bits());
-    }
-    if one.is_exact_instance_of::<PyInt>() || one.is_exact_instance_of::<PyString>() {
-        return one.eq(other);
-    }
-    if one.is_exact_instance_of::<PyTuple>() || one.is_exact_instance_of::<PyList>() {
-        return is_same_sequence(one, other, depth);
-    }
-    if let (Ok(one), Ok(other)) = (one.cast_exact::<PyDict>(), other.cast_exact::<PyDict>()) {
-        return is_same_sequence(one.items().as_any(), other.items().as_any(), depth);
-    }
-    let py = one.py();
-    let reduce = intern!(py, "__reduce_ex__");
-    let one = quiet(py, one.call_method1(reduce, (2,)))?;
-    let other = quiet(py, other.call_method1(reduce, (2,)))?;
-    let (Some(one), Some(other)) = (one, other) else { return Ok(false) };
-    // A text stands for a global variable: an object that is there once. Items of lists and dicts come by iterators.
-    let has_items = |parts: &Bound<'_, PyTuple>| parts.iter().skip(3).any(|items| !items.is_none());
-    match (one.cast::<PyTuple>(), other.cast::<PyTuple>()) {
-        (Ok(one), Ok(other)) if !has_items(one) && !has_items(other) => {
-            is_same_sequence(one.as_any(), other.as_any(), depth)
-        }
-        _ => Ok(false),
-    }
-}
-
-fn is_same_sequence(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyResult<bool> {
-    if one.len()? != other.len()? {
-        return Ok(false);
-    }
-    for (one, other) in one.try_iter()?.zip(other.try_iter()?) {
-        if !is_same(&one?, &other?, depth - 1)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// What there is, where a failure means that there is nothing; Ctrl-C stays what it is.
-fn quiet<T>(py: Python<'_>, result: PyResult<T>) -> PyResult<Option<T>> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// The object with a number.
-pub(crate) fn object(py: Python<'_>, number: ObjectRef) -> PyResult<Bound<'_, PyAny>> {
-    let found = registry(py).get(py, number.0).map(|(object, _)| object);
-    found.ok_or_else(|| PyValueError::new_err("an object of another program"))
-}
-
-/// A number for a `@jit` function.
-pub(crate) fn register_function(function: &Bound<'_, JitKernel>) -> PyResult<FunctionRef> {
-    let reference = PyWeakrefReference::new(function)?.unbind();
-    let mut functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    functions.push(reference);
-    Ok(FunctionRef(functions.len() as u32 - 1))
-}
-
-/// The `@jit` function with a number, if the program still has it.
-pub(crate) fn function(py: Python<'_>, number: FunctionRef) -> Option<Bound<'_, JitKernel>> {
-    use pyo3::types::PyWeakrefMethods;
-    let functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    let reference = functions.get(number.0 as usize)?.bind(py).clone();
-    drop(functions);
-    reference.upgrade_as::<JitKernel>().ok().flatten()
-}
 
 /// The classes of the Python side that mean something to the compiler.
 pub(crate) struct Classes {
     pub(crate) constexpr: Py<PyType>,
     dtype: Py<PyType>,
     constexpr_function: Py<PyType>,
-    run_time_value: Py<PyType>,
-    block_type: Py<PyAny>,
+    pub(super) run_time_value: Py<PyType>,
+    pub(super) block_type: Py<PyAny>,
     pub(crate) tensor_descriptor: Py<PyType>,
 }
 
@@ -270,8 +109,8 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
         let value = RunTime { number, is_descriptor: false, attributes: Vec::new() };
         return Ok(HostValue::RunTime(Arc::new(value)));
     }
-    if let Ok(kernel) = object.cast::<JitKernel>() {
-        return Ok(match kernel.get().function() {
+    if let Ok(function) = object.cast::<Function>() {
+        return Ok(match function.get().number() {
             Some(function) => HostValue::Function(function),
             None => HostValue::Object(object_ref(object)?),
         });
@@ -502,111 +341,9 @@ fn builtin_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     Ok(found.is_some_and(|found| found.is(object)).then(|| Arc::from(format!("builtins.{name}"))))
 }
 
-/// The Python object for a compile-time value.
-pub(crate) fn to_python<'py>(py: Python<'py>, constant: &Constant) -> PyResult<Bound<'py, PyAny>> {
-    Ok(match constant {
-        Constant::None => py.None().into_bound(py),
-        Constant::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
-        Constant::Int(value) => value.into_pyobject(py)?.into_any(),
-        Constant::Float(value) => PyFloat::new(py, *value).into_any(),
-        Constant::Str(value) => PyString::new(py, value).into_any(),
-        Constant::Type(ty) => type_to_python(py, ty)?,
-        Constant::LanguageType(ty) => language_type_to_python(py, ty)?,
-        Constant::Tuple(items) if items.class().is_some() => {
-            aggregate::to_python(py, &items.map(|item| HostValue::Constant(item.clone())))?
-        }
-        Constant::Tuple(items) => {
-            let values = items.iter().map(|item| to_python(py, item)).collect::<PyResult<Vec<_>>>()?;
-            tuple_to_python(py, values, items.fields())?
-        }
-        Constant::Object(number) => object(py, *number)?,
-    })
-}
-
-/// A tuple of Python's, or a `NamedTuple`.
-fn tuple_to_python<'py>(
-    py: Python<'py>,
-    values: Vec<Bound<'py, PyAny>>,
-    fields: Option<&Fields>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let values = PyTuple::new(py, values)?;
-    let Some(fields) = fields else { return Ok(values.into_any()) };
-    let fields = PyTuple::new(py, fields.iter().map(|field| &**field))?;
-    py.import("collections")?.call_method1("namedtuple", ("tuple", fields))?.call1(values)
-}
-
 /// Whether an object is a function that is decorated as one of compile time.
 pub(crate) fn is_constexpr_function(object: &Bound<'_, PyAny>) -> bool {
     let py = object.py();
     Classes::get(py)
         .is_ok_and(|classes| object.is_instance(classes.constexpr_function.bind(py)).unwrap_or(false))
-}
-
-/// The Python object for what an argument or a global is to the compiler.
-pub(crate) fn host_value_to_python<'py>(py: Python<'py>, value: &HostValue) -> PyResult<Bound<'py, PyAny>> {
-    match value {
-        HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => to_python(py, constant),
-        HostValue::Tuple(items) if items.class().is_some() => aggregate::to_python(py, items),
-        HostValue::Tuple(items) => {
-            let values = items.iter().map(|item| host_value_to_python(py, item));
-            tuple_to_python(py, values.collect::<PyResult<Vec<_>>>()?, items.fields())
-        }
-        HostValue::RunTime(value) => {
-            let attributes = PyDict::new(py);
-            for (name, attribute) in &value.attributes {
-                attributes.set_item(*name, host_value_to_python(py, attribute)?)?;
-            }
-            Classes::get(py)?.run_time_value.bind(py).call1((value.number, value.is_descriptor, attributes))
-        }
-        HostValue::Language(path) => {
-            let module = if path.starts_with("builtins.") { "builtins" } else { "tilewright.language" };
-            let names = path.trim_start_matches("builtins.").split('.').filter(|name| !name.is_empty());
-            names.into_iter().try_fold(py.import(module)?.into_any(), |found, name| found.getattr(name))
-        }
-        HostValue::Function(number) => {
-            let gone = || PyValueError::new_err("a function that the program does not have any more");
-            function(py, *number).map(Bound::into_any).ok_or_else(gone)
-        }
-        HostValue::ConstexprFunction(number) | HostValue::Callable(number) | HostValue::Object(number) => {
-            object(py, *number)
-        }
-    }
-}
-
-fn language_type_to_python<'py>(py: Python<'py>, ty: &LanguageType) -> PyResult<Bound<'py, PyAny>> {
-    let core = py.import("tilewright.language.core")?;
-    match ty {
-        LanguageType::Void => core.getattr("void"),
-        LanguageType::ConstPointer(pointee) => {
-            let pointee = type_to_python(py, &Type::scalar(*pointee))?;
-            core.getattr("pointer_type")?.call1((pointee, "global", true))
-        }
-        LanguageType::Constexpr(value) => core.getattr("constexpr_type")?.call1((to_python(py, value)?,)),
-        LanguageType::Tuple(types) => {
-            let items = types.iter().map(|ty| to_python(py, ty)).collect::<PyResult<Vec<_>>>()?;
-            let fields = types.fields().map(|fields| fields.iter().map(|field| &**field).collect::<Vec<_>>());
-            core.getattr("tuple_type")?.call1((items, fields))
-        }
-        LanguageType::Descriptor(parts) => {
-            let parts = parts.iter().map(|part| to_python(py, part)).collect::<PyResult<Vec<_>>>()?;
-            core.getattr("tensor_descriptor_type")?.call1(PyTuple::new(py, parts)?)
-        }
-    }
-}
-
-fn type_to_python<'py>(py: Python<'py>, ty: &Type) -> PyResult<Bound<'py, PyAny>> {
-    let classes = Classes::get(py)?;
-    let dtype = |name: &str| py.import("tilewright.language._types")?.getattr("dtype")?.call1((name,));
-    let element = match ty.element {
-        Element::Value(dtype_) => dtype(dtype_.name())?,
-        Element::Pointer(pointee) => py
-            .import("tilewright.language._types")?
-            .getattr("pointer_type")?
-            .call1((dtype(pointee.name())?,))?,
-    };
-    if ty.is_scalar() {
-        return Ok(element);
-    }
-    let shape = PyTuple::new(py, ty.shape.iter())?;
-    classes.block_type.bind(py).call1((element, shape))
 }

@@ -11,7 +11,9 @@ use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict, PyType, PyWeakrefReferenc
 use tilewright_ir::{Dtype, Literal};
 use tilewright_runtime::Device;
 
-use crate::torch::{Tensor, Unfit, imported};
+use super::memory::{Tensor, Unfit, axes, contiguous, range};
+use super::torch::imported;
+use crate::errors::raised;
 
 /// What is kept of numpy, which this crate never imports.
 pub(crate) struct Numpy {
@@ -120,16 +122,8 @@ pub(crate) fn read_struct(array: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     };
     // What numpy itself has no letter for (bfloat16 of ml_dtypes), and what no kernel takes: by the name.
     let Some(dtype) = dtype else { return read(array) };
-    let (low, high) = owner_range(array)?.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own);
     let is_read_only = description.flags & WRITEABLE == 0;
-    Ok(Tensor {
-        device: Device::Cpu,
-        dtype,
-        address: description.address,
-        allocation: (low, high - low),
-        is_read_only,
-        is_of_torch: false,
-    })
+    Ok(Tensor::of_array(dtype, description.address, around(array, own)?, is_read_only))
 }
 
 /// What of an `ArrayInterface` is needed after the capsule is gone.
@@ -162,28 +156,6 @@ fn describe_struct(array: &Bound<'_, PyAny>) -> Result<(Description, (usize, usi
     Ok((Description { typekind, itemsize, flags, address }, own))
 }
 
-/// The bytes that the elements of an array take, of an address, the size of an element, and for each axis its extent and the
-/// bytes from one element to the next.
-pub(crate) fn range(
-    address: usize,
-    size: usize,
-    axes: impl Iterator<Item = (usize, isize)> + Clone,
-) -> Result<(usize, usize), Unfit> {
-    if axes.clone().any(|(extent, _)| extent == 0) {
-        return Ok((address, address));
-    }
-    let bounds = || {
-        let (mut low, mut high) = (address, address.checked_add(size)?);
-        for (extent, stride) in axes {
-            let reach = isize::try_from(extent - 1).ok()?.checked_mul(stride)?;
-            low = low.checked_add_signed(reach.min(0))?;
-            high = high.checked_add_signed(reach.max(0))?;
-        }
-        isize::try_from(high - low).is_ok().then_some((low, high))
-    };
-    bounds().ok_or_else(|| Unfit::Malformed("whose shape and strides reach beyond the address space".into()))
-}
-
 /// Reads an array by its `__array_interface__`.
 pub(crate) fn read(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let py = object.py();
@@ -203,27 +175,7 @@ pub(crate) fn read(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
         None => contiguous(&shape, dtype.bytes())?,
     };
     let own = range(address, dtype.bytes(), axes(&shape, &strides)?)?;
-    let owner = owner_range(object)?;
-    let (low, high) = owner.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own);
-    Ok(Tensor {
-        device: Device::Cpu,
-        dtype,
-        address,
-        allocation: (low, high - low),
-        is_read_only,
-        is_of_torch: false,
-    })
-}
-
-/// The axes of a shape and strides that somebody else states.
-pub(crate) fn axes<'a>(
-    shape: &'a [usize],
-    strides: &'a [isize],
-) -> Result<impl Iterator<Item = (usize, isize)> + Clone + use<'a>, Unfit> {
-    if shape.len() != strides.len() {
-        return Err(Unfit::Malformed("whose shape and strides differ in length".into()));
-    }
-    Ok(shape.iter().copied().zip(strides.iter().copied()))
+    Ok(Tensor::of_array(dtype, address, around(object, own)?, is_read_only))
 }
 
 fn dtype_of_interface(object: &Bound<'_, PyAny>, typestr: &Bound<'_, PyAny>) -> Result<Dtype, Unfit> {
@@ -250,23 +202,10 @@ fn bits(bytes: &str) -> usize {
     bytes.parse::<usize>().map_or(0, |bytes| bytes * 8)
 }
 
-pub(crate) fn contiguous(shape: &[usize], size: usize) -> Result<Vec<isize>, Unfit> {
-    let too_large = || Unfit::Malformed("whose shape has more elements than memory could hold".into());
-    let mut stride = size as isize;
-    let mut strides: Vec<isize> = Vec::with_capacity(shape.len());
-    for &extent in shape.iter().rev() {
-        strides.push(stride);
-        let extent = isize::try_from(extent.max(1)).map_err(|_| too_large())?;
-        stride = stride.checked_mul(extent).ok_or_else(too_large)?;
-    }
-    strides.reverse();
-    Ok(strides)
-}
-
-/// The memory of the array that an array is a view of.
-fn owner_range(object: &Bound<'_, PyAny>) -> Result<Option<(usize, usize)>, Unfit> {
-    let owner = owner(object)?;
-    owner.map(|owner| describe_struct(&owner).map(|(_, range)| range)).transpose()
+/// The memory of the array that an array is a view of, if it contains the bytes of `own`; else `own`.
+fn around(object: &Bound<'_, PyAny>, own: (usize, usize)) -> Result<(usize, usize), Unfit> {
+    let owner = owner(object)?.map(|owner| describe_struct(&owner)).transpose()?.map(|(_, range)| range);
+    Ok(owner.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own))
 }
 
 /// The array that an array is a view of, if it is one.
@@ -295,6 +234,9 @@ pub(crate) fn read_cuda(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let interface = object.getattr(intern!(py, "__cuda_array_interface__"))?;
     let (address, is_read_only): (usize, bool) = interface.get_item(intern!(py, "data"))?.extract()?;
     let dtype = dtype_of_interface(object, &interface.get_item(intern!(py, "typestr"))?)?;
-    let device = Device::Cuda(crate::device::current_device(py)? as u16);
+    let device = match raised(py, Device::current())? {
+        gpu @ Device::Cuda(_) => gpu,
+        _ => Device::Cuda(0),
+    };
     Ok(Tensor { device, dtype, address, allocation: (0, 0), is_read_only, is_of_torch: false })
 }

@@ -1,6 +1,6 @@
 //! `triton.compile`: a kernel for types that are described, without arguments and without the device that it is for.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
@@ -9,11 +9,13 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_frontend::{Argument, Constant, HostValue, Tuple};
 use tilewright_runtime::{Device, Error, Knobs, OPTIONS, OptionId, Options, Target, parse_argument};
 
+use super::compiled::CompiledKernel;
+use super::host::{PyHost, finish};
+use super::jit::{self, JitKernel, state};
 use crate::errors::to_exception;
-use crate::handle::CompiledKernel;
-use crate::host::{Findings, PyHost};
-use crate::kernel::{JitKernel, state};
-use crate::objects::{constant, object_ref, to_python};
+use crate::values::classify::constant;
+use crate::values::objects::object_ref;
+use crate::values::to_python::to_python;
 
 /// Compiles a kernel for a back end and the compute capability (times 10) of a GPU. Each argument is a type (`"*fp32:16"`), a
 /// compile-time value (`(value,)`), or a list of such with the fields of a `NamedTuple` or nothing (`([...], fields)`).
@@ -36,13 +38,7 @@ pub(crate) fn compile(
     let mut host = PyHost::default();
     let findings = host.findings();
     let compiled = py.detach(|| compiling.compile_for(arguments, &options, false, &mut host));
-    let Findings { raised, caught, .. } =
-        std::mem::take(&mut *findings.lock().unwrap_or_else(PoisonError::into_inner));
-    if let Some(raised) = raised {
-        return Err(raised);
-    }
-    // The user may have pressed Ctrl-C meanwhile.
-    py.check_signals()?;
+    let caught = finish(py, &findings)?;
     let handle = compiled.map_err(|error| {
         let exception = to_exception(py, &error);
         if let Some(caught) = caught.into_iter().next() {
@@ -51,7 +47,7 @@ pub(crate) fn compile(
         exception
     })?;
     state(kernel)?.warn_of_options(py, &handle)?;
-    Ok(CompiledKernel::new(Arc::new(handle), kernel.clone().unbind()))
+    Ok(CompiledKernel::new(Arc::new(handle), kernel.as_super()))
 }
 
 /// Compiles a kernel from the text of its stage `ir`, which another process has made for these arguments and options. With
@@ -78,7 +74,7 @@ pub(crate) fn compile_ir(
     let compiling = state(kernel)?.kernel.on(device);
     let compiled = py.detach(|| compiling.compile_ir(arguments, &options, gpu.is_some(), text));
     let handle = compiled.map_err(|error| to_exception(py, &error))?;
-    Ok(CompiledKernel::new(Arc::new(handle), kernel.clone().unbind()))
+    Ok(CompiledKernel::new(Arc::new(handle), kernel.as_super()))
 }
 
 /// A device whose code a GPU of this compute capability runs. That is its simulator, which every machine has.
@@ -111,7 +107,7 @@ fn argument(described: &Bound<'_, PyAny>) -> PyResult<Argument> {
 }
 
 fn options_of(kernel: &Bound<'_, JitKernel>, given: &Bound<'_, PyDict>) -> PyResult<Options> {
-    let mut options = kernel.get().options();
+    let mut options = jit::options(kernel);
     for (name, value) in given {
         let Some(option) = OptionId::parse(&name.extract::<String>()?) else { continue };
         let constant = match constant(&value) {

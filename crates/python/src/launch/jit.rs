@@ -1,31 +1,32 @@
-//! The path of a launch: arguments, compiled form, grid, run.
+//! `kernel[grid](...)`: arguments, compiled form, grid, run.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
+use pyo3::Borrowed;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyTuple};
-use pyo3::{Borrowed, intern};
-use smallvec::SmallVec;
-use tilewright_base::{Code, Diagnostic};
+use tilewright_base::Code;
 use tilewright_frontend::{Constant, HostValue};
 use tilewright_runtime::{
-    Annotation, ArgumentSource, Attachment, Checks, Device, Error, Grid, Handle, Interrupt, OptionId,
-    Options, Region, StreamRef, TraceRequest, Value, are_padded_reads_allowed, take_padded_reads,
+    Annotation, ArgumentSource, Checks, Error, Grid, Handle, OptionId, Options, StreamRef, TraceRequest,
+    Value,
 };
 
-use crate::convert::{Converter, Kept, Values};
-use crate::device::{self, stream_number};
-use crate::errors::{to_exception, warn};
-use crate::handle::CompiledKernel;
-use crate::hooks;
-use crate::host::{Caught, Findings, PyHost};
-use crate::kernel::{JitKernel, KnownBinding, State, state, traced_state};
-use crate::launcher::Call;
-use crate::live::{self, Live};
-use crate::reads::{Freshness, ReadSet};
-use crate::sanitize;
+use super::device::{self, stream_number};
+use super::grid::{ask, extents};
+use super::run::{run, run_with};
+use super::{hooks, sanitize};
+use crate::errors::to_exception;
+use crate::interpret;
+use crate::kernel::binding::KnownBinding;
+use crate::kernel::compiled::CompiledKernel;
+use crate::kernel::jit::{JitKernel, State, options, state, traced_state};
+use crate::kernel::reads::{Freshness, ReadSet};
+use crate::values::call::Call;
+use crate::values::classify::constant;
+use crate::values::convert::{Converter, Kept, Values};
+use crate::values::objects::object_ref;
 
 /// `kernel[grid](*args, **kwargs)`, or with `is_warmup` its compilation alone. Returns nothing if a hook of the program has
 /// said that nothing is to be compiled, and if the arguments are not what an autotuner took them to be.
@@ -43,16 +44,18 @@ pub(crate) fn launch<'py>(
         // These are for a launch that takes place.
         return Ok(None);
     }
-    if let Some(pre_run_hooks) = pre_run_hooks {
-        let (args, kwargs) = call.to_python(py)?;
-        for hook in pre_run_hooks.bind(py) {
-            hook.call(&args, Some(&kwargs))?;
-        }
-    }
+    call_all(py, pre_run_hooks, call)?;
     match rest {
         Some(first) => call.with_rest(py, first, |call| launch_bound(kernel, state, grid, call, is_warmup)),
         None => launch_bound(kernel, state, grid, call, is_warmup),
     }
+}
+
+/// Calls the functions that the program wants called before each launch.
+fn call_all(py: Python<'_>, hooks: Option<Py<PyTuple>>, call: &Call<'_, '_>) -> PyResult<()> {
+    let Some(hooks) = hooks else { return Ok(()) };
+    let (args, kwargs) = call.to_python(py)?;
+    hooks.bind(py).iter().try_for_each(|hook| hook.call(&args, Some(&kwargs)).map(drop))
 }
 
 /// The rest of [`launch`], of a call with one argument by position for each parameter that takes one.
@@ -85,12 +88,7 @@ pub(crate) fn launch_traced<'py>(
 ) -> PyResult<Option<Py<CompiledKernel>>> {
     let py = kernel.py();
     let state = traced_state(kernel)?;
-    if let Some(pre_run_hooks) = kernel.get().pre_run_hooks(py) {
-        let (args, kwargs) = call.to_python(py)?;
-        for hook in pre_run_hooks.bind(py) {
-            hook.call(&args, Some(&kwargs))?;
-        }
-    }
+    call_all(py, kernel.get().pre_run_hooks(py), call)?;
     match state.variadic.filter(|first| *first < call.positional()) {
         Some(first) => {
             call.with_rest(py, first, |call| launch_traced_bound(kernel, state, grid, call, request))
@@ -160,7 +158,7 @@ impl<'py> Prepared<'_, 'py> {
                     hooks::note_launch(kernel, grid, self.call.to_python(py)?)?;
                     return Ok(None);
                 }
-                crate::interpret::launch(kernel, state, self.objects(), grid, &options)?;
+                interpret::launch(kernel, state, self.objects(), grid, &options)?;
             }
             return Ok(None);
         }
@@ -310,31 +308,12 @@ impl<'py> Prepared<'_, 'py> {
         if hooks::around_compilations() && call_hook("before_compile")? {
             return Ok(None);
         }
-        let mut host = PyHost::default();
-        let findings = host.findings();
-        let lock = || findings.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut is_new = false;
-        let mut attach = || {
-            is_new = true;
-            let mut findings = lock();
-            let reads = std::mem::take(&mut findings.read);
-            // Not kept if it was made while something was meant to end the program.
-            findings.raised.is_none().then(|| Arc::new(ReadSet::new(reads)) as Attachment)
-        };
-        let kernel = &self.state.kernel;
-        let compiled = py.detach(|| kernel.specialize_with(values, options, &mut host, &mut attach));
-        let Findings { raised, caught, .. } = std::mem::take(&mut *lock());
-        if let Some(raised) = raised {
-            return Err(raised);
-        }
-        // The user may have pressed Ctrl-C meanwhile.
-        py.check_signals()?;
-        let handle = compiled.map_err(|error| failure(py, self.blame_list(error), caught))?;
-        self.state.warn_of_options(py, &handle)?;
+        let explain = |error| self.blame_list(error);
+        let compiled = self.state.compile(py, values, options, explain)?;
         if hooks::around_compilations() {
             call_hook("after_compile")?;
         }
-        Ok(Some((handle, is_new)))
+        Ok(Some(compiled))
     }
 
     /// Says that a tensor out of whose bounds a kernel went has fewer elements in memory than its shape says.
@@ -397,7 +376,7 @@ impl<'py> Prepared<'_, 'py> {
     /// The options that the call sets.
     #[inline]
     fn options(&self) -> PyResult<Options> {
-        let mut options = self.kernel.get().options();
+        let mut options = options(self.kernel);
         if self.binding.options.is_empty() {
             return Ok(options);
         }
@@ -408,9 +387,9 @@ impl<'py> Prepared<'_, 'py> {
         let before = options.clone();
         for &(number, option) in &self.binding.options {
             let value = &self.call.named(number);
-            let constant = match crate::objects::constant(value)? {
+            let constant = match constant(value)? {
                 HostValue::Constant(constant) => constant,
-                _ => Constant::Object(crate::objects::object_ref(value)?),
+                _ => Constant::Object(object_ref(value)?),
             };
             options.set(option, &constant).map_err(|error| to_exception(self.kernel.py(), &error))?;
         }
@@ -475,210 +454,4 @@ fn shared_elements(tensor: &Bound<'_, PyAny>) -> Option<String> {
     let shape: Vec<i64> = tensor.getattr("shape").ok()?.extract().ok()?;
     let is_shared = shape.iter().zip(&strides).any(|(extent, stride)| *extent > 1 && *stride == 0);
     is_shared.then(|| format!("a tensor of shape {shape:?} with strides {strides:?}: elements share memory"))
-}
-
-/// The exception for a compilation that failed, with what the program's own code raised meanwhile.
-#[cold]
-pub(crate) fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> PyErr {
-    let mut cause = None;
-    if let Error::Diagnostics(failure) = &mut error {
-        for Caught { name, text, error } in caught {
-            let is_about = |diagnostic: &&mut Diagnostic| match &name {
-                Some(name) => diagnostic.message.contains(&format!("'{name}'")),
-                None => diagnostic.code == Code::ConstexprError,
-            };
-            let Some(diagnostic) = failure.diagnostics.iter_mut().find(is_about) else { continue };
-            if name.is_some() {
-                diagnostic.notes.push(text);
-            }
-            cause.get_or_insert(error);
-        }
-    }
-    let exception = to_exception(py, &error);
-    if cause.is_some() {
-        exception.set_cause(py, cause);
-    }
-    exception
-}
-
-/// Runs a compiled kernel, without the GIL; Ctrl-C stops it. An error is explained further.
-pub(crate) fn run(
-    py: Python<'_>,
-    handle: &Handle,
-    stream: StreamRef<'static>,
-    grid: Grid,
-    values: &[Value<'static>],
-    explain: impl FnOnce(Error) -> Error,
-) -> PyResult<()> {
-    run_with(
-        py,
-        handle,
-        |handle, foreign, interrupt| handle.launch_on(stream, grid, values, foreign, interrupt),
-        explain,
-    )
-}
-
-/// Runs a compiled kernel by a function of the handle, the memory behind pointers that it makes, and what stops it.
-#[inline]
-fn run_with(
-    py: Python<'_>,
-    handle: &Handle,
-    start: impl FnOnce(&Handle, &[Region<'_>], Interrupt<'_>) -> Result<(), Error> + Send,
-    explain: impl FnOnce(Error) -> Error,
-) -> PyResult<()> {
-    let signal = SignalCheck::default();
-    let is_in_main_memory = !matches!(handle.device(), Device::Cuda(_));
-    let live =
-        if handle.makes_pointers() && is_in_main_memory { live::tensors(py)? } else { Live::default() };
-    let result = py.detach(|| start(handle, &live.regions, Interrupt::Poll(&|| signal.poll())));
-    drop(live);
-    if let Some(raised) = signal.raised() {
-        return Err(raised);
-    }
-    result.map_err(|error| to_exception(py, &explain(error)))?;
-    if are_padded_reads_allowed() {
-        take_padded_reads().iter().try_for_each(|read| warn(py, read))?;
-    }
-    Ok(())
-}
-
-/// Whether a signal handler of Python has raised an exception while a kernel ran.
-#[derive(Default)]
-pub(crate) struct SignalCheck {
-    last: Mutex<Option<Instant>>,
-    raised: Mutex<Option<PyErr>>,
-}
-
-impl SignalCheck {
-    /// Taking the GIL may mean to wait for another thread, so it is not done at each call.
-    const INTERVAL: Duration = Duration::from_millis(50);
-
-    pub(crate) fn poll(&self) -> bool {
-        let now = Instant::now();
-        {
-            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-            if last.is_some_and(|last| now - last < Self::INTERVAL) {
-                return false;
-            }
-            *last = Some(now);
-        }
-        Python::attach(|py| {
-            let Err(error) = py.check_signals() else { return false };
-            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-            true
-        })
-    }
-
-    /// What a handler has raised, which is forgotten.
-    pub(crate) fn take(&self) -> Option<PyErr> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn raised(self) -> Option<PyErr> {
-        self.raised.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A grid as it was given.
-pub(crate) struct Found {
-    grid: Grid,
-    is_number: bool,
-}
-
-impl Found {
-    /// The grid. One that is legal and seldom meant is warned of, once for a kernel.
-    #[inline]
-    pub(crate) fn warn(self, py: Python<'_>, state: &State) -> PyResult<Grid> {
-        if self.is_number || self.grid.is_empty() {
-            self.warn_of(py, state)?;
-        }
-        Ok(self.grid)
-    }
-
-    #[cold]
-    fn warn_of(&self, py: Python<'_>, state: &State) -> PyResult<()> {
-        let signature = state.kernel.signature();
-        if self.is_number && state.is_first_warning(Code::GridNotATuple) {
-            warn(py, &signature.grid_not_a_tuple(self.grid))?;
-        }
-        if self.grid.is_empty() && state.is_first_warning(Code::EmptyGrid) {
-            warn(py, &signature.empty_grid(self.grid))?;
-        }
-        Ok(())
-    }
-}
-
-/// The grid that an object is; `None` if it is a function that has to be asked.
-#[inline]
-pub(crate) fn extents(object: &Bound<'_, PyAny>) -> PyResult<Option<Found>> {
-    let py = object.py();
-    let mut extents: SmallVec<[i128; 4]> = SmallVec::new();
-    let mut is_number = false;
-    if let Ok(tuple) = object.cast::<PyTuple>() {
-        for extent in tuple.iter_borrowed() {
-            extents.push(self::extent(&extent, object)?);
-        }
-    } else if let Ok(list) = object.cast::<PyList>() {
-        for extent in list {
-            extents.push(self::extent(&extent, object)?);
-        }
-    } else if object.is_callable() && !object.hasattr(intern!(py, "__index__"))? {
-        return Ok(None);
-    } else {
-        extents.push(extent(object, object)?);
-        is_number = true;
-    }
-    let grid = Grid::new(&extents).map_err(|error| to_exception(py, &error))?;
-    Ok(Some(Found { grid, is_number }))
-}
-
-#[inline]
-fn extent(object: &Bound<'_, PyAny>, grid: &Bound<'_, PyAny>) -> PyResult<i128> {
-    if object.is_exact_instance_of::<PyInt>()
-        && let Ok(extent) = object.extract::<i64>()
-    {
-        return Ok(extent.into());
-    }
-    unusual_extent(object, grid)
-}
-
-/// Anything with `__index__` counts: numpy's ints, constexprs, tensors with one int.
-#[cold]
-fn unusual_extent(object: &Bound<'_, PyAny>, grid: &Bound<'_, PyAny>) -> PyResult<i128> {
-    let py = object.py();
-    let index = object.getattr_opt(intern!(py, "__index__"))?;
-    if let Some(Ok(index)) = index.map(|index| index.call0()) {
-        // A number that does not fit is too large by any means.
-        return Ok(index.extract().unwrap_or(i128::MAX));
-    }
-    let item = kind_of(object)?;
-    let what = if object.is(grid) { item } else { format!("{} with {item} in it", kind_of(grid)?) };
-    Err(to_exception(py, &Grid::not_a_grid(&what, &short_text(grid)?)))
-}
-
-fn kind_of(object: &Bound<'_, PyAny>) -> PyResult<String> {
-    let name: String = object.get_type().name()?.extract()?;
-    Ok(if name == "NoneType" { "None".into() } else { format!("a {name}") })
-}
-
-/// What Python writes for an object, as far as it fits a line.
-fn short_text(object: &Bound<'_, PyAny>) -> PyResult<String> {
-    let text = object.repr()?.to_string();
-    let line = text.lines().next().unwrap_or_default();
-    let short: String = line.chars().take(60).collect();
-    Ok(if short == text { short } else { format!("{short}…") })
-}
-
-/// The grid that a function returns.
-pub(crate) fn ask<'py>(function: &Bound<'py, PyAny>, meta: Bound<'py, PyDict>) -> PyResult<Found> {
-    let py = function.py();
-    let given = function.call1((meta,))?;
-    let refuse = |what: &str, found: &str| to_exception(py, &Grid::not_a_grid(what, found));
-    if given.is_none() {
-        return Err(refuse("a function that returns None", "None"));
-    }
-    match extents(&given)? {
-        Some(found) => Ok(found),
-        None => Err(refuse("a function that returns a function", &short_text(&given)?)),
-    }
 }

@@ -1,0 +1,267 @@
+//! `JitKernel`, the base of Python's `JITFunction`.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+use pyo3::{Borrowed, intern};
+use rustc_hash::{FxHashMap, FxHashSet};
+use tilewright_base::Code;
+use tilewright_runtime::{
+    Attachment, Device, Error, Handle, Kernel, Knobs, Options, ParameterKind, Signature, Value,
+};
+
+use super::binding::KnownBinding;
+use super::compiled::CompiledKernel;
+use super::host::{self, PyHost};
+use super::reads::ReadSet;
+use crate::errors::{raised, warn};
+use crate::values::call::{ByForm, Call};
+use crate::values::function::Function;
+
+/// A `@jit` function: the part of it that launches need.
+#[pyclass(extends = Function, subclass, dict, weakref, frozen, module = "tilewright._native")]
+#[derive(Default)]
+pub(crate) struct JitKernel {
+    pub(crate) state: OnceLock<State>,
+    /// What launches that are traced need: forms for the CPU, whatever device is chosen.
+    pub(crate) traced: OnceLock<State>,
+    pub(crate) pre_run_hooks: Mutex<Option<Py<PyTuple>>>,
+    /// False in the zeros that an object is before it is made: Python makes its `__dict__` first, and may collect garbage then.
+    pub(crate) is_made: bool,
+}
+
+/// What the first launch adds.
+pub(crate) struct State {
+    pub(crate) kernel: Kernel,
+    /// Whether Python runs the body.
+    pub(crate) is_interpreted: bool,
+    /// The defaults of the parameters as Python has them, for the dict that a grid function gets.
+    defaults: Vec<Option<Py<PyAny>>>,
+    names: Vec<Py<PyString>>,
+    /// The parameter that takes all further arguments by position, as a tuple.
+    pub(crate) variadic: Option<usize>,
+    bindings: ByForm<Arc<KnownBinding>, 32>,
+    handles: Mutex<FxHashMap<usize, Py<CompiledKernel>>>,
+    /// Which warnings were given, a bit each.
+    warned: AtomicU8,
+    /// The options that were warned of.
+    warned_options: Mutex<Vec<&'static str>>,
+}
+
+impl JitKernel {
+    /// The states that launches have made.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &State> {
+        [&self.state, &self.traced].into_iter().filter_map(OnceLock::get)
+    }
+
+    /// The functions that are called before each launch.
+    #[inline]
+    pub(crate) fn pre_run_hooks(&self, py: Python<'_>) -> Option<Py<PyTuple>> {
+        let hooks = self.pre_run_hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        hooks.as_ref().map(|hooks| hooks.clone_ref(py))
+    }
+}
+
+/// The options of a launch that says nothing about them.
+pub(crate) fn options(kernel: &Bound<'_, JitKernel>) -> Options {
+    let options = Options::new(&Knobs::current());
+    if kernel.as_super().get().is_debug() { options.with_debug() } else { options }
+}
+
+/// What a launch needs, made by the first one.
+#[inline]
+pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
+    if let Some(state) = kernel.get().state.get() {
+        return Ok(state);
+    }
+    let made = make_state(kernel, raised(kernel.py(), Device::selected())?)?;
+    // Another thread may have been faster.
+    Ok(kernel.get().state.get_or_init(|| made))
+}
+
+/// What a launch that is traced needs, made by the first one.
+pub(crate) fn traced_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
+    if let Some(state) = kernel.get().traced.get() {
+        return Ok(state);
+    }
+    let made = make_state(kernel, Some(Device::Cpu))?;
+    Ok(kernel.get().traced.get_or_init(|| made))
+}
+
+#[cold]
+fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult<State> {
+    let py = kernel.py();
+    // A program may have set variables since it imported tilewright.
+    Knobs::from_environment().set();
+    let function = kernel.as_super().get();
+    let (Some(number), Some(source)) = (function.number(), function.source()) else {
+        return Err(PyRuntimeError::new_err("the kernel is not defined"));
+    };
+    let mut signature = Signature {
+        name: kernel.getattr(intern!(py, "__name__"))?.extract::<String>()?.into(),
+        parameters: function.parameters().to_vec(),
+        source: Some(source),
+    };
+    let given = kernel.getattr(intern!(py, "signature"))?.getattr(intern!(py, "parameters"))?;
+    let mut defaults = Vec::new();
+    for index in 0..signature.parameters.len() {
+        let parameter = given.get_item(&*signature.parameters[index].name)?;
+        let default = parameter.getattr(intern!(py, "default"))?;
+        let is_there = !default.is(parameter.getattr(intern!(py, "empty"))?);
+        if signature.parameters[index].kind == ParameterKind::Variadic {
+            signature.parameters[index].default = Some(Value::None);
+            defaults.push(Some(PyTuple::empty(py).into_any().unbind()));
+            continue;
+        }
+        if is_there {
+            // Converted at each launch: what it refers to may have moved.
+            signature.parameters[index].default = Some(Value::None);
+        }
+        defaults.push(is_there.then(|| default.unbind()));
+    }
+    let names = signature.parameters.iter().map(|p| PyString::intern(py, &p.name).unbind()).collect();
+    Ok(State {
+        variadic: signature.variadic(),
+        kernel: Kernel::new(signature, number, device),
+        is_interpreted: kernel.call_method0(intern!(py, "_is_to_be_interpreted"))?.is_truthy()?,
+        defaults,
+        names,
+        bindings: ByForm::default(),
+        handles: Mutex::default(),
+        warned: AtomicU8::new(0),
+        warned_options: Mutex::default(),
+    })
+}
+
+impl State {
+    /// Forgets what was compiled.
+    #[cold]
+    pub(crate) fn forget_all(&self) {
+        self.kernel.clear();
+        // They are dropped after the lock is released: dropping may run the program's code.
+        let handles = std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(handles);
+    }
+
+    /// Forgets one compiled form, and those that share its code.
+    #[cold]
+    pub(crate) fn forget(&self, handle: &Handle) {
+        let forgotten = self.kernel.forget(handle);
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let objects: Vec<_> =
+            forgotten.iter().filter_map(|handle| handles.remove(&Arc::as_ptr(handle).addr())).collect();
+        // They are dropped after the lock is released: dropping may run the program's code.
+        drop(handles);
+        drop(objects);
+    }
+
+    /// Whether this is the first time that the kernel warns of something, which it does once.
+    pub(crate) fn is_first_warning(&self, code: Code) -> bool {
+        let bit = if code == Code::EmptyGrid { 1 } else { 2 };
+        self.warned.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    /// Warns of the options that a compiled form does not follow, of each once.
+    pub(crate) fn warn_of_options(&self, py: Python<'_>, handle: &Handle) -> PyResult<()> {
+        for option in handle.options().without_effect(handle.compiled.metadata.target) {
+            let name = option.0.name;
+            let mut warned = self.warned_options.lock().unwrap_or_else(PoisonError::into_inner);
+            if warned.contains(&name) {
+                continue;
+            }
+            warned.push(name);
+            drop(warned);
+            warn(py, &self.kernel.signature().option_without_effect(&option))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Ok(handles) = self.handles.try_lock() {
+            handles.values().try_for_each(|handle| visit.call(handle))?;
+        }
+        // Handles that share their code share what it was made from, which is visited once.
+        let mut visited = FxHashSet::default();
+        for handle in self.kernel.try_handles().unwrap_or_default() {
+            if let Some(reads) = handle.attachment::<ReadSet>()
+                && visited.insert(std::ptr::from_ref(reads).addr())
+            {
+                reads.visit(visit)?;
+            }
+        }
+        self.defaults.iter().flatten().try_for_each(|default| visit.call(default))
+    }
+
+    /// How the arguments of a call are bound to the parameters.
+    #[inline]
+    pub(crate) fn bind(&self, py: Python<'_>, call: &Call<'_, '_>) -> PyResult<Arc<KnownBinding>> {
+        if let Some(known) = self.bindings.get(py, call) {
+            return Ok(Arc::clone(known));
+        }
+        let made = Arc::new(KnownBinding::new(py, &self.kernel, call)?);
+        self.bindings.keep(call, Arc::clone(&made));
+        Ok(made)
+    }
+
+    /// The compiled form for values, and whether this call has made it. `explain` adds to an error.
+    #[cold]
+    pub(crate) fn compile(
+        &self,
+        py: Python<'_>,
+        values: &[Value<'_>],
+        options: &Options,
+        explain: impl FnOnce(Error) -> Error,
+    ) -> PyResult<(Arc<Handle>, bool)> {
+        let mut host = PyHost::default();
+        let findings = host.findings();
+        let mut is_new = false;
+        let mut attach = || {
+            is_new = true;
+            let mut findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
+            let reads = std::mem::take(&mut findings.read);
+            // Not kept if it was made while something was meant to end the program.
+            findings.raised.is_none().then(|| Arc::new(ReadSet::new(reads)) as Attachment)
+        };
+        let kernel = &self.kernel;
+        let compiled = py.detach(|| kernel.specialize_with(values, options, &mut host, &mut attach));
+        let caught = host::finish(py, &findings)?;
+        let handle = compiled.map_err(|error| host::failure(py, explain(error), caught))?;
+        self.warn_of_options(py, &handle)?;
+        Ok((handle, is_new))
+    }
+
+    /// The default of a parameter as Python has it.
+    pub(crate) fn default<'a, 'py>(
+        &'a self,
+        py: Python<'py>,
+        index: usize,
+    ) -> Option<Borrowed<'a, 'py, PyAny>> {
+        self.defaults.get(index)?.as_ref().map(|default| default.bind_borrowed(py))
+    }
+
+    /// The name of a parameter.
+    pub(crate) fn name<'a, 'py>(&'a self, py: Python<'py>, index: usize) -> &'a Bound<'py, PyString> {
+        self.names[index].bind(py)
+    }
+
+    /// The Python object for a handle, the same one each time.
+    #[inline]
+    pub(crate) fn python_handle(
+        &self,
+        kernel: &Bound<'_, JitKernel>,
+        handle: Arc<Handle>,
+    ) -> PyResult<Py<CompiledKernel>> {
+        let py = kernel.py();
+        let key = Arc::as_ptr(&handle).addr();
+        if let Some(known) = self.handles.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(known.clone_ref(py));
+        }
+        let made = Py::new(py, CompiledKernel::new(handle, kernel.as_super()))?;
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made.clone_ref(py));
+        Ok(made)
+    }
+}

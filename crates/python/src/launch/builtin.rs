@@ -1,0 +1,78 @@
+//! Built-in functions of Python, which get their arguments from the interpreter's stack.
+#![expect(unsafe_code, reason = "PyO3 makes such functions only where their parameters are named")]
+
+use std::ffi::CStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+
+use pyo3::panic::PanicException;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use pyo3::{Borrowed, ffi};
+
+use crate::values::call::Call;
+
+/// A built-in function that is made with a target.
+pub(crate) trait Builtin {
+    const NAME: &'static CStr;
+    const DOC: &'static CStr;
+
+    /// Answers a call of the function that was made with this target.
+    fn answer(target: Borrowed<'_, '_, PyAny>, call: &Call<'_, '_>) -> PyResult<Py<PyAny>>;
+}
+
+/// Makes the function.
+pub(crate) fn make<'py, B: Builtin>(target: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let (py, definition) = (target.py(), std::ptr::from_ref(Definition::<B>::METHOD).cast_mut());
+    // SAFETY: the definition is as its flags say, is only read, and lives as long as the program.
+    unsafe {
+        Bound::from_owned_ptr_or_err(py, ffi::PyCFunction_NewEx(definition, target.as_ptr(), null_mut()))
+    }
+}
+
+/// The description of a built-in function for Python.
+struct Definition<B>(std::marker::PhantomData<B>);
+
+impl<B: Builtin> Definition<B> {
+    const METHOD: &'static ffi::PyMethodDef = &ffi::PyMethodDef {
+        ml_name: B::NAME.as_ptr(),
+        ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: call::<B> },
+        ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+        ml_doc: B::DOC.as_ptr(),
+    };
+}
+
+/// The function in C that Python calls.
+unsafe extern "C" fn call<B: Builtin>(
+    target: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    positional: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    Python::attach(|py| {
+        // SAFETY: Python passes the object that the function was made with, as many arguments as it says, and a tuple of
+        // keywords or null; it holds all of them until this returns.
+        let (target, call) = unsafe {
+            let target = Borrowed::from_ptr(py, target);
+            let keywords = Borrowed::from_ptr_or_opt(py, keywords).map(|k| k.cast_unchecked::<PyTuple>());
+            let positional = positional as usize;
+            let count = positional + keywords.map_or(0, |keywords| keywords.len());
+            let values = match count {
+                0 => &[],
+                // Each is a pointer to an object that is there, which is what a `Borrowed` is.
+                _ => std::slice::from_raw_parts(arguments.cast(), count),
+            };
+            (target, Call::new(values, positional, keywords, None))
+        };
+        // A panic is a bug of tilewright. It must not unwind into Python, whose exception it becomes.
+        let result = catch_unwind(AssertUnwindSafe(|| B::answer(target, &call)))
+            .unwrap_or_else(|_| Err(PanicException::new_err(("a launch has panicked",))));
+        match result {
+            Ok(object) => object.into_ptr(),
+            Err(error) => {
+                error.restore(py);
+                null_mut()
+            }
+        }
+    })
+}

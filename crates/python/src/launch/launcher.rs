@@ -1,0 +1,261 @@
+//! `object[grid]`: launches a kernel, a compiled form, or a wrapper, which adds arguments and
+//! launches the kernel that it wraps.
+//!
+//! A wrapper is launched here, without a frame of Python's, if its choice for the arguments is known
+//! and no hook is to be called. In all other cases, the wrapper's `run` in Python launches.
+
+use std::ffi::CStr;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::{Borrowed, intern};
+use smallvec::SmallVec;
+
+use super::builtin::{Builtin, make};
+use super::wrapper::form::{Form, Read, is_plain, name_of};
+use super::wrapper::{self, Wrapper, form, set_best_config, settings};
+use super::{compiled, jit};
+use crate::kernel::compiled::CompiledKernel;
+use crate::kernel::jit::JitKernel;
+use crate::values::call::{Call, Expected};
+use crate::values::torch;
+
+/// Launches an object with a grid; the target is a tuple of both.
+struct Launcher;
+
+impl Builtin for Launcher {
+    const NAME: &'static CStr = c"launch";
+    const DOC: &'static CStr = c"Runs the kernel for every program of the grid.";
+
+    fn answer(target: Borrowed<'_, '_, PyAny>, call: &Call<'_, '_>) -> PyResult<Py<PyAny>> {
+        let target = target.cast::<PyTuple>()?;
+        start(&*target.get_borrowed_item(0)?, &*target.get_borrowed_item(1)?, call)
+    }
+}
+
+/// `object[grid]`: what launches the object with this grid.
+pub(crate) fn launcher<'py>(
+    object: &Bound<'py, PyAny>,
+    grid: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    make::<Launcher>(PyTuple::new(object.py(), [object, grid])?.as_any())
+}
+
+/// Launches the object with the grid.
+fn start<'py>(
+    object: &Bound<'py, PyAny>,
+    grid: &Bound<'py, PyAny>,
+    call: &Call<'_, 'py>,
+) -> PyResult<Py<PyAny>> {
+    let py = object.py();
+    if let Ok(kernel) = object.cast::<JitKernel>() {
+        let handle = jit::launch(kernel, Some(grid), call, false)?;
+        return Ok(handle.map_or_else(|| py.None(), Py::into_any));
+    }
+    if let Ok(wrapper) = object.cast::<Wrapper>() {
+        return launch_wrapper(wrapper, grid, call);
+    }
+    match object.cast::<CompiledKernel>() {
+        // Nobody compares the arguments with what is expected.
+        _ if call.expected().is_some() => Ok(py.None()),
+        Ok(compiled) => compiled::launch(compiled, grid, call).map(|()| py.None()),
+        Err(_) => run(object, grid, call),
+    }
+}
+
+/// `wrapper[grid](...)`.
+fn launch_wrapper<'py>(
+    wrapper: &Bound<'py, Wrapper>,
+    grid: &Bound<'py, PyAny>,
+    call: &Call<'_, 'py>,
+) -> PyResult<Py<PyAny>> {
+    let launched = match wrapper.get().kind() {
+        wrapper::HEURISTICS => launch_heuristics(wrapper, grid, call)?,
+        wrapper::AUTOTUNER if call.expected().is_none() => launch_autotuner(wrapper, grid, call)?,
+        _ => None,
+    };
+    match launched {
+        Some(result) => Ok(result),
+        // Nobody here compares the arguments with what is expected, so that nothing is launched.
+        None if call.expected().is_some() => Ok(wrapper.py().None()),
+        None => run(wrapper.as_any(), grid, call),
+    }
+}
+
+/// `object.run(..., grid=grid, warmup=False)`: what launches anything that can be launched.
+#[cold]
+fn run<'py>(
+    object: &Bound<'py, PyAny>,
+    grid: &Bound<'py, PyAny>,
+    call: &Call<'_, 'py>,
+) -> PyResult<Py<PyAny>> {
+    let py = object.py();
+    let (args, kwargs) = call.to_python(py)?;
+    for name in ["grid", "warmup"] {
+        if kwargs.contains(name)? {
+            let message = format!("a launch `kernel[grid](...)` does not take the keyword argument '{name}'");
+            return Err(PyTypeError::new_err(message));
+        }
+    }
+    kwargs.set_item(intern!(py, "grid"), grid)?;
+    kwargs.set_item(intern!(py, "warmup"), false)?;
+    object.call_method(intern!(py, "run"), args, Some(&kwargs)).map(Bound::unbind)
+}
+
+/// Launches with the configuration that was chosen for arguments like these; nothing if there is more to do than that.
+fn launch_autotuner<'py>(
+    wrapper: &Bound<'py, Wrapper>,
+    grid: &Bound<'py, PyAny>,
+    call: &Call<'_, 'py>,
+) -> PyResult<Option<Py<PyAny>>> {
+    let py = wrapper.py();
+    let Some(form) = form(wrapper, call)? else { return Ok(None) };
+    let settings = settings(wrapper)?;
+    let kernel = settings.kernel.bind(py);
+    let launch = |config: &Bound<'py, PyAny>, expected: Option<&Expected<'_>>| {
+        launch_config(wrapper, form, (kernel, grid, call), config, expected)
+    };
+    let configs = settings.other(py, 0)?;
+    if let Ok(configs) = configs.cast::<PyList>()
+        && configs.len() == 1
+    {
+        return launch(&configs.get_item(0)?, None);
+    }
+    let Ok(cache) = settings.other(py, 1)?.cast::<PyDict>() else { return Ok(None) };
+    let place = settings.other(py, 2)?;
+    // The key has the dtypes of all tensors, which the launch reads anyway.
+    if let Some(known) = form.likely_key(call)
+        && known.place.is(place)
+        && !torch::is_watched()
+        && let Some(config) = cache.get_item(&known.key)?
+    {
+        let expected = Expected::new(&form.places, &known.read.dtypes, known.read.device);
+        let launched = launch(&config, Some(&expected))?;
+        if expected.is_met() {
+            return Ok(launched);
+        }
+    }
+    match choice(form, call, cache, place)? {
+        Some(config) => launch(&config, None),
+        None => Ok(None),
+    }
+}
+
+/// Launches with a configuration; nothing if there is more to do than that.
+#[inline]
+fn launch_config<'py>(
+    wrapper: &Bound<'py, Wrapper>,
+    form: &Form,
+    (kernel, grid, call): (&Bound<'py, PyAny>, &Bound<'py, PyAny>, &Call<'_, 'py>),
+    config: &Bound<'py, PyAny>,
+    expected: Option<&Expected<'_>>,
+) -> PyResult<Option<Py<PyAny>>> {
+    let py = wrapper.py();
+    let Some(added) = form.added(call, config)? else { return Ok(None) };
+    set_best_config(wrapper, config)?;
+    let mut all: SmallVec<[Borrowed<'_, 'py, PyAny>; 32]> = SmallVec::from_slice(call.values());
+    for value in &added.values {
+        all.push(value.bind_borrowed(py));
+    }
+    let keywords = added.keywords.bind_borrowed(py);
+    let call = Call::new(&all, call.positional(), Some(keywords), expected);
+    start(kernel, grid, &call).map(Some)
+}
+
+/// What was chosen for the values of the key's arguments, and the dtypes of all.
+#[cold]
+fn choice<'py>(
+    form: &Form,
+    call: &Call<'_, 'py>,
+    cache: &Bound<'py, PyDict>,
+    known_place: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = cache.py();
+    let read = Read::of(py, form, call);
+    if let Some(known) = read.as_ref().and_then(|read| form.known_key(read))
+        && known.place.is(known_place)
+    {
+        return cache.get_item(&known.key);
+    }
+    let Some((place, key)) = key(form, call)? else { return Ok(None) };
+    let place = place.unwrap_or_else(|| py.None().into_bound(py));
+    if !known_place.is(&place) && !known_place.eq(&place)? {
+        return Ok(None);
+    }
+    let key = PyTuple::new(py, key)?;
+    match cache.get_item(&key) {
+        // A list in the key, for instance.
+        Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
+        Ok(Some(config)) => {
+            if let Some(read) = read {
+                form.remember(read, known_place, &key, cache);
+            }
+            Ok(Some(config))
+        }
+        found => found,
+    }
+}
+
+/// Where a tensor is, and the items of the key.
+type Key<'py> = (Option<Bound<'py, PyAny>>, SmallVec<[Bound<'py, PyAny>; 16]>);
+
+/// The key of an autotuner for a call, as Python makes it, and where the first tensor is.
+#[cold]
+fn key<'py>(form: &Form, call: &Call<'_, 'py>) -> PyResult<Option<Key<'py>>> {
+    let mut key: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::new();
+    key.extend(form.key.iter().map(|&number| call.values()[number].to_owned()));
+    let mut place = None;
+    for (at, &number) in form.parameters.iter().enumerate() {
+        let value = call.values()[number];
+        let py = value.py();
+        if is_plain(&value) {
+            continue;
+        }
+        let Some(dtype) = value.getattr_opt(intern!(py, "dtype"))? else { continue };
+        if dtype.is_none() {
+            continue;
+        }
+        key.push(name_of(form, at, &dtype)?);
+        if place.is_none() {
+            place = value.getattr_opt(intern!(py, "device"))?;
+        }
+    }
+    Ok(Some((place, key)))
+}
+
+/// Launches with the computed arguments.
+fn launch_heuristics<'py>(
+    wrapper: &Bound<'py, Wrapper>,
+    grid: &Bound<'py, PyAny>,
+    call: &Call<'_, 'py>,
+) -> PyResult<Option<Py<PyAny>>> {
+    let py = wrapper.py();
+    let Some(form) = form(wrapper, call)? else { return Ok(None) };
+    let settings = settings(wrapper)?;
+    let Ok(functions) = settings.other(py, 0)?.cast::<PyDict>() else { return Ok(None) };
+    let (mut names, mut calls) = (SmallVec::<[Bound<'py, PyAny>; 8]>::new(), SmallVec::<[_; 8]>::new());
+    for (name, function) in functions {
+        names.push(name);
+        calls.push(function);
+    }
+    let borrowed: SmallVec<[_; 8]> = names.iter().map(Bound::as_borrowed).collect();
+    // What the program passes is computed all the same, and takes the place of it: nothing is launched here then.
+    let Some(keywords) = form.keywords(py, call, &borrowed)? else { return Ok(None) };
+    let arguments = form.arguments(call, grid)?;
+    let mut computed: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
+    for (number, function) in calls.iter().enumerate() {
+        let value = function.call1((&arguments,))?;
+        if number + 1 < calls.len() {
+            // Each sees what those before it computed.
+            arguments.set_item(&names[number], &value)?;
+        }
+        computed.push(value);
+    }
+    let mut all: SmallVec<[Borrowed<'_, 'py, PyAny>; 32]> = SmallVec::from_slice(call.values());
+    for value in &computed {
+        all.push(value.as_borrowed());
+    }
+    let call = Call::new(&all, call.positional(), Some(keywords.as_borrowed()), call.expected());
+    start(settings.kernel.bind(py), grid, &call).map(Some)
+}

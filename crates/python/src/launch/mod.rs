@@ -1,0 +1,22 @@
+//! Launches of kernels, of compiled forms, and of wrappers that choose arguments.
+//!
+//! ```text
+//! object[grid](...) ── builtin ──> launcher ──> jit: kernels            ──> run
+//!                                     ^    ──> compiled: compiled forms ──> run
+//!                                     └─────── wrapper: autotuners and heuristics add arguments
+//! device, grid, sanitize, hooks: the other parts of a launch
+//! driver, tensor_map: device code by its number, as Triton's driver module launches it
+//! ```
+
+pub(crate) mod builtin;
+pub(crate) mod compiled;
+pub(crate) mod device;
+pub(crate) mod driver;
+pub(crate) mod grid;
+pub(crate) mod hooks;
+pub(crate) mod jit;
+pub(crate) mod launcher;
+pub(crate) mod run;
+pub(crate) mod sanitize;
+pub(crate) mod tensor_map;
+pub(crate) mod wrapper;

@@ -1,0 +1,144 @@
+//! `Wrapper`, the base of Python's `Autotuner` and `Heuristics`: it adds compile-time arguments to the
+//! launches of a kernel.
+
+pub(crate) mod form;
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::values::call::{ByForm, Call};
+use form::Form;
+
+/// A kernel, or another wrapper, that is launched with more keyword arguments than the program gives.
+#[pyclass(subclass, dict, weakref, frozen, module = "tilewright._native")]
+#[derive(Default)]
+pub(crate) struct Wrapper {
+    /// Which of the constants below.
+    pub(crate) kind: AtomicU8,
+    /// The forms of calls that were met.
+    pub(crate) forms: ByForm<Form, 8>,
+    /// Its `__dict__`, which is asked at less cost than the object.
+    pub(crate) attributes: OnceLock<Py<PyDict>>,
+    /// What launches need of its attributes, until one of them is set.
+    pub(crate) settings: Mutex<Option<Arc<Settings>>>,
+    /// False in the zeros that an object is before it is made.
+    pub(crate) is_made: bool,
+}
+
+/// The program has a `run` of its own.
+pub(crate) const OWN_RUN: u8 = 0;
+/// The configuration that was chosen is added.
+pub(crate) const AUTOTUNER: u8 = 1;
+/// What functions of the arguments return is added.
+pub(crate) const HEURISTICS: u8 = 2;
+
+/// The attributes that launches need.
+pub(crate) struct Settings {
+    /// What is launched: `fn`.
+    pub(crate) kernel: Py<PyAny>,
+    /// Of an autotuner: `configs`, `cache` and `_place`. Of heuristics: `values`.
+    pub(crate) others: [Option<Py<PyAny>>; 3],
+}
+
+impl Settings {
+    /// The attributes besides `fn`, by the kind of the wrapper.
+    fn names(kind: u8) -> &'static [&'static str] {
+        match kind {
+            AUTOTUNER => &["configs", "cache", "_place"],
+            _ => &["values"],
+        }
+    }
+
+    /// One of the attributes besides `fn`.
+    pub(crate) fn other<'a, 'py>(
+        &'a self,
+        py: Python<'py>,
+        number: usize,
+    ) -> PyResult<&'a Bound<'py, PyAny>> {
+        let found = self.others[number].as_ref().map(|object| object.bind(py));
+        found
+            .ok_or_else(|| PyTypeError::new_err("the attributes of an autotuner are not those of heuristics"))
+    }
+}
+
+impl Wrapper {
+    /// Which of the constants above.
+    pub(crate) fn kind(&self) -> u8 {
+        self.kind.load(Ordering::Relaxed)
+    }
+}
+
+/// The form of a call, if it can be kept.
+pub(crate) fn form<'a>(wrapper: &'a Bound<'_, Wrapper>, call: &Call<'_, '_>) -> PyResult<Option<&'a Form>> {
+    let py = wrapper.py();
+    let forms = &wrapper.get().forms;
+    if let Some(known) = forms.get(py, call) {
+        return Ok(Some(known));
+    }
+    let keys = wrapper.getattr_opt(intern!(py, "keys"))?;
+    let arg_names = wrapper.getattr(intern!(py, "arg_names"))?;
+    Ok(Form::new(call, &arg_names, keys.as_ref())?.and_then(|made| forms.keep(call, made)))
+}
+
+/// An attribute of a wrapper.
+#[inline]
+fn attribute<'py>(wrapper: &Bound<'py, Wrapper>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    let (py, attributes) = (wrapper.py(), &wrapper.get().attributes);
+    if let Some(attributes) = attributes.get() {
+        if let Some(found) = attributes.bind(py).get_item(name)? {
+            return Ok(found);
+        }
+    } else if let Ok(found) = wrapper.getattr(intern!(py, "__dict__"))?.cast_into::<PyDict>() {
+        attributes.get_or_init(|| found.unbind());
+    }
+    wrapper.getattr(name)
+}
+
+/// The attributes that a launch needs.
+#[inline]
+pub(crate) fn settings(wrapper: &Bound<'_, Wrapper>) -> PyResult<Arc<Settings>> {
+    let known =
+        wrapper.get().settings.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Arc::clone);
+    // Programs put another kernel into the dict as well, past the attribute.
+    if let Some(known) = known
+        && attribute(wrapper, intern!(wrapper.py(), "fn"))?.is(&known.kernel)
+    {
+        return Ok(known);
+    }
+    read_settings(wrapper)
+}
+
+#[cold]
+fn read_settings(wrapper: &Bound<'_, Wrapper>) -> PyResult<Arc<Settings>> {
+    let py = wrapper.py();
+    let mut others = [None, None, None];
+    for (other, name) in others.iter_mut().zip(Settings::names(wrapper.get().kind())) {
+        *other = Some(attribute(wrapper, &PyString::intern(py, name))?.unbind());
+    }
+    let kernel = attribute(wrapper, intern!(py, "fn"))?.unbind();
+    let found = Arc::new(Settings { kernel, others });
+    *wrapper.get().settings.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&found));
+    Ok(found)
+}
+
+/// Notes the configuration that a launch uses.
+#[inline]
+pub(crate) fn set_best_config<'py>(
+    wrapper: &Bound<'py, Wrapper>,
+    config: &Bound<'py, PyAny>,
+) -> PyResult<()> {
+    let best_config = intern!(wrapper.py(), "best_config");
+    if attribute(wrapper, best_config)?.is(config) {
+        return Ok(());
+    }
+    match wrapper.get().attributes.get().map(|attributes| attributes.bind(wrapper.py())) {
+        // Past `__setattr__`, which forgets what is known of all attributes.
+        Some(attributes) if attributes.contains(best_config)? => attributes.set_item(best_config, config),
+        _ => wrapper.setattr(best_config, config),
+    }
+}

@@ -1,0 +1,43 @@
+//! Signals that arrive while a kernel runs or is compiled: Ctrl-C.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+/// Asks Python for signals, and keeps the exception that a handler has raised.
+#[derive(Default)]
+pub(crate) struct SignalCheck {
+    last: Mutex<Option<Instant>>,
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl SignalCheck {
+    /// Taking the GIL may mean to wait for another thread, so it is not done at each call.
+    const INTERVAL: Duration = Duration::from_millis(50);
+
+    pub(crate) fn poll(&self) -> bool {
+        let now = Instant::now();
+        {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.is_some_and(|last| now - last < Self::INTERVAL) {
+                return false;
+            }
+            *last = Some(now);
+        }
+        Python::attach(|py| {
+            let Err(error) = py.check_signals() else { return false };
+            *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            true
+        })
+    }
+
+    /// What a handler has raised, which is forgotten.
+    pub(crate) fn take(&self) -> Option<PyErr> {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn raised(self) -> Option<PyErr> {
+        self.raised.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,227 @@
+//! The arguments of a call as Python passes them: by position, then by keyword.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+use pyo3::Borrowed;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use smallvec::SmallVec;
+use tilewright_ir::Dtype;
+use tilewright_runtime::{ArgumentSource, Device, Value};
+
+/// The arguments of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a, 'py> {
+    /// Those by position, then those by keyword.
+    values: &'a [Borrowed<'a, 'py, PyAny>],
+    positional: usize,
+    keywords: Option<Borrowed<'a, 'py, PyTuple>>,
+    /// What an autotuner took the arguments to be: if they are not, nothing is launched.
+    expected: Option<&'a Expected<'a>>,
+}
+
+impl<'a, 'py> Call<'a, 'py> {
+    /// Gives a function the arguments that are in a tuple and a dict.
+    pub(crate) fn with<R>(
+        positional: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+        function: impl FnOnce(&Call<'_, 'py>) -> R,
+    ) -> R {
+        let named = named.filter(|named| !named.is_empty());
+        let named = named.map(|named| (named.keys().to_tuple(), named.values().to_tuple()));
+        let mut values: SmallVec<[_; 16]> = positional.iter_borrowed().collect();
+        values.extend(named.iter().flat_map(|(_, values)| values.iter_borrowed()));
+        let keywords = named.as_ref().map(|(keywords, _)| keywords.as_borrowed());
+        function(&Call { values: &values, positional: positional.len(), keywords, expected: None })
+    }
+
+    /// Arguments by position, and behind them those by keyword.
+    pub(crate) fn new(
+        values: &'a [Borrowed<'a, 'py, PyAny>],
+        positional: usize,
+        keywords: Option<Borrowed<'a, 'py, PyTuple>>,
+        expected: Option<&'a Expected<'a>>,
+    ) -> Self {
+        Self { values, positional, keywords, expected }
+    }
+
+    /// What an autotuner took the arguments to be: if they are not, nothing is launched.
+    #[inline]
+    pub(crate) fn expected(&self) -> Option<&'a Expected<'a>> {
+        self.expected
+    }
+
+    /// The number of the argument that a parameter gets.
+    #[inline]
+    pub(crate) fn number(&self, source: ArgumentSource) -> Option<usize> {
+        match source {
+            ArgumentSource::Positional(number) => Some(number),
+            ArgumentSource::Keyword(number) => Some(self.positional + number),
+            ArgumentSource::Default => None,
+        }
+    }
+
+    /// All arguments, those by position first.
+    pub(crate) fn values(&self) -> &'a [Borrowed<'a, 'py, PyAny>] {
+        self.values
+    }
+
+    /// How many are given by position.
+    pub(crate) fn positional(&self) -> usize {
+        self.positional
+    }
+
+    /// The keywords of the others, in order; the same object at each execution of a call that is written with keywords.
+    pub(crate) fn keywords(&self) -> Option<Borrowed<'a, 'py, PyTuple>> {
+        self.keywords
+    }
+
+    /// The keywords as text.
+    pub(crate) fn names(&self) -> PyResult<Vec<String>> {
+        match self.keywords {
+            Some(keywords) => keywords.extract(),
+            None => Ok(vec![]),
+        }
+    }
+
+    /// The argument of the keyword with this number.
+    #[inline]
+    pub(crate) fn named(&self, number: usize) -> Borrowed<'a, 'py, PyAny> {
+        self.values[self.positional + number]
+    }
+
+    /// The argument that a parameter gets; `None` if that is its default.
+    #[inline]
+    pub(crate) fn argument(&self, source: ArgumentSource) -> Option<Borrowed<'a, 'py, PyAny>> {
+        match source {
+            ArgumentSource::Positional(number) => Some(self.values[number]),
+            ArgumentSource::Keyword(number) => Some(self.named(number)),
+            ArgumentSource::Default => None,
+        }
+    }
+
+    /// Gives a function the same call, where the arguments by position from this one on are one tuple.
+    pub(crate) fn with_rest<R>(
+        &self,
+        py: Python<'py>,
+        first: usize,
+        function: impl FnOnce(&Call<'_, 'py>) -> PyResult<R>,
+    ) -> PyResult<R> {
+        let (positional, named) = self.values.split_at(self.positional);
+        let rest = PyTuple::new(py, &positional[first..])?;
+        let mut values: SmallVec<[_; 16]> = positional[..first].iter().copied().collect();
+        values.push(rest.as_any().as_borrowed());
+        values.extend(named.iter().copied());
+        function(&Call { values: &values, positional: first + 1, keywords: self.keywords, expected: None })
+    }
+
+    /// The arguments as Python passes them on: `(*args, **kwargs)`.
+    pub(crate) fn to_python(self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+        let (positional, named) = self.values.split_at(self.positional);
+        let keywords = PyDict::new(py);
+        for (name, value) in self.keywords.iter().flat_map(|names| names.iter_borrowed()).zip(named) {
+            keywords.set_item(name, value)?;
+        }
+        Ok((PyTuple::new(py, positional)?, keywords))
+    }
+}
+
+/// The dtypes and the device that an autotuner expects of the arguments of a call, until the launch has
+/// read them.
+pub(crate) struct Expected<'a> {
+    /// Of each argument, where its dtype is; nothing for what is no parameter of the kernel.
+    places: &'a [Option<usize>],
+    /// The dtypes of the tensors; nothing for what is a number.
+    dtypes: &'a [Option<Dtype>],
+    device: Option<Device>,
+    is_met: Cell<bool>,
+}
+
+impl<'a> Expected<'a> {
+    pub(crate) fn new(
+        places: &'a [Option<usize>],
+        dtypes: &'a [Option<Dtype>],
+        device: Option<Device>,
+    ) -> Self {
+        Self { places, dtypes, device, is_met: Cell::new(false) }
+    }
+
+    /// Compares with what a launch has read, which is told of each value the number of its argument in the call.
+    #[inline]
+    pub(crate) fn check<'v>(&self, mut values: impl Iterator<Item = (usize, &'v Value<'static>)>) -> bool {
+        let is_met = values.all(|(number, value)| {
+            let Some(&Some(at)) = self.places.get(number) else { return true };
+            match value {
+                Value::Pointer(pointer) => {
+                    self.dtypes[at] == Some(pointer.pointee) && self.device == Some(pointer.device)
+                }
+                _ => self.dtypes[at].is_none(),
+            }
+        });
+        self.is_met.set(is_met);
+        is_met
+    }
+
+    /// The result of the latest comparison.
+    pub(crate) fn is_met(&self) -> bool {
+        self.is_met.get()
+    }
+}
+
+/// A value for each form of call that was met.
+pub(crate) struct ByForm<T, const MOST: usize>([OnceLock<Known<T>>; MOST]);
+
+/// A form of call: the number of arguments by position, and the keywords of the others.
+struct Known<T> {
+    positional: usize,
+    keywords: Option<Py<PyTuple>>,
+    kept: T,
+}
+
+impl<T, const MOST: usize> Default for ByForm<T, MOST> {
+    fn default() -> Self {
+        Self([const { OnceLock::new() }; MOST])
+    }
+}
+
+impl<T, const MOST: usize> ByForm<T, MOST> {
+    /// The value for a call, if it is kept.
+    #[inline]
+    pub(crate) fn get(&self, py: Python<'_>, call: &Call<'_, '_>) -> Option<&T> {
+        let has_keywords = |known: &Known<T>| match (&known.keywords, call.keywords) {
+            (None, None) => true,
+            (Some(known), Some(keywords)) => has_same_items(known.bind_borrowed(py), keywords),
+            _ => false,
+        };
+        let mut known = self.0.iter().map_while(OnceLock::get);
+        let found = known.find(|known| known.positional == call.positional && has_keywords(known))?;
+        Some(&found.kept)
+    }
+
+    /// Keeps the value for a call, unless `MOST` are kept already.
+    pub(crate) fn keep(&self, call: &Call<'_, '_>, kept: T) -> Option<&T> {
+        let keywords = call.keywords.map(|keywords| keywords.to_owned().unbind());
+        let mut known = Known { positional: call.positional, keywords, kept };
+        for place in &self.0 {
+            match place.set(known) {
+                Ok(()) => return place.get().map(|known| &known.kept),
+                Err(refused) => known = refused,
+            }
+        }
+        None
+    }
+
+    /// All values that are kept.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map_while(OnceLock::get).map(|known| &known.kept)
+    }
+}
+
+/// Compares the objects of two tuples. The keywords of a call are the same tuple at each execution.
+#[inline]
+fn has_same_items(one: Borrowed<'_, '_, PyTuple>, other: Borrowed<'_, '_, PyTuple>) -> bool {
+    let has_same_items =
+        || one.len() == other.len() && one.iter_borrowed().zip(other.iter_borrowed()).all(|(a, b)| a.is(b));
+    one.is(other) || has_same_items()
+}

@@ -1,0 +1,129 @@
+//! The memory of tensors and arrays, whatever library made them.
+#![expect(unsafe_code, reason = "a region is made of the address and size that an argument states")]
+
+use pyo3::PyErr;
+use tilewright_ir::Dtype;
+use tilewright_runtime::{Device, Region};
+
+/// A tensor.
+pub(crate) struct Tensor {
+    /// Where it is: in main memory, or on a GPU.
+    pub(crate) device: Device,
+    /// The type of its elements.
+    pub(crate) dtype: Dtype,
+    /// The address of the first element.
+    pub(crate) address: usize,
+    /// The allocation that it is part of: address and bytes. Of memory of a GPU it is not asked for.
+    pub(crate) allocation: (usize, usize),
+    /// Whether it must not be written.
+    pub(crate) is_read_only: bool,
+    /// Whether it is one of torch, whose allocator pads memory on a GPU.
+    pub(crate) is_of_torch: bool,
+}
+
+impl Tensor {
+    /// An array in main memory, in an allocation between two addresses.
+    pub(crate) fn of_array(
+        dtype: Dtype,
+        address: usize,
+        (low, high): (usize, usize),
+        is_read_only: bool,
+    ) -> Self {
+        let allocation = (low, high - low);
+        Self { device: Device::Cpu, dtype, address, allocation, is_read_only, is_of_torch: false }
+    }
+
+    /// A tensor of torch.
+    pub(crate) fn of_torch(device: Device, dtype: Dtype, address: usize, allocation: (usize, usize)) -> Self {
+        Self { device, dtype, address, allocation, is_read_only: false, is_of_torch: true }
+    }
+}
+
+/// Why a tensor cannot be passed.
+pub(crate) enum Unfit {
+    /// Its dtype: the name.
+    Dtype(String),
+    /// It is on another device: the name.
+    Device(String),
+    /// It says something impossible of its memory: what, as in "an array whose …".
+    Malformed(String),
+    /// It has no memory of its own.
+    NoMemory,
+    /// What is in memory are not its elements: torch negates them when it reads them.
+    Negated,
+    /// Python raised this.
+    Raised(PyErr),
+}
+
+impl From<PyErr> for Unfit {
+    fn from(error: PyErr) -> Self {
+        Unfit::Raised(error)
+    }
+}
+
+/// The memory of a tensor, valid while the tensor lives.
+#[inline]
+pub(crate) fn region(tensor: &Tensor) -> Region<'static> {
+    let (address, bytes) = tensor.allocation;
+    let base = std::ptr::with_exposed_provenance_mut(address);
+    // The library that made the tensor says that this is its memory, and the call holds a reference to the tensor until
+    // the launch has ended.
+    if tensor.is_read_only && bytes > 0 {
+        // SAFETY: as above; the slice is gone once the region has its address.
+        Region::read_only(unsafe { std::slice::from_raw_parts(base, bytes) })
+    } else {
+        // SAFETY: as above; no Rust reference to that memory exists.
+        let region = unsafe { Region::new(base, bytes) };
+        if tensor.is_of_torch && bytes > 0 {
+            region.with_padding(tilewright_runtime::padding_of(bytes))
+        } else {
+            region
+        }
+    }
+}
+
+/// The bytes that the elements of an array take, of an address, the size of an element, and for each axis its extent and the
+/// bytes from one element to the next.
+pub(crate) fn range(
+    address: usize,
+    size: usize,
+    axes: impl Iterator<Item = (usize, isize)> + Clone,
+) -> Result<(usize, usize), Unfit> {
+    if axes.clone().any(|(extent, _)| extent == 0) {
+        return Ok((address, address));
+    }
+    let bounds = || {
+        let (mut low, mut high) = (address, address.checked_add(size)?);
+        for (extent, stride) in axes {
+            let reach = isize::try_from(extent - 1).ok()?.checked_mul(stride)?;
+            low = low.checked_add_signed(reach.min(0))?;
+            high = high.checked_add_signed(reach.max(0))?;
+        }
+        isize::try_from(high - low).is_ok().then_some((low, high))
+    };
+    bounds().ok_or_else(|| Unfit::Malformed("whose shape and strides reach beyond the address space".into()))
+}
+
+/// The axes of a shape and strides that somebody else states.
+pub(crate) fn axes<'a>(
+    shape: &'a [usize],
+    strides: &'a [isize],
+) -> Result<impl Iterator<Item = (usize, isize)> + Clone + use<'a>, Unfit> {
+    if shape.len() != strides.len() {
+        return Err(Unfit::Malformed("whose shape and strides differ in length".into()));
+    }
+    Ok(shape.iter().copied().zip(strides.iter().copied()))
+}
+
+pub(crate) fn contiguous(shape: &[usize], size: usize) -> Result<Vec<isize>, Unfit> {
+    let too_large = || Unfit::Malformed("whose shape has more elements than memory could hold".into());
+    let mut stride = size as isize;
+    let mut strides: Vec<isize> = Vec::with_capacity(shape.len());
+    for &extent in shape.iter().rev() {
+        strides.push(stride);
+        let extent = isize::try_from(extent.max(1)).map_err(|_| too_large())?;
+        stride = stride.checked_mul(extent).ok_or_else(too_large)?;
+    }
+    strides.reverse();
+    Ok(strides)
+}
