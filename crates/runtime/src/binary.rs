@@ -18,7 +18,7 @@ use tilewright_cuda::{
     Cache, Function, FunctionAttributes, LaunchConfiguration, LaunchOptions, Module, Settings,
 };
 
-use crate::gpu::Assembler;
+use crate::loaded::Assembler;
 use crate::{Device, Error};
 
 pub use call::Call;

@@ -12,37 +12,18 @@
 //! be made asks for none.
 
 use std::fmt::Write;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
-use smallvec::SmallVec;
 use tilewright_base::memory::Region;
-use tilewright_compiler::{GpuCode, TensorAccess};
+use tilewright_compiler::TensorAccess;
 use tilewright_cuda::Parameters;
 
-use crate::gpu::Loaded;
+use crate::loaded::{Accesses, Form, Forms, Loaded};
 use crate::tensor_maps::{Blocks, Unfit};
 use crate::{Error, Handle};
 
 /// So many are kept of a handle: all that there are of three tensors, such as those of a product.
 const MOST_FORMS: usize = 7;
-
-type Accesses = SmallVec<[TensorAccess; 4]>;
-
-/// Code without the tensor maps of some accesses.
-#[derive(Debug)]
-pub(crate) struct Form {
-    /// In order; nothing if it has no tensor maps at all.
-    without: Option<Accesses>,
-    pub(crate) code: GpuCode,
-    pub(crate) loaded: Loaded,
-}
-
-/// The forms of a handle besides its own code.
-#[derive(Default, Debug)]
-pub(crate) struct Forms {
-    known: RwLock<Vec<Arc<Form>>>,
-    plain: OnceLock<Arc<Form>>,
-}
 
 /// What a launch runs.
 #[derive(Debug)]

@@ -4,21 +4,18 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
-use tilewright_base::{Code, Diagnostic, SourceMap};
+use tilewright_base::{Code, Diagnostic};
 use tilewright_compiler::{CodegenOptions, CompiledKernel, MachineCode, Resources};
-use tilewright_cpu::{Interrupt, Launch, PaddedReads, Program, SanitizedProgram};
-use tilewright_cuda::{Parameters, StreamRef};
+use tilewright_cpu::SanitizedProgram;
 use tilewright_frontend::Argument;
 use tilewright_ir::{Element, Op};
 
-use crate::forms::Forms;
-use crate::gpu::{self, Loaded};
 use crate::key::is_same_value;
+use crate::loaded::{Forms, Loaded};
 use crate::options::OptionId;
-use crate::profile::{self, Observer};
 use crate::signature::{Annotation, ArgumentSource, Signature};
-use crate::specialize::{self, CpuArguments, cpu_argument};
-use crate::{Device, Error, Grid, Knobs, Options, Region, Value, dump, num_threads, padded, sanitize};
+use crate::specialize::{self, cpu_argument};
+use crate::{Device, Error, Knobs, Options, Value, dump};
 
 /// What a caller keeps with a compiled form, such as what it was made from.
 pub type Attachment = Arc<dyn Any + Send + Sync>;
@@ -190,116 +187,6 @@ impl Handle {
                 Ok(Some(self.loaded.get_or_init(|| loaded)))
             }
         }
-    }
-
-    /// Runs the kernel for every program of the grid, with arguments that [`Kernel::lookup`](crate::Kernel::lookup)
-    /// found this handle for. Returns when all programs have ended; on a GPU, when they are on its default stream. Needs no
-    /// Python: callers release the GIL around it.
-    pub fn launch(&self, grid: Grid, arguments: &[Value<'_>], interrupt: Interrupt<'_>) -> Result<(), Error> {
-        self.launch_on(StreamRef::DEFAULT, grid, arguments, &[], interrupt)
-    }
-
-    /// As [`launch`](Self::launch), on a stream of a GPU; other devices have none. `foreign` is memory that pointers made of
-    /// numbers may touch besides that of the arguments, in main memory; a GPU reaches all of its own.
-    pub fn launch_on(
-        &self,
-        stream: StreamRef<'_>,
-        grid: Grid,
-        arguments: &[Value<'_>],
-        foreign: &[Region<'_>],
-        interrupt: Interrupt<'_>,
-    ) -> Result<(), Error> {
-        if !profile::is_active() || grid.is_empty() {
-            return self.start(stream, grid, (arguments, foreign), interrupt, None);
-        }
-        profile::measure(self, stream, (grid.extents(), arguments), |observer| {
-            self.start(stream, grid, (arguments, foreign), interrupt, observer)
-        })
-    }
-
-    fn start(
-        &self,
-        stream: StreamRef<'_>,
-        grid: Grid,
-        (arguments, foreign): (&[Value<'_>], &[Region<'_>]),
-        interrupt: Interrupt<'_>,
-        observer: Option<&Observer>,
-    ) -> Result<(), Error> {
-        if let MachineCode::Cpu(program) = &*self.compiled.code {
-            let checks = sanitize::active();
-            if !checks.is_empty() {
-                return self.launch_sanitized(grid, arguments, foreign, interrupt, checks);
-            }
-            return self.run_program(program, grid, (arguments, foreign), interrupt, observer);
-        }
-        match self.loaded()? {
-            Some(loaded) if !grid.is_empty() => {
-                gpu::launch(self, loaded, stream, grid, (arguments, foreign), (interrupt, observer))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Starts it on a GPU with arguments that are written already, as many programs as the grid has blocks.
-    pub(crate) fn launch_passed(
-        &self,
-        stream: StreamRef<'_>,
-        programs: [u32; 3],
-        parameters: &mut Parameters,
-    ) -> Result<(), Error> {
-        match self.loaded()? {
-            Some(loaded @ Loaded::Cuda { .. }) => {
-                gpu::start(self, loaded, stream, programs, parameters, None)
-            }
-            Some(Loaded::Sim { .. }) | None => unreachable!("`Call::of_handle` refuses other devices"),
-        }
-    }
-
-    /// As [`launch`](Self::launch), with another program that was made of the same kernel: tests run the IR before
-    /// optimisation like this.
-    pub fn launch_program(
-        &self,
-        program: &Program,
-        grid: Grid,
-        arguments: &[Value<'_>],
-        interrupt: Interrupt<'_>,
-    ) -> Result<(), Error> {
-        self.run_program(program, grid, (arguments, &[]), interrupt, None)
-    }
-
-    fn run_program(
-        &self,
-        program: &Program,
-        grid: Grid,
-        (arguments, foreign): (&[Value<'_>], &[Region<'_>]),
-        interrupt: Interrupt<'_>,
-        observer: Option<&Observer>,
-    ) -> Result<(), Error> {
-        if grid.is_empty() {
-            return Ok(());
-        }
-        let mut passed = CpuArguments::new();
-        self.pass(arguments, &mut |element, value| {
-            passed.push(cpu_argument(element, value)?);
-            Some(())
-        })?;
-        let reads = padded::are_padded_reads_allowed().then(PaddedReads::default);
-        let launch = Launch {
-            grid: grid.extents(),
-            arguments: &passed,
-            foreign,
-            threads: num_threads(),
-            interrupt,
-            padded: reads.as_ref(),
-        };
-        let outcome = match observer {
-            None => program.launch(&launch),
-            Some(observer) => observer.run_program(program, &launch),
-        };
-        if let (Some(reads), Ok(())) = (&reads, &outcome) {
-            padded::keep_padded_reads(reads.diagnostics(program, &launch), program.sources());
-        }
-        outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(program.sources())))
     }
 
     /// Gives what is passed at run time to a function, in order: the items of tuples one by one. The function gives nothing

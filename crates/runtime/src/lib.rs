@@ -37,6 +37,8 @@ pub mod interpret;
 mod kernel;
 mod key;
 mod knobs;
+mod launch;
+mod loaded;
 mod options;
 mod padded;
 mod profile;
@@ -54,13 +56,13 @@ pub use clock::profile_clock;
 pub use describe::parse_argument;
 pub use device::{Device, claim_capability, multiprocessors_of};
 pub use error::{Error, OutOfResources};
-pub use gpu::Loaded;
 pub use gpu_times::set_cupti_folders;
 pub use grid::Grid;
 pub use handle::{Attachment, Bound, Handle};
 pub use kernel::Kernel;
 pub use key::is_same_value;
 pub use knobs::{FpFusion, Knobs};
+pub use loaded::Loaded;
 pub use options::{Consumer, DefaultValue, OPTIONS, OptionId, OptionInfo, OptionKind, Options};
 pub use padded::{
     allow_padded_reads, are_padded_reads_allowed, keep_padded_reads, padding_of, take_padded_reads,

@@ -70,7 +70,7 @@ def test_without_a_gpu_the_pack_is_checked(run_pack, tmp_path):
 
 
 def test_a_file_that_is_cut_off_is_named(run_pack, packed):
-    helpers = packed / "tests" / "python" / "helpers.py"
+    helpers = packed / "tests" / "python" / "support" / "helpers.py"
     text = helpers.read_bytes()
     helpers.write_bytes(text[:100])
     try:

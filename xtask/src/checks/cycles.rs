@@ -20,7 +20,6 @@ const LARGEST: &[(&str, usize)] = &[
     ("opt", 2),
     ("ptx", 14),
     ("python", 5),
-    ("runtime", 9),
     ("sim", 7),
     ("trace", 4),
 ];

@@ -1,0 +1,123 @@
+//! Launches of a handle, wherever it runs.
+
+use tilewright_base::SourceMap;
+use tilewright_compiler::MachineCode;
+use tilewright_cpu::{Interrupt, Launch, PaddedReads, Program};
+use tilewright_cuda::{Parameters, StreamRef};
+
+use crate::loaded::Loaded;
+use crate::profile::{self, Observer};
+use crate::specialize::{CpuArguments, cpu_argument};
+use crate::{Error, Grid, Handle, Region, Value, gpu, num_threads, padded, sanitize};
+
+impl Handle {
+    /// Runs the kernel for every program of the grid, with arguments that [`Kernel::lookup`](crate::Kernel::lookup)
+    /// found this handle for. Returns when all programs have ended; on a GPU, when they are on its default stream. Needs no
+    /// Python: callers release the GIL around it.
+    pub fn launch(&self, grid: Grid, arguments: &[Value<'_>], interrupt: Interrupt<'_>) -> Result<(), Error> {
+        self.launch_on(StreamRef::DEFAULT, grid, arguments, &[], interrupt)
+    }
+
+    /// As [`launch`](Self::launch), on a stream of a GPU; other devices have none. `foreign` is memory that pointers made of
+    /// numbers may touch besides that of the arguments, in main memory; a GPU reaches all of its own.
+    pub fn launch_on(
+        &self,
+        stream: StreamRef<'_>,
+        grid: Grid,
+        arguments: &[Value<'_>],
+        foreign: &[Region<'_>],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Error> {
+        if !profile::is_active() || grid.is_empty() {
+            return self.start(stream, grid, (arguments, foreign), interrupt, None);
+        }
+        profile::measure(self, stream, (grid.extents(), arguments), |observer| {
+            self.start(stream, grid, (arguments, foreign), interrupt, observer)
+        })
+    }
+
+    fn start(
+        &self,
+        stream: StreamRef<'_>,
+        grid: Grid,
+        (arguments, foreign): (&[Value<'_>], &[Region<'_>]),
+        interrupt: Interrupt<'_>,
+        observer: Option<&Observer>,
+    ) -> Result<(), Error> {
+        if let MachineCode::Cpu(program) = &*self.compiled.code {
+            let checks = sanitize::active();
+            if !checks.is_empty() {
+                return self.launch_sanitized(grid, arguments, foreign, interrupt, checks);
+            }
+            return self.run_program(program, grid, (arguments, foreign), interrupt, observer);
+        }
+        match self.loaded()? {
+            Some(loaded) if !grid.is_empty() => {
+                gpu::launch(self, loaded, stream, grid, (arguments, foreign), (interrupt, observer))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Starts it on a GPU with arguments that are written already, as many programs as the grid has blocks.
+    pub(crate) fn launch_passed(
+        &self,
+        stream: StreamRef<'_>,
+        programs: [u32; 3],
+        parameters: &mut Parameters,
+    ) -> Result<(), Error> {
+        match self.loaded()? {
+            Some(loaded @ Loaded::Cuda { .. }) => {
+                gpu::start(self, loaded, stream, programs, parameters, None)
+            }
+            Some(Loaded::Sim { .. }) | None => unreachable!("`Call::of_handle` refuses other devices"),
+        }
+    }
+
+    /// As [`launch`](Self::launch), with another program that was made of the same kernel: tests run the IR before
+    /// optimisation like this.
+    pub fn launch_program(
+        &self,
+        program: &Program,
+        grid: Grid,
+        arguments: &[Value<'_>],
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Error> {
+        self.run_program(program, grid, (arguments, &[]), interrupt, None)
+    }
+
+    fn run_program(
+        &self,
+        program: &Program,
+        grid: Grid,
+        (arguments, foreign): (&[Value<'_>], &[Region<'_>]),
+        interrupt: Interrupt<'_>,
+        observer: Option<&Observer>,
+    ) -> Result<(), Error> {
+        if grid.is_empty() {
+            return Ok(());
+        }
+        let mut passed = CpuArguments::new();
+        self.pass(arguments, &mut |element, value| {
+            passed.push(cpu_argument(element, value)?);
+            Some(())
+        })?;
+        let reads = padded::are_padded_reads_allowed().then(PaddedReads::default);
+        let launch = Launch {
+            grid: grid.extents(),
+            arguments: &passed,
+            foreign,
+            threads: num_threads(),
+            interrupt,
+            padded: reads.as_ref(),
+        };
+        let outcome = match observer {
+            None => program.launch(&launch),
+            Some(observer) => observer.run_program(program, &launch),
+        };
+        if let (Some(reads), Ok(())) = (&reads, &outcome) {
+            padded::keep_padded_reads(reads.diagnostics(program, &launch), program.sources());
+        }
+        outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(program.sources())))
+    }
+}

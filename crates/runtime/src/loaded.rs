@@ -1,0 +1,271 @@
+//! Kernels as a GPU has them, real or simulated: code becomes a loaded module once.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Once, OnceLock, RwLock};
+
+use smallvec::SmallVec;
+use tilewright_base::{Code, Diagnostic};
+use tilewright_compiler::{GpuCode, Multiprocessor, Occupancy, Resources, TensorAccess, Tuning, Verdict};
+use tilewright_cuda::{
+    AssembleOptions, Cache, LaunchConfiguration, LaunchOptions, Parameters, Settings, assemble_cached,
+};
+use tilewright_sim as sim;
+
+use crate::error::OutOfResources;
+use crate::options::OptionId;
+use crate::tensor_maps::{Blocks, PAIR, TensorMaps, Unfit};
+use crate::{Device, Error, Options};
+
+/// A kernel as a GPU has it.
+#[derive(Debug)]
+pub enum Loaded {
+    /// In the simulator.
+    Sim {
+        /// The module.
+        module: sim::LoadedModule,
+        /// The blocks of a program.
+        cluster: u32,
+        /// The tensor maps that it takes.
+        tensor_maps: Option<Box<TensorMaps>>,
+    },
+    /// In the memory of a GPU.
+    Cuda {
+        /// The kernel, ready to be launched.
+        launch: LaunchConfiguration,
+        /// The same in clusters of two blocks, where these share what they copy.
+        pairs: Option<Box<LaunchConfiguration>>,
+        /// Its machine code.
+        cubin: Vec<u8>,
+        /// The tensor maps that it takes.
+        tensor_maps: Option<Box<TensorMaps>>,
+    },
+}
+
+impl Loaded {
+    /// Loads a kernel; for a GPU it is assembled before, unless the cache has the machine code.
+    pub(crate) fn new(name: &str, code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
+        let limit = code.target.max_shared_bytes;
+        if code.shared_bytes > limit {
+            let (required, limit) = (code.shared_bytes.into(), limit.into());
+            return Err(Error::OutOfResources(OutOfResources { required, limit, name: "shared memory" }));
+        }
+        match device {
+            Device::Cuda(_) => Self::on_gpu(code, device, options),
+            Device::Cpu | Device::Sim(_) => {
+                let target = sim::SimTarget::new(code.target.name).expect("the simulator knows every target");
+                let loaded = sim::Simulator::new(target).load(&code.ptx);
+                let refuse = |error: sim::LoadError| refused(name, &error.to_string());
+                let module = loaded.map_err(refuse)?;
+                let tensor_maps = TensorMaps::new(code, None, |index| {
+                    let places =
+                        module.parameters(&code.entry).map_err(|fault| refused(name, &fault.to_string()))?;
+                    Ok(places[index].offset)
+                })?;
+                let tensor_maps = tensor_maps.map(Box::new);
+                Ok(Self::Sim { module, cluster: code.cluster(), tensor_maps })
+            }
+        }
+    }
+
+    /// Loads a kernel. If a little fewer registers let more of its blocks run at a time, it is made with these, unless they
+    /// are too few or the program has said how many it wants.
+    fn on_gpu(code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
+        let (gpu, context) = (device.gpu()?, device.context()?);
+        let cache = Cache::new(&Settings::from_environment());
+        let launch_options = LaunchOptions {
+            shared_bytes: code.shared_bytes,
+            cluster: [code.cluster(), 1, 1],
+            programmatic: options.is_on(OptionId::LaunchPdl),
+            cooperative: options.is_on(OptionId::LaunchCooperativeGrid),
+            ..LaunchOptions::new(code.threads)
+        };
+        let with_fewer = |limit| Cow::Owned(code.with_max_registers(limit));
+        let has_limit = options.number(OptionId::Maxnreg).is_some();
+        let assembler = Assembler { gpu, context, cache: &cache, name: &code.entry };
+        let (function, cubin) = assembler.assemble(
+            &code.ptx,
+            (!has_limit).then_some(&with_fewer),
+            (code.threads, code.shared_bytes),
+        )?;
+        if let Some(warning) = cache.take_warning() {
+            CACHE_WARNING.call_once(|| eprintln!("tilewright: {warning}"));
+        }
+        let tensor_maps =
+            TensorMaps::new(code, Some(context), |index| Ok(function.parameter_offset(index)?))?;
+        let tensor_maps = tensor_maps.map(Box::new);
+        let in_pairs = LaunchOptions { cluster: [PAIR, 1, 1], ..launch_options };
+        let is_special = launch_options.programmatic || launch_options.cooperative;
+        let has_pairs = !is_special && tensor_maps.as_ref().is_some_and(|maps| maps.has_pairs());
+        let pairs = has_pairs.then(|| function.configure(in_pairs)).transpose()?.map(Box::new);
+        Ok(Self::Cuda { launch: function.configure(launch_options)?, pairs, cubin, tensor_maps })
+    }
+
+    /// The blocks of a program, which run as a cluster.
+    fn cluster(&self) -> u32 {
+        match self {
+            Self::Sim { cluster, .. } => *cluster,
+            Self::Cuda { launch, .. } => launch.options().cluster[0],
+        }
+    }
+
+    /// Appends to the parameters of a launch of so many programs what the code takes besides: its tensor maps, or which of them there
+    /// are none of.
+    #[inline]
+    pub(crate) fn append_maps(
+        &self,
+        [x, y, z]: [u32; 3],
+        regions: &[sim::Region<'_>],
+        parameters: &mut Parameters,
+    ) -> Result<Result<Blocks, Unfit>, Error> {
+        // More than there can be is more than a grid may have.
+        let grid = [x.saturating_mul(self.cluster()), y, z];
+        let (maps, can_pair) = match self {
+            Self::Sim { tensor_maps, .. } => (tensor_maps, true),
+            Self::Cuda { tensor_maps, pairs, .. } => (tensor_maps, pairs.is_some()),
+        };
+        match maps {
+            Some(maps) => maps.append(grid, can_pair, regions, parameters),
+            None => Ok(Ok((grid, false))),
+        }
+    }
+
+    /// What the kernel takes, of which the compiler has said a part.
+    pub(crate) fn resources(&self, known: Resources) -> Resources {
+        match self {
+            Self::Sim { .. } => known,
+            Self::Cuda { launch, .. } => {
+                let attributes = launch.function().attributes();
+                Resources { registers: attributes.registers, spills: attributes.spills(), ..known }
+            }
+        }
+    }
+
+    /// The machine code, if there is one.
+    pub fn cubin(&self) -> Option<&[u8]> {
+        match self {
+            Self::Sim { .. } => None,
+            Self::Cuda { cubin, .. } => Some(cubin),
+        }
+    }
+
+    /// The most threads that a block of this kernel may have.
+    pub fn max_threads(&self) -> u32 {
+        match self {
+            Self::Sim { .. } => 1024,
+            Self::Cuda { launch, .. } => launch.function().attributes().max_threads_per_block,
+        }
+    }
+
+    /// The kernel as the driver has it; nothing in the simulator.
+    pub fn kernel(&self) -> Option<&tilewright_cuda::Function> {
+        match self {
+            Self::Sim { .. } => None,
+            Self::Cuda { launch, .. } => Some(launch.function()),
+        }
+    }
+}
+
+/// Accesses to tensors, in order.
+pub(crate) type Accesses = SmallVec<[TensorAccess; 4]>;
+
+/// Code without the tensor maps of some accesses.
+#[derive(Debug)]
+pub(crate) struct Form {
+    /// In order; nothing if it has no tensor maps at all.
+    pub(crate) without: Option<Accesses>,
+    pub(crate) code: GpuCode,
+    pub(crate) loaded: Loaded,
+}
+
+/// The forms of a handle besides its own code.
+#[derive(Default, Debug)]
+pub(crate) struct Forms {
+    pub(crate) known: RwLock<Vec<Arc<Form>>>,
+    pub(crate) plain: OnceLock<Arc<Form>>,
+}
+
+fn refused(name: &str, why: &str) -> Error {
+    let message = format!("kernel `{name}`: the simulator cannot load the PTX: {why}");
+    Diagnostic::new(Code::DeviceFault, message).into()
+}
+
+/// Makes machine code of PTX.
+pub(crate) struct Assembler<'a> {
+    pub(crate) gpu: tilewright_cuda::Device,
+    pub(crate) context: tilewright_cuda::Context,
+    pub(crate) cache: &'a Cache,
+    /// The kernel.
+    pub(crate) name: &'a str,
+}
+
+impl Assembler<'_> {
+    /// The kernel, loaded, and its machine code, for blocks of so many threads and bytes of shared memory. If fewer registers
+    /// let one more block run at a time, it is made of what `with_fewer` says is the PTX with at most so many.
+    pub(crate) fn assemble<'p>(
+        &self,
+        ptx: &str,
+        with_fewer: Option<&dyn Fn(u32) -> Cow<'p, str>>,
+        (threads, shared_bytes): (u32, u32),
+    ) -> Result<(tilewright_cuda::Function, Vec<u8>), Error> {
+        let load = |ptx: &str, asynchronous: bool| -> Result<_, Error> {
+            let options = AssembleOptions { line_info: true, asynchronous, ..AssembleOptions::default() };
+            let cubin = assemble_cached(self.cache, self.context, self.name, ptx, options)?;
+            let module = tilewright_cuda::Module::load(self.context, self.name, &cubin)?;
+            let function = match parameter_count(ptx, self.name) {
+                Some(count) => module.function_of(self.name, count)?,
+                None => module.function(self.name)?,
+            };
+            let blocks = function.max_active_blocks(threads, shared_bytes)?;
+            let (registers, spills) = (function.attributes().registers, function.attributes().spills());
+            Ok((function, cubin, Occupancy { threads, shared_bytes, registers, spills, blocks }))
+        };
+        let (function, cubin, occupancy) = load(ptx, false)?;
+        let multiprocessor = multiprocessor_of(self.gpu.properties()?);
+        let limits = occupancy.register_limits(&multiprocessor);
+        for (limit, with_fewer) in limits.into_iter().filter_map(|limit| Some((limit, with_fewer?))) {
+            // The assembler may refuse fewer registers than an instruction takes, or let no product run beside another one for want of
+            // them, which costs more than a block gains: then the first attempt stays.
+            let Ok((denser, cubin, attempt)) = load(&with_fewer(limit), true) else { continue };
+            match multiprocessor.judge(&occupancy, &attempt) {
+                Verdict::Accept => return Ok((denser, cubin)),
+                Verdict::Continue => {}
+                Verdict::Stop => break,
+            }
+        }
+        Ok((function, cubin))
+    }
+}
+
+/// What the blocks on a multiprocessor of a GPU share.
+fn multiprocessor_of(device: &tilewright_cuda::Properties) -> Multiprocessor {
+    Multiprocessor {
+        registers: device.registers_per_multiprocessor,
+        threads: device.max_threads_per_multiprocessor,
+        blocks: device.max_blocks_per_multiprocessor,
+        shared_bytes: device.shared_memory_per_multiprocessor,
+        reserved_bytes: device.reserved_shared_memory_per_block,
+        tuning: Tuning::of(device.capability.major * 10 + device.capability.minor),
+    }
+}
+
+/// How many parameters a kernel of a text takes.
+fn parameter_count(ptx: &str, kernel: &str) -> Option<usize> {
+    let (_, behind) = ptx.split_once(&format!(".entry {kernel}("))?;
+    Some(behind.split_once(')')?.0.matches(".param ").count())
+}
+
+/// A cache that cannot be used is worth one line.
+static CACHE_WARNING: Once = Once::new();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_counted() {
+        let text = ".visible .entry k(\n .param .u64 .ptr .global .align 16 k_param_0,\n .param .align 64 .b8 map[128]\n)\n{\n .reg";
+        assert_eq!(parameter_count(text, "k"), Some(2));
+        assert_eq!(parameter_count(&text.replace("entry k(", "entry kernel()("), "kernel"), Some(0));
+        assert_eq!(parameter_count(text, "other"), None);
+    }
+}
