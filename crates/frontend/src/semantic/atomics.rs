@@ -4,10 +4,10 @@ use smallvec::smallvec;
 use tilewright_base::Code;
 use tilewright_ir::{AtomicKind, Builder, Dtype, Element, MemoryScope, MemorySemantics, Op, Rounding, Type};
 
+use super::access::{check_writable, fitting_mask, pointer, stored};
 use super::arguments::Arguments;
 use super::convert::{cast_element, literal, tensor};
 use super::descriptor::block_at_offsets;
-use super::memory::{check_writable, fitting_mask, pointer, stored};
 use super::promote::natural_dtype;
 use super::{Caller, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};

@@ -3,10 +3,11 @@
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Type};
 
+use super::constants::dtype_name;
 use super::convert::{kind_of, tensor};
 use super::descriptor::{descriptor_attribute, descriptor_names};
+use super::names::{TYPE_METHODS, methods};
 use super::shape::transpose_last;
-use super::table::{TYPE_METHODS, dtype_name, methods};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::constexpr::mangled;
 use crate::descriptor::DescriptorKind;
@@ -236,27 +237,6 @@ fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
         "exponent_bias" => ty.dtype().and_then(float_format).map(|(_, bias)| Ok(Constant::Int(bias))),
         _ => None,
     }
-}
-
-/// What types are known at compile time to have in common: numbers of kinds, names of types.
-pub(super) fn type_constants() -> Vec<(&'static str, Constant)> {
-    let names = |has: fn(Dtype) -> bool| {
-        let all = Dtype::ALL.iter().copied().filter(|dtype| has(*dtype));
-        Constant::Tuple(all.map(|dtype| Constant::Str(dtype.name().into())).collect())
-    };
-    let number = Constant::Int;
-    vec![
-        ("KIND.BOOLEAN", number(0)),
-        ("KIND.INTEGRAL", number(1)),
-        ("KIND.FLOATING", number(2)),
-        ("SIGNEDNESS.SIGNED", number(0)),
-        ("SIGNEDNESS.UNSIGNED", number(1)),
-        ("SINT_TYPES", names(|dtype| dtype.is_int() && dtype.is_signed())),
-        ("UINT_TYPES", names(|dtype| dtype.is_int() && !dtype.is_signed())),
-        ("FP_TYPES", names(Dtype::is_float)),
-        ("STANDARD_FP_TYPES", names(|dtype| dtype.is_float() && !dtype.is_fp8())),
-        ("OTHER_TYPES", Constant::Tuple(std::iter::once(Constant::Str("void".into())).collect())),
-    ]
 }
 
 /// The bits of the fraction, and the bias of the exponent.

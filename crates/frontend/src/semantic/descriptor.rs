@@ -9,6 +9,7 @@ use tilewright_ir::{
     Rounding, Shape, Type,
 };
 
+use super::access::{check_writable, stored};
 use super::arguments::{Arguments, count, flatten};
 use super::convert::{broadcast_to, cast, cast_element, describe, literal};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
@@ -666,9 +667,9 @@ fn write<C: Caller + ?Sized>(
     value: usize,
     dtype: Dtype,
 ) -> Semantic<Op<C>> {
-    super::memory::check_writable(c, &block.pointers)?;
+    check_writable(c, &block.pointers)?;
     let ty = c.builder().type_of(&block.pointers);
-    let value = super::memory::stored(c, a, value, &ty, dtype)?;
+    let value = stored(c, a, value, &ty, dtype)?;
     let options = (CacheModifier::Default, EvictionPolicy::Default);
     c.builder().store(block.pointers, value, block.mask, options)?;
     Ok(Operand::Constant(Constant::None))

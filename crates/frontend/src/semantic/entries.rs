@@ -1,7 +1,7 @@
 //! Every name of the language as plain data: for stubs and documentation.
 
 use super::library::LIBRARY;
-use super::table::{LanguageItem, NAMES, methods};
+use super::names::{LanguageItem, NAMES, methods};
 
 /// What kind of name an entry is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,11 +6,14 @@
 // A rule that no row of `table` names is a mistake: the row was forgotten.
 #![deny(dead_code)]
 
+mod access;
 mod arguments;
 mod atomics;
 mod attribute;
+mod constants;
 mod convert;
 mod descriptor;
+mod dispatch;
 mod entries;
 mod external;
 mod inline_asm;
@@ -20,6 +23,7 @@ mod map;
 mod math;
 mod memory;
 mod movement;
+mod names;
 mod operators;
 mod program;
 mod promote;
@@ -43,15 +47,16 @@ use crate::value::{Constant, Operand};
 pub use attribute::attribute;
 pub use convert::to_tensor;
 pub use descriptor::decay_descriptor;
+pub use dispatch::call_builtin;
 pub use entries::{EntryKind, LanguageEntry, language_entries};
 pub use library::{LibraryFunction, library_file};
+pub use names::{BuiltinSpec, LanguageItem, Special, language, language_names};
 pub use operators::{binary, boolean, compare, loop_dtype, select, truth, unary};
 pub use program::assert_;
 pub(crate) use program::{slice_of, slice_parts};
 pub use promote::natural_dtype;
 pub use signature::{BuiltinParameter, ParameterKind};
 pub use subscript::subscript;
-pub use table::{BuiltinSpec, LanguageItem, Special, call_builtin, language, language_names};
 pub use typing::{Mode, Overload, PARAMETERS, ParameterType, RESULTS, modes};
 
 /// What a rule finds wrong.

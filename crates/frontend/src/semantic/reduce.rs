@@ -258,7 +258,7 @@ fn dot_operand(left: &Type, right: &Type) -> Semantic<Dtype> {
 }
 
 fn python_name(dtype: Dtype) -> &'static str {
-    super::table::dtype_name(dtype)
+    super::constants::dtype_name(dtype)
 }
 
 /// The element type of the result. What operands other than fp8 and fp16 are summed in is fixed: an `out_dtype` then says

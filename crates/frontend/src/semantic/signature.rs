@@ -94,7 +94,7 @@ fn parse_default(text: &str) -> Option<Constant> {
             .map(Constant::Int)
             .or_else(|_| text.parse().map(Constant::Float))
             .ok()
-            .or_else(|| super::table::named_constant(text.strip_prefix("tl.")?)),
+            .or_else(|| super::constants::named_constant(text.strip_prefix("tl.")?)),
     }
 }
 

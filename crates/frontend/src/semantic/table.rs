@@ -1,71 +1,10 @@
-//! The names of `triton.language`: the one table that calls, attributes, stubs and "did you mean" are made from.
+//! The builtins of `triton.language`, each a row: its signature, its documentation, its places in the
+//! language, and the rule that implements it, a function in the module of its family.
 //!
-//! A builtin is a row here and a function in the module of its family; a library function is a `def` in `stdlib/*.py`.
+//! `dispatch` calls the rules; `names` lists the rows with the library functions, which are written as a
+//! `def` in `stdlib/*.py`.
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
-
-use tilewright_ir::{
-    AtomicKind, Dtype, ElementwiseFn as F, GridDependency, HintKind, MachineQuantity, Op as IrOp, Type,
-};
-
-use super::arguments::Arguments;
-use super::attribute::type_constants;
-use super::library::{LIBRARY, LibraryFunction};
-use super::signature::{BuiltinParameter, parse_signature};
-use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
-use super::{
-    atomics, descriptor, external, inline_asm, machine, map, math, memory, movement, program, reduce, scan,
-    shape,
-};
-use crate::types::LanguageType;
-use crate::value::Constant;
-
-/// What a name of `triton.language` is.
-#[derive(Clone, Debug)]
-pub enum LanguageItem {
-    /// A function that the semantic rules implement.
-    Builtin(&'static BuiltinSpec),
-    /// A function that is written in the kernel language.
-    Library(LibraryFunction),
-    /// A prefix of other names: `math`, `extra.libdevice`.
-    Module,
-    /// A compile-time value.
-    Constant(Constant),
-    /// A class.
-    Special(Special),
-}
-
-/// A class, which kernels name in annotations and in `isinstance`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Special {
-    /// `tensor`.
-    Tensor,
-    /// `dtype`.
-    Dtype,
-    /// `const`.
-    Const,
-    /// `tensor_descriptor`.
-    TensorDescriptor,
-    /// `base_value`, `base_type` and `tensor_descriptor_base`, which only `isinstance` asks for.
-    Base,
-}
-
-/// A builtin: its signature, as plain data, and which rule implements it.
-#[derive(Debug)]
-pub struct BuiltinSpec {
-    /// The name, without a prefix.
-    pub name: &'static str,
-    /// The signature, as Python writes it.
-    pub signature: &'static str,
-    /// The parameters.
-    pub parameters: Vec<BuiltinParameter>,
-    /// The doc, one line an item.
-    pub docs: &'static [&'static str],
-    /// Where it stands in the language.
-    places: &'static [Place],
-    implementation: Builtin,
-}
+use tilewright_ir::Op as IrOp;
 
 /// Where a row stands in the language.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,408 +29,409 @@ pub(super) enum Place {
     TargetInfo,
 }
 
+/// Gives all rows to a macro.
 macro_rules! builtins {
+    ($reader:ident) => { $reader! {
+        // The program's place in the grid.
+
+        /// The position of this program along an axis (0, 1 or 2) of the grid, as int32.
+        ProgramId "program_id(axis)" [Root] => program::grid, false;
+        /// The number of programs along an axis (0, 1 or 2) of the grid, as int32.
+        NumPrograms "num_programs(axis)" [Root] => program::grid, true;
+
+        // Memory.
+
+        /// Reads memory through a pointer or a tile of pointers. If the mask is false, nothing is read
+        /// and the result is `other`, or 0 without one; the mask and `other` broadcast to the pointers'
+        /// shape.
+        Load "load(pointer, mask=None, other=None, boundary_check=(), padding_option='', cache_modifier='', \
+              eviction_policy='', volatile=False)" [Root] => memory::load;
+        /// Writes a value through a pointer or a tile of pointers, where the mask is true. The value is
+        /// converted to the type of the memory, and it and the mask broadcast to the pointers' shape.
+        Store "store(pointer, value, mask=None, boundary_check=(), cache_modifier='', eviction_policy='')"
+            [Root Method] => memory::store;
+        /// A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's,
+        /// `offsets` say where the block begins. `load` and `store` take it, and check the axes that
+        /// `boundary_check` names. `order` is a hint.
+        MakeBlockPtr "make_block_ptr(base, shape, strides, offsets, block_shape, order)"
+            [Root Method] => descriptor::make_block_ptr;
+        /// The block pointer moved by `offsets` elements along each axis.
+        Advance "advance(base, offsets)" [Root Method] => descriptor::advance;
+        /// A descriptor of a tensor in memory, through which blocks of this shape are loaded and
+        /// stored. Every access is checked: outside of the tensor a load gives `padding_option` ("zero"
+        /// or "nan"), and a store writes nothing. The last stride is 1.
+        MakeTensorDescriptor "make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero')"
+            [Root] => descriptor::make_tensor_descriptor;
+        /// The older name of `make_tensor_descriptor`.
+        OldMakeTensorDescriptor "_experimental_make_tensor_descriptor(base, shape, strides, block_shape)"
+            [Root] => descriptor::make_tensor_descriptor;
+        /// The block that begins at these offsets.
+        DescriptorLoad "load(self, offsets)" [DescriptorMethod] => descriptor::load;
+        /// Writes the block that begins at these offsets.
+        DescriptorStore "store(self, offsets, value)" [DescriptorMethod] => descriptor::store, 1, 2;
+        /// Rows of a matrix: the row `x_offsets[i]` of the result's row `i`, from the column `y_offset` on.
+        DescriptorGather "gather(self, x_offsets, y_offset)" [DescriptorMethod] => descriptor::gather;
+        /// Writes rows of a matrix: the row `i` of the value to the row `x_offsets[i]`, from the column
+        /// `y_offset` on.
+        DescriptorScatter "scatter(self, value, x_offsets, y_offset)" [DescriptorMethod] => descriptor::scatter;
+        /// Adds a block to memory, each element atomically.
+        DescriptorAtomicAdd "atomic_add(self, offsets, value)" [DescriptorMethod]
+            => atomics::reduce_into_block, AtomicKind::Add;
+        /// The bitwise and of a block and memory, into memory.
+        DescriptorAtomicAnd "atomic_and(self, offsets, value)" [DescriptorMethod]
+            => atomics::reduce_into_block, AtomicKind::And;
+        /// The larger of a block and memory, into memory.
+        DescriptorAtomicMax "atomic_max(self, offsets, value)" [DescriptorMethod]
+            => atomics::reduce_into_block, AtomicKind::Max;
+        /// The smaller of a block and memory, into memory.
+        DescriptorAtomicMin "atomic_min(self, offsets, value)" [DescriptorMethod]
+            => atomics::reduce_into_block, AtomicKind::Min;
+        /// The bitwise or of a block and memory, into memory.
+        DescriptorAtomicOr "atomic_or(self, offsets, value)" [DescriptorMethod]
+            => atomics::reduce_into_block, AtomicKind::Or;
+        /// The bitwise exclusive or of a block and memory, into memory.
+        DescriptorAtomicXor "atomic_xor(self, offsets, value)" [DescriptorMethod]
+            => atomics::reduce_into_block, AtomicKind::Xor;
+        /// The same as `desc.load(offsets)`.
+        LoadTensorDescriptor "load_tensor_descriptor(desc, offsets)" [Root] => descriptor::load;
+        /// The same as `desc.store(offsets, value)`.
+        StoreTensorDescriptor "store_tensor_descriptor(desc, offsets, value)" [Root] => descriptor::store, 1, 2;
+        /// The older name of `desc.load(offsets)`; `shape` and `dtype` are those of the descriptor.
+        OldDescriptorLoad "_experimental_descriptor_load(desc, offsets, shape, dtype)" [Root] => descriptor::load;
+        /// The older name of `desc.store(offsets, value)`.
+        OldDescriptorStore "_experimental_descriptor_store(desc, value, offsets)" [Root] => descriptor::store, 2, 1;
+
+        // Memory that several programs change. `sem` is "acq_rel" (the default), "acquire", "release" or "relaxed"; `scope`
+        // is "gpu" (the default), "cta" or "sys".
+
+        /// Adds the value to memory through a pointer or a tile of pointers, where the mask is true,
+        /// each element at once; gives what was there before, 0 where the mask is false. Floats are
+        /// added in any order.
+        AtomicAdd "atomic_add(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+            => atomics::read_modify_write, AtomicKind::Add;
+        /// Like `atomic_add`, for bitwise and of integers.
+        AtomicAnd "atomic_and(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+            => atomics::read_modify_write, AtomicKind::And;
+        /// Like `atomic_add`, for bitwise or of integers.
+        AtomicOr "atomic_or(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+            => atomics::read_modify_write, AtomicKind::Or;
+        /// Like `atomic_add`, for bitwise exclusive or of integers.
+        AtomicXor "atomic_xor(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+            => atomics::read_modify_write, AtomicKind::Xor;
+        /// Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity
+        /// on the side of its sign.
+        AtomicMax "atomic_max(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+            => atomics::read_modify_write, AtomicKind::Max;
+        /// Like `atomic_max`, for the smaller one.
+        AtomicMin "atomic_min(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+            => atomics::read_modify_write, AtomicKind::Min;
+        /// Like `atomic_add`, for the value itself.
+        AtomicXchg "atomic_xchg(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
+            => atomics::read_modify_write, AtomicKind::Exchange;
+        /// Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there
+        /// before, signed or unsigned as `val` is.
+        AtomicCas "atomic_cas(pointer, cmp, val, sem=None, scope=None)" [Root Method] => atomics::compare_and_swap;
+        /// Reads memory that other programs write, each element at once; 0 where the mask is false.
+        /// `sem` is "acquire" (the default) or "relaxed".
+        AtomicLoad "atomic_load(pointer, mask=None, sem=None, scope=None)" [Root Method] => atomics::load;
+        /// Writes memory that other programs read, each element at once. `sem` is "release" (the
+        /// default) or "relaxed".
+        AtomicStore "atomic_store(pointer, val, mask=None, sem=None, scope=None)" [Root Method] => atomics::store;
+        /// Waits until the integer at a scalar pointer is the expected one, which gives True, or until `timeout_ns`
+        /// nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or "relaxed".
+        AtomicPoll "atomic_poll(pointer, expected_value, sem=None, scope=None, timeout_ns=None)" [Root Method]
+            => atomics::poll;
+
+        // Making tiles, and changing their shape.
+
+        /// The int32 tile start, start + 1, …, end - 1, of any length.
+        Arange "arange(start, end)" [Root] => shape::arange;
+        /// A tile with this value at every place. An integer that the type does not hold wraps.
+        Full "full(shape, value, dtype)" [Root] => shape::full;
+        /// The tile with new axes of extent 1 at these places (an integer or a tuple) of the result's shape.
+        ExpandDims "expand_dims(input, axis)" [Root Method] => shape::expand_dims;
+        /// Both operands, broadcast to their common shape.
+        Broadcast "broadcast(input, other)" [Root] => shape::broadcast;
+        /// The tile repeated along its axes of extent 1 until it has the shape.
+        BroadcastTo "broadcast_to(input, *shape)" [Root Method] => shape::broadcast_to_shape;
+        /// The elements, in row-major order, under another shape; one extent may be -1.
+        Reshape "reshape(input, *shape, can_reorder=False)" [Root Method] => shape::reshape;
+        /// The same as `reshape`.
+        View "view(input, *shape)" [Root Method] => shape::reshape;
+        /// The tile with its axes in another order; without one, the last two swapped.
+        Trans "trans(input, *dims)" [Root Method] => shape::trans;
+        /// The tile with its axes in another order.
+        Permute "permute(input, *dims)" [Root Method] => shape::permute;
+        /// The only element, as a scalar.
+        Item "item(self)" [OnlyMethod] => shape::item;
+
+        // Joining tiles, and taking parts of them.
+
+        /// Both, which broadcast to one shape, along a new last axis of extent 2. They take their
+        /// common type; of two integers of one width that of the first.
+        Join "join(a, b)" [Root] => movement::join;
+        /// The inverse of `join`: the halves along the last axis, which has extent 2.
+        Split "split(a)" [Root Method] => movement::split;
+        /// One after the other along an axis, in the type that `join` gives. The order is kept,
+        /// whatever `can_reorder` says.
+        Cat "cat(input, other, can_reorder=False, dim=0)" [Root] => movement::cat;
+        /// Along the axis, the elements that the index names; along the others, those at the same
+        /// place. An index is from 0 to the extent of the axis less 1. Any other is an error on the CPU
+        /// and in the simulator, and on a GPU with `debug=True`; without, a GPU takes some element.
+        Gather "gather(src, index, axis)" [Root Method] => movement::gather;
+
+        // Conversions.
+
+        /// Conversion to another type. Integers wrap; a float becomes an integer by truncation towards
+        /// zero; int1 is the comparison with zero. `bitcast=True` keeps the bits instead.
+        /// `fp_downcast_rounding` is "rtne" or "rtz".
+        Cast "cast(input, dtype, fp_downcast_rounding=None, bitcast=False)" [Root Method] => math::convert;
+        /// Conversion to another type; the same as `cast`.
+        To "to(self, dtype, fp_downcast_rounding=None, bitcast=False)" [OnlyMethod] => math::convert;
+        /// A compile-time number as a scalar.
+        ToTensor "to_tensor(x)" [Root] => math::to_tensor;
+
+        // Functions of each element.
+
+        /// x + y, as the operator. With `debug=True` the result of integers must be a number of their
+        /// type, unless `sanitize_overflow=False`.
+        Add "add(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Add;
+        /// x - y, as the operator. With `debug=True` the result of integers must be a number of their
+        /// type, unless `sanitize_overflow=False`.
+        Sub "sub(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Sub;
+        /// x * y, as the operator. With `debug=True` the result of integers must be a number of their
+        /// type, unless `sanitize_overflow=False`.
+        Mul "mul(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Mul;
+        /// x where the condition holds, else y. The three broadcast; x and y are converted to their common type.
+        Where "where(condition, x, y)" [Root] => math::where_;
+        /// The larger one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
+        Maximum "maximum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, true;
+        /// The smaller one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
+        Minimum "minimum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, false;
+        /// x, but at least `min` and at most `max`. Undefined where min > max.
+        Clamp "clamp(x, min, max, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::clamp;
+        /// Absolute value. The smallest signed integer stays itself.
+        Abs "abs(x)" [Root Math Libdevice Method] => math::abs;
+        /// e to the power of x, fast: for fp32 it is as exact as the product of x and log2(e).
+        Exp "exp(x)" [Root Math Method] => math::float, F::Exp;
+        /// e to the power of x; 2 ulp.
+        AccurateExp "exp(x)" [Libdevice] => math::float, F::AccurateExp;
+        /// 2 to the power of x.
+        Exp2 "exp2(x)" [Root Math Libdevice Method] => math::float, F::Exp2;
+        /// Natural logarithm.
+        Log "log(x)" [Root Math Libdevice Method] => math::float, F::Log;
+        /// Binary logarithm.
+        Log2 "log2(x)" [Root Math Libdevice Method] => math::float, F::Log2;
+        /// Sine of radians.
+        Sin "sin(x)" [Root Math Libdevice Method] => math::float, F::Sin;
+        /// Cosine of radians.
+        Cos "cos(x)" [Root Math Libdevice Method] => math::float, F::Cos;
+        /// Square root, fast.
+        Sqrt "sqrt(x)" [Root Math Method] => math::float, F::Sqrt;
+        /// Square root, rounded to nearest.
+        ExactSqrt "sqrt(x)" [Libdevice] => math::float, F::SqrtRn;
+        /// Square root, rounded to nearest.
+        SqrtRn "sqrt_rn(x)" [Root Math Libdevice Method] => math::float, F::SqrtRn;
+        /// 1 / sqrt(x).
+        Rsqrt "rsqrt(x)" [Root Math Libdevice Method] => math::float, F::Rsqrt;
+        /// The largest integer not above x.
+        Floor "floor(x)" [Root Math Libdevice Method] => math::float, F::Floor;
+        /// The smallest integer not below x.
+        Ceil "ceil(x)" [Root Math Libdevice Method] => math::float, F::Ceil;
+        /// Error function.
+        Erf "erf(x)" [Root Math Libdevice Method] => math::float, F::Erf;
+        /// Hyperbolic tangent.
+        Tanh "tanh(x)" [Math Libdevice] => math::float, F::Tanh;
+        /// x * y + z, rounded once.
+        Fma "fma(x, y, z)" [Root Math Libdevice] => math::fma;
+        /// x / y, with at least one float, in fp32 for narrower floats; fast, or with
+        /// `ieee_rounding=True` rounded to nearest.
+        Fdiv "fdiv(x, y, ieee_rounding=False, approx=False)" [Root Math] => math::fdiv;
+        /// x / y, rounded to nearest.
+        DivRn "div_rn(x, y)" [Root Math Libdevice] => math::div_rn;
+        /// The upper half of the product of 32- or 64-bit integers, taken as unsigned.
+        Umulhi "umulhi(x, y)" [Root Math] => math::unsigned_mul_high;
+        /// The upper half of the product of 32- or 64-bit integers.
+        Mulhi "mulhi(x, y)" [Libdevice] => math::mul_high;
+        /// PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers.
+        /// `asm` names its operands `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of
+        /// each, as LLVM writes them: `"=r,r,r"`. The arguments broadcast; a tuple of types gives a
+        /// tuple. Assembly that is not `is_pure` runs even if its results have no readers.
+        InlineAsm "inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)" [Root]
+            => inline_asm::inline_asm;
+        /// A function of libdevice for each element, by its symbol: `arg_type_symbol_dict` has a symbol
+        /// and the type of its result for the types of the arguments, `{(tl.core.dtype("fp32"),):
+        /// ("__nv_sqrtf", tl.core.dtype("fp32"))}`. The library's name and path say nothing more: no
+        /// other is linked.
+        ExternElementwise "extern_elementwise(lib_name, lib_path, args, arg_type_symbol_dict, is_pure)" [Root]
+            => external::extern_elementwise;
+        /// True if both are true.
+        LogicalAnd "logical_and(self, other)" [OnlyMethod] => math::logical, BooleanOperator::And;
+        /// True if one is true.
+        LogicalOr "logical_or(self, other)" [OnlyMethod] => math::logical, BooleanOperator::Or;
+
+        // Combining elements.
+
+        /// The elements along an axis (all of them for None) combined by an associative `@jit`
+        /// function. For a tuple of tiles the function takes an element of each, then again an element
+        /// of each, and returns one of each.
+        Reduce "reduce(input, axis, combine_fn, keep_dims=False)" [Root Method] => reduce::reduce;
+        /// Each element combined with all before it along an axis, what comes earlier on the left, by
+        /// an associative `@jit` function as `reduce` takes it; with `reverse`, the last element is the
+        /// earliest.
+        AssociativeScan "associative_scan(input, axis, combine_fn, reverse=False)" [Root Method]
+            => scan::associative_scan;
+        /// How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those
+        /// for which the mask holds. Other elements are not counted.
+        Histogram "histogram(input, num_bins, mask=None)" [Root Method] => scan::histogram;
+        /// The elements whose coordinates along an axis differ by a mask over F2.
+        Butterfly "_butterfly(x, axis, mask)" [Root] => scan::butterfly;
+        /// One merge of the bitonic network along an axis: blocks of 2^stage elements to blocks of twice as many.
+        Bitonic "_bitonic(x, axis, stage, descending)" [Root] => scan::bitonic;
+        /// acc + input @ other: matrices, or stacks of matrices. The operands have one type; the
+        /// accumulator is fp32 (int32 for 8-bit integers, fp64 for fp64). `out_dtype` has an effect
+        /// only for fp16 and fp8, whose accumulator may be fp16.
+        Dot "dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, \
+             out_dtype=None)" [Root] => reduce::dot;
+
+        /// A `@jit` function of scalars applied to each element of tensors that broadcast, or to
+        /// elements at one place of several. It may branch and loop by elements, may load, and has no
+        /// other effects. With a `pack` of p, one call takes p elements of the first tensor, then p of
+        /// the second, and returns as many of each result; which elements share a call is not said.
+        MapElementwise "map_elementwise(scalar_fn, *args, pack=1)" [Root] => map::map_elementwise;
+
+        // What the program says about itself.
+
+        /// The values are multiples of these numbers, one for each axis.
+        MultipleOf "multiple_of(input, values)" [Root] => program::hint, HintKind::MultipleOf;
+        /// Runs of these lengths, one for each axis, are contiguous.
+        MaxContiguous "max_contiguous(input, values)" [Root] => program::hint, HintKind::MaxContiguous;
+        /// Runs of these lengths, one for each axis, are constant.
+        MaxConstancy "max_constancy(input, values)" [Root] => program::hint, HintKind::MaxConstancy;
+        /// The condition holds.
+        Assume "assume(cond)" [Root] => program::assume;
+        /// All threads of the program have come here.
+        DebugBarrier "debug_barrier()" [Root] => program::barrier;
+        /// Stops the launch where the condition does not hold and the mask does, if compiled with `debug=True`.
+        DeviceAssert "device_assert(cond, msg='', mask=None)" [Root] => program::device_assert;
+        /// Prints from the running kernel, on the standard output: a line for each element of each
+        /// operand, with the program and the index in the tile; without operands only the text.
+        /// `hex=True` prints the bits of numbers.
+        DevicePrint "device_print(prefix, *args, hex=False)" [Root] => program::device_print;
+        /// Stops the compilation if the condition does not hold.
+        StaticAssert "static_assert(cond, msg='')" [Root] => program::static_assert;
+        /// Prints while the kernel is compiled.
+        StaticPrint "static_print(*values, sep=' ', end='\\n', file=None, flush=False)" [Root]
+            => program::static_print;
+
+        // The machine that runs the program.
+
+        /// Nanoseconds of a clock that all programs share, as int64.
+        GlobalTimer "globaltimer()" [Cuda] => machine::quantity, MachineQuantity::GlobalTimer;
+        /// The number of the multiprocessor that runs the program (on the CPU, of the thread), as int32.
+        SmId "smid()" [Cuda] => machine::quantity, MachineQuantity::Multiprocessor;
+        /// The threads of a program, which are known at compile time: 32 for each warp of `num_warps()`.
+        NumThreads "num_threads()" [Cuda] => machine::warps, 32;
+        /// The warps of a program that the launch asks for (`num_warps=`), which are known at compile
+        /// time. As in Triton, warps that a compiler adds do not count: of other blocks of a cluster
+        /// (`num_ctas=`), or for copies.
+        NumWarps "num_warps()" [Cuda] => machine::warps, 1;
+        /// Waits for the grids before this one, if it was launched with `launch_pdl=True`: only then is
+        /// what they wrote seen.
+        GdcWait "gdc_wait()" [Cuda] => machine::dependency, GridDependency::Wait;
+        /// Lets the grids after this one begin, if they were launched with `launch_pdl=True`.
+        GdcLaunchDependents "gdc_launch_dependents()" [Cuda] => machine::dependency, GridDependency::LaunchDependents;
+        /// The target of the kernel: a tuple of `backend` ("cuda", "cpu"), `arch` (90, "x86_64") and `warp_size`.
+        CurrentTarget "current_target()" [TargetInfo] => machine::current_target;
+        /// True if the kernel is compiled for an NVIDIA GPU.
+        IsCuda "is_cuda()" [TargetInfo] => machine::is_cuda;
+        /// True if the kernel is compiled for an NVIDIA GPU of at least this compute capability.
+        CudaCapabilityGeq "cuda_capability_geq(major, minor=0)" [TargetInfo] => machine::capability_geq;
+        /// True if the kernel is compiled for an AMD GPU: never.
+        IsHip "is_hip()" [TargetInfo] => machine::never;
+        /// True if the kernel is compiled for an AMD GPU of this family: never.
+        IsHipCdna3 "is_hip_cdna3()" [TargetInfo] => machine::never;
+        /// True if the kernel is compiled for an AMD GPU of this family: never.
+        IsHipCdna4 "is_hip_cdna4()" [TargetInfo] => machine::never;
+        /// True if the kernel is compiled for an AMD GPU of this kind: never.
+        IsHipGfx1250 "is_hip_gfx1250()" [TargetInfo] => machine::never;
+
+        // Loops and compile-time values.
+
+        /// The range of a `for` loop, with options for its compilation.
+        Range "range(arg1, arg2=None, step=None, num_stages=None, loop_unroll_factor=None, \
+               disallow_acc_multi_buffer=False, flatten=False, warp_specialize=False, disable_licm=False)"
+            [Root] => program::range, false;
+        /// The range of a `for` loop that is unrolled while the kernel is compiled.
+        StaticRange "static_range(arg1, arg2=None, step=None)" [Root] => program::range, true;
+        /// The condition of a `while`.
+        Condition "condition(arg1, disable_licm=False)" [Root] => program::identity;
+        /// A value known at compile time.
+        Constexpr "constexpr(value)" [Root] => program::constexpr;
+        /// Its argument.
+        UnwrapIfConstexpr "_unwrap_if_constexpr(o)" [Root] => program::identity;
+        /// A copy of an instance of a `triton.aggregate` in which these fields have other values.
+        AggregateReplace "aggregate_replace(obj, **fields)" [Root] => program::identity;
+        /// A tuple; `type` may name its fields.
+        Tuple "tuple(args, type=None)" [Root] => program::tuple;
+        /// The value of the index `start:stop:step`.
+        Slice "slice(start, stop, step)" [Root] => program::slice;
+        /// The type of tuples of values of these types, with the names of their fields.
+        TupleType "tuple_type(types, fields=None)" [Root] => program::tuple_type;
+        /// The type of one compile-time value.
+        ConstexprType "constexpr_type(value)" [Root] => program::constexpr_type;
+        /// The type of tensor descriptors with such blocks, extents and strides.
+        TensorDescriptorType "tensor_descriptor_type(block_type, shape_type=None, strides_type=None)" [Root]
+            => program::tensor_descriptor_type;
+        /// The type of pointers to a type.
+        PointerType "pointer_type(element_ty, address_space='global', const=False)" [Root] => program::pointer_type;
+        /// The type of tiles.
+        BlockType "block_type(element_ty, shape)" [Root] => program::block_type;
+        /// The integer type of a width.
+        GetIntDtype "get_int_dtype(bitwidth, signed)" [Root] => program::int_dtype;
+        /// The smallest power of two that is not below a compile-time integer.
+        NextPowerOf2 "next_power_of_2(n)" [Root] => program::next_power_of_two;
+        /// The binary logarithm of a compile-time integer, rounded down.
+        LogTwo "_log2(i)" [Root] => program::log_two;
+        /// The type with this name, as `str` of a type gives it; with a `*` in front, the type of pointers to it.
+        StrToTy "str_to_ty(name, c=None)" [Root] => program::named_type;
+        /// True if a type has this name.
+        IsDtype "is_dtype(type_str)" [TypeMethod] => program::is_dtype;
+        /// The type with another element type.
+        WithElementTy "with_element_ty(self, element_ty)" [TypeMethod] => program::with_element;
+    } };
+}
+
+pub(super) use builtins;
+
+macro_rules! table {
     ($($(#[doc = $doc:literal])* $id:ident $signature:literal [$($place:ident)*]
        => $function:path $(, $extra:expr)*;)*) => {
         /// Which rule implements a builtin.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        enum Builtin {
+        pub(super) enum Builtin {
             $($id,)*
             TypeMethod,
         }
 
-        struct Row {
-            implementation: Builtin,
-            signature: &'static str,
-            docs: &'static [&'static str],
-            places: &'static [Place],
+        /// A builtin as it is written here.
+        pub(super) struct Row {
+            pub(super) implementation: Builtin,
+            pub(super) signature: &'static str,
+            pub(super) docs: &'static [&'static str],
+            pub(super) places: &'static [Place],
         }
 
-        static ROWS: &[Row] = &[$(Row {
+        pub(super) static ROWS: &[Row] = &[$(Row {
             implementation: Builtin::$id,
             signature: $signature,
             docs: &[$($doc,)*],
             places: &[$(Place::$place,)*],
         },)*];
-
-        fn dispatch<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
-            match a.spec.implementation {
-                $(Builtin::$id => $function(c, a $(, $extra)*),)*
-                Builtin::TypeMethod => program::type_method(c, a),
-            }
-        }
     };
 }
 
-builtins! {
-    // The program's place in the grid.
-
-    /// The position of this program along an axis (0, 1 or 2) of the grid, as int32.
-    ProgramId "program_id(axis)" [Root] => program::grid, false;
-    /// The number of programs along an axis (0, 1 or 2) of the grid, as int32.
-    NumPrograms "num_programs(axis)" [Root] => program::grid, true;
-
-    // Memory.
-
-    /// Reads memory through a pointer or a tile of pointers. If the mask is false, nothing is read
-    /// and the result is `other`, or 0 without one; the mask and `other` broadcast to the pointers'
-    /// shape.
-    Load "load(pointer, mask=None, other=None, boundary_check=(), padding_option='', cache_modifier='', \
-          eviction_policy='', volatile=False)" [Root] => memory::load;
-    /// Writes a value through a pointer or a tile of pointers, where the mask is true. The value is
-    /// converted to the type of the memory, and it and the mask broadcast to the pointers' shape.
-    Store "store(pointer, value, mask=None, boundary_check=(), cache_modifier='', eviction_policy='')"
-        [Root Method] => memory::store;
-    /// A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's,
-    /// `offsets` say where the block begins. `load` and `store` take it, and check the axes that
-    /// `boundary_check` names. `order` is a hint.
-    MakeBlockPtr "make_block_ptr(base, shape, strides, offsets, block_shape, order)"
-        [Root Method] => descriptor::make_block_ptr;
-    /// The block pointer moved by `offsets` elements along each axis.
-    Advance "advance(base, offsets)" [Root Method] => descriptor::advance;
-    /// A descriptor of a tensor in memory, through which blocks of this shape are loaded and
-    /// stored. Every access is checked: outside of the tensor a load gives `padding_option` ("zero"
-    /// or "nan"), and a store writes nothing. The last stride is 1.
-    MakeTensorDescriptor "make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero')"
-        [Root] => descriptor::make_tensor_descriptor;
-    /// The older name of `make_tensor_descriptor`.
-    OldMakeTensorDescriptor "_experimental_make_tensor_descriptor(base, shape, strides, block_shape)"
-        [Root] => descriptor::make_tensor_descriptor;
-    /// The block that begins at these offsets.
-    DescriptorLoad "load(self, offsets)" [DescriptorMethod] => descriptor::load;
-    /// Writes the block that begins at these offsets.
-    DescriptorStore "store(self, offsets, value)" [DescriptorMethod] => descriptor::store, 1, 2;
-    /// Rows of a matrix: the row `x_offsets[i]` of the result's row `i`, from the column `y_offset` on.
-    DescriptorGather "gather(self, x_offsets, y_offset)" [DescriptorMethod] => descriptor::gather;
-    /// Writes rows of a matrix: the row `i` of the value to the row `x_offsets[i]`, from the column
-    /// `y_offset` on.
-    DescriptorScatter "scatter(self, value, x_offsets, y_offset)" [DescriptorMethod] => descriptor::scatter;
-    /// Adds a block to memory, each element atomically.
-    DescriptorAtomicAdd "atomic_add(self, offsets, value)" [DescriptorMethod]
-        => atomics::reduce_into_block, AtomicKind::Add;
-    /// The bitwise and of a block and memory, into memory.
-    DescriptorAtomicAnd "atomic_and(self, offsets, value)" [DescriptorMethod]
-        => atomics::reduce_into_block, AtomicKind::And;
-    /// The larger of a block and memory, into memory.
-    DescriptorAtomicMax "atomic_max(self, offsets, value)" [DescriptorMethod]
-        => atomics::reduce_into_block, AtomicKind::Max;
-    /// The smaller of a block and memory, into memory.
-    DescriptorAtomicMin "atomic_min(self, offsets, value)" [DescriptorMethod]
-        => atomics::reduce_into_block, AtomicKind::Min;
-    /// The bitwise or of a block and memory, into memory.
-    DescriptorAtomicOr "atomic_or(self, offsets, value)" [DescriptorMethod]
-        => atomics::reduce_into_block, AtomicKind::Or;
-    /// The bitwise exclusive or of a block and memory, into memory.
-    DescriptorAtomicXor "atomic_xor(self, offsets, value)" [DescriptorMethod]
-        => atomics::reduce_into_block, AtomicKind::Xor;
-    /// The same as `desc.load(offsets)`.
-    LoadTensorDescriptor "load_tensor_descriptor(desc, offsets)" [Root] => descriptor::load;
-    /// The same as `desc.store(offsets, value)`.
-    StoreTensorDescriptor "store_tensor_descriptor(desc, offsets, value)" [Root] => descriptor::store, 1, 2;
-    /// The older name of `desc.load(offsets)`; `shape` and `dtype` are those of the descriptor.
-    OldDescriptorLoad "_experimental_descriptor_load(desc, offsets, shape, dtype)" [Root] => descriptor::load;
-    /// The older name of `desc.store(offsets, value)`.
-    OldDescriptorStore "_experimental_descriptor_store(desc, value, offsets)" [Root] => descriptor::store, 2, 1;
-
-    // Memory that several programs change. `sem` is "acq_rel" (the default), "acquire", "release" or "relaxed"; `scope`
-    // is "gpu" (the default), "cta" or "sys".
-
-    /// Adds the value to memory through a pointer or a tile of pointers, where the mask is true,
-    /// each element at once; gives what was there before, 0 where the mask is false. Floats are
-    /// added in any order.
-    AtomicAdd "atomic_add(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
-        => atomics::read_modify_write, AtomicKind::Add;
-    /// Like `atomic_add`, for bitwise and of integers.
-    AtomicAnd "atomic_and(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
-        => atomics::read_modify_write, AtomicKind::And;
-    /// Like `atomic_add`, for bitwise or of integers.
-    AtomicOr "atomic_or(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
-        => atomics::read_modify_write, AtomicKind::Or;
-    /// Like `atomic_add`, for bitwise exclusive or of integers.
-    AtomicXor "atomic_xor(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
-        => atomics::read_modify_write, AtomicKind::Xor;
-    /// Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity
-    /// on the side of its sign.
-    AtomicMax "atomic_max(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
-        => atomics::read_modify_write, AtomicKind::Max;
-    /// Like `atomic_max`, for the smaller one.
-    AtomicMin "atomic_min(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
-        => atomics::read_modify_write, AtomicKind::Min;
-    /// Like `atomic_add`, for the value itself.
-    AtomicXchg "atomic_xchg(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
-        => atomics::read_modify_write, AtomicKind::Exchange;
-    /// Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there
-    /// before, signed or unsigned as `val` is.
-    AtomicCas "atomic_cas(pointer, cmp, val, sem=None, scope=None)" [Root Method] => atomics::compare_and_swap;
-    /// Reads memory that other programs write, each element at once; 0 where the mask is false.
-    /// `sem` is "acquire" (the default) or "relaxed".
-    AtomicLoad "atomic_load(pointer, mask=None, sem=None, scope=None)" [Root Method] => atomics::load;
-    /// Writes memory that other programs read, each element at once. `sem` is "release" (the
-    /// default) or "relaxed".
-    AtomicStore "atomic_store(pointer, val, mask=None, sem=None, scope=None)" [Root Method] => atomics::store;
-    /// Waits until the integer at a scalar pointer is the expected one, which gives True, or until `timeout_ns`
-    /// nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or "relaxed".
-    AtomicPoll "atomic_poll(pointer, expected_value, sem=None, scope=None, timeout_ns=None)" [Root Method]
-        => atomics::poll;
-
-    // Making tiles, and changing their shape.
-
-    /// The int32 tile start, start + 1, …, end - 1, of any length.
-    Arange "arange(start, end)" [Root] => shape::arange;
-    /// A tile with this value at every place. An integer that the type does not hold wraps.
-    Full "full(shape, value, dtype)" [Root] => shape::full;
-    /// The tile with new axes of extent 1 at these places (an integer or a tuple) of the result's shape.
-    ExpandDims "expand_dims(input, axis)" [Root Method] => shape::expand_dims;
-    /// Both operands, broadcast to their common shape.
-    Broadcast "broadcast(input, other)" [Root] => shape::broadcast;
-    /// The tile repeated along its axes of extent 1 until it has the shape.
-    BroadcastTo "broadcast_to(input, *shape)" [Root Method] => shape::broadcast_to_shape;
-    /// The elements, in row-major order, under another shape; one extent may be -1.
-    Reshape "reshape(input, *shape, can_reorder=False)" [Root Method] => shape::reshape;
-    /// The same as `reshape`.
-    View "view(input, *shape)" [Root Method] => shape::reshape;
-    /// The tile with its axes in another order; without one, the last two swapped.
-    Trans "trans(input, *dims)" [Root Method] => shape::trans;
-    /// The tile with its axes in another order.
-    Permute "permute(input, *dims)" [Root Method] => shape::permute;
-    /// The only element, as a scalar.
-    Item "item(self)" [OnlyMethod] => shape::item;
-
-    // Joining tiles, and taking parts of them.
-
-    /// Both, which broadcast to one shape, along a new last axis of extent 2. They take their
-    /// common type; of two integers of one width that of the first.
-    Join "join(a, b)" [Root] => movement::join;
-    /// The inverse of `join`: the halves along the last axis, which has extent 2.
-    Split "split(a)" [Root Method] => movement::split;
-    /// One after the other along an axis, in the type that `join` gives. The order is kept,
-    /// whatever `can_reorder` says.
-    Cat "cat(input, other, can_reorder=False, dim=0)" [Root] => movement::cat;
-    /// Along the axis, the elements that the index names; along the others, those at the same
-    /// place. An index is from 0 to the extent of the axis less 1. Any other is an error on the CPU
-    /// and in the simulator, and on a GPU with `debug=True`; without, a GPU takes some element.
-    Gather "gather(src, index, axis)" [Root Method] => movement::gather;
-
-    // Conversions.
-
-    /// Conversion to another type. Integers wrap; a float becomes an integer by truncation towards
-    /// zero; int1 is the comparison with zero. `bitcast=True` keeps the bits instead.
-    /// `fp_downcast_rounding` is "rtne" or "rtz".
-    Cast "cast(input, dtype, fp_downcast_rounding=None, bitcast=False)" [Root Method] => math::convert;
-    /// Conversion to another type; the same as `cast`.
-    To "to(self, dtype, fp_downcast_rounding=None, bitcast=False)" [OnlyMethod] => math::convert;
-    /// A compile-time number as a scalar.
-    ToTensor "to_tensor(x)" [Root] => math::to_tensor;
-
-    // Functions of each element.
-
-    /// x + y, as the operator. With `debug=True` the result of integers must be a number of their
-    /// type, unless `sanitize_overflow=False`.
-    Add "add(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Add;
-    /// x - y, as the operator. With `debug=True` the result of integers must be a number of their
-    /// type, unless `sanitize_overflow=False`.
-    Sub "sub(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Sub;
-    /// x * y, as the operator. With `debug=True` the result of integers must be a number of their
-    /// type, unless `sanitize_overflow=False`.
-    Mul "mul(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Mul;
-    /// x where the condition holds, else y. The three broadcast; x and y are converted to their common type.
-    Where "where(condition, x, y)" [Root] => math::where_;
-    /// The larger one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
-    Maximum "maximum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, true;
-    /// The smaller one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
-    Minimum "minimum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, false;
-    /// x, but at least `min` and at most `max`. Undefined where min > max.
-    Clamp "clamp(x, min, max, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::clamp;
-    /// Absolute value. The smallest signed integer stays itself.
-    Abs "abs(x)" [Root Math Libdevice Method] => math::abs;
-    /// e to the power of x, fast: for fp32 it is as exact as the product of x and log2(e).
-    Exp "exp(x)" [Root Math Method] => math::float, F::Exp;
-    /// e to the power of x; 2 ulp.
-    AccurateExp "exp(x)" [Libdevice] => math::float, F::AccurateExp;
-    /// 2 to the power of x.
-    Exp2 "exp2(x)" [Root Math Libdevice Method] => math::float, F::Exp2;
-    /// Natural logarithm.
-    Log "log(x)" [Root Math Libdevice Method] => math::float, F::Log;
-    /// Binary logarithm.
-    Log2 "log2(x)" [Root Math Libdevice Method] => math::float, F::Log2;
-    /// Sine of radians.
-    Sin "sin(x)" [Root Math Libdevice Method] => math::float, F::Sin;
-    /// Cosine of radians.
-    Cos "cos(x)" [Root Math Libdevice Method] => math::float, F::Cos;
-    /// Square root, fast.
-    Sqrt "sqrt(x)" [Root Math Method] => math::float, F::Sqrt;
-    /// Square root, rounded to nearest.
-    ExactSqrt "sqrt(x)" [Libdevice] => math::float, F::SqrtRn;
-    /// Square root, rounded to nearest.
-    SqrtRn "sqrt_rn(x)" [Root Math Libdevice Method] => math::float, F::SqrtRn;
-    /// 1 / sqrt(x).
-    Rsqrt "rsqrt(x)" [Root Math Libdevice Method] => math::float, F::Rsqrt;
-    /// The largest integer not above x.
-    Floor "floor(x)" [Root Math Libdevice Method] => math::float, F::Floor;
-    /// The smallest integer not below x.
-    Ceil "ceil(x)" [Root Math Libdevice Method] => math::float, F::Ceil;
-    /// Error function.
-    Erf "erf(x)" [Root Math Libdevice Method] => math::float, F::Erf;
-    /// Hyperbolic tangent.
-    Tanh "tanh(x)" [Math Libdevice] => math::float, F::Tanh;
-    /// x * y + z, rounded once.
-    Fma "fma(x, y, z)" [Root Math Libdevice] => math::fma;
-    /// x / y, with at least one float, in fp32 for narrower floats; fast, or with
-    /// `ieee_rounding=True` rounded to nearest.
-    Fdiv "fdiv(x, y, ieee_rounding=False, approx=False)" [Root Math] => math::fdiv;
-    /// x / y, rounded to nearest.
-    DivRn "div_rn(x, y)" [Root Math Libdevice] => math::div_rn;
-    /// The upper half of the product of 32- or 64-bit integers, taken as unsigned.
-    Umulhi "umulhi(x, y)" [Root Math] => math::unsigned_mul_high;
-    /// The upper half of the product of 32- or 64-bit integers.
-    Mulhi "mulhi(x, y)" [Libdevice] => math::mul_high;
-    /// PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers.
-    /// `asm` names its operands `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of
-    /// each, as LLVM writes them: `"=r,r,r"`. The arguments broadcast; a tuple of types gives a
-    /// tuple. Assembly that is not `is_pure` runs even if its results have no readers.
-    InlineAsm "inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)" [Root]
-        => inline_asm::inline_asm;
-    /// A function of libdevice for each element, by its symbol: `arg_type_symbol_dict` has a symbol
-    /// and the type of its result for the types of the arguments, `{(tl.core.dtype("fp32"),):
-    /// ("__nv_sqrtf", tl.core.dtype("fp32"))}`. The library's name and path say nothing more: no
-    /// other is linked.
-    ExternElementwise "extern_elementwise(lib_name, lib_path, args, arg_type_symbol_dict, is_pure)" [Root]
-        => external::extern_elementwise;
-    /// True if both are true.
-    LogicalAnd "logical_and(self, other)" [OnlyMethod] => math::logical, BooleanOperator::And;
-    /// True if one is true.
-    LogicalOr "logical_or(self, other)" [OnlyMethod] => math::logical, BooleanOperator::Or;
-
-    // Combining elements.
-
-    /// The elements along an axis (all of them for None) combined by an associative `@jit`
-    /// function. For a tuple of tiles the function takes an element of each, then again an element
-    /// of each, and returns one of each.
-    Reduce "reduce(input, axis, combine_fn, keep_dims=False)" [Root Method] => reduce::reduce;
-    /// Each element combined with all before it along an axis, what comes earlier on the left, by
-    /// an associative `@jit` function as `reduce` takes it; with `reverse`, the last element is the
-    /// earliest.
-    AssociativeScan "associative_scan(input, axis, combine_fn, reverse=False)" [Root Method]
-        => scan::associative_scan;
-    /// How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those
-    /// for which the mask holds. Other elements are not counted.
-    Histogram "histogram(input, num_bins, mask=None)" [Root Method] => scan::histogram;
-    /// The elements whose coordinates along an axis differ by a mask over F2.
-    Butterfly "_butterfly(x, axis, mask)" [Root] => scan::butterfly;
-    /// One merge of the bitonic network along an axis: blocks of 2^stage elements to blocks of twice as many.
-    Bitonic "_bitonic(x, axis, stage, descending)" [Root] => scan::bitonic;
-    /// acc + input @ other: matrices, or stacks of matrices. The operands have one type; the
-    /// accumulator is fp32 (int32 for 8-bit integers, fp64 for fp64). `out_dtype` has an effect
-    /// only for fp16 and fp8, whose accumulator may be fp16.
-    Dot "dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, \
-         out_dtype=None)" [Root] => reduce::dot;
-
-    /// A `@jit` function of scalars applied to each element of tensors that broadcast, or to
-    /// elements at one place of several. It may branch and loop by elements, may load, and has no
-    /// other effects. With a `pack` of p, one call takes p elements of the first tensor, then p of
-    /// the second, and returns as many of each result; which elements share a call is not said.
-    MapElementwise "map_elementwise(scalar_fn, *args, pack=1)" [Root] => map::map_elementwise;
-
-    // What the program says about itself.
-
-    /// The values are multiples of these numbers, one for each axis.
-    MultipleOf "multiple_of(input, values)" [Root] => program::hint, HintKind::MultipleOf;
-    /// Runs of these lengths, one for each axis, are contiguous.
-    MaxContiguous "max_contiguous(input, values)" [Root] => program::hint, HintKind::MaxContiguous;
-    /// Runs of these lengths, one for each axis, are constant.
-    MaxConstancy "max_constancy(input, values)" [Root] => program::hint, HintKind::MaxConstancy;
-    /// The condition holds.
-    Assume "assume(cond)" [Root] => program::assume;
-    /// All threads of the program have come here.
-    DebugBarrier "debug_barrier()" [Root] => program::barrier;
-    /// Stops the launch where the condition does not hold and the mask does, if compiled with `debug=True`.
-    DeviceAssert "device_assert(cond, msg='', mask=None)" [Root] => program::device_assert;
-    /// Prints from the running kernel, on the standard output: a line for each element of each
-    /// operand, with the program and the index in the tile; without operands only the text.
-    /// `hex=True` prints the bits of numbers.
-    DevicePrint "device_print(prefix, *args, hex=False)" [Root] => program::device_print;
-    /// Stops the compilation if the condition does not hold.
-    StaticAssert "static_assert(cond, msg='')" [Root] => program::static_assert;
-    /// Prints while the kernel is compiled.
-    StaticPrint "static_print(*values, sep=' ', end='\\n', file=None, flush=False)" [Root]
-        => program::static_print;
-
-    // The machine that runs the program.
-
-    /// Nanoseconds of a clock that all programs share, as int64.
-    GlobalTimer "globaltimer()" [Cuda] => machine::quantity, MachineQuantity::GlobalTimer;
-    /// The number of the multiprocessor that runs the program (on the CPU, of the thread), as int32.
-    SmId "smid()" [Cuda] => machine::quantity, MachineQuantity::Multiprocessor;
-    /// The threads of a program, which are known at compile time: 32 for each warp of `num_warps()`.
-    NumThreads "num_threads()" [Cuda] => machine::warps, 32;
-    /// The warps of a program that the launch asks for (`num_warps=`), which are known at compile
-    /// time. As in Triton, warps that a compiler adds do not count: of other blocks of a cluster
-    /// (`num_ctas=`), or for copies.
-    NumWarps "num_warps()" [Cuda] => machine::warps, 1;
-    /// Waits for the grids before this one, if it was launched with `launch_pdl=True`: only then is
-    /// what they wrote seen.
-    GdcWait "gdc_wait()" [Cuda] => machine::dependency, GridDependency::Wait;
-    /// Lets the grids after this one begin, if they were launched with `launch_pdl=True`.
-    GdcLaunchDependents "gdc_launch_dependents()" [Cuda] => machine::dependency, GridDependency::LaunchDependents;
-    /// The target of the kernel: a tuple of `backend` ("cuda", "cpu"), `arch` (90, "x86_64") and `warp_size`.
-    CurrentTarget "current_target()" [TargetInfo] => machine::current_target;
-    /// True if the kernel is compiled for an NVIDIA GPU.
-    IsCuda "is_cuda()" [TargetInfo] => machine::is_cuda;
-    /// True if the kernel is compiled for an NVIDIA GPU of at least this compute capability.
-    CudaCapabilityGeq "cuda_capability_geq(major, minor=0)" [TargetInfo] => machine::capability_geq;
-    /// True if the kernel is compiled for an AMD GPU: never.
-    IsHip "is_hip()" [TargetInfo] => machine::never;
-    /// True if the kernel is compiled for an AMD GPU of this family: never.
-    IsHipCdna3 "is_hip_cdna3()" [TargetInfo] => machine::never;
-    /// True if the kernel is compiled for an AMD GPU of this family: never.
-    IsHipCdna4 "is_hip_cdna4()" [TargetInfo] => machine::never;
-    /// True if the kernel is compiled for an AMD GPU of this kind: never.
-    IsHipGfx1250 "is_hip_gfx1250()" [TargetInfo] => machine::never;
-
-    // Loops and compile-time values.
-
-    /// The range of a `for` loop, with options for its compilation.
-    Range "range(arg1, arg2=None, step=None, num_stages=None, loop_unroll_factor=None, \
-           disallow_acc_multi_buffer=False, flatten=False, warp_specialize=False, disable_licm=False)"
-        [Root] => program::range, false;
-    /// The range of a `for` loop that is unrolled while the kernel is compiled.
-    StaticRange "static_range(arg1, arg2=None, step=None)" [Root] => program::range, true;
-    /// The condition of a `while`.
-    Condition "condition(arg1, disable_licm=False)" [Root] => program::identity;
-    /// A value known at compile time.
-    Constexpr "constexpr(value)" [Root] => program::constexpr;
-    /// Its argument.
-    UnwrapIfConstexpr "_unwrap_if_constexpr(o)" [Root] => program::identity;
-    /// A copy of an instance of a `triton.aggregate` in which these fields have other values.
-    AggregateReplace "aggregate_replace(obj, **fields)" [Root] => program::identity;
-    /// A tuple; `type` may name its fields.
-    Tuple "tuple(args, type=None)" [Root] => program::tuple;
-    /// The value of the index `start:stop:step`.
-    Slice "slice(start, stop, step)" [Root] => program::slice;
-    /// The type of tuples of values of these types, with the names of their fields.
-    TupleType "tuple_type(types, fields=None)" [Root] => program::tuple_type;
-    /// The type of one compile-time value.
-    ConstexprType "constexpr_type(value)" [Root] => program::constexpr_type;
-    /// The type of tensor descriptors with such blocks, extents and strides.
-    TensorDescriptorType "tensor_descriptor_type(block_type, shape_type=None, strides_type=None)" [Root]
-        => program::tensor_descriptor_type;
-    /// The type of pointers to a type.
-    PointerType "pointer_type(element_ty, address_space='global', const=False)" [Root] => program::pointer_type;
-    /// The type of tiles.
-    BlockType "block_type(element_ty, shape)" [Root] => program::block_type;
-    /// The integer type of a width.
-    GetIntDtype "get_int_dtype(bitwidth, signed)" [Root] => program::int_dtype;
-    /// The smallest power of two that is not below a compile-time integer.
-    NextPowerOf2 "next_power_of_2(n)" [Root] => program::next_power_of_two;
-    /// The binary logarithm of a compile-time integer, rounded down.
-    LogTwo "_log2(i)" [Root] => program::log_two;
-    /// The type with this name, as `str` of a type gives it; with a `*` in front, the type of pointers to it.
-    StrToTy "str_to_ty(name, c=None)" [Root] => program::named_type;
-    /// True if a type has this name.
-    IsDtype "is_dtype(type_str)" [TypeMethod] => program::is_dtype;
-    /// The type with another element type.
-    WithElementTy "with_element_ty(self, element_ty)" [TypeMethod] => program::with_element;
-}
+builtins!(table);
 
 /// By which name programs ask for each op: where several do, the first; none of what syntax stands
 /// for or another table has. An op that no name asks for does not compile.
@@ -543,253 +483,3 @@ const fn asked_for_by(op: &IrOp) -> Option<Builtin> {
 }
 
 const _: fn(&IrOp) -> Option<Builtin> = asked_for_by;
-
-/// The methods of types that take no arguments.
-pub(super) const TYPE_METHODS: &[&str] = &[
-    "is_floating",
-    "is_standard_floating",
-    "is_int",
-    "is_int_signed",
-    "is_int_unsigned",
-    "is_bool",
-    "is_int1",
-    "is_int8",
-    "is_int16",
-    "is_int32",
-    "is_int64",
-    "is_uint8",
-    "is_uint16",
-    "is_uint32",
-    "is_uint64",
-    "is_fp8",
-    "is_fp8e5",
-    "is_fp8e4nv",
-    "is_fp8e4b15",
-    "is_fp8e4b8",
-    "is_fp8e5b16",
-    "is_fp16",
-    "is_bf16",
-    "is_fp32",
-    "is_fp64",
-    "is_ptr",
-    "is_block",
-    "is_const",
-    "is_void",
-    "kind",
-    "mangle",
-    "get_int_min_value",
-    "get_int_max_value",
-    "get_block_shapes",
-    "codegen_name",
-];
-
-/// The names of the element types.
-const DTYPES: &[(&str, Dtype)] = &[
-    ("int1", Dtype::I1),
-    ("int8", Dtype::I8),
-    ("int16", Dtype::I16),
-    ("int32", Dtype::I32),
-    ("int64", Dtype::I64),
-    ("uint8", Dtype::U8),
-    ("uint16", Dtype::U16),
-    ("uint32", Dtype::U32),
-    ("uint64", Dtype::U64),
-    ("float8e5", Dtype::F8E5),
-    ("float8e4nv", Dtype::F8E4NV),
-    ("float8e4b15", Dtype::F8E4B15),
-    ("float8e4b8", Dtype::F8E4B8),
-    ("float8e5b16", Dtype::F8E5B16),
-    ("float16", Dtype::F16),
-    ("bfloat16", Dtype::BF16),
-    ("float32", Dtype::F32),
-    ("float64", Dtype::F64),
-];
-
-const SPECIALS: &[(&str, Special)] = &[
-    ("tensor", Special::Tensor),
-    ("dtype", Special::Dtype),
-    ("const", Special::Const),
-    ("tensor_descriptor", Special::TensorDescriptor),
-    ("base_value", Special::Base),
-    ("base_type", Special::Base),
-    ("tensor_descriptor_base", Special::Base),
-];
-
-/// Prefixes that mean the root: the modules that Triton keeps the names in.
-const ROOTS: &[&str] = &["core", "standard", "random", "semantic"];
-
-/// What `tl.<dtype>` calls an element type.
-pub(super) fn dtype_name(dtype: Dtype) -> &'static str {
-    DTYPES.iter().find(|(_, known)| *known == dtype).map_or("float32", |(name, _)| name)
-}
-
-/// A compile-time value of the language by its name.
-pub(super) fn named_constant(name: &str) -> Option<Constant> {
-    if let Some((_, dtype)) = DTYPES.iter().find(|(known, _)| *known == name) {
-        return Some(Constant::dtype(*dtype));
-    }
-    match name {
-        "void" => Some(LanguageType::Void.into_constant()),
-        "pi32_t" => Some(Constant::Type(Type::pointer(Dtype::I32))),
-        "TRITON_MAX_TENSOR_NUMEL" => Some(Constant::Int(tilewright_ir::MAX_TILE_ELEMENTS as i128)),
-        "N_ROUNDS_DEFAULT" => Some(Constant::Int(10)),
-        "PropagateNan.NONE" => Some(Constant::Int(0)),
-        "PropagateNan.ALL" => Some(Constant::Int(0xFFFF)),
-        _ => None,
-    }
-}
-
-static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
-    let rows = ROWS.iter().filter_map(|row| spec(row.signature, row.docs, row.places, row.implementation));
-    let predicates = TYPE_METHODS.iter().map(|name| BuiltinSpec {
-        name,
-        signature: "(self)",
-        parameters: vec![BuiltinParameter {
-            name: "self",
-            kind: super::signature::ParameterKind::Positional,
-            default: None,
-        }],
-        docs: &["The property of the type that its name says."],
-        places: &[Place::TypeMethod],
-        implementation: Builtin::TypeMethod,
-    });
-    rows.chain(predicates).collect()
-});
-
-fn spec(
-    signature: &'static str,
-    docs: &'static [&'static str],
-    places: &'static [Place],
-    implementation: Builtin,
-) -> Option<BuiltinSpec> {
-    let (name, parameters) = parse_signature(signature)?;
-    Some(BuiltinSpec { name, signature, parameters, docs, places, implementation })
-}
-
-/// Every path, and what it is.
-pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
-    let mut names = BTreeMap::new();
-    for module in [
-        "math",
-        "target_info",
-        "extra",
-        "extra.libdevice",
-        "extra.cuda",
-        "extra.cuda.libdevice",
-        "extra.hip",
-        "extra.hip.libdevice",
-        "PropagateNan",
-        "dtype.KIND",
-        "dtype.SIGNEDNESS",
-    ] {
-        names.insert(module.to_string(), LanguageItem::Module);
-    }
-    for module in ROOTS {
-        names.insert((*module).to_string(), LanguageItem::Module);
-    }
-    for (name, special) in SPECIALS {
-        names.insert((*name).to_string(), LanguageItem::Special(*special));
-    }
-    let constants = [
-        "void",
-        "pi32_t",
-        "TRITON_MAX_TENSOR_NUMEL",
-        "N_ROUNDS_DEFAULT",
-        "PropagateNan.NONE",
-        "PropagateNan.ALL",
-    ];
-    for (name, constant) in type_constants() {
-        names.insert(format!("dtype.{name}"), LanguageItem::Constant(constant));
-    }
-    for name in constants.into_iter().chain(DTYPES.iter().map(|(name, _)| *name)) {
-        if let Some(constant) = named_constant(name) {
-            names.insert(name.to_string(), LanguageItem::Constant(constant));
-        }
-    }
-    for spec in SPECS.iter() {
-        for place in spec.places {
-            let path = match place {
-                Place::Root => spec.name.to_string(),
-                Place::Math => format!("math.{}", spec.name),
-                Place::Libdevice => format!("extra.libdevice.{}", spec.name),
-                Place::OnlyMethod => format!("tensor.{}", spec.name),
-                Place::TypeMethod => format!("dtype.{}", spec.name),
-                Place::DescriptorMethod => format!("tensor_descriptor.{}", spec.name),
-                Place::Cuda => format!("extra.cuda.{}", spec.name),
-                Place::TargetInfo => format!("target_info.{}", spec.name),
-                Place::Method => continue,
-            };
-            names.entry(path).or_insert(LanguageItem::Builtin(spec));
-        }
-    }
-    // The library comes last: writing a function there replaces a row that says that it is not there yet.
-    for scanned in LIBRARY.iter() {
-        names.insert(scanned.path.clone(), LanguageItem::Library(scanned.function));
-    }
-    names
-});
-
-/// The methods of tensors: the name, and the path that it calls.
-static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
-    let of_rows = SPECS.iter().flat_map(|spec| {
-        spec.places.iter().filter_map(|place| match place {
-            Place::Method => Some((spec.name, spec.name.to_string())),
-            Place::OnlyMethod => Some((spec.name, format!("tensor.{}", spec.name))),
-            Place::Root
-            | Place::Math
-            | Place::Libdevice
-            | Place::TypeMethod
-            | Place::DescriptorMethod
-            | Place::Cuda
-            | Place::TargetInfo => None,
-        })
-    });
-    let of_library = LIBRARY.iter().filter(|scanned| scanned.is_method);
-    of_rows.chain(of_library.map(|scanned| (scanned.function.function, scanned.path.clone()))).collect()
-});
-
-/// The methods of tensors: the name, and the path that it calls.
-pub(super) fn methods() -> impl Iterator<Item = (&'static str, &'static str)> {
-    METHODS.iter().map(|(name, path)| (*name, path.as_str()))
-}
-
-/// What a name of `triton.language` is, by its dotted path below it.
-pub fn language(path: &str) -> Option<LanguageItem> {
-    if let Some(item) = NAMES.get(path) {
-        return Some(item.clone());
-    }
-    let (first, rest) = path.split_once('.')?;
-    if ROOTS.contains(&first) {
-        return language(rest);
-    }
-    if first == "math" {
-        // Older versions had the functions of libdevice there.
-        return NAMES.get(&format!("extra.libdevice.{rest}")).cloned();
-    }
-    if first != "extra" || rest.starts_with("libdevice.") {
-        return None;
-    }
-    // `extra.<backend>.libdevice.<name>` is the same as `extra.libdevice.<name>`.
-    match rest.split_once('.') {
-        None | Some((_, "libdevice")) => Some(LanguageItem::Module),
-        Some((_, below)) => NAMES.get(&format!("extra.{below}")).cloned(),
-    }
-}
-
-/// The paths of the language, for "did you mean".
-pub fn language_names() -> impl Iterator<Item = &'static str> {
-    NAMES.keys().map(String::as_str)
-}
-
-/// Calls a builtin with one argument for each of its parameters, in their order; a variadic one is
-/// a tuple. Arguments in an error are numbered so too.
-pub fn call_builtin<C: Caller + ?Sized>(
-    c: &mut C,
-    spec: &'static BuiltinSpec,
-    arguments: &[Op<C>],
-) -> Semantic<Op<C>> {
-    dispatch(c, &Arguments { spec, values: arguments })
-}
-
-#[cfg(test)]
-mod tests;

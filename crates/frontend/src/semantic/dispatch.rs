@@ -1,0 +1,36 @@
+//! Calls of builtins: by the rows of the table, to the rules that implement them.
+
+use tilewright_ir::{AtomicKind, ElementwiseFn as F, GridDependency, HintKind, MachineQuantity};
+
+use super::arguments::Arguments;
+use super::names::BuiltinSpec;
+use super::table::{Builtin, builtins};
+use super::{BinaryOperator, BooleanOperator, Caller, Op, Semantic};
+use super::{
+    atomics, descriptor, external, inline_asm, machine, map, math, memory, movement, program, reduce, scan,
+    shape,
+};
+
+macro_rules! dispatch {
+    ($($(#[doc = $doc:literal])* $id:ident $signature:literal [$($place:ident)*]
+       => $function:path $(, $extra:expr)*;)*) => {
+        fn dispatch<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
+            match a.spec.implementation {
+                $(Builtin::$id => $function(c, a $(, $extra)*),)*
+                Builtin::TypeMethod => program::type_method(c, a),
+            }
+        }
+    };
+}
+
+builtins!(dispatch);
+
+/// Calls a builtin with one argument for each of its parameters, in their order; a variadic one is
+/// a tuple. Arguments in an error are numbered so too.
+pub fn call_builtin<C: Caller + ?Sized>(
+    c: &mut C,
+    spec: &'static BuiltinSpec,
+    arguments: &[Op<C>],
+) -> Semantic<Op<C>> {
+    dispatch(c, &Arguments { spec, values: arguments })
+}

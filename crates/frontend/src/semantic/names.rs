@@ -1,0 +1,254 @@
+//! The names of `triton.language`: the one table that calls, attributes, stubs and "did you mean" are
+//! made from.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use super::constants::{DTYPES, named_constant, type_constants};
+use super::library::{LIBRARY, LibraryFunction};
+use super::signature::{BuiltinParameter, parse_signature};
+use super::table::{Builtin, Place, ROWS};
+use crate::value::Constant;
+
+/// What a name of `triton.language` is.
+#[derive(Clone, Debug)]
+pub enum LanguageItem {
+    /// A function that the semantic rules implement.
+    Builtin(&'static BuiltinSpec),
+    /// A function that is written in the kernel language.
+    Library(LibraryFunction),
+    /// A prefix of other names: `math`, `extra.libdevice`.
+    Module,
+    /// A compile-time value.
+    Constant(Constant),
+    /// A class.
+    Special(Special),
+}
+
+/// A class, which kernels name in annotations and in `isinstance`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Special {
+    /// `tensor`.
+    Tensor,
+    /// `dtype`.
+    Dtype,
+    /// `const`.
+    Const,
+    /// `tensor_descriptor`.
+    TensorDescriptor,
+    /// `base_value`, `base_type` and `tensor_descriptor_base`, which only `isinstance` asks for.
+    Base,
+}
+
+/// A builtin: its signature, as plain data, and which rule implements it.
+#[derive(Debug)]
+pub struct BuiltinSpec {
+    /// The name, without a prefix.
+    pub name: &'static str,
+    /// The signature, as Python writes it.
+    pub signature: &'static str,
+    /// The parameters.
+    pub parameters: Vec<BuiltinParameter>,
+    /// The doc, one line an item.
+    pub docs: &'static [&'static str],
+    /// Where it stands in the language.
+    places: &'static [Place],
+    pub(super) implementation: Builtin,
+}
+
+/// The methods of types that take no arguments.
+pub(super) const TYPE_METHODS: &[&str] = &[
+    "is_floating",
+    "is_standard_floating",
+    "is_int",
+    "is_int_signed",
+    "is_int_unsigned",
+    "is_bool",
+    "is_int1",
+    "is_int8",
+    "is_int16",
+    "is_int32",
+    "is_int64",
+    "is_uint8",
+    "is_uint16",
+    "is_uint32",
+    "is_uint64",
+    "is_fp8",
+    "is_fp8e5",
+    "is_fp8e4nv",
+    "is_fp8e4b15",
+    "is_fp8e4b8",
+    "is_fp8e5b16",
+    "is_fp16",
+    "is_bf16",
+    "is_fp32",
+    "is_fp64",
+    "is_ptr",
+    "is_block",
+    "is_const",
+    "is_void",
+    "kind",
+    "mangle",
+    "get_int_min_value",
+    "get_int_max_value",
+    "get_block_shapes",
+    "codegen_name",
+];
+
+const SPECIALS: &[(&str, Special)] = &[
+    ("tensor", Special::Tensor),
+    ("dtype", Special::Dtype),
+    ("const", Special::Const),
+    ("tensor_descriptor", Special::TensorDescriptor),
+    ("base_value", Special::Base),
+    ("base_type", Special::Base),
+    ("tensor_descriptor_base", Special::Base),
+];
+
+/// Prefixes that mean the root: the modules that Triton keeps the names in.
+const ROOTS: &[&str] = &["core", "standard", "random", "semantic"];
+
+static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
+    let rows = ROWS.iter().filter_map(|row| spec(row.signature, row.docs, row.places, row.implementation));
+    let predicates = TYPE_METHODS.iter().map(|name| BuiltinSpec {
+        name,
+        signature: "(self)",
+        parameters: vec![BuiltinParameter {
+            name: "self",
+            kind: super::signature::ParameterKind::Positional,
+            default: None,
+        }],
+        docs: &["The property of the type that its name says."],
+        places: &[Place::TypeMethod],
+        implementation: Builtin::TypeMethod,
+    });
+    rows.chain(predicates).collect()
+});
+
+fn spec(
+    signature: &'static str,
+    docs: &'static [&'static str],
+    places: &'static [Place],
+    implementation: Builtin,
+) -> Option<BuiltinSpec> {
+    let (name, parameters) = parse_signature(signature)?;
+    Some(BuiltinSpec { name, signature, parameters, docs, places, implementation })
+}
+
+/// Every path, and what it is.
+pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
+    let mut names = BTreeMap::new();
+    for module in [
+        "math",
+        "target_info",
+        "extra",
+        "extra.libdevice",
+        "extra.cuda",
+        "extra.cuda.libdevice",
+        "extra.hip",
+        "extra.hip.libdevice",
+        "PropagateNan",
+        "dtype.KIND",
+        "dtype.SIGNEDNESS",
+    ] {
+        names.insert(module.to_string(), LanguageItem::Module);
+    }
+    for module in ROOTS {
+        names.insert((*module).to_string(), LanguageItem::Module);
+    }
+    for (name, special) in SPECIALS {
+        names.insert((*name).to_string(), LanguageItem::Special(*special));
+    }
+    let constants = [
+        "void",
+        "pi32_t",
+        "TRITON_MAX_TENSOR_NUMEL",
+        "N_ROUNDS_DEFAULT",
+        "PropagateNan.NONE",
+        "PropagateNan.ALL",
+    ];
+    for (name, constant) in type_constants() {
+        names.insert(format!("dtype.{name}"), LanguageItem::Constant(constant));
+    }
+    for name in constants.into_iter().chain(DTYPES.iter().map(|(name, _)| *name)) {
+        if let Some(constant) = named_constant(name) {
+            names.insert(name.to_string(), LanguageItem::Constant(constant));
+        }
+    }
+    for spec in SPECS.iter() {
+        for place in spec.places {
+            let path = match place {
+                Place::Root => spec.name.to_string(),
+                Place::Math => format!("math.{}", spec.name),
+                Place::Libdevice => format!("extra.libdevice.{}", spec.name),
+                Place::OnlyMethod => format!("tensor.{}", spec.name),
+                Place::TypeMethod => format!("dtype.{}", spec.name),
+                Place::DescriptorMethod => format!("tensor_descriptor.{}", spec.name),
+                Place::Cuda => format!("extra.cuda.{}", spec.name),
+                Place::TargetInfo => format!("target_info.{}", spec.name),
+                Place::Method => continue,
+            };
+            names.entry(path).or_insert(LanguageItem::Builtin(spec));
+        }
+    }
+    // The library comes last: writing a function there replaces a row that says that it is not there yet.
+    for scanned in LIBRARY.iter() {
+        names.insert(scanned.path.clone(), LanguageItem::Library(scanned.function));
+    }
+    names
+});
+
+/// The methods of tensors: the name, and the path that it calls.
+static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
+    let of_rows = SPECS.iter().flat_map(|spec| {
+        spec.places.iter().filter_map(|place| match place {
+            Place::Method => Some((spec.name, spec.name.to_string())),
+            Place::OnlyMethod => Some((spec.name, format!("tensor.{}", spec.name))),
+            Place::Root
+            | Place::Math
+            | Place::Libdevice
+            | Place::TypeMethod
+            | Place::DescriptorMethod
+            | Place::Cuda
+            | Place::TargetInfo => None,
+        })
+    });
+    let of_library = LIBRARY.iter().filter(|scanned| scanned.is_method);
+    of_rows.chain(of_library.map(|scanned| (scanned.function.function, scanned.path.clone()))).collect()
+});
+
+/// The methods of tensors: the name, and the path that it calls.
+pub(super) fn methods() -> impl Iterator<Item = (&'static str, &'static str)> {
+    METHODS.iter().map(|(name, path)| (*name, path.as_str()))
+}
+
+/// What a name of `triton.language` is, by its dotted path below it.
+pub fn language(path: &str) -> Option<LanguageItem> {
+    if let Some(item) = NAMES.get(path) {
+        return Some(item.clone());
+    }
+    let (first, rest) = path.split_once('.')?;
+    if ROOTS.contains(&first) {
+        return language(rest);
+    }
+    if first == "math" {
+        // Older versions had the functions of libdevice there.
+        return NAMES.get(&format!("extra.libdevice.{rest}")).cloned();
+    }
+    if first != "extra" || rest.starts_with("libdevice.") {
+        return None;
+    }
+    // `extra.<backend>.libdevice.<name>` is the same as `extra.libdevice.<name>`.
+    match rest.split_once('.') {
+        None | Some((_, "libdevice")) => Some(LanguageItem::Module),
+        Some((_, below)) => NAMES.get(&format!("extra.{below}")).cloned(),
+    }
+}
+
+/// The paths of the language, for "did you mean".
+pub fn language_names() -> impl Iterator<Item = &'static str> {
+    NAMES.keys().map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests;
