@@ -26,9 +26,9 @@ pub use host::{
     NamedTuple, ObjectRef, ParsedModule, RunTime,
 };
 pub use lower::function::operand_of_argument;
-pub use lower::names::from_host as operand_of;
 pub use lower::operation::{LoweredOperation, Operation, lower_operation};
 pub use lower::relocate::{Site, relocate};
+pub use lower::template::from_host as operand_of;
 pub use lower::template::{
     hash_with, map as map_operand, name_parts, same as same_operand, whole as tuple_operand,
 };

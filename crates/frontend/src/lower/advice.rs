@@ -5,7 +5,8 @@ use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, Stmt};
 use tilewright_base::{Diagnostic, Span};
 
-use super::{Callee, Lowerer};
+use super::callee::Callee;
+use super::lowerer::Lowerer;
 use crate::parse::with_stack;
 use crate::semantic::{self, LanguageItem};
 

@@ -6,9 +6,11 @@
 use ruff_python_ast::{Expr, ExprAttribute, ExprSubscript};
 use tilewright_base::{Code, Diagnostic, Span};
 
-use super::call::Arguments;
-use super::names::from_host;
-use super::{Callee, IrOperand, Lower, Lowerer, Reported, scope, template};
+use super::arguments::Arguments;
+use super::callee::Callee;
+use super::lowerer::{Lower, Lowerer, Reported};
+use super::scope;
+use super::template::{self, IrOperand, from_host};
 use crate::constexpr;
 use crate::host::{Aggregate, FieldKind, Member, MemberFunction, ObjectRef};
 use crate::semantic;

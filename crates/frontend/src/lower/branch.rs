@@ -10,10 +10,10 @@ use smallvec::smallvec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{Block, Builder, Dtype, Element, Literal, Op, Rounding, RuleError, Shape, Type, Value};
 
-use super::expression::constant_truth;
+use super::exit::{Exit, Returned};
+use super::lowerer::{Lower, Lowerer, Reported};
 use super::scope::{self, Binding, Scope, State, open_ways, returns};
-use super::template::{self, Template};
-use super::{IrOperand, Lower, Lowerer, Reported};
+use super::template::{self, IrOperand, Template, constant_truth};
 use crate::constexpr::identical;
 use crate::value::{Constant, Operand};
 
@@ -26,41 +26,6 @@ pub(crate) struct Rest<'a, 'r> {
 impl Rest<'_, '_> {
     fn is_empty(&self) -> bool {
         self.body.is_empty() && self.next.is_none_or(Rest::is_empty)
-    }
-}
-
-/// What a function returns, and where it says so.
-#[derive(Clone)]
-pub(crate) struct Returned {
-    pub value: IrOperand,
-    pub span: Span,
-    /// Whether there is a `return`, not just the end of the function.
-    pub is_explicit: bool,
-}
-
-/// Whether a way through a function has returned, and with what.
-#[derive(Clone)]
-pub(crate) struct Exit {
-    /// A compile-time bool, or an int1.
-    done: IrOperand,
-    /// What it returned; a stand-in where it has not.
-    result: Option<Returned>,
-}
-
-impl Default for Exit {
-    fn default() -> Self {
-        Self { done: Operand::Constant(Constant::Bool(false)), result: None }
-    }
-}
-
-impl Exit {
-    fn returned(result: Returned) -> Self {
-        Self { done: Operand::Constant(Constant::Bool(true)), result: Some(result) }
-    }
-
-    /// Whether it certainly has or has not returned.
-    pub fn is_done(&self) -> Option<bool> {
-        constant_truth(&self.done)
     }
 }
 

@@ -4,7 +4,7 @@
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{FuncId, Value};
 
-use super::{Lower, Lowerer, Reported};
+use super::lowerer::{Budget, Extent, Lower, Lowerer, Reported};
 use crate::value::Operand;
 
 /// The most statements that are executed and expressions that are evaluated while a kernel is compiled.
@@ -21,26 +21,6 @@ const MAX_INSTRUCTIONS_OF_ALL: usize = 1 << 20;
 
 /// The deepest that loops, branches and the bodies of calls may nest after inlining.
 const MAX_NESTING: usize = 256;
-
-/// The extent of code into which all calls are inlined.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Extent {
-    pub instructions: usize,
-    /// Levels of regions.
-    pub nesting: usize,
-}
-
-/// What has been used.
-#[derive(Default)]
-pub(crate) struct Budget {
-    steps: u64,
-    next_poll: u64,
-    /// Of all functions that are done, each with what it calls.
-    instructions: usize,
-    /// Of the functions that are done.
-    extents: tilewright_base::entity::SecondaryMap<FuncId, Extent>,
-    stopped: Option<Code>,
-}
 
 impl Budget {
     /// Why nothing is lowered any more, if that is so.

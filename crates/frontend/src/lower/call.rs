@@ -6,11 +6,14 @@ use ruff_python_ast::{Expr, ExprCall, StmtFunctionDef};
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{Block, Effect, IrBuilder, Op as IrOp, Type, Value};
 
+use super::arguments::{Arguments, Passed};
+use super::callee::{Callee, Loaded};
 use super::dunder::OPERATORS;
 use super::external::EXTERNAL;
-use super::function::{Loaded, is_constexpr};
+use super::function::is_constexpr;
+use super::lowerer::{Lower, Lowerer, Reported};
 use super::report::Place;
-use super::{Callee, IrOperand, Lower, Lowerer, Reported, template};
+use super::template::{self, IrOperand, from_host};
 use crate::Options;
 use crate::host::{HostValue, NamedTuple};
 use crate::semantic::{
@@ -19,24 +22,6 @@ use crate::semantic::{
 use crate::suggest::suggest;
 use crate::tuple::Tuple;
 use crate::value::{BUILTINS, Constant, Operand, language_name};
-
-/// An argument, with the expression that it was computed from where the source has one.
-pub(crate) type Passed<'a> = (IrOperand, Option<&'a Expr>);
-
-/// The arguments of a call.
-#[derive(Default)]
-pub(crate) struct Arguments<'a> {
-    pub positional: Vec<Passed<'a>>,
-    pub keywords: Vec<(Arc<str>, Passed<'a>, Span)>,
-}
-
-impl Arguments<'_> {
-    /// The values, in order.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &IrOperand> {
-        let keywords = self.keywords.iter().map(|(_, (value, _), _)| value);
-        self.positional.iter().map(|(value, _)| value).chain(keywords)
-    }
-}
 
 /// A parameter, as far as binding is concerned.
 struct Slot<'p> {
@@ -205,7 +190,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             .collect();
         let bound = self.bind_arguments(class, &slots, arguments, span, None)?;
         let values = bound.into_iter().zip(fields).map(|(passed, &(_, default))| {
-            let default = || default.clone().map(super::names::from_host);
+            let default = || default.clone().map(from_host);
             passed.map(|(value, _)| value).or_else(default).ok_or(Reported)
         });
         values.collect()

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use ruff_python_ast::{CmpOp, UnaryOp};
 use tilewright_base::{Code, Span};
 
-use super::call::{Arguments, Passed};
-use super::{IrOperand, Lower, Lowerer, template};
+use super::arguments::{Arguments, Passed};
+use super::lowerer::{Lower, Lowerer};
+use super::template::{self, IrOperand, constant_truth};
 use crate::constexpr::{self, type_str};
 use crate::semantic::{self, BinaryOperator, Index};
 use crate::types::LanguageType;
@@ -138,7 +139,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             (Method::Unary(operator), _) => self.unary_value(operator, receiver, None, span),
             (Method::Length, _) => self.length(receiver, span),
             (Method::Truth, _) => {
-                let truth = super::expression::constant_truth(receiver).unwrap_or(true);
+                let truth = constant_truth(receiver).unwrap_or(true);
                 Ok(Constant::Bool(truth).into())
             }
             (Method::Hash, _) => {

@@ -6,8 +6,9 @@ use ruff_python_ast::{
 };
 use tilewright_base::{Code, Diagnostic, Span};
 
+use super::lowerer::{Lower, Lowerer, Reported};
 use super::scope::Binding;
-use super::{IrOperand, Lower, Lowerer, Reported, template};
+use super::template::{self, IrOperand, constant_truth};
 use crate::constexpr::{self, Evaluated};
 use crate::semantic::{self, BinaryOperator, BooleanOperator, CompareOperator, Index, UnaryOperator};
 use crate::tuple::Tuple;
@@ -723,15 +724,5 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
             _ => None,
         }
-    }
-}
-
-/// Python's truth of an operand that is not a run-time value.
-pub(crate) fn constant_truth(operand: &IrOperand) -> Option<bool> {
-    match operand {
-        Operand::Tensor(_) => None,
-        Operand::Constant(constant) => Some(constant.is_true()),
-        Operand::Tuple(items) => Some(!items.is_empty()),
-        _ => Some(true),
     }
 }

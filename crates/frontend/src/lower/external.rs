@@ -2,9 +2,9 @@
 
 use ruff_python_ast::{Expr, ExprCall, ExprDict};
 
-use super::call::Arguments;
-use super::names::from_host;
-use super::{IrOperand, Lower, Lowerer, template};
+use super::arguments::Arguments;
+use super::lowerer::{Lower, Lowerer};
+use super::template::{self, IrOperand, from_host};
 use crate::host::HostValue;
 use crate::value::{Constant, Operand};
 

@@ -2,112 +2,28 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use ruff_python_ast::{Expr, Parameter as Argument, Stmt, StmtFunctionDef, UnaryOp};
+use ruff_python_ast::{Expr, Parameter as Argument, StmtFunctionDef, UnaryOp};
 use ruff_text_size::Ranged;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, FileId, LIBRARY, SourceFile, Span};
 use tilewright_ir::{Builder, FuncId, Function, IrBuilder, Op, Parameter, Type, TypeList, Value};
 
-use super::branch::{Exit, Returned};
-use super::budget::Extent;
-use super::read_only::ReadOnly;
-use super::report::Frame;
+use super::callee::{Callee, Loaded, ReadOnly, State, SyntaxTree};
+use super::exit::{Exit, Returned};
+use super::lowerer::{Extent, Frame, Lower, Lowerer, Reported, Session};
 use super::scope::{Binding, Scope};
-use super::template::{self, Template};
-use super::{Callee, IrOperand, Lower, Lowerer, Reported, Session, names};
+use super::template::{self, IrOperand, Template, from_host};
 use crate::constexpr;
 use crate::descriptor::Descriptor;
 use crate::host::HostValue;
-use crate::parse::{Tree, bytes, find_function, find_lambda, parse};
+use crate::parse::{bytes, find_lambda, parse};
 use crate::semantic::{self, LanguageItem, LibraryFunction, UnaryOperator};
 use crate::value::{Constant, Operand};
 use crate::{Argument as KernelArgument, Request};
 
 /// How deep calls may nest.
 const MAX_CALLS: usize = 64;
-
-/// A parsed file.
-pub(crate) struct SyntaxTree {
-    pub module: Arc<Tree>,
-    pub source: Arc<SourceFile>,
-}
-
-/// A function whose source has been read.
-pub(crate) struct Loaded {
-    pub file: FileId,
-    pub tree: Arc<SyntaxTree>,
-    pub name: String,
-    offset: u32,
-    noinline: bool,
-}
-
-impl Loaded {
-    pub fn definition(&self) -> Option<&StmtFunctionDef> {
-        let body = &self.tree.module.body;
-        let is_it = |function: &&StmtFunctionDef| function.name.as_str() == self.name;
-        let only = if let [Stmt::FunctionDef(function)] = &body[..] { Some(function) } else { None };
-        let starts = |function: &&StmtFunctionDef| u32::from(function.name.start()) >= self.offset;
-        match only.filter(is_it).filter(starts) {
-            Some(function) => Some(function),
-            None => find_function(&self.tree.module, &self.name, self.offset),
-        }
-    }
-}
-
-/// A function lowered for certain arguments.
-struct Specialisation {
-    arguments: Vec<Template>,
-    /// The run-time values of the arguments that point to memory that is only read, and the parameters that say so.
-    read_only: ReadOnly,
-    state: State,
-}
-
-/// The specialisations of all functions, by the function and the hash of the arguments.
-#[derive(Default)]
-pub(crate) struct Specialisations(FxHashMap<(Callee, u64), Vec<Specialisation>>);
-
-/// Where a specialisation stands.
-type Place = ((Callee, u64), usize);
-
-impl Specialisations {
-    /// The specialisation for these arguments, if it has been begun; otherwise where it is from now on.
-    fn find_or_open(
-        &mut self,
-        callee: Callee,
-        arguments: &[Template],
-        read_only: &ReadOnly,
-    ) -> Result<State, Place> {
-        let key = (callee, template::hash(arguments));
-        let of_hash = self.0.entry(key).or_default();
-        let same = |known: &&Specialisation| {
-            let mut pairs = known.arguments.iter().zip(arguments);
-            known.arguments.len() == arguments.len()
-                && known.read_only == *read_only
-                && pairs.all(|(left, right)| template::same(left, right, &|left, right| left == right))
-        };
-        if let Some(known) = of_hash.iter().find(same) {
-            return Ok(known.state.clone());
-        }
-        let (arguments, read_only) = (arguments.to_vec(), read_only.clone());
-        of_hash.push(Specialisation { arguments, read_only, state: State::Open });
-        Err((key, of_hash.len() - 1))
-    }
-
-    fn close(&mut self, (key, index): Place, state: State) {
-        if let Some(known) = self.0.get_mut(&key) {
-            known[index].state = state;
-        }
-    }
-}
-
-#[derive(Clone)]
-enum State {
-    /// It is being lowered: a call of it now is recursion.
-    Open,
-    Failed,
-    Done(Option<FuncId>, Template, ReadOnly),
-}
 
 /// The syntax tree of the library file that a function stands in, parsed once per process.
 pub(crate) fn library_tree(function: LibraryFunction) -> Option<Arc<SyntaxTree>> {
@@ -169,7 +85,7 @@ fn of_argument(argument: &KernelArgument, known: &mut Vec<Known>) -> Template {
             known.push(Known { divisibility: *divisibility, is_const: false });
             Operand::Tensor(Type::scalar(*dtype))
         }
-        KernelArgument::Constexpr(value) => names::from_host(value.clone()),
+        KernelArgument::Constexpr(value) => from_host(value.clone()),
         KernelArgument::Tuple(items) => {
             let parts = items.map(|item| of_argument(item, known));
             let Some(form) = items.descriptor() else { return template::whole(parts) };
@@ -550,7 +466,7 @@ impl Lowerer<'_, '_, '_> {
             Callee::User(function) | Callee::Constructor(function, _) => {
                 match self.session.host.default(function, name) {
                     Some(HostValue::PlainGlobal(constant)) => Some(Operand::Constant(constant)),
-                    Some(value) => Some(names::from_host(value)),
+                    Some(value) => Some(from_host(value)),
                     None => literal(expression).map(Operand::Constant),
                 }
             }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use ruff_python_ast::Expr;
 use tilewright_base::{Code, Diagnostic, Span};
 
-use super::call::{Arguments, Passed};
-use super::names::from_host;
-use super::{IrOperand, Lower, Lowerer, template};
+use super::arguments::{Arguments, Passed};
+use super::lowerer::{Lower, Lowerer};
+use super::template::{self, IrOperand, from_host};
 use crate::descriptor::DescriptorKind;
 use crate::host::{CallError, HostValue, ObjectRef, RunTime};
 use crate::semantic;
@@ -80,7 +80,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         error: &CallError,
         first: Option<(IrOperand, Option<&'a Expr>)>,
         span: Span,
-    ) -> super::Reported {
+    ) -> super::lowerer::Reported {
         let message = format!("{what} failed: {}", error.text);
         let Some((value, at)) = first.filter(|_| error.needs_value) else {
             return self.error(Code::ConstexprError, span, message);

@@ -3,8 +3,8 @@
 
 use ruff_python_ast::{BoolOp, CmpOp, Expr, UnaryOp};
 
-use super::Lowerer;
 use super::literals::number;
+use super::lowerer::Lowerer;
 use super::scope::State;
 use crate::constexpr;
 use crate::semantic::CompareOperator;

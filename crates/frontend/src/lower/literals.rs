@@ -6,7 +6,8 @@ use ruff_python_ast::{
 };
 use tilewright_base::Code;
 
-use super::{IrOperand, Lower, Lowerer, Reported};
+use super::lowerer::{Lower, Lowerer, Reported};
+use super::template::IrOperand;
 use crate::constexpr;
 use crate::format;
 use crate::value::{Constant, Operand};

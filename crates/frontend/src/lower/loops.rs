@@ -6,10 +6,9 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{Block, Builder, Dtype, Element, Literal, Op, Rounding, Type, Value};
 
-use super::expression::constant_truth;
+use super::lowerer::{Lower, Lowerer, Reported};
 use super::scope::{self, Binding, State};
-use super::template::{self, Template};
-use super::{IrOperand, Lower, Lowerer, Reported};
+use super::template::{self, IrOperand, Template, constant_truth};
 use crate::semantic;
 use crate::value::{Constant, Operand, Range};
 

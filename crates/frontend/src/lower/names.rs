@@ -5,8 +5,11 @@ use std::sync::Arc;
 use ruff_python_ast::{Expr, ExprAttribute, ExprName, Stmt};
 use tilewright_base::{Code, Diagnostic};
 
+use super::callee::Callee;
+use super::lowerer::{Lower, Lowerer, Reported};
 use super::scope::State;
-use super::{Callee, IrOperand, Lower, Lowerer, Reported, advice, python, template};
+use super::template::{self, IrOperand, from_host};
+use super::{advice, python};
 use crate::host::HostValue;
 use crate::semantic::{self, LanguageItem, LibraryFunction};
 use crate::suggest::suggest;
@@ -284,22 +287,4 @@ fn function_of_file(sibling: LibraryFunction, name: &str) -> Option<LanguageItem
         }
         _ => None,
     })
-}
-
-/// What a value of the host is to a kernel.
-pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
-    match value {
-        HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => Operand::Constant(constant),
-        HostValue::Tuple(items) => template::whole(items.map(|item| from_host(item.clone()))),
-        HostValue::Language(path) => match semantic::language(&path) {
-            Some(LanguageItem::Constant(constant)) => Operand::Constant(constant),
-            _ => Operand::Language(path),
-        },
-        HostValue::Function(function) => Operand::Function(function),
-        HostValue::ConstexprFunction(object) => Operand::ConstexprFunction(object),
-        HostValue::Callable(object) => Operand::Callable(object),
-        HostValue::Object(object) => Operand::Object(object),
-        // Of another call, which no host gives: whatever is done with it is reported.
-        HostValue::RunTime(_) => Operand::Language("(a value at run time)".into()),
-    }
 }

@@ -4,8 +4,8 @@
 use ruff_python_ast::Expr;
 use tilewright_base::{Code, Span};
 
-use super::names::from_host;
-use super::{IrOperand, Lower, Lowerer, template};
+use super::lowerer::{Lower, Lowerer};
+use super::template::{self, IrOperand, from_host};
 use crate::host::HostValue;
 use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::{Constant, Operand};

@@ -11,12 +11,11 @@ use rustc_hash::FxHashMap;
 use tilewright_base::{Code, Diagnostic, SourceFile, Span};
 use tilewright_ir::{Builder, Function, IrBuilder, Literal, Module};
 
-use super::branch::Exit;
-use super::budget::Extent;
-use super::read_only::ReadOnly;
+use super::callee::{Callee, ReadOnly};
+use super::exit::Exit;
+use super::lowerer::{Extent, Lower, Lowerer, Reported, Session};
 use super::scope::{Binding, Scope, State};
 use super::template::{self, Template};
-use super::{Callee, Lower, Lowerer, Reported, Session};
 use crate::host::Host;
 use crate::parse::{bytes, parse};
 use crate::value::Operand;

@@ -2,9 +2,9 @@
 
 use tilewright_base::{Code, Diagnostic, Span};
 
-use super::call::{Arguments, Passed};
-use super::names::from_host;
-use super::{IrOperand, Lower, Lowerer, Reported, template};
+use super::arguments::{Arguments, Passed};
+use super::lowerer::{Lower, Lowerer, Reported};
+use super::template::{self, IrOperand, from_host};
 use crate::constexpr::{self, Evaluated};
 use crate::descriptor::DescriptorKind;
 use crate::semantic::{self, BinaryOperator, CompareOperator, UnaryOperator};

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use ruff_python_ast::Expr;
-use smallvec::SmallVec;
 use tilewright_ir::{ElementwiseFn, Op, Value};
 
-use super::{IrOperand, Lowerer, template};
+use super::callee::ReadOnly;
+use super::lowerer::Lowerer;
+use super::template::{self, IrOperand};
 
 /// How far definitions are followed.
 const MOST_STEPS: usize = 256;
@@ -27,9 +28,6 @@ fn is_const(annotation: Option<&Expr>) -> bool {
         _ => false,
     }
 }
-
-/// Of some values, the places of those that come from such a parameter, and its name.
-pub(crate) type ReadOnly = SmallVec<[(usize, Arc<str>); 1]>;
 
 impl Lowerer<'_, '_, '_> {
     /// Which of the values are such pointers.

@@ -6,8 +6,8 @@ use tilewright_base::{Code, Diagnostic, Label, Span};
 use tilewright_ir::RuleError;
 
 use super::function::is_constexpr;
+use super::lowerer::{Frame, Lowerer, MAX_FINDINGS, Reported, Session};
 use super::scope::State;
-use super::{Lowerer, MAX_FINDINGS, Reported, Session};
 use crate::parse::with_stack;
 use crate::semantic::SemanticError;
 use crate::value::Operand;
@@ -25,18 +25,6 @@ impl From<Span> for Place {
     fn from(whole: Span) -> Self {
         Self { whole, focus: whole }
     }
-}
-
-/// A call that is being lowered.
-pub(crate) struct Frame {
-    /// Where the call stands, in the caller's source.
-    pub call: Span,
-    /// The function that is called.
-    pub name: String,
-    /// Whether the function is of the library.
-    pub is_library: bool,
-    /// Where the arguments of its parameters stand, of a function of the library.
-    pub passed: Vec<Option<Span>>,
 }
 
 impl Session<'_> {

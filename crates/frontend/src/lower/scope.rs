@@ -5,7 +5,7 @@ use ruff_python_ast::{Expr, ExprContext, Stmt};
 use rustc_hash::FxHashMap;
 use tilewright_base::Span;
 
-use super::IrOperand;
+use super::template::IrOperand;
 use crate::parse::{blocks_of, with_stack};
 
 /// The names of a function at a point.

@@ -7,8 +7,9 @@ use tilewright_base::{Code, Diagnostic, Span};
 
 use super::expression::binary_operator;
 use super::function::is_constexpr;
+use super::lowerer::{Lower, Lowerer, Reported};
 use super::scope::{self, Binding};
-use super::{IrOperand, Lower, Lowerer, Reported, template};
+use super::template::{self, IrOperand};
 use crate::semantic;
 use crate::value::{Constant, Operand};
 

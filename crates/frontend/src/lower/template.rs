@@ -5,11 +5,14 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::FxHasher;
 use tilewright_ir::{Dtype, Element, Function, Type, Value};
 
-use super::IrOperand;
 use crate::constexpr::identical;
-use crate::host::ObjectRef;
+use crate::host::{HostValue, ObjectRef};
+use crate::semantic::{self, LanguageItem};
 use crate::tuple::{Fields, Tuple};
 use crate::value::{Constant, Operand, Range, language_name};
+
+/// What an expression evaluates to here.
+pub(crate) type IrOperand = Operand<Value>;
 
 /// An operand with types in the place of run-time values.
 pub(crate) type Template = Operand<Type>;
@@ -288,5 +291,33 @@ fn tl_name(dtype: Dtype) -> String {
     match name.strip_prefix("fp") {
         Some(rest) => format!("float{rest}"),
         None => name.replace("bf16", "bfloat16"),
+    }
+}
+
+/// Python's truth of an operand that is not a run-time value.
+pub(crate) fn constant_truth(operand: &IrOperand) -> Option<bool> {
+    match operand {
+        Operand::Tensor(_) => None,
+        Operand::Constant(constant) => Some(constant.is_true()),
+        Operand::Tuple(items) => Some(!items.is_empty()),
+        _ => Some(true),
+    }
+}
+
+/// What a value of the host is to a kernel.
+pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
+    match value {
+        HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => Operand::Constant(constant),
+        HostValue::Tuple(items) => whole(items.map(|item| from_host(item.clone()))),
+        HostValue::Language(path) => match semantic::language(&path) {
+            Some(LanguageItem::Constant(constant)) => Operand::Constant(constant),
+            _ => Operand::Language(path),
+        },
+        HostValue::Function(function) => Operand::Function(function),
+        HostValue::ConstexprFunction(object) => Operand::ConstexprFunction(object),
+        HostValue::Callable(object) => Operand::Callable(object),
+        HostValue::Object(object) => Operand::Object(object),
+        // Of another call, which no host gives: whatever is done with it is reported.
+        HostValue::RunTime(_) => Operand::Language("(a value at run time)".into()),
     }
 }

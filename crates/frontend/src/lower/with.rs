@@ -3,8 +3,9 @@
 use ruff_python_ast::{Stmt, StmtWith};
 use tilewright_base::Span;
 
-use super::call::Arguments;
-use super::{IrOperand, Lower, Lowerer};
+use super::arguments::Arguments;
+use super::lowerer::{Lower, Lowerer};
+use super::template::IrOperand;
 use crate::parse::blocks_of;
 use crate::value::{Constant, Operand};
 

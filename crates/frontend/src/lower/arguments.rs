@@ -1,0 +1,26 @@
+//! The arguments of a call, evaluated.
+
+use std::sync::Arc;
+
+use ruff_python_ast::Expr;
+use tilewright_base::Span;
+
+use super::template::IrOperand;
+
+/// An argument, with the expression that it was computed from where the source has one.
+pub(crate) type Passed<'a> = (IrOperand, Option<&'a Expr>);
+
+/// The arguments of a call.
+#[derive(Default)]
+pub(crate) struct Arguments<'a> {
+    pub positional: Vec<Passed<'a>>,
+    pub keywords: Vec<(Arc<str>, Passed<'a>, Span)>,
+}
+
+impl Arguments<'_> {
+    /// The values, in order.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &IrOperand> {
+        let keywords = self.keywords.iter().map(|(_, (value, _), _)| value);
+        self.positional.iter().map(|(value, _)| value).chain(keywords)
+    }
+}

@@ -1,0 +1,153 @@
+//! The functions that a compilation calls: which there are, their sources, and their specialisations.
+
+use std::sync::Arc;
+
+use ruff_python_ast::{Stmt, StmtFunctionDef};
+use ruff_text_size::Ranged;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tilewright_base::{FileId, SourceFile};
+use tilewright_ir::FuncId;
+
+use super::template::{self, Template};
+use crate::host::{FunctionRef, ObjectRef};
+use crate::parse::{Tree, find_function};
+use crate::semantic::LibraryFunction;
+
+/// A function of the kernel language: a user's or the library's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Callee {
+    User(FunctionRef),
+    /// The `__init__` of a user's class, for an instance of this class.
+    Constructor(FunctionRef, ObjectRef),
+    Library(LibraryFunction),
+    /// An operation of interpret mode, which is all that is lowered.
+    Operation,
+}
+
+impl Callee {
+    /// What tells it from others: not the text of a whole library file.
+    fn key(&self) -> (Option<FunctionRef>, Option<ObjectRef>, &'static str, &'static str) {
+        match self {
+            Callee::User(function) => (Some(*function), None, "", ""),
+            Callee::Constructor(function, class) => (Some(*function), Some(*class), "", ""),
+            Callee::Library(function) => (None, None, function.file, function.function),
+            Callee::Operation => (None, None, "", ""),
+        }
+    }
+
+    /// The user's function.
+    pub(super) fn user(self) -> Option<FunctionRef> {
+        match self {
+            Callee::User(function) | Callee::Constructor(function, _) => Some(function),
+            Callee::Library(_) | Callee::Operation => None,
+        }
+    }
+
+    /// The class whose instance it makes.
+    pub(super) fn constructs(self) -> Option<ObjectRef> {
+        match self {
+            Callee::Constructor(_, class) => Some(class),
+            Callee::User(_) | Callee::Library(_) | Callee::Operation => None,
+        }
+    }
+}
+
+impl PartialEq for Callee {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Callee {}
+
+impl std::hash::Hash for Callee {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+/// Of some values, the places of those that come from such a parameter, and its name.
+pub(crate) type ReadOnly = SmallVec<[(usize, Arc<str>); 1]>;
+
+/// A parsed file.
+pub(crate) struct SyntaxTree {
+    pub module: Arc<Tree>,
+    pub source: Arc<SourceFile>,
+}
+
+/// A function whose source has been read.
+pub(crate) struct Loaded {
+    pub file: FileId,
+    pub tree: Arc<SyntaxTree>,
+    pub name: String,
+    pub(super) offset: u32,
+    pub(super) noinline: bool,
+}
+
+impl Loaded {
+    pub fn definition(&self) -> Option<&StmtFunctionDef> {
+        let body = &self.tree.module.body;
+        let is_it = |function: &&StmtFunctionDef| function.name.as_str() == self.name;
+        let only = if let [Stmt::FunctionDef(function)] = &body[..] { Some(function) } else { None };
+        let starts = |function: &&StmtFunctionDef| u32::from(function.name.start()) >= self.offset;
+        match only.filter(is_it).filter(starts) {
+            Some(function) => Some(function),
+            None => find_function(&self.tree.module, &self.name, self.offset),
+        }
+    }
+}
+
+/// A function lowered for certain arguments.
+struct Specialisation {
+    arguments: Vec<Template>,
+    /// The run-time values of the arguments that point to memory that is only read, and the parameters that say so.
+    read_only: ReadOnly,
+    state: State,
+}
+
+/// The specialisations of all functions, by the function and the hash of the arguments.
+#[derive(Default)]
+pub(crate) struct Specialisations(FxHashMap<(Callee, u64), Vec<Specialisation>>);
+
+/// Where a specialisation stands.
+pub(super) type Place = ((Callee, u64), usize);
+
+impl Specialisations {
+    /// The specialisation for these arguments, if it has been begun; otherwise where it is from now on.
+    pub(super) fn find_or_open(
+        &mut self,
+        callee: Callee,
+        arguments: &[Template],
+        read_only: &ReadOnly,
+    ) -> Result<State, Place> {
+        let key = (callee, template::hash(arguments));
+        let of_hash = self.0.entry(key).or_default();
+        let same = |known: &&Specialisation| {
+            let mut pairs = known.arguments.iter().zip(arguments);
+            known.arguments.len() == arguments.len()
+                && known.read_only == *read_only
+                && pairs.all(|(left, right)| template::same(left, right, &|left, right| left == right))
+        };
+        if let Some(known) = of_hash.iter().find(same) {
+            return Ok(known.state.clone());
+        }
+        let (arguments, read_only) = (arguments.to_vec(), read_only.clone());
+        of_hash.push(Specialisation { arguments, read_only, state: State::Open });
+        Err((key, of_hash.len() - 1))
+    }
+
+    pub(super) fn close(&mut self, (key, index): Place, state: State) {
+        if let Some(known) = self.0.get_mut(&key) {
+            known[index].state = state;
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(super) enum State {
+    /// It is being lowered: a call of it now is recursion.
+    Open,
+    Failed,
+    Done(Option<FuncId>, Template, ReadOnly),
+}

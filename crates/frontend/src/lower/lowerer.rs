@@ -1,0 +1,164 @@
+//! The state of a compilation, and of the function that is lowered: the other files add its methods.
+
+use std::sync::Arc;
+
+use ruff_python_ast::StmtFunctionDef;
+use ruff_text_size::Ranged;
+use rustc_hash::FxHashMap;
+use tilewright_base::entity::PrimaryMap;
+use tilewright_base::{Code, Diagnostic, FileId, SourceMap, Span};
+use tilewright_ir::{FuncId, Function, IrBuilder, Value};
+
+use super::callee::{Callee, Loaded, Specialisations, SyntaxTree};
+use super::exit::Exit;
+use super::scope::Scope;
+use crate::Options;
+use crate::host::Host;
+
+/// An error that has been put among the diagnostics already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reported;
+
+/// What lowering a piece of syntax gives.
+pub(crate) type Lower<T> = Result<T, Reported>;
+
+/// How many levels of expressions, statements and calls may be open at once.
+const MAX_DEPTH: usize = 400;
+
+/// How many levels of syntax one function may have.
+const MAX_SYNTAX_DEPTH: usize = 200;
+
+/// The most findings that are reported at once.
+pub(super) const MAX_FINDINGS: usize = 50;
+
+/// The extent of code into which all calls are inlined.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Extent {
+    pub instructions: usize,
+    /// Levels of regions.
+    pub nesting: usize,
+}
+
+/// What has been used.
+#[derive(Default)]
+pub(crate) struct Budget {
+    pub(super) steps: u64,
+    pub(super) next_poll: u64,
+    /// Of all functions that are done, each with what it calls.
+    pub(super) instructions: usize,
+    /// Of the functions that are done.
+    pub(super) extents: tilewright_base::entity::SecondaryMap<FuncId, Extent>,
+    pub(super) stopped: Option<Code>,
+}
+
+/// A call that is being lowered.
+pub(crate) struct Frame {
+    /// Where the call stands, in the caller's source.
+    pub call: Span,
+    /// The function that is called.
+    pub name: String,
+    /// Whether the function is of the library.
+    pub is_library: bool,
+    /// Where the arguments of its parameters stand, of a function of the library.
+    pub passed: Vec<Option<Span>>,
+}
+
+/// What all functions of one compilation share.
+pub(crate) struct Session<'h> {
+    pub(super) host: &'h mut dyn Host,
+    pub(super) options: &'h Options,
+    pub(super) sources: SourceMap,
+    pub(super) loaded: FxHashMap<Callee, Arc<Loaded>>,
+    pub(super) parsed: FxHashMap<FileId, Arc<SyntaxTree>>,
+    pub(super) specialisations: Specialisations,
+    pub(super) functions: PrimaryMap<FuncId, Function>,
+    pub(super) diagnostics: Vec<Diagnostic>,
+    /// The places that were warned of.
+    pub(super) warned: Vec<Option<Span>>,
+    /// The calls that are being lowered, outermost first.
+    pub(super) frames: Vec<Frame>,
+    /// Where the arguments of the next call stand, if it is of the library.
+    pub(super) passed: Vec<Option<Span>>,
+    /// Open levels of expressions, statements and calls.
+    pub(super) depth: usize,
+    pub(super) budget: Budget,
+    /// See [`Lowered`](super::Lowered).
+    pub(super) is_shareable: bool,
+}
+
+impl<'h> Session<'h> {
+    pub(super) fn new(host: &'h mut dyn Host, options: &'h Options) -> Self {
+        Self {
+            host,
+            options,
+            sources: SourceMap::default(),
+            loaded: FxHashMap::default(),
+            parsed: FxHashMap::default(),
+            specialisations: Specialisations::default(),
+            functions: PrimaryMap::new(),
+            diagnostics: Vec::new(),
+            warned: Vec::new(),
+            frames: Vec::new(),
+            passed: Vec::new(),
+            depth: 0,
+            budget: Budget::default(),
+            is_shareable: true,
+        }
+    }
+}
+
+/// Lowers one specialisation of one function. `'a` is the life of its syntax tree.
+pub(crate) struct Lowerer<'a, 's, 'h> {
+    pub(super) session: &'s mut Session<'h>,
+    pub(super) builder: IrBuilder,
+    pub(super) callee: Callee,
+    pub(super) file: FileId,
+    pub(super) definition: &'a StmtFunctionDef,
+    pub(super) scope: Scope<'a>,
+    /// Of the expression that is being evaluated.
+    pub(super) span: Span,
+    pub(super) loop_depth: usize,
+    pub(super) syntax_depth: usize,
+    /// How many regions are open.
+    pub(super) region_depth: usize,
+    /// What the calls until now come to when they are inlined.
+    pub(super) inlined: Extent,
+    /// Whether the way to the current place may have returned already.
+    pub(super) exit: Exit,
+    /// Whether assigned and returned numbers stay compile-time values: in a `constexpr_function`.
+    pub(super) keeps_constants: bool,
+    /// Pointers to memory that is only read, and the parameter that says so; nothing for what was cast to write there.
+    pub(super) read_only: FxHashMap<Value, Option<Arc<str>>>,
+}
+
+impl<'a> Lowerer<'a, '_, '_> {
+    pub(super) fn span_of(&self, node: &impl Ranged) -> Span {
+        let range = crate::parse::bytes(node.range());
+        Span::new(self.file, range.start, range.end)
+    }
+
+    /// Runs a step one level deeper, on a stack that suffices, or says that the nesting is too deep.
+    pub(super) fn deeper<T>(&mut self, span: Span, step: impl FnOnce(&mut Self) -> Lower<T>) -> Lower<T> {
+        self.step(span)?;
+        if self.syntax_depth >= MAX_SYNTAX_DEPTH || self.session.depth >= MAX_DEPTH {
+            return Err(self.too_deep(span));
+        }
+        self.syntax_depth += 1;
+        self.session.depth += 1;
+        let result = stacker::maybe_grow(128 << 10, 2 << 20, || step(self));
+        self.session.depth -= 1;
+        self.syntax_depth -= 1;
+        result
+    }
+
+    /// Says where the next instructions come from.
+    pub(super) fn at(&mut self, span: Span) {
+        self.span = span;
+        self.builder.set_span(span);
+    }
+
+    /// The statements of the function, which outlive this struct.
+    pub(super) fn body(&self) -> &'a [ruff_python_ast::Stmt] {
+        &self.definition.body
+    }
+}
