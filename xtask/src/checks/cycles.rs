@@ -19,7 +19,6 @@ const LARGEST: &[(&str, usize)] = &[
     ("layout", 2),
     ("opt", 2),
     ("ptx", 14),
-    ("python", 5),
     ("sim", 7),
     ("trace", 4),
 ];

@@ -7,9 +7,7 @@ use tilewright_frontend::{Constant, HostValue, Operand, Tuple, operand_of, seman
 use tilewright_ir::Literal;
 use tilewright_runtime::interpret::Tile;
 
-use super::language::LanguageCall;
-use super::structure::Structure;
-use super::tensor::Tensor;
+use super::objects::{LanguageCall, Structure, Tensor};
 use crate::values::aggregate;
 use crate::values::classify::{Classes, classify, fields, plain};
 use crate::values::objects::{object, object_ref};

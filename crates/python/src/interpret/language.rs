@@ -5,27 +5,13 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use smallvec::SmallVec;
-use tilewright_frontend::{HostValue, Operand, operand_of};
-use tilewright_runtime::interpret::{Form, Tile};
+use tilewright_frontend::Operand;
+use tilewright_runtime::interpret::Form;
 
 use super::convert::given;
+use super::objects::{LanguageCall, Method, Structure, Tensor};
 use super::session::{Operands, current, evaluate, symbol};
-use super::structure::Structure;
-use super::tensor::Tensor;
 use crate::errors::outside_kernel;
-
-/// A function of the language, the base of Python's `LanguageFunction`.
-#[pyclass(subclass, dict, frozen, module = "tilewright._native")]
-pub(crate) struct LanguageCall {
-    path: Arc<str>,
-}
-
-impl LanguageCall {
-    /// It as an operand.
-    pub(crate) fn operand(&self) -> Operand<Tile> {
-        operand_of(HostValue::Language(Arc::clone(&self.path)))
-    }
-}
 
 #[pymethods]
 impl LanguageCall {
@@ -63,19 +49,6 @@ impl LanguageCall {
         }
         let name = symbol(slf.get().path.rsplit('.').next().unwrap_or_default());
         Ok(Bound::new(slf.py(), Method::new(instance.clone().unbind(), name))?.into_any())
-    }
-}
-
-/// A method of a value, to be called.
-#[pyclass(frozen, module = "tilewright._native")]
-pub(crate) struct Method {
-    receiver: Py<PyAny>,
-    name: &'static str,
-}
-
-impl Method {
-    pub(crate) fn new(receiver: Py<PyAny>, name: &'static str) -> Self {
-        Self { receiver, name }
     }
 }
 

@@ -10,8 +10,8 @@ use tilewright_runtime::interpret::{Launch, Tile};
 use tilewright_runtime::{Annotation, Device, Grid, Options, ParameterKind, Value};
 
 use super::convert::{natural, to_python};
+use super::objects::Tensor;
 use super::session::Session;
-use super::tensor::Tensor;
 use crate::errors::raised;
 use crate::kernel::jit::{JitKernel, State};
 use crate::values::classify::Classes;

@@ -16,8 +16,7 @@ use tilewright_runtime::interpret::{Environment, Form, Held, Launch, Piece, Site
 use tilewright_runtime::{Error, Interrupt, are_padded_reads_allowed, keep_padded_reads, take_padded_reads};
 
 use super::convert::{given, to_python, wrapped_number};
-use super::language::Method;
-use super::tensor::Tensor;
+use super::objects::{Method, Tensor};
 use crate::errors::{to_exception, warn};
 use crate::kernel::host::{Findings, PyHost, failure};
 use crate::signals::SignalCheck;

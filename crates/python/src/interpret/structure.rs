@@ -1,43 +1,13 @@
-//! Values of the language that are neither numbers nor tuples: block pointers and tensor descriptors.
+//! The methods of block pointers and tensor descriptors.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use tilewright_frontend::{DescriptorKind, Operand, semantic};
-use tilewright_runtime::interpret::{Form, Tile};
+use tilewright_runtime::interpret::Form;
 
-use super::language::Method;
-use super::session::{evaluate, symbol};
-use super::tensor::Tensor;
-
-/// A block pointer or a tensor descriptor of an interpreted kernel. Its parts are Python objects.
-#[pyclass(frozen, name = "tensor_descriptor", module = "triton.language.core")]
-pub(crate) struct Structure {
-    /// The parts, by place in `form`: run-time values.
-    parts: Vec<Py<Tensor>>,
-    /// The form, with the places of the parts.
-    form: Operand<usize>,
-}
-
-impl Structure {
-    pub(crate) fn new(py: Python<'_>, operand: &Operand<Tile>) -> PyResult<Self> {
-        let mut parts = Vec::new();
-        let mut failed = None;
-        let form = tilewright_frontend::map_operand(operand, &mut |tile| {
-            match Py::new(py, Tensor::new(tile.clone())) {
-                Ok(part) => parts.push(part),
-                Err(error) => failed = Some(error),
-            }
-            parts.len().saturating_sub(1)
-        });
-        failed.map_or(Ok(Self { parts, form }), Err)
-    }
-
-    /// It as an operand.
-    pub(crate) fn given(&self) -> PyResult<Operand<Tile>> {
-        let tiles = self.parts.iter().map(|part| part.get().tile()).collect::<PyResult<Vec<_>>>()?;
-        Ok(tilewright_frontend::map_operand(&self.form, &mut |&place| tiles[place].clone()))
-    }
-}
+use super::objects::{Method, Structure, Tensor};
+use super::session::{current, evaluate, symbol};
+use crate::errors::outside_kernel;
 
 #[pymethods]
 impl Structure {
@@ -48,7 +18,7 @@ impl Structure {
         _args: &Bound<'_, PyTuple>,
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        Err(PyErr::from_value(crate::errors::outside_kernel(py, "tl.tensor_descriptor").into_bound(py)))
+        Err(PyErr::from_value(outside_kernel(py, "tl.tensor_descriptor").into_bound(py)))
     }
 
     /// The path below `triton.language`.
@@ -59,7 +29,7 @@ impl Structure {
 
     /// A method, or a part such as `desc.shape`.
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        if name.starts_with("__") || super::session::current().is_none() {
+        if name.starts_with("__") || current().is_none() {
             let message = format!("'tensor_descriptor' object has no attribute '{name}'");
             return Err(pyo3::exceptions::PyAttributeError::new_err(message));
         }
