@@ -3,8 +3,6 @@
 
 use std::cmp::Ordering;
 
-use tilewright_ir::{Dtype, Element, Type};
-
 use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::Constant;
 
@@ -381,51 +379,6 @@ pub fn slice_places(
         place = place.saturating_add(step);
     }
     Ok(places)
-}
-
-/// Python's `str`, which f-strings, `static_print` and messages use.
-pub fn to_str(value: &Constant) -> String {
-    match value {
-        Constant::Str(text) => text.to_string(),
-        Constant::Type(ty) => type_name(ty),
-        Constant::LanguageType(ty) => ty.to_string(),
-        other => other.to_string(),
-    }
-}
-
-/// What `tl` types are called on the host: `fp32`, `pointer<fp32>`, `<[8], int32>`.
-pub fn type_name(ty: &Type) -> String {
-    let element = ty.element.pointee().map_or_else(|| ty.element.to_string(), |to| format!("pointer<{to}>"));
-    if ty.is_scalar() {
-        return element;
-    }
-    let extents: Vec<String> = ty.shape.iter().map(u32::to_string).collect();
-    format!("<[{}], {element}>", extents.join(", "))
-}
-
-/// How Triton writes a type: `fp32`, `pointer<fp32>`, `int32[constexpr[8]]`.
-pub fn type_str(ty: &Type, is_tensor: bool) -> String {
-    let mut text = ty.element.pointee().map_or_else(|| ty.element.to_string(), |to| format!("pointer<{to}>"));
-    if is_tensor || !ty.is_scalar() {
-        let extents: Vec<String> = ty.shape.iter().map(|extent| format!("constexpr[{extent}]")).collect();
-        text = format!("{text}[{}]", extents.join(", "));
-    }
-    text
-}
-
-/// The part of a mangled name that stands for a type.
-pub fn mangled(ty: &Type) -> String {
-    let of = |dtype: Dtype| match dtype {
-        Dtype::I1 => "i1".to_owned(),
-        dtype if dtype.is_int() => format!("{}{}", if dtype.is_signed() { 'i' } else { 'u' }, dtype.bits()),
-        dtype => dtype.name().to_owned(),
-    };
-    let element = match ty.element {
-        Element::Value(dtype) => of(dtype),
-        Element::Pointer(pointee) => format!("P{}", of(pointee)),
-    };
-    let extents: Vec<String> = ty.shape.iter().map(ToString::to_string).collect();
-    if ty.is_scalar() { element } else { format!("{element}S{}S", extents.join("_")) }
 }
 
 #[cfg(test)]

@@ -6,16 +6,9 @@ use std::sync::Arc;
 use tilewright_base::{Diagnostic, SourceFile, SourceMap};
 
 use crate::parse::Tree;
+use crate::reference::{FunctionRef, MemberFunction, ObjectRef};
 use crate::tuple::{Fields, Tuple};
 use crate::value::Constant;
-
-/// An object of the host that only the host understands: a module, a class, a plain Python function.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ObjectRef(pub u32);
-
-/// A `@jit` function of the host.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FunctionRef(pub u32);
 
 /// What a name or attribute of the host is.
 #[derive(Clone, PartialEq, Debug)]
@@ -115,15 +108,6 @@ pub enum FieldKind {
     Aggregate(ObjectRef),
     /// Any value.
     Any,
-}
-
-/// A function of a class.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct MemberFunction {
-    /// Its source.
-    pub function: FunctionRef,
-    /// What the host calls: it is a `constexpr_function`.
-    pub at_compile_time: Option<ObjectRef>,
 }
 
 /// What a name is in an aggregate's class.

@@ -12,6 +12,8 @@ mod format;
 mod host;
 mod lower;
 mod parse;
+mod reference;
+mod repr;
 pub mod semantic;
 mod source_host;
 mod suggest;
@@ -22,8 +24,8 @@ mod value;
 pub use descriptor::{Descriptor, DescriptorForm, DescriptorKind, Padding};
 pub use dump::dump_ast;
 pub use host::{
-    Aggregate, CallError, FieldKind, FunctionRef, FunctionSource, Host, HostValue, Member, MemberFunction,
-    NamedTuple, ObjectRef, ParsedModule, RunTime,
+    Aggregate, CallError, FieldKind, FunctionSource, Host, HostValue, Member, NamedTuple, ParsedModule,
+    RunTime,
 };
 pub use lower::function::operand_of_argument;
 pub use lower::operation::{LoweredOperation, Operation, lower_operation};
@@ -33,6 +35,7 @@ pub use lower::template::{
     hash_with, map as map_operand, name_parts, same as same_operand, whole as tuple_operand,
 };
 pub use lower::{Lowered, lower, lower_kernel};
+pub use reference::{FunctionRef, MemberFunction, ObjectRef};
 pub use semantic::{Caller, Semantic, SemanticError};
 pub use source_host::SourceHost;
 pub use suggest::suggest;

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::descriptor::DescriptorForm;
-use crate::host::ObjectRef;
+use crate::reference::ObjectRef;
 
 /// The names of the fields of a `NamedTuple` or an aggregate.
 pub type Fields = Arc<[Arc<str>]>;

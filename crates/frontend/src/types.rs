@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tilewright_ir::{Dtype, Type};
 
-use crate::constexpr::{mangled, to_str, type_name};
+use crate::repr::{mangled, type_name};
 use crate::tuple::Tuple;
-use crate::value::Constant;
+use crate::value::{Constant, to_str};
 
 /// A type of the language that is none of the IR.
 #[derive(Clone, PartialEq, Debug)]

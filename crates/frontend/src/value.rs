@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tilewright_ir::{Dtype, Type};
 
 use crate::descriptor::Descriptor;
-use crate::host::{FunctionRef, MemberFunction, ObjectRef};
+use crate::reference::{FunctionRef, MemberFunction, ObjectRef};
+use crate::repr::{float_repr, string_repr, type_name};
 use crate::tuple::Tuple;
 use crate::types::LanguageType;
 
@@ -85,8 +86,8 @@ impl fmt::Display for Constant {
             Constant::Bool(true) => f.write_str("True"),
             Constant::Bool(false) => f.write_str("False"),
             Constant::Int(value) => write!(f, "{value}"),
-            Constant::Float(value) => f.write_str(&crate::format::float_repr(*value)),
-            Constant::Str(value) => f.write_str(&crate::format::string_repr(value, false)),
+            Constant::Float(value) => f.write_str(&float_repr(*value)),
+            Constant::Str(value) => f.write_str(&string_repr(value, false)),
             Constant::Type(ty) => write!(f, "{ty}"),
             Constant::LanguageType(ty) => write!(f, "{ty}"),
             Constant::Object(_) => f.write_str("<object>"),
@@ -98,6 +99,16 @@ impl fmt::Display for Constant {
                 f.write_str(if items.len() == 1 { ",)" } else { ")" })
             }
         }
+    }
+}
+
+/// Python's `str`, which f-strings, `static_print` and messages use.
+pub fn to_str(value: &Constant) -> String {
+    match value {
+        Constant::Str(text) => text.to_string(),
+        Constant::Type(ty) => type_name(ty),
+        Constant::LanguageType(ty) => ty.to_string(),
+        other => other.to_string(),
     }
 }
 

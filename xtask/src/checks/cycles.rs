@@ -13,7 +13,7 @@ const LARGEST: &[(&str, usize)] = &[
     ("cpu", 19),
     ("cuda", 8),
     ("cuda/stub", 3),
-    ("frontend", 6),
+    ("frontend", 3),
     ("gpu", 16),
     ("ir", 6),
     ("layout", 2),

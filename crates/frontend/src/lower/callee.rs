@@ -10,8 +10,8 @@ use tilewright_base::{FileId, SourceFile};
 use tilewright_ir::FuncId;
 
 use super::template::{self, Template};
-use crate::host::{FunctionRef, ObjectRef};
 use crate::parse::{Tree, find_function};
+use crate::reference::{FunctionRef, ObjectRef};
 use crate::semantic::LibraryFunction;
 
 /// A function of the kernel language: a user's or the library's.

@@ -8,10 +8,10 @@ use tilewright_base::{Code, Span};
 use super::arguments::{Arguments, Passed};
 use super::lowerer::{Lower, Lowerer};
 use super::template::{self, IrOperand, constant_truth};
-use crate::constexpr::{self, type_str};
+use crate::repr::type_str;
 use crate::semantic::{self, BinaryOperator, Index};
 use crate::types::LanguageType;
-use crate::value::{Constant, Operand};
+use crate::value::{Constant, Operand, to_str};
 
 /// The prefix of the paths that stand for methods that are operators.
 pub(crate) const OPERATORS: &str = "operator.";
@@ -157,7 +157,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     fn text_of(&mut self, value: &IrOperand, name: &str) -> String {
         match (value, self.as_constant(value)) {
             (Operand::Tensor(value), _) => type_str(self.builder.function.ty(*value), true),
-            (_, Some(constant)) if name == "__str__" => constexpr::to_str(&constant),
+            (_, Some(constant)) if name == "__str__" => to_str(&constant),
             (_, Some(constant)) => constant.to_string(),
             _ => self.describe(value),
         }

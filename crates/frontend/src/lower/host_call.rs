@@ -10,7 +10,8 @@ use super::arguments::{Arguments, Passed};
 use super::lowerer::{Lower, Lowerer};
 use super::template::{self, IrOperand, from_host};
 use crate::descriptor::DescriptorKind;
-use crate::host::{CallError, HostValue, ObjectRef, RunTime};
+use crate::host::{CallError, HostValue, RunTime};
+use crate::reference::ObjectRef;
 use crate::semantic;
 use crate::value::Operand;
 

@@ -8,9 +8,8 @@ use tilewright_base::Code;
 
 use super::lowerer::{Lower, Lowerer, Reported};
 use super::template::IrOperand;
-use crate::constexpr;
 use crate::format;
-use crate::value::{Constant, Operand};
+use crate::value::{Constant, Operand, to_str};
 
 /// The value of a number, or what is wrong with it.
 pub(crate) fn number(number: &Number) -> Result<Constant, &'static str> {
@@ -80,7 +79,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         let constant = match element.conversion {
             ConversionFlag::Repr => converted(constant.to_string()),
             ConversionFlag::Ascii => converted(match &constant {
-                Constant::Str(text) => format::string_repr(text, true),
+                Constant::Str(text) => crate::repr::string_repr(text, true),
                 other => other.to_string(),
             }),
             // `{x=}` shows the repr.
@@ -88,7 +87,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 converted(constant.to_string())
             }
             ConversionFlag::None => constant,
-            ConversionFlag::Str => converted(constexpr::to_str(&constant)),
+            ConversionFlag::Str => converted(to_str(&constant)),
         };
         let formatted = format::format(&constant, &spec);
         text.push_str(

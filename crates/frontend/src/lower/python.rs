@@ -8,7 +8,7 @@ use super::template::{self, IrOperand, from_host};
 use crate::constexpr::{self, Evaluated};
 use crate::descriptor::DescriptorKind;
 use crate::semantic::{self, BinaryOperator, CompareOperator, UnaryOperator};
-use crate::value::{BUILTINS, Constant, Operand};
+use crate::value::{BUILTINS, Constant, Operand, to_str};
 
 /// Every builtin that a kernel may name.
 pub(crate) const BUILTIN_NAMES: &[&str] = &[
@@ -373,7 +373,7 @@ pub(crate) fn evaluate(name: &str, arguments: &[Constant]) -> Evaluated {
         ("int", [value]) | ("round", [value @ (Constant::Int(_) | Constant::Bool(_))]) => to_int(value),
         ("float", []) => Ok(Constant::Float(0.0)),
         ("float", [value]) => to_float(value),
-        ("str", [value]) => Ok(Constant::Str(constexpr::to_str(value).into())),
+        ("str", [value]) => Ok(Constant::Str(to_str(value).into())),
         ("repr", [value]) => Ok(Constant::Str(value.to_string().into())),
         ("abs", [value]) => match constexpr::compare(CompareOperator::Lt, value, &Constant::Int(0))? {
             Constant::Bool(true) => constexpr::unary(UnaryOperator::Neg, value),

@@ -335,7 +335,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                     let at = self.span_of(&**expression);
                     return Err(self.not_constant(at, expression, &value, "the message of an assertion"));
                 };
-                crate::constexpr::to_str(&constant)
+                crate::value::to_str(&constant)
             }
             None => String::new(),
         };

@@ -6,7 +6,8 @@ use rustc_hash::FxHasher;
 use tilewright_ir::{Dtype, Element, Function, Type, Value};
 
 use crate::constexpr::identical;
-use crate::host::{HostValue, ObjectRef};
+use crate::host::HostValue;
+use crate::reference::ObjectRef;
 use crate::semantic::{self, LanguageItem};
 use crate::tuple::{Fields, Tuple};
 use crate::value::{Constant, Operand, Range, language_name};

@@ -9,8 +9,8 @@ use super::descriptor::{descriptor_attribute, descriptor_names};
 use super::names::{TYPE_METHODS, methods};
 use super::shape::transpose_last;
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
-use crate::constexpr::mangled;
 use crate::descriptor::DescriptorKind;
+use crate::repr::mangled;
 use crate::suggest::suggest;
 use crate::types::LanguageType;
 use crate::value::{Constant, Operand};
@@ -219,7 +219,7 @@ fn type_attribute(ty: &Type, name: &str) -> Option<Semantic<Constant>> {
                 .note("pointers and tiles have an element type")
                 .hint("the type is the element type itself; of a pointer `p` it is `p.dtype.element_ty`")),
         }),
-        "name" | "cache_key_part" => Some(Ok(Constant::Str(crate::constexpr::type_name(ty).into()))),
+        "name" | "cache_key_part" => Some(Ok(Constant::Str(crate::repr::type_name(ty).into()))),
         "shape" => Some(Ok(shape_constant(ty))),
         "numel" => int(ty.shape.elements()),
         "primitive_bitwidth" | "int_bitwidth" => int(bits(ty.element) as usize),

@@ -10,9 +10,11 @@ use tilewright_ir::{
 use super::arguments::{Arguments, flatten};
 use super::convert::{broadcast_to, common_shape, describe, shape_mismatch, tensor, to_bool};
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
-use crate::constexpr::{self, to_str, type_str};
+use crate::constexpr;
+use crate::repr::type_str;
 use crate::tuple::Tuple;
 use crate::types::LanguageType;
+use crate::value::to_str;
 use crate::value::{Constant, Operand, Range};
 
 /// `program_id(axis)`, `num_programs(axis)`.

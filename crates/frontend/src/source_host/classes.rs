@@ -7,8 +7,9 @@ use ruff_python_ast::{Expr, Stmt, StmtClassDef, StmtFunctionDef};
 use rustc_hash::FxHashMap;
 
 use super::{Decorator, SourceHost};
-use crate::host::{Aggregate, FieldKind, HostValue, Member, MemberFunction, ObjectRef};
+use crate::host::{Aggregate, FieldKind, HostValue, Member};
 use crate::lower::function::is_constexpr;
+use crate::reference::{MemberFunction, ObjectRef};
 
 /// A class of a module.
 pub(super) struct Class {

@@ -8,9 +8,10 @@ use rustc_hash::FxHashMap;
 use tilewright_base::SourceFile;
 
 use super::SourceHost;
-use crate::host::{HostValue, ObjectRef};
+use crate::host::HostValue;
 use crate::parse::with_stack;
 use crate::parse::{Tree, parse};
+use crate::reference::ObjectRef;
 
 /// The most modules that are read: imports may lead far.
 const MAX_MODULES: usize = 1000;

@@ -17,13 +17,11 @@ use rustc_hash::FxHashMap;
 use tilewright_base::{SourceFile, SourceMap};
 
 use crate::Failure;
-use crate::host::{
-    Aggregate, CallError, FunctionRef, FunctionSource, Host, HostValue, Member, NamedTuple, ObjectRef,
-    ParsedModule,
-};
+use crate::host::{Aggregate, CallError, FunctionSource, Host, HostValue, Member, NamedTuple, ParsedModule};
 use crate::lower::function::is_constexpr;
 use crate::parse::with_stack;
 use crate::parse::{find_function, parse, visit_functions};
+use crate::reference::{FunctionRef, ObjectRef};
 use crate::value::Constant;
 
 use classes::Class;

@@ -1,0 +1,18 @@
+//! References to what only the host understands, which it knows by their numbers.
+
+/// An object of the host that only the host understands: a module, a class, a plain Python function.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ObjectRef(pub u32);
+
+/// A `@jit` function of the host.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FunctionRef(pub u32);
+
+/// A function of a class.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MemberFunction {
+    /// Its source.
+    pub function: FunctionRef,
+    /// What the host calls: it is a `constexpr_function`.
+    pub at_compile_time: Option<ObjectRef>,
+}
