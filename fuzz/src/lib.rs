@@ -20,7 +20,7 @@ macro_rules! fuzz {
         if $crate::tries_new_inputs() {
             bolero::check!().for_each($target);
         } else {
-            $crate::fixed_inputs($count).for_each(|bytes| $target(&bytes));
+            $crate::random::in_parallel(0..$count, |seed| $target(&$crate::fixed_input(seed)));
         }
     };
 }
@@ -30,14 +30,12 @@ pub fn tries_new_inputs() -> bool {
     std::env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with("BOLERO_"))
 }
 
-/// Inputs of up to 256 bytes, most of them short, the same each time.
-pub fn fixed_inputs(count: u64) -> impl Iterator<Item = Vec<u8>> {
-    (0..count).map(|seed| {
-        let mut random = Random(seed);
-        let longest = 4 << random.below(7);
-        let length = random.below(longest);
-        (0..length).map(|_| random.bits() as u8).collect()
-    })
+/// The input of a seed: up to 256 bytes, mostly few.
+pub fn fixed_input(seed: u64) -> Vec<u8> {
+    let mut random = Random(seed);
+    let longest = 4 << random.below(7);
+    let length = random.below(longest);
+    (0..length).map(|_| random.bits() as u8).collect()
 }
 
 /// Changes a text token by token, as the bytes say: each four bytes name an action, two places and a length.

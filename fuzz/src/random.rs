@@ -1,5 +1,58 @@
 //! Random decisions, the same for a seed in each run: tests name a random program by its seed.
 
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+/// The seeds that `TILEWRIGHT_SEEDS=7..9` asks for instead of those of a test.
+pub fn chosen_seeds() -> Option<Range<u64>> {
+    let seeds = std::env::var("TILEWRIGHT_SEEDS").ok()?;
+    let (start, end) = seeds.split_once("..").expect("TILEWRIGHT_SEEDS is two numbers, `7..9`");
+    let [start, end] = [start, end].map(|number| number.parse().expect("TILEWRIGHT_SEEDS has numbers"));
+    Some(start..end)
+}
+
+/// Seeds that threads take one by one.
+struct Seeds {
+    next: AtomicU64,
+    end: u64,
+}
+
+impl Seeds {
+    fn check_all(&self, check: &(impl Fn(u64) + Sync)) {
+        let _stop = StopOnPanic(self);
+        loop {
+            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            if seed >= self.end {
+                return;
+            }
+            check(seed);
+        }
+    }
+}
+
+struct StopOnPanic<'a>(&'a Seeds);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.next.store(self.0.end, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Checks each seed, on all cores. After a seed that fails, no other begins.
+pub fn in_parallel(seeds: Range<u64>, check: impl Fn(u64) + Sync) {
+    let seeds = Seeds { next: AtomicU64::new(seeds.start), end: seeds.end };
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(|| seeds.check_all(&check))).collect();
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
+}
+
 /// A random number generator (`SplitMix64`) with its seed. All tests of the workspace that need random numbers use it.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);

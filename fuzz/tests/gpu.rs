@@ -4,6 +4,7 @@
 use tilewright_base::output::take_printed;
 use tilewright_cpu::memory::Region;
 use tilewright_fuzz::kernel::{Argument, Kernel, kernel};
+use tilewright_fuzz::random::{chosen_seeds, in_parallel};
 use tilewright_fuzz::tries_new_inputs;
 use tilewright_gpu::GpuTarget;
 use tilewright_ir::{Dtype, ElementwiseFn, Module, OPS, Op, print, verify};
@@ -170,14 +171,10 @@ fn check(seed: u64) {
 /// `TILEWRIGHT_SEEDS=7..9` tries these instead of the first few.
 #[test]
 fn kernels_leave_the_same_on_the_cpu_and_in_the_simulator() {
-    match std::env::var("TILEWRIGHT_SEEDS") {
-        Ok(seeds) => {
-            let (start, end) = seeds.split_once("..").expect("two numbers");
-            let [start, end] = [start, end].map(|number| number.parse::<u64>().expect("a number"));
-            (start..end).for_each(check);
-        }
-        Err(_) if tries_new_inputs() => bolero::check!().with_type::<u64>().for_each(|&seed| check(seed)),
-        Err(_) => (0..100).for_each(check),
+    match chosen_seeds() {
+        Some(seeds) => seeds.for_each(check),
+        None if tries_new_inputs() => bolero::check!().with_type::<u64>().for_each(|&seed| check(seed)),
+        None => in_parallel(0..100, check),
     }
 }
 

@@ -7,6 +7,7 @@ use support::{Memory, kernel, options};
 use tilewright::runtime::{Interrupt, MachineCode};
 use tilewright::{Device, Error, Grid};
 use tilewright_fuzz::product::{Argument, Program, program};
+use tilewright_fuzz::random::{chosen_seeds, in_parallel};
 
 /// What a launch leaves; what is said where the device refuses the kernel.
 fn run(program: &Program, device: Device, is_plain: bool) -> Result<Memory, Error> {
@@ -68,16 +69,12 @@ fn check(seed: u64) {
 /// `TILEWRIGHT_SEEDS=7..9` tries these instead of the first few.
 #[test]
 fn products_leave_the_same_on_the_cpu_and_in_the_simulator() {
-    match std::env::var("TILEWRIGHT_SEEDS") {
-        Ok(seeds) => {
-            let (start, end) = seeds.split_once("..").expect("two numbers");
-            let [start, end] = [start, end].map(|number| number.parse::<u64>().expect("a number"));
-            (start..end).for_each(check);
-        }
-        Err(_) if tilewright_fuzz::tries_new_inputs() => {
+    match chosen_seeds() {
+        Some(seeds) => seeds.for_each(check),
+        None if tilewright_fuzz::tries_new_inputs() => {
             bolero::check!().with_type::<u64>().for_each(|&seed| check(seed));
         }
-        Err(_) => (0..10).for_each(check),
+        None => in_parallel(0..10, check),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use tilewright_fuzz::corpus::changes;
+use tilewright_fuzz::random::chosen_seeds;
 use tilewright_fuzz::tries_new_inputs;
 
 /// Takes an input; it panics where something is wrong.
@@ -27,10 +28,8 @@ pub fn hunt(count: u64, target: Target) {
 /// The same, with the inputs that a function makes of seeds.
 #[track_caller]
 pub fn hunt_with(count: u64, target: Target, input: Input) {
-    if let Ok(seeds) = std::env::var("TILEWRIGHT_SEEDS") {
-        let (start, end) = seeds.split_once("..").expect("two numbers");
-        let [start, end] = [start, end].map(|number| number.parse::<u64>().expect("a number"));
-        return hunt_all(start..end, target, input);
+    if let Some(seeds) = chosen_seeds() {
+        return hunt_all(seeds, target, input);
     }
     std::thread::scope(|scope| {
         let run = || {
