@@ -49,7 +49,7 @@ pub use array::Array;
 pub use case::{Case, DeviceMemory, Input, Outcome};
 pub use expression::Expression;
 pub use markdown::{Fence, cases, fences, project_root, run_directory, run_markdown};
-pub use ptxas::{Assembled, Ptxas, Usage};
+pub use ptxas::{Assembled, DIED, Ptxas, Usage};
 pub use snapshot::{check_snapshot, is_blessing};
 pub use text_cases::run_text_cases;
 

@@ -3,11 +3,19 @@
 //! It is a test dependency, which `make test` installs into `.venv` from NVIDIA's package. Tests that need it say that they
 //! are skipped where there is none.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{project_root, say_skipped};
+
+/// Begins the line of an error that says that the assembler failed, so it has not judged the text.
+pub const DIED: &str = "the assembler died";
+
+/// Memory that the assembler may use. For some wrong texts it allocates until the machine has no
+/// more (20 GB in a minute), then dies.
+const MAX_MEMORY_KIB: u32 = 2 << 20;
 
 /// The assembler.
 #[derive(Clone, Debug)]
@@ -94,11 +102,17 @@ impl Ptxas {
         let source = directory.join("module.ptx");
         let cubin = directory.join("module.cubin");
         std::fs::write(&source, text).map_err(|error| error.to_string())?;
-        let mut command = Command::new(&self.path);
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -v $0; exec \"$@\"", &MAX_MEMORY_KIB.to_string()]).arg(&self.path);
         command.arg("-v").arg(format!("-arch={target}")).args(options).arg(&source).arg("-o").arg(&cubin);
         let output = command.output().map_err(|error| format!("{}: {error}", self.path.display()))?;
-        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        let mut messages = String::from_utf8_lossy(&output.stderr).into_owned();
         if !output.status.success() {
+            // An assembler that refuses a text ends by itself, and says what is wrong with the text.
+            let faults = ["Memory allocation failure", "Internal compiler error"];
+            if output.status.code().is_none() || faults.iter().any(|fault| messages.contains(fault)) {
+                writeln!(messages, "{DIED}: {}", output.status).expect("a string takes it");
+            }
             return Err(messages);
         }
         let cubin = std::fs::read(&cubin).map_err(|error| error.to_string())?;
