@@ -95,7 +95,13 @@ impl<'a> Opcode<'a> {
 
     /// Takes the fixed beginning of an opcode.
     pub(crate) fn take_mnemonic(&mut self, mnemonic: &str) -> bool {
-        let first = mnemonic.find('.').unwrap_or(mnemonic.len());
+        // Modifiers may precede each other, but none precedes the second word of these names.
+        let has_two = ["cp.", "bar.", "barrier.", "mbarrier."].iter().any(|name| mnemonic.starts_with(name));
+        let mut dots = mnemonic.match_indices('.').map(|(at, _)| at);
+        let end = dots.next();
+        let is_name = |at: usize| has_two && word(&mnemonic[at..]) != ".sync";
+        let end = if end.is_some_and(is_name) { dots.next() } else { end };
+        let first = end.unwrap_or(mnemonic.len());
         if self.any_order && self.rest.starts_with(&mnemonic[..first]) {
             self.remove(0, first);
             return mnemonic[first..]
@@ -125,6 +131,11 @@ impl<'a> Opcode<'a> {
         self.remove(at, length);
         Some(value)
     }
+}
+
+/// The word that a text begins with, with its dot.
+fn word(text: &str) -> &str {
+    text[1..].find('.').map_or(text, |end| &text[..=end])
 }
 
 /// A part of an opcode.

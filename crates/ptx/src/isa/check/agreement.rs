@@ -25,6 +25,11 @@ fn meaning(ty: ScalarType) -> Meaning {
     }
 }
 
+/// True for an integer with or without a sign; false for bits.
+pub(super) fn is_integer(ty: ScalarType) -> bool {
+    meaning(ty) == Meaning::Integer
+}
+
 /// Whether the type of an instruction is one whose registers are bits alone, as those of bf16 are.
 fn is_opaque(ty: ScalarType) -> bool {
     meaning(ty) == Meaning::Bits

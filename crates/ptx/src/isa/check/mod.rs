@@ -12,14 +12,14 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use self::agreement::{takes, takes_constant, twice};
-use self::pattern::{Bound, Count, Expected, Form, Kind, Need, NeedKind, TABLE};
+use self::agreement::{is_integer, takes, takes_constant, twice};
+use self::pattern::{Bound, Count, Expected, Form, Kind, Need, NeedKind, Second, TABLE};
 use self::target::Head;
 use super::instruction::Instruction;
 use super::modifier::TensorDimension;
 use super::module::{Function, Module, RegisterId, Statement, StatementKind};
 use super::operand::{
-    Address, AddressBase, Destination, Immediate, Predicate, Source, Symbol, TensorAddress,
+    Address, AddressBase, Destination, DestinationPair, Immediate, Predicate, Source, Symbol, TensorAddress,
 };
 use super::operand_form::Operand;
 use super::types::{ScalarType, StateSpace};
@@ -133,7 +133,13 @@ impl Checker<'_> {
     fn width(&self, opcode: &str, bound: &Bound) -> Result<(), (usize, Finding)> {
         const WIDE: Need = Need { capability: 100, kind: NeedKind::All, version: (8, 8) };
         let is_access = opcode.starts_with("ld.") || opcode.starts_with("st.") || opcode.starts_with("ldu.");
+        let has_eviction = is_access && opcode.contains(".L2::evict_");
         let bits = bound.types.first().map_or(0, |ty| ty.bits()) as usize * vector(opcode);
+        let element = bound.types.first().map_or(0, |ty| ty.bits());
+        if has_eviction && (bits != 256 || element < 32) {
+            let message = format!("`{opcode}`: evictions of L2 are for `.v8` of 32 bits and `.v4` of 64");
+            return Err((usize::MAX, (opcode.to_owned(), message)));
+        }
         if !is_access || bits <= 128 {
             return Ok(());
         }
@@ -222,6 +228,15 @@ fn vector(opcode: &str) -> usize {
         .map_or(1, |(_, n)| n)
 }
 
+/// A constant as messages show it.
+fn text_of(constant: Immediate) -> String {
+    match constant {
+        Immediate::Integer(value) => value.to_string(),
+        Immediate::F32(bits) => format!("0f{bits:08X}"),
+        Immediate::F64(bits) => f64::from_bits(bits).to_string(),
+    }
+}
+
 fn predicate(function: &Function, predicate: Predicate) -> Result<(), Finding> {
     let register = &function.registers[predicate.register];
     if register.ty == ScalarType::Pred {
@@ -230,6 +245,12 @@ fn predicate(function: &Function, predicate: Predicate) -> Result<(), Finding> {
     let name = register.name.to_string();
     Err((name.clone(), format!("`{name}` is a register of {}, expected one of .pred", register.ty)))
 }
+
+/// Instructions that read the address of a variable as an operand.
+const READ_ADDRESSES: [&str; 4] = ["mov.", "cvta.", "mapa.", "getctarank."];
+
+/// Those of them that say in which state space it is.
+const OF_SPACE: &[&str] = &["cvta.", "mapa.", "getctarank."];
 
 /// The operands of an instruction.
 struct Operands<'a> {
@@ -259,11 +280,12 @@ impl Operands<'_> {
                 }
                 Operand::Tensor(tensor) => {
                     addresses += 1;
-                    self.tensor(tensor)
+                    self.address(tensor.map, addresses - 1).and_then(|()| self.tensor(tensor))
                 }
                 Operand::Offsets(offsets) => {
                     has_offsets = true;
-                    self.reads(&offsets.0, ScalarType::U16)
+                    let ty = if offsets.0.len() == 1 { ScalarType::U16 } else { ScalarType::B16 };
+                    self.reads(&offsets.0, ty)
                 }
                 Operand::Policy(policy) => self.read(policy, ScalarType::U64, false),
                 _ => match expected.next() {
@@ -281,9 +303,16 @@ impl Operands<'_> {
             let mut all = self.opcode.match_indices('.').map(|(at, _)| word_at(self.opcode, at));
             all.any(|word| words.contains(&word))
         };
-        let is_ordered = has(&[".acquire", ".release", ".relaxed"]) && self.opcode.starts_with("mbarrier.");
-        if result.is_ok() && is_ordered && !has(&[".cta", ".cluster"]) {
-            let message = format!("`{}` lacks a scope: .cta or .cluster", self.opcode);
+        let is_ordered = has(&[".acquire", ".release", ".relaxed"]);
+        let has_scope = has(&[".cta", ".cluster"]);
+        if result.is_ok() && self.opcode.starts_with("mbarrier.") && is_ordered != has_scope {
+            let lacking = if has_scope { "an order" } else { "a scope: .cta or .cluster" };
+            let message = format!("`{}` lacks {lacking}", self.opcode);
+            return Err((number, (self.opcode.to_owned(), message)));
+        }
+        let is_atomic = self.begins(&["atom.", "red."]);
+        if result.is_ok() && is_atomic && has_policy && self.opcode.contains(".shared") {
+            let message = format!("`{}`: a cache policy is for global memory", self.opcode);
             return Err((number, (self.opcode.to_owned(), message)));
         }
         let wants_offsets = self.opcode.contains(".im2col") && !self.opcode.contains(".im2col_no_offs");
@@ -317,18 +346,17 @@ impl Operands<'_> {
         match *operand {
             Operand::Write(register) => self.write(Destination::Register(register), ty, expected.wider),
             Operand::WriteOrDrop(destination) => self.write(destination, ty, expected.wider),
-            Operand::Pair(pair) => {
-                self.write(pair.first, ty, expected.wider)?;
-                pair.second.map_or(Ok(()), |second| self.write(second, ScalarType::Pred, false))
-            }
+            Operand::Pair(pair) => self.pair(pair, ty, expected),
             Operand::Read(source) => self.value(source, ty, expected),
             Operand::Predicate(found) => predicate(self.function, found),
             Operand::Writes(several) if expected.count == Count::Parts && several.len() > 1 => {
+                self.dropped_alone(several)?;
                 self.parts(several.len(), ty, |part| {
                     several.iter().try_for_each(|one| self.write(*one, part, false))
                 })
             }
             Operand::Reads(several) if expected.count == Count::Parts && several.len() > 1 => {
+                self.constants_agree(several)?;
                 self.parts(several.len(), ty, |part| {
                     several.iter().try_for_each(|one| match *one {
                         Source::Symbol(symbol, _) => {
@@ -357,6 +385,7 @@ impl Operands<'_> {
                     Source::Register(register) => Some(*register),
                     Source::Immediate(_) | Source::Special(_) | Source::Symbol(..) => None,
                 }))?;
+                self.constants_agree(all)?;
                 let is_register = |one: &&Source| matches!(one, Source::Register(_));
                 let constants = all.iter().filter(|one| !is_register(one));
                 constants
@@ -375,6 +404,24 @@ impl Operands<'_> {
             | Operand::Offsets(_)
             | Operand::Policy(_) => Ok(()),
         }
+    }
+
+    /// Two results; the second one is a predicate.
+    fn pair(&self, pair: DestinationPair, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
+        let has_sink = |second| pair.first == Destination::Sink && second == Destination::Sink;
+        let wrong = match (pair.second, expected.second) {
+            (None, Second::Required) => Some("lacks its second result, a predicate"),
+            (Some(Destination::Sink), Second::Required) => Some("cannot drop its predicate"),
+            (Some(_), Second::Absent) => Some("has no second result"),
+            (Some(second), _) if has_sink(second) => Some("cannot drop both results"),
+            _ if pair.first == Destination::Sink && !expected.droppable => Some("cannot drop its result"),
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            return Err((self.opcode.to_owned(), format!("`{}` {wrong}", self.opcode)));
+        }
+        self.write(pair.first, ty, expected.wider)?;
+        pair.second.map_or(Ok(()), |second| self.write(second, ScalarType::Pred, false))
     }
 
     /// Registers that stand together are equally wide, and of types that agree.
@@ -396,23 +443,58 @@ impl Operands<'_> {
 
     /// A result may be dropped where there are others.
     fn dropped_alone(&self, all: &[Destination]) -> Result<(), Finding> {
-        let is_load = ["ld", "ldu", "mov"].contains(&self.opcode.split('.').next().unwrap_or_default());
-        if is_load && all.iter().all(|one| *one == Destination::Sink) {
+        let name = self.opcode.split('.').next().unwrap_or_default();
+        let is_load = ["ld", "ldu", "mov", "ldmatrix"].contains(&name);
+        if (is_load || all.len() > 1) && all.iter().all(|one| *one == Destination::Sink) {
             return Err(("_".to_owned(), format!("`{}`: the only result cannot be dropped", self.opcode)));
         }
         Ok(())
     }
 
-    /// A part of a list: pieces of matrices are registers.
+    /// True if a fragment of one register takes no such constant.
+    fn is_of_matrices(&self, constant: Immediate) -> bool {
+        let is_store = self.opcode.starts_with("stmatrix.") && !matches!(constant, Immediate::F32(_));
+        is_store || self.opcode.contains("mma")
+    }
+
+    /// A part of a list: fragments of matrices are registers.
     fn element(&self, source: Source, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
         match (source, expected.count) {
-            (Source::Immediate(Immediate::Integer(value)), Count::List(count))
-                if count == 1 && self.opcode.contains("ma") =>
+            (Source::Immediate(constant), Count::List(count))
+                if count == 1 && !ty.is_float() && self.is_of_matrices(constant) =>
             {
-                Err(self.wrong(&value.to_string(), "a constant", "a register"))
+                Err(self.wrong(&text_of(constant), "a constant", "a register"))
             }
             _ => self.value(source, ty, expected),
         }
+    }
+
+    /// Constants of a fragment are of one type; those of parts are of one kind, which is that of the
+    /// registers among them.
+    fn constants_agree(&self, all: &[Source]) -> Result<(), Finding> {
+        let is_fragment = self.opcode.contains("mma");
+        if !is_fragment && !self.opcode.starts_with("mov.") {
+            return Ok(());
+        }
+        let kind = |source: &Source| match source {
+            Source::Immediate(Immediate::Integer(value)) => Some((0, value.to_string())),
+            Source::Immediate(constant @ Immediate::F32(_)) => Some((1, text_of(*constant))),
+            Source::Immediate(constant @ Immediate::F64(_)) => {
+                Some((if is_fragment { 2 } else { 1 }, text_of(*constant)))
+            }
+            Source::Register(register) if !is_fragment => {
+                let register = &self.function.registers[*register];
+                let is_float = register.ty.is_float();
+                let has_kind = is_float || is_integer(register.ty);
+                has_kind.then(|| (u8::from(is_float), register.name.to_string()))
+            }
+            Source::Register(_) | Source::Special(_) | Source::Symbol(..) => None,
+        };
+        let mut kinds = all.iter().filter_map(kind);
+        let Some((first, like)) = kinds.next() else { return Ok(()) };
+        kinds.find(|(kind, _)| *kind != first).map_or(Ok(()), |(_, other)| {
+            Err(self.wrong(&other, "of another type", format_args!("one like `{like}`")))
+        })
     }
 
     /// Registers that are the parts of one of a type.
@@ -490,24 +572,31 @@ impl Operands<'_> {
             Source::Register(register) => self.write(Destination::Register(register), ty, wider),
             Source::Immediate(immediate) if takes_constant(ty, immediate) => Ok(()),
             Source::Immediate(immediate) => {
-                let (place, what) = match immediate {
-                    Immediate::Integer(value) => (value.to_string(), "a constant integer"),
-                    Immediate::F32(bits) => (format!("0f{bits:08X}"), "a constant of binary32"),
-                    Immediate::F64(bits) => (f64::from_bits(bits).to_string(), "a constant of binary64"),
+                let what = match immediate {
+                    Immediate::Integer(_) => "a constant integer",
+                    Immediate::F32(_) => "a constant of binary32",
+                    Immediate::F64(_) => "a constant of binary64",
                 };
-                Err(self.wrong(&place, what, format_args!("{ty}")))
+                Err(self.wrong(&text_of(immediate), what, format_args!("{ty}")))
             }
             Source::Special(special) => {
                 Err(self.wrong(special.name(), "a special register, which `mov` reads", format_args!("{ty}")))
             }
             Source::Symbol(symbol, offset) => {
-                let is_move = self.opcode.starts_with("mov.") || self.opcode.starts_with("cvta.");
+                let is_move = self.begins(&READ_ADDRESSES);
                 let is_number = takes_constant(ty, Immediate::Integer(0)) && ty != ScalarType::Pred;
+                let (name, space) = self.symbol(symbol);
+                if is_move && ty.bits() < 64 && space == Some(StateSpace::Global) {
+                    return Err(self.wrong(name, "an address of 64 bits", format_args!("{ty}")));
+                }
+                if self.opcode.starts_with("cvta.to.") {
+                    return Err(self.wrong(name, "a variable", "a register"));
+                }
                 // With an offset it counts as a constant expression.
                 if is_number && (is_move || offset != 0) {
                     return Ok(());
                 }
-                Err(self.wrong(self.symbol(symbol).0, "an address, which `mov` reads", format_args!("{ty}")))
+                Err(self.wrong(name, "an address, which `mov` reads", format_args!("{ty}")))
             }
         }
     }
@@ -577,7 +666,9 @@ impl Operands<'_> {
         let ranks = TensorDimension::ALL.iter().find(|rank| self.opcode.contains(rank.text()));
         let expected = if is_list { 5 } else { ranks.map_or(0, |rank| rank.rank()) };
         self.count(tensor.coordinates.0.len(), Count::List(expected), &Bound::default())?;
-        self.reads(&tensor.coordinates.0, ScalarType::B32)
+        // A single coordinate is compared as an operand, several by their width.
+        let ty = if tensor.coordinates.0.len() == 1 { ScalarType::S32 } else { ScalarType::B32 };
+        self.reads(&tensor.coordinates.0, ty)
     }
 
     /// Whether the address of this number may have 32 bits: it is no generic one, and none of global memory.
@@ -585,9 +676,8 @@ impl Operands<'_> {
         const PLAIN: [&str; 9] =
             ["ld.", "ldu.", "st.", "atom.", "red.", "prefetch", "discard.", "applypriority.", "mbarrier."];
         const OTHERS: [&str; 3] = ["st.async", "red.async", "prefetch.tensormap"];
-        let begins = |all: &[&str]| all.iter().any(|start| self.opcode.starts_with(start));
         let is_large = self.named_spaces().get(number).is_none_or(|space| *space == StateSpace::Global);
-        !begins(&PLAIN) || begins(&OTHERS) || !is_large
+        !self.begins(&PLAIN) || self.begins(&OTHERS) || !is_large
     }
 
     /// The state spaces that the opcode names, in the order of the addresses.
@@ -595,6 +685,22 @@ impl Operands<'_> {
         let named = |word: &str| StateSpace::ALL.iter().copied().find(|space| space.text() == word);
         let words = self.opcode.match_indices('.').map(|(at, _)| word_at(self.opcode, at));
         words.filter_map(named).collect()
+    }
+
+    /// The state space of addresses for which the opcode names none: barriers are in shared memory. An
+    /// opcode without any state space has generic addresses.
+    fn implied_space(&self) -> Option<StateSpace> {
+        let is_shared = self.begins(&["mbarrier.", "mapa.", "getctarank."]);
+        let is_counted = self.opcode.contains(".mbarrier::complete_tx") && !self.named_spaces().is_empty();
+        if is_shared || is_counted {
+            return Some(StateSpace::Shared);
+        }
+        self.begins(&["prefetchu."]).then_some(StateSpace::Global)
+    }
+
+    /// True if the opcode begins with one of these.
+    fn begins(&self, all: &[&str]) -> bool {
+        all.iter().any(|start| self.opcode.starts_with(start))
     }
 
     /// The name of a symbol, and the state space that it lies in.
@@ -619,8 +725,13 @@ impl Operands<'_> {
                 }
                 addresses += 1;
             }
-            Operand::Tensor(_) => addresses += 1,
-            Operand::Read(Source::Symbol(symbol, _)) if matches!(instruction, Instruction::Cvta(_)) => {
+            Operand::Tensor(tensor) => {
+                if let AddressBase::Symbol(symbol) = tensor.map.base {
+                    symbols.push((addresses, symbol));
+                }
+                addresses += 1;
+            }
+            Operand::Read(Source::Symbol(symbol, _)) if self.begins(OF_SPACE) => {
                 symbols.push((0, symbol));
             }
             // tidy: wildcard because only addresses and what `cvta` converts lie in a space of the opcode.
@@ -632,8 +743,8 @@ impl Operands<'_> {
         let spaces = self.named_spaces();
         for (number, symbol) in symbols {
             let (name, Some(lies)) = self.symbol(symbol) else { continue };
-            let message = match spaces.get(number) {
-                Some(space) if family(*space) != family(lies) => format!("not in {space}"),
+            let message = match spaces.get(number).copied().or_else(|| self.implied_space()) {
+                Some(space) if family(space) != family(lies) => format!("not in {space}"),
                 None if matches!(family(lies), StateSpace::Const | StateSpace::Param) => {
                     "of which there is no generic address here".to_owned()
                 }

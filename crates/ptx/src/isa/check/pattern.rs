@@ -13,7 +13,8 @@
 //!
 //! The operands are those that have types, in the order of the text; addresses and labels are left out. Each is a type or
 //! one of the letters, `2T` for twice as wide, then what is special of it: `+` registers may be wider; `!` special registers
-//! may be read; `#` several registers may be its parts; `*2` a list of so many, `*v` as many as the vector has, `*n/4` a quarter
+//! may be read; `=` it cannot be dropped; `|p` a predicate follows as a second result, `|p?` may;
+//! `#` several registers may be its parts; `*2` a list of so many, `*v` as many as the vector has, `*n/4` a quarter
 //! of the columns; `(…)` the constants that are allowed; `?` it may be left out. `imm` is a constant, `any` a register of
 //! integers, `_` a result that is dropped; `-` stands where there must be none.
 //!
@@ -62,7 +63,18 @@ pub(super) struct Expected {
     pub wider: bool,
     pub special: bool,
     pub optional: bool,
+    /// True if a result may be `_`.
+    pub droppable: bool,
+    pub second: Second,
     pub values: Option<Values>,
+}
+
+/// True if a predicate follows as a second result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Second {
+    Absent,
+    Optional,
+    Required,
 }
 
 /// What an operand is.
@@ -195,6 +207,12 @@ impl Expected {
             rest = found.unwrap_or(rest);
             found.is_some()
         };
+        let second = match (take("|p?"), take("|p")) {
+            (true, _) => Second::Optional,
+            (_, true) => Second::Required,
+            (false, false) => Second::Absent,
+        };
+        let droppable = !take("=");
         let optional = take("?");
         let special = take("!");
         let mut values = None;
@@ -226,7 +244,7 @@ impl Expected {
             "2T" => Kind::Twice(0),
             name => Kind::Fixed(type_named(name)?),
         };
-        Some(Self { kind, count, wider, special, optional, values })
+        Some(Self { kind, count, wider, special, optional, droppable, second, values })
     }
 }
 
