@@ -20,6 +20,7 @@ FILES = {
             "descriptor_kernels",
             "attention_kernels",
             "attention_tutorial_kernels",
+            "several_dots_kernels",
         )
     },
     **{

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from gpu import attention_cases, product_cases
+from gpu import attention_cases, product_cases, several_dots_cases
 from gpu.measure import EventClock
 from gpu.product_cases import DEVICE, FILES, Config, Problem, Row
 from gpu.sides import TILEWRIGHT, TORCH, TRITON, load
@@ -35,6 +35,7 @@ def rows(small: bool = False) -> Iterator[Row]:
     """All rows; the small ones have the same kernels at sizes that a simulated GPU can run."""
     yield from product_cases.rows(small)
     yield from attention_cases.rows(small)
+    yield from several_dots_cases.rows(small)
 
 
 class ReadingClock(EventClock):
