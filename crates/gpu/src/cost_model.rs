@@ -42,27 +42,32 @@ pub fn fits(tiles: u32, threads: u32, tuning: &Tuning) -> bool {
     tiles + tuning.other_registers <= THREAD_REGISTERS.min(REGISTER_FILE / threads)
 }
 
-/// Whether an iteration whose tiles take so many registers of a thread may stand several times in a row in the code.
-pub fn rounds_fit(tiles: u32, threads: u32, tuning: &Tuning) -> bool {
+/// Whether a loop may be unrolled whose dots take `tiles` registers of a thread.
+pub fn fits_registers_unrolled(tiles: u32, threads: u32, tuning: &Tuning) -> bool {
     fits(tiles + tuning.unrolled_registers, threads, tuning)
 }
 
-/// The blocks that a multiprocessor of a target has room for, of so many threads with tiles in so many registers of each, and of so
-/// many bytes of shared memory.
-pub fn blocks(tiles: u32, threads: u32, shared_bytes: u32, target: GpuTarget) -> u32 {
-    let by_registers =
-        REGISTER_FILE / (threads * (tiles + target.tuning.other_registers).next_multiple_of(8));
-    let shared = target.max_shared_bytes + RESERVED_SHARED_BYTES;
-    by_registers.min(shared / (shared_bytes + RESERVED_SHARED_BYTES))
+/// The blocks of `threads` threads that the registers of a multiprocessor hold, if dots take `tiles` registers of each.
+pub fn blocks_by_registers(tiles: u32, threads: u32, tuning: &Tuning) -> u32 {
+    REGISTER_FILE / (threads * (tiles + tuning.other_registers).next_multiple_of(8))
 }
 
-/// Whether so many iterations of so many instructions each may stand in the code of a loop.
-pub fn stand_in_code(iterations: u32, insts: u32, tuning: &Tuning) -> bool {
-    iterations <= tuning.unrolled_iterations && iterations * insts <= tuning.unrolled_ops
+/// The blocks that the shared memory of a multiprocessor of a target holds.
+pub fn blocks_by_shared_memory(shared_bytes: u32, target: GpuTarget) -> u32 {
+    (target.max_shared_bytes + RESERVED_SHARED_BYTES) / (shared_bytes + RESERVED_SHARED_BYTES)
 }
 
-/// Whether what the threads of a loop compute with tiles, in so many instructions of the language, is what it waits for beside
-/// its products.
-pub fn issue_slots_count(arithmetic: u32, tuning: &Tuning) -> bool {
-    arithmetic >= tuning.issue_bound_ops
+/// Whether `copies` copies of a body of `insts` instructions are few enough for the code of a loop.
+pub fn should_unroll(copies: u32, insts: u32, tuning: &Tuning) -> bool {
+    copies <= tuning.unrolled_iterations && copies * insts <= tuning.unrolled_ops
+}
+
+/// Whether the `arithmetic` instructions on tiles of a loop take longer than its dots do.
+pub fn is_issue_bound(arithmetic: u32, dots: u32, tuning: &Tuning) -> bool {
+    arithmetic >= tuning.issue_bound_ops_per_dot * dots
+}
+
+/// Whether the `arithmetic` instructions on tiles of a loop hide copies that start late.
+pub fn hides_copies(arithmetic: u32, tuning: &Tuning) -> bool {
+    arithmetic >= tuning.hiding_ops
 }

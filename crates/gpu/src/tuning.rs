@@ -32,15 +32,20 @@ pub struct Tuning {
     pub padded_slice_copies: u32,
     /// Registers of a thread besides those of tiles: addresses, counters, masks.
     pub other_registers: u32,
-    /// The most iterations of a loop in its code, so that the slots of its rings are constants.
+    /// The most copies of its body that a loop is unrolled to by the depth of its rings.
     pub unrolled_iterations: u32,
-    /// The most ops of the GPU dialect in the code of such a loop.
+    /// The most ops of the GPU dialect in all of these copies.
     pub unrolled_ops: u32,
-    /// Registers of a thread that such a loop takes beyond one iteration, because the assembler
-    /// mixes iterations: attention takes 20 to 55 (H200, 2026-11-23).
+    /// Registers of a thread that such a loop takes beyond one copy, because the assembler mixes
+    /// copies: attention takes 20 to 55 (H200, 2026-11-23).
     pub unrolled_registers: u32,
-    /// Ops on tiles beside the dots of a loop from which on it waits for issue slots.
-    pub issue_bound_ops: u32,
+    /// Ops on tiles for each dot of a loop from which on threads take longer than the dots take the
+    /// tensor cores. A dot of 128x64x64 takes about 245 cycles of an H100; an op on a tile of 128x64
+    /// takes 64 of each scheduler, an exponential four times as many.
+    pub issue_bound_ops_per_dot: u32,
+    /// Ops on tiles of a loop from which on threads do enough beside its dots to hide a copy that
+    /// starts late.
+    pub hiding_ops: u32,
     /// Copies by `cp.async` from gathered addresses that a thread starts in an iteration, from which
     /// on warps of their own start them, in loops of at most `specialized_stages`.
     ///
@@ -156,7 +161,8 @@ pub const BEFORE_HOPPER: Tuning = Tuning {
     unrolled_iterations: 4,
     unrolled_ops: 600,
     unrolled_registers: 56,
-    issue_bound_ops: 4,
+    issue_bound_ops_per_dot: 3,
+    hiding_ops: 4,
     specialized_copies: 8,
     specialized_stages: 3,
     accumulator_registers: 240,

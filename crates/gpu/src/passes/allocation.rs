@@ -11,6 +11,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Value};
 
 use super::memory_effects::{Effect, Place, effects, walk};
+use crate::cost_model;
 use crate::language::alignment::{Alignments, MBARRIER_BYTES};
 use crate::language::verify::slots::Names;
 use crate::language::{Deferred, Function, GpuOp, InstData, Layouts, Module, Op, Type};
@@ -48,6 +49,11 @@ pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>
         return Err(Box::new(too_much(module, &buffers, placed.bytes)));
     }
     module.header.shared_bytes = placed.bytes as u32;
+    if module.header.min_blocks > 0 {
+        let blocks = cost_model::blocks_by_shared_memory(module.header.shared_bytes, module.header.target);
+        let blocks = blocks.min(module.header.min_blocks);
+        module.header.min_blocks = if blocks > 1 { blocks } else { 0 };
+    }
     let function = &mut module.functions[module.entry];
     for (inst, _) in &buffers.list {
         if let Some((start, _)) = placed.ranges[*inst] {

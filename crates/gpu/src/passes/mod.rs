@@ -19,11 +19,11 @@ mod register_operands;
 mod rescaling;
 mod rings;
 mod scans;
-mod slot_numbers;
 mod specialization;
 mod sums_first;
 mod tensor_copies;
 mod tensor_stores;
+mod unroll_by_ring_depth;
 mod wgmma_operands;
 
 pub use allocation::least_shared_bytes;
@@ -45,6 +45,7 @@ pub const PASSES: &[Pass] = &[
     Pass::new("products", products::overlap_products),
     Pass::new("tensor_stores", tensor_stores::use_tensor_stores),
     Pass::new("tensor_copies", tensor_copies::use_tensor_copies),
+    Pass::new("unroll_by_ring_depth", unroll_by_ring_depth::unroll_by_ring_depth),
     Pass::fallible("rings", rings::lower_rings),
     Pass::new("pairs", pairs::share_copies),
     Pass::new("register_operands", register_operands::take_from_registers),
@@ -53,7 +54,6 @@ pub const PASSES: &[Pass] = &[
     Pass::new("rescaling", rescaling::rescale),
     Pass::fallible("allocation", allocation::allocate_shared_memory),
     Pass::new("barriers", barriers::insert_barriers),
-    Pass::new("slot_numbers", slot_numbers::number_slots),
 ];
 
 /// The parts of `pipelining`: tests run them one by one.

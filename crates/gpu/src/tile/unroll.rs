@@ -10,10 +10,9 @@
 //! What is left behind the last whole iteration is not pipelined. A step that is no positive constant, and counters of 64 bits,
 //! whose difference may overflow, leave a loop as it is.
 
-use rustc_hash::FxHashMap;
-use smallvec::smallvec;
 use tilewright_ir::{
-    Block, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, Op, Rounding, Type, Value, constant_int,
+    Block, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, Op, Rounding, Type, Unrolling, Value,
+    constant_int, unroll_loop,
 };
 
 use crate::remarks::{self, Because};
@@ -42,7 +41,7 @@ pub fn unroll(function: &mut Function) {
         };
         remarks::about("unrolling", function, inst, || "loop".into(), because);
         if let Ok(plan) = plan {
-            Unrolling { cursor: Cursor::before(function, block, inst) }.run(block, inst, &plan);
+            Rewriter { cursor: Cursor::before(function, block, inst) }.run(block, inst, &plan);
         }
     }
 }
@@ -70,46 +69,23 @@ fn plan(function: &Function, inst: Inst) -> Result<Plan, &'static str> {
     Ok(Plan { factor, step, dtype })
 }
 
-struct Unrolling<'f> {
+struct Rewriter<'f> {
     /// Before the loop, where its new bounds are computed.
     cursor: Cursor<'f>,
 }
 
-impl Unrolling<'_> {
+impl Rewriter<'_> {
     fn run(mut self, block: Block, inst: Inst, plan: &Plan) {
         let data = self.cursor.function.insts[inst].clone();
-        let (lower, upper) = (data.operands[0], data.operands[1]);
-        let long = plan.step * i64::from(plan.factor);
-        let middle = self.middle(lower, upper, long, plan.dtype);
-        let long = self.cursor.int(plan.dtype, long);
-        let body = data.regions[0];
-        let rest = self.cursor.function.clone_region(body);
-        let copies: Vec<Block> = (1..plan.factor).map(|_| self.cursor.function.clone_region(body)).collect();
-        for (number, copy) in (1..).zip(copies) {
-            self.append(body, copy, plan.step * number, plan.dtype);
-        }
-        // The loop itself goes on as far as whole iterations do.
-        let function = &mut *self.cursor.function;
-        let Op::For { options } = &mut function.insts[inst].op else { return };
+        let Plan { factor, step, dtype } = *plan;
+        let middle = self.middle(data.operands[0], data.operands[1], step * i64::from(factor), dtype);
+        let Op::For { options } = &mut self.cursor.function.insts[inst].op else { return };
         options.unroll_factor = 0;
         let mut options = options.clone();
         options.num_stages = 1;
         options.warp_specialize = false;
-        function.insts[inst].operands[1] = middle;
-        function.insts[inst].operands[2] = long;
-        let types: Vec<Type> = data.results.iter().map(|result| function.ty(*result).clone()).collect();
-        let mut operands = vec![middle, upper, data.operands[2]];
-        operands.extend(&data.results);
-        self.cursor.go_after(block, inst);
-        let op = Op::For { options };
-        let tail = self.cursor.emit_with_regions(op, &operands, smallvec![rest], types);
-        let function = self.cursor.function;
-        let ends = function.insts[tail].results.clone();
-        for (result, end) in data.results.iter().zip(&ends) {
-            function.copy_name(*result, *end);
-        }
-        let replaced: FxHashMap<Value, Value> = data.results.iter().copied().zip(ends).collect();
-        function.replace_uses(&replaced, |other| other == tail);
+        let unrolling = Unrolling { factor, step, dtype, middle };
+        unroll_loop(&mut self.cursor, (block, inst), &unrolling, Op::For { options });
     }
 
     /// Where the last whole iteration ends.
@@ -123,27 +99,6 @@ impl Unrolling<'_> {
         let whole = self.binary(ElementwiseFn::Mul, whole, long);
         let middle = self.binary(ElementwiseFn::Add, low, whole);
         self.cast(middle, dtype)
-    }
-
-    /// Puts a copy of the body behind what the loop does, for an iteration that is so much later.
-    fn append(&mut self, body: Block, copy: Block, later: i64, dtype: Dtype) {
-        let index = self.cursor.function.blocks[body].parameters[0];
-        let end = self.cursor.function.blocks[body].insts.pop().expect("a body has an end");
-        let before = self.cursor.enter_end(body);
-        let later = self.cursor.int(dtype, later);
-        let next = self.binary(ElementwiseFn::Add, index, later);
-        let function = &mut *self.cursor.function;
-        let given = [next].into_iter().chain(function.insts[end].operands.iter().copied());
-        let parameters = std::mem::take(&mut function.blocks[copy].parameters);
-        let replaced: FxHashMap<Value, Value> = parameters.into_iter().zip(given).collect();
-        let mut inside = Vec::new();
-        function.walk(copy, &mut |inst| inside.push(inst));
-        for inst in inside {
-            function.insts[inst].replace_operands(&replaced);
-        }
-        let copied = std::mem::take(&mut function.blocks[copy].insts);
-        self.cursor.insert_all(copied);
-        self.cursor.go_to(before);
     }
 
     fn cast(&mut self, value: Value, dtype: Dtype) -> Value {

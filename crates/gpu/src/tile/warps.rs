@@ -43,7 +43,7 @@ fn warps_of_products(kernel: &Function, target: GpuTarget, num_warps: u32) -> u3
     while registers(warps) > most && warps < MOST_WARPS {
         warps *= 2;
     }
-    let blocks = |warps: u32| cost_model::blocks(registers(warps), warps * LANES, 0, target);
+    let blocks = |warps: u32| cost_model::blocks_by_registers(registers(warps), warps * LANES, target.tuning);
     let (warps, reason) = if warps > num_warps && registers(warps) <= most {
         (warps, format!("accumulators would take {} registers of a thread", registers(num_warps)))
     } else if target.features.has(Feature::Wgmma)

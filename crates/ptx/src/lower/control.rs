@@ -5,13 +5,11 @@
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu::language::{GpuOp, Op, Type};
-use tilewright_gpu::slot_counters;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Value};
 
 use super::arithmetic::Integer;
 use super::builder::{Scalar, Width};
-use super::integer::Bitwise;
 use super::memory::Words;
 use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{self, BranchTarget, Comparison, LabelId, RegisterId};
@@ -31,9 +29,6 @@ struct Carried {
 
 /// The statements of a branch, and the values that it yields.
 type Branch = (Vec<Line>, Vec<Vec<Scalar>>);
-
-/// Carried values, and numbers that they begin with.
-type Numbers = Vec<(usize, u64)>;
 
 /// A copy to a register.
 type Move = (Width, RegisterId, Scalar);
@@ -65,8 +60,8 @@ pub(super) fn jump(target: LabelId) -> isa::Bra {
 }
 
 impl Lowering<'_> {
-    /// A loop. With more iterations than one in its code, it goes in rounds of so many first.
-    pub(super) fn lower_for(&mut self, inst: Inst, bounds: [Value; 3], iterations: u32) -> Lowered {
+    /// A loop.
+    pub(super) fn lower_for(&mut self, inst: Inst, bounds: [Value; 3]) -> Lowered {
         let region = self.kernel.insts[inst].regions[0];
         let parameters = &self.kernel.blocks[region].parameters;
         let dtype = self.ty(bounds[0]).dtype().expect("the verifier checks that bounds are integers");
@@ -89,9 +84,6 @@ impl Lowering<'_> {
             let skips = self.builder.predicate(enters.plus(Width::Pred, 1));
             self.builder.emit_if(Some(skips), jump(exit));
         }
-        if iterations > 1 {
-            self.rounds(inst, &counter, &groups, iterations, exit)?;
-        }
         self.set(parameters[0], [Scalar::from(register)]);
         let parameters = &parameters[1..];
         self.builder.place(head);
@@ -109,139 +101,6 @@ impl Lowering<'_> {
         self.builder.place(exit);
         self.end(inst, &groups, parameters);
         Ok(())
-    }
-
-    /// Rounds of so many iterations, while as many are left, of a loop that has another one. What it carries is moved to its registers at
-    /// their end alone, and numbers of slots are constants. Goes to the exit where no iteration is left behind them.
-    fn rounds(
-        &mut self,
-        inst: Inst,
-        counter: &Counter,
-        groups: &[Carried],
-        iterations: u32,
-        exit: LabelId,
-    ) -> Lowered {
-        let Counter { width, signed, register, bounds: [_, upper, step], .. } = *counter;
-        // As `Ending::Distance`: what is left is compared, so that nothing overflows.
-        let (iterations, own) = (u64::from(iterations), Scalar::from(register));
-        let (numbered, phases) = self.numbered(inst, iterations);
-        let Some(size) = step.as_constant().filter(|step| {
-            let most = if width == Width::B64 { u64::MAX } else { u32::MAX.into() };
-            let is_up = !signed || width.signed(*step) > 0;
-            is_up && step.checked_mul(2 * iterations).is_some_and(|all| all <= most)
-        }) else {
-            return Ok(());
-        };
-        let region = self.kernel.insts[inst].regions[0];
-        let (index, parameters) = self.kernel.blocks[region].parameters.split_first().expect("the index");
-        let location = self.builder.location;
-        let (head, rest) = (self.builder.label("round"), self.builder.label("rest"));
-        let left = self.builder.sub(width, upper, own);
-        let more_than = |lowering: &mut Self, left: Scalar, count: u64| {
-            lowering.builder.compare(width, false, Comparison::Gt, left, Scalar::constant(size * count))
-        };
-        let is_whole = more_than(self, left, iterations - 1);
-        if is_whole == Scalar::FALSE {
-            return Ok(());
-        }
-        if is_whole != Scalar::TRUE {
-            let skips = self.builder.predicate(is_whole.plus(Width::Pred, 1));
-            self.builder.emit_if(Some(skips), jump(rest));
-        }
-        // All phases change once in a round, so one register says what they are.
-        let phase = self.builder.fresh(Width::B32);
-        self.builder.assign(Width::B32, phase, Scalar::constant(0));
-        self.builder.place(head);
-        self.unpack_words(groups, parameters);
-        for &(value, number) in &numbered {
-            self.set(parameters[value], [Scalar::constant(number)]);
-        }
-        let changed = self.builder.bitwise(Bitwise::Xor, Width::B32, phase.into(), Scalar::constant(1));
-        for &(value, start) in &phases {
-            self.set(parameters[value], [if start == 0 { phase.into() } else { changed }]);
-        }
-        for iteration in 0..iterations {
-            self.set(*index, [own.plus(width, size * iteration)]);
-            self.block(region)?;
-            if iteration + 1 < iterations {
-                let yielded: Vec<Vec<Scalar>> = self
-                    .kernel
-                    .yielded(region)
-                    .iter()
-                    .zip(parameters)
-                    .map(|(&value, &parameter)| self.get_in(value, self.layout_of(parameter)).to_vec())
-                    .collect();
-                for (&parameter, scalars) in parameters.iter().zip(yielded) {
-                    self.set(parameter, scalars);
-                }
-            }
-        }
-        self.builder.location = location;
-        for &(value, number) in &numbered {
-            let last = self.scalar(self.kernel.yielded(region)[value]);
-            assert_eq!(last.as_constant(), Some(number), "counters have gone around");
-        }
-        let mut moves = self.next(groups, region, parameters);
-        let is_known =
-            |group: &&Carried| numbered.iter().chain(&phases).any(|(value, _)| *value == group.value);
-        moves.retain(|(_, register, _)| {
-            !groups.iter().filter(is_known).any(|group| group.register == *register)
-        });
-        moves.push((Width::B32, phase, changed));
-        let left = self.builder.sub(width, upper, own);
-        let goes_on = more_than(self, left, 2 * iterations - 1);
-        let is_left = more_than(self, left, iterations);
-        let is_left = self.builder.predicate(is_left.plus(Width::Pred, 1));
-        moves.push((width, register, own.plus(width, size * iterations)));
-        if let Ending::Countdown(left) = counter.ending {
-            moves.push((width, left, self.builder.sub(width, left.into(), Scalar::constant(iterations))));
-        }
-        self.builder.assign_all(&moves);
-        let again = self.builder.predicate(goes_on);
-        self.builder.emit_if(Some(again), jump(head));
-        for group in groups {
-            if let Some((_, start)) = phases.iter().find(|(value, _)| *value == group.value) {
-                let own =
-                    self.builder.bitwise(Bitwise::Xor, Width::B32, phase.into(), Scalar::constant(*start));
-                self.builder.assign(Width::B32, group.register, own);
-            }
-        }
-        self.builder.emit_if(Some(is_left), jump(exit));
-        self.builder.place(rest);
-        self.registers_of(groups, parameters);
-        Ok(())
-    }
-
-    /// Which of the values that a loop carries are numbers of slots that are known in each of so many iterations, and where
-    /// they start; and which are their phases.
-    fn numbered(&self, inst: Inst, iterations: u64) -> (Numbers, Numbers) {
-        let mut known = |value: Value| i64::try_from(self.scalar(value).as_constant()?).ok();
-        let counters = slot_counters(self.kernel, inst, &mut known);
-        let Some(counters) = counters.filter(|counters| counters.slots == iterations as i64) else {
-            return Default::default();
-        };
-        let bits = |starts: Vec<(usize, i64)>| {
-            starts.into_iter().map(|(value, start)| (value, start as u64)).collect()
-        };
-        (bits(counters.starts), bits(counters.phases))
-    }
-
-    /// Sets the parameters of a body that are carried in registers of their own to these.
-    fn registers_of(&mut self, groups: &[Carried], parameters: &[Value]) {
-        for (value, &parameter) in parameters.iter().enumerate() {
-            let mut members: Vec<(usize, Scalar)> = Vec::new();
-            for group in groups.iter().filter(|group| group.value == value && !group.is_word) {
-                let own = Scalar::from(group.register);
-                members.extend(
-                    group.members.iter().map(|(place, offset)| (*place, own.plus(group.width, *offset))),
-                );
-            }
-            members.sort_by_key(|(place, _)| *place);
-            if !members.is_empty() {
-                let scalars: Vec<Scalar> = members.into_iter().map(|(_, scalar)| scalar).collect();
-                self.set(parameter, scalars);
-            }
-        }
     }
 
     /// Whether a loop is entered. A step of zero stops the kernel.

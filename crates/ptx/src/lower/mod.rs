@@ -611,9 +611,9 @@ impl OpVisitor for Lowering<'_> {
         upper: Value,
         step: Value,
         _: &[Value],
-        options: &LoopOptions,
+        _: &LoopOptions,
     ) -> Lowered {
-        self.lower_for(inst, [lower, upper, step], options.unroll_factor.max(1))
+        self.lower_for(inst, [lower, upper, step])
     }
 
     fn while_loop(&mut self, inst: Inst, _: &[Value]) -> Lowered {

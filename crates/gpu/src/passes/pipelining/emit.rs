@@ -8,6 +8,7 @@ use smallvec::smallvec;
 use tilewright_ir as ir;
 use tilewright_ir::{
     Block, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, Rounding, Value, ValueData,
+    constant_int,
 };
 
 use super::super::tensor_copies::{map_for, outside_unless};
@@ -210,6 +211,9 @@ impl Emit<'_> {
     fn end(&mut self, upper: Value, step: Value, count: u32) -> Value {
         let (dtype, counter) = (self.dtype(), self.counter.clone());
         let (least, most) = dtype.int_range().expect("a counter is an integer");
+        if let (Some(upper), Some(step)) = (constant_int(self.function, upper), self.plan.step) {
+            return self.constant(dtype, (upper - step * i128::from(count)).clamp(least, most));
+        }
         if dtype.bits() > 32 {
             let steps = self.plan.step.expect("a wide counter has a constant step") * i128::from(count);
             let (function, limit) = if steps > 0 {

@@ -1,38 +1,50 @@
 //! How often a loop runs, where its bounds say so.
 
 use tilewright_ir as ir;
-use tilewright_ir::Operation;
+use tilewright_ir::{Inst, Value, constant_int};
 
 use super::plan::Body;
-use crate::language::{GpuOp, Op};
+use crate::language::{Function, GpuOp, Op};
 
 impl Body<'_> {
     /// The number of iterations, if the bounds are constants.
     pub(super) fn iterations(&self, step: i128) -> Option<u32> {
-        let bound = |place: usize| match self
-            .function
-            .defining_op(self.function.insts[self.inst].operands[place])?
-            .as_tile()?
-        {
-            ir::Op::Constant { value } => value.as_int(),
-            // tidy: wildcard because any other value is known when the kernel runs
-            _ => None,
-        };
-        let distance = (bound(1)? - bound(0)?) * step.signum();
-        u32::try_from(distance.max(0).unsigned_abs().div_ceil(step.unsigned_abs())).ok()
+        let bound =
+            |place: usize| constant_int(self.function, self.function.insts[self.inst].operands[place]);
+        count(bound(1)? - bound(0)?, step)
     }
+}
 
-    /// The number of iterations, if the upper bound is the lower one and a constant, and the sum does not overflow.
-    pub(super) fn iterations_from_lower(&self, step: i128) -> Option<u32> {
-        let function = self.function;
-        let [lower, upper] = [0, 1].map(|place| function.insts[self.inst].operands[place]);
-        let sum = &function.insts[function.defining_inst(upper)?];
-        let Op::Gpu(GpuOp::Elementwise { function: ir::ElementwiseFn::Add, .. }) = sum.op else {
-            return None;
+/// The number of iterations of a loop whose bounds are constants, or differ by one. A loop whose bounds overflow has none.
+pub fn constant_iterations(function: &Function, inst: Inst) -> Option<u32> {
+    let operands = &function.insts[inst].operands;
+    let step = constant_int(function, operands[2]).filter(|step| *step != 0)?;
+    let [(from, lower), (to, upper)] = [operands[0], operands[1]].map(|bound| split(function, bound));
+    count((from == to).then_some(upper - lower)?, step)
+}
+
+/// A scalar as another one, none if it is a constant, and a constant.
+fn split(function: &Function, mut value: Value) -> (Option<Value>, i128) {
+    let mut offset = 0;
+    loop {
+        if let Some(constant) = constant_int(function, value) {
+            return (None, offset + constant);
+        }
+        let Some(inst) = function.defining_inst(value) else { return (Some(value), offset) };
+        let data = &function.insts[inst];
+        let Op::Gpu(GpuOp::Elementwise { function: ir::ElementwiseFn::Add, .. }) = data.op else {
+            return (Some(value), offset);
         };
-        let other = sum.operands.iter().find(|operand| **operand != lower)?;
-        let Some(ir::Op::Constant { value }) = function.defining_op(*other)?.as_tile() else { return None };
-        let distance = value.as_int().filter(|_| sum.operands.contains(&lower))? * step.signum();
-        u32::try_from(distance.max(0).unsigned_abs().div_ceil(step.unsigned_abs())).ok()
+        let constants = [0, 1].map(|place| constant_int(function, data.operands[place]));
+        (value, offset) = match constants {
+            [_, Some(constant)] => (data.operands[0], offset + constant),
+            [Some(constant), None] => (data.operands[1], offset + constant),
+            [None, None] => return (Some(value), offset),
+        };
     }
+}
+
+fn count(distance: i128, step: i128) -> Option<u32> {
+    let distance = distance * step.signum();
+    u32::try_from(distance.max(0).unsigned_abs().div_ceil(step.unsigned_abs())).ok()
 }

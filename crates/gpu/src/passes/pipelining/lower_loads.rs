@@ -60,9 +60,6 @@ impl Emit<'_> {
         fills.retain(|fill| live.contains(&fill.inst));
         if let Op::Tile(ir::Op::For { options }) = &mut self.function.insts[plan.inst].op {
             options.num_stages = 1;
-            if plan.is_short {
-                options.unroll_factor = 1;
-            }
         }
         self.location = self.function.insts[plan.inst].location;
         // The next loop goes on with the rings.

@@ -69,6 +69,7 @@ use crate::language::{Function, Module};
 use crate::layout_rules::LANES;
 use crate::remarks::Because;
 use crate::target::Feature;
+pub(super) use iterations::constant_iterations;
 pub(super) use memory_order::{Order, orders};
 use plan::LoopPlan;
 

@@ -41,8 +41,6 @@ pub struct LoopPlan {
     pub step: Option<i128>,
     /// The number of iterations, where the bounds are constants too.
     pub iterations: Option<u32>,
-    /// It is known that there are fewer iterations than two for each slot: it does not pay to go in rounds.
-    pub is_short: bool,
     pub loads: Vec<RingLoad>,
     pub groups: Vec<Group>,
     /// The dots that start one stage later than those that they depend on.
@@ -142,7 +140,6 @@ impl LoopPlan {
             stages: 0,
             step,
             iterations,
-            is_short: false,
             loads: Vec::new(),
             groups: Vec::new(),
             late: None,
@@ -370,15 +367,12 @@ impl<'a> Body<'a> {
         }
         let (inst, block, next, follows, flat) = (self.inst, outer, None, false, None);
         let iterations = step.and_then(|step| self.iterations(step));
-        let few = || step.and_then(|step| self.iterations_from_lower(step));
-        let is_short = iterations.or_else(few).is_some_and(|count| count < 2 * stages);
         Ok(LoopPlan {
             inst,
             block,
             stages,
             step,
             iterations,
-            is_short,
             loads,
             groups,
             late,

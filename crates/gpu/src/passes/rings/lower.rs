@@ -16,7 +16,7 @@ use crate::language::verify::slots::Names;
 use crate::language::{Buffer, Deferred, Function, Gpu, GpuOp, Op, Type};
 
 /// One end of a ring: which slot is acquired next, and which is taken next.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum End {
     Acquire,
     Take,
@@ -27,8 +27,10 @@ type RingEnd = (Value, End);
 /// Where an end is.
 #[derive(Clone, Debug)]
 struct Position {
-    /// The number of the slot; zero of a ring of one.
+    /// The index of the slot; zero of a ring of one.
     index: Value,
+    /// The same, where it is a constant.
+    slot: Option<u32>,
     /// The parity of the phase that is waited for, where barriers are.
     phase: Option<Value>,
     /// How many slots it has passed, where that is one number.
@@ -36,6 +38,34 @@ struct Position {
 }
 
 type State = BTreeMap<RingEnd, Position>;
+
+/// What a loop carries of the phase of an end that has the same slot at the beginning of each iteration.
+#[derive(Clone, Copy, Debug)]
+enum CarriedPhase {
+    /// Nothing: each iteration begins in the same phase.
+    Same,
+    /// The phase.
+    Own,
+    /// The parity of the iteration, together with other ends; the phase of the first iteration.
+    Parity(bool),
+}
+
+/// What a region carries of the ends that advance in it.
+#[derive(Default)]
+struct Carried {
+    /// The ends whose index and phase are carried.
+    ends: BTreeSet<RingEnd>,
+    /// The ends that go around their rings as a whole in each iteration.
+    whole: BTreeMap<RingEnd, CarriedPhase>,
+    /// The parity of the next iteration, in the body of a loop that carries it.
+    next_parity: Option<Value>,
+}
+
+impl Carried {
+    fn has_parity(&self) -> bool {
+        self.whole.values().any(|phase| matches!(phase, CarriedPhase::Parity(_)))
+    }
+}
 
 /// What is known of the text before it is rewritten.
 pub struct Parts {
@@ -45,6 +75,8 @@ pub struct Parts {
     touched: FxHashSet<Value>,
     /// The ends that advance inside an instruction with regions.
     advances: FxHashMap<Inst, BTreeSet<RingEnd>>,
+    /// How many slots an end advances by in an iteration, where all that advance it are in the body of the loop itself.
+    steps: FxHashMap<(Inst, RingEnd), Option<u32>>,
     /// The rings of which one end is carried for both, with how many slots one is ahead.
     even: FxHashMap<Inst, Vec<(Value, i64)>>,
     /// The rings that advance together.
@@ -62,6 +94,7 @@ impl Parts {
             roots: FxHashMap::default(),
             touched: FxHashSet::default(),
             advances: FxHashMap::default(),
+            steps: FxHashMap::default(),
             even: FxHashMap::default(),
             teams,
             barriers_before: FxHashMap::default(),
@@ -97,13 +130,18 @@ impl Parts {
             let mut block = names.block_of_inst(inst);
             let is_outside = plans[&root].has_outer_barriers();
             let home = if is_outside { function.entry } else { names.block_of(root) };
+            let mut is_direct = true;
             while block != home {
                 let Some(owner) = names.owner(block) else { break };
                 // The ends of a ring of roles begin with their role.
                 if plans[&root].roles.as_ref().is_some_and(|roles| roles.inst == owner) {
                     break;
                 }
-                parts.advances.entry(owner).or_default().insert((parts.teams.first(root), end));
+                let ring_end = (parts.teams.first(root), end);
+                parts.advances.entry(owner).or_default().insert(ring_end);
+                let step = parts.steps.entry((owner, ring_end)).or_insert(Some(0));
+                *step = step.filter(|_| is_direct).map(|step| step + u32::from(parts.teams.is_last(root)));
+                is_direct = false;
                 block = names.block_of_inst(owner);
             }
         });
@@ -185,6 +223,7 @@ pub fn lower(function: &mut Function, plans: Plans, counts: Counts, parts: Parts
         counts,
         parts,
         numbers: BTreeMap::new(),
+        flipped: FxHashMap::default(),
         barriers: FxHashMap::default(),
         hands: FxHashMap::default(),
         taken: Vec::new(),
@@ -196,8 +235,10 @@ pub fn lower(function: &mut Function, plans: Plans, counts: Counts, parts: Parts
             let value = lower.cursor.int(Dtype::I32, number);
             lower.numbers.insert(number, value);
         }
+        let [zero, one] = [0, 1].map(|number| lower.numbers[&number]);
+        lower.flipped.extend([(zero, one), (one, zero)]);
     }
-    lower.block(insts, &mut State::new(), &BTreeSet::new());
+    lower.block(insts, &mut State::new(), &Carried::default());
 }
 
 fn index_type() -> Type {
@@ -211,6 +252,8 @@ struct Lower<'a> {
     parts: Parts,
     /// Constants that are needed.
     numbers: BTreeMap<i64, Value>,
+    /// The other phase of phases that are constants or carried parities.
+    flipped: FxHashMap<Value, Value>,
     barriers: FxHashMap<Value, Barriers>,
     hands: FxHashMap<Value, Hand>,
     /// What was taken of a team whose copies products read, until all of the team are.
@@ -225,7 +268,7 @@ impl Lower<'_> {
     }
 
     /// Rewrites the instructions that were taken out of the block of the cursor.
-    fn block(&mut self, insts: Vec<Inst>, state: &mut State, carried: &BTreeSet<RingEnd>) {
+    fn block(&mut self, insts: Vec<Inst>, state: &mut State, carried: &Carried) {
         let block = self.cursor.position().block;
         for parameter in self.cursor.function.blocks[block].parameters.clone() {
             self.hand_if_token(parameter);
@@ -259,7 +302,7 @@ impl Lower<'_> {
         self.hands.insert(token, Hand { root, index, slot });
     }
 
-    fn inst(&mut self, inst: Inst, state: &mut State, carried: &BTreeSet<RingEnd>) {
+    fn inst(&mut self, inst: Inst, state: &mut State, carried: &Carried) {
         let data = self.cursor.function.insts[inst].clone();
         if !data.regions.is_empty() {
             return self.regions(inst, state);
@@ -315,7 +358,7 @@ impl Lower<'_> {
         }
     }
 
-    fn keep(&mut self, inst: Inst, state: &State, carried: &BTreeSet<RingEnd>) {
+    fn keep(&mut self, inst: Inst, state: &State, carried: &Carried) {
         let is_yield = matches!(self.cursor.function.insts[inst].op.as_tile(), Some(ir::Op::Yield {}));
         for place in 0..self.cursor.function.insts[inst].operands.len() {
             if let Some(hand) = self.hands.get(&self.cursor.function.insts[inst].operands[place]) {
@@ -324,7 +367,7 @@ impl Lower<'_> {
             }
         }
         if is_yield {
-            let values: Vec<Value> = carried.iter().flat_map(|end| self.parts_of(*end, state)).collect();
+            let values = self.carried_values(carried, carried.next_parity, state);
             self.cursor.function.insts[inst].operands.extend(values);
         }
         if let Op::Gpu(GpuOp::Finish { pending: Deferred(pending @ None) }) =
@@ -437,7 +480,7 @@ impl Lower<'_> {
             End::Acquire => plan.has_empty().then(|| self.numbers[&1]),
             End::Take => plan.has_full().then(|| self.numbers[&0]),
         };
-        Position { index: self.numbers[&0], phase, passed: Some(0) }
+        Position { index: self.numbers[&0], slot: Some(0), phase, passed: Some(0) }
     }
 
     fn acquire(&mut self, inst: Inst, root: Value, plan: &Plan, at: &Position) {
@@ -510,21 +553,37 @@ impl Lower<'_> {
     fn advance(&mut self, end: RingEnd, state: &mut State) {
         let slots = self.plans[&end.0].buffer.slots;
         let at = state[&end].clone();
-        let [zero, one] = [0, 1].map(|number| self.numbers[&number]);
         let passed = at.passed.map(|passed| passed + 1);
-        let flipped = at.phase.map(|phase| (phase, self.scalar(ElementwiseFn::Xor, &[phase, one])));
-        if slots == 1 {
-            let phase = flipped.map(|(_, flipped)| flipped);
-            state.insert(end, Position { index: at.index, phase, passed });
+        if let Some(slot) = at.slot {
+            let slot = (slot + 1) % slots;
+            let index = if slots == 1 { at.index } else { self.number(slot.into()) };
+            let phase = if slot == 0 { at.phase.map(|phase| self.flip(phase)) } else { at.phase };
+            state.insert(end, Position { index, slot: Some(slot), phase, passed });
             return;
         }
-        let count = self.numbers[&i64::from(slots)];
+        let [zero, one, count] = [0, 1, i64::from(slots)].map(|number| self.numbers[&number]);
+        let flipped = at.phase.map(|phase| (phase, self.flip(phase)));
         let next = self.scalar(ElementwiseFn::Add, &[at.index, one]);
         let is_end = self.scalar(ElementwiseFn::Eq, &[next, count]);
         let index = self.scalar(ElementwiseFn::Select, &[is_end, zero, next]);
         let phase =
             flipped.map(|(phase, flipped)| self.scalar(ElementwiseFn::Select, &[is_end, flipped, phase]));
-        state.insert(end, Position { index, phase, passed });
+        state.insert(end, Position { index, slot: None, phase, passed });
+    }
+
+    fn number(&mut self, number: i64) -> Value {
+        match self.numbers.get(&number) {
+            Some(known) => *known,
+            None => self.cursor.int(Dtype::I32, number),
+        }
+    }
+
+    /// The other phase.
+    fn flip(&mut self, phase: Value) -> Value {
+        match self.flipped.get(&phase) {
+            Some(known) => *known,
+            None => self.scalar(ElementwiseFn::Xor, &[phase, self.numbers[&1]]),
+        }
     }
 
     /// The values that an end is carried as.
@@ -534,26 +593,90 @@ impl Lower<'_> {
         index.into_iter().chain(at.phase).collect()
     }
 
-    /// The state with other values for an end, made one by one.
+    /// The values that are carried, in the order of [`Lower::replace`].
+    fn carried_values(&self, carried: &Carried, parity: Option<Value>, state: &State) -> Vec<Value> {
+        let mut values: Vec<Value> = carried.ends.iter().flat_map(|end| self.parts_of(*end, state)).collect();
+        let own = carried.whole.iter().filter(|(_, phase)| matches!(phase, CarriedPhase::Own));
+        values.extend(own.filter_map(|(end, _)| state[end].phase));
+        values.extend(parity.filter(|_| carried.has_parity()));
+        values
+    }
+
+    /// What a loop carries of the ends that advance in it. An end that goes around its ring as a whole in each iteration, from a
+    /// slot that is known, has the same slots in all of them; ends whose first phases are known as well have one parity.
+    fn carried(&self, inst: Inst, ends: BTreeSet<RingEnd>, state: &State) -> Carried {
+        let mut carried = Carried { ends, ..Carried::default() };
+        if !matches!(self.cursor.function.insts[inst].op.as_tile(), Some(ir::Op::For { .. })) {
+            return carried;
+        }
+        let mut with_parity = Vec::new();
+        for end in carried.ends.clone() {
+            let slots = self.plans[&end.0].buffer.slots;
+            let Some(step) = self.parts.steps.get(&(inst, end)).copied().flatten() else { continue };
+            if !step.is_multiple_of(slots) || state[&end].slot.is_none() {
+                continue;
+            }
+            carried.ends.remove(&end);
+            let phase = if (step / slots).is_multiple_of(2) || state[&end].phase.is_none() {
+                CarriedPhase::Same
+            } else {
+                let known = [0, 1].map(|number| Some(self.numbers[&number]) == state[&end].phase);
+                if known.contains(&true) {
+                    with_parity.push((end, known[1]));
+                }
+                CarriedPhase::Own
+            };
+            carried.whole.insert(end, phase);
+        }
+        if with_parity.len() > 1 {
+            let shared = with_parity.into_iter().map(|(end, first)| (end, CarriedPhase::Parity(first)));
+            carried.whole.extend(shared);
+        }
+        carried
+    }
+
+    /// The state with other values for what is carried, made one by one; the parity, if one is.
     fn replace(
         &mut self,
-        ends: &BTreeSet<RingEnd>,
+        carried: &Carried,
         state: &State,
         mut make: impl FnMut(&mut Function) -> Value,
-    ) -> State {
+    ) -> (State, Option<Value>) {
         let mut inner = state.clone();
-        for end in ends {
+        for end in &carried.ends {
             let is_counted = self.plans[&end.0].buffer.slots > 1;
             let at = inner.get_mut(end).expect("it is there where it advances");
             at.passed = None;
             if is_counted {
+                at.slot = None;
                 at.index = make(self.cursor.function);
             }
             if at.phase.is_some() {
                 at.phase = Some(make(self.cursor.function));
             }
         }
-        inner
+        for (end, phase) in &carried.whole {
+            let at = inner.get_mut(end).expect("it is there where it advances");
+            at.passed = None;
+            if matches!(phase, CarriedPhase::Own) {
+                at.phase = Some(make(self.cursor.function));
+            }
+        }
+        (inner, carried.has_parity().then(|| make(self.cursor.function)))
+    }
+
+    /// Gives the ends that share a parity their phases, which are it or the other one; returns the other one.
+    fn share_parity(&mut self, carried: &Carried, parity: Option<Value>, state: &mut State) -> Option<Value> {
+        let parity = parity?;
+        let other = self.scalar(ElementwiseFn::Xor, &[parity, self.numbers[&1]]);
+        self.flipped.extend([(parity, other), (other, parity)]);
+        for (end, phase) in &carried.whole {
+            if let CarriedPhase::Parity(first) = phase {
+                let at = state.get_mut(end).expect("it is there where it advances");
+                at.phase = Some(if *first { other } else { parity });
+            }
+        }
+        Some(other)
     }
 
     fn regions(&mut self, inst: Inst, state: &mut State) {
@@ -568,23 +691,25 @@ impl Lower<'_> {
                 self.cursor.function.insts[inst].operands[place] = hand.index;
             }
         }
+        let mut carried = self.carried(inst, ends, state);
         if is_loop {
-            let values: Vec<Value> = ends.iter().flat_map(|end| self.parts_of(*end, state)).collect();
+            let values = self.carried_values(&carried, self.numbers.get(&0).copied(), state);
             self.cursor.function.insts[inst].operands.extend(values);
         }
-        let nothing = BTreeSet::new();
         for (number, region) in data.regions.iter().enumerate() {
-            let mut inner = if is_loop {
+            let (mut inner, parity) = if is_loop {
                 let add = |function: &mut Function| function.add_parameter(*region, index_type(), None);
-                self.replace(&ends, state, add)
+                self.replace(&carried, state, add)
             } else {
-                state.clone()
+                (state.clone(), None)
             };
             let outer = self.cursor.enter(*region);
             let insts = self.cursor.take_rest();
+            carried.next_parity = self.share_parity(&carried, parity, &mut inner);
             self.join_ends(inst, &mut inner);
             let is_condition = matches!(data.op.as_tile(), Some(ir::Op::While {})) && number == 0;
-            self.block(insts, &mut inner, if is_condition { &nothing } else { &ends });
+            let nothing = Carried::default();
+            self.block(insts, &mut inner, if is_condition { &nothing } else { &carried });
             self.cursor.go_to(outer);
         }
         self.cursor.insert(inst);
@@ -594,20 +719,32 @@ impl Lower<'_> {
             function.insts[inst].results.push(value);
             value
         };
-        *state = self.replace(&ends, state, add);
+        let (after, parity) = self.replace(&carried, state, add);
+        *state = after;
+        self.share_parity(&carried, parity, state);
         self.join_ends(inst, state);
         for result in data.results {
             self.hand_if_token(result);
         }
     }
 
-    /// An empty ring is acquired where it is taken, another one so many slots behind. A slot that is full in the phase of one parity
-    /// next was emptied in that of the other.
+    /// An empty ring is acquired where it is taken, another one `held` slots after that. A slot that is full in the phase of one
+    /// parity next was emptied in that of the other.
     fn join_ends(&mut self, inst: Inst, state: &mut State) {
         for (root, held) in self.parts.even.get(&inst).cloned().into_iter().flatten() {
             let taken = state[&(root, End::Take)].clone();
             let mut phase = state[&(root, End::Acquire)].phase;
             let slots = i64::from(self.plans[&root].buffer.slots);
+            if let Some(slot) = taken.slot {
+                let slot = i64::from(slot) + held;
+                let index = if slots == 1 { taken.index } else { self.number(slot % slots) };
+                if let (Some(phase), Some(full)) = (&mut phase, taken.phase) {
+                    *phase = if slot / slots % 2 == 0 { self.flip(full) } else { full };
+                }
+                let slot = u32::try_from(slot % slots).ok();
+                state.insert((root, End::Acquire), Position { index, slot, phase, passed: None });
+                continue;
+            }
             let (mut index, mut is_behind) = (taken.index, None);
             if held % slots != 0 {
                 let held = self.cursor.int(Dtype::I32, held);
@@ -619,14 +756,14 @@ impl Lower<'_> {
             if let (Some(phase), Some(full)) = (&mut phase, taken.phase) {
                 *phase = full;
                 if held < slots {
-                    *phase = self.scalar(ElementwiseFn::Xor, &[full, self.numbers[&1]]);
+                    *phase = self.flip(full);
                 }
                 if let Some(sum) = is_behind {
                     let is_behind = self.scalar(ElementwiseFn::Ge, &sum);
                     *phase = self.scalar(ElementwiseFn::Select, &[is_behind, full, *phase]);
                 }
             }
-            state.insert((root, End::Acquire), Position { index, phase, passed: None });
+            state.insert((root, End::Acquire), Position { index, slot: None, phase, passed: None });
         }
     }
 
@@ -646,7 +783,7 @@ impl Lower<'_> {
             }
             let outer = self.cursor.enter(region);
             let insts = self.cursor.take_rest();
-            self.block(insts, &mut inner, &BTreeSet::new());
+            self.block(insts, &mut inner, &Carried::default());
             self.cursor.go_to(outer);
         }
         if waits {

@@ -81,7 +81,7 @@ fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc:
     let Some(last) = passed.copied().collect::<Vec<_>>().iter().rposition(is_end) else { return };
     let passed = &insts[behind..=behind + last];
     let computed = passed.iter().filter(|inst| computes(function, **inst)).count();
-    if before <= limit && cost_model::issue_slots_count(computed as u32, header.target.tuning) {
+    if before <= limit && cost_model::hides_copies(computed as u32, header.target.tuning) {
         return;
     }
     function.blocks[block].insts[first..=behind + last].rotate_left(fill);

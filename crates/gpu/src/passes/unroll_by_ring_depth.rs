@@ -1,0 +1,305 @@
+//! Unrolls loops by the depth of their rings, so that each copy of the body names its slots by constants.
+//!
+//! ```text
+//! for %i = %low to %high by s {                for %i = %low to %middle by 3s {
+//!   %b = take %r                                 %b = take %r      // slot 0
+//!   … %b …                                       … %b …
+//! }                                      ──>     %c = take %r      // slot 1
+//!                                                …
+//!                                              }
+//!                                              for %i = %middle to %high by s { … }
+//! ```
+//! It runs before rings are lowered: that pass knows the slot of each `take` and `acquire` in a loop that goes around its rings as
+//! a whole, and carries the phases only ([`super::rings`]). No select computes the next slot, and what an iteration carries to the
+//! next one is moved once for all copies.
+//!
+//! It pays where the threads have more to issue than the tensor cores take time: where they compute an operand of one dot
+//! from another one. The assembler mixes the copies, which takes registers; so the kernel states how many blocks a multiprocessor
+//! should hold, as many as without.
+
+use rustc_hash::FxHashSet;
+use tilewright_ir::{
+    self as ir, Block, Cursor, Definition, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Parents,
+    Rounding, Unrolling, Value, constant_int, unroll_loop,
+};
+
+use super::pipelining::constant_iterations;
+use crate::cost_model;
+use crate::language::{Function, Gpu, GpuOp, Header, Module, Op, Type};
+use crate::layout_rules::{LANES, element_bits};
+use crate::remarks::{self, Because};
+
+/// Unrolls the loops of a kernel.
+pub fn unroll_by_ring_depth(module: &mut Module) {
+    let Module { header, functions, entry, .. } = module;
+    let function = &mut functions[*entry];
+    let parents = Parents::new(function);
+    let mut loops: Vec<Inst> = Vec::new();
+    function.walk(function.entry, &mut |inst| {
+        if matches!(function.insts[inst].op, Op::Tile(ir::Op::For { .. })) {
+            loops.push(inst);
+        }
+    });
+    for inst in loops {
+        let Some(rings) = rings_of(function, &parents, inst) else { continue };
+        let plan = plan(header, function, inst, &rings);
+        let because = || match &plan {
+            Ok(Plan { factor, .. }) => {
+                Because::done(format!("unrolled {factor} times"), "each copy names its slots by constants")
+            }
+            Err(reason) => Because::note("not unrolled, the index of a slot is computed", *reason),
+        };
+        remarks::about("unroll_by_ring_depth", function, inst, || "loop".into(), because);
+        let Ok(plan) = plan else { continue };
+        let block = parents.block(inst).expect("the loop is in a block");
+        unroll(function, block, inst, &plan);
+        let blocks =
+            cost_model::blocks_by_registers(plan.tiles, header.num_warps * LANES, header.target.tuning);
+        header.min_blocks = if header.min_blocks == 0 { blocks } else { header.min_blocks.min(blocks) };
+    }
+}
+
+/// How a loop is unrolled.
+struct Plan {
+    factor: u32,
+    step: i64,
+    dtype: Dtype,
+    /// The registers of a thread that the operands and accumulators of its dots take.
+    tiles: u32,
+}
+
+/// The slots of a ring that an iteration acquires or takes.
+struct RingStep {
+    slots: u32,
+    per_iteration: u32,
+}
+
+impl RingStep {
+    /// After how many iterations the slot is the same one.
+    fn period(&self) -> u32 {
+        let (mut a, mut b) = (self.slots, self.per_iteration);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        self.slots / a
+    }
+}
+
+/// The rings that a loop goes around, if it is known at which slots it begins.
+fn rings_of(function: &Function, parents: &Parents, inst: Inst) -> Option<Vec<RingStep>> {
+    let body = function.insts[inst].regions[0];
+    let mut ends: Vec<(Value, bool, RingStep)> = Vec::new();
+    let mut is_nested = false;
+    function.walk(body, &mut |inner| {
+        let Some((ring, is_take)) = ring_end(function, inner) else { return };
+        is_nested |= parents.block(inner) != Some(body);
+        let found = ends.iter_mut().find(|(other, end, _)| (*other, *end) == (ring, is_take));
+        if let Some((.., step)) = found {
+            step.per_iteration += 1;
+        } else {
+            let slots = slots_of(function, ring);
+            ends.push((ring, is_take, RingStep { slots, per_iteration: 1 }));
+        }
+    });
+    let rings: Vec<Value> = ends.iter().map(|(ring, ..)| *ring).collect();
+    let is_counted = ends.iter().any(|(.., step)| step.slots > 1);
+    (is_counted && !is_nested && begin_at_known_slots(function, parents, inst, &rings))
+        .then(|| ends.into_iter().map(|(.., step)| step).collect())
+}
+
+/// The ring that an op advances in, and whether it takes a slot.
+fn ring_end(function: &Function, inst: Inst) -> Option<(Value, bool)> {
+    let data = &function.insts[inst];
+    match data.op.as_gpu()? {
+        GpuOp::Acquire {} => Some((data.operands[0], false)),
+        GpuOp::Take {} => Some((data.operands[0], true)),
+        // tidy: wildcard because no other op advances in a ring
+        _ => None,
+    }
+}
+
+fn slots_of(function: &Function, ring: Value) -> u32 {
+    match function.ty(ring) {
+        Type::Ring(ring) => ring.slots,
+        Type::Buffer(_)
+        | Type::Registers { .. }
+        | Type::Empty(_)
+        | Type::Full(_)
+        | Type::Pending { .. }
+        | Type::Mbarrier { .. } => 1,
+    }
+}
+
+/// Whether it is one number for each ring how many slots the kernel acquires and takes before an
+/// instruction: no loop is around it, and no loop or branch before it advances in the rings.
+fn begin_at_known_slots(function: &Function, parents: &Parents, inst: Inst, rings: &[Value]) -> bool {
+    let mut around = inst;
+    while let Some(block) = parents.block(around) {
+        let insts = &function.blocks[block].insts;
+        let before = insts.iter().take_while(|other| **other != around);
+        let mut is_known = true;
+        for region in before.flat_map(|other| &function.insts[*other].regions) {
+            function.walk(*region, &mut |inner| {
+                is_known &= ring_end(function, inner).is_none_or(|(ring, _)| !rings.contains(&ring));
+            });
+        }
+        let Some(owner) = parents.owner(block) else { return is_known };
+        if !is_known || function.insts[owner].op.info().family == OpFamily::Loop {
+            return false;
+        }
+        around = owner;
+    }
+    false
+}
+
+fn plan(header: &Header, function: &Function, inst: Inst, rings: &[RingStep]) -> Result<Plan, &'static str> {
+    let data = &function.insts[inst];
+    let Op::Tile(ir::Op::For { options }) = &data.op else { return Err("it is no loop") };
+    let mut insts = 0;
+    let mut dots: Vec<Inst> = Vec::new();
+    let mut arithmetic = 0;
+    let (mut is_innermost, mut has_addresses) = (true, false);
+    function.walk(data.regions[0], &mut |inner| {
+        insts += 1;
+        let family = function.insts[inner].op.info().family;
+        is_innermost &= family != OpFamily::Loop;
+        if family == OpFamily::Dot {
+            dots.push(inner);
+        }
+        arithmetic += u32::from(is_arithmetic(function, inner));
+        has_addresses |= matches!(function.insts[inner].op, Op::Gpu(GpuOp::CopyAsync { .. }));
+    });
+    if options.unroll_factor == 1 {
+        return Err("the program requests one iteration");
+    }
+    if !is_innermost {
+        return Err("it has a loop inside");
+    }
+    if has_addresses {
+        return Err("threads copy in it, and have no registers for the addresses of several iterations");
+    }
+    if !has_dependent_dots(function, data.regions[0], &dots) {
+        return Err("its threads compute no operand of a dot from another dot");
+    }
+    if !cost_model::is_issue_bound(arithmetic, dots.len() as u32, header.target.tuning) {
+        return Err("its threads compute less than its dots take time");
+    }
+    let factor = rings.iter().map(RingStep::period).max().unwrap_or(1);
+    if rings.iter().any(|ring| factor % ring.period() != 0)
+        || !cost_model::should_unroll(factor, insts, header.target.tuning)
+    {
+        return Err("the code would be too long");
+    }
+    let dtype = function.ty(data.operands[0]).as_registers().and_then(ir::Type::dtype);
+    let step = constant_int(function, data.operands[2]).and_then(|step| i64::try_from(step).ok());
+    let (Some(dtype), Some(step)) = (dtype.filter(|dtype| dtype.bits() >= 32), step.filter(|step| *step > 0))
+    else {
+        return Err("its step is no positive constant");
+    };
+    if i32::try_from(step).ok().and_then(|step| step.checked_mul(factor as i32)).is_none() {
+        return Err("its step is too large");
+    }
+    if constant_iterations(function, inst).is_some_and(|count| count < 2 * factor) {
+        return Err("it has too few iterations");
+    }
+    let words = |value: &Value| {
+        let ty = function.ty(*value);
+        let bits = ty.as_registers().map_or(0, element_bits);
+        ty.layout().map_or(0, |layout| header.layouts.get(layout).registers() * bits / 32)
+    };
+    let tiles = dots.iter().flat_map(|dot| &function.insts[*dot].operands).map(words).sum();
+    if !cost_model::fits_registers_unrolled(tiles, header.num_warps * LANES, header.target.tuning) {
+        return Err("the registers of a thread do not hold several iterations");
+    }
+    Ok(Plan { factor, step, dtype, tiles })
+}
+
+/// Whether an instruction computes a tile element by element.
+fn is_arithmetic(function: &Function, inst: Inst) -> bool {
+    let data = &function.insts[inst];
+    matches!(data.op, Op::Gpu(GpuOp::Elementwise { .. })) && function.ty(data.results[0]).layout().is_some()
+}
+
+/// Whether a dot of a body takes from registers what threads compute from another dot of it, in the
+/// same iteration or in an earlier one. Threads that put the operand into shared memory wait for
+/// each other there, and do not run ahead.
+fn has_dependent_dots(function: &Function, body: Block, dots: &[Inst]) -> bool {
+    let parameters = &function.blocks[body].parameters;
+    let yielded = function.yielded(body);
+    dots.iter().any(|dot| {
+        let operand = function.insts[*dot].operands[0];
+        let is_read = matches!(function.defining_op(operand), Some(Op::Gpu(GpuOp::LocalLoad { .. })))
+            || !matches!(function.ty(operand), Type::Registers { .. });
+        let mut work: Vec<Value> = if is_read { Vec::new() } else { vec![operand] };
+        let mut seen: FxHashSet<Value> = FxHashSet::default();
+        while let Some(value) = work.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
+            match function.values[value].definition {
+                Definition::Parameter(block, place) if block == body && place > 0 => {
+                    debug_assert_eq!(parameters[place as usize], value);
+                    work.push(yielded[place as usize - 1]);
+                }
+                Definition::Result(maker, _) => {
+                    if dots.contains(&maker) {
+                        if maker != *dot {
+                            return true;
+                        }
+                    } else if function.blocks[body].insts.contains(&maker) {
+                        work.extend(&function.insts[maker].operands);
+                        work.extend(stored_to(function, body, maker));
+                    }
+                }
+                Definition::Parameter(..) => {}
+            }
+        }
+        false
+    })
+}
+
+/// What the stores of a body write to the memory that an instruction allocates.
+fn stored_to(function: &Function, body: Block, alloc: Inst) -> Vec<Value> {
+    let buffer = function.insts[alloc].results.first();
+    let stores = function.blocks[body].insts.iter().map(|inst| &function.insts[*inst]);
+    stores
+        .filter(|data| matches!(data.op, Op::Gpu(GpuOp::LocalStore {})) && data.operands.first() == buffer)
+        .map(|data| data.operands[1])
+        .collect()
+}
+
+fn unroll(function: &mut Function, block: Block, inst: Inst, plan: &Plan) {
+    // The number of copies is decided: neither loop is to be unrolled again.
+    let Op::Tile(ir::Op::For { options }) = &mut function.insts[inst].op else { return };
+    options.unroll_factor = 1;
+    let remainder = function.insts[inst].op.clone();
+    let [lower, upper] = [0, 1].map(|bound| function.insts[inst].operands[bound]);
+    let mut cursor = Cursor::before(function, block, inst);
+    let Plan { factor, step, dtype, .. } = *plan;
+    let middle = middle(&mut cursor, [lower, upper], step * i64::from(factor), dtype);
+    let unrolling = Unrolling { factor, step, dtype, middle };
+    unroll_loop(&mut cursor, (block, inst), &unrolling, remainder);
+}
+
+/// The counter after the last of the iterations that all copies of the body run: the distance of
+/// the bounds, which an unsigned integer holds, without what is left of it.
+fn middle(cursor: &mut Cursor<'_, Gpu>, [lower, upper]: [Value; 2], step: i64, dtype: Dtype) -> Value {
+    let unsigned = if dtype.bits() == 64 { Dtype::U64 } else { Dtype::U32 };
+    let cast = |cursor: &mut Cursor<'_, Gpu>, value: Value, dtype: Dtype| {
+        if cursor.function.ty(value).as_registers().and_then(ir::Type::dtype) == Some(dtype) {
+            return value;
+        }
+        let op = ir::Op::Cast { element: Element::Value(dtype), rounding: Rounding::NearestEven };
+        cursor.value(op, &[value], Type::scalar(ir::Type::scalar(dtype)))
+    };
+    let has_iterations = cursor.scalar(ElementwiseFn::Lt, &[lower, upper], Dtype::I1);
+    let distance = cursor.scalar(ElementwiseFn::Sub, &[upper, lower], dtype);
+    let zero = cursor.int(dtype, 0);
+    let distance = cursor.scalar(ElementwiseFn::Select, &[has_iterations, distance, zero], dtype);
+    let distance = cast(cursor, distance, unsigned);
+    let step = cursor.int(unsigned, step);
+    let rest = cursor.scalar(ElementwiseFn::IntRem, &[distance, step], unsigned);
+    let whole = cursor.scalar(ElementwiseFn::Sub, &[distance, rest], unsigned);
+    let whole = cast(cursor, whole, dtype);
+    cursor.scalar(ElementwiseFn::Add, &[lower, whole], dtype)
+}

@@ -1,0 +1,92 @@
+//! Unrolls loops: the copies of the body, and the loop that runs the iterations that are left.
+//!
+//! ```text
+//! for %i = %low to %high by s carry %x {       for %i = %low to %middle by 2s carry %x {
+//!   %y = … %i, %x                                %y = … %i, %x ; %j = %i + s ; %z = … %j, %y
+//!   yield %y                            ──>      yield %z
+//! }                                            } : %u
+//!                                              for %i = %middle to %high by s carry %x = %u { … }
+//! ```
+
+use rustc_hash::FxHashMap;
+use smallvec::smallvec;
+
+use crate::cursor::Cursor;
+use crate::dialect::Dialect;
+use crate::elementwise::ElementwiseFn;
+use crate::function::{Block, Inst, Value};
+use crate::types::Dtype;
+
+/// How a loop is unrolled.
+#[derive(Clone, Copy, Debug)]
+pub struct Unrolling {
+    /// How many copies of the body one iteration has.
+    pub factor: u32,
+    /// The step of the loop, a positive constant.
+    pub step: i64,
+    /// The type of the loop's counter.
+    pub dtype: Dtype,
+    /// The counter after the last iteration that has all copies: the lower bound plus a multiple of
+    /// the step times the factor.
+    pub middle: Value,
+}
+
+/// Unrolls a `for_loop` of a block; returns the loop after it, which runs the iterations that are
+/// left and has the op `remainder`.
+///
+/// The cursor is before the loop, and stays there.
+pub fn unroll_loop<D: Dialect>(
+    cursor: &mut Cursor<'_, D>,
+    (block, inst): (Block, Inst),
+    unrolling: &Unrolling,
+    remainder: D::Op,
+) -> Inst {
+    let data = cursor.function.insts[inst].clone();
+    let step = cursor.int(unrolling.dtype, unrolling.step * i64::from(unrolling.factor));
+    let before = cursor.position();
+    let body = data.regions[0];
+    let rest = cursor.function.clone_region(body);
+    let copies: Vec<Block> = (1..unrolling.factor).map(|_| cursor.function.clone_region(body)).collect();
+    for (number, copy) in (1..).zip(copies) {
+        append(cursor, body, copy, (unrolling.step * number, unrolling.dtype));
+    }
+    let function = &mut *cursor.function;
+    function.insts[inst].operands[1] = unrolling.middle;
+    function.insts[inst].operands[2] = step;
+    let types: Vec<D::Type> = data.results.iter().map(|result| function.ty(*result).clone()).collect();
+    let mut operands = vec![unrolling.middle, data.operands[1], data.operands[2]];
+    operands.extend(&data.results);
+    cursor.go_after(block, inst);
+    let tail = cursor.emit_with_regions(remainder, &operands, smallvec![rest], types);
+    cursor.go_to(before);
+    let function = &mut *cursor.function;
+    let ends = function.insts[tail].results.clone();
+    for (result, end) in data.results.iter().zip(&ends) {
+        function.copy_name(*result, *end);
+    }
+    let replaced: FxHashMap<Value, Value> = data.results.iter().copied().zip(ends).collect();
+    function.replace_uses(&replaced, |other| other == tail);
+    tail
+}
+
+/// Appends a copy of a body to the body, for the iteration whose counter is greater by `ahead`.
+fn append<D: Dialect>(cursor: &mut Cursor<'_, D>, body: Block, copy: Block, (ahead, dtype): (i64, Dtype)) {
+    let index = cursor.function.blocks[body].parameters[0];
+    let end = cursor.function.blocks[body].insts.pop().expect("a body has an end");
+    let before = cursor.enter_end(body);
+    let ahead = cursor.int(dtype, ahead);
+    let ty = cursor.function.ty(index).clone();
+    let next = cursor.elementwise(ElementwiseFn::Add, &[index, ahead], ty);
+    let function = &mut *cursor.function;
+    let given = [next].into_iter().chain(function.insts[end].operands.iter().copied());
+    let parameters = std::mem::take(&mut function.blocks[copy].parameters);
+    let replaced: FxHashMap<Value, Value> = parameters.into_iter().zip(given).collect();
+    let mut inside = Vec::new();
+    function.walk(copy, &mut |inst| inside.push(inst));
+    for inst in inside {
+        function.insts[inst].replace_operands(&replaced);
+    }
+    let copied = std::mem::take(&mut function.blocks[copy].insts);
+    cursor.insert_all(copied);
+    cursor.go_to(before);
+}
