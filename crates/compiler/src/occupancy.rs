@@ -65,7 +65,7 @@ impl Occupancy {
         if exceeds {
             return SmallVec::new();
         }
-        // Attention of 128 x 64 by 8 warps needs the limit that is avoided elsewhere.
+        // Two dependent dots of 128 x 64 by 8 warps need the limit that is avoided elsewhere.
         let most = multiprocessor.registers / (more * self.threads) / REGISTER_UNIT * REGISTER_UNIT;
         let limits = [most.saturating_sub(REGISTER_UNIT), most];
         let is_tried = |limit: &u32| most < self.registers && limit * 3 >= self.registers * 2;

@@ -10,12 +10,14 @@
 //! | `tile` | prepares tile IR: what is refused, extents that are powers of two, tiles of pointers as a scalar pointer and 32-bit offsets |
 //! | `assign` | gives every value a layout, every product its instruction: tile IR becomes the [`language`] |
 //! | `language` | values with layouts, shared memory, copies, barriers, warps with roles: a dialect of the IR |
+//! | `idioms` | the mechanisms that are for one idiom of kernels |
 //! | `passes` | from text to text: conversions of layouts, rings, instructions of warps, allocation, barriers |
 
 mod assign;
 mod box_layout;
 mod commutation;
 mod cost_model;
+mod idioms;
 pub mod language;
 mod launcher;
 mod layout_rules;
@@ -71,7 +73,7 @@ pub fn assign_layouts_for(
     let mut program = assign::assign_layouts(&module, target, num_warps, launcher);
     program.header.cluster = cluster;
     if cluster == 1 {
-        program.header.order = tile::program_order::program_order(&module);
+        program.header.order = idioms::program_order(&module);
     }
     Ok(program)
 }

@@ -37,7 +37,7 @@ pub struct Tuning {
     /// The most ops of the GPU dialect in all of these copies.
     pub unrolled_ops: u32,
     /// Registers of a thread that such a loop takes beyond one copy, because the assembler mixes
-    /// copies: attention takes 20 to 55 (H200, 2026-11-23).
+    /// copies: 20 to 55 for two dependent dots (H200, 2026-11-23).
     pub unrolled_registers: u32,
     /// Ops on tiles for each dot of a loop from which on threads take longer than the dots take the
     /// tensor cores. A dot of 128x64x64 takes about 245 cycles of an H100; an op on a tile of 128x64
@@ -69,7 +69,7 @@ pub struct Tuning {
     /// H200, 2026-11-23: 16x8192x8192 with weights of 4 bits, 64 elements a thread, took 24.5 us
     /// without such warps and 22.4 with them, with weights of 8 bits 26.9 and 24.5; with 128
     /// elements a thread 22.8 and 23.1. Dots whose operands are only loaded gain nothing (4096^3 in
-    /// a persistent kernel: 182.0 and 182.6), and attention is slower by an eighth and more.
+    /// a persistent kernel: 182.0 and 182.6), and loops of dependent dots are slower by an eighth and more.
     pub specialized_elements: u32,
     /// Registers of a thread for an operand that is computed before the loop that uses it.
     pub kept_operand_registers: u32,

@@ -225,8 +225,8 @@ pub fn places(function: &Function) -> Vec<(Block, Inst)> {
     found
 }
 
-/// The products whose result becomes an operand of another one, as in attention, those others, and the products that such a one
-/// adds to. When all warps lie along M, the result of one is the operand of the next in the same warp.
+/// The dots whose result becomes an operand of another one, those others, and the dots whose result is the accumulator of such a
+/// one. When all warps lie along M, the result of one is the operand of the next in the same warp.
 fn chained(function: &Function, dots: &[Inst]) -> EntitySet<Inst> {
     let mut found = EntitySet::new();
     for dot in dots {

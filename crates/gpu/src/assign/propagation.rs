@@ -1,4 +1,4 @@
-//! Backward layout propagation: which layouts the uses of each value demand, from the ops whose layout is selected to the
+//! Layout propagation from uses to definitions: which layouts the uses of each value demand, from the ops whose layout is selected to the
 //! values that are rematerialized for them.
 
 use cranelift_entity::SecondaryMap;

@@ -3,11 +3,11 @@
 mod allocation;
 mod barriers;
 mod conversions;
+mod defer_lane_reduction;
 mod disjoint;
 mod exchanges;
 mod global_memory;
 mod instruction_selection;
-mod lane_sums;
 mod made_maps;
 mod made_stores;
 mod memory_effects;
@@ -16,7 +16,6 @@ mod pipelining;
 mod products;
 mod prune;
 mod register_operands;
-mod rescaling;
 mod rings;
 mod scans;
 mod specialization;
@@ -31,6 +30,7 @@ pub use allocation::least_shared_bytes;
 use tilewright_base::Diagnostic;
 use tilewright_ir as ir;
 
+use crate::idioms;
 use crate::language::Module;
 
 /// A pass over the GPU dialect.
@@ -39,7 +39,7 @@ pub type Pass = ir::Pass<Module, Box<Diagnostic>>;
 /// The passes, in order.
 pub const PASSES: &[Pass] = &[
     Pass::fallible("conversions", conversions::lower_conversions),
-    Pass::new("lane_sums", lane_sums::keep_sums_in_lanes),
+    Pass::new("defer_lane_reduction", defer_lane_reduction::defer_lane_reduction),
     Pass::new("specialization", specialization::specialize_warps),
     Pass::fallible("pipelining", pipelining::pipeline_loops),
     Pass::new("products", products::overlap_products),
@@ -51,7 +51,7 @@ pub const PASSES: &[Pass] = &[
     Pass::new("register_operands", register_operands::take_from_registers),
     Pass::new("instruction_selection", instruction_selection::select_instructions),
     Pass::new("sums_first", sums_first::sums_first),
-    Pass::new("rescaling", rescaling::rescale),
+    Pass::new("rescaling", idioms::skip_rescaling),
     Pass::fallible("allocation", allocation::allocate_shared_memory),
     Pass::new("barriers", barriers::insert_barriers),
 ];

@@ -5,8 +5,8 @@
 //! %p = wgmma %a, %b, 0 ; %s = finish %p ; %e = exp2 %s ; %q = wgmma %c, %d, 0 ; %t = finish %q ; %u = mul %e, %t
 //! %p = wgmma %a, %b, 0 ; %q = wgmma %c, %d, 0 ; %s = finish %p ; %e = exp2 %s ; %t = finish %q ; %u = mul %e, %t
 //! ```
-//! So the tensor cores are busy while the threads compute the exponentials of the backward pass of attention, as in
-//! FlashAttention-3 (arXiv 2407.08608). Nothing moves over what writes or orders memory.
+//! So the tensor cores are busy while the threads compute the exponentials (Shah et al., arXiv 2407.08608). Nothing moves over
+//! what writes or orders memory.
 //!
 //! Slots that several products read are given back together, at the end of the iteration, so that their rings have one barrier
 //! ([`super::rings`]); with several warpgroups products are waited for as late. A line of numbers that threads read from a slot is

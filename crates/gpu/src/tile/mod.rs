@@ -5,6 +5,5 @@ pub mod cluster;
 mod division;
 pub mod legality;
 pub mod padding;
-pub mod program_order;
 pub mod unroll;
 pub mod warps;

@@ -1,12 +1,11 @@
 //! More warps than were asked for, for two kinds of kernels with products.
 //!
-//! **Accumulators that registers cannot hold.** A thread has at most 255 registers. A loop that carries more of its products than that, as
-//! the backward pass of attention with heads of 128 does in four warps, would spill most of them in each iteration. Twice the warps hold
-//! half as much each.
+//! **Accumulators that registers cannot hold.** A thread has at most 255 registers. A loop that carries more accumulators than that,
+//! as two of 128 x 128 in four warps, would spill most of them in each iteration. Twice the warps hold half as much each.
 //!
-//! **Products that wait for each other.** A loop that carries two sums, each of products of what other products gave, as the same pass with
-//! heads of 64 does, waits for one product after the other. Where registers have room for as many blocks of twice the warps, as
-//! many warps more compute meanwhile: each warpgroup has 64 rows instead of twice 64.
+//! **Dots that wait for each other.** A loop that carries two accumulators, each of dots of the results of other dots, waits for
+//! one dot after the other. Where registers have room for as many blocks of twice the warps, the other warpgroup computes
+//! meanwhile: each has 64 rows instead of twice 64.
 //!
 //! A program that is asked for as a cluster of blocks and cannot be divided between them is run by one block, with the warps of all.
 

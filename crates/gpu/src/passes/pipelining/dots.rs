@@ -4,11 +4,10 @@
 //! started, so the dots of an iteration need not end before those of the next one start. Only a
 //! slot that they read has to wait for them.
 //!
-//! **Late dots.** A dot whose operand threads compute from the result of another dot, as the
-//! probabilities of attention, starts one stage later: the tensor cores run it beside the
-//! computation of the next iteration. (FlashAttention-3, arXiv 2407.08608, overlaps a warpgroup
-//! with itself so.) The late stage has these dots and all that depends on them; the early stage has
-//! the rest of the iteration.
+//! **Late dots.** A dot whose operand threads compute from the result of another dot starts one
+//! stage later: the tensor cores run it beside the computation of the next iteration. (Shah et al.,
+//! arXiv 2407.08608, overlap a warpgroup with itself so.) The late stage has these dots and all that
+//! depends on them; the early stage has the rest of the iteration.
 
 use cranelift_entity::EntitySet;
 use rustc_hash::FxHashSet;

@@ -39,7 +39,7 @@
 //! in a loop inside of another takes its memory for the whole time ([`hoist`]): where that costs more than one stage, and
 //! where dots of two iterations overlap, such loops copy by `cp.async`.
 //!
-//! **A vector** that threads read, such as the row sums of attention's backward pass, is copied as a box where it is one: a
+//! **A vector** that threads read, such as one number for each row of a tile, is copied as a box where it is one: a
 //! copy by threads would take a barrier of the block in each iteration, which keeps warpgroups in step. It is read in the
 //! layout that its user wants ([`reads`]).
 

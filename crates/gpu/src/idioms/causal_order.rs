@@ -1,12 +1,12 @@
-//! Which programs take longest, so that they begin first.
+//! Causal order: the programs that take longest begin first.
 //!
-//! The loop of causal attention goes as far as the diagonal: programs that lie further back along the first axis take longer. Blocks
-//! begin in the order of their numbers, so that the longest of all are among the last to begin, and most multiprocessors
-//! wait for them. Begun in the order of their length they end together (R. L. Graham, "Bounds on multiprocessing timing
-//! anomalies", 1969). Programs do not know in which order they begin; those that may wait for each other keep theirs.
+//! The loop of causal attention ends at the diagonal, so its trip count grows with the index of the program along the first axis.
+//! Blocks begin in the order of their indices: the longest programs are among the last to begin, and most multiprocessors wait for
+//! them. Begun in the order of their length they end together (R. L. Graham, "Bounds on multiprocessing timing anomalies", 1969).
+//! Programs do not know in which order they begin; programs that may wait for each other keep theirs.
 //!
-//! What a program takes is estimated by the iterations of its loops with products: whether their number grows or falls with the number
-//! of the program along the first axis, as far as sums, products with constants, quotients, minima and maxima tell.
+//! The time of a program is estimated by the trip counts of its loops with dots: whether they grow or fall with the index of the
+//! program along the first axis, as far as sums, products with constants, quotients, minima and maxima tell.
 
 use tilewright_ir::{
     Block, Definition, ElementwiseFn, Function, Inst, Module, Op, OpFamily, Value, Wait, constant_int,

@@ -1,14 +1,14 @@
-//! Products with factors that are mostly 1, which warps whose factors all are leave out.
+//! Online softmax (Milakov and Gimelshein, arXiv 1805.02867): warps skip the rescaling of accumulators where all factors are 1.
 //!
-//! Attention scales its sums down whenever a larger score is found: by 2^(m - max(m, n)), which is 1 where none was. Of a long row
-//! few blocks have one, and the product with 1 is exact in any case.
+//! A loop over the blocks of a row scales its accumulators whenever a block has a larger score: by the correction factor
+//! 2^(m - max(m, n)), which is 1 where no score is larger. Few blocks of a long row have one, and a product with 1 is exact.
 //!
 //! ```text
 //! %n = max %m, %x ; %d = sub %m, %n ; %f = exp2 %d        %n = … ; %d = … ; %f = …
 //! %b = broadcast (expand_dims %f)                    =>   %b = …
 //! %s = mul %sum, %b                                       %s = rescale %sum, %b
 //! ```
-//! Only what products sum up in is looked at: there it is many registers, and a comparison and a jump are little beside.
+//! Only the accumulators of dots are rescaled so: they are many registers, beside which a vote and a jump cost little.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Parents, Value, constant_float};
@@ -16,8 +16,8 @@ use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Parents, Valu
 use crate::language::{Function, GpuOp, Header, Module, Op};
 use crate::remarks::{self, Because};
 
-/// Finds the products.
-pub fn rescale(module: &mut Module) {
+/// Replaces the products of accumulators and correction factors.
+pub fn skip_rescaling(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     let mut loops = Vec::new();
@@ -44,7 +44,7 @@ pub fn rescale(module: &mut Module) {
     }
 }
 
-/// The sums and their factors, if this is their product in the body of a loop.
+/// The accumulators and their factors, if this is their product in the body of a loop.
 fn scaled(header: &Header, function: &Function, body: Block, product: Inst) -> Option<[Value; 2]> {
     let data = &function.insts[product];
     let Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Mul, .. }) = data.op else { return None };
@@ -62,13 +62,13 @@ fn scaled(header: &Header, function: &Function, body: Block, product: Inst) -> O
         return None;
     }
     let &[one, other] = &data.operands[..] else { return None };
-    let is_factor = |value| is_mostly_one(function, value, Powers::Any, &mut Vec::new());
+    let is_factor = |value| is_correction_factor(function, value, Powers::Any, &mut Vec::new());
     if is_factor(other) { Some([one, other]) } else { is_factor(one).then_some([other, one]) }
 }
 
-/// Which powers are asked for.
+/// Which powers are correction factors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Powers {
+pub enum Powers {
     /// Another number may be subtracted in place of the maximum, under any condition.
     Any,
     /// Under such conditions alone that the power is at most 1.
@@ -77,7 +77,7 @@ pub(super) enum Powers {
 
 /// Whether a value is a power of the difference of a number and the larger of it and another one, or 1, or is carried by a loop or
 /// selected as such.
-pub(super) fn is_mostly_one(
+pub fn is_correction_factor(
     function: &Function,
     value: Value,
     powers: Powers,
@@ -96,18 +96,18 @@ pub(super) fn is_mostly_one(
             };
             let Some(carried) = (place as usize).checked_sub(1) else { return false };
             let yielded = function.yielded(body)[carried];
-            return is_mostly_one(function, owner.operands[carried + 3], powers, seen)
-                && is_mostly_one(function, yielded, powers, seen);
+            return is_correction_factor(function, owner.operands[carried + 3], powers, seen)
+                && is_correction_factor(function, yielded, powers, seen);
         }
     };
     let data = &function.insts[inst];
     match &data.op {
         Op::Tile(ir::Op::Constant { .. }) => constant_float(function, value) == Some(1.0),
         Op::Tile(op) if op.as_shape().is_some() || matches!(op, ir::Op::Splat { .. }) => {
-            is_mostly_one(function, data.operands[0], powers, seen)
+            is_correction_factor(function, data.operands[0], powers, seen)
         }
         Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Select, .. }) => {
-            data.operands[1..].iter().all(|choice| is_mostly_one(function, *choice, powers, seen))
+            data.operands[1..].iter().all(|choice| is_correction_factor(function, *choice, powers, seen))
         }
         Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Exp | ElementwiseFn::Exp2, .. }) => {
             is_less_its_maximum(function, data.operands[0], powers)

@@ -1,4 +1,5 @@
-//! Sums over rows that a loop adds up are kept as what each lane has found, and added up between lanes once, behind the loop.
+//! Defers the reduction between lanes of a sum that a loop carries: each lane adds up what it has, and the lanes add their sums
+//! once, after the loop.
 //!
 //! ```text
 //! for … carry %t {                                    for … carry %u {
@@ -6,9 +7,9 @@
 //!   %n = add (mul %t, %d), %s                     =>    %n = add (mul %u, broadcast %d), %s
 //! }                                                   } ; %t = reduce %u, add
 //! ```
-//! Each iteration saves its exchanges between lanes, at whose end attention waits. The sum is the same but for its order. A factor
-//! is one that is between 0 and 1: of a lane that has found nothing, 0 times an infinity would be NaN. What the loop begins
-//! with is shared among the lanes, as many as a power of two.
+//! Each iteration saves its exchanges between lanes, for which its threads would wait. Only the order of the sum differs. The factor
+//! has to be between 0 and 1: in a lane that has added nothing yet, 0 times an infinity would be NaN. The initial value is divided
+//! among the lanes, whose number is a power of two.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -17,7 +18,7 @@ use tilewright_ir::{
 };
 use tilewright_layout::{Input, Layout};
 
-use super::rescaling::{Powers, is_mostly_one};
+use crate::idioms::{Powers, is_correction_factor};
 use crate::language::{Function, GpuOp, Header, Module, Op, Scope, Type};
 use crate::layout_rules::{operand_layout, reduced_layout};
 use crate::remarks::{self, Because};
@@ -35,8 +36,8 @@ struct Sum {
     runs: [u32; 3],
 }
 
-/// Keeps sums in lanes.
-pub fn keep_sums_in_lanes(module: &mut Module) {
+/// Defers the reductions of the loops of a kernel.
+pub fn defer_lane_reduction(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     let uses = Uses::new(function);
@@ -51,11 +52,11 @@ pub fn keep_sums_in_lanes(module: &mut Module) {
         for place in 0..function.insts[owner].results.len() {
             if let Some(found) = find(header, function, &uses, owner, place) {
                 let because = || {
-                    let reason = "the loop adds it up: lanes exchange what they have once, behind the loop";
-                    Because::done("kept by each lane for itself", reason)
+                    let reason = "the loop only adds it up: the lanes add their sums once, after the loop";
+                    Because::done("not reduced between lanes", reason)
                 };
                 let subject = || remarks::subject(function, found.reduction, None);
-                remarks::about("lane_sums", function, found.reduction, subject, because);
+                remarks::about("defer_lane_reduction", function, found.reduction, subject, because);
                 Rewrite { header, function, inst: owner }.sum(&found);
             }
         }
@@ -86,7 +87,7 @@ fn find(header: &Header, function: &Function, uses: &Uses, owner: Inst, place: u
     } else {
         let factors = operands(made(before), ElementwiseFn::Mul)?;
         let factor = *factors.iter().find(|value| **value != carried)?;
-        let is_small = is_mostly_one(function, factor, Powers::AtMostOne, &mut Vec::new());
+        let is_small = is_correction_factor(function, factor, Powers::AtMostOne, &mut Vec::new());
         Some((made(before).filter(|_| factors.contains(&carried) && is_small)?, factor))
     };
     let runs = runs(header, function, reduction)?;
