@@ -4,6 +4,7 @@ mod allocation;
 mod barriers;
 mod conversions;
 mod defer_lane_reduction;
+mod dependent_dots;
 mod disjoint;
 mod exchanges;
 mod global_memory;

@@ -62,7 +62,6 @@ pub fn overlap_products(module: &mut Module) {
 /// are waited for as late as that, and rings that advance together have their barriers in common. Only a ring that iterations go
 /// on with: what a block takes of its own rings is given back before they end.
 fn release_last(function: &Function, insts: &mut Vec<Inst>) {
-    let products = insts.iter().filter(|inst| is_product(function, **inst)).count();
     let is_own = |ring: Value| function.defining_inst(ring).is_some_and(|alloc| insts.contains(&alloc));
     let taken = |inst: &Inst| {
         let data = &function.insts[*inst];
@@ -74,7 +73,9 @@ fn release_last(function: &Function, insts: &mut Vec<Inst>) {
         let slot = function.insts[*inst].operands.first().filter(|_| is_release(function, *inst))?;
         slots.iter().position(|other| other == slot)
     };
-    if products < 2 {
+    let first = insts.iter().position(|inst| place(inst).is_some());
+    let last_wait = insts.iter().rposition(|inst| is_wait(function, *inst));
+    if first.is_none_or(|first| last_wait.is_none_or(|wait| wait < first)) {
         return;
     }
     let mut released: Vec<Inst> = insts.iter().copied().filter(|inst| place(inst).is_some()).collect();

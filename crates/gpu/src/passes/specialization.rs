@@ -38,6 +38,7 @@ use tilewright_ir::{
 };
 
 use super::allocation::least_bytes;
+use super::dependent_dots::{depends_on_other_dot, dots_of};
 use super::global_memory::GlobalAccesses;
 use super::memory_effects::ordering;
 use super::tensor_copies::{map_number, use_tensor_copies};
@@ -152,18 +153,24 @@ fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static 
     Err("not even two slots fit into shared memory")
 }
 
-/// Whether roles are worth it that nobody asked for: where they wait for each other at stores, or where one product waits for what
-/// becomes of another, they are slower than without.
+/// Checks that warps of their own pay for copies in a kernel that does not ask for them: the roles are slower than no roles where
+/// they wait for each other at stores, or where a dot waits for what threads compute from another dot.
 fn check_that_it_pays(module: &Module) -> Result<(), &'static str> {
     let function = module.kernel();
-    let (mut products, mut meets) = (0, false);
+    let (mut depends, mut meets) = (false, false);
+    let mut check_block = |block: Block| {
+        for dot in dots_of(function, block) {
+            let operands = &function.insts[dot].operands[..2];
+            depends |= operands.iter().any(|operand| depends_on_other_dot(function, block, dot, *operand));
+        }
+    };
+    check_block(function.entry);
     function.walk(function.entry, &mut |inst| {
-        let op = &function.insts[inst].op;
-        products += u32::from(op.info().family == OpFamily::Dot);
-        meets |= order::is_mark(op);
+        function.insts[inst].regions.iter().for_each(|region| check_block(*region));
+        meets |= order::is_mark(&function.insts[inst].op);
     });
-    if products > 1 {
-        return Err("no loop asks for them, and there are several products");
+    if depends {
+        return Err("no loop asks for them, and a dot waits for what becomes of another one");
     }
     if meets {
         Err("no loop asks for them, and they would wait for each other at its stores")

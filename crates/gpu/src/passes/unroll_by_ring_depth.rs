@@ -17,12 +17,12 @@
 //! from another one. The assembler mixes the copies, which takes registers; so the kernel states how many blocks a multiprocessor
 //! should hold, as many as without.
 
-use rustc_hash::FxHashSet;
 use tilewright_ir::{
-    self as ir, Block, Cursor, Definition, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Parents,
-    Rounding, Unrolling, Value, constant_int, unroll_loop,
+    self as ir, Block, Cursor, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Parents, Rounding,
+    Unrolling, Value, constant_int, unroll_loop,
 };
 
+use super::dependent_dots::{depends_on_other_dot, dots_of};
 use super::pipelining::constant_iterations;
 use crate::cost_model;
 use crate::language::{Function, Gpu, GpuOp, Header, Module, Op, Type};
@@ -178,7 +178,7 @@ fn plan(header: &Header, function: &Function, inst: Inst, rings: &[RingStep]) ->
     if has_addresses {
         return Err("threads copy in it, and have no registers for the addresses of several iterations");
     }
-    if !has_dependent_dots(function, data.regions[0], &dots) {
+    if !has_dependent_dots(function, data.regions[0]) {
         return Err("its threads compute no operand of a dot from another dot");
     }
     if !cost_model::is_issue_bound(arithmetic, dots.len() as u32, header.target.tuning) {
@@ -220,52 +220,15 @@ fn is_arithmetic(function: &Function, inst: Inst) -> bool {
     matches!(data.op, Op::Gpu(GpuOp::Elementwise { .. })) && function.ty(data.results[0]).layout().is_some()
 }
 
-/// Whether a dot of a body takes from registers what threads compute from another dot of it, in the
-/// same iteration or in an earlier one. Threads that put the operand into shared memory wait for
-/// each other there, and do not run ahead.
-fn has_dependent_dots(function: &Function, body: Block, dots: &[Inst]) -> bool {
-    let parameters = &function.blocks[body].parameters;
-    let yielded = function.yielded(body);
-    dots.iter().any(|dot| {
-        let operand = function.insts[*dot].operands[0];
+/// Whether a dot of a body takes from registers what threads compute from another dot of it. Threads
+/// that put the operand into shared memory wait for each other there, and do not run ahead.
+fn has_dependent_dots(function: &Function, body: Block) -> bool {
+    dots_of(function, body).into_iter().any(|dot| {
+        let operand = function.insts[dot].operands[0];
         let is_read = matches!(function.defining_op(operand), Some(Op::Gpu(GpuOp::LocalLoad { .. })))
             || !matches!(function.ty(operand), Type::Registers { .. });
-        let mut work: Vec<Value> = if is_read { Vec::new() } else { vec![operand] };
-        let mut seen: FxHashSet<Value> = FxHashSet::default();
-        while let Some(value) = work.pop() {
-            if !seen.insert(value) {
-                continue;
-            }
-            match function.values[value].definition {
-                Definition::Parameter(block, place) if block == body && place > 0 => {
-                    debug_assert_eq!(parameters[place as usize], value);
-                    work.push(yielded[place as usize - 1]);
-                }
-                Definition::Result(maker, _) => {
-                    if dots.contains(&maker) {
-                        if maker != *dot {
-                            return true;
-                        }
-                    } else if function.blocks[body].insts.contains(&maker) {
-                        work.extend(&function.insts[maker].operands);
-                        work.extend(stored_to(function, body, maker));
-                    }
-                }
-                Definition::Parameter(..) => {}
-            }
-        }
-        false
+        !is_read && depends_on_other_dot(function, body, dot, operand)
     })
-}
-
-/// What the stores of a body write to the memory that an instruction allocates.
-fn stored_to(function: &Function, body: Block, alloc: Inst) -> Vec<Value> {
-    let buffer = function.insts[alloc].results.first();
-    let stores = function.blocks[body].insts.iter().map(|inst| &function.insts[*inst]);
-    stores
-        .filter(|data| matches!(data.op, Op::Gpu(GpuOp::LocalStore {})) && data.operands.first() == buffer)
-        .map(|data| data.operands[1])
-        .collect()
 }
 
 fn unroll(function: &mut Function, block: Block, inst: Inst, plan: &Plan) {

@@ -1,0 +1,62 @@
+//! Dots that take what is computed from another dot of the same block.
+
+use rustc_hash::FxHashSet;
+use tilewright_ir::{Block, Definition, Inst, OpFamily, Operation, Value};
+
+use crate::language::{Function, GpuOp, Op};
+
+/// The dots of a block, without those of the regions inside.
+pub fn dots_of(function: &Function, block: Block) -> Vec<Inst> {
+    let is_dot = |inst: &Inst| function.insts[*inst].op.info().family == OpFamily::Dot;
+    function.blocks[block].insts.iter().copied().filter(is_dot).collect()
+}
+
+/// Whether an operand of a dot of a block is computed from another dot of the block: in the same
+/// iteration, or in an earlier one if the block is the body of a loop.
+pub fn depends_on_other_dot(function: &Function, block: Block, dot: Inst, operand: Value) -> bool {
+    let mut work = vec![operand];
+    let mut seen: FxHashSet<Value> = FxHashSet::default();
+    while let Some(value) = work.pop() {
+        if !seen.insert(value) {
+            continue;
+        }
+        match function.values[value].definition {
+            Definition::Parameter(owner, place) => {
+                if owner == block {
+                    work.extend(yielded_for(function, block, place as usize));
+                }
+            }
+            Definition::Result(maker, _) if function.blocks[block].insts.contains(&maker) => {
+                let data = &function.insts[maker];
+                if data.op.info().family == OpFamily::Dot {
+                    if maker != dot {
+                        return true;
+                    }
+                    continue;
+                }
+                work.extend(&data.operands);
+                work.extend(stored_to(function, block, maker));
+            }
+            Definition::Result(..) => {}
+        }
+    }
+    false
+}
+
+/// What the body of a loop yields for a parameter, of which the first one of a `for_loop` is the
+/// counter.
+fn yielded_for(function: &Function, body: Block, place: usize) -> Option<Value> {
+    let yielded = function.yielded(body);
+    let counters = function.blocks[body].parameters.len().checked_sub(yielded.len())?;
+    yielded.get(place.checked_sub(counters)?).copied()
+}
+
+/// What the stores of a block write to the memory that an instruction allocates.
+fn stored_to(function: &Function, block: Block, alloc: Inst) -> Vec<Value> {
+    let buffer = function.insts[alloc].results.first();
+    let stores = function.blocks[block].insts.iter().map(|inst| &function.insts[*inst]);
+    stores
+        .filter(|data| matches!(data.op, Op::Gpu(GpuOp::LocalStore {})) && data.operands.first() == buffer)
+        .map(|data| data.operands[1])
+        .collect()
+}
