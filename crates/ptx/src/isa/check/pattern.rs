@@ -56,6 +56,7 @@ enum Element {
 
 /// What is expected of an operand.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a mark of a row")]
 pub(super) struct Expected {
     pub kind: Kind,
     pub count: Count,
@@ -69,7 +70,7 @@ pub(super) struct Expected {
     pub values: Option<Values>,
 }
 
-/// True if a predicate follows as a second result.
+/// Says if a predicate follows as a second result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Second {
     Absent,
