@@ -136,7 +136,7 @@ def test_output_comes_in_order(device):
         "print('before')\nk[(1,)](7)\nprint('after')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", text], cwd="tests/python", capture_output=True, text=True, check=True
+        [sys.executable, "-c", text], cwd="tests/python/support", capture_output=True, text=True, check=True
     )
     assert done.stdout == "before\npid (0, 0, 0) idx () n: 7\nafter\n"
 

@@ -90,7 +90,13 @@ def _shadowed(kernel, *args, grid, warmup=False, **kwargs):
     if twin is None:
         twin = kernel._shadow = interpret(kernel)
     _compiled += 1
-    _launch(twin, *args, grid=grid, warmup=False, **kwargs)
+    try:
+        _launch(twin, *args, grid=grid, warmup=False, **kwargs)
+    except Exception:
+        # Both fail; the exception of an interpreted kernel may be Python's own.
+        if failed is None:
+            raise
+        raise failed from None
     assert failed is None, f"compiled it fails, interpreted it does not: {failed}"
     for ours, theirs in zip(values, [*copies[0], *copies[1].values()], strict=True):
         assert _are_same(ours, theirs), "the interpreted kernel gives other bits"
