@@ -63,7 +63,7 @@ pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>
     Ok(())
 }
 
-/// [`least_bytes`] of the kernel of a module.
+/// The fewest bytes of shared memory that hold the buffers of the kernel of a module.
 pub fn least_shared_bytes(module: &Module) -> u64 {
     least_bytes(&module.header.layouts, module.kernel())
 }
