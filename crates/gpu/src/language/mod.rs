@@ -11,7 +11,7 @@
 //! %y = local_load %1 {matrix = false} : fp32[128]@L2
 //! dealloc %1
 //! ```
-//! It is a [`Dialect`] of the IR: functions, regions, printer, parser and the structural part of the verifier are those of
+//! It is a [`Dialect`](ir::Dialect) of the IR: functions, regions, printer, parser and the structural part of the verifier are those of
 //! tile IR. A pass is from text to text; PTX follows from the text that the last one leaves.
 //!
 //! # Layouts
@@ -45,6 +45,7 @@
 pub(crate) mod alignment;
 mod attributes;
 mod check;
+mod dialect;
 mod header;
 mod layouts;
 mod ops;
@@ -53,7 +54,6 @@ mod types;
 pub(crate) mod verify;
 
 use tilewright_ir as ir;
-use tilewright_ir::Dialect;
 
 pub use attributes::{Deferred, MmaShape, Scope};
 pub use header::{Header, ProgramOrder};
@@ -76,41 +76,3 @@ pub type Function = ir::Function<Gpu>;
 pub type Module = ir::Module<Gpu>;
 /// An instruction of the language.
 pub type InstData = ir::InstData<Gpu>;
-
-impl Dialect for Gpu {
-    type Op = Op;
-    type Type = Type;
-    type Header = Header;
-
-    fn parse_type(text: &str) -> Option<Type> {
-        Type::parse(text)
-    }
-
-    fn scalar(ty: ir::Type) -> Type {
-        Type::scalar(ty)
-    }
-
-    fn tile_type(ty: &Type) -> Option<&ir::Type> {
-        ty.as_registers()
-    }
-
-    fn elementwise(function: ir::ElementwiseFn) -> Op {
-        GpuOp::Elementwise { function, equal_registers: 0 }.into()
-    }
-
-    fn print_header(header: &Header) -> String {
-        header.print()
-    }
-
-    fn parse_header(lines: &str) -> Result<Header, String> {
-        Header::parse(lines)
-    }
-
-    fn check(module: &Module, function: &Function, inst: &InstData) -> Result<(), String> {
-        check::instruction(&module.header, function, inst)
-    }
-
-    fn check_function(module: &Module, function: &Function) -> Result<(), String> {
-        verify::function(&module.header, function)
-    }
-}

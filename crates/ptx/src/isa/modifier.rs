@@ -326,7 +326,7 @@ modifiers! {
     pub enum PermuteMode {
         /// Four bytes forward from the selected one.
         F4e = ".f4e",
-        /// Four bytes backward.
+        /// Four bytes in descending order.
         B4e = ".b4e",
         /// The selected byte in each place.
         Rc8 = ".rc8",
