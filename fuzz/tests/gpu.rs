@@ -6,7 +6,7 @@ use tilewright_cpu::memory::Region;
 use tilewright_fuzz::kernel::{Argument, Kernel, kernel};
 use tilewright_fuzz::random::{chosen_seeds, in_parallel};
 use tilewright_fuzz::tries_new_inputs;
-use tilewright_gpu::GpuTarget;
+use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir::{Dtype, ElementwiseFn, Module, OPS, Op, print, verify};
 
 /// The memory of a launch: each argument's, its place in it, and its length.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tilewright_base::Diagnostic;
 use tilewright_frontend::{Argument, FunctionSource, Padding, Tuple};
-use tilewright_gpu::language::{GpuOp, Op, TensorAccess, TensorMapPlan};
+use tilewright_gpu_ir::{GpuOp, Op, TensorAccess, TensorMapPlan};
 use tilewright_ir::{Dtype, Element, Module};
 
 use crate::{CodegenOptions, CompileError, Job, Stage, Target, gpu_code, syntax_tree, with_stack};
@@ -47,13 +47,13 @@ pub struct GpuCode {
     /// The name of the kernel in it.
     pub entry: String,
     /// What it is for.
-    pub target: tilewright_gpu::GpuTarget,
+    pub target: tilewright_gpu_ir::GpuTarget,
     /// Threads of a block.
     pub threads: u32,
     /// Bytes of shared memory that a launch has to give a block.
     pub shared_bytes: u32,
     /// The program that the text was made of.
-    pub(crate) program: tilewright_gpu::language::Module,
+    pub(crate) program: tilewright_gpu_ir::Module,
 }
 
 impl GpuCode {
@@ -90,7 +90,7 @@ impl GpuCode {
         let types: Vec<_> = self.program.kernel().parameter_types().collect();
         let count = types.len() - self.tensor_maps().len() - usize::from(self.has_pairs());
         let mut end = 0;
-        let place = |ty: &&tilewright_gpu::language::Type| {
+        let place = |ty: &&tilewright_gpu_ir::Type| {
             let element = ty.as_registers().expect("arguments are scalars").element;
             let bytes = element.bytes();
             let start = usize::next_multiple_of(end, bytes);
@@ -108,7 +108,7 @@ impl GpuCode {
 
 /// The PTX of a program.
 pub(crate) fn ptx(
-    program: &tilewright_gpu::language::Module,
+    program: &tilewright_gpu_ir::Module,
     max_registers: Option<u32>,
 ) -> Result<String, Box<Diagnostic>> {
     let mut module = tilewright_ptx::lower(program)?;

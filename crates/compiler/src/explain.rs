@@ -5,8 +5,7 @@ use std::fmt::Write;
 
 use serde_json::{Value as Json, json};
 use tilewright_base::{Remark, SourceMap, Span};
-use tilewright_gpu::element_bits;
-use tilewright_gpu::language::{self, GpuOp, Op};
+use tilewright_gpu_ir::{self as gpu_ir, GpuOp, Op, element_bits};
 use tilewright_layout::{BankUse, Input, Layout, bank_use, ldmatrix_bank_use, matrix_bank_use};
 
 use crate::{CompiledKernel, MachineCode, Stage, with_stack};
@@ -189,7 +188,7 @@ impl CompiledKernel {
 /// What the parser or the GPU path refuses, as a sentence.
 pub fn layouts_of_ir(
     text: &str,
-    target: tilewright_gpu::GpuTarget,
+    target: tilewright_gpu_ir::GpuTarget,
     num_warps: u32,
     num_stages: u32,
 ) -> Result<String, String> {
@@ -197,10 +196,10 @@ pub fn layouts_of_ir(
         let mut module = tilewright_ir::parse(text).map_err(|error| error.to_string())?;
         // The text may come from a file that anybody wrote.
         tilewright_ir::verify(&module).map_err(|error| error.to_string())?;
-        if !num_warps.is_power_of_two() || num_warps > tilewright_gpu::MOST_WARPS {
+        if !num_warps.is_power_of_two() || num_warps > tilewright_gpu_ir::MOST_WARPS {
             return Err(format!(
                 "{num_warps} warps are no power of two up to {}",
-                tilewright_gpu::MOST_WARPS
+                tilewright_gpu_ir::MOST_WARPS
             ));
         }
         tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
@@ -291,8 +290,8 @@ fn linked_ptx(ptx: &str, file: &str) -> StageText {
 }
 
 /// The layouts of a program, and how warps access shared memory.
-fn describe_layouts(program: &language::Module) -> Json {
-    let layout = |(id, layout): (language::LayoutId, &Layout)| {
+fn describe_layouts(program: &gpu_ir::Module) -> Json {
+    let layout = |(id, layout): (gpu_ir::LayoutId, &Layout)| {
         let mut page = json!({
             "id": id.to_string(),
             "text": layout.to_string(),
@@ -319,8 +318,8 @@ fn describe_layouts(program: &language::Module) -> Json {
 struct SharedAccess {
     kind: &'static str,
     value: String,
-    registers: Option<language::LayoutId>,
-    memory: language::LayoutId,
+    registers: Option<gpu_ir::LayoutId>,
+    memory: gpu_ir::LayoutId,
     bits: u32,
     width: u32,
     cost: BankUse,
@@ -328,7 +327,7 @@ struct SharedAccess {
 
 impl SharedAccess {
     /// Those of an instruction.
-    fn of(program: &language::Module, inst: tilewright_ir::Inst) -> Vec<Self> {
+    fn of(program: &gpu_ir::Module, inst: tilewright_ir::Inst) -> Vec<Self> {
         let (function, layouts) = (program.kernel(), &program.header.layouts);
         let data = &function.insts[inst];
         let name = |value: tilewright_ir::Value| {

@@ -3,7 +3,7 @@
 use tilewright_base::{Code, Diagnostic, SourceFile, SourceMap, Span};
 use tilewright_frontend::Failure;
 use tilewright_gpu::PASSES;
-use tilewright_gpu::language::{Gpu, Module};
+use tilewright_gpu_ir::{Gpu, Module};
 use tilewright_ir::{VerifyError, verify};
 
 use crate::{CompileError, Stage, compiled, with_stack};

@@ -20,8 +20,8 @@ mod stage;
 mod target;
 
 pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
-pub use tilewright_gpu::Tuning;
-pub use tilewright_gpu::language::{
+pub use tilewright_gpu_ir::Tuning;
+pub use tilewright_gpu_ir::{
     LaunchInteger, LaunchProduct, SwizzleMode, TensorAccess, TensorMapBox, TensorMapPlan,
 };
 /// Whether accesses are in bounds for every size.
@@ -175,7 +175,7 @@ fn finish(
 /// The code of a GPU; `without` are accesses that it asks for no tensor maps for.
 fn gpu_code(
     optimized: &Module,
-    target: tilewright_gpu::GpuTarget,
+    target: tilewright_gpu_ir::GpuTarget,
     (codegen, without): (CodegenOptions, &[TensorAccess]),
     dump: &mut DumpHook<'_>,
 ) -> Result<GpuCode, CompileError> {

@@ -4,7 +4,7 @@
 //! kernel, asks [`Occupancy::register_limits`] for limits worth another attempt, and [`Multiprocessor::judge`] for the verdict on each attempt.
 
 use smallvec::SmallVec;
-use tilewright_gpu::Tuning;
+use tilewright_gpu_ir::Tuning;
 
 /// The registers of each thread are a multiple of this.
 const REGISTER_UNIT: u32 = 8;
@@ -103,7 +103,7 @@ mod tests {
         blocks: 32,
         shared_bytes: 228 << 10,
         reserved_bytes: 1 << 10,
-        tuning: &tilewright_gpu::HOPPER,
+        tuning: &tilewright_gpu_ir::HOPPER,
     };
 
     #[test]

@@ -9,7 +9,7 @@ pub enum Target {
     /// program is the same on every processor.
     Cpu,
     /// A kind of NVIDIA GPU.
-    Gpu(tilewright_gpu::GpuTarget),
+    Gpu(tilewright_gpu_ir::GpuTarget),
 }
 
 impl Target {
@@ -17,23 +17,23 @@ impl Target {
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "cpu" => Some(Self::Cpu),
-            _ => tilewright_gpu::GpuTarget::named(name).ok().map(Self::Gpu),
+            _ => tilewright_gpu_ir::GpuTarget::named(name).ok().map(Self::Gpu),
         }
     }
 
     /// Every target, by name.
     pub fn names() -> Vec<&'static str> {
-        let gpus = tilewright_gpu::GpuTarget::ALL.iter().map(|target| target.name);
+        let gpus = tilewright_gpu_ir::GpuTarget::ALL.iter().map(|target| target.name);
         ["cpu"].into_iter().chain(gpus).chain(["sm_90"]).collect()
     }
 
     /// The best target for a GPU of this compute capability (times 10); none below 7.5. Code whose name ends in `a` runs on
     /// that one capability alone.
     pub fn for_capability(capability: u32) -> Option<Self> {
-        let runs = |target: &&tilewright_gpu::GpuTarget| {
+        let runs = |target: &&tilewright_gpu_ir::GpuTarget| {
             target.capability == capability || target.capability < capability && !target.name.ends_with('a')
         };
-        tilewright_gpu::GpuTarget::ALL.iter().rfind(runs).copied().map(Self::Gpu)
+        tilewright_gpu_ir::GpuTarget::ALL.iter().rfind(runs).copied().map(Self::Gpu)
     }
 
     /// The back end's name, as Triton has it.

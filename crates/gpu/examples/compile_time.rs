@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use tilewright_gpu::{GpuTarget, compile};
+use tilewright_gpu::compile;
+use tilewright_gpu_ir::GpuTarget;
 
 const TIMES: u32 = 50;
 

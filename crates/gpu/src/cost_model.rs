@@ -13,8 +13,8 @@
 //! Nothing weighs the time of tensor cores against that of memory: a program chooses its blocks,
 //! warps and stages itself. `docs/explain.md` lists the choices with their criteria.
 
-use crate::target::{GpuTarget, REGISTER_FILE, SECTOR_BYTES, THREAD_REGISTERS};
-use crate::tuning::Tuning;
+use tilewright_gpu_ir::target::{GpuTarget, REGISTER_FILE, SECTOR_BYTES, THREAD_REGISTERS};
+use tilewright_gpu_ir::tuning::Tuning;
 
 /// What a block takes of the shared memory of a multiprocessor for itself.
 const RESERVED_SHARED_BYTES: u32 = 1024;

@@ -1,11 +1,11 @@
 //! The abilities of the code that launches a kernel.
 
-use crate::language::TensorAccess;
+use tilewright_gpu_ir::TensorAccess;
 
 /// The abilities of the code that launches a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Launcher<'a> {
-    /// It makes the tensor maps of [`Header`](crate::language::Header) from the arguments and passes them after these.
+    /// It makes the tensor maps of [`Header`](tilewright_gpu_ir::Header) from the arguments and passes them after these.
     pub makes_tensor_maps: bool,
     /// Accesses whose tensor maps it cannot make.
     pub without: &'a [TensorAccess],

@@ -1,54 +1,42 @@
-//! From tile IR to a program for the threads of a GPU: which thread holds what, what goes through shared memory, where threads
-//! wait.
+//! Compiles tile IR to a program in the GPU dialect: chooses the layout of each value, shared memory,
+//! barriers and the schedule of loops.
 //!
 //! ```text
-//! ir::Module (after opt) ── tile ──> ── assign ──> language::Module ── passes ──> ptx::lower
+//! ir::Module (after opt) ── tile ──> ── assign ──> gpu_ir::Module ── passes ──> ptx::lower
 //! ```
 //!
-//! | folder | what it does |
+//! | folder | contents |
 //! |---|---|
-//! | `tile` | prepares tile IR: what is refused, extents that are powers of two, tiles of pointers as a scalar pointer and 32-bit offsets |
-//! | `assign` | gives every value a layout, every product its instruction: tile IR becomes the [`language`] |
-//! | `language` | values with layouts, shared memory, copies, barriers, warps with roles: a dialect of the IR |
-//! | `idioms` | the mechanisms that are for one idiom of kernels |
-//! | `passes` | from text to text: conversions of layouts, rings, instructions of warps, allocation, barriers |
+//! | `tile` | passes over tile IR: refusals, padding to powers of two, addresses as a pointer and 32-bit offsets |
+//! | `assign` | the choice of layouts and of the instructions of dots: from tile IR to the [dialect](tilewright_gpu_ir) |
+//! | `idioms` | the mechanisms of one idiom of kernels |
+//! | `passes` | passes over the dialect: layout conversions, rings, warp instructions, allocation, barriers |
 
 mod assign;
-mod box_layout;
-mod commutation;
 mod cost_model;
 mod idioms;
-pub mod language;
 mod launcher;
-mod layout_rules;
 mod passes;
 mod preparation;
 mod remarks;
-mod target;
 mod tile;
-mod tuning;
-mod warp_instructions;
 
 use tilewright_base::Diagnostic;
 use tilewright_ir as ir;
 
-use language::Module;
 use preparation::Preparation;
+use tilewright_gpu_ir::{GpuTarget, Module};
 
-pub use box_layout::BoxLayout;
-pub use commutation::commutes;
 pub use launcher::Launcher;
-pub use layout_rules::{ROWS_OF_COPY, element_bits, fma_operand_layout, row_numbers};
 pub use passes::{PARTS, PASSES, Pass, least_shared_bytes};
-pub use target::{Feature, Features, GpuTarget, MOST_WARPS, TargetError};
 pub use tile::cluster::{Refusal, divide};
-pub use tuning::{HOPPER, Tuning};
-pub use warp_instructions::{warp_reduction, warps_of_product};
 
-/// A kernel with a layout for every value, before the passes over the language: tile IR that says where its elements are.
+/// Gives each value of a kernel a layout. The result is the dialect before its passes.
+///
+/// `num_warps` is a power of two up to [`MOST_WARPS`](tilewright_gpu_ir::MOST_WARPS).
 ///
 /// # Errors
-/// What the GPU path cannot do. The number of warps is a power of two up to [`MOST_WARPS`].
+/// Constructs that the GPU path does not have.
 pub fn assign_layouts(
     module: &ir::Module,
     target: GpuTarget,
@@ -78,11 +66,14 @@ pub fn assign_layouts_for(
     Ok(program)
 }
 
-/// The program of a kernel for a target and a number of warps, a power of two up to [`MOST_WARPS`]; loops that do not say it
-/// themselves get pipelines of so many stages.
+/// Compiles a kernel for a target.
+///
+/// `num_warps` is a power of two up to [`MOST_WARPS`](tilewright_gpu_ir::MOST_WARPS). `num_stages` is
+/// the depth of the pipeline of each loop without a depth of its own.
 ///
 /// # Errors
-/// What the GPU path cannot do, and what does not fit into shared memory.
+/// Constructs that the GPU path does not have; a program that needs more shared memory than the
+/// target has.
 pub fn compile(
     module: &ir::Module,
     target: GpuTarget,
@@ -110,15 +101,15 @@ pub fn compile_for(
     Ok(program)
 }
 
-/// Runs the passes over a program. Where one has done its work already, it changes nothing.
+/// Runs the passes over a program. A pass whose work is done changes nothing.
 ///
 /// # Errors
-/// What does not fit into shared memory.
+/// A program that needs more shared memory than the target has.
 pub fn run_passes(program: &mut Module) -> Result<(), Box<Diagnostic>> {
     ir::run_passes(PASSES, program, |name, program| verify(program, name))
 }
 
-/// Between passes, where debug assertions are on.
+/// Verifies a program after a pass in builds with debug assertions.
 fn verify(module: &Module, pass: &str) {
     if cfg!(debug_assertions)
         && let Err(error) = ir::verify(module)

@@ -6,8 +6,8 @@ use tilewright_opt::{Options, optimize};
 
 use crate::assign::{depth_splitting, mma_selection, product_splitting, transposed_products};
 use crate::launcher::Launcher;
-use crate::target::GpuTarget;
 use crate::tile::{addresses, legality, padding, unroll, warps};
+use tilewright_gpu_ir::target::GpuTarget;
 
 /// A kernel on its way to layouts.
 pub struct Preparation<'a> {

@@ -1,8 +1,8 @@
 //! What rings become, by who fills and who reads them: text in, text out, which the verifier accepts.
 
 use expect_test::{ExpectFile, expect_file};
-use tilewright_gpu::language::Gpu;
 use tilewright_gpu::{PASSES, least_shared_bytes};
+use tilewright_gpu_ir::Gpu;
 use tilewright_ir::{parse_dialect, print, verify};
 
 /// L0 is an accumulator of `wgmma`, L1 its A in registers, L2 and L3 are A and B in memory.

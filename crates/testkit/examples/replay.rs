@@ -15,7 +15,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tilewright_base::{Color, Diagnostic, collect_remarks};
-use tilewright_gpu::{GpuTarget, Launcher};
+use tilewright_gpu::Launcher;
+use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir::Module;
 use tilewright_testkit::{Ptxas, Usage};
 

@@ -8,7 +8,7 @@ use tilewright::runtime::MachineCode;
 use tilewright_compiler::Stage;
 use tilewright_fuzz::kernel::kernel;
 use tilewright_fuzz::product::program;
-use tilewright_gpu::GpuTarget;
+use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir::print;
 
 use crate::support::{self, Memory};

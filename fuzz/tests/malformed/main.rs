@@ -63,7 +63,7 @@ fn the_corpus_is_accepted() {
             let result = match form {
                 0 => tilewright_ptx::isa::parse(text).map(drop).map_err(|error| error.to_string()),
                 1 => tilewright_ir::parse(text).map(drop).map_err(|error| error.to_string()),
-                _ => tilewright_ir::parse_dialect::<tilewright_gpu::language::Gpu>(text)
+                _ => tilewright_ir::parse_dialect::<tilewright_gpu_ir::Gpu>(text)
                     .map(drop)
                     .map_err(|error| error.to_string()),
             };

@@ -8,7 +8,7 @@ use tilewright_base::Color;
 use tilewright_compiler::{CodegenOptions, CompileError, Job, Stage, Target, compile_gpu_text, compile_ir};
 use tilewright_frontend::{Failure, FunctionRef, Request};
 use tilewright_fuzz::corpus::{changed_file, changed_numbers, changed_text, with_number};
-use tilewright_gpu::GpuTarget;
+use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir::{parse, parse_dialect, print, verify};
 use tilewright_ptx::isa;
 use tilewright_trace::Trace;
@@ -147,9 +147,9 @@ pub fn gpu_text(bytes: &[u8]) {
 
 fn try_gpu_text(text: &str) {
     show(text);
-    if let Ok(module) = parse_dialect::<tilewright_gpu::language::Gpu>(text) {
+    if let Ok(module) = parse_dialect::<tilewright_gpu_ir::Gpu>(text) {
         let printed = print(&module, false);
-        let again = parse_dialect::<tilewright_gpu::language::Gpu>(&printed).expect("what is printed parses");
+        let again = parse_dialect::<tilewright_gpu_ir::Gpu>(&printed).expect("what is printed parses");
         assert_eq!(print(&again, false), printed);
     }
     match compile_gpu_text("k.gpu", text, Stage::Ptx) {

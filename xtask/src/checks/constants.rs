@@ -11,10 +11,11 @@ use crate::tree::{File, Finding, Tree};
 /// The rows, relative to the root.
 const TABLE: &str = "xtask/constants.txt";
 /// The tables of measured thresholds.
-const TUNING: &str = "crates/gpu/src/tuning.rs";
+const TUNING: &str = "crates/gpu-ir/src/tuning.rs";
 /// The crates that choose between ways to compile a kernel.
-const FOLDERS: [&str; 5] = [
+const FOLDERS: [&str; 6] = [
     "crates/compiler/src/",
+    "crates/gpu-ir/src/",
     "crates/gpu/src/",
     "crates/opt/src/",
     "crates/ptx/src/lower/",

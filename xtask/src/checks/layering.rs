@@ -16,14 +16,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sanitize", &[]),
     ("cpu", &["base", "ir", "trace", "sanitize"]),
     ("layout", &["base"]),
-    ("gpu", &["base", "ir", "opt", "layout"]),
-    ("ptx", &["base", "ir", "layout", "gpu"]),
+    ("gpu-ir", &["base", "ir", "layout"]),
+    ("gpu", &["base", "ir", "opt", "layout", "gpu-ir"]),
+    ("ptx", &["base", "ir", "layout", "gpu-ir"]),
     ("sim", &["base", "sanitize", "ptx"]),
     ("cuda", &["base"]),
     // Development only: the stand-in for the driver library.
     ("cuda-stub", &[]),
     // Of `sim` what runs inline assembly for the executor.
-    ("compiler", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "sim"]),
+    ("compiler", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu-ir", "gpu", "ptx", "sim"]),
     (
         "runtime",
         &["base", "ir", "frontend", "opt", "trace", "sanitize", "cpu", "ptx", "sim", "cuda", "compiler"],

@@ -7,10 +7,10 @@ use tilewright_layout::{Input, Layout, Vector, blocked, f2};
 use tilewright_opt::analysis::AxisInfo;
 
 use crate::cost_model::access_cost;
-use crate::layout_rules::{LANES, default_layout, element_bits};
 use crate::remarks::Because;
-use crate::target::{ACCESS_BYTES, Feature, GpuTarget, SECTOR_BYTES};
-use crate::tuning::Tuning;
+use tilewright_gpu_ir::layout_rules::{LANES, default_layout, element_bits};
+use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature, GpuTarget, SECTOR_BYTES};
+use tilewright_gpu_ir::tuning::Tuning;
 
 /// The least that an asynchronous copy of a thread moves: a load that is to go through a ring must move so much.
 const LEAST_COPY_BYTES: u32 = 4;

@@ -4,9 +4,9 @@ use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, ElementwiseFamily, FloatFn, Function, Op};
 use tilewright_layout::{Input, Layout, Parts, Reduction, Scan};
 
-use crate::language::{LayoutId, Layouts};
-use crate::layout_rules::{MOST_PARTS, layout_of_parts};
-use crate::tuning::Tuning;
+use tilewright_gpu_ir::layout_rules::{MOST_PARTS, layout_of_parts};
+use tilewright_gpu_ir::tuning::Tuning;
+use tilewright_gpu_ir::{LayoutId, Layouts};
 
 /// The layouts that are weighed for a kernel.
 pub struct LayoutCosts {

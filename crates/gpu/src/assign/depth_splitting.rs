@@ -26,9 +26,9 @@ use super::boxes::Affine;
 use super::join_sinking;
 use super::mma_selection::{self, places};
 use crate::launcher::Launcher;
-use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
-use crate::target::GpuTarget;
+use tilewright_gpu_ir::layout_rules::LANES;
+use tilewright_gpu_ir::target::GpuTarget;
 
 /// Lanes of a warp that lie along N.
 const GROUPS: u32 = 8;

@@ -11,9 +11,9 @@ use crate::assign::coalescing::{AccessShape, Infos};
 use crate::assign::cost::combine_cost;
 use crate::assign::mma_selection::{Product, Products};
 use crate::assign::rematerialization::Rematerializable;
-use crate::language::LayoutId;
-use crate::layout_rules::element_bits;
-use crate::target::GpuTarget;
+use tilewright_gpu_ir::LayoutId;
+use tilewright_gpu_ir::layout_rules::element_bits;
+use tilewright_gpu_ir::target::GpuTarget;
 
 /// A class: its tiles have one shape.
 #[derive(Default)]

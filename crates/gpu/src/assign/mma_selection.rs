@@ -11,10 +11,10 @@ use crate::assign::cost::LayoutCosts;
 use crate::assign::transposed_products::is_loaded_by_columns;
 use crate::assign::wgmma_selection;
 use crate::cost_model;
-use crate::language::LayoutId;
-use crate::layout_rules::{LANES, element_bits, fma_operand_layout};
 use crate::remarks::{self, Because};
-use crate::target::{Feature, GpuTarget};
+use tilewright_gpu_ir::LayoutId;
+use tilewright_gpu_ir::layout_rules::{LANES, element_bits, fma_operand_layout};
+use tilewright_gpu_ir::target::{Feature, GpuTarget};
 
 /// How a product is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -34,15 +34,15 @@ mod wgmma_selection;
 use tilewright_ir as ir;
 use tilewright_opt::analysis::{Assumptions, analyze, analyze_assuming};
 
-use crate::language::Module;
 use crate::launcher::Launcher;
-use crate::target::GpuTarget;
 use boxes::TensorBoxes;
 use cost::LayoutCosts;
 use equivalence::Classes;
 use mma_selection::Products;
 use propagation::{Decided, Demands};
 use rematerialization::Rematerializable;
+use tilewright_gpu_ir::Module;
+use tilewright_gpu_ir::target::GpuTarget;
 
 /// Gives every value of a kernel without calls a layout. Where the launcher makes tensor maps, loads that tensor copies may do say
 /// so.

@@ -22,7 +22,7 @@ use tilewright_ir::{
 
 use super::mma_selection::{has_instruction, places};
 use crate::remarks::{self, Because};
-use crate::target::GpuTarget;
+use tilewright_gpu_ir::target::GpuTarget;
 
 /// The bits of fp32 that tf32 has, and half of the place behind them.
 const TF32_BITS: i64 = -0x2000;

@@ -12,9 +12,9 @@ use crate::assign::equivalence::Classes;
 use crate::assign::mma_selection::{Product, Products};
 use crate::assign::rematerialization::Rematerializable;
 use crate::assign::selection::Choice;
-use crate::language::LayoutId;
-use crate::layout_rules::{default_layout, operand_layout, reduced_layout};
-use crate::target::GpuTarget;
+use tilewright_gpu_ir::LayoutId;
+use tilewright_gpu_ir::layout_rules::{default_layout, operand_layout, reduced_layout};
+use tilewright_gpu_ir::target::GpuTarget;
 
 /// The layout that each instruction is executed in and its operands are wanted in.
 pub struct Demands {

@@ -9,7 +9,7 @@
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
 
-use crate::tuning::Tuning;
+use tilewright_gpu_ir::tuning::Tuning;
 
 /// The values that may be rematerialized.
 pub struct Rematerializable {

@@ -18,8 +18,8 @@ use crate::assign::coalescing::{AccessShape, equal_registers};
 use crate::assign::cost::LayoutCosts;
 use crate::assign::mma_selection::Product;
 use crate::assign::propagation::{Decided, Demands};
-use crate::language::{Deferred, Function, GpuOp, Header, LayoutId, MmaShape, Module, Op, Scope, Type};
 use crate::remarks;
+use tilewright_gpu_ir::{Deferred, Function, GpuOp, Header, LayoutId, MmaShape, Module, Op, Scope, Type};
 
 /// Builds the module of a kernel.
 pub fn rewrite(

@@ -10,8 +10,8 @@ use tilewright_ir::{Function, Inst};
 
 use crate::assign::cost::{LayoutCosts, sharing_cost};
 use crate::assign::equivalence::{Accesses, Class, Classes, Edge, EdgeEnd};
-use crate::language::LayoutId;
-use crate::layout_rules::{
+use tilewright_gpu_ir::LayoutId;
+use tilewright_gpu_ir::layout_rules::{
     default_layout, line_layout, operand_layout, reduced_layout, result_layout, shared_result_layout,
 };
 

@@ -20,9 +20,9 @@ use tilewright_ir::{
 
 use super::boxes::Affine;
 use super::mma_selection::{self, places};
-use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
-use crate::target::GpuTarget;
+use tilewright_gpu_ir::layout_rules::LANES;
+use tilewright_gpu_ir::target::GpuTarget;
 
 const WORD_BYTES: usize = 4;
 

@@ -4,7 +4,7 @@
 use tilewright_ir::{Dtype, Function, InputPrecision, Inst, OpFamily, Value};
 use tilewright_layout::Mma;
 
-use crate::target::{Feature, GpuTarget, WARPGROUP_WARPS};
+use tilewright_gpu_ir::target::{Feature, GpuTarget, WARPGROUP_WARPS};
 
 /// Rows of an instruction, which a warpgroup computes.
 const ROWS: u32 = 64;

@@ -13,8 +13,8 @@ use tilewright_ir::{
     may_wait,
 };
 
-use crate::language::ProgramOrder;
 use crate::remarks::{self, Because};
+use tilewright_gpu_ir::ProgramOrder;
 
 /// How far definitions are followed.
 const MOST_STEPS: u32 = 24;

@@ -13,8 +13,8 @@
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Parents, Value, constant_float};
 
-use crate::language::{Function, GpuOp, Header, Module, Op};
 use crate::remarks::{self, Because};
+use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
 
 /// Replaces the products of accumulators and correction factors.
 pub fn skip_rescaling(module: &mut Module) {

@@ -12,10 +12,10 @@ use tilewright_ir::{Block, Inst, Operation, Value};
 
 use super::memory_effects::{Effect, Place, effects, walk};
 use crate::cost_model;
-use crate::language::alignment::{Alignments, MBARRIER_BYTES};
-use crate::language::verify::slots::Names;
-use crate::language::{Deferred, Function, GpuOp, InstData, Layouts, Module, Op, Type};
 use crate::tile::legality::at;
+use tilewright_gpu_ir::alignment::{Alignments, MBARRIER_BYTES};
+use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::{Deferred, Function, GpuOp, InstData, Layouts, Module, Op, Type};
 
 /// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks: bytes that lie
 /// beside each other are in different banks then. What uses it may need more ([`Alignments`]).

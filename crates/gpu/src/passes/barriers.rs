@@ -13,9 +13,9 @@ use tilewright_ir::{Block, Inst, MemorySemantics, Value};
 use super::allocation::alloc_range;
 use super::global_memory::GlobalAccesses;
 use super::memory_effects::{Place, effects, landed, may_be_one, ordering, read_asynchronously, walk};
-use crate::language::verify::slots::{Names, Slot};
-use crate::language::{Function, GpuOp, InstData, Module, Op};
-use crate::layout_rules::LANES;
+use tilewright_gpu_ir::analysis::slots::{Names, Slot};
+use tilewright_gpu_ir::layout_rules::LANES;
+use tilewright_gpu_ir::{Function, GpuOp, InstData, Module, Op};
 
 /// The barrier that the pass puts where warps of a role wait for each other: those of a program have low numbers.
 pub fn of_role(role: usize) -> u32 {

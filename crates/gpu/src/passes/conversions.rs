@@ -27,13 +27,15 @@ use tilewright_layout::{
 use super::prune::prune;
 use super::tensor_copies::contiguous_axis;
 use super::wgmma_operands::{Staged, without_repeated_fences};
-use crate::box_layout::rows_of_box;
-use crate::commutation::parts_of_reduction;
-use crate::language::{Buffer, Deferred, Function, Gpu, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
-use crate::layout_rules::{MOST_PARTS, default_layout, element_bits, line_layout, reduced_layout, rows};
 use crate::remarks::{self, Because};
-use crate::target::{ACCESS_BYTES, Feature};
 use crate::tile::legality::at;
+use tilewright_gpu_ir::box_layout::rows_of_box;
+use tilewright_gpu_ir::commutation::parts_of_reduction;
+use tilewright_gpu_ir::layout_rules::{
+    MOST_PARTS, default_layout, element_bits, line_layout, reduced_layout, rows,
+};
+use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature};
+use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
 
 const WORD_BITS: u32 = 32;
 

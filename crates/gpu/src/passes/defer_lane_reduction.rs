@@ -19,9 +19,9 @@ use tilewright_ir::{
 use tilewright_layout::{Input, Layout};
 
 use crate::idioms::{Powers, is_correction_factor};
-use crate::language::{Function, GpuOp, Header, Module, Op, Scope, Type};
-use crate::layout_rules::{operand_layout, reduced_layout};
 use crate::remarks::{self, Because};
+use tilewright_gpu_ir::layout_rules::{operand_layout, reduced_layout};
+use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, Scope, Type};
 
 /// A sum that a loop carries.
 struct Sum {

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 use tilewright_ir::{Block, Definition, Inst, OpFamily, Operation, Value};
 
-use crate::language::{Function, GpuOp, Op};
+use tilewright_gpu_ir::{Function, GpuOp, Op};
 
 /// The dots of a block, without those of the regions inside.
 pub fn dots_of(function: &Function, block: Block) -> Vec<Inst> {

@@ -14,7 +14,7 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, ElementwiseFn, Inst, OpFamily, Operation, Value, constant_int};
 
-use crate::language::{Function, GpuOp, Op};
+use tilewright_gpu_ir::{Function, GpuOp, Op};
 
 /// More than this a sum may not reach, so that it does not wrap around.
 const MOST: i128 = i32::MAX as i128;

@@ -14,8 +14,8 @@ use tilewright_ir::{self as ir, Block, Dtype, Inst, Value};
 use tilewright_layout::{Input, Layout, Scan};
 
 use super::conversions::Pass;
-use crate::language::{GpuOp, Op, Type};
-use crate::layout_rules::{default_layout, line_layout, rows};
+use tilewright_gpu_ir::layout_rules::{default_layout, line_layout, rows};
+use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 /// The bits of the coordinate that an op exchanges, in order.
 fn bits_of(op: &ir::Op) -> (usize, Vec<u32>) {

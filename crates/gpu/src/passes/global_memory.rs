@@ -10,7 +10,7 @@ use tilewright_ir::{Block, Carried, Inst, OpFamily, Operation, Value};
 use tilewright_layout::Input;
 
 use super::disjoint::Iterations;
-use crate::language::{Function, GpuOp, Header, Module, Op};
+use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
 
 /// What pointers are made of.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]

@@ -5,9 +5,11 @@
 
 use tilewright_ir::Inst;
 
-use crate::language::{GpuOp, Module, Op};
 use crate::remarks::{self, Because};
-use crate::warp_instructions::{loads_matrices, loads_more_by_matrices, warp_reduction, warps_of_product};
+use tilewright_gpu_ir::warp_instructions::{
+    loads_matrices, loads_more_by_matrices, warp_reduction, warps_of_product,
+};
+use tilewright_gpu_ir::{GpuOp, Module, Op};
 
 /// Says it of each reduction, each product and each load from shared memory.
 pub fn select_instructions(module: &mut Module) {

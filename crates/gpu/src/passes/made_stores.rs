@@ -27,7 +27,7 @@ use tilewright_ir::{
 };
 
 use super::tensor_copies::transposed;
-use crate::language::{Function, Gpu, GpuOp, Header, LaunchInteger, Op, TensorMapPlan, Type, UNBOUNDED};
+use tilewright_gpu_ir::{Function, Gpu, GpuOp, Header, LaunchInteger, Op, TensorMapPlan, Type, UNBOUNDED};
 
 /// What copies write whole.
 const CHUNK_BYTES: i64 = 16;

@@ -8,8 +8,8 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, MemorySemantics, Operation, Value};
 
-use crate::language::verify::slots::{Edge, Index, Names, Slot};
-use crate::language::{GpuOp, Op};
+use tilewright_gpu_ir::analysis::slots::{Edge, Index, Names, Slot};
+use tilewright_gpu_ir::{GpuOp, Op};
 
 /// Products beyond this count as this many.
 const MOST_LATER: u32 = 64;

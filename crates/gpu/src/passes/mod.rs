@@ -32,7 +32,7 @@ use tilewright_base::Diagnostic;
 use tilewright_ir as ir;
 
 use crate::idioms;
-use crate::language::Module;
+use tilewright_gpu_ir::Module;
 
 /// A pass over the GPU dialect.
 pub type Pass = ir::Pass<Module, Box<Diagnostic>>;

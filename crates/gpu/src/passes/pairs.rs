@@ -32,12 +32,12 @@ use tilewright_ir::{
 };
 
 use super::tensor_copies::{is_of_rows, map_number};
-use crate::box_layout::BoxLayout;
-use crate::language::verify::slots::Names;
-use crate::language::{Function, Gpu, GpuOp, Header, Module, Op, ProgramOrder, TensorMapPlan, Type};
-use crate::layout_rules::element_bits;
 use crate::remarks::{self, Because};
-use crate::target::{Feature, SECTOR_BYTES};
+use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::box_layout::BoxLayout;
+use tilewright_gpu_ir::layout_rules::element_bits;
+use tilewright_gpu_ir::target::{Feature, SECTOR_BYTES};
+use tilewright_gpu_ir::{Function, Gpu, GpuOp, Header, Module, Op, ProgramOrder, TensorMapPlan, Type};
 
 /// More than this is not known of how numbers divide.
 const MOST_KNOWN: u32 = 16;

@@ -15,8 +15,8 @@
 use tilewright_ir as ir;
 use tilewright_ir::{Dtype, Effect, Inst, OpFamily, Operation, Value};
 
-use crate::language::{Buffer, Deferred, Function, GpuOp, Module, Op, Type};
-use crate::target::WARPGROUP_WARPS;
+use tilewright_gpu_ir::target::WARPGROUP_WARPS;
+use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Module, Op, Type};
 
 /// Moves the products of the kernel and the waits for them.
 pub fn overlap_products(module: &mut Module) {

@@ -4,7 +4,7 @@
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Definition, Effect, Inst, OpFamily, Operation, Value};
 
-use crate::language::{Function, GpuOp, Op, Type};
+use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
 /// Removes it, and what it was computed from before the loops.
 pub fn prune(function: &mut Function) {

@@ -15,10 +15,10 @@ use tilewright_ir::{Block, Inst, Value};
 use tilewright_layout::{Fragment, Layout, Mma};
 
 use super::allocation::least_bytes;
-use crate::language::{Function, GpuOp, Header, Module, Op, Type};
-use crate::layout_rules::element_bits;
 use crate::remarks::{self, Because};
-use crate::warp_instructions::warps_of_product;
+use tilewright_gpu_ir::layout_rules::element_bits;
+use tilewright_gpu_ir::warp_instructions::warps_of_product;
+use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, Type};
 
 /// Takes operands from registers until a kernel fits into shared memory.
 pub fn take_from_registers(module: &mut Module) {

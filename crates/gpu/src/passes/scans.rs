@@ -13,8 +13,8 @@ use tilewright_ir::{Block, Inst, Value};
 use tilewright_layout::{Layout, Parts};
 
 use super::conversions::Pass;
-use crate::language::{GpuOp, LayoutId, Op, Scope, Type};
-use crate::layout_rules::{MOST_PARTS, layout_of_parts, line_layout, rows};
+use tilewright_gpu_ir::layout_rules::{MOST_PARTS, layout_of_parts, line_layout, rows};
+use tilewright_gpu_ir::{GpuOp, LayoutId, Op, Scope, Type};
 
 impl Pass<'_> {
     /// A scan; if warps hold parts of one line, each by itself first.

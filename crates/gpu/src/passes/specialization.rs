@@ -45,10 +45,10 @@ use super::tensor_copies::{map_number, use_tensor_copies};
 use super::tensor_stores::use_tensor_stores;
 use super::{pipelining, prune};
 use crate::cost_model::own_warps_pay;
-use crate::language::{Function, GpuOp, InstData, Module, Op, Type};
-use crate::layout_rules::LANES;
 use crate::remarks::{self, Because};
-use crate::target::Feature;
+use tilewright_gpu_ir::layout_rules::LANES;
+use tilewright_gpu_ir::target::Feature;
+use tilewright_gpu_ir::{Function, GpuOp, InstData, Module, Op, Type};
 
 /// The warps that start tensor copies where registers are given away, by whole warpgroups; else one is enough.
 const PRODUCING_WARPS: u32 = 4;

@@ -13,9 +13,9 @@
 use tilewright_ir::{self as ir, Block, Inst, Value};
 
 use crate::cost_model;
-use crate::language::{Function, GpuOp, Header, Module, Op};
-use crate::layout_rules::{LANES, element_bits};
 use crate::remarks::{self, Because};
+use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
+use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
 
 /// Says behind which sums products start.
 pub fn sums_first(module: &mut Module) {

@@ -34,13 +34,13 @@ use tilewright_layout::Layout;
 
 use super::{made_maps, prune};
 use crate::assign::boxes::MapId;
-use crate::box_layout::BoxLayout;
-use crate::language::verify::slots::Names;
-use crate::language::{
+use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::box_layout::BoxLayout;
+use tilewright_gpu_ir::layout_rules::element_bits;
+use tilewright_gpu_ir::target::Feature;
+use tilewright_gpu_ir::{
     Buffer, Deferred, Function, GpuOp, Header, LaunchInteger, Module, Op, TensorMapBox, TensorMapPlan, Type,
 };
-use crate::layout_rules::element_bits;
-use crate::target::Feature;
 
 /// Lets tensor copies do what they can.
 pub fn use_tensor_copies(module: &mut Module) {

@@ -44,11 +44,11 @@ use super::global_memory::GlobalAccesses;
 use super::made_stores::{self, Around};
 use super::tensor_copies::{Boxed, is_of_rows, map_for, map_plan};
 use crate::assign::boxes::MapId;
-use crate::box_layout::BoxLayout;
-use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type, is_tensor_reduction};
-use crate::layout_rules::element_bits;
 use crate::remarks::{self, Because};
-use crate::target::{ACCESS_BYTES, Feature};
+use tilewright_gpu_ir::box_layout::BoxLayout;
+use tilewright_gpu_ir::layout_rules::element_bits;
+use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature};
+use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type, is_tensor_reduction};
 
 /// Lets tensor copies store what they can.
 pub fn use_tensor_stores(module: &mut Module) {
@@ -317,7 +317,7 @@ impl Search<'_> {
     }
 
     /// The number of the tensor map of a mark or a copy, and what it is of.
-    fn map(&self, inst: Inst) -> Option<(MapId, &crate::language::TensorMapPlan)> {
+    fn map(&self, inst: Inst) -> Option<(MapId, &tilewright_gpu_ir::TensorMapPlan)> {
         map_plan(&self.module.header, self.function, *self.function.insts[inst].operands.get(1)?)
     }
 

@@ -25,9 +25,9 @@ use tilewright_ir::{
 use super::dependent_dots::{depends_on_other_dot, dots_of};
 use super::pipelining::constant_iterations;
 use crate::cost_model;
-use crate::language::{Function, Gpu, GpuOp, Header, Module, Op, Type};
-use crate::layout_rules::{LANES, element_bits};
 use crate::remarks::{self, Because};
+use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
+use tilewright_gpu_ir::{Function, Gpu, GpuOp, Header, Module, Op, Type};
 
 /// Unrolls the loops of a kernel.
 pub fn unroll_by_ring_depth(module: &mut Module) {

@@ -13,10 +13,10 @@ use tilewright_layout::{Fragment, Input, Layout, Mma, SwizzleMode, blocked, swiz
 
 use super::conversions::Pass;
 use super::tensor_copies::{contiguous_axis, transposed};
-use crate::language::verify::slots::Names;
-use crate::language::{Function, GpuOp, Header, MmaShape, Op};
-use crate::layout_rules::{LANES, element_bits};
-use crate::target::ACCESS_BYTES;
+use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
+use tilewright_gpu_ir::target::ACCESS_BYTES;
+use tilewright_gpu_ir::{Function, GpuOp, Header, MmaShape, Op};
 
 /// The bytes of an access to shared memory that is not slow, at least.
 const LEAST_ACCESS_BYTES: u32 = 4;

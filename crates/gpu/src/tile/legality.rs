@@ -4,7 +4,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, Op, OpFamily, Value};
 
 use super::padding::{mask_place, padded};
-use crate::target::MOST_WARPS;
+use tilewright_gpu_ir::target::MOST_WARPS;
 
 /// Lets the optimizer inline every call, those of `noinline` functions too; true if there are calls.
 pub fn request_inlining(module: &mut Module) -> bool {

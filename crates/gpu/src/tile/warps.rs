@@ -14,10 +14,10 @@ use tilewright_ir::{Block, Definition, Function, Inst, Op, OpFamily, Type, Value
 
 use super::cluster::{Refusal, WARPGROUP_ROWS, divide};
 use crate::cost_model;
-use crate::layout_rules::LANES;
 use crate::preparation::Preparation;
 use crate::remarks::{self, Because};
-use crate::target::{Feature, GpuTarget, WARPGROUP_WARPS};
+use tilewright_gpu_ir::layout_rules::LANES;
+use tilewright_gpu_ir::target::{Feature, GpuTarget, WARPGROUP_WARPS};
 
 /// With more warps than this, a thread of one block may have no more than half of the registers: nothing is gained.
 const MOST_WARPS: u32 = 8;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tilewright_gpu::language::{GpuOp, InstData, Op};
+use tilewright_gpu_ir::{GpuOp, InstData, Op};
 use tilewright_ir::{Type, Value};
 use tilewright_layout::{Input, Layout, Vector};
 

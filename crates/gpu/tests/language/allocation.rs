@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use tilewright_gpu::PASSES;
-use tilewright_gpu::language::{Deferred, Gpu, GpuOp, Op};
+use tilewright_gpu_ir::{Deferred, Gpu, GpuOp, Op};
 use tilewright_ir::{parse_dialect, verify};
 use tilewright_layout::{Layout, SwizzleMode, swizzled};
 

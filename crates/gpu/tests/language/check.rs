@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tilewright_gpu::element_bits;
-use tilewright_gpu::language::{Buffer, Function, GpuOp, InstData, MmaShape, Op, Scope, Type};
+use tilewright_gpu_ir::element_bits;
+use tilewright_gpu_ir::{Buffer, Function, GpuOp, InstData, MmaShape, Op, Scope, Type};
 use tilewright_ir::{Block, Op as Tile, Operation, Value, verify};
 use tilewright_layout::{Fragment, Input, Layout, Mma, Reduction};
 

@@ -13,7 +13,7 @@
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::entity::packed_option::PackedOption;
 use tilewright_base::entity::{PrimaryMap, SecondaryMap};
-use tilewright_gpu::language::{Function, GpuOp, InstData, Op, Scope};
+use tilewright_gpu_ir::{Function, GpuOp, InstData, Op, Scope};
 use tilewright_ir::{Block, BlockData, CacheModifier, EvictionPolicy, InputPrecision, Module, Value, verify};
 
 use crate::{Program, text};

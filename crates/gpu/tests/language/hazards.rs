@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use tilewright_base::entity::SecondaryMap;
-use tilewright_gpu::language::{Deferred, Function, GpuOp, Op, Type};
+use tilewright_gpu_ir::{Deferred, Function, GpuOp, Op, Type};
 use tilewright_ir::{Block, Inst, Op as Tile, Operation, Value};
 
 use crate::common::generate::{EVERYTHING, program};

@@ -1,7 +1,7 @@
 //! What the verifier says of single instructions, and the parser of text: for each thing that they refuse a text, and what is
 //! said.
 
-use tilewright_gpu::language::Gpu;
+use tilewright_gpu_ir::Gpu;
 use tilewright_ir::parse_dialect;
 
 /// What the texts share: 2 warps, one layout of each kind.

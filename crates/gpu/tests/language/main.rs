@@ -21,8 +21,9 @@ mod snapshots;
 mod texts;
 mod tiles;
 
-use tilewright_gpu::language::Module as Program;
-use tilewright_gpu::{GpuTarget, PASSES};
+use tilewright_gpu::PASSES;
+use tilewright_gpu_ir::GpuTarget;
+use tilewright_gpu_ir::Module as Program;
 use tilewright_ir::{Module, parse, print};
 
 /// The kernels of the benchmarks, as the passes before leave them; `attention_fp16` scales the scores instead of the queries.

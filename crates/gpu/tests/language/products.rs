@@ -1,7 +1,7 @@
 //! How products are computed: by which instruction on which GPU, with the operands converted where none takes them, and with
 //! the result that the executor gives.
 
-use tilewright_gpu::language::{GpuOp, InstData, Op};
+use tilewright_gpu_ir::{GpuOp, InstData, Op};
 use tilewright_layout::{Fragment, Input, Layout, Mma, bank_use, ldmatrix_bank_use};
 
 use crate::check::{check, check_lowered};

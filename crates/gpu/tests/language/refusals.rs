@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use expect_test::{Expect, expect};
-use tilewright_gpu::{GpuTarget, compile};
+use tilewright_gpu::compile;
+use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir::print;
 
 use crate::common::generate::{EVERYTHING, program};

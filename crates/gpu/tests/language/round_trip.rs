@@ -2,8 +2,8 @@
 //! and passes that have done their work change nothing. Of every kernel of the tests and of random programs.
 
 use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, SourceHost};
-use tilewright_gpu::language::Gpu;
 use tilewright_gpu::run_passes;
+use tilewright_gpu_ir::Gpu;
 use tilewright_ir::{Dtype, Module, parse_dialect};
 use tilewright_testkit::{cases, project_root};
 

@@ -2,7 +2,7 @@
 //! texts.
 
 use expect_test::expect_file;
-use tilewright_gpu::language::{GpuOp, Op};
+use tilewright_gpu_ir::{GpuOp, Op};
 
 use crate::{KERNELS, Program, assigned, compiled, module, text};
 

@@ -6,8 +6,9 @@
 //! accesses. `divide(2)` alone takes tile IR and gives that of each of two blocks. Where a pass refuses a program, its diagnostic is the expected text.
 
 use tilewright_base::Diagnostic;
-use tilewright_gpu::language::{Gpu, TensorAccess};
-use tilewright_gpu::{GpuTarget, Launcher, PARTS, PASSES, Refusal, assign_layouts_for, divide};
+use tilewright_gpu::{Launcher, PARTS, PASSES, Refusal, assign_layouts_for, divide};
+use tilewright_gpu_ir::GpuTarget;
+use tilewright_gpu_ir::{Gpu, TensorAccess};
 use tilewright_ir::{parse, parse_dialect, print, verify};
 use tilewright_opt::{Options, optimize};
 use tilewright_testkit::run_text_cases;

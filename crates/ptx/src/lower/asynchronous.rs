@@ -2,8 +2,8 @@
 //! Instructions: `cp.async`", "Parallel Synchronization and Communication Instructions: `barrier`, `elect.sync`, `fence.proxy`".
 
 use tilewright_base::Diagnostic;
-use tilewright_gpu::Feature;
-use tilewright_gpu::language::{Buffer, Type};
+use tilewright_gpu_ir::Feature;
+use tilewright_gpu_ir::{Buffer, Type};
 use tilewright_ir::{CacheModifier, Inst, Value};
 use tilewright_layout::Input;
 

@@ -7,7 +7,7 @@
 //! What there is no instruction for, numbers of 16 bits mostly, is a loop of compare-and-swap.
 
 use smallvec::SmallVec;
-use tilewright_gpu::Feature;
+use tilewright_gpu_ir::Feature;
 use tilewright_ir::{AtomicKind, Dtype, Element, ElementwiseFn, Inst, MemoryScope, MemorySemantics, Value};
 use tilewright_layout::{Input, Layout};
 

@@ -9,7 +9,7 @@
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use tilewright_gpu::Tuning;
+use tilewright_gpu_ir::Tuning;
 use tilewright_ir as ir;
 
 use super::bytes::Shifted;

@@ -19,7 +19,7 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tilewright_gpu::Feature;
+use tilewright_gpu_ir::Feature;
 use tilewright_ir::{BitwiseFn, Dtype, Element, ElementwiseFamily as Family, ElementwiseFn};
 
 use super::Lowering;

@@ -1,7 +1,7 @@
 //! Conversions between element types. What the table of the CPU's casts says holds here, rounded once on every path: where a
 //! conversion goes through a wider format, it is rounded to odd there.
 
-use tilewright_gpu::Feature;
+use tilewright_gpu_ir::Feature;
 use tilewright_ir::{Dtype, Element, Inst, Rounding, Value};
 
 use super::builder::{Scalar, Width};

@@ -4,7 +4,7 @@
 //! of the tile by the same number. Narrow elements that were packed into words before a loop are carried as words.
 
 use tilewright_base::Diagnostic;
-use tilewright_gpu::language::{GpuOp, Op, Type};
+use tilewright_gpu_ir::{GpuOp, Op, Type};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Value};
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tilewright_gpu::fma_operand_layout;
+use tilewright_gpu_ir::fma_operand_layout;
 use tilewright_ir::{Dtype, Element, Inst, Value};
 use tilewright_layout::{Input, Layout};
 

@@ -1,7 +1,7 @@
 //! The elementwise table: which instructions a function is, by the type of its operands.
 
 use rustc_hash::FxHashSet;
-use tilewright_gpu::Feature;
+use tilewright_gpu_ir::Feature;
 use tilewright_ir::{
     ArithmeticFn, ComparisonFn, Dtype, Element, ElementwiseFamily as Family, ElementwiseFn, FloatFn, Inst,
     MathFn, SelectionFn, Value,

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use cranelift_entity::{EntityRef, PrimaryMap};
 use rustc_hash::FxHashMap;
 use tilewright_base::FileId;
-use tilewright_gpu::language as gpu;
+use tilewright_gpu_ir as gpu;
 use tilewright_ir as ir;
 
 use super::{Lowering, SHARED_MEMORY};

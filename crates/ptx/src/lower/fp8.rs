@@ -2,7 +2,7 @@
 //! operations on binary32.
 
 use smallvec::SmallVec;
-use tilewright_gpu::Feature;
+use tilewright_gpu_ir::Feature;
 use tilewright_ir::{Dtype, Element};
 
 use super::Lowering;

@@ -1,7 +1,7 @@
 //! The ops that the language of the GPU path has beyond tile IR.
 
-use tilewright_gpu::language::{Deferred, GpuVisitor, MmaShape, Scope, Type};
-use tilewright_gpu::warps_of_product;
+use tilewright_gpu_ir::warps_of_product;
+use tilewright_gpu_ir::{Deferred, GpuVisitor, MmaShape, Scope, Type};
 use tilewright_ir::{
     AtomicKind, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, Inst, IntList, MemoryScope,
     MemorySemantics, Value,

@@ -15,8 +15,8 @@
 //!
 //! **Empty tensors** are none that a map describes: theirs has one element, in memory of the module that nobody writes, which is 0.
 
-use tilewright_gpu::Feature;
-use tilewright_gpu::language::{LaunchInteger, SwizzleMode, TENSOR_MAP_BYTES, TensorMapPlan};
+use tilewright_gpu_ir::Feature;
+use tilewright_gpu_ir::{LaunchInteger, SwizzleMode, TENSOR_MAP_BYTES, TensorMapPlan};
 use tilewright_ir::{Dtype, Inst, Value};
 
 use super::builder::{Scalar, Width, destinations, move_to, sources};

@@ -4,8 +4,8 @@
 //! The state space is spelled `.shared::cta` and the order is the default one: an arrival releases to the block, a wait
 //! acquires.
 
-use tilewright_gpu::Feature;
-use tilewright_gpu::language::Type;
+use tilewright_gpu_ir::Feature;
+use tilewright_gpu_ir::Type;
 use tilewright_ir::{Inst, Value};
 
 use super::asynchronous::MBARRIER_BYTES;

@@ -1,7 +1,7 @@
 //! Loads and stores of global memory, and the packing of elements into the words that an access moves.
 
 use smallvec::SmallVec;
-use tilewright_gpu::Feature;
+use tilewright_gpu_ir::Feature;
 use tilewright_ir::{
     CacheModifier, Dtype, Element, EvictionPolicy, Inst, MemoryScope, MemorySemantics, Value,
 };

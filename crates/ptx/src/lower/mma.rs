@@ -1,7 +1,7 @@
 //! Matrix products by `mma.sync`: the fragments of operands as 32-bit words, one instruction for each part of the tile.
 
 use smallvec::SmallVec;
-use tilewright_gpu::language::MmaShape;
+use tilewright_gpu_ir::MmaShape;
 use tilewright_ir::{Dtype, Inst, Value};
 use tilewright_layout::{Fragment, Mma};
 

@@ -71,8 +71,8 @@ use std::rc::Rc;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_gpu::language::{self as gpu, GpuOp, Op, Type};
-use tilewright_gpu::{Feature, GpuTarget};
+use tilewright_gpu_ir::{self as gpu, GpuOp, Op, Type};
+use tilewright_gpu_ir::{Feature, GpuTarget};
 use tilewright_ir as ir;
 use tilewright_ir::{
     AtomicKind, Block, CacheModifier, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy, FuncId,

@@ -2,8 +2,8 @@
 //! memory by `.multicast::cluster` and arrive at each other's barriers.
 
 use rustc_hash::FxHashMap;
-use tilewright_gpu::language::{self as gpu, GpuOp, Op};
-use tilewright_gpu::{BoxLayout, Feature};
+use tilewright_gpu_ir::{self as gpu, GpuOp, Op};
+use tilewright_gpu_ir::{BoxLayout, Feature};
 use tilewright_ir::{Inst, Value};
 
 use super::asynchronous::MBARRIER_BYTES;

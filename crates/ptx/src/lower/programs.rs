@@ -4,7 +4,7 @@
 //! Blocks begin in the order of their numbers, the first axis fastest. The programs along the other axes are taken in groups, so
 //! that those which run together read much of the same memory; in a group the first axis is the slowest one.
 
-use tilewright_gpu::language::ProgramOrder;
+use tilewright_gpu_ir::ProgramOrder;
 use tilewright_ir::Dtype;
 
 use super::Lowering;

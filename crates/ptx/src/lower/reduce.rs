@@ -5,8 +5,8 @@
 
 use smallvec::SmallVec;
 use tilewright_base::Diagnostic;
-use tilewright_gpu::language::Scope;
-use tilewright_gpu::{commutes, warp_reduction};
+use tilewright_gpu_ir::Scope;
+use tilewright_gpu_ir::{commutes, warp_reduction};
 use tilewright_ir::{Dtype, ElementwiseFn as F, Inst, Value};
 use tilewright_layout::{Input, Layout, Parts, Reduction, Step};
 

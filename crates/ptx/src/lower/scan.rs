@@ -14,8 +14,8 @@
 //! Steele, Data parallel algorithms, 1986): half as many combinations, as totals are not kept beside prefixes.
 
 use tilewright_base::Diagnostic;
-use tilewright_gpu::commutes;
-use tilewright_gpu::language::Scope;
+use tilewright_gpu_ir::Scope;
+use tilewright_gpu_ir::commutes;
 use tilewright_ir::{Inst, Value};
 use tilewright_layout::{Input, Layout, Parts, Scan, ScanStep, f2::Span};
 

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tilewright_gpu::Feature;
-use tilewright_gpu::language::Buffer;
+use tilewright_gpu_ir::Buffer;
+use tilewright_gpu_ir::Feature;
 use tilewright_ir::{Element, Inst, Value};
 use tilewright_layout::{Input, Layout, MatrixAccess, Transfer, Vector};
 

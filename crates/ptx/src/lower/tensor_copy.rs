@@ -4,7 +4,7 @@
 //! A buffer whose rows are longer than a line of its swizzle is several boxes, one after the other; each is a copy of its own.
 
 use smallvec::SmallVec;
-use tilewright_gpu::{BoxLayout, Feature, ROWS_OF_COPY};
+use tilewright_gpu_ir::{BoxLayout, Feature, ROWS_OF_COPY};
 use tilewright_ir::{AtomicKind, Inst, Value};
 
 use super::builder::{Scalar, Width, move_to};

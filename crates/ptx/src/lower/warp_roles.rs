@@ -4,8 +4,8 @@
 //! The kernel begins with as many registers for each thread as the roles have on the average, which `.maxnreg` asks for: so
 //! what one role gives back is what the other takes. Where code follows, every role returns to that number.
 
-use tilewright_gpu::Feature;
-use tilewright_gpu::language::{GpuOp, Op};
+use tilewright_gpu_ir::Feature;
+use tilewright_gpu_ir::{GpuOp, Op};
 use tilewright_ir::{self as ir, Inst};
 
 use super::builder::{Scalar, Width};

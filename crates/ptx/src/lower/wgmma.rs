@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use rustc_hash::FxHashSet;
 use tilewright_base::Diagnostic;
-use tilewright_gpu::Feature;
-use tilewright_gpu::language::{GpuOp, MmaShape, Op, Type};
+use tilewright_gpu_ir::Feature;
+use tilewright_gpu_ir::{GpuOp, MmaShape, Op, Type};
 use tilewright_ir as ir;
 use tilewright_ir::{Definition, Inst, Value};
 use tilewright_layout::{Fragment, Input, Layout, Mma, Placement};

@@ -21,7 +21,7 @@ use std::cell::OnceCell;
 
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashSet;
-use tilewright_gpu::{HOPPER, Tuning};
+use tilewright_gpu_ir::{HOPPER, Tuning};
 use tilewright_ir as ir;
 use tilewright_ir::{Pass, run_passes};
 

@@ -3,7 +3,7 @@
 pub use tilewright_fuzz::random::Random;
 
 use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, SourceHost};
-use tilewright_gpu::GpuTarget;
+use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir::{Dtype, Module};
 
 /// What tests' modules begin with.

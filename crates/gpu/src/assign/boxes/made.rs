@@ -18,7 +18,7 @@ use super::atoms::{Atom, Polynomial};
 use super::demand::is_kernel_parameter;
 use super::masks::Bound;
 use super::{Search, is_written};
-use crate::language::TensorMapPlan;
+use tilewright_gpu_ir::TensorMapPlan;
 
 /// A tensor map of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -36,12 +36,8 @@ use tilewright_ir::{
 };
 
 use super::coalescing::Infos;
-use crate::language::{
-    LaunchInteger, LaunchProduct, TensorAccess, TensorMapPlan, UNBOUNDED, is_tensor_reduction,
-};
 use crate::launcher::Launcher;
 use crate::remarks::{self, Because};
-use crate::target::{Feature, GpuTarget};
 pub use affine::Affine;
 use affine::Wrap;
 pub use atoms::{Atom, Polynomial};
@@ -51,6 +47,10 @@ pub use made::{MadeMap, MapId};
 use masks::Bound;
 use rows::index_along;
 use sign::Proof;
+use tilewright_gpu_ir::target::{Feature, GpuTarget};
+use tilewright_gpu_ir::{
+    LaunchInteger, LaunchProduct, TensorAccess, TensorMapPlan, UNBOUNDED, is_tensor_reduction,
+};
 
 /// The most elements of a box along an axis.
 const LONGEST: u32 = 256;

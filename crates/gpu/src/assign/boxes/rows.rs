@@ -14,10 +14,10 @@ use super::atoms::{Atom, Polynomial};
 use super::demand::Structure;
 use super::{Axis, Search, TensorBox, TensorBoxes, UNSPECIALIZED, fit, is_written, say};
 use crate::assign::coalescing::Infos;
-use crate::language::TensorMapPlan;
 use crate::launcher::Launcher;
-use crate::layout_rules::LEAST_ROWS;
 use crate::remarks::Because;
+use tilewright_gpu_ir::TensorMapPlan;
+use tilewright_gpu_ir::layout_rules::LEAST_ROWS;
 
 /// The fewest bytes of a row: four of them are a multiple of 128.
 const LEAST_BYTES: u64 = 32;

@@ -8,8 +8,8 @@ use super::Rewrite;
 use tilewright_layout::Layout;
 
 use crate::assign::boxes::{Atom, MapId, Polynomial, TensorBox};
-use crate::language::{Buffer, Deferred, Gpu, GpuOp, TENSOR_MAP_BYTES, Type};
-use crate::layout_rules::row_numbers;
+use tilewright_gpu_ir::layout_rules::row_numbers;
+use tilewright_gpu_ir::{Buffer, Deferred, Gpu, GpuOp, TENSOR_MAP_BYTES, Type};
 
 /// The alignment of a tensor map.
 const MAP_BYTES: u32 = 64;

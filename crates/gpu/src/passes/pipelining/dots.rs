@@ -16,8 +16,8 @@ use tilewright_ir::{Definition, Effect, ElementwiseFn, Inst, OpFamily, Operation
 
 use super::plan::{Body, RingLoad, Way};
 use crate::cost_model;
-use crate::language::{Deferred, Function, GpuOp, Op};
-use crate::layout_rules::element_bits;
+use tilewright_gpu_ir::layout_rules::element_bits;
+use tilewright_gpu_ir::{Deferred, Function, GpuOp, Op};
 
 /// The dots of a loop that does nothing else with what it loads.
 pub struct DotsInFlight {

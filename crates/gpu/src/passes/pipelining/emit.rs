@@ -15,7 +15,7 @@ use super::super::tensor_copies::{map_for, outside_unless};
 use super::expand::Tail;
 use super::link::Continued;
 use super::plan::{LoopPlan, RingLoad};
-use crate::language::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
+use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 
 /// Pipelines a loop whose rings have `slots` slots: what the next loop may have of it.
 pub fn pipeline(

@@ -35,9 +35,9 @@ use super::emit::{Bounds, Emit};
 use super::link::literal;
 use super::memory_order::{Order, orders};
 use super::plan::{LoopPlan, find_loops};
-use crate::language::{Function, GpuOp, Module, Type};
 use crate::passes::global_memory::GlobalAccesses;
 use crate::remarks::{self, Because};
+use tilewright_gpu_ir::{Function, GpuOp, Module, Type};
 
 /// More than this is not counted ahead.
 const MOST_AHEAD: i128 = 1 << 30;

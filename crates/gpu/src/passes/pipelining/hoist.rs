@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, Inst, Value};
 
 use super::plan::LoopPlan;
-use crate::language::{Function, GpuOp, Op, Type};
+use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
 /// Moves where rings of tensor copies, or all, are made and where they end out of the loops around the pipelined ones.
 pub fn hoist(function: &mut Function, plans: &[LoopPlan], all: bool) {

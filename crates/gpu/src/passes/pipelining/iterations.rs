@@ -4,7 +4,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Inst, Value, constant_int};
 
 use super::plan::Body;
-use crate::language::{Function, GpuOp, Op};
+use tilewright_gpu_ir::{Function, GpuOp, Op};
 
 impl Body<'_> {
     /// The number of iterations, if the bounds are constants.

@@ -23,8 +23,8 @@ use super::dots::LateDots;
 use super::emit::Emit;
 use super::memory_order::{Order, orders};
 use super::plan::{LoopPlan, RingLoad};
-use crate::language::{Function, GpuOp, Module, Op, Type};
 use crate::passes::global_memory::GlobalAccesses;
+use tilewright_gpu_ir::{Function, GpuOp, Module, Op, Type};
 
 /// What the next loop reads.
 pub struct Link {

@@ -22,7 +22,7 @@ use super::super::tensor_copies::map_for;
 use super::dots;
 use super::emit::Emit;
 use super::plan::{Group, RingLoad, Way};
-use crate::language::{Function, GpuOp, Op, Type};
+use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
 /// An op that fills slots, or that computes what the copy needs.
 pub(super) struct FillOp {

@@ -2,8 +2,8 @@
 
 use tilewright_ir::{Effect, MemorySemantics, OpFamily, OpInfo, Operation};
 
-use crate::language::{GpuOp, Op};
 use crate::passes::memory_effects::ordering;
+use tilewright_gpu_ir::{GpuOp, Op};
 
 /// What an instruction of a loop means for loads that are to be made earlier.
 pub(in crate::passes) enum Order {

@@ -65,13 +65,13 @@ use tilewright_ir::{Block, Definition, OpFamily, Operation, Value};
 
 use super::allocation::least_bytes;
 use super::tensor_copies::Boxed;
-use crate::language::{Function, Module};
-use crate::layout_rules::LANES;
 use crate::remarks::Because;
-use crate::target::Feature;
 pub(super) use iterations::constant_iterations;
 pub(super) use memory_order::{Order, orders};
 use plan::LoopPlan;
+use tilewright_gpu_ir::layout_rules::LANES;
+use tilewright_gpu_ir::target::Feature;
+use tilewright_gpu_ir::{Function, Module};
 
 /// Pipelines the loops of a kernel.
 pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {

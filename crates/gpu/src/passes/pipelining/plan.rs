@@ -17,11 +17,11 @@ use super::dots::{DotsInFlight, LateDots};
 use super::flatten::Flat;
 use super::link::{Link, link};
 use super::memory_order::{Order, orders};
-use crate::box_layout::rows_of_box;
-use crate::language::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Type};
-use crate::layout_rules::element_bits;
 use crate::passes::global_memory::GlobalAccesses;
 use crate::remarks::{self, Because};
+use tilewright_gpu_ir::box_layout::rows_of_box;
+use tilewright_gpu_ir::layout_rules::element_bits;
+use tilewright_gpu_ir::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Type};
 
 /// The bytes that one `cp.async` of a thread may move.
 const COPY_BYTES: std::ops::RangeInclusive<u32> = 4..=16;

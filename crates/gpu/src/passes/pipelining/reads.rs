@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Inst, Operation, Value};
 
-use crate::language::{Function, GpuOp, Header, Op, Type};
-use crate::layout_rules::operand_layout;
+use tilewright_gpu_ir::layout_rules::operand_layout;
+use tilewright_gpu_ir::{Function, GpuOp, Header, Op, Type};
 
 /// Reads lines as they are wanted.
 pub fn read_as_wanted(header: &mut Header, function: &mut Function) {

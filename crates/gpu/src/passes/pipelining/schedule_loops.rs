@@ -17,8 +17,8 @@ use tilewright_ir::{Effect, Inst, OpFamily, Operation, Stage};
 use super::dots;
 use super::emit::Emit;
 use super::lower_loads::FillOp;
-use crate::language::{GpuOp, Op};
-use crate::target::WARPGROUP_WARPS;
+use tilewright_gpu_ir::target::WARPGROUP_WARPS;
+use tilewright_gpu_ir::{GpuOp, Op};
 
 /// The orders of one step.
 pub(super) mod order {

@@ -9,9 +9,9 @@ use tilewright_ir::{Inst, Value};
 
 use super::plan::{Plans, Writer};
 use super::teams::Teams;
-use crate::language::verify::flow::{Meet, Rule, walk};
-use crate::language::verify::slots::{Edge, Names};
-use crate::language::{GpuOp, Op};
+use tilewright_gpu_ir::analysis::dataflow::{Meet, Rule, walk};
+use tilewright_gpu_ir::analysis::slots::{Edge, Names};
+use tilewright_gpu_ir::{GpuOp, Op};
 
 /// More than this many are not told apart.
 const MOST: u32 = 64;

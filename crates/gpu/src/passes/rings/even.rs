@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Value};
 
-use crate::language::verify::slots::Names;
-use crate::language::{GpuOp, Op};
+use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::{GpuOp, Op};
 
 /// The instructions with regions at which rings of their own are empty, before and behind them, and these rings; of flattened
 /// loops, how many slots are full there.

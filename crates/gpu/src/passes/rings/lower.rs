@@ -12,8 +12,8 @@ use super::counts::Counts;
 use super::even::even;
 use super::plan::{Plan, Plans, Writer};
 use super::teams::Teams;
-use crate::language::verify::slots::Names;
-use crate::language::{Buffer, Deferred, Function, Gpu, GpuOp, Op, Type};
+use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Op, Type};
 
 /// One end of a ring: which slot is acquired next, and which is taken next.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

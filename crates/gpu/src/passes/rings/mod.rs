@@ -34,9 +34,9 @@ use std::collections::BTreeSet;
 
 use tilewright_base::{Code, Diagnostic};
 
-use crate::language::verify::slots::Names;
-use crate::language::{GpuOp, Module, Op};
 use crate::tile::legality::at;
+use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::{GpuOp, Module, Op};
 
 /// Lowers the rings of a kernel.
 ///

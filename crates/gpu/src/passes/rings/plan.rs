@@ -6,11 +6,11 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Operation, Value};
 
-use crate::language::verify::slots::Names;
-use crate::language::{Buffer, GpuOp, Op, Type};
-use crate::layout_rules::LANES;
-use crate::target::WARPGROUP_WARPS;
 use crate::tile::legality::at;
+use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::layout_rules::LANES;
+use tilewright_gpu_ir::target::WARPGROUP_WARPS;
+use tilewright_gpu_ir::{Buffer, GpuOp, Op, Type};
 
 /// What fills the slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

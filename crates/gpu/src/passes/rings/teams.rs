@@ -11,8 +11,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Block, Inst, Value};
 
 use super::plan::{Plan, Plans, Writer};
-use crate::language::verify::slots::Names;
-use crate::language::{GpuOp, Op, Type};
+use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 /// Which rings are a team.
 #[derive(Default)]

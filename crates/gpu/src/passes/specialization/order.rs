@@ -14,10 +14,10 @@ use rustc_hash::FxHashSet;
 use smallvec::smallvec;
 use tilewright_ir::{Block, Effect, Inst, OpFamily, Operation, Value};
 
-use crate::language::{Function, GpuOp, Module, Op};
-use crate::layout_rules::LANES;
 use crate::passes::barriers::OF_ALL_ROLES;
 use crate::passes::global_memory::GlobalAccesses;
+use tilewright_gpu_ir::layout_rules::LANES;
+use tilewright_gpu_ir::{Function, GpuOp, Module, Op};
 
 /// Stores in a row, and the barriers before and behind them.
 pub struct Stores {

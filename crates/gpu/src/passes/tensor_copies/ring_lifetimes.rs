@@ -22,10 +22,10 @@ use tilewright_ir::{OpFamily, Operation, Parents, Value};
 
 use super::{Block, Function, Header, Inst};
 use crate::cost_model;
-use crate::language::{Buffer, GpuOp, Op, Type};
 use crate::passes::allocation::least_bytes;
 use crate::passes::pipelining::{Order, orders};
 use crate::remarks::{self, Because};
+use tilewright_gpu_ir::{Buffer, GpuOp, Op, Type};
 
 /// Chooses for rings, each by its `alloc` and `dealloc`.
 pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, Inst)]) {

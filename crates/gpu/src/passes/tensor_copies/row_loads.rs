@@ -15,11 +15,11 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Parents, Uses};
 
 use super::{Boxed, Header, Inst, Op, Pass, ir, is_of_rows, map_plan};
-use crate::language::{Buffer, Deferred, Function, GpuOp, Type};
-use crate::layout_rules::element_bits;
 use crate::passes::allocation::least_bytes;
 use crate::passes::tensor_stores::staging;
 use crate::remarks::{self, Because};
+use tilewright_gpu_ir::layout_rules::element_bits;
+use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Type};
 
 /// Lets tensor copies load the rows of a kernel that are left; the `alloc`s and `dealloc`s of the rings for that.
 pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(Inst, Inst)> {

@@ -22,7 +22,7 @@ use tilewright_ir::{
     Block, Cursor, Dtype, ElementwiseFn, Function, Inst, InstData, Literal, Op, OpFamily, Shape, Type, Value,
 };
 
-use crate::tuning::Tuning;
+use tilewright_gpu_ir::tuning::Tuning;
 
 /// Pads the tiles of a kernel without calls; true if it changed something.
 pub fn pad(function: &mut Function, tuning: &Tuning) -> bool {

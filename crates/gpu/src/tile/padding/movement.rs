@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Dtype, ElementwiseFn, Inst, IntList, Op, Shape, Type, Value};
 
 use super::{Pad, padded};
-use crate::layout_rules::renames_registers;
+use tilewright_gpu_ir::layout_rules::renames_registers;
 
 impl Pad<'_> {
     /// Where only outermost axes are padded, the padding lies behind all elements before and after.

@@ -1,7 +1,8 @@
 //! A persistent product whose loops are flattened, from its source to PTX: what the simulator says of mistakes in the copies for the
 //! next tile, and in how slots are handed over between tiles.
 
-use tilewright_gpu::{GpuTarget, Launcher};
+use tilewright_gpu::Launcher;
+use tilewright_gpu_ir::GpuTarget;
 use tilewright_sim::{Region, Swizzle, TensorDataType};
 
 use super::tensors::map;

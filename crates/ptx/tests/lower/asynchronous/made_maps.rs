@@ -1,6 +1,6 @@
 //! Tensor maps that the kernel makes of a pointer and integers: what is loaded by them, and what the simulator says of mistakes.
 
-use tilewright_gpu::language::TensorMapPlan;
+use tilewright_gpu_ir::TensorMapPlan;
 use tilewright_layout::Layout;
 use tilewright_sim::{Swizzle, TensorDataType};
 

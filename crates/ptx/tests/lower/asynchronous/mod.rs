@@ -10,8 +10,8 @@ mod refusals;
 mod roles;
 mod tensors;
 
-use tilewright_gpu::GpuTarget;
-use tilewright_gpu::language::{Gpu, Header, LayoutId, Layouts, Module, TensorMapPlan};
+use tilewright_gpu_ir::GpuTarget;
+use tilewright_gpu_ir::{Gpu, Header, LayoutId, Layouts, Module, TensorMapPlan};
 use tilewright_layout::{Layout, blocked};
 use tilewright_sim::{LoadedModule, Region, Report};
 use tilewright_testkit::Ptxas;

@@ -9,7 +9,7 @@ use super::super::dots::count_later;
 use super::super::emit::Emit;
 use super::super::flatten::{Ahead, Flat};
 use super::{Crossing, Pipeline, Tail};
-use crate::language::{GpuOp, Op, Type};
+use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 impl Emit<'_> {
     /// What is left of the values that cross after the loop, and of what the loop carries.

@@ -4,7 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Effect, Inst, Operation, Value};
 
-use crate::language::{Function, GpuOp, Op};
+use tilewright_gpu_ir::{Function, GpuOp, Op};
 
 /// The ops that fill slots in a step, with those that only they need: how far ahead the copies are.
 pub(super) fn fill_ops(

@@ -39,8 +39,8 @@ use super::dots::count_later;
 use super::emit::{Bounds, Emit};
 use super::flatten::{Ahead, Flat};
 use super::schedule_loops::order;
-use crate::language::{GpuOp, Op, Type};
-use crate::layout_rules::element_bits;
+use tilewright_gpu_ir::layout_rules::element_bits;
+use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 /// The last stage of the last iteration of a loop, for the next loop to run in the first step of
 /// its own.

@@ -9,7 +9,7 @@ use super::super::dots::{Neutral, count_later};
 use super::super::emit::{Bounds, Emit};
 use super::super::schedule_loops::order;
 use super::{Pipeline, Steps, Tail, is_access};
-use crate::language::{GpuOp, Op, Type};
+use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 impl Emit<'_> {
     /// The value that an op uses in a step before the loop.

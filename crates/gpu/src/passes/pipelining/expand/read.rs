@@ -6,7 +6,7 @@ use tilewright_ir::{Inst, Stage, Value};
 
 use super::super::emit::Emit;
 use super::{Pipeline, fill_ops};
-use crate::language::{GpuOp, Op, Type};
+use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 impl Emit<'_> {
     /// What a schedule that is read from text may not ask for.

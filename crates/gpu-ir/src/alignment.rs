@@ -16,9 +16,9 @@ use cranelift_entity::SecondaryMap;
 use tilewright_ir::{Inst, Operation, Value};
 use tilewright_layout::Layout;
 
-use super::verify::flow::Check;
-use super::verify::slots::Names;
 use super::{Function, GpuOp, Layouts, Op, TENSOR_MAP_BYTES, Type};
+use crate::analysis::dataflow::Check;
+use crate::analysis::slots::Names;
 use crate::box_layout::BoxLayout;
 use crate::layout_rules::element_bits;
 use crate::target::ACCESS_BYTES;

@@ -8,8 +8,9 @@ use crate::tuning::Tuning;
 pub const MOST_WARPS: u32 = 32;
 /// The warps of a warpgroup, which compute a product of `wgmma` together.
 pub const WARPGROUP_WARPS: u32 = 4;
-/// The most registers of a thread, and those of all threads of a multiprocessor.
+/// The most registers of a thread.
 pub const THREAD_REGISTERS: u32 = 255;
+/// The 32-bit registers of a multiprocessor.
 pub const REGISTER_FILE: u32 = 65_536;
 /// The most bytes that one access of a thread moves.
 pub const ACCESS_BYTES: u32 = 16;

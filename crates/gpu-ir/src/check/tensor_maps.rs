@@ -5,10 +5,10 @@ use tilewright_ir::Value;
 
 use super::{Check, Checker, ensure};
 use crate::box_layout::BoxLayout;
-use crate::language::tensor_maps::{TENSOR_MAP_BYTES, is_tensor_reduction};
-use crate::language::types::Type;
 use crate::layout_rules::{LEAST_ROWS, element_bits, row_numbers};
 use crate::target::Feature;
+use crate::tensor_maps::{TENSOR_MAP_BYTES, is_tensor_reduction};
+use crate::types::Type;
 
 impl Checker<'_> {
     /// A copy of a box, whose coordinates are the operands from a place on.

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use tilewright_ir::{self as ir, Block, ElementwiseFn as F, Operation, Value};
 use tilewright_layout::{Exchange, Layout, Parts, Reduction};
 
-use crate::language::{Function, GpuOp, Op};
+use crate::{Function, GpuOp, Op};
 
 /// The most tiles whose outcomes are tried, three for each.
 const MOST_COMPARED: usize = 4;

@@ -5,7 +5,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, Value};
 
-use super::slots::Names;
+use crate::analysis::slots::Names;
 
 /// The name of a value, which is looked for in the whole function, and so not before a message is written.
 #[derive(Clone, Copy)]

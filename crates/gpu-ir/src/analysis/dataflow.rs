@@ -1,46 +1,48 @@
-//! The walk that the rules share: forward over structured control flow, with states that are joined where paths meet, to a
-//! fixpoint in loops. A rule says what an instruction does to its state.
+//! Walks structured control flow forward for a dataflow analysis: joins states where paths meet, and
+//! repeats loops to a fixpoint. A [`Rule`] is the transfer function of an instruction.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation};
 
-use super::super::{GpuOp, Op};
 use super::slots::{Edge, Names};
+use crate::{GpuOp, Op};
 
 /// A loop of constant bounds with no more iterations than this is followed iteration by iteration.
 const MOST_FOLLOWED: i128 = 8;
-/// The states of all rules are of bounded height; this guards against a mistake in that.
+/// Limits the iterations to a fixpoint, in case a rule has states without a bounded height.
 const MOST_ROUNDS: usize = 1000;
 
+/// The result of a check; an error is a sentence.
 pub type Check = Result<(), String>;
 
-/// Where two paths meet.
+/// The kind of a point where two paths meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Meet {
-    /// Behind a branch or behind roles.
+    /// After a branch or after partitions.
     Branch,
-    /// Where an iteration begins: before the first one, and after one.
+    /// The start of an iteration: from before the loop, and from the iteration before.
     Loop,
 }
 
-/// What one rule follows along the paths.
+/// The state and the transfer functions of one analysis.
 pub trait Rule {
+    /// The facts at a point of the program.
     type State: Clone + PartialEq;
 
-    /// An instruction without control flow of its own.
+    /// Applies an instruction without regions to the state.
     fn step(&mut self, inst: Inst, state: &mut Self::State) -> Check;
 
-    /// Of two paths that meet.
+    /// Joins the states of two paths that meet.
     fn join(&self, state: &mut Self::State, other: &Self::State, meet: Meet);
 
-    /// Values get other names where control flow enters or leaves a region.
+    /// Renames the values of a state at an edge into or out of a region.
     fn rename(&self, state: &mut Self::State, edge: &Edge);
 
-    /// The instructions that follow are run by a role of a `warp_roles`, or by all warps again.
+    /// Notes that a partition of a `warp_roles`, or again all warps, run the next instructions.
     fn enter_role(&mut self, _role: Option<(Inst, usize)>) {}
 }
 
-/// Follows a rule through a function.
+/// Runs a rule over a function.
 pub fn walk<R: Rule>(names: &Names<'_>, rule: &mut R, mut state: R::State) -> Check {
     Walk { names, rule }.block(names.function.entry, &mut state)
 }

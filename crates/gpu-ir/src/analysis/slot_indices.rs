@@ -1,19 +1,20 @@
-//! Scalars as a value plus a constant, modulo a number of slots: what indices of slots and parities are.
+//! Writes integer scalars, such as slot indices and parities, as a value plus a constant modulo the
+//! number of slots.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Operation, Value};
 
-use super::super::{GpuOp, Op};
 use super::slots::{Names, Sum, modulo};
+use crate::{GpuOp, Op};
 
 impl Names<'_> {
-    /// A scalar integer that is known.
+    /// Returns the value of an integer scalar if it is a constant.
     pub fn constant(&self, value: Value) -> Option<i64> {
         let sum = self.sum(value, 0);
         sum.base.is_none().then_some(sum.offset)
     }
 
-    /// What a value is, modulo a number of slots; modulo 0 is as it is.
+    /// Returns a value as a sum modulo `slots`; 0 means no modulus.
     pub fn sum(&self, value: Value, slots: i64) -> Sum {
         if let Some(sum) = self.sums.borrow().get(&(value, slots)) {
             return *sum;
@@ -27,9 +28,10 @@ impl Names<'_> {
         sum
     }
 
-    /// The same, where each carried value is its own base.
+    /// As [`sum`](Self::sum), with each carried value as its own base.
     fn local_sum(&self, value: Value, slots: i64) -> Sum {
-        // A value that wraps around is reached by several ways: without what is known, their number doubles with each step.
+        // Each select of a counter has two operands that lead to the same value: without the cache,
+        // the work doubles with each step.
         if let Some(sum) = self.local_sums.borrow().get(&(value, slots)) {
             return *sum;
         }
@@ -50,7 +52,7 @@ impl Names<'_> {
             Op::Tile(ir::Op::Elementwise { function }) | Op::Gpu(GpuOp::Elementwise { function, .. }) => {
                 *function
             }
-            // tidy: wildcard because nothing is known of other ops
+            // tidy: wildcard because the results of other ops are opaque
             _ => return opaque,
         };
         let operand = |place: usize| self.local_sum(data.operands[place], slots);
@@ -82,12 +84,12 @@ impl Names<'_> {
             }
             ElementwiseFn::Xor if slots == 2 && exact(1) == Some(1) => plus(operand(0), 1),
             ElementwiseFn::Select => self.wrapped(&data.operands, slots).unwrap_or(opaque),
-            // tidy: wildcard because other functions keep no distance
+            // tidy: wildcard because other functions add no constant
             _ => opaque,
         }
     }
 
-    /// `0 if z == n else z`, in its forms: z modulo n.
+    /// Recognizes `0 if z == n else z` and its variants: `z` modulo `n`.
     fn wrapped(&self, operands: &[Value], slots: i64) -> Option<Sum> {
         let [one, other] = [1, 2].map(|place| self.local_sum(operands[place], slots));
         if one == other {
@@ -102,20 +104,20 @@ impl Names<'_> {
         let [left, bound] = condition.operands[..] else { return None };
         let bound = self.local_sum(bound, 0);
         let is_end = bound.base.is_none() && slots > 0 && bound.offset != 0 && bound.offset % slots == 0;
-        // Beyond the end, zero would be another slot.
+        // A larger step could pass `n` without meeting it.
         let is_step = self.local_sum(left, 0).offset == 1;
         let (reset, kept, at) = match function {
             ElementwiseFn::Eq => (one, other, operands[2]),
             ElementwiseFn::Ne => (other, one, operands[1]),
             ElementwiseFn::Ge if is_step => (one, other, operands[2]),
             ElementwiseFn::Lt if is_step => (other, one, operands[1]),
-            // tidy: wildcard because other conditions do not ask for the end
+            // tidy: wildcard because other conditions do not compare with the end
             _ => return None,
         };
         (is_end && at == left && reset == Sum { base: None, offset: 0 }).then_some(kept)
     }
 
-    /// The first value of a loop that a carried value keeps a constant distance to, and the distance.
+    /// Returns the first value of a loop at a constant distance from a carried value, and the distance.
     fn leader(&self, value: Value, slots: i64) -> Sum {
         let own = Sum { base: Some(value), offset: 0 };
         let (block, place, inst) = match self.function.values[value].definition {
@@ -134,7 +136,7 @@ impl Names<'_> {
             return start;
         }
         let count = self.function.blocks[block].parameters.len();
-        // The index of the loop comes last: it is not to be had behind the loop.
+        // The loop index is the last candidate, because it is out of scope after the loop.
         for other in (1..count).chain([0]) {
             if other == place {
                 break;
@@ -153,7 +155,7 @@ impl Names<'_> {
         own
     }
 
-    /// What a parameter of a loop begins with, and by what it grows in an iteration.
+    /// Returns the start of a loop parameter and its step.
     fn progress(&self, inst: Inst, body: Block, place: usize, slots: i64) -> Option<(Sum, i64)> {
         let data = &self.function.insts[inst];
         let parameter = self.function.blocks[body].parameters[place];
@@ -170,7 +172,7 @@ impl Names<'_> {
         if own.base == Some(parameter) {
             return Some((start(place), own.offset));
         }
-        // What another one was in the iteration before, if that holds of the first iteration as well.
+        // The value of another parameter in the iteration before, if the starts agree with that.
         let Definition::Parameter(block, other) = self.function.values[own.base?].definition else {
             return None;
         };

@@ -3,7 +3,7 @@
 use tilewright_ir as ir;
 
 use super::{Check, Checker, ensure};
-use crate::language::{GpuOp, Type};
+use crate::{GpuOp, Type};
 
 impl Checker<'_> {
     /// Blocks run in pairs; what they share is a buffer with the barriers of its slots, on a condition.

@@ -5,9 +5,9 @@
 use cranelift_entity::EntitySet;
 use tilewright_ir::{Block, Definition, Inst, Operation, Value};
 
-use super::super::{GpuOp, Op, Type};
-use super::flow::Check;
-use super::slots::Names;
+use crate::analysis::dataflow::Check;
+use crate::analysis::slots::Names;
+use crate::{GpuOp, Op, Type};
 
 /// Checks the lifetimes of a function.
 pub fn check(names: &Names<'_>) -> Check {

@@ -4,8 +4,8 @@ use tilewright_ir as ir;
 use tilewright_ir::Value;
 use tilewright_layout::{Parts, Reduction};
 
-use super::super::attributes::Scope;
 use super::{Check, Checker, ensure};
+use crate::attributes::Scope;
 use crate::commutation::parts_of_reduction;
 use crate::layout_rules::{layout_of_parts, rows};
 use crate::warp_instructions::warp_reduction;

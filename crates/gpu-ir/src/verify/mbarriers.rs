@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Operation, Value};
 
-use super::super::{GpuOp, Header, Op, Type};
-use super::flow::{Check, Meet, Rule, walk};
-use super::slots::{Edge, Facts, Index, Names, Slot, rename_facts};
+use crate::analysis::dataflow::{Check, Meet, Rule, walk};
+use crate::analysis::slots::{Edge, Facts, Index, Names, Slot, rename_facts};
+use crate::{GpuOp, Header, Op, Type};
 
 /// What is known of a slot; `None` where paths with different numbers of arrivals met.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use tilewright_ir::{Inst, Value};
 
-use super::super::{GpuOp, Op};
-use super::flow::{Check, Meet, Rule, walk};
-use super::slots::{Edge, Names};
+use crate::analysis::dataflow::{Check, Meet, Rule, walk};
+use crate::analysis::slots::{Edge, Names};
+use crate::{GpuOp, Op};
 
 /// The slots of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Inst, Operation, Stage, Value};
 
-use super::super::{Function, GpuOp, Op};
-use super::flow::Check;
+use crate::analysis::dataflow::Check;
+use crate::{Function, GpuOp, Op};
 
 /// Checks the schedules of a function.
 pub fn check(function: &Function) -> Check {

@@ -1,7 +1,7 @@
 //! What no single instruction shows: that slots in hand are used up, that memory is there and full when it is read, that
 //! nothing overwrites what is still being read, and that nobody waits for ever.
 //!
-//! The rules are one file each; most follow a state along the paths of a function ([`flow`]), slot by slot ([`slots`]).
+//! The rules are one file each; most follow a state along the paths of a function ([`dataflow`](crate::analysis::dataflow)), slot by slot ([`slots`](crate::analysis::slots)).
 //!
 //! | rule | what it proves | what it does not |
 //! |---|---|---|
@@ -17,8 +17,6 @@
 //! | [`schedule`] | all ops of a scheduled loop have a stage, and none runs before what it uses | |
 
 mod copies;
-mod edges;
-pub(crate) mod flow;
 mod lifetimes;
 mod mbarriers;
 mod products;
@@ -26,14 +24,12 @@ mod reads;
 mod rings;
 mod roles;
 mod schedule;
-pub(crate) mod slots;
-mod sums;
 mod text;
 mod tokens;
 
-use super::{Function, GpuOp, Header, Op, alignment};
-use flow::Check;
-use slots::Names;
+use crate::analysis::dataflow::Check;
+use crate::analysis::slots::Names;
+use crate::{Function, GpuOp, Header, Op, alignment};
 
 /// Checks a function of which every instruction is well-formed.
 pub fn function(header: &Header, function: &Function) -> Check {

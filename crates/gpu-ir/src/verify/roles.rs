@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation};
 
-use super::super::{GpuOp, Header, Op};
-use super::flow::Check;
-use super::slots::Names;
+use crate::analysis::dataflow::Check;
+use crate::analysis::slots::Names;
+use crate::{GpuOp, Header, Op};
 
 /// Checks the roles of a function.
 pub fn check(header: &Header, names: &Names<'_>) -> Check {

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use tilewright_ir::{Inst, Operation, Value};
 
-use super::super::{Deferred, GpuOp, Op};
-use super::flow::{Check, Meet, Rule, walk};
-use super::slots::{Edge, Names, Slot};
+use crate::analysis::dataflow::{Check, Meet, Rule, walk};
+use crate::analysis::slots::{Edge, Names, Slot};
+use crate::{Deferred, GpuOp, Op};
 
 /// Products beyond this count as this many.
 const MOST_LATER: u32 = 64;

@@ -1,9 +1,10 @@
-//! Which slot of which memory an instruction means: slots are known by the values that name them, up to constant steps
-//! modulo the number of slots, and keep their identity where such a value is carried around a loop.
+//! Finds the slot of the buffer that an instruction names.
 //!
-//! `(%i + 2) rem 3` in one iteration is `%i + 1` in the next and `%i` in the one after; a counter that goes back to zero at
-//! the number of slots is the counter itself; counters of one loop that begin and advance alike differ by a constant.
-//! Slots that are named by values of which nothing of the kind is known count as different ones.
+//! A slot's index is a value plus a constant modulo the number of slots. A slot keeps its identity when
+//! a loop carries that value: `(%i + 2) rem 3` in one iteration is `%i + 1` in the next and `%i` in the
+//! one after. A counter that returns to zero at the number of slots equals the counter without the
+//! reset. Counters of one loop with equal starts and steps differ by a constant. Two indices without
+//! a known distance count as different slots.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,85 +14,98 @@ use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Inst, Operation, Parents, Value};
 
-use super::super::{Function, GpuOp, Op, Type};
+use crate::{Function, GpuOp, Op, Type};
 
 /// A slot of some memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Slot {
-    /// What its `alloc` gives.
+    /// The result of the `alloc` of its buffer.
     pub root: Value,
+    /// Its position in the buffer.
     pub index: Index,
 }
 
-/// Which one.
+/// The position of a slot in its buffer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Index {
-    /// A slot whose name went out of scope.
+    /// The value that named the slot went out of scope.
     Lost,
+    /// A value plus a constant, modulo the number of slots.
     At(Sum),
 }
 
-/// What a value of the other side of an edge is on this side.
+/// A value before an edge that becomes another value after it.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin {
+    /// The value itself.
     Value(Value),
+    /// The value plus a constant: the index of a loop after a step.
     Plus(Value, i64),
 }
 
-/// How values are called on the other side of an edge of control flow.
+/// An edge of control flow, with the values that it renames.
 pub struct Edge {
     pairs: Vec<(Origin, Value)>,
+    /// The block whose values go out of scope.
     left: Option<Block>,
-    /// Names of before are still to be had.
+    /// Values of enclosing blocks keep their names.
     keeps: bool,
 }
 
 impl Edge {
+    /// An edge into a region.
     pub fn enter(pairs: Vec<(Origin, Value)>) -> Self {
         Self { pairs, left: None, keeps: false }
     }
 
+    /// An edge out of a block, whose values go out of scope.
     pub fn leave(pairs: Vec<(Origin, Value)>, left: Block) -> Self {
         Self { left: Some(left), ..Self::enter(pairs) }
     }
 
+    /// An edge out of a branch: values from before the branch keep their names.
     pub fn branch(pairs: Vec<(Origin, Value)>, left: Block) -> Self {
         Self { keeps: true, ..Self::leave(pairs, left) }
     }
 
-    /// What a token is called behind it.
+    /// Returns the value that a token becomes after the edge.
     pub fn token(&self, value: Value) -> Option<Value> {
         let is_it = |(from, _): &&(Origin, Value)| matches!(from, Origin::Value(from) if *from == value);
         self.pairs.iter().find(is_it).map(|(_, to)| *to)
     }
 }
 
-/// A value plus a constant modulo the number of slots; no value is zero.
+/// A value plus a constant, modulo the number of slots.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Sum {
+    /// The value; none is zero.
     pub base: Option<Value>,
+    /// The constant.
     pub offset: i64,
 }
 
-/// A number modulo the number of slots; modulo 0 is as it is.
+/// Returns a number modulo the number of slots, or the number itself if `slots` is 0.
 pub fn modulo(number: i64, slots: i64) -> i64 {
     if slots > 0 { number.rem_euclid(slots) } else { number }
 }
 
-/// What is known of the values of a function.
+/// Names the slots of buffers by the values of a function.
 pub struct Names<'f> {
+    /// The function.
     pub function: &'f Function,
-    /// Whether barriers stand wherever threads have to wait for each other.
+    /// The program has a barrier everywhere that threads must wait for each other.
     pub synchronized: bool,
     parents: Parents,
-    /// The values that indices of slots, and what they are carried as, are counted from.
+    /// The bases of slot indices, and the values that carry these bases through loops.
     counted: EntitySet<Value>,
+    /// Values as sums, by value and number of slots.
     pub(super) sums: RefCell<FxHashMap<(Value, i64), Sum>>,
-    /// The same, where each carried value is its own base.
+    /// The same, with each carried value as its own base.
     pub(super) local_sums: RefCell<FxHashMap<(Value, i64), Sum>>,
 }
 
 impl<'f> Names<'f> {
+    /// Analyzes a function.
     pub fn new(function: &'f Function, synchronized: bool) -> Self {
         let parents = Parents::new(function);
         let (sums, local_sums) = (RefCell::default(), RefCell::default());
@@ -106,7 +120,7 @@ impl<'f> Names<'f> {
         block.expect("the instruction that defines it is in a block")
     }
 
-    /// The block that an instruction stands in.
+    /// The block of an instruction.
     pub fn block_of_inst(&self, inst: Inst) -> Block {
         self.parents.block(inst).expect("the instruction is in a block")
     }
@@ -116,17 +130,17 @@ impl<'f> Names<'f> {
         self.parents.owner(block)
     }
 
-    /// The instruction of a block that an instruction is, or is inside of.
+    /// Returns the instruction of `block` that is `inst` or contains it.
     pub fn ancestor_in(&self, block: Block, inst: Inst) -> Option<Inst> {
         self.parents.ancestor_in(block, inst)
     }
 
-    /// The `warp_roles` around an instruction, and the number of the role.
+    /// The `warp_roles` around an instruction, with the index of the partition.
     pub fn role(&self, inst: Inst) -> Option<(Inst, usize)> {
         self.role_of_block(self.block_of_inst(inst))
     }
 
-    /// The role that runs a block.
+    /// The partition that runs a block.
     pub fn role_of_block(&self, mut block: Block) -> Option<(Inst, usize)> {
         while let Some(owner) = self.owner(block) {
             let data = &self.function.insts[owner];
@@ -139,7 +153,7 @@ impl<'f> Names<'f> {
         None
     }
 
-    /// The bases of all indices, and where they come from.
+    /// Returns the bases of all slot indices, and the values that carry them through loops.
     fn count(&self) -> EntitySet<Value> {
         let function = self.function;
         let mut found: Vec<(Value, i64)> = Vec::new();
@@ -161,7 +175,7 @@ impl<'f> Names<'f> {
         counted
     }
 
-    /// What a carried or yielded value is on the other sides of its edges.
+    /// Returns the values that become a carried or yielded value at an edge.
     pub fn sources(&self, value: Value) -> Vec<Value> {
         let function = self.function;
         match function.values[value].definition {
@@ -193,14 +207,14 @@ impl<'f> Names<'f> {
                     Some(ir::Op::If {}) => {
                         data.regions.iter().map(|region| function.yielded(*region)[place]).collect()
                     }
-                    // tidy: wildcard because other results are made where they stand
+                    // tidy: wildcard because other ops compute their results
                     _ => Vec::new(),
                 }
             }
         }
     }
 
-    /// The memory that a value is part of: what its `alloc` gives.
+    /// Returns the buffer that a value is a slot of: the result of its `alloc`.
     pub fn root(&self, value: Value) -> Option<Value> {
         match self.function.defining_op(value) {
             Some(Op::Gpu(GpuOp::Alloc { .. })) => return Some(value),
@@ -217,7 +231,7 @@ impl<'f> Names<'f> {
         self.root(*self.sources(value).first()?)
     }
 
-    /// How many slots some memory has.
+    /// The number of slots of a buffer.
     pub fn slots(&self, root: Value) -> i64 {
         match self.function.ty(root) {
             Type::Buffer(buffer) | Type::Ring(buffer) => i64::from(buffer.slots),
@@ -226,7 +240,7 @@ impl<'f> Names<'f> {
         }
     }
 
-    /// The slot that an operand in memory is.
+    /// The slot that an operand names.
     pub fn slot(&self, value: Value) -> Option<Slot> {
         match self.function.ty(value) {
             Type::Empty(_) | Type::Full(_) => {
@@ -249,7 +263,7 @@ impl<'f> Names<'f> {
         }
     }
 
-    /// The barrier that an instruction is about.
+    /// The `mbarrier` that an instruction names.
     pub fn barrier(&self, inst: Inst) -> Option<Slot> {
         let data = &self.function.insts[inst];
         let place = match &data.op {
@@ -272,7 +286,7 @@ impl<'f> Names<'f> {
         Slot { root, index: Index::At(sum) }
     }
 
-    /// What a slot is called on the other side of an edge.
+    /// Names a slot by the values after an edge.
     pub fn rename(&self, slot: Slot, edge: &Edge) -> Slot {
         let Index::At(Sum { base, offset }) = slot.index else { return slot };
         let is_lost = base.is_some_and(|base| Some(self.block_of(base)) == edge.left);
@@ -281,7 +295,7 @@ impl<'f> Names<'f> {
         }
         let slots = self.slots(slot.root);
         if slots == 1 && base.is_none() {
-            // The only slot is called the same everywhere.
+            // The only slot of a buffer has one name everywhere.
             return slot;
         }
         let is_token = base.is_some_and(|base| self.function.ty(base).is_linear());
@@ -304,7 +318,7 @@ impl<'f> Names<'f> {
             }
             let offset = if is_token { 0 } else { modulo(offset - origin.offset, slots) };
             let named = Slot { index: Index::At(Sum { base: Some(*to), offset }), ..slot };
-            // One that indices are counted from is the name that others know.
+            // Prefer a base of other indices, so that equal slots get equal names.
             if self.counted.contains(*to) {
                 return named;
             }
@@ -314,10 +328,10 @@ impl<'f> Names<'f> {
     }
 }
 
-/// What a rule knows of slots.
+/// The state of a rule: a fact for each slot.
 pub type Facts<F> = BTreeMap<Slot, F>;
 
-/// Gives the slots of facts their names on the other side of an edge; facts of slots that get one name are joined.
+/// Renames the slots of facts at an edge, and joins the facts of slots that become one.
 pub fn rename_facts<F: Copy>(names: &Names<'_>, facts: &mut Facts<F>, edge: &Edge, join: impl Fn(&mut F, F)) {
     for (slot, fact) in std::mem::take(facts) {
         let slot = names.rename(slot, edge);
@@ -330,7 +344,7 @@ pub fn rename_facts<F: Copy>(names: &Names<'_>, facts: &mut Facts<F>, edge: &Edg
     }
 }
 
-/// Joins facts slot by slot; what one path alone knows, holds.
+/// Joins facts slot by slot, and keeps facts that only one path has.
 pub fn join_facts<F: Copy>(facts: &mut Facts<F>, others: &Facts<F>, join: impl Fn(&mut F, F)) {
     for (slot, fact) in others {
         match facts.get_mut(slot) {

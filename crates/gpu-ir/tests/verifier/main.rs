@@ -1,6 +1,6 @@
 //! The rules that no single instruction shows: each refuses its mistakes with one sentence, and accepts the text without it.
 
-use tilewright_gpu::language::Gpu;
+use tilewright_gpu_ir::Gpu;
 use tilewright_ir::parse_dialect;
 
 mod names;

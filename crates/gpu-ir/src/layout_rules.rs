@@ -11,7 +11,7 @@ pub const MOST_PARTS: u32 = 32;
 
 /// Where the parts of the lines of a scan are combined: in the registers of each thread if they are few, else in the lanes of
 /// each warp, if all its lanes have the same lines.
-pub(crate) fn layout_of_parts(parts: &Parts) -> Layout {
+pub fn layout_of_parts(parts: &Parts) -> Layout {
     let spread = (parts.count() > MOST_PARTS_IN_REGISTERS).then(|| spread_over_lanes(&parts.gathered, 1));
     spread.flatten().unwrap_or_else(|| parts.gathered.clone())
 }

@@ -1,11 +1,11 @@
-//! The edges of structured control flow, and what values are called behind them.
+//! The edges of structured control flow, and the values that they rename.
 
 use tilewright_ir::{Block, Inst, Value};
 
 use super::slots::{Edge, Names, Origin};
 
 impl Names<'_> {
-    /// How often a loop of constant bounds runs.
+    /// Returns the trip count of a loop with constant bounds.
     pub fn trips(&self, inst: Inst) -> Option<i128> {
         let operands = &self.function.insts[inst].operands;
         let [lower, upper, step] = [0, 1, 2].map(|place| self.constant(operands[place]).map(i128::from));
@@ -13,7 +13,7 @@ impl Names<'_> {
         (step > 0 && lower < upper).then(|| (upper - lower + step - 1) / step)
     }
 
-    /// Of a `for_loop`: into its body, to the next iteration, and out of it.
+    /// The edges of a `for_loop`: into its body, to the next iteration, out of the loop.
     pub fn for_edges(&self, inst: Inst) -> [Edge; 3] {
         let data = &self.function.insts[inst];
         let body = data.regions[0];
@@ -28,7 +28,7 @@ impl Names<'_> {
         [Edge::enter(enter), Edge::leave(back, body), Edge::leave(leave, body)]
     }
 
-    /// Of a `while_loop`: into its condition, on to its body, back to the condition, and out of it.
+    /// The edges of a `while_loop`: into its condition, to its body, back to the condition, out of the loop.
     pub fn while_edges(&self, inst: Inst) -> [Edge; 4] {
         let data = &self.function.insts[inst];
         let [condition, body] = [data.regions[0], data.regions[1]];
@@ -41,13 +41,13 @@ impl Names<'_> {
         ]
     }
 
-    /// Out of a branch.
+    /// The edge out of a region of a branch.
     pub fn branch_edge(&self, inst: Inst, region: Block) -> Edge {
         Edge::branch(pairs(self.function.yielded(region), &self.function.insts[inst].results), region)
     }
 }
 
 fn pairs(from: &[Value], to: &[Value]) -> Vec<(Origin, Value)> {
-    debug_assert_eq!(from.len(), to.len(), "the verifier checks what is carried");
+    debug_assert_eq!(from.len(), to.len(), "the verifier compares the counts");
     from.iter().copied().map(Origin::Value).zip(to.iter().copied()).collect()
 }

@@ -13,9 +13,9 @@
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Operation, Value};
 
-use super::super::{GpuOp, Op, Type};
-use super::flow::{Check, Meet, Rule, walk};
-use super::slots::{Edge, Facts, Names, Slot, join_facts, rename_facts};
+use crate::analysis::dataflow::{Check, Meet, Rule, walk};
+use crate::analysis::slots::{Edge, Facts, Names, Slot, join_facts, rename_facts};
+use crate::{GpuOp, Op, Type};
 
 /// Groups beyond this count as this many.
 const MOST_GROUPS: u32 = 64;

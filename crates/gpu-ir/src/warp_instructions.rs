@@ -4,9 +4,9 @@
 use tilewright_ir::{Dtype, ElementwiseFn as F};
 use tilewright_layout::{Fragment, Input, Mma, Reduction, f2};
 
-use crate::language::{Function, GpuOp, Header, InstData, MmaShape, Op, Type};
 use crate::layout_rules::{LANES, element_bits};
 use crate::target::{ACCESS_BYTES, Feature};
+use crate::{Function, GpuOp, Header, InstData, MmaShape, Op, Type};
 
 /// What a lane has of a matrix of `ldmatrix`.
 const MATRIX_WORD_BITS: u32 = 32;

@@ -1,0 +1,94 @@
+//! The GPU dialect of the IR: tile IR whose values have layouts, and the ops of a GPU: shared memory,
+//! asynchronous copies and dots, barriers, warp specialization.
+//!
+//! ```text
+//! gpu sm_80, 4 warps, 256 bytes of shared memory, synchronized
+//! L0 = [128] register lane (1) (2) (4) (8) (16) warp (32) (64)
+//! …
+//! %1 = alloc {offset = 0} : buffer<1, fp32[128]@L1>
+//! local_store %1, %x
+//! barrier
+//! %y = local_load %1 {matrix = false} : fp32[128]@L2
+//! dealloc %1
+//! ```
+//! It is a [`Dialect`](ir::Dialect), so it shares functions, regions, printer, parser and the structural
+//! part of the verifier with tile IR. The crate `gpu` writes and transforms programs, `ptx` lowers
+//! them.
+//!
+//! # Layouts
+//!
+//! The verifier checks these equalities of layouts. `L` is the layout of the result:
+//!
+//! | op | layouts of its operands |
+//! |---|---|
+//! | elementwise functions, `cast`, `bitcast`, `ptr_add` | `L` |
+//! | `expand_dims` | `L.remove_axis(axis)`: the same registers |
+//! | `reshape` | `L.reshape(shape of the operand)`: the same registers |
+//! | `transpose` | `L` with its axes in the order of the operand: the same registers |
+//! | `broadcast` | `L.collapse(axis)` for each axis that grows, `.without_duplicate_registers()` |
+//! | `load`, `store`, `assert` | one layout for all operands, and for the result |
+//! | `reduce` | one layout for all operands; [`Reduction`](tilewright_layout::Reduction) gives the layout of a tile that results |
+//! | `mma_sync`, `wgmma` | the fragments of the instruction; the accumulator has the layout of the result |
+//! | movements, such as `gather` | `L`, except for the tile whose elements they move |
+//! | `for_loop`, `while_loop`, `if_else` | a carried or yielded value has one layout everywhere |
+//!
+//! A thread holds each element once: the layout of registers has no free register bits. Every thread
+//! holds all scalars. In a partition of `warp_roles` tiles are distributed over the warps of the
+//! partition, and their layouts count those warps only.
+//!
+//! # Rings
+//!
+//! Warps pass tiles to each other through rings. `acquire` returns an empty slot, a store or copy fills
+//! it, `publish` makes it full, `take` returns the next full slot, `release` makes it empty. A slot is
+//! a linear value: every path uses it exactly once, so a program cannot leave out a wait. After rings
+//! are lowered, waits are explicit, and the verifier looks for those that are missing; its table says
+//! what it proves. The pass that lowers rings chooses their synchronization: barriers of the block,
+//! groups of copies, or `mbarrier`s. Source: the asynchronous references of Tawa (arXiv 2510.14719).
+
+pub mod alignment;
+pub mod analysis;
+mod attributes;
+pub mod box_layout;
+mod check;
+pub mod commutation;
+mod dialect;
+mod header;
+pub mod layout_rules;
+mod layouts;
+mod ops;
+pub mod target;
+mod tensor_maps;
+pub mod tuning;
+mod types;
+mod verify;
+pub mod warp_instructions;
+
+use tilewright_ir as ir;
+
+pub use attributes::{Deferred, MmaShape, Scope};
+pub use box_layout::BoxLayout;
+pub use commutation::commutes;
+pub use header::{Header, ProgramOrder};
+pub use layout_rules::{ROWS_OF_COPY, element_bits, fma_operand_layout, row_numbers};
+pub use layouts::{LayoutId, Layouts};
+pub use ops::{ANY_REGIONS, GpuOp, GpuVisitor, OPS, Op, visit};
+pub use target::{Feature, Features, GpuTarget, MOST_WARPS, TargetError};
+pub use tensor_maps::{
+    LaunchInteger, LaunchProduct, TENSOR_MAP_BYTES, TensorAccess, TensorMapBox, TensorMapPlan, UNBOUNDED,
+    is_tensor_reduction,
+};
+pub use tilewright_layout::SwizzleMode;
+pub use tuning::{HOPPER, Tuning};
+pub use types::{Buffer, Type};
+pub use warp_instructions::{warp_reduction, warps_of_product};
+
+/// The GPU dialect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gpu;
+
+/// A function in the dialect.
+pub type Function = ir::Function<Gpu>;
+/// A module in the dialect: one kernel.
+pub type Module = ir::Module<Gpu>;
+/// An instruction in the dialect.
+pub type InstData = ir::InstData<Gpu>;
