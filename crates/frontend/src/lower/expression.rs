@@ -6,6 +6,7 @@ use ruff_python_ast::{
 };
 use tilewright_base::{Code, Diagnostic, Span};
 
+use super::known::compare_constants;
 use super::lowerer::{Lower, Lowerer, Reported};
 use super::scope::Binding;
 use super::template::{self, IrOperand, constant_truth};
@@ -333,6 +334,11 @@ impl<'a> Lowerer<'a, '_, '_> {
         {
             return self.evaluated(constexpr::compare(operator, &left, &right), span);
         }
+        if matches!(operator, CompareOperator::Eq | CompareOperator::Ne)
+            && let Some(is_equal) = self.are_equal_tuples(left, right)
+        {
+            return Ok(Constant::Bool(is_equal == (operator == CompareOperator::Eq)).into());
+        }
         // A run-time value is not None, and functions and modules are what they are.
         let is_none = |operand: &IrOperand| matches!(operand, Operand::Constant(Constant::None));
         let is_value = |operand: &IrOperand| {
@@ -351,6 +357,30 @@ impl<'a> Lowerer<'a, '_, '_> {
             let place = self.operator_place(span, (left_at, right_at), operator.symbol());
             self.semantic_error(error, place, &[left_at, right_at])
         })
+    }
+
+    /// Whether tuples are equal, where that is known at compile time: a run-time value is equal to itself, and items after
+    /// the first that differs are not looked at.
+    fn are_equal_tuples(&self, left: &IrOperand, right: &IrOperand) -> Option<bool> {
+        let (left, right) = (template::items(left)?, template::items(right)?);
+        if left.len() != right.len() {
+            return Some(false);
+        }
+        for (left, right) in left.iter().zip(right.iter()) {
+            if template::same(left, right, &|left, right| left == right) {
+                continue;
+            }
+            let is_none = |operand: &IrOperand| matches!(operand, Operand::Constant(Constant::None));
+            let is_equal = match (self.as_constant(left), self.as_constant(right)) {
+                (Some(left), Some(right)) => compare_constants(CmpOp::Eq, &left, &right)?,
+                _ if is_none(left) || is_none(right) => false,
+                _ => self.are_equal_tuples(left, right)?,
+            };
+            if !is_equal {
+                return Some(false);
+            }
+        }
+        Some(true)
     }
 
     /// `and`, `or`: compile-time values decide or drop out, as in Triton; run-time ones are all evaluated.
