@@ -477,7 +477,9 @@ def subset(module: str, source: str, names: list[str], more: str = "") -> str:
 
 def stubs() -> dict[str, str]:
     """The text of each stub of the language, by its path below ``tilewright/language``."""
-    combining = ["_sum_combine", "_xor_combine", "_or_combine", "_elementwise_max", "_elementwise_min"]
+    combining = "from collections.abc import Callable\nfrom typing import Any\n\n" + "".join(
+        f"{name}: Callable[..., Any]\n" for name, _ in _native.combining_functions()
+    )
     rounds = "from tilewright.language._constexpr import constexpr\n\nN_ROUNDS_DEFAULT: constexpr\n"
     of_random = sorted({*_exported("random")} - {"N_ROUNDS_DEFAULT"})
     math = _without(below("math."), "extra.libdevice")
@@ -488,7 +490,7 @@ def stubs() -> dict[str, str]:
         "__init__.pyi": root(),
         "_constexpr.pyi": constexpr(),
         "core.pyi": core(),
-        "standard.pyi": subset("standard", "core", names_of_core(), reexported("_combining", combining)),
+        "standard.pyi": subset("standard", "core", names_of_core(), combining),
         "semantic.pyi": subset("semantic", "core", names_of_core()),
         "random.pyi": subset("random", "core", of_random, rounds),
         "math.pyi": math,

@@ -79,7 +79,9 @@ mod _native {
     #[pymodule_export]
     use crate::missing::Missing;
     #[pymodule_export]
-    use crate::names::{element_types, elementwise_functions, language_names, language_types, tile_ops};
+    use crate::names::{
+        combining_functions, element_types, elementwise_functions, language_names, language_types, tile_ops,
+    };
     #[pymodule_export]
     use crate::values::convert::describe_argument;
     #[pymodule_export]

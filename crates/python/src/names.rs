@@ -2,7 +2,9 @@
 //! tests.
 
 use pyo3::prelude::*;
-use tilewright_frontend::semantic::{EntryKind, PARAMETERS, RESULTS, language_entries, modes};
+use tilewright_frontend::semantic::{
+    EntryKind, PARAMETERS, RESULTS, combining_signatures, language_entries, modes,
+};
 use tilewright_ir::{Accuracy, Domain, Dtype, ElementwiseFn, OPS};
 
 /// The functions of the language: for each its path below `triton.language`, its parameters as they are written, what it
@@ -20,6 +22,13 @@ pub(crate) fn language_names() -> Vec<(&'static str, String, String, bool)> {
             (entry.path, parameters.to_owned(), entry.doc, entry.is_method)
         })
         .collect()
+}
+
+/// The functions that the library's reductions combine with, names of the module `standard`: the
+/// name, and the parameters as they are written.
+#[pyfunction]
+pub(crate) fn combining_functions() -> Vec<(&'static str, &'static str)> {
+    combining_signatures()
 }
 
 /// The types of the parameters, by their names: the type and the meaning.

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from tilewright import _native
+from tilewright.language._builtin import LanguageFunction
 from tilewright.language.core import *  # noqa: F403
 from tilewright.language.core import __all__ as __all__
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-_COMBINING = ("_sum_combine", "_xor_combine", "_or_combine", "_elementwise_max", "_elementwise_min")
-
-
-def __getattr__(name: str) -> Any:
-    # Loaded when it is asked for: it needs the runtime, which needs the language.
-    if name in _COMBINING:
-        from tilewright.language import _combining
-
-        return getattr(_combining, name)
-    raise AttributeError(f"module 'triton.language.standard' has no attribute {name!r}", name=name)
+for _name, _parameters in _native.combining_functions():
+    globals()[_name] = LanguageFunction(
+        f"standard.{_name}",
+        _parameters,
+        "A function that the library's reductions combine with: pass it to tl.reduce.",
+    )

@@ -172,11 +172,21 @@ from tilewright.language.core import where as where
 from tilewright.language.core import xor_sum as xor_sum
 from tilewright.language.core import zeros as zeros
 from tilewright.language.core import zeros_like as zeros_like
-from tilewright.language._combining import _sum_combine as _sum_combine
-from tilewright.language._combining import _xor_combine as _xor_combine
-from tilewright.language._combining import _or_combine as _or_combine
-from tilewright.language._combining import _elementwise_max as _elementwise_max
-from tilewright.language._combining import _elementwise_min as _elementwise_min
+from collections.abc import Callable
+from typing import Any
+
+_sum_combine: Callable[..., Any]
+_prod_combine: Callable[..., Any]
+_xor_combine: Callable[..., Any]
+_or_combine: Callable[..., Any]
+_elementwise_max: Callable[..., Any]
+_elementwise_min: Callable[..., Any]
+_argmax_combine: Callable[..., Any]
+_argmax_combine_tie_break_left: Callable[..., Any]
+_argmax_combine_tie_break_fast: Callable[..., Any]
+_argmin_combine: Callable[..., Any]
+_argmin_combine_tie_break_left: Callable[..., Any]
+_argmin_combine_tie_break_fast: Callable[..., Any]
 
 __all__ = [
     "PROPAGATE_NAN",

@@ -74,6 +74,41 @@ pub fn library_file(file: &str) -> Option<LibraryFunction> {
     })
 }
 
+/// The functions of `standard.py` that reductions combine with. Programs pass them by these names of the module
+/// `standard`; they are no names of the language.
+const COMBINING: [&str; 12] = [
+    "_sum_combine",
+    "_prod_combine",
+    "_xor_combine",
+    "_or_combine",
+    "_elementwise_max",
+    "_elementwise_min",
+    "_argmax_combine",
+    "_argmax_combine_tie_break_left",
+    "_argmax_combine_tie_break_fast",
+    "_argmin_combine",
+    "_argmin_combine_tie_break_left",
+    "_argmin_combine_tie_break_fast",
+];
+
+/// A function that reductions combine with, by its name in the module `standard`.
+pub(super) fn combining(name: &str) -> Option<LibraryFunction> {
+    let function = COMBINING.iter().find(|known| **known == name)?;
+    library_file("standard.py").map(|file| LibraryFunction { function, ..file })
+}
+
+/// The signatures of the functions that reductions combine with: the name, and the parameters in parentheses.
+pub fn combining_signatures() -> Vec<(&'static str, &'static str)> {
+    let Some(file) = library_file("standard.py") else { return Vec::new() };
+    let signature = |name: &&'static str| {
+        let (_, after) = file.text.split_once(&format!("\ndef {name}("))?;
+        let end = after.find("):\n")?;
+        let start = file.text.len() - after.len();
+        Some((*name, &file.text[start - 1..=start + end]))
+    };
+    COMBINING.iter().filter_map(signature).collect()
+}
+
 /// The public functions of a file, read off its lines: a file is parsed when one of its functions is called. That this finds
 /// what the parser finds is a test.
 fn scan(file: &'static LibraryFile) -> Vec<Scanned> {
@@ -147,6 +182,8 @@ mod tests {
                 assert!(!scanned.doc.is_empty(), "{}", scanned.path);
             }
         }
+        assert_eq!(combining_signatures().len(), COMBINING.len());
+        assert_eq!(combining_signatures()[0], ("_sum_combine", "(a, b)"));
         let sum = LIBRARY.iter().find(|scanned| scanned.path == "sum").expect("sum is in the library");
         assert!(sum.is_method);
         assert_eq!(

@@ -49,7 +49,7 @@ pub use convert::to_tensor;
 pub use descriptor::decay_descriptor;
 pub use dispatch::call_builtin;
 pub use entries::{EntryKind, LanguageEntry, language_entries};
-pub use library::{LibraryFunction, library_file};
+pub use library::{LibraryFunction, combining_signatures, library_file};
 pub use names::{BuiltinSpec, LanguageItem, Special, language, language_names};
 pub use operators::{binary, boolean, compare, loop_dtype, select, truth, unary};
 pub use program::assert_;

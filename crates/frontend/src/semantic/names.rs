@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::constants::{DTYPES, named_constant, type_constants};
-use super::library::{LIBRARY, LibraryFunction};
+use super::library::{LIBRARY, LibraryFunction, combining};
 use super::signature::{BuiltinParameter, parse_signature};
 use super::table::{Builtin, Place, ROWS};
 use crate::value::Constant;
@@ -228,6 +228,11 @@ pub fn language(path: &str) -> Option<LanguageItem> {
         return Some(item.clone());
     }
     let (first, rest) = path.split_once('.')?;
+    if first == "standard"
+        && let Some(function) = combining(rest)
+    {
+        return Some(LanguageItem::Library(function));
+    }
     if ROOTS.contains(&first) {
         return language(rest);
     }

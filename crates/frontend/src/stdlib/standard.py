@@ -140,8 +140,8 @@ def xor_sum(input, axis: tl.constexpr = None, keep_dims: tl.constexpr = False):
 
 
 @triton.jit
-def _or_combine(a, b):
-    return a | b
+def _or_combine(x, y):
+    return x | y
 
 
 @tl.core._tensor_member_fn
@@ -205,18 +205,23 @@ def _choose(better, a, i, b, j, first: tl.constexpr):
 
 
 @triton.jit
-def _larger(a, b):
+def _elementwise_max(a, b):
     return tl.maximum(a, b)
 
 
 @triton.jit
-def _first_larger(a, i, b, j):
-    return _choose(a > b, a, i, b, j, True)
+def _argmax_combine(value1, index1, value2, index2, tie_break_left: tl.constexpr):
+    return _choose(value1 > value2, value1, index1, value2, index2, tie_break_left)
 
 
 @triton.jit
-def _last_larger(a, i, b, j):
-    return _choose(a > b, a, i, b, j, False)
+def _argmax_combine_tie_break_left(value1, index1, value2, index2):
+    return _choose(value1 > value2, value1, index1, value2, index2, True)
+
+
+@triton.jit
+def _argmax_combine_tie_break_fast(value1, index1, value2, index2):
+    return _choose(value1 > value2, value1, index1, value2, index2, False)
 
 
 @tl.core._tensor_member_fn
@@ -226,8 +231,8 @@ def max(input, axis: tl.constexpr = None, return_indices: tl.constexpr = False,
     """The largest element along an axis, or of all; with its position if asked, the first one of equal elements, or the last
     with `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with
     positions, the type is that of the input."""
-    return _extremum(input, axis, return_indices, return_indices_tie_break_left, keep_dims, _larger, _first_larger,
-                     _last_larger)
+    return _extremum(input, axis, return_indices, return_indices_tie_break_left, keep_dims, _elementwise_max,
+                     _argmax_combine_tie_break_left, _argmax_combine_tie_break_fast)
 
 
 @tl.core._tensor_member_fn
@@ -240,18 +245,23 @@ def argmax(input, axis: tl.constexpr, tie_break_left: tl.constexpr = True, keep_
 
 
 @triton.jit
-def _smaller(a, b):
+def _elementwise_min(a, b):
     return tl.minimum(a, b)
 
 
 @triton.jit
-def _first_smaller(a, i, b, j):
-    return _choose(a < b, a, i, b, j, True)
+def _argmin_combine(value1, index1, value2, index2, tie_break_left: tl.constexpr):
+    return _choose(value1 < value2, value1, index1, value2, index2, tie_break_left)
 
 
 @triton.jit
-def _last_smaller(a, i, b, j):
-    return _choose(a < b, a, i, b, j, False)
+def _argmin_combine_tie_break_left(value1, index1, value2, index2):
+    return _choose(value1 < value2, value1, index1, value2, index2, True)
+
+
+@triton.jit
+def _argmin_combine_tie_break_fast(value1, index1, value2, index2):
+    return _choose(value1 < value2, value1, index1, value2, index2, False)
 
 
 @tl.core._tensor_member_fn
@@ -259,8 +269,8 @@ def _last_smaller(a, i, b, j):
 def min(input, axis: tl.constexpr = None, return_indices: tl.constexpr = False,
         return_indices_tie_break_left: tl.constexpr = True, keep_dims: tl.constexpr = False):
     """The smallest element along an axis, or of all; otherwise as `max`."""
-    return _extremum(input, axis, return_indices, return_indices_tie_break_left, keep_dims, _smaller, _first_smaller,
-                     _last_smaller)
+    return _extremum(input, axis, return_indices, return_indices_tie_break_left, keep_dims, _elementwise_min,
+                     _argmin_combine_tie_break_left, _argmin_combine_tie_break_fast)
 
 
 @tl.core._tensor_member_fn
