@@ -41,9 +41,10 @@ mod _native {
     use crate::errors::{not_available, outside_kernel};
     #[pymodule_export]
     use crate::interpret::{
-        InterpretHook, LanguageCall, Structure, Tensor, interpret_assign, interpret_attribute,
-        interpret_boolean, interpret_builtin, interpret_failed, interpret_not, interpret_program_is,
-        interpret_range, interpret_tensor, interpreted_program,
+        Counter, InterpretHook, LanguageCall, Structure, Tensor, interpret_assign, interpret_attribute,
+        interpret_boolean, interpret_builtin, interpret_failed, interpret_known, interpret_merged,
+        interpret_mistake, interpret_not, interpret_operator, interpret_passed, interpret_program_is,
+        interpret_range, interpret_returned, interpret_tensor, interpreted_program,
     };
     #[pymodule_export]
     use crate::kernel::compile::{compile, compile_ir, compile_options, default_option};

@@ -5,6 +5,8 @@ The compiler asks here what the fields of a class are, and what a name is in it.
 
 from __future__ import annotations
 
+from tilewright import _native
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +52,11 @@ def _constructor(cls: Any, own: Any) -> Callable[..., None]:
             for name, value in _bound_fields(cls, args, kwargs).items():
                 setattr(self, name, value)
         else:
+            if _native.interpreted_program() is not None:
+                args, kwargs = _passed(own, args, kwargs)
             own.__get__(self, type(self))(*args, **kwargs)
+            if _native.interpreted_program() is not None:
+                _return(self)
         # The constructor of a base leaves the rest to that of the class.
         if type(self) is cls:
             missing = [name for name in cls.__aggregate_fields__ if not hasattr(self, name)]
@@ -77,6 +83,18 @@ def _constructor(cls: Any, own: Any) -> Callable[..., None]:
         parameters.append(parameter(name, kind, default=defaults.get(name, parameter.empty)))
     __init__.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return __init__
+
+
+def _passed(own: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The arguments of a constructor in an interpreted kernel, as a call passes them in a compiled one."""
+    import inspect
+
+    bound = inspect.signature(getattr(own, "fn", own)).bind(None, *args, **kwargs)
+    for name, parameter in bound.signature.parameters.items():
+        if name in bound.arguments:
+            is_known = _kind(parameter.annotation)[0] == "constexpr"
+            bound.arguments[name] = _native.interpret_passed(bound.arguments[name], is_known)
+    return bound.args[1:], bound.kwargs
 
 
 def _bound_fields(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +128,36 @@ def _set_field(self: Any, name: str, value: Any) -> None:
             f"cannot assign to field '{name}' on immutable aggregate {cls.__name__}; "
             "use aggregate_replace() to construct a modified copy"
         )
+    if _native.interpreted_program() is not None:
+        value = _field_value(cls, name, value)
     object.__setattr__(self, name, value)
+
+
+def _field_value(cls: Any, name: str, value: Any) -> Any:
+    """The value that a field of an interpreted kernel's instance takes."""
+    from tilewright.language._constexpr import constexpr
+    from tilewright.runtime._interpreted_values import is_of_run_time
+
+    kind = next(kind for field, kind, _ in cls._tilewright_fields if field == name)
+    if kind == "constexpr" and is_of_run_time(value):
+        what = "a compile-time value, as its annotation `tl.constexpr` says"
+        hint = f"annotate the field `{name}: tl.tensor` if its value is known at run time only"
+    elif kind == "tensor" and isinstance(value, tuple):
+        what, hint = "a tensor, as its annotation `tl.tensor` says", None
+    elif kind == "constexpr":
+        is_number = isinstance(value, _native.tensor)
+        return constexpr(_native.interpret_known(value)) if is_number else value
+    else:
+        return value if kind == "aggregate" else _native.interpret_assign(value)
+    message = f"the field '{name}' of '{cls.__name__}' takes {what}"
+    raise _native.interpret_mistake("TW0005", message, "this is something else", hint)
+
+
+def _return(self: Any) -> None:
+    """Ends a constructor in an interpreted kernel: what a call gives is known at run time only, but for constants."""
+    for name in type(self).__aggregate_fields__:
+        if name in vars(self):
+            object.__setattr__(self, name, _native.interpret_passed(getattr(self, name), False))
 
 
 def aggregate_replace(obj: Any, **fields: Any) -> Any:
@@ -121,6 +168,8 @@ def aggregate_replace(obj: Any, **fields: Any) -> Any:
     for name in fields:
         if name not in cls.__aggregate_fields__:
             raise TypeError(f"{cls.__name__} has no field '{name}'")
+    if _native.interpreted_program() is not None:
+        fields = {name: _field_value(cls, name, value) for name, value in fields.items()}
     return instance(cls, {**{name: getattr(obj, name) for name in cls.__aggregate_fields__}, **fields})
 
 

@@ -237,7 +237,12 @@ class static_range:
             raise _native.outside_kernel("tl.static_range")
         import builtins
 
-        return iter(builtins.range(*map(operator.index, (self.start, self.end, self.step))))
+        bounds = {"start": self.start, "end": self.end, "step": self.step}
+        for name, bound in bounds.items():
+            if isinstance(bound, _native.tensor) and bound._known_number is None:
+                message = f"the {name} of an unrolled range must be known when the kernel is compiled"
+                raise _native.interpret_mistake("TW0008", message, "this is known at run time only")
+        return iter(builtins.range(*map(operator.index, bounds.values())))
 
 
 class condition:

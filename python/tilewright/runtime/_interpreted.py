@@ -12,12 +12,13 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
-import functools
 import sys
 import types
 import weakref
 
 from tilewright import _native
+from tilewright.runtime import _interpreted_values as values
+from tilewright.runtime._rewriter import OVERLOADED, Rewriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,28 +124,11 @@ def _value(owner: Any) -> Any:
     return owner.value
 
 
-def _comparable(value: Any) -> Any:
-    """An operand of a comparison: to the language, a list is a tuple."""
-    if type(value) is list:
-        return tuple(_comparable(item) for item in value)
-    if type(value) is tuple and any(type(item) in (list, tuple) for item in value):
-        return tuple(_comparable(item) for item in value)
-    return value
-
-
-@functools.cache
-def _tensor_attributes() -> frozenset[str]:
-    """An attribute that tensors have, and so numbers of a kernel."""
-    return frozenset(name for name in dir(_native.tensor) if not name.startswith("_"))
-
-
 def _builtin(name: str) -> Callable[..., Any]:
     """A function of Python that the language has for tensors."""
     function = getattr(builtins, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if name in _NUMBERS and isinstance(args[0] if args else None, _native.tensor) and not args[0].shape:
-            return function(*args, **kwargs)
         return _native.interpret_builtin(name, function, args, kwargs)
 
     return call
@@ -164,17 +148,28 @@ def _isinstance(value: Any, classes: Any) -> bool:
     return isinstance(value, tuple) and tl.tuple in wanted
 
 
-_NUMBERS = ("float", "int", "bool")
-"""What makes a number of Python's of a scalar, and a tile of another type of a tile."""
-
-_OVERLOADED = ("max", "min", "sum", "round", "pow", "divmod", *_NUMBERS)
-
 _SUPPORT: dict[str, Any] = {
     "__tilewright_assign__": _native.interpret_assign,
     "__tilewright_range__": _range,
     "__tilewright_stops__": _stops,
     "__tilewright_attribute__": _native.interpret_attribute,
-    "__tilewright_comparable__": _comparable,
+    "__tilewright_unpacked__": values.unpacked,
+    "__tilewright_constant__": _native.interpret_known,
+    "__tilewright_passed__": _native.interpret_passed,
+    "__tilewright_returned__": values.returned,
+    "__tilewright_merged__": _native.interpret_merged,
+    "__tilewright_joined__": values.joined,
+    "__tilewright_chosen__": values.chosen,
+    "__tilewright_splits__": values.splits,
+    "__tilewright_loop__": values.loop,
+    "__tilewright_index_after__": values.index_after,
+    "__tilewright_is_dynamic__": values.is_dynamic,
+    "__tilewright_is_run_time__": values.is_run_time,
+    "__tilewright_foreseen__": values.foreseen,
+    "__tilewright_truth__": bool,
+    "__tilewright_unbound__": values.UNBOUND,
+    "__tilewright_unknown__": values.UNKNOWN,
+    "__tilewright_NameError__": NameError,
     "__tilewright_boolean__": _native.interpret_boolean,
     "__tilewright_not__": _native.interpret_not,
     "__tilewright_holds__": _holds,
@@ -182,7 +177,8 @@ _SUPPORT: dict[str, Any] = {
     "__tilewright_known__": _known,
     "__tilewright_value__": _value,
     "__tilewright_isinstance__": _isinstance,
-    **{f"__tilewright_{name}__": _builtin(name) for name in _OVERLOADED},
+    **{f"__tilewright_{name}__": compare for name, compare in values.COMPARISONS.items()},
+    **{f"__tilewright_{name}__": _builtin(name) for name in OVERLOADED},
 }
 
 
@@ -200,13 +196,13 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
         return None
     _move(module, kernel._first_line - 1, kernel._removed_columns)
     definition.decorator_list = []
-    rewritten = (*_OVERLOADED, "range", "isinstance")
+    rewritten = (*OVERLOADED, "range", "isinstance")
     own_names = _own_names(definition) if kernel._is_replaced else set(fn.__code__.co_varnames)
     shadowed = {name for name in rewritten if name in own_names or name in fn.__globals__}
     shadowed |= set(fn.__code__.co_freevars)
     local_names = own_names | set(fn.__code__.co_freevars)
     constants = _constants(fn) - _own_names(definition)
-    depth = _Rewriter(shadowed, local_names, fn.__globals__, constants).rewrite(definition)
+    depth = Rewriter(shadowed, local_names, fn.__globals__, constants).rewrite(definition)
     # The names of another scope are those of a function around it.
     free = [*fn.__code__.co_freevars, *_SUPPORT]
     # Its own name is a global of its module, as a rule.
@@ -319,196 +315,6 @@ def _move(tree: ast.AST, lines: int, columns: int) -> None:
         if getattr(node, "end_lineno", None) is not None:
             node.end_lineno += lines  # type: ignore[attr-defined]
             node.end_col_offset += columns  # type: ignore[attr-defined]
-
-
-class _Rewriter(ast.NodeTransformer):
-    """Writes what means something else to Python another way."""
-
-    def __init__(
-        self, shadowed: set[str], own_names: set[str], names: dict[str, Any], constants: set[str]
-    ) -> None:
-        self.shadowed = shadowed
-        self.own_names = own_names
-        self.globals = names
-        self.constants = constants
-        self.temporaries = 0
-
-    def rewrite(self, definition: ast.FunctionDef) -> int:
-        """The body of a function; not its defaults and annotations, which have been evaluated. Inner nodes come first,
-        and no recursion leads there: a chain of operators may be long. The result is how deep the tree is.
-        """
-        order: list[tuple[Any, Any, ast.AST, int]] = []
-        work: list[tuple[Any, Any, ast.AST, int]] = [
-            (definition.body, index, node, 1) for index, node in enumerate(definition.body)
-        ]
-        while work:
-            item = work.pop()
-            order.append(item)
-            _, _, node, depth = item
-            for field, value in ast.iter_fields(node):
-                if isinstance(value, ast.AST):
-                    work.append((node, field, value, depth + 1))
-                elif isinstance(value, list):
-                    children = (pair for pair in enumerate(value) if isinstance(pair[1], ast.AST))
-                    work.extend((value, index, child, depth + 1) for index, child in children)
-        lengthened: list[list[Any]] = []
-        for owner, place, node, _ in reversed(order):
-            made = self.visit(node)
-            if isinstance(owner, list):
-                owner[place] = made
-                if isinstance(made, list):
-                    lengthened.append(owner)
-            elif made is not node:
-                setattr(owner, place, made)
-        for statements in lengthened:
-            statements[:] = _flat(statements)
-        return max(depth for *_, depth in order)
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Returns the node: its children have been visited before it."""
-        return node
-
-    def _call(self, name: str, at: ast.AST, *arguments: ast.expr) -> ast.Call:
-        function = ast.copy_location(ast.Name(f"__tilewright_{name}__", ast.Load()), at)
-        return ast.copy_location(ast.Call(function, [*arguments], []), at)
-
-    def _assigned(self, value: ast.expr) -> ast.expr:
-        if isinstance(value, (ast.Lambda, ast.Dict, ast.Set, ast.List, ast.JoinedStr)):
-            return value
-        if isinstance(value, ast.Constant) and not isinstance(value.value, (int, float)):
-            return value
-        return self._call("assign", value, value)
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        self.generic_visit(node)
-        if any(isinstance(target, (ast.Name, ast.Tuple, ast.List)) for target in node.targets):
-            node.value = self._assigned(node.value)
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        self.generic_visit(node)
-        if node.value is not None:
-            is_known = "constexpr" in ast.unparse(node.annotation)
-            node.value = (
-                self._call("known", node.value, node.value) if is_known else self._assigned(node.value)
-            )
-        return node
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        is_read = isinstance(node.ctx, ast.Load)
-        return self._call("known", node, node) if is_read and node.id in self.constants else node
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        self.generic_visit(node)
-        if not isinstance(node.target, ast.Name):
-            return node
-        load = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
-        store = ast.copy_location(ast.Name(node.target.id, ast.Store()), node)
-        again = ast.copy_location(ast.Assign([store], self._call("assign", node, load)), node)
-        return [node, again]
-
-    def visit_Return(self, node: ast.Return) -> ast.AST:
-        self.generic_visit(node)
-        if node.value is not None:
-            node.value = self._assigned(node.value)
-        return node
-
-    def visit_For(self, node: ast.For) -> ast.AST:
-        self.generic_visit(node)
-        call = node.iter
-        is_call = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.keywords
-        if is_call and call.func.id == "range" and "range" not in self.shadowed:  # type: ignore[attr-defined]
-            call.func.id = "__tilewright_range__"  # type: ignore[attr-defined]
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        name = node.func.id if isinstance(node.func, ast.Name) else None
-        if name in (*_OVERLOADED, "isinstance") and name not in self.shadowed:
-            node.func.id = f"__tilewright_{name}__"  # type: ignore[attr-defined]
-        return node
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        self.generic_visit(node)
-        owner = node.value
-        if isinstance(owner, ast.Call) and getattr(owner.func, "id", "") == "__tilewright_known__":
-            owner = owner.args[0]
-        if node.attr == "value" and isinstance(node.ctx, ast.Load) and isinstance(owner, ast.Name):
-            return self._call("value", node, owner)
-        if (
-            node.attr in _tensor_attributes()
-            and isinstance(node.ctx, ast.Load)
-            and not self._is_module(node.value)
-        ):
-            name = ast.copy_location(ast.Constant(node.attr), node)
-            return self._call("attribute", node, node.value, name)
-        return node
-
-    def _is_module(self, node: ast.expr) -> bool:
-        """Returns whether an expression is a module's global name, as far as can be seen."""
-        is_global = isinstance(node, ast.Name) and node.id not in self.own_names
-        return is_global and isinstance(self.globals.get(node.id), types.ModuleType)  # type: ignore[attr-defined]
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        self.generic_visit(node)
-        # `a and b and c` is `(stops(t := a) or stops(t := boolean(t, b)) or (t := boolean(t, c)), t)[1]`: as flat.
-        text = ast.copy_location(ast.Constant("and" if isinstance(node.op, ast.And) else "or"), node)
-        self.temporaries += 1
-        name = f"__tilewright_{self.temporaries}"
-        left = ast.copy_location(ast.Name(name, ast.Load()), node)
-        steps: list[ast.expr] = []
-        for number, value in enumerate(node.values):
-            result = self._call("boolean", node, text, left, value) if number else value
-            kept = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), result), node)
-            is_last = number + 1 == len(node.values)
-            steps.append(kept if is_last else self._call("stops", node, text, kept))
-        pair = ast.Tuple([ast.BoolOp(ast.Or(), steps), left], ast.Load())
-        return ast.copy_location(ast.Subscript(pair, ast.Constant(1), ast.Load()), node)
-
-    def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        if len(node.ops) > 1:
-            # `a < b < c` is `a < (t := b) and t < c`.
-            parts: list[ast.expr] = []
-            left = node.left
-            for number, (operator, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
-                following = right
-                if number + 1 < len(node.ops):
-                    self.temporaries += 1
-                    name = f"__tilewright_{self.temporaries}"
-                    following = ast.copy_location(ast.Name(name, ast.Load()), right)
-                    right = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), right), right)
-                pair = ast.copy_location(ast.Compare(left, [operator], [right]), node)
-                parts.append(self.visit_Compare(pair))
-                left = following
-            return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), parts), node))
-        self.generic_visit(node)
-        operands = [node.left, *node.comparators]
-        if any(isinstance(value, ast.Constant) for value in operands) or isinstance(
-            node.ops[0], (ast.Is, ast.IsNot)
-        ):
-            return node
-        node.left, node.comparators[0] = (self._call("comparable", value, value) for value in operands)
-        return node
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        self.generic_visit(node)
-        return self._call("not", node, node.operand) if isinstance(node.op, ast.Not) else node
-
-    def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        self.generic_visit(node)
-        # `if __debug__ and not holds(test): raise failed(message)`.
-        fails = ast.UnaryOp(ast.Not(), self._call("holds", node.test, node.test))
-        condition = ast.BoolOp(ast.And(), [ast.Name("__debug__", ast.Load()), fails])
-        message = [] if node.msg is None else [node.msg]
-        raised = ast.copy_location(ast.Raise(self._call("failed", node, *message)), node)
-        return ast.copy_location(ast.If(ast.copy_location(condition, node.test), [raised], []), node)
-
-
-def _flat(statements: list[Any]) -> list[ast.stmt]:
-    flat: list[ast.stmt] = []
-    for statement in statements:
-        flat.extend(statement if isinstance(statement, list) else [statement])
-    return flat
 
 
 # -- Where the body stands. --

@@ -16,7 +16,6 @@ READ_ONLY = "a pointer that a branch chooses is what the branch that was taken s
 ADVICE = "the compiler warns about a source; an operation by itself has none"
 NO_LABELS = "a finding points at the operation, not at the signature of the kernel as well"
 NEVER_ENDS = "programs run one after the other, so that one that waits for a later one never ends"
-ANNOTATED = "`static_assert` takes a name that the body annotates as `tl.constexpr` for a run-time value"
 
 _MISTAKES_OF_AGGREGATES = (
     "unset",
@@ -53,7 +52,6 @@ DIFFERENCES: dict[str, str] = {
     "advice::test_a_warning_that_is_an_error_stops_the_launch": ADVICE,
     "advice::test_a_list_for_a_tensor": "the use of an argument is not known before the body runs",
     "aggregates::test_a_dict_that_may_change_is_no_constant": ANY_PYTHON,
-    "aggregates::test_mistakes[run time]": ANY_PYTHON,
     **{f"aggregates::test_mistakes[{name}]": PYTHON_SAYS for name in _MISTAKES_OF_AGGREGATES},
     "atomics::test_a_barrier_between_all_programs": NEVER_ENDS,
     "atomics::test_a_barrier_between_a_thousand_programs": NEVER_ENDS,
@@ -62,7 +60,6 @@ DIFFERENCES: dict[str, str] = {
     "block_pointers::test_mistakes[sum with a number]": PYTHON_SAYS,
     **{f"clusters::test_{name}": NO_ARTIFACT for name in _CLUSTERS},
     "compile_time::test_what_needs_the_value_says_so": ANY_PYTHON,
-    "control::test_results_that_are_known[cpu]": ANNOTATED,
     "control::test_a_chain_that_nests_too_deep_is_one_finding": ANY_PYTHON,
     "descriptors::test_mistakes[sum with a number]": PYTHON_SAYS,
     "dot_warpgroups::test_the_error_of_fp8_follows_the_number_of_inexact_terms[cpu]": NO_ARTIFACT,

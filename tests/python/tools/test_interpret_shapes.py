@@ -98,6 +98,14 @@ HOLDS = [
     "shape_of(v) == [B]",
     "((B,), 2) == [[4], 2]",
     "[1] == (1,)",
+    "(n, 4) == [n, 4]",
+    "(n, 4) != (n, 5)",
+    "(4, n) != (5, one)",
+    "(n, 4) != (n,)",
+    "((n, 4), 2) == [[n, 4], 2]",
+    "(x, None, v) == (x, None, v)",
+    "Sizes(n, 4) == (n, 4)",
+    "Sizes(n, 4) != (n, None)",
     "v.shape == [B] and B == 4",
     "isinstance(one, tl.constexpr)",
     "not isinstance(one, tl.tensor)",
@@ -210,6 +218,24 @@ STORES = [
     ("assert v.shape == [B]\ntl.static_assert(w.shape == [B, 2])\ntl.store(o, 1)", [1]),
     (DESCRIPTOR + "assert d.shape[0] == n - 4\ntl.static_assert(d.strides[1] == 1)\ntl.store(o, 1)", [1]),
     ("tl.store(o, one or tl.load(x + 100))", [1]),
+    *(
+        (f"tl.store(o, tl.reduce({x}, 0, tl.standard.{name}))", [number])
+        for name, x, number in (
+            *(("_sum_combine", "v", 10), ("_prod_combine", "v", 24)),
+            *(("_elementwise_max", "v", 4), ("_elementwise_min", "v", 1)),
+            *(("_xor_combine", "v.to(tl.int32)", 1 ^ 2 ^ 3 ^ 4), ("_or_combine", "v.to(tl.int32)", 7)),
+        )
+    ),
+    *(
+        (f"tl.store(o, tl.reduce((v.to(tl.int32) // 2, tl.arange(0, 4)), 0, tl.standard.{name})[1])", [place])
+        for name, place in (
+            ("_argmax_combine_tie_break_left", 3),
+            ("_argmin_combine_tie_break_left", 0),
+        )
+    ),
+    ("tl.store(o, tl.standard._sum_combine(n, 2))", [8]),
+    ("tl.store(o, tl.standard._argmax_combine(n, 1, 6, 3, False)[1])", [3]),
+    ("tl.store(o, tl.standard._argmin_combine(n, 1, 6, 3, True)[1])", [1]),
 ]
 
 NUMBERS = [

@@ -15,10 +15,13 @@ mod session;
 mod structure;
 mod tensor;
 
-pub(crate) use convert::interpret_assign;
+pub(crate) use convert::{
+    interpret_assign, interpret_known, interpret_merged, interpret_passed, interpret_returned,
+};
 pub(crate) use launch::{body, launch};
 pub(crate) use objects::{LanguageCall, Structure, Tensor};
 pub(crate) use session::{
-    InterpretHook, interpret_attribute, interpret_boolean, interpret_builtin, interpret_failed,
-    interpret_not, interpret_program_is, interpret_range, interpret_tensor, interpreted_program, is_running,
+    Counter, InterpretHook, interpret_attribute, interpret_boolean, interpret_builtin, interpret_failed,
+    interpret_mistake, interpret_not, interpret_operator, interpret_program_is, interpret_range,
+    interpret_tensor, interpreted_program, is_running,
 };

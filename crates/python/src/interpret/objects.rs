@@ -11,11 +11,21 @@ use std::thread::ThreadId;
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use tilewright_frontend::{Constant, HostValue, Operand, map_operand, operand_of};
-use tilewright_ir::Literal;
+use tilewright_frontend::{Constant, DescriptorKind, HostValue, Operand, map_operand, operand_of};
+use tilewright_ir::{Dtype, Literal};
 use tilewright_runtime::interpret::Tile;
 
 use crate::values::to_python::to_python;
+
+/// The effect of an assignment, of control flow or of a call on a value.
+#[derive(Clone, Copy)]
+pub(super) struct Passage {
+    /// Whether compile-time numbers become scalars of their natural type, as an assignment makes
+    /// them.
+    pub decays: bool,
+    /// Whether the code has no constant for it afterwards: a parameter, or a result of control flow.
+    pub forgets: bool,
+}
 
 /// A scalar or tile.
 #[pyclass(frozen, name = "tensor", module = "triton.language.core")]
@@ -81,10 +91,26 @@ impl Tensor {
         })
     }
 
-    /// What an assignment makes of it, if that is another value.
-    pub(crate) fn assigned(&self) -> PyResult<Option<Self>> {
-        let tile = self.constant.as_ref().map(|_| self.tile()).transpose()?;
-        Ok(tile.map(|tile| Self::new(tile.clone())))
+    /// It after a passage, if that is another value.
+    pub(super) fn carried(&self, passage: Passage) -> PyResult<Option<Self>> {
+        let tile = self.tile()?;
+        let is_constant = self.constant.is_some();
+        let is_lost = passage.forgets && tile.is_known && (passage.decays || !is_constant);
+        let is_decayed = is_constant && passage.decays;
+        if !is_lost && !is_decayed {
+            return Ok(None);
+        }
+        Ok(Some(Self::new(Tile { is_known: tile.is_known && !is_lost, ..tile.clone() })))
+    }
+
+    /// The number that it is where a compile-time value is required, as Python has it.
+    pub(super) fn known_number<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let constant = match &self.constant {
+            Some(constant) => constant.clone(),
+            None if self.tile()?.is_known => self.plain()?,
+            None => Constant::None,
+        };
+        if constant == Constant::None { Ok(None) } else { to_python(py, &constant).map(Some) }
     }
 
     /// The number that a scalar is.
@@ -94,9 +120,9 @@ impl Tensor {
         Ok(dtype.zip(tile.held.uniform_bits()).map(|(dtype, bits)| Literal { dtype, bits }))
     }
 
-    /// The number that a scalar is, as Python has it.
-    pub(super) fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let constant = match self.number()? {
+    /// The number that a scalar is, as Python has it; `None` if Python has no such number.
+    fn plain(&self) -> PyResult<Constant> {
+        Ok(match self.number()? {
             Some(literal) => match (literal.as_int(), literal.as_float()) {
                 (Some(value), _) if literal.dtype.is_bool() => Constant::Bool(value != 0),
                 (Some(value), _) => Constant::Int(value),
@@ -104,7 +130,12 @@ impl Tensor {
                 (None, None) => Constant::None,
             },
             None => Constant::None,
-        };
+        })
+    }
+
+    /// The number that a scalar is, as an object.
+    pub(super) fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let constant = self.plain()?;
         if constant == Constant::None {
             let ty = &self.tile()?.ty;
             let what = if ty.is_scalar() { "a pointer or an 8-bit float" } else { "a tile" };
@@ -135,6 +166,33 @@ impl Structure {
             parts.len().saturating_sub(1)
         });
         failed.map_or(Ok(Self { parts, form }), Err)
+    }
+
+    /// It after a passage, if that is another value.
+    pub(super) fn carried(&self, py: Python<'_>, passage: Passage) -> PyResult<Option<Self>> {
+        let mut given = self.given()?;
+        let mut is_changed = false;
+        if passage.decays
+            && let Operand::Descriptor(descriptor) = &mut given
+        {
+            let is_tensor = descriptor.form.kind == DescriptorKind::Tensor;
+            // The last stride of a tensor descriptor is 1 for all that it is passed to.
+            let fixed = is_tensor.then_some(descriptor.parts().len().saturating_sub(1));
+            let mut places = 0..;
+            **descriptor = descriptor.map(|part| match (part, places.next()) {
+                (Operand::Constant(Constant::Int(value)), place) if place != fixed => {
+                    is_changed = true;
+                    Operand::Tensor(Tile::constant(Literal::int(Dtype::I64, *value)))
+                }
+                _ => part.clone(),
+            });
+        }
+        let forgotten = map_operand(&given, &mut |tile: &Tile| {
+            let is_lost = passage.forgets && tile.is_known;
+            is_changed |= is_lost;
+            Tile { is_known: tile.is_known && !is_lost, ..tile.clone() }
+        });
+        is_changed.then(|| Self::new(py, &forgotten)).transpose()
     }
 
     /// It as an operand.

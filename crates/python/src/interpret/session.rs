@@ -319,6 +319,17 @@ pub(crate) fn interpret_not<'py>(py: Python<'py>, value: &Bound<'py, PyAny>) -> 
     evaluate(py, "not", &Form::Unary("not"), &[given(value)?])
 }
 
+/// `left operator right` as the language means it, also where both are tuples.
+#[pyfunction]
+pub(crate) fn interpret_operator<'py>(
+    operator: &str,
+    left: &Bound<'py, PyAny>,
+    right: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let operator = symbol(operator);
+    evaluate(left.py(), operator, &Form::Binary(operator), &[given(left)?, given(right)?])
+}
+
 /// A function of Python that the language has for tensors: `min`, `max`.
 #[pyfunction]
 #[pyo3(signature = (name, function, args, kwargs))]
@@ -381,7 +392,29 @@ pub(crate) fn interpret_range<'py>(
         let diagnostic = Diagnostic::new(Code::InvalidLoop, "the step of a loop is zero");
         return Err(located(py, diagnostic.hint("pass a step that is not 0"), "this loop would never end"));
     }
-    Ok(Counter { next, end, step, dtype })
+    let is_constant = bounds.iter().all(|bound| bound.constant().is_some());
+    let distance = if step > 0 { end - next } else { next - end };
+    let last = (is_constant && distance > 0).then(|| next + (distance - 1) / step.abs() * step);
+    Ok(Counter { next, end, step, dtype, last })
+}
+
+/// The exception for a mistake that the Python side finds: its code, what is said, and a hint.
+#[pyfunction]
+#[pyo3(signature = (code, message, label, hint=None))]
+pub(crate) fn interpret_mistake(
+    py: Python<'_>,
+    code: &str,
+    message: &str,
+    label: &str,
+    hint: Option<&str>,
+) -> PyResult<Py<PyAny>> {
+    let code = Code::parse(code).ok_or_else(|| PyValueError::new_err(format!("no code is called {code}")))?;
+    let diagnostic = Diagnostic::new(code, message);
+    let diagnostic = match hint {
+        Some(hint) => diagnostic.hint(hint),
+        None => diagnostic,
+    };
+    Ok(located(py, diagnostic, label).into_value(py).into_any())
 }
 
 fn wrong_bound(py: Python<'_>, place: usize, found: &str) -> PyErr {
@@ -428,16 +461,25 @@ fn located(py: Python<'_>, diagnostic: Diagnostic, label: &str) -> PyErr {
 }
 
 /// Counts through a range.
-#[pyclass(module = "tilewright._native")]
+#[pyclass(module = "tilewright._native", name = "InterpretedRange")]
 pub(crate) struct Counter {
     next: i128,
     end: i128,
     step: i128,
     dtype: Dtype,
+    /// The number of the last iteration, where compile-time bounds say it.
+    last: Option<i128>,
 }
 
 #[pymethods]
 impl Counter {
+    /// The number of the last iteration, where the code of a compiled kernel has it as a constant.
+    #[getter]
+    fn last(&self) -> Option<Tensor> {
+        let tile = |number| Tile::constant(Literal::int(self.dtype, number));
+        self.last.map(|number| Tensor::new(tile(number)))
+    }
+
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }

@@ -345,9 +345,7 @@ impl Tensor {
     /// The number that a compiled kernel knows it to be, as Python has it.
     #[getter]
     fn _known_number<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let tensor = slf.get();
-        let is_known = tensor.constant.is_some() || tensor.tile()?.is_known;
-        is_known.then(|| tensor.item(slf.py())).transpose()
+        slf.get().known_number(slf.py())
     }
 
     /// The parameter that the pointers in it come from, and the address of its first element.
