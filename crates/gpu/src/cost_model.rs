@@ -13,11 +13,16 @@
 //! Nothing weighs the time of tensor cores against that of memory: a program chooses its blocks,
 //! warps and stages itself. `docs/explain.md` lists the choices with their criteria.
 
+use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{GpuTarget, REGISTER_FILE, SECTOR_BYTES, THREAD_REGISTERS};
 use tilewright_gpu_ir::tuning::Tuning;
 
 /// What a block takes of the shared memory of a multiprocessor for itself.
 const RESERVED_SHARED_BYTES: u32 = 1024;
+/// The schedulers of a multiprocessor, each with a quarter of its registers.
+const SCHEDULERS: u32 = 4;
+/// The registers of a thread are a multiple of this number.
+const REGISTER_UNIT: u32 = 8;
 
 /// Whether warps of their own pay for a loop of so many stages in whose iteration a thread starts so many copies: addresses, which
 /// stand between the products, are computed elsewhere then. With tensor copies alone they do not: products of 4096 and 8192 squared by
@@ -47,9 +52,14 @@ pub fn fits_registers_unrolled(tiles: u32, threads: u32, tuning: &Tuning) -> boo
     fits(tiles + tuning.unrolled_registers, threads, tuning)
 }
 
-/// The blocks of `threads` threads that the registers of a multiprocessor hold, if dots take `tiles` registers of each.
+/// The blocks of `threads` threads that the registers of a multiprocessor hold, if dots take `tiles`
+/// registers of each.
+///
+/// The registers are in one file for each scheduler, which holds those of whole warps.
 pub fn blocks_by_registers(tiles: u32, threads: u32, tuning: &Tuning) -> u32 {
-    REGISTER_FILE / (threads * (tiles + tuning.other_registers).next_multiple_of(8))
+    let registers_of_warp = (tiles + tuning.other_registers).next_multiple_of(REGISTER_UNIT) * LANES;
+    let warps = SCHEDULERS * (REGISTER_FILE / SCHEDULERS / registers_of_warp);
+    warps / (threads / LANES)
 }
 
 /// The blocks that the shared memory of a multiprocessor of a target holds.

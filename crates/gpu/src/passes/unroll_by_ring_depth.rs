@@ -14,8 +14,9 @@
 //! next one is moved once for all copies.
 //!
 //! It pays where the threads have more to issue than the tensor cores take time: where they compute an operand of one dot
-//! from another one. The assembler mixes the copies, which takes registers; so the kernel states how many blocks a multiprocessor
-//! should hold, as many as without.
+//! from another one. The assembler mixes the copies, which takes registers. Where
+//! [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks) is set, the kernel states how
+//! many blocks a multiprocessor should hold, by the estimate for one copy.
 
 use tilewright_ir::{
     self as ir, Block, Cursor, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Parents, Rounding,
@@ -53,10 +54,19 @@ pub fn unroll_by_ring_depth(module: &mut Module) {
         let Ok(plan) = plan else { continue };
         let block = parents.block(inst).expect("the loop is in a block");
         unroll(function, block, inst, &plan);
+        if !header.target.tuning.states_blocks || is_in_partition(function, &parents, inst) {
+            continue;
+        }
         let blocks =
             cost_model::blocks_by_registers(plan.tiles, header.num_warps * LANES, header.target.tuning);
         header.min_blocks = if header.min_blocks == 0 { blocks } else { header.min_blocks.min(blocks) };
     }
+}
+
+/// Returns whether a partition of a warp-specialized program runs an instruction.
+fn is_in_partition(function: &Function, parents: &Parents, inst: Inst) -> bool {
+    let is_split = |outer: Inst| matches!(function.insts[outer].op, Op::Gpu(GpuOp::WarpRoles { .. }));
+    parents.enclosing(inst).any(is_split)
 }
 
 /// How a loop is unrolled.
