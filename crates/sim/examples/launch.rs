@@ -1,4 +1,5 @@
-//! Launches a kernel of a PTX file on the simulator, as a description says, and prints the report.
+//! Launches a kernel of a PTX file on the simulator as a description file says, and prints the
+//! report.
 //!
 //! A description has one word and its values a line, files relative to the working directory:
 //!
@@ -22,7 +23,7 @@ use std::time::Instant;
 use tilewright_sim::{Launch, Region, SimTarget, Simulator};
 
 enum Argument {
-    /// A file, and room for its bytes at an address as the driver gives them: a multiple of 256.
+    /// A file, and memory for its bytes, aligned to 256 bytes as by a driver.
     Buffer {
         path: String,
         room: Vec<u8>,
@@ -82,7 +83,7 @@ fn read(path: &str) -> Outcome<Description> {
             "i64" => description.arguments.push(Argument::Value(value.parse::<i64>()?.to_le_bytes().into())),
             "f32" => description.arguments.push(Argument::Value(value.parse::<f32>()?.to_le_bytes().into())),
             "f64" => description.arguments.push(Argument::Value(value.parse::<f64>()?.to_le_bytes().into())),
-            other => return Err(format!("{path}: no such word: {other}").into()),
+            other => return Err(format!("{path}: unknown word `{other}`").into()),
         }
     }
     Ok(description)

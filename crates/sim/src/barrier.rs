@@ -1,26 +1,27 @@
-//! The barriers of a block, by number, and that of a cluster: who has arrived, and what they know.
+//! The numbered barriers of a block and the barrier of a cluster: how many threads have arrived,
+//! and which accesses a completed barrier orders.
 
 use crate::fault::{FaultKind, Outcome};
 use crate::memory::Clock;
 
-/// How many barriers a block has.
-pub(crate) const BARRIERS: usize = 16;
+/// Barriers of a block.
+pub(crate) const BLOCK_BARRIERS: usize = 16;
 
-/// One barrier. It is used again as soon as it is complete.
+/// A barrier of a block or of a cluster. A new generation begins as soon as one is complete.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockBarrier {
-    /// Threads that have arrived since it was last complete.
+    /// Threads that have arrived in this generation.
     arrived: u32,
-    /// The threads that it waits for: so many, or all that have not exited.
+    /// Threads that complete the barrier; `None` means all that have not exited.
     expected: Option<u32>,
-    /// How often it was complete.
+    /// Completed generations.
     pub generation: u64,
     arriving: Clock,
-    /// What those who wait learn.
+    /// The clock that waiting warps acquire.
     pub completed: Clock,
-    /// How many predicates hold, of those who have arrived.
+    /// Arrived threads whose predicate holds.
     holding: u32,
-    /// The same of the last generation, and how many threads that had.
+    /// The same for the last generation, and how many threads it had.
     pub result: (u32, u32),
 }
 
@@ -30,7 +31,7 @@ impl BlockBarrier {
         Self { arrived: 0, expected: None, generation: 0, arriving, completed, holding: 0, result: (0, 0) }
     }
 
-    /// So many threads arrive, of so many that take part.
+    /// Notes the arrival of `threads` threads; `expected` threads complete the barrier.
     pub fn arrive(&mut self, threads: u32, expected: Option<u32>, holding: u32, clock: &Clock) -> Outcome {
         if self.arrived == 0 {
             self.expected = expected;
@@ -38,26 +39,30 @@ impl BlockBarrier {
             let count =
                 |count: Option<u32>| count.map_or("all threads".into(), |count| format!("{count} threads"));
             let (one, other) = (count(self.expected), count(expected));
-            return Err(FaultKind::Illegal(format!("a barrier of {one} that others use for {other}")).into());
+            return Err(FaultKind::Illegal(format!(
+                "a barrier is used for {one} and for {other} at the same time"
+            ))
+            .into());
         }
         self.arrived += threads;
         self.holding += holding;
         self.arriving.join(clock);
         match expected {
             Some(expected) if self.arrived > expected => {
-                let text = format!("{} threads arrive at a barrier of {expected}", self.arrived);
+                let text = format!("{} threads arrive at a barrier that expects {expected}", self.arrived);
                 Err(FaultKind::Illegal(text).into())
             }
             _ => Ok(()),
         }
     }
 
-    /// Threads exit that have arrived in this generation: it still waits for all others.
+    /// Removes exiting threads that have arrived in this generation. The barrier still waits for
+    /// all others.
     pub fn leave(&mut self, threads: u32) {
         self.arrived -= threads;
     }
 
-    /// Ends the generation if all have arrived; `alive` threads have not exited.
+    /// Ends the generation if all expected threads have arrived; `alive` threads have not exited.
     pub fn complete(&mut self, alive: u32) {
         if self.arrived != 0 && self.arrived >= self.expected.unwrap_or(alive) {
             self.result = (self.holding, self.arrived);

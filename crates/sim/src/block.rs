@@ -1,14 +1,16 @@
-//! The scheduler of a cluster of blocks, most often of one: its warps take turns until all have exited.
+//! The scheduler of a cluster of blocks (most launches have clusters of one block): runs its warps
+//! in turns until all have exited.
 //!
-//! A cluster runs on one thread of the host. A warp runs until it has to wait, or for a while; then the next one does. If
-//! a whole round goes by without a step, every warp waits for another: that is reported with where each stands.
+//! A cluster runs on one thread of the host. A warp runs until it has to wait, or for [`TURN`]
+//! steps; then the next warp runs. If no warp executes a step in a whole round, every warp waits
+//! for another: the scheduler reports this deadlock with the position of each warp.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tilewright_ptx::isa::BarrierReduction;
 
-use crate::asynchronous::made_maps::MadeMaps;
-use crate::barrier::{BARRIERS, BlockBarrier};
+use crate::asynchronous::device_tensor_maps::DeviceTensorMaps;
+use crate::barrier::{BLOCK_BARRIERS, BlockBarrier};
 use crate::call;
 use crate::context::{BlockMemory, Context, Flow};
 use crate::counters::StepCounters;
@@ -19,57 +21,57 @@ use crate::registers::{LANES, Lanes, Slot, lanes_of};
 use crate::warp::Warp;
 use crate::watch::Watch;
 
-/// A warp gives way after so many steps.
+/// Steps of a warp before the next warp runs.
 const TURN: u32 = 4096;
 
-/// What all clusters of a launch share.
+/// The state that all clusters of a launch share.
 pub(crate) struct Machine<'a> {
     pub program: &'a Program,
     pub global: &'a Global<'a>,
-    /// The tensor maps that the launch has made.
-    pub maps: &'a MadeMaps,
-    /// What the launch is watched for.
+    /// The tensor maps that the kernel has made in global memory.
+    pub maps: &'a DeviceTensorMaps,
+    /// Observes accesses to global memory, if the caller requested it.
     pub watch: Option<&'a Watch>,
     pub parameters: &'a [u8],
-    /// The caller wants the launch to end.
+    /// Becomes true when the caller cancels the launch.
     pub interrupt: Option<&'a AtomicBool>,
-    /// Clusters from this number on are to stop, as one has failed.
+    /// Clusters with this index or a higher one have to stop, because another cluster has a fault.
     pub end: &'a AtomicU64,
 }
 
-/// The state of a cluster that runs.
+/// The state of a running cluster.
 pub(crate) struct Cluster<'a> {
     pub machine: &'a Machine<'a>,
-    /// Its number in the grid.
+    /// Its linear index in the grid.
     pub number: u64,
     pub blocks: Vec<BlockMemory>,
-    /// Of each block.
-    pub barriers: Vec<[BlockBarrier; BARRIERS]>,
+    /// The barriers of each block.
+    pub barriers: Vec<[BlockBarrier; BLOCK_BARRIERS]>,
     /// The barrier of the cluster.
     pub meeting: BlockBarrier,
-    /// Of all blocks, by rank.
+    /// The warps of all blocks, by rank.
     pub warps: Vec<Warp>,
-    /// The warps of a block.
+    /// Warps of one block.
     pub warps_per_block: usize,
     pub agents: usize,
-    /// Lent by who runs it, while it runs.
+    /// Counters of the host thread that runs the cluster, lent for each run.
     pub counters: Vec<StepCounters>,
     pub printed: String,
 }
 
-/// A fault and where it happened: the warp among those of the cluster, and the site in the program.
+/// A fault and its position: the warp in the cluster, and the site in the program.
 pub(crate) struct Stopped {
     pub stop: Box<Stop>,
     pub warp: usize,
     pub site: Option<u32>,
 }
 
-/// Where a warp waits, as far as the scheduler knows: warp, lanes, site.
+/// The warp, lanes and site of a group that waits.
 pub(crate) type WaitingGroup = (usize, u32, u32);
 
 impl Cluster<'_> {
-    /// Runs until all warps have exited, or for so many rounds: whether all have exited. On a deadlock, the fault lists where
-    /// all wait.
+    /// Runs until all warps have exited, or for `rounds` rounds. Returns whether all have exited.
+    /// On a deadlock, the fault lists where every group waits.
     pub fn run(&mut self, rounds: u64) -> Result<bool, Stopped> {
         for _ in 0..rounds {
             let (mut is_running, mut has_progressed) = (false, false);
@@ -100,7 +102,7 @@ impl Cluster<'_> {
             || machine.interrupt.is_some_and(|interrupt| interrupt.load(Ordering::Relaxed))
     }
 
-    /// Where all groups wait.
+    /// Returns the position of each group of lanes.
     pub fn waiting(&self) -> Vec<WaitingGroup> {
         let of_warp = |(index, warp): (usize, &Warp)| {
             let site = |step: u32| self.machine.program.steps[step as usize].site;
@@ -109,7 +111,8 @@ impl Cluster<'_> {
         self.warps.iter().enumerate().flat_map(of_warp).collect()
     }
 
-    /// All wait: for lanes of their own warp that cannot come, or for each other.
+    /// Returns the fault of a cluster without progress: a divergent barrier if lanes wait for the
+    /// rest of their own warp, else a deadlock.
     fn deadlock(&self) -> Stopped {
         for (index, warp) in self.warps.iter().enumerate() {
             for group in &warp.groups {
@@ -128,7 +131,7 @@ impl Cluster<'_> {
         Stopped { stop: Cause::Deadlock(waiting).into(), warp, site: Some(site) }
     }
 
-    /// A turn of a warp: whether it executed a step.
+    /// Runs a warp for a turn. Returns whether it executed a step.
     fn turn(&mut self, warp: usize) -> Result<bool, Stopped> {
         for group in &mut self.warps[warp].groups {
             group.is_waiting = false;
@@ -164,15 +167,15 @@ impl Cluster<'_> {
                 return Ok(true);
             }
         }
-        let mut behind = 0;
+        let mut absent = 0;
         if step.gather != Gather::Any && group.arrived.is_none() {
             let present = gathered(warp, step, lanes)?;
             if present == 0 {
                 warp.hold(group_index, lanes);
                 return Ok(lanes != group.lanes);
             }
-            // Lanes whose members are not there yet stay behind.
-            behind = lanes & !present;
+            // Lanes whose member masks are incomplete stay at this step.
+            absent = lanes & !present;
             lanes = present;
         }
         let counters = &mut self.counters[step.site as usize];
@@ -181,9 +184,9 @@ impl Cluster<'_> {
             counters.lanes += u64::from(lanes.count_ones());
         }
         warp.time += 1;
-        if !step.product_registers.is_empty() {
-            let products = self.blocks[warp.rank].asynchronous.products(warp.index);
-            products.check_accesses(&step.product_registers)?;
+        if !step.wgmma_registers.is_empty() {
+            let wgmmas = self.blocks[warp.rank].asynchronous.wgmmas(warp.index);
+            wgmmas.check_accesses(&step.wgmma_registers)?;
         }
         watch_registers(warp, step, lanes)?;
         match &step.action {
@@ -244,7 +247,7 @@ impl Cluster<'_> {
             Action::ClusterArrive => self.cluster_arrive(index, lanes)?,
             Action::ClusterWait => return self.cluster_wait(index, group_index, lanes),
         }
-        self.warps[index].send(group_index, group.lanes & !behind, group.step + 1);
+        self.warps[index].send(group_index, group.lanes & !absent, group.step + 1);
         Ok(true)
     }
 
@@ -252,7 +255,8 @@ impl Cluster<'_> {
         &self.warps[rank * self.warps_per_block..(rank + 1) * self.warps_per_block]
     }
 
-    /// Lanes of a warp have exited.
+    /// Handles the exit of lanes: completes barriers, and checks that the cluster has no pending
+    /// access to the block's shared memory.
     fn exit(&mut self, index: usize, lanes: u32) -> Outcome {
         let (rank, warp) = (self.warps[index].rank, self.warps[index].index);
         if self.blocks[rank].asynchronous.reads_in_bulk(warp, lanes) {
@@ -269,12 +273,12 @@ impl Cluster<'_> {
             for warp in self.warps_of(rank) {
                 known.join(&warp.agent.clock);
             }
-            self.blocks[rank].visits.end(&known)?;
+            self.blocks[rank].cluster_accesses.end(&known)?;
         }
         Ok(())
     }
 
-    /// An exit may complete barriers: those that wait for all threads.
+    /// Completes the barriers that waited only for the lanes that have exited.
     fn recheck(&mut self, index: usize) {
         let rank = self.warps[index].rank;
         let alive = self.warps_of(rank).iter().map(|warp| warp.alive.count_ones()).sum();
@@ -285,7 +289,7 @@ impl Cluster<'_> {
         self.meeting.complete(all);
     }
 
-    /// Arrives at a barrier of the block, and waits for it if it is asked to.
+    /// Arrives at a barrier of the block and, unless the instruction only arrives, waits for it.
     fn barrier(&mut self, index: usize, group_index: usize, lanes: u32, barrier: &Barrier) -> Outcome<bool> {
         let (group, rank) = (self.warps[index].groups[group_index], self.warps[index].rank);
         let (number, generation) = match group.arrived {
@@ -317,7 +321,8 @@ impl Cluster<'_> {
         Ok(true)
     }
 
-    /// The lanes of a warp arrive at a barrier: its number, and the generation that is complete when all have.
+    /// Notes the arrival of lanes at a barrier. Returns the index of the barrier and the generation
+    /// to wait for.
     fn arrive(&mut self, index: usize, lanes: u32, barrier: &Barrier) -> Outcome<(usize, u64)> {
         let rank = self.warps[index].rank;
         let alive = self.warps_of(rank).iter().map(|warp| warp.alive.count_ones()).sum();
@@ -326,20 +331,25 @@ impl Cluster<'_> {
             let missing = warp.existing & !lanes;
             return Err(FaultKind::DivergentBarrier { present: lanes, missing }.into());
         }
-        let number = uniform(warp.registers.get(barrier.number), lanes, "the number of a barrier")? as usize;
-        if number >= BARRIERS {
-            return Err(FaultKind::Illegal(format!("barrier {number}: a block has {BARRIERS}")).into());
+        let number = uniform(warp.registers.get(barrier.number), lanes, "the index of a barrier")? as usize;
+        if number >= BLOCK_BARRIERS {
+            return Err(FaultKind::Illegal(format!(
+                "barrier {number} does not exist: a block has {BLOCK_BARRIERS} barriers"
+            ))
+            .into());
         }
         let expected = match barrier.threads {
             None => None,
             Some(threads) => {
-                Some(uniform(warp.registers.get(threads), lanes, "the threads of a barrier")? as u32)
+                Some(uniform(warp.registers.get(threads), lanes, "the thread count of a barrier")? as u32)
             }
         };
         if let Some(expected) = expected
             && (expected == 0 || !expected.is_multiple_of(LANES as u32))
         {
-            let text = format!("a barrier of {expected} threads: the number is a multiple of the warp's 32");
+            let text = format!(
+                "a barrier of {expected} threads: the thread count has to be a positive multiple of 32"
+            );
             return Err(FaultKind::Illegal(text).into());
         }
         let holding = match barrier.kind {
@@ -349,7 +359,8 @@ impl Cluster<'_> {
             }
             BarrierKind::Arrive | BarrierKind::Wait => 0,
         };
-        // Of an aligned barrier with a count, a warp counts whole, even the last one of a block that does not fill it.
+        // An aligned barrier with a thread count counts 32 threads a warp, even for the last warp
+        // of a block that is not full.
         let threads = if barrier.aligned && expected.is_some() { LANES as u32 } else { lanes.count_ones() };
         let clock = warp.agent.release();
         warp.agent.lane_phase += 1;
@@ -361,7 +372,7 @@ impl Cluster<'_> {
         Ok((number, generation))
     }
 
-    /// Barriers in shared memory that a warp has made are visible to asynchronous copies after the warp's next barrier.
+    /// Makes the `mbarrier` objects that a warp has initialized visible to asynchronous copies.
     fn publish_mbarriers(&mut self, maker: (usize, usize)) {
         for block in &mut self.blocks {
             block.asynchronous.publish(maker);
@@ -398,7 +409,7 @@ impl Cluster<'_> {
     }
 }
 
-/// In a launch that is watched: lanes read what they have written.
+/// In a watched launch, checks that the lanes have written the guard that they read.
 #[inline]
 fn watch_guard(warp: &Warp, step: &Step, lanes: u32) -> Outcome {
     match &step.watched {
@@ -409,7 +420,7 @@ fn watch_guard(warp: &Warp, step: &Step, lanes: u32) -> Outcome {
     }
 }
 
-/// The same for the operands; what is written is noted.
+/// In a watched launch, checks the operands, and notes the registers that the step writes.
 #[inline]
 fn watch_registers(warp: &mut Warp, step: &Step, lanes: u32) -> Outcome {
     if let Some(watched) = &step.watched
@@ -423,17 +434,18 @@ fn watch_registers(warp: &mut Warp, step: &Step, lanes: u32) -> Outcome {
     Ok(())
 }
 
-/// Lanes read a register: each has written it.
+/// Checks that each lane has written a register before reading it.
 fn check_written(warp: &Warp, lanes: u32, (slot, name): &(Slot, Box<str>)) -> Outcome {
     let missing = lanes & !warp.registers.written(*slot);
     if missing == 0 {
         return Ok(());
     }
-    let text = format!("reads the register {name}, which nobody has written");
+    let text = format!("reads the uninitialized register {name}");
     Err(FaultKind::Illegal(text).into()).of_lane(missing.trailing_zeros() as usize)
 }
 
-/// The lanes that may execute a step that lanes execute together; none if others are still to come.
+/// Returns the lanes that may execute a warp-synchronous step; none if it has to wait for other
+/// lanes.
 fn gathered(warp: &Warp, step: &Step, lanes: u32) -> Outcome<u32> {
     match step.gather {
         Gather::Any => Ok(lanes),
@@ -456,7 +468,7 @@ fn gathered(warp: &Warp, step: &Step, lanes: u32) -> Outcome<u32> {
     }
 }
 
-/// The value that all these lanes have.
+/// Returns the value that all these lanes share; different values are a fault.
 fn uniform(values: &Lanes, lanes: u32, what: &str) -> Outcome<u64> {
     let first = values[lanes.trailing_zeros() as usize];
     match lanes_of(lanes).find(|lane| values[*lane] != first) {
@@ -468,7 +480,7 @@ fn uniform(values: &Lanes, lanes: u32, what: &str) -> Outcome<u64> {
     }
 }
 
-/// Each lane jumps to the target that its index chooses.
+/// Sends each lane to the target that its index selects.
 fn choose(warp: &mut Warp, group_index: usize, lanes: u32, slot: Slot, targets: &[u32]) -> Outcome<bool> {
     let indices = *warp.registers.get(slot);
     let mut chosen = [0; LANES];

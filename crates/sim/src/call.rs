@@ -1,8 +1,9 @@
-//! Calls that are not expanded in place: of functions that call themselves, and through pointers.
+//! Calls that the decoder does not inline: recursive calls, and calls through pointers.
 //!
-//! Such a function is decoded once, as steps behind those of the kernel. Its variables lie in a frame on the stack of the
-//! lane, in local memory behind what the kernel has; its registers are saved by the call and restored by the return, for the
-//! function may be active in the lane already.
+//! The decoder places the steps of such a function once, after those of the kernel. Its variables
+//! are in a frame on the stack of the lane, in local memory after the variables of the kernel. The
+//! call saves the function's registers and the return restores them, because the function may
+//! already be active in the lane.
 
 use std::ops::Range;
 
@@ -15,42 +16,42 @@ use crate::memory::Local;
 use crate::registers::{LANES, Slot, lanes_of};
 use crate::warp::Warp;
 
-/// Local memory of a thread may grow to so many bytes: as many as the hardware has.
+/// Maximum bytes of local memory of a thread, as on the hardware.
 const LOCAL_LIMIT: usize = 512 << 10;
-/// Frames begin at multiples of it.
+/// Alignment of frames.
 const FRAME_ALIGNMENT: u64 = 16;
-/// Where functions begin among generic addresses.
+/// The first generic address of functions.
 const FUNCTION_WINDOW: u64 = 0x4000_0000_0000_0000;
 /// The bytes between the addresses of two functions.
 const FUNCTION_STEP: u64 = 16;
 
-/// The function that a name stands for: that of an alias without a body is the one it is an alias of.
+/// Resolves an alias without a body to its target.
 pub(crate) fn resolved(module: &Module, id: FunctionId) -> FunctionId {
     let function = &module.functions[id];
     let alias = module.aliases.iter().find(|(name, _)| *name == function.name);
     alias.filter(|_| function.body.is_none()).map_or(id, |(_, id)| *id)
 }
 
-/// The address of a function, as programs see it.
+/// Returns the generic address of a function.
 pub(crate) fn address_of(module: &Module, id: FunctionId) -> u64 {
     FUNCTION_WINDOW + (u64::from(resolved(module, id).as_u32()) + 1) * FUNCTION_STEP
 }
 
-/// The function at an address.
+/// Returns the function at a generic address.
 fn function_at(address: u64) -> Option<FunctionId> {
     let distance = address.checked_sub(FUNCTION_WINDOW)?;
     let number = (distance / FUNCTION_STEP).checked_sub(1)?;
     (distance % FUNCTION_STEP == 0).then(|| u32::try_from(number).ok().map(FunctionId::from_u32))?
 }
 
-/// Where a variable lies in local memory: so many bytes behind the value of a register.
+/// The address of a variable in local memory: the value of a register plus an offset.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalPlace {
+pub(crate) struct LocalAddress {
     pub base: Slot,
     pub offset: u64,
 }
 
-/// The registers of the stack.
+/// The registers that hold the stack pointers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stack {
     /// The beginning of the frame.
@@ -66,7 +67,7 @@ pub(crate) struct FrameVariable {
     pub bytes: u64,
 }
 
-/// A function that is called.
+/// A function whose calls are not inlined.
 pub(crate) struct CalledFunction {
     /// Its first step.
     pub entry: u32,
@@ -77,7 +78,7 @@ pub(crate) struct CalledFunction {
     pub returns: Vec<FrameVariable>,
 }
 
-/// What a call reaches.
+/// The callee of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CallTarget {
     Function(FunctionId),
@@ -85,16 +86,16 @@ pub(crate) enum CallTarget {
     Address(Slot),
 }
 
-/// A call.
+/// A call that is not inlined.
 pub(crate) struct Call {
     pub target: CallTarget,
-    /// Each with its bytes.
-    pub arguments: Vec<(LocalPlace, u64)>,
-    pub results: Vec<(LocalPlace, u64)>,
+    /// The argument variables with their sizes in bytes.
+    pub arguments: Vec<(LocalAddress, u64)>,
+    pub results: Vec<(LocalAddress, u64)>,
     pub stack: Stack,
 }
 
-/// What a lane goes back to.
+/// The state that a return restores.
 pub(crate) struct Return {
     /// The step of the call.
     call: u32,
@@ -105,13 +106,13 @@ pub(crate) struct Return {
 }
 
 impl Call {
-    /// The function that a lane calls.
+    /// Returns the callee of a lane.
     fn function(&self, warp: &Warp, lane: usize) -> Outcome<FunctionId> {
         match self.target {
             CallTarget::Function(function) => Ok(function),
             CallTarget::Address(slot) => {
                 let address = warp.registers.get(slot)[lane];
-                let illegal = || format!("a call of {address:#x}, which is not the address of a function");
+                let illegal = || format!("calls {address:#x}, which is not the address of a function");
                 function_at(address)
                     .ok_or_else(|| Box::<Stop>::from(FaultKind::Illegal(illegal())))
                     .of_lane(lane)
@@ -119,7 +120,7 @@ impl Call {
         }
     }
 
-    /// A lane enters a function.
+    /// Enters a function in a lane.
     fn enter(
         &self,
         warp: &mut Warp,
@@ -130,11 +131,14 @@ impl Call {
     ) -> Outcome {
         let bytes = |variables: &[FrameVariable]| variables.iter().map(|one| one.bytes).collect::<Vec<_>>();
         let passed =
-            |places: &[(LocalPlace, u64)]| places.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>();
+            |places: &[(LocalAddress, u64)]| places.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>();
         if bytes(&function.parameters) != passed(&self.arguments)
             || bytes(&function.returns) != passed(&self.results)
         {
-            return Err(FaultKind::Illegal("a call with other operands than the function has".into()).into());
+            return Err(FaultKind::Illegal(
+                "the arguments and results of a call differ from those of the called function".into(),
+            )
+            .into());
         }
         let registers = &mut warp.registers;
         let (frame, top) = (registers.get(self.stack.frame)[lane], registers.get(self.stack.top)[lane]);
@@ -152,7 +156,7 @@ impl Call {
         Ok(())
     }
 
-    /// A lane leaves a function.
+    /// Leaves a function in a lane.
     fn leave(&self, warp: &mut Warp, lane: usize, back: Return, function: &CalledFunction) {
         let frame = warp.registers.get(self.stack.frame)[lane];
         for (slot, value) in function.registers.clone().zip(back.registers) {
@@ -167,20 +171,20 @@ impl Call {
     }
 }
 
-/// Makes local memory hold so many bytes a lane.
+/// Grows local memory to `bytes` bytes a lane.
 fn grow(local: &mut Local, bytes: usize) -> Outcome {
     if local.holds(bytes) {
         return Ok(());
     }
     if bytes > LOCAL_LIMIT {
-        let text = format!("calls that take more than {LOCAL_LIMIT} bytes of local memory of a thread");
+        let text = format!("calls need more than {LOCAL_LIMIT} bytes of local memory a thread");
         return Err(FaultKind::Illegal(text).into());
     }
     local.grow(bytes);
     Ok(())
 }
 
-/// Lanes of a group call functions.
+/// Executes a call for lanes of a group.
 pub(crate) fn call(
     warp: &mut Warp,
     program: &Program,
@@ -193,7 +197,7 @@ pub(crate) fn call(
     for lane in lanes_of(lanes) {
         let id = call.function(warp, lane)?;
         let Some(function) = program.functions.get(&id) else {
-            let text = "a call of a function that has no body, or is not one by its address".to_owned();
+            let text = "a call to a function without a body, or through a pointer to no function".to_owned();
             return Err(Box::<Stop>::from(FaultKind::Unsupported(text))).of_lane(lane);
         };
         call.enter(warp, lane, step, id, function).of_lane(lane)?;
@@ -203,14 +207,14 @@ pub(crate) fn call(
     Ok(true)
 }
 
-/// Lanes of a group return to where each was called.
+/// Returns lanes of a group to their callers.
 pub(crate) fn leave(warp: &mut Warp, program: &Program, group: usize, lanes: u32) -> bool {
     let mut targets = [0; LANES];
     for lane in lanes_of(lanes) {
         let back = warp.returns[lane].pop().expect("only a call leads to a function's steps");
         let step = back.call;
         let crate::decode::Action::Call(call) = &program.steps[step as usize].action else {
-            unreachable!("it was noted by a call")
+            unreachable!("the call decoded this function")
         };
         let function = &program.functions[&back.function];
         call.leave(warp, lane, back, function);
@@ -220,5 +224,5 @@ pub(crate) fn leave(warp: &mut Warp, program: &Program, group: usize, lanes: u32
     true
 }
 
-/// The functions of a program by their numbers.
+/// The functions of a program that have steps of their own.
 pub(crate) type Functions = FxHashMap<FunctionId, CalledFunction>;

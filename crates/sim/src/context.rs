@@ -1,23 +1,23 @@
-//! What an instruction sees while it executes: the lanes, their registers, and all memory they can reach.
+//! The state that an instruction can access: its lanes, their registers, and memory.
 
 use crate::asynchronous;
-use crate::asynchronous::made_maps::MadeMaps;
+use crate::asynchronous::device_tensor_maps::DeviceTensorMaps;
+use crate::cluster_accesses::ClusterAccesses;
 use crate::counters::StepCounters;
 use crate::fault::{Cause, FaultKind, Outcome};
 use crate::memory::lanes::{LaneAccess, LaneShadow};
 use crate::memory::shared::Accessor;
 use crate::memory::{Agent, Global, Local, RANK_SHIFT, Shared, Space, WINDOW_BYTES, resolve};
 use crate::registers::{Registers, Slot};
-use crate::visits::Visits;
 use crate::watch::Watch;
 
-/// What happens after an instruction.
+/// The control flow after an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flow {
     /// The lanes go on to the next instruction.
     Next,
-    /// The instruction cannot complete yet and has changed nothing: the lanes execute it again when something else in
-    /// the cluster has happened. If nothing can happen any more, that is a deadlock.
+    /// The instruction cannot complete yet and has changed nothing. The lanes execute it again
+    /// after something else in the cluster has happened; if nothing can happen, that is a deadlock.
     Wait,
 }
 
@@ -27,23 +27,25 @@ pub(crate) trait Execute: Send + Sync {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow>;
 }
 
-/// What the blocks of a cluster share with each other: per block, its shared memory and what is under way in it.
+/// The part of a block that other blocks of its cluster can access: shared memory, and the
+/// asynchronous operations on it.
 pub(crate) struct BlockMemory {
     pub shared: Shared,
-    /// In a launch that is watched for races.
+    /// The accesses of each lane, in a launch that is watched for races.
     pub lanes: Option<LaneShadow>,
-    pub visits: Visits,
-    pub asynchronous: asynchronous::State,
+    pub cluster_accesses: ClusterAccesses,
+    pub asynchronous: asynchronous::AsyncState,
 }
 
-/// How many agents a cluster has: the warps of all blocks by rank, then the channels of their asynchronous operations.
+/// Returns how many agents a cluster has: the warps of all blocks by rank, then the channels of
+/// their asynchronous operations.
 pub(crate) fn agents(blocks: usize, warps: usize) -> usize {
     blocks * (warps + asynchronous::channels(warps))
 }
 
-/// A byte's place, after its address was resolved.
+/// The memory and the offset that an address resolves to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum ResolvedAddress {
     /// Global memory, at this address.
     Global(u64),
     /// The shared memory of the block with this rank in the cluster, at this offset.
@@ -54,59 +56,61 @@ pub(crate) enum Place {
     Param(u64),
 }
 
-/// Which state space an address is in, as the instruction says.
+/// The state space that the instruction names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AddressSpace {
-    /// The address says itself.
+    /// The upper bits of the address select the state space.
     Generic,
     Global,
-    /// `.shared::cta` or `.shared::cluster`: addresses of the own block are the same in both.
+    /// `.shared::cta` or `.shared::cluster`: addresses of the warp's own block are the same in
+    /// both.
     Shared,
     Local,
     Param,
 }
 
-/// What the instruction sees.
+/// The state that an executing instruction accesses.
 pub(crate) struct Context<'a> {
-    /// The lanes that execute it: never none.
+    /// The lanes that execute it; at least one.
     pub lanes: u32,
-    /// The warp in its block.
+    /// The index of the warp in its block.
     pub warp: usize,
-    /// How many warps the block has.
+    /// Warps of the block.
     pub warps: usize,
     /// The rank of the block in its cluster.
     pub rank: usize,
-    /// Its index in the program.
+    /// The index of the instruction in the program.
     pub instruction: u32,
     pub registers: &'a mut Registers,
     pub global: &'a Global<'a>,
-    /// The tensor maps that the launch has made.
-    pub maps: &'a MadeMaps,
-    /// What the launch is watched for, and the number of the cluster in it.
+    /// The tensor maps that the kernel has made in global memory.
+    pub maps: &'a DeviceTensorMaps,
+    /// Observes accesses to global memory, if the caller requested it; then the index of the
+    /// cluster in the grid.
     pub watch: Option<&'a Watch>,
     pub cluster: u64,
-    /// Remembers which region the warp accessed last.
+    /// Caches the region that the warp accessed last.
     pub hint: &'a mut usize,
     /// By rank.
     pub blocks: &'a mut [BlockMemory],
     pub local: &'a mut Local,
-    /// The parameters of the kernel.
+    /// The bytes of the kernel's parameters.
     pub parameters: &'a [u8],
-    /// The warp, as the race detector sees it.
+    /// The warp as an agent of the race detector.
     pub agent: &'a mut Agent,
-    /// How many agents the cluster has.
+    /// Agents of the cluster.
     pub agents: usize,
-    /// How many instructions the warp has executed: its clock.
+    /// Instructions that the warp has executed: its clock.
     pub time: u64,
     pub counters: &'a mut StepCounters,
-    /// The address in global memory that the warp reads last by an atomic access.
+    /// The global address of the warp's last atomic read.
     pub polled: &'a mut u64,
-    /// What the kernel has printed.
+    /// The output of the kernel's `vprintf` calls.
     pub printed: &'a mut String,
 }
 
 impl Context<'_> {
-    /// The value of a register in a lane.
+    /// Returns the value of a register in a lane.
     #[inline]
     pub fn get(&self, slot: Slot, lane: usize) -> u64 {
         self.registers.get(slot)[lane]
@@ -118,41 +122,43 @@ impl Context<'_> {
         self.registers.get_mut(slot)[lane] = value;
     }
 
-    /// The own block's shared memory and operations under way.
+    /// Returns the memory of the warp's own block.
     pub fn block(&mut self) -> &mut BlockMemory {
         &mut self.blocks[self.rank]
     }
 
-    /// Where an address points. One that belongs to no block of the cluster is out of bounds of the own.
+    /// Resolves an address. An address that belongs to no block of the cluster is out of bounds of
+    /// the warp's own block.
     #[inline]
-    pub fn locate(&self, space: AddressSpace, address: u64) -> Place {
+    pub fn locate(&self, space: AddressSpace, address: u64) -> ResolvedAddress {
         let (space, address) = match space {
             AddressSpace::Generic => resolve(address),
             AddressSpace::Global => (Space::Global, address),
-            // These addresses have 32 bits; above, a 64-bit register may hold the window of a generic address.
+            // Shared addresses have 32 bits; the upper half of a 64-bit register may hold the
+            // window of a generic address.
             AddressSpace::Shared => (Space::Shared, address & (WINDOW_BYTES - 1)),
             AddressSpace::Local => (Space::Local, address & (WINDOW_BYTES - 1)),
             AddressSpace::Param => (Space::Param, address & (WINDOW_BYTES - 1)),
         };
         match space {
-            Space::Global => Place::Global(address),
-            Space::Local => Place::Local(address),
-            Space::Param => Place::Param(address),
+            Space::Global => ResolvedAddress::Global(address),
+            Space::Local => ResolvedAddress::Local(address),
+            Space::Param => ResolvedAddress::Param(address),
             Space::Shared => {
                 let (rank, offset) = ((address >> RANK_SHIFT) as usize, address & ((1 << RANK_SHIFT) - 1));
                 match rank {
-                    0 => Place::Shared { rank: self.rank, offset },
-                    _ if rank <= self.blocks.len() => Place::Shared { rank: rank - 1, offset },
-                    _ => Place::Shared { rank: self.rank, offset: address },
+                    0 => ResolvedAddress::Shared { rank: self.rank, offset },
+                    _ if rank <= self.blocks.len() => ResolvedAddress::Shared { rank: rank - 1, offset },
+                    _ => ResolvedAddress::Shared { rank: self.rank, offset: address },
                 }
             }
         }
     }
 
-    /// An atomic write at a place: with `releases`, who acquires there is ordered after what this warp has done; without, after
-    /// what it had done at its last fence.
-    pub fn publish(&mut self, place: Place, releases: bool) {
-        let Place::Shared { rank, offset } = place else { return };
+    /// Publishes an atomic write. With `releases`, an acquiring reader is ordered after everything
+    /// that this warp has done; without, after everything that preceded its last fence.
+    pub fn publish(&mut self, place: ResolvedAddress, releases: bool) {
+        let ResolvedAddress::Shared { rank, offset } = place else { return };
         if releases {
             let clock = self.agent.release();
             self.blocks[rank].shared.publish(offset, &clock);
@@ -161,13 +167,13 @@ impl Context<'_> {
         }
     }
 
-    /// An atomic read at a place: with `acquires`, what follows is ordered after what was published there; without, what
-    /// follows this warp's next fence.
-    pub fn observe(&mut self, place: Place, acquires: bool) {
-        if let Place::Global(address) = place {
+    /// Observes an atomic read. With `acquires`, everything after it is ordered after what was
+    /// published there; without, everything after this warp's next fence.
+    pub fn observe(&mut self, place: ResolvedAddress, acquires: bool) {
+        if let ResolvedAddress::Global(address) = place {
             *self.polled = address;
         }
-        let Place::Shared { rank, offset } = place else { return };
+        let ResolvedAddress::Shared { rank, offset } = place else { return };
         let Some(clock) = self.blocks[rank].shared.published(offset) else { return };
         if acquires {
             self.agent.acquire(clock);
@@ -176,8 +182,8 @@ impl Context<'_> {
         }
     }
 
-    /// Counts an access of the warp to global memory: the first byte and the length of each lane's part, all of which were
-    /// accessed.
+    /// Counts an access of the warp to global memory: the first byte and the length of each lane's
+    /// part. All of them were accessed.
     pub fn count_global(&mut self, accesses: impl Iterator<Item = (u64, u64)>) {
         let Self { global, hint, counters, .. } = self;
         counters.global(accesses.map(|(address, len)| (global.device_address(hint, address), len)));
@@ -191,11 +197,11 @@ impl Context<'_> {
         self.global.load(self.hint, address, to, || (instruction, reader))
     }
 
-    /// Reads bytes for a lane. The address is a multiple of `alignment`, or it is a fault.
+    /// Reads bytes for a lane. An address that is not a multiple of `alignment` is a fault.
     #[inline]
     pub fn read(
         &mut self,
-        place: Place,
+        place: ResolvedAddress,
         lane: usize,
         alignment: u32,
         is_atomic: bool,
@@ -203,8 +209,8 @@ impl Context<'_> {
     ) -> Outcome {
         aligned(place, alignment, false)?;
         match place {
-            Place::Global(address) => self.load_global(address, lane, to)?,
-            Place::Shared { rank, offset } => {
+            ResolvedAddress::Global(address) => self.load_global(address, lane, to)?,
+            ResolvedAddress::Shared { rank, offset } => {
                 self.visit(place, self.agent.index, self.agent.step())?;
                 let accessor = Accessor::generic(self.agent, self.instruction, is_atomic);
                 self.blocks[rank].shared.read(&accessor, offset, to)?;
@@ -212,10 +218,10 @@ impl Context<'_> {
                     self.watch_lane((rank, offset), lane, to.len(), None)?;
                 }
             }
-            Place::Local(offset) => {
+            ResolvedAddress::Local(offset) => {
                 self.local.read(lane, offset, to)?;
             }
-            Place::Param(offset) => {
+            ResolvedAddress::Param(offset) => {
                 let start = bounded(Space::Param, offset, to.len(), self.parameters.len(), false)?;
                 to.copy_from_slice(&self.parameters[start..start + to.len()]);
             }
@@ -223,11 +229,11 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Writes bytes for a lane.
+    /// Writes bytes for a lane. An address that is not a multiple of `alignment` is a fault.
     #[inline]
     pub fn write(
         &mut self,
-        place: Place,
+        place: ResolvedAddress,
         lane: usize,
         alignment: u32,
         is_atomic: bool,
@@ -235,11 +241,11 @@ impl Context<'_> {
     ) -> Outcome {
         aligned(place, alignment, true)?;
         match place {
-            Place::Global(address) => {
+            ResolvedAddress::Global(address) => {
                 self.global.write(self.hint, address, from)?;
                 self.note_written(address, from.len());
             }
-            Place::Shared { rank, offset } => {
+            ResolvedAddress::Shared { rank, offset } => {
                 self.visit(place, self.agent.index, self.agent.step())?;
                 if !is_atomic {
                     self.watch_lane((rank, offset), lane, from.len(), Some(from))?;
@@ -247,24 +253,24 @@ impl Context<'_> {
                 let accessor = Accessor::generic(self.agent, self.instruction, is_atomic);
                 self.blocks[rank].shared.write(&accessor, offset, from)?;
             }
-            Place::Local(offset) => {
+            ResolvedAddress::Local(offset) => {
                 self.local.write(lane, offset, from)?;
             }
-            Place::Param(address) => return Err(FaultKind::ReadOnly { address }.into()),
+            ResolvedAddress::Param(address) => return Err(FaultKind::ReadOnly { address }.into()),
         }
         Ok(())
     }
 
-    /// The generic proxy has written to global memory.
+    /// Notes a write of the generic proxy to global memory.
     #[inline]
     pub fn note_written(&mut self, address: u64, bytes: usize) {
-        if let Some(unfenced) = &mut self.block().asynchronous.unfenced {
+        if let Some(unfenced) = &mut self.block().asynchronous.unfenced_writes {
             unfenced.write(address, bytes);
         }
     }
 
-    /// Watches an access of a lane to shared memory, before it writes: whether lanes of its warp have accessed it since they
-    /// last synchronised.
+    /// Checks an access of a lane to shared memory for races with other lanes of its warp since
+    /// they last synchronized. Call it before the write.
     #[inline]
     pub fn watch_lane(
         &mut self,
@@ -287,17 +293,18 @@ impl Context<'_> {
         lanes.access(now, offset, bytes, |byte| data.is_some_and(|data| data[byte] == old[byte]))
     }
 
-    /// Begins an asynchronous operation on a channel of the own block: an agent of its own, ordered after what this warp
-    /// has done so far. Its accesses use it as [`Accessor::agent`]; whoever waits for the operation acquires its clock.
+    /// Begins an asynchronous operation on a channel of the warp's block. The operation is an agent
+    /// of its own, ordered after everything that this warp has done so far. Its accesses use it as
+    /// [`Accessor::agent`]; a warp that waits for the operation acquires its clock.
     pub fn fork(&mut self, channel: asynchronous::Channel) -> Agent {
         let (agent, step) = self.begin(channel);
         self.agent.fork(agent, step)
     }
 
-    /// The same for an operation that may be done before and after others of its channel.
-    pub fn fork_alone(&mut self, channel: asynchronous::Channel) -> Agent {
+    /// Begins an operation that is unordered with the others of its channel.
+    pub fn fork_unordered(&mut self, channel: asynchronous::Channel) -> Agent {
         let (agent, step) = self.begin(channel);
-        self.agent.fork_alone(agent, step)
+        self.agent.fork_unordered(agent, step)
     }
 
     fn begin(&mut self, channel: asynchronous::Channel) -> (usize, u32) {
@@ -306,15 +313,20 @@ impl Context<'_> {
         (first + number, step)
     }
 
-    /// Notes an access to the shared memory of a block by somebody whom its warps have to wait for before the last of them
-    /// exits: warps of other blocks, and asynchronous copies.
+    /// Notes an access to the shared memory of a block by another block's warp or an asynchronous
+    /// copy. The block's warps have to wait for such accesses before the last of them exits.
     #[inline]
-    pub fn visit(&mut self, place: Place, agent: usize, step: u32) -> Outcome {
+    pub fn visit(&mut self, place: ResolvedAddress, agent: usize, step: u32) -> Outcome {
         match place {
-            Place::Shared { rank, .. } if rank != self.rank || agent >= self.blocks.len() * self.warps => {
-                self.blocks[rank].visits.note(agent, step, self.instruction)
+            ResolvedAddress::Shared { rank, .. }
+                if rank != self.rank || agent >= self.blocks.len() * self.warps =>
+            {
+                self.blocks[rank].cluster_accesses.note(agent, step, self.instruction)
             }
-            Place::Shared { .. } | Place::Global(_) | Place::Local(_) | Place::Param(_) => Ok(()),
+            ResolvedAddress::Shared { .. }
+            | ResolvedAddress::Global(_)
+            | ResolvedAddress::Local(_)
+            | ResolvedAddress::Param(_) => Ok(()),
         }
     }
 }
@@ -344,12 +356,12 @@ fn bounded(space: Space, offset: u64, bytes: usize, len: usize, is_store: bool) 
 
 /// Checks the alignment of an access.
 #[inline]
-pub(crate) fn aligned(place: Place, alignment: u32, is_store: bool) -> Outcome {
+pub(crate) fn aligned(place: ResolvedAddress, alignment: u32, is_store: bool) -> Outcome {
     let (space, address) = match place {
-        Place::Global(address) => (Space::Global, address),
-        Place::Shared { offset, .. } => (Space::Shared, offset),
-        Place::Local(offset) => (Space::Local, offset),
-        Place::Param(offset) => (Space::Param, offset),
+        ResolvedAddress::Global(address) => (Space::Global, address),
+        ResolvedAddress::Shared { offset, .. } => (Space::Shared, offset),
+        ResolvedAddress::Local(offset) => (Space::Local, offset),
+        ResolvedAddress::Param(offset) => (Space::Param, offset),
     };
     if address & u64::from(alignment - 1) != 0 {
         return Err(FaultKind::Misaligned { space, is_store, address, alignment }.into());

@@ -1,27 +1,29 @@
-//! What is counted while a program runs: per instruction of the program, so that lines and classes follow from it.
+//! Counters of each instruction of the program. The counts of source lines and classes are sums of
+//! these.
 
 /// Counts of one instruction of the program, over all warps that executed it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct StepCounters {
     /// How often a warp executed it with at least one lane.
     pub executions: u64,
-    /// Lanes of these executions.
+    /// Active lanes, summed over the executions.
     pub lanes: u64,
-    /// Accesses of warps to global memory.
+    /// Warp-level accesses to global memory.
     pub global_requests: u64,
-    /// Sectors of 32 bytes that they touched. Each allocation counts as one that begins at a sector, wherever the host has it.
+    /// Touched sectors of 32 bytes. Each allocation counts as if it began at a sector, independent
+    /// of its host address.
     pub sectors: u64,
-    /// Sectors that the same bytes would fill if they lay together.
+    /// Sectors that the same bytes would fill if they were contiguous.
     pub ideal_sectors: u64,
-    /// Passes through shared memory: lanes that hit the same bank at different words take one each.
+    /// Shared-memory wavefronts: lanes that access the same bank at different words take one each.
     pub wavefronts: u64,
-    /// Passes that the same accesses would take without bank conflicts.
+    /// Wavefronts that the same accesses would take without bank conflicts.
     pub ideal_wavefronts: u64,
-    /// Bytes that lanes read of global and shared memory.
+    /// Bytes that lanes read from global and shared memory.
     pub bytes_read: u64,
     /// Bytes that lanes wrote to global and shared memory.
     pub bytes_written: u64,
-    /// Multiplications and additions of tensor cores.
+    /// Multiplications and additions of the tensor cores.
     pub tensor_operations: u64,
 }
 
@@ -40,7 +42,8 @@ impl StepCounters {
         self.tensor_operations += other.tensor_operations;
     }
 
-    /// Counts an access of a warp to global memory: each lane's first byte, by its address on the device, and length.
+    /// Counts an access of a warp to global memory: the device address of each lane's first byte,
+    /// and the length.
     pub fn global(&mut self, accesses: impl Iterator<Item = (u64, u64)>) {
         let mut spans: smallvec::SmallVec<[(u64, u64); 32]> =
             accesses.map(|(start, len)| (start, start + len)).collect();
@@ -60,8 +63,9 @@ impl StepCounters {
         self.ideal_sectors += bytes.div_ceil(32);
     }
 
-    /// Counts an access of a warp to shared memory: the offset of each lane, all of `bytes` bytes. The hardware serves 128
-    /// bytes a pass: all lanes at once up to 4 bytes, half of them at 8, a quarter at 16.
+    /// Counts an access of a warp to shared memory: the offset of each lane; all access `bytes`
+    /// bytes. The hardware serves 128 bytes a wavefront: all lanes at once up to 4 bytes, half of
+    /// them at 8, a quarter at 16.
     pub fn shared(&mut self, offsets: &[(usize, u64)], bytes: usize) {
         let lanes_a_pass = if bytes <= 4 { 32 } else { 128 / bytes.min(16) };
         for first in (0..32).step_by(lanes_a_pass) {

@@ -1,4 +1,4 @@
-//! A launch: the grid's clusters, spread over the threads of the host.
+//! Launches: distributes the clusters of a grid over the threads of the host.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,9 +9,10 @@ use tilewright_ptx::isa::{FunctionId, SpecialRegister};
 use tilewright_sanitize::Mode;
 
 use crate::asynchronous;
-use crate::asynchronous::made_maps::MadeMaps;
-use crate::barrier::{BARRIERS, BlockBarrier};
+use crate::asynchronous::device_tensor_maps::DeviceTensorMaps;
+use crate::barrier::{BLOCK_BARRIERS, BlockBarrier};
 use crate::block::{Cluster, Machine, Stopped, WaitingGroup};
+use crate::cluster_accesses::ClusterAccesses;
 use crate::context::{BlockMemory, agents};
 use crate::counters::StepCounters;
 use crate::decode::{Fill, Parameter, Program};
@@ -23,12 +24,11 @@ use crate::module::LoadedModule;
 use crate::padding::{PaddedReads, Reader};
 use crate::registers::{LANES, Lanes, Registers};
 use crate::report::{Instruction, Report};
-use crate::residency::{Residency, States, resident_blocks};
-use crate::visits::Visits;
+use crate::residency::{Residency, SeenStates, resident_blocks};
 use crate::warp::Warp;
-use crate::watch::{Found, Watch};
+use crate::watch::{Watch, WatchFinding};
 
-/// What to launch and how.
+/// A kernel launch: the grid, the parameters, and the memory that the kernel may access.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     /// The name of the kernel.
@@ -37,24 +37,25 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// Threads of a block, x, y, z.
     pub block: [u32; 3],
-    /// Blocks of a cluster, x, y, z. The grid is a multiple of it.
+    /// Blocks of a cluster, x, y, z. The grid has to be a multiple of it.
     pub cluster: [u32; 3],
-    /// Bytes of shared memory beyond those that the module knows.
+    /// Bytes of dynamic shared memory, in addition to the module's static shared memory.
     pub dynamic_shared_bytes: u32,
-    /// The buffer of parameters, laid out as [`LoadedModule::parameters`] says.
+    /// The parameter buffer with the layout of [`LoadedModule::parameters`].
     pub parameters: &'a [u8],
-    /// The memory that the kernel may touch besides the module's variables.
+    /// The memory that the kernel may access in addition to the module's variables.
     pub regions: &'a [Region<'a>],
-    /// Becomes true when the launch is to end.
+    /// Becomes true when the caller cancels the launch.
     pub interrupt: Option<&'a AtomicBool>,
-    /// What global memory is watched for besides faults.
+    /// Observes accesses to global memory, if it is to be checked.
     pub watch: Option<&'a Watch>,
-    /// Where loads are noted that end in the padding of a region, and give 0. Without it they are faults.
+    /// Notes loads that end in the padding of a region and return 0. Without it, such loads are
+    /// faults.
     pub padded: Option<&'a PaddedReads>,
 }
 
 impl<'a> Launch<'a> {
-    /// A launch without clusters, dynamic shared memory, and interruption.
+    /// Returns a launch without clusters, dynamic shared memory and cancellation.
     pub fn new(
         kernel: &'a str,
         grid: [u32; 3],
@@ -78,10 +79,10 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// What one thread of the host has counted.
+/// The counters and the output that one thread of the host has collected.
 struct Tally {
     counters: Vec<StepCounters>,
-    /// What each cluster has printed, by its number.
+    /// The output of each cluster, by its index.
     printed: Vec<(u64, String)>,
 }
 
@@ -100,18 +101,18 @@ impl Tally {
         }
     }
 
-    /// What was printed, in the order of the grid if it was sorted.
+    /// Returns the output of all clusters, in the current order.
     fn texts(self) -> Vec<String> {
         self.printed.into_iter().map(|(_, text)| text).collect()
     }
 }
 
-/// So many rounds of its warps may a cluster run before another begins, if it may wait for it: as blocks do that meet at a
-/// barrier of the whole grid.
+/// Scheduler rounds of a cluster before another one runs, if clusters may wait for each other, as
+/// blocks do that meet at a barrier of the whole grid.
 const ROUNDS: u64 = 8;
-/// Clusters that run at once take no more than this many bytes of the host.
+/// Maximum host memory of the clusters that run at once.
 const MAX_RUNNING_BYTES: usize = 1 << 30;
-/// A report of programs that wait for each other names this many of them.
+/// Waiting programs that a report of starvation names.
 const MAX_NAMED: usize = 4;
 
 /// A cluster that has begun.
@@ -119,10 +120,10 @@ struct Running<'a> {
     /// Its position among the clusters of the grid.
     position: [u32; 3],
     cluster: Cluster<'a>,
-    states: States,
+    states: SeenStates,
 }
 
-/// A launch that was checked.
+/// A launch that the checks have accepted.
 struct CheckedLaunch<'a> {
     module: &'a LoadedModule,
     launch: &'a Launch<'a>,
@@ -135,19 +136,19 @@ fn volume(extent: [u32; 3]) -> u64 {
     extent.iter().fold(1, |product, axis| product.saturating_mul(u64::from(*axis)))
 }
 
-/// An extent with all three axes.
+/// Extends an extent to three axes.
 fn padded(extent: &[u32]) -> [u32; 3] {
     std::array::from_fn(|axis| extent.get(axis).copied().unwrap_or(1))
 }
 
-/// The point with this number in a box, x first.
+/// Returns the coordinates of a linear index in a box, x fastest.
 fn point(number: u64, extent: [u32; 3]) -> [u32; 3] {
     let (x, y) = (u64::from(extent[0]), u64::from(extent[1]));
     [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
 }
 
 impl LoadedModule {
-    /// Runs a kernel on every point of the grid: what was counted, or the first fault that was found.
+    /// Runs a kernel on every point of the grid. Returns the counters, or the first fault.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<Report, Box<Fault>> {
         let (id, program) = self.program(launch.kernel)?;
         let launch = &Launch { cluster: self.cluster(launch, id), ..*launch };
@@ -163,7 +164,7 @@ impl LoadedModule {
             global.count_changes();
         }
         let end = AtomicU64::new(u64::MAX);
-        let maps = MadeMaps::default();
+        let maps = DeviceTensorMaps::default();
         let machine = Machine {
             program: &program,
             global: &global,
@@ -195,7 +196,7 @@ impl LoadedModule {
         })
     }
 
-    /// The extent of the clusters: what the launch says, or what the kernel requires if it says nothing.
+    /// Returns the extent of the clusters: that of the launch, or the one that the kernel requires.
     fn cluster(&self, launch: &Launch<'_>, id: FunctionId) -> [u32; 3] {
         match &self.function(id).directives.required_cluster {
             Some(required) if launch.cluster == [1; 3] => padded(required),
@@ -214,7 +215,7 @@ impl LoadedModule {
         program.sites.iter().zip(counters).map(instruction).collect()
     }
 
-    /// Whether the device can run the launch at all.
+    /// Checks that the device can run the launch.
     fn check(
         &self,
         launch: &Launch<'_>,
@@ -225,7 +226,7 @@ impl LoadedModule {
         let threads = launch.block.iter().fold(1_u64, |all, axis| all.saturating_mul(u64::from(*axis)));
         let illegal = |text: String| Err(FaultKind::Illegal(text));
         if threads == 0 || threads > 1024 {
-            return illegal(format!("a block of {threads} threads: 1 to 1024 are possible"));
+            return illegal(format!("a block of {threads} threads: a block has 1 to 1024 threads"));
         }
         let directives = &self.function(id).directives;
         if let Some(required) = &directives.required_threads
@@ -239,13 +240,16 @@ impl LoadedModule {
         if let Some(most) = &directives.max_threads
             && threads > volume(padded(most))
         {
-            return illegal(format!("a block of {threads} threads: the kernel allows {most:?}"));
+            return illegal(format!("a block of {threads} threads: the kernel allows at most {most:?}"));
         }
         if launch.grid[0] > i32::MAX as u32 || launch.grid[1..].iter().any(|axis| *axis > 0xffff) {
             return illegal(format!("a grid of {:?} blocks: at most 2147483647, 65535, 65535", launch.grid));
         }
         if launch.cluster.iter().any(|axis| *axis > 16) {
-            return illegal(format!("clusters of {:?} blocks: 16 are the most", launch.cluster));
+            return illegal(format!(
+                "clusters of {:?} blocks: a cluster has at most 16 blocks",
+                launch.cluster
+            ));
         }
         let cluster = volume(launch.cluster);
         let divides =
@@ -253,26 +257,29 @@ impl LoadedModule {
         if !divides || cluster > 16 {
             let (grid, cluster) = (launch.grid, launch.cluster);
             return illegal(format!(
-                "a grid of {grid:?} blocks in clusters of {cluster:?}, of which 16 blocks are the most"
+                "a grid of {grid:?} blocks in clusters of {cluster:?}: a cluster has at most 16 blocks, and the grid has to be a multiple of it"
             ));
         }
         let limit = self.target.shared_bytes();
         if shared_bytes > limit {
             return illegal(format!(
-                "{shared_bytes} bytes of shared memory: {} has {limit}",
+                "{shared_bytes} bytes of shared memory: a block of {} has at most {limit}",
                 self.target.name()
             ));
         }
         let end = program.parameters.last().map_or(0, |last| last.offset + last.bytes);
         if launch.parameters.len() < end {
-            return illegal(format!("{} bytes of parameters: the kernel has {end}", launch.parameters.len()));
+            return illegal(format!(
+                "{} bytes of parameters: the kernel expects {end}",
+                launch.parameters.len()
+            ));
         }
         Ok(())
     }
 }
 
-/// The outcome of a cluster, or the first read of shared memory that nobody had written: if that was not a race, what
-/// came after may be its consequence.
+/// Returns the outcome of a cluster, or a fault for its first read of uninitialized shared memory:
+/// a later fault, unless it is a race, may be its consequence.
 fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize) -> Result<(), Stopped> {
     if let Err(Stopped { stop, .. }) = &outcome
         && matches!(stop.cause, Cause::Race { .. } | Cause::Cancelled(_))
@@ -293,13 +300,13 @@ fn unwritten(blocks: &[BlockMemory], outcome: Result<(), Stopped>, warps: usize)
     }
 }
 
-/// The threads that run clusters.
+/// The host threads that run clusters.
 enum Threads {
-    /// Those of the process.
+    /// The global thread pool of the process.
     Shared,
-    /// The threads of a process do not survive a fork: a child has its own.
+    /// A pool of this process only. After a fork, a child cannot use the threads of its parent.
     Own(Arc<rayon::ThreadPool>),
-    /// A child to which the system gives none.
+    /// No threads: the system gives this child none.
     None,
 }
 
@@ -317,7 +324,8 @@ impl Threads {
             _ => {
                 let Ok(pool) = rayon::ThreadPoolBuilder::new().build() else { return Self::None };
                 let pool = Arc::new(pool);
-                // The pool of the parent, if that is a child as well, is left alone: its threads cannot be waited for.
+                // If the parent is a forked child as well, its pool is leaked, because its threads
+                // cannot be joined.
                 if let Some(old) = of_child.replace((process, pool.clone())) {
                     std::mem::forget(old);
                 }
@@ -328,17 +336,18 @@ impl Threads {
 }
 
 impl CheckedLaunch<'_> {
-    /// Runs all clusters. They begin in the order of their numbers, as blocks may rely on those before them.
+    /// Runs all clusters. They begin in the order of their indices, because blocks may wait for
+    /// earlier ones.
     fn run_all(&self, clusters: u64) -> Result<Tally, Box<Fault>> {
         let next = AtomicU64::new(0);
-        // The fault of the first cluster that has one.
+        // The fault of the first cluster, in grid order, that has one.
         let first = Mutex::new(None::<(u64, Box<Fault>)>);
         let end = self.machine.end;
         let sites = self.program.sites.len();
-        // Findings of a launch that is watched do not depend on luck.
-        let most_threads = if self.launch.watch.is_some() { 1 } else { rayon::current_num_threads() as u64 };
-        let threads = most_threads.min(clusters).max(1) as usize;
-        let residency = Residency::new(self.most_running(threads));
+        // With one thread, the findings of a watched launch are deterministic.
+        let max_threads = if self.launch.watch.is_some() { 1 } else { rayon::current_num_threads() as u64 };
+        let threads = max_threads.min(clusters).max(1) as usize;
+        let residency = Residency::new(self.max_running(threads));
         let work = |_: usize| {
             let mut tally = Tally { counters: vec![StepCounters::default(); sites], printed: Vec::new() };
             let mut running = VecDeque::new();
@@ -356,7 +365,7 @@ impl CheckedLaunch<'_> {
                     if !has_more() {
                         break;
                     }
-                    // The clusters of other threads have all the room.
+                    // Clusters of other threads occupy every slot.
                     std::thread::yield_now();
                     continue;
                 };
@@ -377,14 +386,15 @@ impl CheckedLaunch<'_> {
                     Ok(false) => running.push_back(cluster),
                     Err(fault) => {
                         residency.leave();
-                        let mut first = first.lock().expect("nobody panics with it");
+                        let mut first = first.lock().expect("no thread panics while it holds the lock");
                         let is_consequence = matches!(fault.kind, FaultKind::Cancelled { .. })
                             && number >= end.load(Ordering::Relaxed);
                         if !is_consequence && first.as_ref().is_none_or(|(earlier, _)| number < *earlier) {
                             *first = Some((number, fault));
                         }
-                        // Those before it go on: which fault is reported depends on no thread of the host. Where they may
-                        // wait for each other they cannot.
+                        // Earlier clusters go on, so that the reported fault does not depend on the
+                        // host's scheduling. If clusters may wait for each other, the earlier ones
+                        // cannot complete either.
                         let first_to_stop = if self.program.may_wait_for_others { 0 } else { number };
                         end.fetch_min(first_to_stop, Ordering::Relaxed);
                     }
@@ -404,7 +414,7 @@ impl CheckedLaunch<'_> {
         };
         let mut tally = merged.expect("there is at least one thread");
         tally.printed.sort_by_key(|(number, _)| *number);
-        match first.into_inner().expect("nobody panics with it") {
+        match first.into_inner().expect("no thread panics while it holds the lock") {
             Some((_, mut fault)) => {
                 fault.printed = tally.texts();
                 Err(fault)
@@ -413,7 +423,8 @@ impl CheckedLaunch<'_> {
         }
     }
 
-    /// Polling clusters, if all resident ones are, and global memory has not changed since.
+    /// Returns the polling clusters if all resident clusters are stuck and global memory has not
+    /// changed.
     fn stuck(
         &self,
         running: &mut Running<'_>,
@@ -439,7 +450,7 @@ impl CheckedLaunch<'_> {
         residency.note(cluster.number, changes, polling).filter(|_| is_unchanged())
     }
 
-    /// The fault of a launch all of whose resident clusters are stuck.
+    /// Returns the fault of a launch whose resident clusters are all stuck.
     fn starved(&self, running: &Running<'_>, stuck: BTreeMap<u64, Polling>, begun: u64) -> Box<Fault> {
         let blocks = volume(self.launch.cluster);
         let clusters: [u32; 3] =
@@ -456,15 +467,16 @@ impl CheckedLaunch<'_> {
         Box::new(self.fault(stopped, running.position, running.cluster.warps_per_block))
     }
 
-    /// How many clusters may be resident at once: as many as on the GPU, if they may wait for each other.
-    fn most_running(&self, threads: usize) -> usize {
+    /// Returns how many clusters may be resident at once: as many as on the GPU, if they may wait
+    /// for each other.
+    fn max_running(&self, threads: usize) -> usize {
         if !self.program.may_wait_for_others {
             return threads;
         }
         let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;
         let registers = self.program.registers * size_of::<Lanes>();
         let local = 2 * self.program.local_bytes * LANES;
-        // Of each byte of shared memory, the race detector keeps eight more.
+        // The race detector keeps eight more bytes for each byte of shared memory.
         let block = warps * (registers + local) + self.shared_bytes * 9;
         let blocks = volume(self.launch.cluster);
         let of_host = (MAX_RUNNING_BYTES / (block * blocks as usize).max(1)).max(threads);
@@ -472,7 +484,7 @@ impl CheckedLaunch<'_> {
         ((resident / blocks) as usize).clamp(1, of_host)
     }
 
-    /// A cluster before its first step.
+    /// Creates a cluster before its first step.
     fn begin(&self, number: u64) -> Running<'_> {
         let launch = self.launch;
         let blocks = volume(launch.cluster) as usize;
@@ -495,14 +507,14 @@ impl CheckedLaunch<'_> {
         };
         for rank in 0..blocks {
             let shared = Shared::new(self.shared_bytes);
-            let asynchronous = asynchronous::State::new(warps, self.program.has_tensor_copies());
+            let asynchronous = asynchronous::AsyncState::new(warps, self.program.has_tensor_copies());
             let is_watched = launch.watch.is_some_and(Watch::looks_for_races);
             let lanes = is_watched.then(|| LaneShadow::new(self.shared_bytes));
-            let visits = Visits::new(rank, agents);
-            cluster.blocks.push(BlockMemory { shared, lanes, visits, asynchronous });
+            let cluster_accesses = ClusterAccesses::new(rank, agents);
+            cluster.blocks.push(BlockMemory { shared, lanes, cluster_accesses, asynchronous });
             cluster
                 .barriers
-                .push(std::array::from_fn::<_, BARRIERS, _>(|_| BlockBarrier::new(Clock::new(agents))));
+                .push(std::array::from_fn::<_, BLOCK_BARRIERS, _>(|_| BlockBarrier::new(Clock::new(agents))));
             for warp in 0..warps {
                 let lanes = (threads - warp * LANES).min(LANES);
                 let existing = if lanes == LANES { u32::MAX } else { (1 << lanes) - 1 };
@@ -519,10 +531,10 @@ impl CheckedLaunch<'_> {
                 cluster.warps.push(warp);
             }
         }
-        Running { position, cluster, states: States::default() }
+        Running { position, cluster, states: SeenStates::default() }
     }
 
-    /// Runs a cluster, to its end or for a while: whether it has ended.
+    /// Runs a cluster, to its end or for [`ROUNDS`] rounds. Returns whether it has ended.
     fn run(&self, running: &mut Running<'_>, tally: &mut Tally) -> Result<bool, Box<Fault>> {
         let cluster = &mut running.cluster;
         let rounds = if self.program.may_wait_for_others { ROUNDS } else { u64::MAX };
@@ -539,7 +551,7 @@ impl CheckedLaunch<'_> {
         outcome.map(|()| true).map_err(fault)
     }
 
-    /// The registers of a warp before it starts.
+    /// Returns the initial registers of a warp.
     fn registers(&self, cluster: [u32; 3], rank: usize, warp: usize) -> Registers {
         let mut registers = Registers::new(self.program.registers);
         for (slot, fill) in &self.program.fills {
@@ -555,7 +567,7 @@ impl CheckedLaunch<'_> {
         registers
     }
 
-    /// What a special register holds that does not change while a warp runs.
+    /// Returns the value of a special register that is constant while a warp runs.
     fn special(
         &self,
         special: SpecialRegister,
@@ -612,7 +624,8 @@ impl CheckedLaunch<'_> {
             S::NsmId => 1,
             S::TotalSmemSize | S::AggrSmemSize => self.shared_bytes as u32,
             S::DynamicSmemSize => launch.dynamic_shared_bytes,
-            // One multiprocessor, one grid, no reserved shared memory; time is read by a step of its own.
+            // The simulator models one multiprocessor, one grid and no reserved shared memory; a
+            // step of its own reads the time.
             S::SmId
             | S::GridId
             | S::CurrentGraphExec
@@ -631,7 +644,7 @@ impl CheckedLaunch<'_> {
         u64::from(narrow)
     }
 
-    /// The fault with all that is known of its place.
+    /// Completes a fault with its position.
     fn fault(&self, stopped: Stopped, cluster: [u32; 3], warps: usize) -> Fault {
         let Stopped { stop, warp, site } = stopped;
         let site = site.map(|site| &self.program.sites[site as usize]);
@@ -651,7 +664,7 @@ impl CheckedLaunch<'_> {
         }
     }
 
-    /// What a load from padding would have been as a fault.
+    /// Returns the fault that a load from padding would have been.
     fn padded(&self, instruction: u32, (cluster, warp, lane): Reader, kind: FaultKind) -> Fault {
         let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;
         let clusters: [u32; 3] =
@@ -661,20 +674,20 @@ impl CheckedLaunch<'_> {
         self.fault(Stopped { stop, warp, site: Some(instruction) }, point(cluster, clusters), warps)
     }
 
-    /// The finding of a launch that is watched.
-    fn found(&self, found: &Found) -> Fault {
+    /// Resolves a finding of a watched launch.
+    fn found(&self, found: &WatchFinding) -> Fault {
         let blocks = volume(self.launch.cluster) as usize;
         let warps = volume(self.launch.block).div_ceil(LANES as u64) as usize;
         let all = agents(blocks, warps) as u32;
         let clusters: [u32; 3] =
             std::array::from_fn(|axis| self.launch.grid[axis] / self.launch.cluster[axis]);
         let cluster_of = |agent: u32| point(u64::from(agent / all), clusters);
-        // An asynchronous operation has no warp: its block begins with its first one.
+        // An asynchronous operation has no warp: the finding names the first warp of its block.
         let warp_of = |agent: u32| match (agent % all) as usize {
             warp if warp < blocks * warps => warp,
             channel => (channel - blocks * warps) / asynchronous::channels(warps) * warps,
         };
-        let Found { address, bytes, is_write, site, agent, lane, first, .. } = *found;
+        let WatchFinding { address, bytes, is_write, site, agent, lane, first, .. } = *found;
         let kind = match first {
             None => FaultKind::UnwrittenGlobal { address, bytes },
             Some(first) => {
@@ -700,7 +713,7 @@ impl CheckedLaunch<'_> {
         self.fault(Stopped { stop, warp: warp_of(agent), site: Some(site) }, cluster_of(agent), warps)
     }
 
-    /// The first 8 bytes of a parameter, as a number.
+    /// Returns the first 8 bytes of a parameter as an integer.
     fn parameter(&self, place: Parameter) -> u64 {
         let mut bytes = [0; 8];
         let len = place.bytes.min(8);
@@ -724,12 +737,12 @@ impl CheckedLaunch<'_> {
             Cause::EndedBlock { rank, access } => {
                 FaultKind::EndedBlock { rank: rank as u32, access: self.racing(access, warps) }
             }
-            Cause::Deadlock(groups) => FaultKind::Deadlock { waiting: self.standing(groups, warps) },
-            Cause::Cancelled(groups) => FaultKind::Cancelled { standing: self.standing(groups, warps) },
+            Cause::Deadlock(groups) => FaultKind::Deadlock { waiting: self.waiting(groups, warps) },
+            Cause::Cancelled(groups) => FaultKind::Cancelled { waiting: self.waiting(groups, warps) },
         }
     }
 
-    fn standing(&self, groups: Vec<WaitingGroup>, warps: usize) -> Vec<Waiting> {
+    fn waiting(&self, groups: Vec<WaitingGroup>, warps: usize) -> Vec<Waiting> {
         let place = |(warp, lanes, site): WaitingGroup| {
             let site = &self.program.sites[site as usize];
             Waiting {

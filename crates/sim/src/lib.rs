@@ -1,29 +1,33 @@
-//! Executes PTX modules on the CPU: the GPU without a GPU.
+//! Executes PTX modules on the CPU, without a GPU.
 //!
 //! ```text
 //! text ── ptx::isa ──> Module ── decode ──> Program ── launch ──> clusters ── warps ── memory
 //! ```
-//! - [`Simulator::load`] takes PTX of any compiler (`module`); a kernel is decoded once, at its first launch (`decode`,
-//!   one file a family of instructions; `numeric` has the arithmetic).
-//! - [`LoadedModule::launch`] runs the blocks of a grid on the threads of the host (`launch`). The warps of a cluster take turns
-//!   on one thread (`block`, `barrier`); the lanes of a warp may diverge (`warp`, `registers`).
-//! - Calls are expanded when a kernel is decoded; those that cannot be, of recursive functions and through pointers, have a
-//!   stack (`call`).
-//! - `memory` checks every access: bounds, alignment, bytes that nobody has written, races between warps. `asynchronous`
-//!   and `tensor` are what runs beside the warps and on the tensor cores.
-//! - A launch ends with a [`Report`] of what was counted (`counters`, `report`) or with a [`Fault`] that names the line of
-//!   the PTX and of the kernel.
+//! - [`Simulator::load`] loads PTX of any compiler (`module`). A kernel is decoded once, at its
+//!   first launch (`decode`, one file for each family of instructions; `numeric` has the
+//!   arithmetic).
+//! - [`LoadedModule::launch`] runs the blocks of a grid on the threads of the host (`launch`). The
+//!   warps of a cluster take turns on one thread (`block`, `barrier`); the lanes of a warp may
+//!   diverge (`warp`, `registers`).
+//! - The decoder inlines calls; recursive calls and calls through pointers use a stack (`call`).
+//! - `memory` checks every access: bounds, alignment, uninitialized bytes, races between warps.
+//!   `asynchronous` and `tensor` implement copies and tensor cores, which run beside the warps.
+//! - A launch ends with a [`Report`] of its counters (`counters`, `report`), or with a [`Fault`]
+//!   that names the line of the PTX and of the kernel.
 //!
-//! It is written from the PTX ISA document, not from an emitter, so that it can prove an emitter wrong. What the ISA
-//! leaves open is one of the allowed results; what it does not allow is a fault as far as it is noticed.
+//! It is written from the PTX ISA document, not from an emitter, so that it can prove an emitter
+//! wrong. If the ISA permits several results, the simulator returns one of them. If the ISA forbids
+//! a program, the simulator reports a fault as far as it detects the violation.
 //!
-//! Invariants: `unsafe` is in `memory` alone; a step whose access is a fault has not made that access; what is not
-//! supported is a fault that names it when it is executed, never a wrong result.
+//! Invariants: only `memory` contains `unsafe` code; a step whose access faults has not made that
+//! access; an unsupported feature is a fault that names it when it is executed, never a wrong
+//! result.
 
 mod asynchronous;
 mod barrier;
 mod block;
 mod call;
+mod cluster_accesses;
 mod context;
 mod counters;
 mod decode;
@@ -39,7 +43,6 @@ mod report;
 mod residency;
 mod target;
 mod tensor;
-mod visits;
 mod warp;
 mod watch;
 
@@ -66,12 +69,12 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// A device of a target.
+    /// Creates a device of a target.
     pub fn new(target: SimTarget) -> Self {
         Self { target }
     }
 
-    /// Its target.
+    /// Returns the target of the device.
     pub fn target(&self) -> &SimTarget {
         &self.target
     }
@@ -82,7 +85,7 @@ impl Simulator {
         LoadedModule::load(&self.target, module, text)
     }
 
-    /// Loads a module that is data already. Its lines are those that its statements carry.
+    /// Loads a parsed module. Its line numbers are those that its statements carry.
     pub fn load_module(&self, module: tilewright_ptx::isa::Module) -> Result<LoadedModule, LoadError> {
         LoadedModule::load(&self.target, module, "")
     }

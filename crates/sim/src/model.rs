@@ -1,29 +1,32 @@
-//! A simple model of what a launch would take on a GPU, by what the simulator has counted: how long each part of a
-//! multiprocessor would work if it had to do its share alone. The longest is what bounds the kernel, and the roofline.
+//! A roofline model: bounds the time of a launch on a GPU by the simulator's counters.
 //!
-//! It knows no latency, no cache but the size of the tensors, and takes work to be spread evenly over multiprocessors that have
-//! blocks. So it is a bound from below, and good for saying *what* limits a kernel, not for comparing microseconds.
+//! For each part of a multiprocessor, the model computes the time that the part needs for its share
+//! of the work. The longest time bounds the kernel. The model has no latencies, knows of the caches
+//! only that a tensor moves once, and spreads work evenly over the multiprocessors that have
+//! blocks. Its times are therefore lower bounds: they show what limits a kernel, and are not for
+//! comparing microseconds.
 
 use crate::counters::StepCounters;
 use crate::decode::Class;
 use crate::report::{Instruction, Report};
 
-/// A GPU by name: what its data sheet says. Clocks are the boost clocks, rates those of dense products of fp16 with sums in fp32.
+/// A GPU with the numbers of its data sheet: boost clocks, and rates of dense fp16 matrix
+/// instructions with fp32 accumulators.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GpuModel {
-    /// The name, as programs are told it.
+    /// The name that users write.
     pub name: &'static str,
-    /// The architecture, as PTX has it.
+    /// The architecture as PTX spells it.
     pub architecture: &'static str,
     /// Streaming multiprocessors.
     pub multiprocessors: u32,
     /// Clock, in GHz.
     pub clock: f64,
-    /// Bandwidth of its memory, in GB/s.
+    /// Memory bandwidth, in GB/s.
     pub bandwidth: f64,
-    /// Operations of the tensor cores of a multiprocessor a clock: a multiplication and an addition are two.
+    /// Tensor core operations of a multiprocessor per clock; a multiply-add counts as two.
     pub tensor_rate: f64,
-    /// Operations on fp32 of a multiprocessor a clock, a fused product and sum being two.
+    /// fp32 operations of a multiprocessor per clock; a fused multiply-add counts as two.
     pub single_rate: f64,
 }
 
@@ -36,7 +39,7 @@ const fn gpu(
     GpuModel { name, architecture, multiprocessors, clock, bandwidth, tensor_rate, single_rate }
 }
 
-/// The GPUs that are known. The first one of an architecture stands for it.
+/// The known GPUs. The first one of an architecture is its default.
 pub const GPUS: &[GpuModel] = &[
     gpu(("T4", "sm_75"), 40, (1.59, 320.0), (1024.0, 128.0)),
     gpu(("A100", "sm_80"), 108, (1.41, 2039.0), (2048.0, 128.0)),
@@ -54,27 +57,27 @@ pub const GPUS: &[GpuModel] = &[
 ];
 
 impl GpuModel {
-    /// The one with a name, whatever its case; none if there is no such.
+    /// Returns the GPU of a name, in any case, or `None`.
     pub fn named(name: &str) -> Option<Self> {
         GPUS.iter().find(|gpu| gpu.name.eq_ignore_ascii_case(name)).copied()
     }
 
-    /// The one that stands for an architecture.
+    /// Returns the default GPU of an architecture.
     pub fn of(architecture: &str) -> Option<Self> {
         GPUS.iter().find(|gpu| gpu.architecture == architecture).copied()
     }
 }
 
-/// What may keep a kernel, or a line of it, busy.
+/// The resource that limits a kernel, or a line of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Bound {
     /// Moving sectors between the multiprocessor and the caches.
     Sectors,
-    /// Moving the bytes of the tensors between the caches and memory.
+    /// Moving the tensors' bytes between the caches and memory.
     Memory,
-    /// Passes through shared memory.
+    /// Shared-memory wavefronts, without those of bank conflicts.
     Shared,
-    /// Bank conflicts: the passes beyond those that the same accesses need.
+    /// Bank conflicts: the wavefronts beyond those that the same accesses need.
     Conflicts,
     /// The tensor cores.
     Tensor,
@@ -87,7 +90,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Its name.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sectors => "sectors",
@@ -102,46 +105,46 @@ impl Bound {
     }
 }
 
-/// Bytes that a multiprocessor takes from the caches behind it in a clock.
+/// Bytes that a multiprocessor takes from L2 per clock.
 const SECTOR_BYTES_A_CLOCK: f64 = 64.0;
 const SECTOR_BYTES: f64 = 32.0;
-/// Warp instructions that its four schedulers issue in a clock.
+/// Warp instructions that the four schedulers of a multiprocessor issue per clock.
 const ISSUED_A_CLOCK: f64 = 4.0;
-/// Lanes of the special function units, and of fp64 on a GPU that has few.
+/// Lanes of the special function units, and of fp64 on a GPU with few fp64 units.
 const FUNCTION_LANES: f64 = 16.0;
 
-/// The clocks that the parts of one multiprocessor work.
+/// The clocks that each part of one multiprocessor is busy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Busy(pub Vec<(Bound, f64)>);
 
 impl Busy {
-    /// What works longest.
+    /// Returns the part that is busy longest.
     pub fn longest(&self) -> (Bound, f64) {
         let first = (Bound::Issue, 0.0);
         self.0.iter().copied().fold(first, |most, next| if next.1 > most.1 { next } else { most })
     }
 }
 
-/// What a launch would take.
+/// The estimated time and traffic of a launch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Estimate {
     /// The GPU.
     pub gpu: GpuModel,
-    /// The parts of a multiprocessor.
+    /// The busy clocks of a multiprocessor.
     pub busy: Busy,
     /// Multiprocessors that have blocks.
     pub active: u32,
-    /// Nanoseconds.
+    /// The estimated time.
     pub nanoseconds: f64,
-    /// Operations on floats: of the tensor cores, and of fp32 and fp64 arithmetic.
+    /// Floating-point operations of the tensor cores and of fp32 and fp64 arithmetic.
     pub operations: f64,
-    /// Bytes between the caches and memory.
+    /// Bytes moved between the caches and memory.
     pub memory_bytes: f64,
 }
 
 impl Estimate {
-    /// Of so many launches counted together; `tensor_bytes` is what the tensors of one launch hold: memory moves no more than that
-    /// once each way, the rest comes from caches.
+    /// Estimates `launches` launches that were counted together. `tensor_bytes` is the size of the
+    /// tensors of one launch: memory moves at most these bytes, and caches serve the rest.
     pub fn new(report: &Report, launches: u64, tensor_bytes: u64, gpu: GpuModel) -> Self {
         let total = report.total();
         let launches = launches.max(1);
@@ -149,27 +152,28 @@ impl Estimate {
         let mut busy = busy(report.instructions.iter(), gpu, f64::from(active));
         let sector_bytes = SECTOR_BYTES * total.sectors as f64;
         let memory_bytes = sector_bytes.min(tensor_bytes as f64 * launches as f64);
-        // One multiprocessor alone does not reach the bandwidth of the whole GPU.
+        // A single multiprocessor does not reach the bandwidth of the whole GPU.
         let reachable = gpu.bandwidth.min(f64::from(active) * SECTOR_BYTES_A_CLOCK * gpu.clock);
         busy.0.push((Bound::Memory, memory_bytes / reachable * gpu.clock));
         let nanoseconds = busy.longest().1 / gpu.clock;
         Self { gpu, busy, active, nanoseconds, operations: operations(report), memory_bytes }
     }
 
-    /// Operations for each byte of memory.
+    /// Returns the operations per byte of memory.
     pub fn intensity(&self) -> f64 {
         if self.memory_bytes > 0.0 { self.operations / self.memory_bytes } else { 0.0 }
     }
 
-    /// What the roofline allows at this intensity, in Gflop/s; with the tensor cores or without.
-    pub fn roof(&self, has_products: bool) -> f64 {
-        let rate = if has_products { self.gpu.tensor_rate } else { self.gpu.single_rate };
+    /// Returns the roofline at this intensity, in Gflop/s, with or without tensor cores.
+    pub fn roof(&self, has_dots: bool) -> f64 {
+        let rate = if has_dots { self.gpu.tensor_rate } else { self.gpu.single_rate };
         let peak = rate * f64::from(self.gpu.multiprocessors) * self.gpu.clock;
         peak.min(self.gpu.bandwidth * self.intensity())
     }
 }
 
-/// The clocks that each part of one of `active` multiprocessors works for some instructions.
+/// Returns the clocks that each part of one of `active` multiprocessors is busy with some
+/// instructions.
 pub fn busy<'a>(instructions: impl Iterator<Item = &'a Instruction>, gpu: GpuModel, active: f64) -> Busy {
     let mut sums = StepCounters::default();
     let (mut arithmetic, mut function, mut tensor) = (0.0, 0.0, 0.0);
@@ -179,7 +183,7 @@ pub fn busy<'a>(instructions: impl Iterator<Item = &'a Instruction>, gpu: GpuMod
         let warps = counters.executions as f64;
         match instruction.class {
             Class::Single | Class::Half | Class::Integer | Class::Compare | Class::Move => {
-                // A fused product and sum counts as one instruction of two operations.
+                // A fused multiply-add counts as one instruction of two operations.
                 arithmetic += warps * 64.0 / gpu.single_rate;
             }
             Class::Function | Class::Double | Class::Convert => function += warps * 32.0 / FUNCTION_LANES,
@@ -201,7 +205,7 @@ pub fn busy<'a>(instructions: impl Iterator<Item = &'a Instruction>, gpu: GpuMod
     Busy(parts.into_iter().map(|(bound, clocks)| (bound, clocks / active)).collect())
 }
 
-/// How much longer than for fp16 the tensor cores take for an operation, by the types in the opcode.
+/// Returns the tensor core time of an operation relative to fp16, by the types in the opcode.
 fn width_of(opcode: &str) -> f64 {
     let has = |names: &[&str]| names.iter().any(|name| opcode.contains(name));
     if has(&[".f64"]) {
@@ -215,7 +219,7 @@ fn width_of(opcode: &str) -> f64 {
     }
 }
 
-/// Operations on floats of all instructions.
+/// Returns the floating-point operations of all instructions.
 fn operations(report: &Report) -> f64 {
     let of = |instruction: &Instruction| {
         let counters = &instruction.counters;
@@ -259,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_bound_by_memory_and_a_product_by_tensor_cores() {
+    fn a_copy_is_bound_by_memory_and_a_dot_by_tensor_cores() {
         let gpu = GpuModel::named("A100").unwrap();
         let moved = StepCounters { executions: 1000, sectors: 1 << 20, ..StepCounters::default() };
         let copy = report(vec![instruction("ld.global.v4.b32", Class::GlobalLoad, moved)]);

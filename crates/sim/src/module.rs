@@ -1,4 +1,4 @@
-//! A module that is loaded: its text, its functions, and the memory of its variables.
+//! Loaded modules: the text, the functions, and the memory of the variables.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -17,21 +17,21 @@ use crate::numeric::Format;
 use crate::numeric::convert::Conversion;
 use crate::target::SimTarget;
 
-/// Why a module cannot be loaded.
+/// The reason why a module cannot be loaded.
 #[derive(Debug)]
 pub enum LoadError {
-    /// The text is no PTX.
+    /// The text is not valid PTX.
     Parse(isa::ParseError),
-    /// It is for a device that the simulator is not.
+    /// The module is for another device than the simulated one.
     Target {
         /// The target of the module.
         module: String,
-        /// The simulated one.
+        /// The target of the simulated device.
         device: String,
     },
-    /// An assembler would refuse it: the part that is wrong, and the lines that show it.
+    /// An assembler would reject it: the violated rule, and the lines that show it.
     Refused(isa::Misuse, String),
-    /// Something that the simulator does not do, by name.
+    /// A feature, by name, that the simulator does not support.
     Unsupported(String),
 }
 
@@ -50,11 +50,11 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// A loaded module. Its variables keep what kernels write to them from launch to launch.
+/// A loaded module. Its variables keep their values between launches.
 pub struct LoadedModule {
     pub(crate) target: SimTarget,
     isa: isa::Module,
-    /// The lines of the text, if it was loaded from one.
+    /// The lines of the text, if the module was loaded from one.
     lines: Vec<String>,
     storage: Storage,
     /// The addresses of the variables in global and constant memory.
@@ -68,8 +68,9 @@ impl fmt::Debug for LoadedModule {
     }
 }
 
-/// The most bytes of a variable, and of all in global memory: the host has to have as many.
-const MOST_VARIABLE_BYTES: u64 = 1 << 30;
+/// Maximum bytes of a variable, and of all global variables together, because the host provides
+/// them.
+const MAX_VARIABLE_BYTES: u64 = 1 << 30;
 
 impl LoadedModule {
     pub(crate) fn load(target: &SimTarget, isa: isa::Module, text: &str) -> Result<Self, LoadError> {
@@ -85,7 +86,7 @@ impl LoadedModule {
         }
         let functions = isa.functions.values().flat_map(|function| function.variables.values());
         if let Some(large) = isa.globals.values().chain(functions).find(|variable| {
-            variable.bytes() > MOST_VARIABLE_BYTES || u64::from(variable.alignment()) > MOST_VARIABLE_BYTES
+            variable.bytes() > MAX_VARIABLE_BYTES || u64::from(variable.alignment()) > MAX_VARIABLE_BYTES
         }) {
             let (name, bytes) = (&large.name, large.bytes());
             return Err(LoadError::Unsupported(format!("the variable `{name}` of {bytes} bytes")));
@@ -101,12 +102,13 @@ impl LoadedModule {
                     format!("the alignment of the variable `{}`: {}", variable.name, variable.alignment());
                 return Err(LoadError::Unsupported(what));
             }
-            // A gap between variables, so that an access behind one is not inside the next.
+            // A gap separates variables, so that an access past the end of one is not inside the
+            // next.
             let start = (end + 1_u64).next_multiple_of(u64::from(variable.alignment()).max(16));
             offsets.insert(id, start);
             end = start + variable.bytes();
         }
-        if end > MOST_VARIABLE_BYTES {
+        if end > MAX_VARIABLE_BYTES {
             return Err(LoadError::Unsupported(format!("variables of {end} bytes")));
         }
         let storage = Storage::new(end as usize);
@@ -130,7 +132,7 @@ impl LoadedModule {
                 let at = address + (index * size) as u64;
                 memory.write(&mut 0, at, &value.to_le_bytes()[..size]).map_err(|_| {
                     LoadError::Unsupported(format!(
-                        "`{}` with more initial values than elements",
+                        "`{}`, which has more initial values than elements",
                         variable.name
                     ))
                 })?;
@@ -166,7 +168,7 @@ impl LoadedModule {
         }
     }
 
-    /// The names of the kernels.
+    /// Returns the names of the kernels.
     pub fn kernels(&self) -> impl Iterator<Item = &str> {
         let functions = self.isa.functions.values();
         let kernels =
@@ -174,12 +176,12 @@ impl LoadedModule {
         kernels.map(|function| function.name.as_str())
     }
 
-    /// The layout of a kernel's parameters in their buffer.
+    /// Returns the layout of a kernel's parameters in the parameter buffer.
     pub fn parameters(&self, kernel: &str) -> Result<Vec<Parameter>, Box<Fault>> {
         Ok(self.program(kernel)?.1.parameters.clone())
     }
 
-    /// The address of a variable in global or constant memory, and its size in bytes.
+    /// Returns the address of a variable in global or constant memory, and its size in bytes.
     pub fn variable(&self, name: &str) -> Option<(u64, u64)> {
         let (id, variable) = self.isa.globals.iter().find(|(_, variable)| variable.name == name)?;
         Some((*self.addresses.get(&id)?, variable.bytes()))
@@ -189,14 +191,14 @@ impl LoadedModule {
         self.storage.region()
     }
 
-    /// A kernel in executable form; it is decoded once.
+    /// Returns a kernel in executable form, decoding it at the first use.
     pub(crate) fn program(&self, kernel: &str) -> Result<(FunctionId, Arc<Program>), Box<Fault>> {
         let fault = |kind| Fault::of_launch(kernel, kind);
         let id = self
             .isa
             .function(kernel)
             .ok_or_else(|| fault(FaultKind::Illegal(format!("the module has no kernel `{kernel}`"))))?;
-        let mut programs = self.programs.lock().expect("nobody panics while decoding");
+        let mut programs = self.programs.lock().expect("no thread panics while it holds the lock");
         if let Some(program) = programs.get(kernel) {
             return Ok((id, Arc::clone(program)));
         }
@@ -211,7 +213,7 @@ impl LoadedModule {
         &self.isa.functions[id]
     }
 
-    /// A line of the PTX with the position in the kernel's source.
+    /// Resolves a line of the PTX and its `.loc` position.
     pub(crate) fn location(&self, ptx_line: u32, kernel: Option<(u32, u32)>) -> Location {
         let kernel = kernel.map(|(file, line)| {
             let found = self.isa.files.iter().find(|known| known.number == file);
@@ -220,13 +222,13 @@ impl LoadedModule {
         Location { ptx_line, kernel }
     }
 
-    /// A line of the text, if there is one.
+    /// Returns a line of the text, if the module has one.
     pub(crate) fn line(&self, line: u32) -> Option<String> {
         Some(self.lines.get((line as usize).checked_sub(1)?)?.trim().to_owned())
     }
 }
 
-/// The part of an address that an initial element means.
+/// Returns the part of an address that the mask of an initializer selects.
 fn masked(address: u64, mask: Option<u64>) -> u64 {
     mask.map_or(address, |mask| (address & mask) >> mask.trailing_zeros())
 }

@@ -1,14 +1,16 @@
-//! Loads that end in the padding of a region: they give 0 where a launch allows it, and are noted.
+//! Loads that end in the padding of a region: if the launch allows them, they return 0 and are
+//! noted.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::fault::{Fault, FaultKind};
 
-/// Who loads: the cluster in the grid, the warp in the cluster, and the lane.
+/// The origin of a load: the cluster in the grid, the warp in the cluster, and the lane.
 pub(crate) type Reader = (u64, usize, usize);
 
-/// The loads of a launch that ended in the padding of a region (`Region::with_padding`): of each instruction the first one.
+/// The first load of each instruction that ended in the padding of a region
+/// (`Region::with_padding`).
 #[derive(Debug, Default)]
 pub struct PaddedReads {
     /// By the index of the instruction.
@@ -29,7 +31,7 @@ impl PaddedReads {
         }
     }
 
-    /// The launch has ended: what each would have been as a fault.
+    /// Ends the launch: resolves each load to the fault that it would have been.
     pub(crate) fn end(&self, fault: impl Fn(u32, Reader, FaultKind) -> Fault) {
         let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
@@ -37,7 +39,7 @@ impl PaddedReads {
             .extend(found.into_iter().map(|(instruction, (reader, kind))| fault(instruction, reader, kind)));
     }
 
-    /// What each would have been as a fault.
+    /// Returns the faults that the loads would have been.
     pub fn into_faults(self) -> Vec<Fault> {
         self.faults.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,21 +1,22 @@
 //! The registers of a warp: each is 32 lanes of 64 bits.
 //!
-//! Everything that an instruction reads is a register: constants, addresses of variables and special registers get one
-//! that is filled before the warp starts. A value narrower than 64 bits stands in the low bits, zero above, whether it is
-//! signed or not; a predicate is 0 or 1; a value of 128 bits takes two registers, the low half first.
+//! Every operand of an instruction is a register: constants, addresses of variables and special
+//! registers get one that is filled before the warp starts. A value narrower than 64 bits is
+//! zero-extended, signed or not. A predicate is 0 or 1. A value of 128 bits takes two registers,
+//! the low half first.
 
-/// How many lanes a warp has.
+/// Lanes of a warp.
 pub const LANES: usize = 32;
 
 /// One value a lane.
 pub type Lanes = [u64; LANES];
 
-/// A register, by its place in the file.
+/// A register, by its index in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Slot(pub u32);
 
 impl Slot {
-    /// The register behind this one: the upper half of a value of 128 bits.
+    /// Returns the next register: the upper half of a value of 128 bits.
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }
@@ -25,48 +26,48 @@ impl Slot {
 #[derive(Clone)]
 pub struct Registers {
     file: Vec<Lanes>,
-    /// Of each, the lanes that have written it, where somebody asks.
+    /// The lanes that have written each register, if that is tracked.
     written: Vec<u32>,
 }
 
 impl Registers {
-    /// A file of so many registers, all zero.
+    /// Creates a file of `count` registers, all zero.
     pub fn new(count: usize) -> Self {
         Self { file: vec![[0; LANES]; count], written: Vec::new() }
     }
 
-    /// The values of all.
+    /// Returns the values of all registers.
     pub fn all(&self) -> &[Lanes] {
         &self.file
     }
 
-    /// Begins to keep which lanes have written a register.
+    /// Begins to track which lanes have written each register.
     pub fn keep_written(&mut self) {
         self.written = vec![0; self.file.len()];
     }
 
-    /// Whether it is kept which lanes have written a register.
+    /// Returns whether written lanes are tracked.
     pub fn keeps_written(&self) -> bool {
         !self.written.is_empty()
     }
 
-    /// Lanes have written a register.
+    /// Marks lanes that have written a register.
     pub fn mark_written(&mut self, slot: Slot, lanes: u32) {
         self.written[slot.0 as usize] |= lanes;
     }
 
-    /// The lanes that have written a register.
+    /// Returns the lanes that have written a register.
     pub fn written(&self, slot: Slot) -> u32 {
         self.written[slot.0 as usize]
     }
 
-    /// The value of every lane.
+    /// Returns the value of every lane.
     #[inline]
     pub fn get(&self, slot: Slot) -> &Lanes {
         &self.file[slot.0 as usize]
     }
 
-    /// The value of every lane, to be changed; only lanes that execute may be.
+    /// Returns the value of every lane, to be changed. Only lanes that execute may change.
     #[inline]
     pub fn get_mut(&mut self, slot: Slot) -> &mut Lanes {
         &mut self.file[slot.0 as usize]
@@ -87,14 +88,14 @@ impl Registers {
         }
     }
 
-    /// The lanes in which a predicate holds.
+    /// Returns the lanes in which a predicate holds.
     #[inline]
     pub fn mask(&self, slot: Slot) -> u32 {
         self.get(slot).iter().enumerate().fold(0, |mask, (lane, value)| mask | ((*value & 1) as u32) << lane)
     }
 }
 
-/// The lanes of a mask, in order.
+/// Iterates over the lanes of a mask, in order.
 #[inline]
 pub fn lanes_of(mut mask: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

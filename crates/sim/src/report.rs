@@ -1,4 +1,5 @@
-//! What a launch did: the counts of each instruction, and the tables that a kernel author reads.
+//! The report of a launch: the counters of each instruction, and the tables that a kernel author
+//! reads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,25 +8,26 @@ use crate::counters::StepCounters;
 use crate::decode::Class;
 use crate::fault::Location;
 
-/// What was counted of one instruction.
+/// The counters of an instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Instruction {
-    /// Where it stands.
+    /// Its position.
     pub location: Location,
     /// Its opcode with the modifiers.
     pub opcode: String,
-    /// Its text.
+    /// Its PTX text.
     pub text: String,
-    /// What it counts as.
+    /// The class that it counts as.
     pub class: Class,
-    /// What was counted, over all warps.
+    /// The counters over all warps.
     pub counters: StepCounters,
 }
 
-/// The report of a launch. Its `Display` is a table of the classes, and one of the lines that move memory.
+/// The report of a launch. Its `Display` is a table of the classes, and one of the lines that
+/// access memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// The name of the kernel, and what tells it from other forms of it.
+    /// The name of the kernel and of its variant.
     pub kernel: String,
     /// How many blocks ran.
     pub blocks: u64,
@@ -35,12 +37,12 @@ pub struct Report {
     pub shared_bytes: usize,
     /// Every instruction of the kernel, in the order of the program.
     pub instructions: Vec<Instruction>,
-    /// What the blocks have printed, those that have, in the order of the grid.
+    /// The output of the blocks that have printed, in the order of the grid.
     pub printed: Vec<String>,
 }
 
 impl Report {
-    /// All counts together.
+    /// Returns the sum of all counters.
     pub fn total(&self) -> StepCounters {
         let mut total = StepCounters::default();
         for instruction in &self.instructions {
@@ -49,12 +51,12 @@ impl Report {
         total
     }
 
-    /// The counts of each class that was executed.
+    /// Returns the counters of each executed class.
     pub fn by_class(&self) -> BTreeMap<Class, StepCounters> {
         self.grouped(|instruction| instruction.class)
     }
 
-    /// The counts of each line of the kernel's source: file and line, `None` where the PTX does not say.
+    /// Returns the counters of each source line: file and line, `None` without `.loc`.
     pub fn by_line(&self) -> BTreeMap<Option<(String, u32)>, StepCounters> {
         self.grouped(|instruction| instruction.location.kernel.clone())
     }
@@ -68,7 +70,7 @@ impl Report {
         groups
     }
 
-    /// How often warps waited at a barrier of the block or the cluster.
+    /// Returns how often warps waited at a barrier of the block or the cluster.
     pub fn barriers(&self) -> u64 {
         let is_barrier = |instruction: &&Instruction| {
             let opcode = instruction.opcode.as_str();
@@ -77,20 +79,20 @@ impl Report {
         self.instructions.iter().filter(is_barrier).map(|instruction| instruction.counters.executions).sum()
     }
 
-    /// The bytes of global memory that were read and written.
+    /// Returns the bytes of global memory that were read and written.
     fn global_bytes(&self) -> (u64, u64) {
         let counters = self.instructions.iter().map(|instruction| &instruction.counters);
         let global = counters.filter(|counters| counters.global_requests > 0);
         global.fold((0, 0), |(read, written), c| (read + c.bytes_read, written + c.bytes_written))
     }
 
-    /// Passes through shared memory that bank conflicts cost.
+    /// Returns the wavefronts that bank conflicts cost.
     pub fn bank_conflicts(&self) -> u64 {
         let total = self.total();
         total.wavefronts - total.ideal_wavefronts
     }
 
-    /// Sectors that requests touched beyond those that their bytes fill.
+    /// Returns the sectors that requests touched beyond those that their bytes fill.
     pub fn excess_sectors(&self) -> u64 {
         let total = self.total();
         total.sectors - total.ideal_sectors
@@ -130,24 +132,24 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// The lines of the source that touch memory, those that waste most first: a row for each opcode that wastes, and one for
-    /// the rest of the line.
+    /// Writes the source lines that access memory, most wasteful first: a row for each opcode that
+    /// wastes, and one for the rest of the line.
     fn memory_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut lines = BTreeMap::<Place, BTreeMap<&str, Row>>::new();
+        let mut lines = BTreeMap::<SourceLine, BTreeMap<&str, Row>>::new();
         for instruction in &self.instructions {
             let counters = &instruction.counters;
             if counters.sectors + counters.wavefronts == 0 {
                 continue;
             }
             let opcode = if waste(counters) > 0 { instruction.opcode.as_str() } else { "" };
-            let place = Place::of(&instruction.location);
-            lines.entry(place).or_default().entry(opcode).or_default().add(instruction);
+            let line = SourceLine::of(&instruction.location);
+            lines.entry(line).or_default().entry(opcode).or_default().add(instruction);
         }
         if lines.is_empty() {
             return Ok(());
         }
         let mut lines: Vec<_> =
-            lines.into_iter().map(|(place, rows)| (place, rows.into_values().collect::<Vec<_>>())).collect();
+            lines.into_iter().map(|(line, rows)| (line, rows.into_values().collect::<Vec<_>>())).collect();
         for (_, rows) in &mut lines {
             rows.sort_by_key(|row| std::cmp::Reverse(row.cost()));
         }
@@ -160,28 +162,28 @@ impl Report {
             "\n{:>10} {:>10} {:>10} {:>10} {:>10}  where",
             "requests", "sectors", "excess", "wavefronts", "conflicts"
         )?;
-        for (place, rows) in lines {
+        for (line, rows) in lines {
             for row in rows {
-                writeln!(f, "{row}  {place}: {}{}", row.opcodes.join(", "), row.ptx_lines(&place))?;
+                writeln!(f, "{row}  {line}: {}{}", row.opcodes.join(", "), row.ptx_lines(&line))?;
             }
         }
         Ok(())
     }
 }
 
-/// What an instruction moves beyond what it would have to.
+/// Returns the sectors and wavefronts beyond the minimum.
 fn waste(counters: &StepCounters) -> u64 {
     (counters.sectors - counters.ideal_sectors) + (counters.wavefronts - counters.ideal_wavefronts)
 }
 
-/// What rows are grouped by: the line of the kernel's source, or that of the PTX where it does not say.
+/// The key of a row: the source line, or the PTX line without `.loc`.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Place<'a> {
+enum SourceLine<'a> {
     Kernel(&'a str, u32),
     Ptx(u32),
 }
 
-impl<'a> Place<'a> {
+impl<'a> SourceLine<'a> {
     fn of(location: &'a Location) -> Self {
         match &location.kernel {
             Some((file, line)) => Self::Kernel(file, *line),
@@ -190,7 +192,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for SourceLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kernel(file, line) => write!(f, "{file}:{line}"),
@@ -203,9 +205,9 @@ impl fmt::Display for Place<'_> {
 #[derive(Default)]
 struct Row<'a> {
     counters: StepCounters,
-    /// In the order of the program, each once.
+    /// Distinct opcodes, in the order of the program.
     opcodes: Vec<&'a str>,
-    /// Their lines of the PTX.
+    /// The PTX lines of the instructions.
     ptx_lines: Vec<u32>,
 }
 
@@ -218,17 +220,17 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// What it wastes, then what it moves.
+    /// Returns the sort key of a row: its waste, then its traffic.
     fn cost(&self) -> (u64, u64) {
         (waste(&self.counters), self.counters.sectors + self.counters.wavefronts)
     }
 
-    /// Where the instructions stand, if the place does not say it.
-    fn ptx_lines(&self, place: &Place<'_>) -> String {
-        match (place, &self.ptx_lines[..]) {
-            (Place::Ptx(_), _) | (_, []) => String::new(),
-            (Place::Kernel(..), [line]) => format!(" (PTX line {line})"),
-            (Place::Kernel(..), [first, .., last]) => {
+    /// Returns the PTX lines of the instructions, unless the key has the line.
+    fn ptx_lines(&self, line: &SourceLine<'_>) -> String {
+        match (line, &self.ptx_lines[..]) {
+            (SourceLine::Ptx(_), _) | (_, []) => String::new(),
+            (SourceLine::Kernel(..), [line]) => format!(" (PTX line {line})"),
+            (SourceLine::Kernel(..), [first, .., last]) => {
                 format!(" ({} in PTX lines {first} to {last})", self.ptx_lines.len())
             }
         }

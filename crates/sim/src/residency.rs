@@ -1,9 +1,11 @@
-//! Limits how many clusters of a launch are resident, as a GPU does, and finds out that none of them can go on.
+//! Limits how many clusters are resident, as a GPU does, and detects that none of them can make
+//! progress.
 //!
-//! Blocks begin in the order of their numbers, as soon as there is room, and keep their room until they end. A program that waits
-//! for one without room never ends. A resident cluster is stuck if its registers, positions and shared memory are again what they were,
-//! while no byte of global memory has changed: it will do the same again. If all resident clusters are stuck and no other one can
-//! begin, the launch hangs.
+//! Blocks begin in the order of their indices as soon as a multiprocessor has room, and keep that
+//! room until they end. A program that waits for one without room never ends. A cluster is stuck if
+//! its registers, positions and shared memory repeat while no byte of global memory has changed: it
+//! will do the same again. If all resident clusters are stuck and no other one can begin, the
+//! launch hangs.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -16,12 +18,12 @@ use crate::block::Cluster;
 use crate::fault::Polling;
 use crate::target::SimTarget;
 
-/// A state that is found as often has no way out.
+/// A cluster that reaches the same state this often is stuck.
 const REPETITIONS: u32 = 3;
-/// More states of a cluster are not kept.
+/// Maximum states that are kept of a cluster.
 const MAX_STATES: usize = 1 << 12;
 
-/// Blocks that a GPU holds at a time, by what is known before the assembler has assigned registers.
+/// Returns how many blocks a GPU holds at once, before the assembler has assigned registers.
 pub fn resident_blocks(target: &SimTarget, threads: u64, shared_bytes: usize) -> u64 {
     let limits = target.multiprocessor();
     let warps = threads.div_ceil(32).max(1);
@@ -30,36 +32,36 @@ pub fn resident_blocks(target: &SimTarget, threads: u64, shared_bytes: usize) ->
     blocks * u64::from(limits.count)
 }
 
-/// The room of a launch.
+/// The slots of resident clusters of a launch.
 pub(crate) struct Residency {
-    /// Clusters that are resident at most.
-    most: usize,
+    /// Maximum resident clusters.
+    max_clusters: usize,
     resident: AtomicUsize,
-    stuck: Mutex<Stuck>,
+    stuck: Mutex<StuckClusters>,
 }
 
-/// The clusters that are stuck while global memory has not changed.
+/// The clusters that are stuck since global memory last changed.
 #[derive(Default)]
-struct Stuck {
+struct StuckClusters {
     changes: u64,
     clusters: BTreeMap<u64, Polling>,
 }
 
-/// The states of a cluster that were found while global memory has not changed.
+/// The states of a cluster since global memory last changed.
 #[derive(Default)]
-pub(crate) struct States {
+pub(crate) struct SeenStates {
     changes: u64,
     found: FxHashMap<u64, u32>,
 }
 
 impl Residency {
-    pub fn new(most: usize) -> Self {
-        Self { most, resident: AtomicUsize::new(0), stuck: Mutex::default() }
+    pub fn new(max_clusters: usize) -> Self {
+        Self { max_clusters, resident: AtomicUsize::new(0), stuck: Mutex::default() }
     }
 
-    /// Takes room for a cluster, if there is some.
+    /// Takes a slot for a cluster, if one is free.
     pub fn enter(&self) -> bool {
-        let more = |resident| (resident < self.most).then_some(resident + 1);
+        let more = |resident| (resident < self.max_clusters).then_some(resident + 1);
         self.resident.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
     }
 
@@ -68,23 +70,23 @@ impl Residency {
     }
 
     pub fn is_full(&self) -> bool {
-        self.resident.load(Ordering::SeqCst) >= self.most
+        self.resident.load(Ordering::SeqCst) >= self.max_clusters
     }
 
-    /// Notes that a cluster is stuck since global memory has changed this many times. Returns all that are stuck if these are all
-    /// resident ones.
+    /// Notes that a cluster is stuck after `changes` changes of global memory. Returns the stuck
+    /// clusters if all resident ones are stuck.
     pub fn note(&self, number: u64, changes: u64, polling: Polling) -> Option<BTreeMap<u64, Polling>> {
         let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
         if stuck.changes != changes {
-            *stuck = Stuck { changes, clusters: BTreeMap::new() };
+            *stuck = StuckClusters { changes, clusters: BTreeMap::new() };
         }
         stuck.clusters.insert(number, polling);
         (stuck.clusters.len() >= self.resident.load(Ordering::SeqCst)).then(|| stuck.clusters.clone())
     }
 }
 
-impl States {
-    /// Whether a cluster is in a state that was found before, while global memory has changed this many times.
+impl SeenStates {
+    /// Returns whether a cluster repeats a state since global memory had `changes` changes.
     pub fn is_stuck(&mut self, cluster: &Cluster<'_>, changes: u64) -> bool {
         if self.changes != changes || self.found.len() > MAX_STATES {
             *self = Self { changes, found: FxHashMap::default() };
@@ -95,7 +97,7 @@ impl States {
     }
 }
 
-/// A number for all that decides what a cluster does next, besides global memory.
+/// Returns a hash of all state, except global memory, that determines a cluster's next steps.
 fn fingerprint(cluster: &Cluster<'_>) -> u64 {
     let mut hasher = FxHasher::default();
     for warp in &cluster.warps {

@@ -1,6 +1,6 @@
-//! The simulated device: what differs between targets.
+//! The simulated devices and the limits that differ between them.
 
-/// A target of the simulator.
+/// A device that the simulator can model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SimTarget {
     name: String,
@@ -8,7 +8,7 @@ pub struct SimTarget {
     capability: u32,
 }
 
-/// Bytes of shared memory that a block may use at most, from a capability on; what a launch has to ask for.
+/// Maximum shared memory of a block, which a launch has to request, by minimum capability.
 const SHARED_LIMITS: [(u32, usize); 7] = [
     (120, 99 << 10),
     (90, 227 << 10),
@@ -19,18 +19,18 @@ const SHARED_LIMITS: [(u32, usize); 7] = [
     (0, 64 << 10),
 ];
 
-/// What the multiprocessors of a GPU hold.
+/// The number and the capacities of a GPU's multiprocessors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Multiprocessor {
-    /// How many the GPU has.
+    /// Multiprocessors of the GPU.
     pub count: u32,
-    /// Resident threads of one, at most.
+    /// Maximum resident threads.
     pub threads: u32,
-    /// Resident blocks of one, at most.
+    /// Maximum resident blocks.
     pub blocks: u32,
-    /// Bytes of its shared memory.
+    /// Bytes of shared memory.
     pub shared_bytes: u32,
-    /// Bytes of shared memory that the system takes for each block.
+    /// Bytes of shared memory that the system reserves for each block.
     pub reserved_bytes: u32,
 }
 
@@ -39,8 +39,9 @@ const fn multiprocessor(count: u32, threads: u32, blocks: u32, shared_kib: u32) 
     Multiprocessor { count, threads, blocks, shared_bytes: shared_kib << 10, reserved_bytes }
 }
 
-/// The multiprocessors from a capability on: T4, A100, A10, Orin, L40S, H100, B200, RTX 5090. Threads, blocks and shared memory
-/// are those of the table of compute capabilities in the CUDA programming guide.
+/// The multiprocessors by minimum capability: T4, A100, A10, Orin, L40S, H100, B200, RTX 5090.
+/// Threads, blocks and shared memory are from the table of compute capabilities in the CUDA
+/// programming guide.
 const MULTIPROCESSORS: [(u32, Multiprocessor); 8] = [
     (120, multiprocessor(170, 1536, 24, 100)),
     (100, multiprocessor(148, 2048, 32, 228)),
@@ -53,30 +54,32 @@ const MULTIPROCESSORS: [(u32, Multiprocessor); 8] = [
 ];
 
 impl SimTarget {
-    /// The multiprocessors of the GPU.
+    /// Returns the multiprocessors of the GPU.
     pub fn multiprocessor(&self) -> Multiprocessor {
         let found = MULTIPROCESSORS.iter().find(|(from, _)| self.capability >= *from);
         found.expect("the last row holds for all").1
     }
 
-    /// The target of a name, as `sm_90` or `sm_90a`; `None` if it is none, or below `sm_75`.
+    /// Parses a target such as `sm_90` or `sm_90a`. Returns `None` for other names, and below
+    /// `sm_75`.
     pub fn new(name: &str) -> Option<Self> {
         let (capability, _) = parse(name)?;
         (capability >= 75).then(|| Self { name: name.into(), capability })
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes of shared memory that a block may use.
+    /// Returns the maximum shared memory of a block.
     pub fn shared_bytes(&self) -> usize {
         let limit = SHARED_LIMITS.iter().find(|(from, _)| self.capability >= *from);
         limit.expect("the last row holds for all").1
     }
 
-    /// Whether it runs modules of a target: those of lower ones, and those for one architecture alone if it is the same.
+    /// Returns whether the device runs modules of a target: lower ones, the same family (`f`), or
+    /// the same architecture (`a`).
     pub fn runs(&self, module: &str) -> bool {
         match parse(module) {
             Some((capability, None)) => capability <= self.capability,
@@ -89,7 +92,7 @@ impl SimTarget {
     }
 }
 
-/// The capability and the letter of a name.
+/// Splits a name into the capability and the letter.
 fn parse(name: &str) -> Option<(u32, Option<char>)> {
     let rest = name.strip_prefix("sm_")?;
     let digits = rest.trim_end_matches(['a', 'f']);

@@ -1,13 +1,15 @@
-//! A warp: its lanes, each with a place in the program, and their divergence.
+//! A warp: the program position of each lane, and the divergence of lanes.
 //!
-//! Lanes that stand at the same step are a group and execute together. Of the groups that can go on, the one that is
-//! farthest back goes first: so those that ran ahead wait where the paths meet again, and the groups merge. (Compilers
-//! place the blocks of a function such that this is where they meet in nearly all cases; where not, the lanes meet at the
-//! next instruction that has to be executed together.) Nothing depends on where lanes meet but the counts. Since a lane
-//! farther back may spin until one that is ahead has done something, the preference changes every few thousand steps.
+//! Lanes at the same step are a group and execute together. Of the groups that can go on, the one
+//! with the lowest step runs first: groups that are ahead wait where the paths rejoin, and the
+//! groups merge. (Compilers order the blocks of a function such that this is the point of
+//! reconvergence in nearly all cases. Otherwise the lanes rejoin at the next warp-synchronous
+//! instruction.) Only the counters depend on where lanes rejoin. A lane at a lower step may spin
+//! until one that is ahead has done something, so the preference flips every [`PREFERENCE_STEPS`]
+//! steps.
 //!
-//! Instructions that lanes execute together (`bar.sync`, `shfl.sync`, `mma.sync` …) make the group wait until the others
-//! have come.
+//! At warp-synchronous instructions (`bar.sync`, `shfl.sync`, `mma.sync` …) a group waits until the
+//! other lanes have arrived.
 
 use std::hash::{Hash, Hasher};
 
@@ -17,20 +19,20 @@ use crate::call::Return;
 use crate::memory::{Agent, Local};
 use crate::registers::{LANES, Registers, lanes_of};
 
-/// Lanes that stand at the same step.
+/// Lanes at the same step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     pub step: u32,
     pub lanes: u32,
-    /// Whether the step could not be executed yet.
+    /// True if the step has to wait.
     pub is_waiting: bool,
-    /// The barrier that these lanes have arrived at and wait for: its number and the generation.
+    /// The barrier that these lanes have arrived at and wait for: its index and the generation.
     pub arrived: Option<(usize, u64)>,
 }
 
 /// A warp.
 pub(crate) struct Warp {
-    /// In its block.
+    /// The index of the warp in its block.
     pub index: usize,
     /// The rank of the block in the cluster.
     pub rank: usize,
@@ -39,29 +41,29 @@ pub(crate) struct Warp {
     pub local: Local,
     /// The region that it accessed last.
     pub hint: usize,
-    /// The lanes that the block has.
+    /// The lanes that exist in the block.
     pub existing: u32,
-    /// Those that have not exited.
+    /// The lanes that have not exited.
     pub alive: u32,
     /// Sorted by step.
     pub groups: SmallVec<[Group; 4]>,
-    /// How many instructions it has executed.
+    /// Instructions that it has executed.
     pub time: u64,
     /// The generation of the cluster's barrier at which it has arrived.
     pub cluster_arrival: Option<u64>,
     /// The lanes that have arrived there.
     pub cluster_arrived: u32,
-    /// The calls that each lane is in; empty where the program has none that are not expanded.
+    /// The active calls of each lane; empty if the decoder inlined every call.
     pub returns: Vec<Vec<Return>>,
-    /// The address in global memory that it read last by an atomic access.
+    /// The global address of its last atomic read.
     pub polled: u64,
 }
 
-/// After so many steps of a warp, the preference among its groups changes.
+/// Steps of a warp before the preference among its groups flips.
 const PREFERENCE_STEPS: u64 = 4096;
 
 impl Warp {
-    /// Hashes all that decides what it does next, besides memory that it shares.
+    /// Hashes all state, except shared and global memory, that determines the warp's next steps.
     pub fn hash_state(&self, hasher: &mut impl Hasher) {
         (self.alive, self.cluster_arrived, self.time / PREFERENCE_STEPS % 2).hash(hasher);
         for group in &self.groups {
@@ -72,7 +74,7 @@ impl Warp {
         self.returns.iter().map(Vec::len).for_each(|depth| depth.hash(hasher));
     }
 
-    /// A warp with these lanes, at the first step.
+    /// Creates a warp with these lanes, at the first step.
     pub fn new(
         index: usize,
         rank: usize,
@@ -100,7 +102,7 @@ impl Warp {
         }
     }
 
-    /// The group that goes next, if one can.
+    /// Returns the group to run next, if one can.
     #[inline]
     pub fn next(&self) -> Option<usize> {
         if let [only] = &self.groups[..] {
@@ -108,7 +110,7 @@ impl Warp {
         }
         let mut ready = (0..self.groups.len()).filter(|index| !self.groups[*index].is_waiting);
         if !self.returns.is_empty() {
-            // Who is deepest in calls goes first, so that lanes meet again where they were called.
+            // The group deepest in calls runs first, so that lanes rejoin at the call.
             let depth = |index: &usize| {
                 let lane = self.groups[*index].lanes.trailing_zeros() as usize;
                 (self.returns[lane].len(), std::cmp::Reverse(*index))
@@ -122,7 +124,7 @@ impl Warp {
         if (self.time / PREFERENCE_STEPS).is_multiple_of(2) { ready.next() } else { ready.next_back() }
     }
 
-    /// Lanes of a group go to a step; the rest of the group stays.
+    /// Moves lanes of a group to a step; the rest of the group stays.
     #[inline]
     pub fn send(&mut self, index: usize, lanes: u32, step: u32) {
         let group = &mut self.groups[index];
@@ -139,7 +141,7 @@ impl Warp {
         self.merge();
     }
 
-    /// Lanes of a group go to a step each; the rest of the group goes on.
+    /// Moves each of some lanes of a group to its own step; the rest goes to the next step.
     pub fn scatter(&mut self, index: usize, lanes: u32, targets: &[u32; LANES]) {
         self.groups[index].step += 1;
         let mut rest = lanes;
@@ -153,7 +155,7 @@ impl Warp {
         }
     }
 
-    /// A group executes its step with some of its lanes only when others have come; the rest goes on.
+    /// Makes lanes of a group wait at their step; the rest goes to the next step.
     pub fn hold(&mut self, index: usize, lanes: u32) {
         let group = &mut self.groups[index];
         let (rest, step) = (group.lanes & !lanes, group.step);
@@ -163,7 +165,7 @@ impl Warp {
         }
     }
 
-    /// Lanes of a group exit; the rest of it goes on.
+    /// Removes exiting lanes of a group; the rest goes to the next step.
     pub fn exit(&mut self, index: usize, lanes: u32) {
         self.alive &= !lanes;
         let group = &mut self.groups[index];

@@ -1,9 +1,10 @@
-//! What a launch is watched for in global memory besides faults: accesses that race, and reads of memory that nobody has
-//! written. After such a finding the launch goes on.
+//! Watches accesses to global memory for races and for reads of uninitialized memory. A launch goes
+//! on after such a finding.
 //!
-//! The agents are those of the race detector of shared memory, warps and asynchronous operations, of all clusters of the launch:
-//! the number of a cluster times the agents of one is that of its first. Lanes of a warp count as ordered, but for a store of
-//! one instruction to one place.
+//! The agents are those of the race detector of shared memory, warps and asynchronous operations,
+//! of all clusters of the launch. The index of an agent in the launch is the cluster's index times
+//! the agents of a cluster, plus the agent's index in the cluster. Lanes of a warp count as
+//! ordered, except for a store of one instruction to one address.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,46 +17,47 @@ use crate::memory::{Agent, Global};
 
 mod accesses;
 
-/// What a launch is watched for, and what was found.
+/// The checks and the findings of a watched launch.
 #[derive(Debug)]
 pub struct Watch {
     races: bool,
     unwritten: bool,
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    memory: Option<Memory>,
-    found: Vec<Found>,
-    /// The place in `found` of each that was found before: the instruction, the other one, whether that is of the same block.
+struct WatchState {
+    memory: Option<WatchedMemory>,
+    found: Vec<WatchFinding>,
+    /// The index in `found` of each distinct finding. The key is the instruction, the other
+    /// instruction, and whether both accesses have the same agent.
     known: FxHashMap<(u32, u32, bool), usize>,
     findings: Vec<(Fault, u64)>,
 }
 
-struct Memory {
+struct WatchedMemory {
     shadow: Shadow,
     releases: Releases,
 }
 
-impl std::fmt::Debug for Memory {
+impl std::fmt::Debug for WatchedMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Memory")
+        f.write_str("WatchedMemory")
     }
 }
 
-/// A finding, by numbers.
+/// A finding whose sites and agents are not resolved yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct WatchFinding {
     pub address: u64,
     pub bytes: u32,
     pub is_write: bool,
     /// The instruction.
     pub site: u32,
-    /// The agent, among those of the launch.
+    /// The index of the agent in the launch.
     pub agent: u32,
     pub lane: Option<u32>,
-    /// The access that it races with; none if it reads what nobody has written.
+    /// The access that it races with; `None` for a read of uninitialized memory.
     pub first: Option<Access>,
     pub count: u64,
 }
@@ -70,16 +72,16 @@ pub(crate) struct Touch {
     pub mode: Mode,
 }
 
-/// How an atomic instruction orders others.
+/// The orderings of an atomic instruction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
     pub acquires: bool,
     pub releases: bool,
-    /// Whether what was released there before stays released.
+    /// True if earlier releases at the address remain in effect.
     pub keeps: bool,
 }
 
-/// The mode of an atomic access with a scope.
+/// Returns the mode of an access with a scope.
 pub(crate) fn mode(is_atomic: bool, scope: Option<Scope>) -> Mode {
     match (is_atomic, scope) {
         (false, _) => Mode::Plain,
@@ -88,10 +90,10 @@ pub(crate) fn mode(is_atomic: bool, scope: Option<Scope>) -> Mode {
     }
 }
 
-/// Who knows what: the clock of an agent, and what is written.
-struct Knowledge<'r, 'a> {
+/// The facts that the race rules query: the clock of an agent, and the bytes that it writes.
+struct AgentKnowledge<'r, 'a> {
     agent: &'r Agent,
-    /// The number of the first agent of its cluster, and how many that has.
+    /// The index in the launch of its cluster's first agent, and how many agents the cluster has.
     first: u32,
     agents: u32,
     global: &'r Global<'a>,
@@ -99,7 +101,7 @@ struct Knowledge<'r, 'a> {
     data: Option<&'r [u8]>,
 }
 
-impl Rules for Knowledge<'_, '_> {
+impl Rules for AgentKnowledge<'_, '_> {
     fn knows(&self, agent: u32, step: u32) -> bool {
         match agent.checked_sub(self.first).filter(|&own| own < self.agents) {
             Some(own) => self.agent.clock.knows(own as usize, step),
@@ -108,7 +110,7 @@ impl Rules for Knowledge<'_, '_> {
     }
 
     fn are_ordered(&self, first: &Access, _: &Access) -> bool {
-        self.agent.alone().is_none() || self.agent.clock.knows(self.agent.index, first.step)
+        self.agent.unordered_step().is_none() || self.agent.clock.knows(self.agent.index, first.step)
     }
 
     fn writes_same(&self, _: &Access, _: u32, _: u32, address: u64) -> bool {
@@ -120,34 +122,34 @@ impl Rules for Knowledge<'_, '_> {
 }
 
 impl Watch {
-    /// For races, and for reads of memory that nobody has written.
+    /// Watches for races, for reads of uninitialized memory, or for both.
     pub fn new(races: bool, unwritten: bool) -> Self {
         Self { races, unwritten, state: Mutex::default() }
     }
 
-    /// Whether it looks for races.
+    /// Returns whether it looks for races.
     pub(crate) fn looks_for_races(&self) -> bool {
         self.races
     }
 
-    /// Whether it looks for reads of what nobody has written.
+    /// Returns whether it looks for reads of uninitialized memory.
     pub(crate) fn looks_for_unwritten(&self) -> bool {
         self.unwritten
     }
 
-    /// Begins a launch in which nothing accesses less than so many bytes.
+    /// Begins a launch whose smallest access has `unit` bytes.
     pub(crate) fn begin(&self, unit: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.memory = Some(Memory { shadow: Shadow::new(unit), releases: Releases::default() });
+        state.memory = Some(WatchedMemory { shadow: Shadow::new(unit), releases: Releases::default() });
     }
 
-    /// What was found, each as a fault that has not ended the launch, and how often it was found.
+    /// Returns each distinct finding as a fault, with the number of its occurrences.
     pub fn into_findings(self) -> Vec<(Fault, u64)> {
         self.state.into_inner().unwrap_or_else(PoisonError::into_inner).findings
     }
 
-    /// Ends a launch: what was found becomes findings.
-    pub(crate) fn end(&self, resolve: impl Fn(&Found) -> Fault) {
+    /// Ends a launch: resolves its findings.
+    pub(crate) fn end(&self, resolve: impl Fn(&WatchFinding) -> Fault) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let found = std::mem::take(&mut state.found);
         state.findings.extend(found.iter().map(|found| (resolve(found), found.count)));
@@ -156,8 +158,8 @@ impl Watch {
     }
 }
 
-impl State {
-    fn add(&mut self, found: Found) {
+impl WatchState {
+    fn add(&mut self, found: WatchFinding) {
         let other = found.first.map_or((u32::MAX, false), |first| (first.site, first.agent == found.agent));
         let index = self.found.len();
         let known = *self.known.entry((found.site, other.0, other.1)).or_insert(index);

@@ -1,4 +1,5 @@
-//! Asynchronous copies and barriers in shared memory, by small kernels: what they move, and which mistakes are found.
+//! Small kernels with asynchronous copies and barriers in shared memory: their results, and the
+//! faults of wrong ones.
 
 mod support;
 
@@ -9,7 +10,7 @@ fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|index| (index * 7 + index / 256) as u8).collect()
 }
 
-/// Runs a body with so many threads on bytes; what it writes.
+/// Runs a body with `threads` threads on `input` and returns the output.
 fn copy(body: &str, threads: u32, input: &[u8], output_bytes: usize) -> Vec<u8> {
     let mut output = vec![0xee; output_bytes];
     run(body, threads, input, &mut output, &[0; 128]).expect("the body is right");
@@ -20,8 +21,9 @@ fn mistake(body: &str, threads: u32) -> FaultKind {
     expect_fault(body, threads, &bytes(4096), &[0; 128])
 }
 
-/// Each thread copies its 16 bytes by `cp.async`, then those of its neighbour from shared memory to the output.
-fn neighbours(wait: &str) -> String {
+/// Each thread copies its 16 bytes with `cp.async`, then its neighbor's bytes from shared memory to
+/// the output.
+fn neighbors(wait: &str) -> String {
     format!(
         "
     mul.lo.u32 %r5, %r1, 16;
@@ -45,8 +47,8 @@ fn copies_arrive_at_the_wait() {
     let input = bytes(1024);
     let expected: Vec<u8> = (0..1024).map(|index| input[index ^ 16]).collect();
     let groups = "cp.async.commit_group; cp.async.wait_group 0;";
-    assert_eq!(copy(&neighbours(groups), 64, &input, 1024), expected);
-    assert_eq!(copy(&neighbours("cp.async.wait_all;"), 64, &input, 1024), expected);
+    assert_eq!(copy(&neighbors(groups), 64, &input, 1024), expected);
+    assert_eq!(copy(&neighbors("cp.async.wait_all;"), 64, &input, 1024), expected);
 }
 
 #[test]
@@ -57,8 +59,8 @@ fn a_missing_wait_is_a_race_with_the_copy() {
         "cp.async.wait_group 0;",
         "cp.async.commit_group; cp.async.wait_group 1;",
     ] {
-        let FaultKind::Race { first, is_write, .. } = mistake(&neighbours(wait), 64) else {
-            panic!("`{wait}` is no race");
+        let FaultKind::Race { first, is_write, .. } = mistake(&neighbors(wait), 64) else {
+            panic!("`{wait}` did not race");
         };
         assert!(first.is_write && !is_write && first.agent.contains("asynchronous"), "{first:?}");
     }
@@ -66,7 +68,7 @@ fn a_missing_wait_is_a_race_with_the_copy() {
 
 #[test]
 fn waits_keep_the_most_recent_groups() {
-    // Two copies in two groups; with one left on its way, the first may be read and the second may not.
+    // Two copies in two groups. With one in flight, the first may be read and the second may not.
     let body = |offset: u32| {
         format!(
             "
@@ -105,7 +107,7 @@ fn sources_may_be_shorter_or_ignored() {
     add.u64 %rd6, %rd2, %rd4;
     st.global.v4.b32 [%rd6], {%r10, %r11, %r12, %r13};
 ";
-    // The input ends after the bytes that are copied: nothing else of it may be touched.
+    // The input ends after the copied bytes: a copy must not access more.
     let input = bytes(80);
     let output = copy(body, 32, &input, 512);
     for (index, &byte) in output.iter().enumerate() {
@@ -127,7 +129,8 @@ fn copies_check_their_addresses() {
     assert!(matches!(mistake(&body(16384, 0), 1), FaultKind::OutOfBounds { .. }));
 }
 
-/// One thread makes the barrier at the start of shared memory; all wait until it is there.
+/// One thread initializes the barrier at the start of shared memory; all wait until it is
+/// initialized.
 fn with_barrier(count: u32, rest: &str) -> String {
     format!(
         "
@@ -208,9 +211,9 @@ fn barriers_order_what_came_before() {
     let output = copy(&handover(&wait(0)), 64, &[], 128);
     let expected: Vec<u8> = (100..132u32).flat_map(u32::to_le_bytes).collect();
     assert_eq!(output, expected);
-    // Without the wait, whatever order the warps ran in.
+    // Without the wait, in any order of the warps.
     assert!(matches!(mistake(&handover(""), 64), FaultKind::Race { .. } | FaultKind::Unwritten { .. }));
-    // For the phase before, it passes if the consumer comes first, and waits for ever if not.
+    // With a wait for the previous phase, the kernel deadlocks unless the consumer comes first.
     let fault = mistake(&handover(&wait(1)), 64);
     assert!(matches!(
         fault,
@@ -235,7 +238,7 @@ POLL:
 ",
     );
     let output = copy(&body, 32, &[], 128);
-    // The lanes arrive together or one after the other: the first finds the whole count.
+    // The lanes arrive together or one after the other; the first one reads the full count.
     let pending = words(&output);
     assert!(pending.contains(&32) && pending.iter().all(|count| (1..=32).contains(count)), "{pending:?}");
 }
@@ -257,9 +260,13 @@ fn misused_barriers_are_faults() {
         FaultKind::Illegal(text) => assert!(text.contains(part), "{text}"),
         other => panic!("{other:?}"),
     };
-    illegal("mbarrier.arrive.shared.b64 _, [%r2];", 1, "no mbarrier.init");
+    illegal("mbarrier.arrive.shared.b64 _, [%r2];", 1, "mbarrier.init is missing");
     illegal("mbarrier.init.shared.b64 [%r2], 0;", 1, "count of 0");
-    illegal("mbarrier.init.shared.b64 [%r2], 1; mbarrier.init.shared.b64 [%r2], 1;", 1, "not invalidated");
+    illegal(
+        "mbarrier.init.shared.b64 [%r2], 1; mbarrier.init.shared.b64 [%r2], 1;",
+        1,
+        "is initialized already",
+    );
     illegal(
         "mbarrier.init.shared.b64 [%r2], 1; st.shared.b32 [%r2], 5; mbarrier.arrive.shared.b64 _, [%r2];",
         1,
@@ -268,7 +275,7 @@ fn misused_barriers_are_faults() {
     illegal(
         "mbarrier.init.shared.b64 [%r2], 1; mbarrier.inval.shared.b64 [%r2]; mbarrier.arrive.shared.b64 _, [%r2];",
         1,
-        "no mbarrier.init",
+        "mbarrier.init is missing",
     );
     illegal(&with_barrier(2, "mbarrier.arrive.shared.b64 _, [%r2], 3;"), 1, "3 arrivals");
     copy(
@@ -278,7 +285,7 @@ fn misused_barriers_are_faults() {
         16,
     );
     assert!(matches!(mistake("mbarrier.init.shared.b64 [%r2+4], 1;", 1), FaultKind::Misaligned { .. }));
-    // Another warp uses the barrier, and nothing says that it is made by then.
+    // Another warp uses the barrier, unordered with its initialization.
     let unordered = "
     setp.eq.u32 %p1, %r1, 0;
     @%p1 mbarrier.init.shared::cta.b64 [%r2], 64;
@@ -288,7 +295,7 @@ fn misused_barriers_are_faults() {
     assert!(matches!(mistake(unordered, 64), FaultKind::Race { .. } | FaultKind::Illegal(_)));
 }
 
-/// One thread copies 256 bytes to shared memory by a bulk copy, all write them out.
+/// One thread copies 256 bytes to shared memory with a bulk copy, and all write them to the output.
 fn bulk_load(publish: &str, expected: u32, wait: &str) -> String {
     format!(
         "
@@ -324,7 +331,7 @@ fn bulk_copies_complete_at_their_barrier() {
     assert!(text.contains("fence.mbarrier_init"), "{text}");
 }
 
-/// All threads write shared memory, one copies it to global memory.
+/// All threads write shared memory, and one copies it to global memory.
 fn bulk_store(fence: &str, wait: &str) -> String {
     format!(
         "
@@ -362,7 +369,7 @@ fn bulk_stores_want_a_fence_and_a_wait() {
 
 #[test]
 fn bulk_reductions_combine() {
-    // What is stored, what was in the output, the operation and its type, what becomes of both.
+    // The operation and its type; the result as a function of the stored value and the old output.
     type Combine = fn(u32, u32) -> u32;
     let cases: [(&str, Combine); 7] = [
         ("add.u32", |old, new| old.wrapping_add(new)),
@@ -405,7 +412,7 @@ fn bulk_reductions_combine() {
     }
 }
 
-/// A map of a dense tensor of this type at an address.
+/// Returns a map of a dense tensor of this type at an address.
 fn map(
     address: u64,
     data_type: TensorDataType,
@@ -431,7 +438,8 @@ fn map(
     }
 }
 
-/// One thread loads a box at constant coordinates to offset 1024 of shared memory; all copy `bytes` of it out.
+/// One thread loads a box at constant coordinates to offset 1024 of shared memory, and all copy
+/// `bytes` of it to the output.
 fn tensor_load(coordinates: &[i32], bytes: u32) -> String {
     let rank = coordinates.len();
     let list: Vec<String> = coordinates.iter().map(i32::to_string).collect();
@@ -507,7 +515,7 @@ fn tensor_loads_swizzle_lines() {
         run(&tensor_load(&[0, 0], line as u32 * 16), 32, &input, &mut output, &map.encode().unwrap())
             .unwrap();
         for (index, &byte) in input.iter().enumerate() {
-            // Chunks of a line are exchanged by the number of the 128 bytes that it is in.
+            // The swizzle permutes the chunks of a line by the index of its 128 bytes.
             let chunk = (index / 16) ^ ((index / 128) % rows);
             assert_eq!(output[chunk * 16 + index % 16], byte, "{swizzle:?} byte {index}");
         }
@@ -516,7 +524,7 @@ fn tensor_loads_swizzle_lines() {
 
 #[test]
 fn a_map_whose_base_is_no_memory_faults() {
-    // The box is the second line of the tensor, which is memory; the base lies a line before it.
+    // The box is the second line of the tensor, which is mapped; the base is one line before it.
     let input = bytes(256);
     let base = input.as_ptr() as u64 - 64;
     let map = map(base, TensorDataType::U8, &[64, 5], &[64, 1], Swizzle::None).encode().unwrap();
@@ -527,7 +535,7 @@ fn a_map_whose_base_is_no_memory_faults() {
     );
 }
 
-/// All threads write a word of shared memory, one stores it as a box at these coordinates.
+/// All threads write a word of shared memory, and one stores it as a box at these coordinates.
 fn tensor_store([x, y]: [i32; 2]) -> String {
     format!(
         "
@@ -573,7 +581,7 @@ fn tensor_stores_leave_out_what_is_outside() {
 
 #[test]
 fn tensor_stores_write_whole_chunks() {
-    // Rows of 5 elements, 8 from one to the next: an H200 writes 3 elements behind the last one as well.
+    // Rows of 5 elements with a stride of 8: an H200 also writes the 3 elements after the last one.
     let mut output: Vec<u8> = std::iter::repeat_n(u32::to_le_bytes(1000), 12 * 4).flatten().collect();
     let mut map = map(output.as_ptr() as u64, TensorDataType::U32, &[8, 4], &[8, 4], Swizzle::None);
     for (extent, written) in [(8, 8), (5, 8), (4, 4)] {
@@ -609,9 +617,10 @@ fn what_is_no_tensor_map_is_refused() {
     assert!(matches!(fault, FaultKind::Illegal(text) if text.contains("tensor map")));
 }
 
-/// A cluster of two blocks, each with a barrier at the start of its shared memory that expects so many bytes. One thread of
-/// the first block acts, with `%r10` the second block's shared memory; both wait, if they expect something, and write out
-/// 64 bytes from offset 128.
+/// A cluster of two blocks, each with a barrier at the start of its shared memory that expects
+/// `expected` bytes. One thread of the first block executes `action`, with the second block's
+/// shared memory in `%r10`. A block that expects bytes waits for them, and writes 64 bytes from
+/// offset 128 to the output.
 fn cluster(expected: [u32; 2], action: &str) -> Vec<u8> {
     let body = format!(
         "
@@ -690,7 +699,8 @@ fn values_reach_the_blocks_of_a_cluster() {
     assert_eq!(words(second)[..5], [507, 501, 7, 8, 504]);
 }
 
-/// Each thread writes a word of the tensor, one loads it as a box of 32 words; all copy their words of it out.
+/// Each thread writes a word of the tensor, and one loads it as a box of 32 words; all copy their
+/// words to the output.
 fn load_of_what_was_written(fence: &str) -> String {
     format!(
         "

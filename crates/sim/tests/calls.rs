@@ -1,11 +1,13 @@
-//! Calls that cannot be expanded in place: of functions that call themselves, and through pointers, in lanes that diverge.
+//! Calls that the decoder cannot inline: recursive ones, and ones through pointers, in lanes that
+//! diverge.
 
 mod common;
 
 use common::{fault, launch, memory};
 use tilewright_sim::FaultKind;
 
-/// A module whose kernel stores for each thread of a block what `body` leaves in `%d`, of `%t`, its number.
+/// A module whose kernel stores `%d` of each thread, as computed by `body` from `%t`, the thread's
+/// index.
 fn module(functions: &str, body: &str) -> String {
     format!(
         "
@@ -67,7 +69,7 @@ $small:
     ret;
 }";
 
-/// Calls a function of one number with that in `%a`, where the guard holds.
+/// Calls a function of one number with `%a`, where the guard holds.
 fn call(guard: &str, name: &str) -> String {
     format!(
         "    {{ .param .b32 argument; .param .b32 value; st.param.b32 [argument], %a;
@@ -87,15 +89,15 @@ fn functions_call_themselves_each_lane_as_deep_as_it_likes() {
 }
 
 #[test]
-fn the_guard_of_a_call_holds_for_its_lanes_alone() {
+fn the_guard_of_a_call_holds_only_for_its_lanes() {
     let guarded = call("@!%p", "fibonacci").replace("ld.param", "@!%p ld.param");
     let body = format!("    rem.u32 %a, %t, 11;\n    setp.gt.u32 %p, %a, 7;\n    mov.u32 %d, 0;\n{guarded}");
     let expected: Vec<_> = (0..64).map(|lane| if lane % 11 > 7 { 0 } else { fibonacci(lane % 11) }).collect();
     assert_eq!(results(FIBONACCI, &body), expected);
 }
 
-/// Two functions that call each other: each keeps its number in a local array and the sum over the addresses of all that
-/// are active.
+/// Two functions that call each other. Each keeps its number in a local array, and sums the numbers
+/// of all active calls through their addresses.
 const CHAIN: &str = "
 .func (.param .b32 result) second(.param .b32 number, .param .b64 above);
 .func (.param .b32 result) first(.param .b32 number, .param .b64 above)
@@ -223,7 +225,7 @@ fn an_alias_is_the_function() {
     assert_eq!(results(&aliased, &format!("    mov.u32 %a, %t;\n{}", call("", "other"))), expected);
 }
 
-/// The lanes of a warp shuffle and wait for the block in a function that calls itself.
+/// The lanes of a warp shuffle and wait for the block in a recursive function.
 #[test]
 fn lanes_meet_in_functions_that_call_themselves() {
     let sum = "
@@ -269,14 +271,15 @@ fn what_cannot_be_called_is_a_fault_that_says_so() {
     };
     illegal(fault_of(endless, "    call.uni endless, (%t);"), "local memory");
     illegal(fault_of(OPERATIONS, &indirect("mov.u64 %f, 4096;")), "0x1000");
-    illegal(fault_of(OPERATIONS, &indirect("mov.u64 %f, nothing;")), "operands");
-    illegal(fault_of(OPERATIONS, "    call (%d), square, (%t, %t);"), "operands");
+    illegal(fault_of(OPERATIONS, &indirect("mov.u64 %f, nothing;")), "differ from those");
+    illegal(fault_of(OPERATIONS, "    call (%d), square, (%t, %t);"), "differ from those");
     let missing = ".extern .func (.param .b32 result) elsewhere(.param .b32 x);";
     let kind = fault_of(missing, &format!("    mov.u32 %a, %t;\n{}", call("", "elsewhere")));
     assert!(matches!(&kind, FaultKind::Unsupported(text) if text.contains("elsewhere")), "{kind:?}");
 }
 
-/// A function that writes its parameter of 8 bytes; what is passed for it has to be a variable of the body, and as large.
+/// A function that writes its parameter of 8 bytes. The argument has to be a variable of the
+/// calling body, and large enough.
 #[test]
 fn what_is_passed_is_a_variable_of_the_body_that_is_large_enough() {
     let function = "
@@ -286,12 +289,15 @@ fn what_is_passed_is_a_variable_of_the_body_that_is_large_enough() {
 }
 ";
     let cases = [
-        ("call.uni take, (out);", "expected a variable of `.param` in the body of a function"),
+        ("call.uni take, (out);", "which is not a `.param` variable of the calling function"),
         (
             "{ .shared .b64 s; call.uni take, (s); }",
-            "expected a variable of `.param` in the body of a function",
+            "which is not a `.param` variable of the calling function",
         ),
-        ("{ .param .b32 small; call.uni take, (small); }", "passes the 4 bytes of `small` for 8 bytes"),
+        (
+            "{ .param .b32 small; call.uni take, (small); }",
+            "passes `small` of 4 bytes for a parameter of 8 bytes",
+        ),
     ];
     for (body, expected) in cases {
         let text = module(function, &format!("mov.u32 %d, 0; {body}"));

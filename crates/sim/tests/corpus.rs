@@ -1,6 +1,6 @@
-//! Kernels of the official triton (see `corpus/kernels.py`) and of NVRTC (`corpus/cuda.py`), run on the simulator: the
-//! products are those of a loop over the matrices, and nothing is found that is not a mistake. Elements are small integers, so that sums are exact in every
-//! format.
+//! Runs kernels of the official Triton (see `corpus/kernels.py`) and of NVRTC (`corpus/cuda.py`) on
+//! the simulator: the results equal those of a loop over the matrices, and the simulator finds only
+//! planted mistakes. Elements are small integers, so that sums are exact in every format.
 
 mod support;
 
@@ -22,7 +22,7 @@ const COPIES_BY_WARPS: &str = include_str!("corpus/sm90_copies_by_warps.ptx");
 const TMA_MADE: &str = include_str!("corpus/sm90_tma_made.ptx");
 const ATTENTION: &str = include_str!("corpus/sm90_attention.ptx");
 
-/// Launches a kernel as it was compiled: its text says how many threads a block and how much shared memory it has.
+/// Launches a kernel as it was compiled: its text has the threads of a block and the shared memory.
 fn launch(ptx: &str, grid: [u32; 3], arguments: Vec<Argument<'_>>) -> Result<Report, FaultKind> {
     let number = |after: &str| -> u32 {
         let (_, rest) = ptx.split_once(after).expect("the text has the number");
@@ -33,7 +33,7 @@ fn launch(ptx: &str, grid: [u32; 3], arguments: Vec<Argument<'_>>) -> Result<Rep
     support::launch(ptx, &shape, arguments)
 }
 
-/// The size of a product: rows of A, columns of B, and what is summed over.
+/// The size of a multiplication: rows of A, columns of B, and the dimension of the sums.
 #[derive(Clone, Copy)]
 struct Size {
     m: usize,
@@ -42,13 +42,13 @@ struct Size {
 }
 
 impl Size {
-    /// The blocks of the result.
+    /// Returns the grid of the result's blocks.
     fn grid(self, block_m: usize, block_n: usize) -> [u32; 3] {
         [self.m.div_ceil(block_m) as u32, self.n.div_ceil(block_n) as u32, 1]
     }
 }
 
-/// Small integers, row by row.
+/// Returns a row-major matrix of small integers.
 fn matrix(rows: usize, columns: usize, seed: usize) -> Vec<i32> {
     (0..rows * columns).map(|index| ((((index + seed) * 2_654_435_761) >> 8) % 7) as i32 - 3).collect()
 }
@@ -57,20 +57,21 @@ fn encoded<const N: usize>(values: &[i32], encode: impl Fn(i32) -> [u8; N]) -> V
     values.iter().flat_map(|&value| encode(value)).collect()
 }
 
-/// The product of `matrix(m, k, 1)` and `matrix(k, n, 2)`.
+/// Returns the product of `matrix(m, k, 1)` and `matrix(k, n, 2)`.
 fn product(Size { m, n, k }: Size) -> Vec<i32> {
     let (left, right) = (matrix(m, k, 1), matrix(k, n, 2));
     let element = |index: usize| (0..k).map(|at| left[index / n * k + at] * right[at * n + index % n]).sum();
     (0..m * n).map(element).collect()
 }
 
-/// B as its transpose.
+/// Returns B transposed.
 fn transposed(Size { n, k, .. }: Size) -> Vec<i32> {
     let right = matrix(k, n, 2);
     (0..n * k).map(|index| right[index % k * n + index / k]).collect()
 }
 
-/// Multiplies by a kernel that takes pointers, sizes and strides; what it gives, of i32 or of f32.
+/// Multiplies with a kernel that takes pointers, sizes and strides. Returns the result, of i32 or
+/// f32.
 fn multiply<const N: usize>(
     ptx: &str,
     size: Size,
@@ -99,7 +100,7 @@ fn brain(value: i32) -> [u8; 2] {
     bf16::from_f32(value as f32).to_le_bytes()
 }
 
-/// A small integer as e4m3.
+/// Encodes a small integer as e4m3.
 fn e4m3(value: i32) -> [u8; 1] {
     let magnitude = [0, 0x38, 0x40, 0x44][value.unsigned_abs() as usize];
     [magnitude | u8::from(value < 0) << 7]
@@ -107,7 +108,7 @@ fn e4m3(value: i32) -> [u8; 1] {
 
 #[test]
 fn pipelined_products_of_warps() {
-    // Sizes that are no multiples of the block.
+    // Sizes that are not multiples of the block.
     let size = Size { m: 80, n: 48, k: 112 };
     assert!(multiply(FP16, size, (64, 64), false, fp16) == Ok(product(size)));
     let size = Size { m: 37, n: 45, k: 70 };
@@ -138,10 +139,10 @@ fn tensor_map(bytes: &[u8], rows: usize, columns: usize, (boxes, swizzle): BoxSh
     map.encode().expect("triton's boxes are possible")
 }
 
-/// A box of a map as triton makes it: rows and columns, and the swizzle.
+/// A box of a map as Triton makes it: rows and columns, and the swizzle.
 type BoxShape = ([u32; 2], Swizzle);
 
-/// Multiplies by a kernel that takes tensor maps.
+/// Multiplies with a kernel that takes tensor maps.
 fn multiply_by_maps(
     ptx: &str,
     size: Size,
@@ -209,7 +210,7 @@ fn multiply_by_made_maps(ptx: &str) -> Result<(), FaultKind> {
 #[test]
 fn products_through_tensor_maps_that_the_kernel_makes() {
     multiply_by_made_maps(TMA_MADE).expect("the kernel is right");
-    // All acquires are missing, or that of one map.
+    // All acquires are missing, or only that of one map.
     let acquire = "fence.proxy.tensormap::generic.acquire";
     for part in [acquire.to_owned(), format!("{acquire}.gpu [ %rd16")] {
         let found = multiply_by_made_maps(&planted(TMA_MADE, &part, "")).expect_err("a mistake is planted");
@@ -222,13 +223,14 @@ fn products_through_tensor_maps_that_the_kernel_makes() {
 fn products_of_specialized_warps() {
     let size = Size { m: 72, n: 72, k: 264 };
     assert!(multiply_by_maps(SPECIALIZED, size, (64, 64), false, [WIDE; 3]) == Ok(product(size)));
-    // The consumers do not tell the producer that a buffer is free, and it waits for ever.
+    // The consumers do not release a buffer, and the producer waits forever.
     let text = planted(SPECIALIZED, "mbarrier.arrive.shared", "");
     let fault = multiply_by_maps(&text, size, (64, 64), false, [WIDE; 3]).expect_err("a mistake is planted");
     assert!(matches!(fault, FaultKind::Deadlock { .. }));
 }
 
-/// Warps that copy by `cp.async` arrive when their copies are done; who multiplies fences what they wrote.
+/// Some warps copy with `cp.async` and arrive when their copies are complete; the multiplying warps
+/// fence the copied data.
 #[test]
 fn products_of_what_other_warps_copy() {
     let size = Size { m: 80, n: 48, k: 160 };
@@ -240,21 +242,21 @@ fn products_of_what_other_warps_copy() {
     assert!(matches!(fault("fence.proxy.async", ""), FaultKind::MissingProxyFence { .. }));
     assert!(matches!(fault("cp.async.mbarrier.arrive", ""), FaultKind::Deadlock { .. }));
     assert!(matches!(fault("mbarrier.arrive.shared", ""), FaultKind::Deadlock { .. }));
-    // A barrier for more threads than copy, and for fewer.
+    // A barrier that expects more threads than copy, or fewer.
     let counted = |count: &str| run(&COPIES_BY_WARPS.replace("], 128;", &format!("], {count};")));
     assert!(matches!(counted("160"), Err(FaultKind::Deadlock { .. })));
     assert!(matches!(
         counted("96"),
         Err(FaultKind::Race { .. } | FaultKind::Unwritten { .. } | FaultKind::Illegal(_))
     ));
-    // The arrival that does not wait for the copies.
+    // An arrival that does not wait for the copies.
     let early = COPIES_BY_WARPS
         .replace("cp.async.mbarrier.arrive.noinc.shared::cta.b64 ", "mbarrier.arrive.shared::cta.b64 _, ");
     let early = run(&early).expect_err("a mistake is planted");
     assert!(matches!(early, FaultKind::Race { .. } | FaultKind::Unwritten { .. }));
 }
 
-/// The text without the lines (or with another text in place of them) that contain a part; at least one does.
+/// Replaces each line that contains a part; at least one does.
 fn planted(ptx: &str, part: &str, replacement: &str) -> String {
     assert!(ptx.contains(part), "{part}");
     let line = |line: &str| if line.contains(part) { replacement.to_owned() } else { line.to_owned() };

@@ -1,4 +1,4 @@
-//! What is counted, on access patterns whose counts are known.
+//! The counters of access patterns whose counts are known.
 
 mod common;
 
@@ -8,7 +8,7 @@ use tilewright_sim::{Class, Launch, Region, Report};
 #[repr(align(256))]
 struct Aligned([u32; 4096]);
 
-/// Loads of 32 lanes, each at its number times a stride in bytes.
+/// Loads of 32 lanes, each at its index times a stride in bytes.
 fn global(stride: u32, load: &str) -> Report {
     let mut words = Box::new(Aligned([0; 4096]));
     let arguments = vec![memory(&mut words.0)];
@@ -29,7 +29,7 @@ fn strided(stride: u32, load: &str) -> String {
     kernel(&["a"], &body)
 }
 
-/// Requests, sectors, and sectors of the same bytes together.
+/// Returns the requests, the sectors, and the ideal sectors.
 fn requests(report: &Report) -> (u64, u64, u64) {
     let total = report.total();
     (total.global_requests, total.sectors, total.ideal_sectors)
@@ -63,7 +63,8 @@ fn lines_are_told_by_what_they_waste() {
     let mut words = Box::new(Aligned([0; 4096]));
     let report = launch(&text, 1, 32, vec![memory(&mut words.0)]).expect("the launch is legal").to_string();
     let (_, table) = report.split_once("where\n").expect("there is a table");
-    // 32 lanes read a word of each sector; it would take 4 sectors, and 2 for words of 2 bytes.
+    // 32 lanes read a word of each sector; contiguous, they would need 4 sectors, or 2 for words of
+    // 2 bytes.
     let expected = [
         "         2         64         56          0          0  k.py:7: ld.global.u32 (2 in PTX lines 16 to 17)",
         "         1          1          0          0          0  k.py:7: ld.global.u32 (PTX line 18)",
@@ -87,7 +88,7 @@ fn sectors_are_counted_from_the_start_of_an_allocation() {
 }
 
 #[test]
-fn neighbours_on_the_host_share_no_sector() {
+fn neighbors_on_the_host_share_no_sector() {
     let body = "
     .reg .b64 %a, %b;
     .reg .b32 %t, %r;
@@ -118,7 +119,7 @@ fn regions_that_overlap_are_one_allocation() {
     }
 }
 
-/// Stores of 32 lanes to shared memory, each at its number times a stride in bytes.
+/// Stores of 32 lanes to shared memory, each at its index times a stride in bytes.
 fn shared(stride: u32, store: &str) -> (u64, u64) {
     let body = format!(
         "
@@ -147,7 +148,7 @@ fn bank_conflicts_of_shared_accesses() {
     assert_eq!(
         shared(16, "st.shared.v4.u32 [%at], {%r0, %r1, %r2, %r3};"),
         (4, 0),
-        "512 bytes take four passes"
+        "512 bytes take four wavefronts"
     );
     assert_eq!(shared(8, "st.shared.v2.u32 [%at], {%r0, %r1};"), (2, 0));
     assert_eq!(shared(256, "st.shared.v2.u32 [%at], {%r0, %r1};"), (32, 30));

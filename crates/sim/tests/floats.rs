@@ -1,10 +1,11 @@
-//! Arithmetic and functions of floating-point numbers, against the host's arithmetic and binary64.
+//! Compares arithmetic and functions of floating-point numbers with the host's arithmetic and
+//! binary64.
 
 mod common;
 
 use common::{Random, evaluate, kernel, launch, memory};
 
-/// Rows of f32 numbers over many magnitudes, with zeros, subnormals, infinities and NaN.
+/// Returns rows of f32 numbers of many magnitudes, with zeros, subnormals, infinities and NaN.
 fn singles(seed: u64) -> Vec<[u64; 3]> {
     let edges =
         [0.0_f32, -0.0, 1.0, -1.0, 1e-40, -3e-42, f32::MAX, f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
@@ -21,12 +22,13 @@ fn single(bits: u64) -> f32 {
     f32::from_bits(bits as u32)
 }
 
-/// Equal as bits; all NaN are the canonical one of the ISA.
+/// Compares bits; all NaN are the canonical NaN of the ISA.
 fn check(instruction: &str, seed: u64, reference: impl Fn([f32; 3]) -> f32) {
     let rows = singles(seed);
     let results = evaluate(instruction, "f32", &["f32"; 3], &rows);
     for (row, result) in rows.into_iter().zip(results) {
-        // Behind the optimiser's back: it takes the sign of a root for known, and then a NaN for none.
+        // `black_box` hides the value from the optimizer, which would assume the sign of a square
+        // root, and then the sign of a NaN.
         let expected = std::hint::black_box(reference(row.map(single)));
         let expected = if expected.is_nan() { 0x7fff_ffff } else { expected.to_bits() };
         assert_eq!(result as u32, expected, "{instruction} of {:?}: {:e}", row.map(single), single(result));
@@ -61,8 +63,8 @@ fn results_are_saturated_where_asked() {
     check("fma.rn.sat.f32 %d, %a, %b, %c;", 11, |[a, b, c]| clamp(a.mul_add(b, c)));
 }
 
-/// The f32 neighbour of a number of binary64 in a direction; the sum of two f32 is not always exact in binary64, but of
-/// numbers of these magnitudes it is.
+/// Returns the f32 number next to a binary64 number in a direction. The sum of two f32 numbers is
+/// not always exact in binary64, but is so at these magnitudes.
 fn directed(exact: f64, up: bool) -> f32 {
     let near = exact as f32;
     match (f64::from(near).partial_cmp(&exact).expect("no NaN here"), up) {
@@ -115,7 +117,7 @@ fn extrema_as_the_isa_says() {
     check("min.xorsign.abs.f32 %d, %a, %b;", 16, |[a, b, _]| {
         let least = -larger(-a.abs(), -b.abs());
         if least.is_nan() {
-            // The sign of a NaN that xorsign gives is compared below.
+            // The sign of a NaN from `xorsign` is compared below.
             return f32::from_bits(0x7fff_ffff);
         }
         if a.is_sign_negative() == b.is_sign_negative() { least } else { -least }
@@ -154,7 +156,8 @@ fn halves_and_pairs_of_them() {
     for (index, row) in rows.iter().enumerate() {
         for half in 0..2 {
             let [a, b, c] = row.map(|x| (x >> (16 * half)) as u16);
-            // Sums of binary16 numbers are exact in binary64; so are fused products of bfloat16 in these magnitudes.
+            // Sums of binary16 numbers are exact in binary64; so are fused multiply-adds of
+            // bfloat16 at these magnitudes.
             let exact = f16::from_bits(a).to_f64() + f16::from_bits(b).to_f64();
             let result = f16::from_bits((sums[index] >> (16 * half)) as u16);
             assert!(result == f16::from_f64(exact) || result.is_nan() && exact.is_nan(), "{a:#x} + {b:#x}");
@@ -180,7 +183,8 @@ fn approximations_lie_within_the_errors_of_the_isa() {
                 .map(|x| u64::from((x as f32).to_bits()))
         })
         .collect();
-    // The function, its reference, and the relative and absolute errors that the ISA document allows.
+    // The function, its operand, its reference, and the relative and absolute errors that the ISA
+    // document allows.
     let table: [(&str, usize, Function, f64, f64); 8] = [
         ("ex2.approx.f32 %d, %b;", 1, f64::exp2, 2_f64.powi(-22), 0.0),
         ("lg2.approx.f32 %d, %a;", 0, f64::log2, 0.0, 2_f64.powi(-22)),
@@ -195,7 +199,7 @@ fn approximations_lie_within_the_errors_of_the_isa() {
         let results = evaluate(instruction, "f32", &["f32"; 2], &rows);
         for (row, result) in rows.iter().zip(results) {
             let exact = reference(f64::from(single(row[operand])));
-            // The result is an f32: half a last place of its own comes on top.
+            // The result is an f32, which adds half of its last place.
             let allowed = relative * exact.abs() + absolute + exact.abs() * 2_f64.powi(-24);
             let error = (f64::from(single(result)) - exact).abs();
             assert!(error <= allowed, "{instruction} of {}: {error:e} > {allowed:e}", single(row[operand]));
@@ -267,7 +271,8 @@ fn conversions() {
 
 #[test]
 fn fp8_conversions_saturate() {
-    // Largest number, smallest subnormal and a tie of each format; the first operand is the upper one.
+    // The largest number, the smallest subnormal and a tie of each format; the first operand is the
+    // upper one.
     let pairs = [
         (448.0_f32, 0x7e_u64),
         (1000.0, 0x7e),
@@ -290,7 +295,7 @@ fn fp8_conversions_saturate() {
 
 #[test]
 fn classes_of_numbers() {
-    // Of a zero, a subnormal number, a normal one, an infinity and NaN; zero counts as normal.
+    // A zero, a subnormal number, a normal one, an infinity and NaN; zero counts as normal.
     let numbers =
         [0_u64, 0x8000_0000, 1, 0x807f_ffff, 0x0080_0000, 0xff7f_ffff, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000];
     let rows: Vec<_> = numbers.iter().map(|number| [*number, 0, 0]).collect();
@@ -311,7 +316,8 @@ fn classes_of_numbers() {
     }
 }
 
-/// NaN as an integer is 0, but of f64 and to 64 bits, as the ISA says from version 9.0 on and an H200 does.
+/// NaN becomes the integer 0, except from f64 and to 64 bits, as the ISA says since version 9.0 and
+/// an H200 does.
 #[test]
 fn nan_becomes_an_integer() {
     let rows = [[0x7fc0_0000, 0, 0]];
@@ -323,7 +329,7 @@ fn nan_becomes_an_integer() {
     assert_eq!(evaluate("cvt.rzi.s64.f64 %d, %a;", "s64", &["f64"], &rows), [1 << 63]);
 }
 
-/// Sums in global memory flush subnormal numbers, those in shared memory do not.
+/// Atomic additions in global memory flush subnormal numbers; those in shared memory do not.
 #[test]
 fn atomic_sums_of_subnormal_numbers() {
     let body = "
@@ -344,7 +350,7 @@ fn atomic_sums_of_subnormal_numbers() {
     assert_eq!(memory_of, [0, 10]);
 }
 
-/// The results of a vector go to the registers of its operands.
+/// The results of a vector use the registers of its operands.
 #[test]
 fn atomic_vectors_read_their_operands_first() {
     let body = "
@@ -364,7 +370,7 @@ fn atomic_vectors_read_their_operands_first() {
     assert_eq!(floats, [11.0, 22.0, 20.0, 10.0]);
 }
 
-/// Decimal constants have the type of the instruction, moves among them.
+/// Decimal constants have the type of the instruction, also for moves.
 #[test]
 fn constants_are_of_the_type_of_the_instruction() {
     let one = [[0; 3]];

@@ -1,10 +1,10 @@
-//! Arithmetic and bits of integers, against exact integers.
+//! Compares integer arithmetic and bit manipulation with exact integers.
 
 mod common;
 
 use common::{evaluate, rows};
 
-/// The value of so many bits.
+/// Decodes an integer of `width` bits.
 fn value(bits: u64, width: u32, signed: bool) -> i128 {
     let value = i128::from(bits) & ((1 << width) - 1);
     if signed && value >> (width - 1) & 1 == 1 { value - (1 << width) } else { value }
@@ -14,7 +14,7 @@ fn wrap(value: i128, width: u32) -> u64 {
     (value & ((1 << width) - 1)) as u64
 }
 
-/// Every integer type with `f`, which gets the type's name, its bits and whether it is signed.
+/// Calls `f` with the name, the width and the signedness of every integer type.
 fn each_type(f: impl Fn(&str, u32, bool)) {
     for (ty, bits, signed) in [
         ("u16", 16, false),
@@ -49,7 +49,7 @@ fn sums_and_products_wrap() {
     check("mul.lo", 2, |a, b, _, _, _| a.wrapping_mul(b));
     check("mul.hi", 2, |a, b, _, bits, _| match (a.checked_mul(b), bits) {
         (Some(product), _) => product >> bits,
-        // Only unsigned numbers of 64 bits have a product that a signed one of 128 bits does not hold.
+        // Only products of unsigned 64-bit numbers exceed a signed 128-bit number.
         (None, _) => ((a as u128 * b as u128) >> bits) as i128,
     });
     check("mad.lo", 3, |a, b, c, _, _| a.wrapping_mul(b).wrapping_add(c));
@@ -58,7 +58,7 @@ fn sums_and_products_wrap() {
 
 #[test]
 fn quotients_truncate() {
-    // Division by zero is left open by the ISA: not compared.
+    // The ISA leaves division by zero open: it is not compared.
     check("max", 2, |a, b, _, _, _| a.max(b));
     check("min", 2, |a, b, _, _, _| a.min(b));
     each_type(|ty, bits, signed| {
@@ -117,7 +117,7 @@ fn shifts_too_far_leave_zero_or_the_sign() {
 #[test]
 fn carries_chain() {
     let rows = rows(5, 64);
-    // 128-bit sum and difference of (a, b) and (c, a), by 64-bit and by 32-bit instructions.
+    // 128-bit sum and difference of (a, b) and (c, a), with 64-bit and 32-bit instructions.
     let high = evaluate("add.cc.u64 %at, %b, %a;\n    addc.u64 %d, %a, %c;", "u64", &["u64"; 3], &rows);
     let borrow = evaluate("sub.cc.u64 %at, %b, %a;\n    subc.u64 %d, %a, %c;", "u64", &["u64"; 3], &rows);
     for (index, [a, b, c]) in rows.iter().copied().enumerate() {
@@ -127,7 +127,8 @@ fn carries_chain() {
         let difference = wide(b, a).wrapping_sub(wide(a, c));
         assert_eq!(borrow[index], (difference >> 64) as u64, "{a:#x} {b:#x} {c:#x}");
     }
-    // The carry of a difference is that of `a + ~b + 1`, and a sum may use it: so programs that divide 128 bits do.
+    // The carry of a subtraction is that of `a + ~b + 1`, and an addition may use it, as divisions
+    // of 128 bits do.
     let after_sub = evaluate("sub.cc.u32 %x, %a, %b;\n    addc.u32 %d, %c, 0;", "u32", &["u32"; 3], &rows);
     let after_add = evaluate("add.cc.u32 %x, %a, %b;\n    subc.u32 %d, %c, 0;", "u32", &["u32"; 3], &rows);
     for (index, [a, b, c]) in rows.iter().map(|row| row.map(|x| x as u32)).enumerate() {
@@ -135,7 +136,7 @@ fn carries_chain() {
         let is_carry = a.checked_add(b).is_none();
         assert_eq!(after_add[index], u64::from(c.wrapping_sub(u32::from(!is_carry))), "{a:#x} {b:#x} {c:#x}");
     }
-    // The low word of a product with the carry into the high one: a 64-bit product of 32-bit halves.
+    // The low word of a product with the carry to the high word: a 64-bit product of 32-bit halves.
     let product = "
     mul.lo.u32 %x, %a, %b;
     mad.lo.cc.u32 %y, %a, %b, %c;

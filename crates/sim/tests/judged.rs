@@ -1,4 +1,4 @@
-//! Bugs that a run of a kernel need not show: each is planted into a kernel that is right, and found.
+//! Plants bugs that a run need not show into correct kernels; the simulator finds each.
 
 mod common;
 mod support;
@@ -6,11 +6,12 @@ mod support;
 use common::{fault, load, memory};
 use tilewright_sim::{Fault, FaultKind, Launch, Region, Report, SimTarget, Simulator, Watch};
 
-/// Memory that bulk copies may write.
+/// Memory that is aligned for bulk copies.
 #[repr(align(16))]
 struct Words([u32; 128]);
 
-/// Launches a text on `sm_90a`, watched for races and for reads of what nobody wrote: what it ended with, and what was found.
+/// Launches a text on `sm_90a`, watched for races and for uninitialized reads. Returns the outcome
+/// and the findings.
 fn watched(
     text: &str,
     grid: u32,
@@ -28,14 +29,15 @@ fn watched(
     (result, watch.into_findings().into_iter().map(|(fault, _)| fault.kind).collect())
 }
 
-/// What is found in a launch that comes to its end.
+/// Returns the findings of a launch that completes.
 fn races(text: &str, grid: u32, threads: u32, buffers: &mut [&mut [u32]]) -> Vec<FaultKind> {
     let (result, found) = watched(text, grid, threads, buffers);
     result.unwrap_or_else(|fault| panic!("{fault}\n{text}"));
     found
 }
 
-/// A kernel for `sm_90a` with two pointers in `%rd1` and `%rd2`, `%tid.x` in `%r1` and 1 KiB of shared memory at `%r2`.
+/// Returns a kernel for `sm_90a` with two pointers in `%rd1` and `%rd2`, `%tid.x` in `%r1` and 1
+/// KiB of shared memory at `%r2`.
 fn kernel(body: &str) -> String {
     format!(
         ".version 8.6
@@ -58,8 +60,9 @@ fn kernel(body: &str) -> String {
     )
 }
 
-/// One thread stores 128 bytes by a bulk copy, another 128 after a wait, and reads the last word after another one.
-fn bulk_stores(place: u32, between: &str, behind: &str, read: &str) -> String {
+/// One thread stores 128 bytes with a bulk copy, another 128 after `between`, and loads the last
+/// word after `after`.
+fn bulk_stores(place: u32, between: &str, after: &str, read: &str) -> String {
     kernel(&format!(
         "
     setp.ne.u32 %p1, %r1, 0;
@@ -76,7 +79,7 @@ fn bulk_stores(place: u32, between: &str, behind: &str, read: &str) -> String {
     {between}
     cp.async.bulk.global.shared::cta.bulk_group [%rd1+{place}], [%r2+128], 128;
     cp.async.bulk.commit_group;
-    {behind}
+    {after}
     {read}
 DONE:"
     ))
@@ -123,7 +126,7 @@ fn bulk_stores_are_read_back_after_a_whole_wait() {
     assert_eq!(run(WAIT), []);
     let found = run(READ_WAIT);
     assert!(matches!(&found[..], [FaultKind::GlobalRace { is_write: false, .. }]), "{found:?}");
-    // The second group may still be on its way, and writes elsewhere.
+    // The second group may still be in flight, and writes other bytes.
     assert_eq!(run(&format!("cp.async.bulk.wait_group 1; {READ_WAIT}")), []);
 }
 
@@ -142,7 +145,7 @@ fn bulk_stores_to_one_place_may_arrive_in_any_order() {
     }
 }
 
-/// Block 0 writes 64 words and sets a flag, block 1 waits for the flag and reads them.
+/// Block 0 writes 64 words and sets a flag; block 1 waits for the flag and reads them.
 fn handover() -> String {
     kernel(
         "
@@ -200,13 +203,14 @@ fn flags_order_blocks_by_release_acquire_and_barriers() {
         let found = run(&text.replacen(part, replacement, 1));
         assert!(matches!(found[0], FaultKind::GlobalRace { .. }), "{part}: {found:?}");
     }
-    // Without the flag: the blocks access the words as it happens.
+    // Without the flag, nothing orders the accesses.
     let unordered = handover().replace("ld.acquire.gpu.global.b32 %r5, [%rd2]", "mov.b32 %r5, 1");
     assert!(run(&unordered).iter().any(|kind| matches!(kind, FaultKind::GlobalRace { .. })));
 }
 
-/// Each block of a cluster of two writes a word, and one thread of the second reads that of the first, or writes it.
-fn neighbours(access: &str, last: &str) -> Result<(), FaultKind> {
+/// Each block of a cluster of two writes a word, and one thread of the second reads or writes that
+/// of the first.
+fn neighbors(access: &str, last: &str) -> Result<(), FaultKind> {
     let body = format!(
         "
     mov.u32 %r5, %cluster_ctarank;
@@ -233,19 +237,20 @@ fn a_block_stays_while_others_access_its_memory() {
         "@%p3 atom.shared::cluster.add.u32 %r11, [%r10], %r5;",
     ];
     for access in accesses {
-        neighbours(access, meet).expect("the block waits");
+        neighbors(access, meet).expect("the block waits");
         for last in ["", "bar.sync 0;", "barrier.cluster.arrive.release.aligned;"] {
-            let found = neighbours(access, last);
+            let found = neighbors(access, last);
             let Err(FaultKind::EndedBlock { rank: 0, access: found }) = found else {
                 panic!("{last}: {found:?}")
             };
             assert!(access.contains(&found.instruction), "{found:?}");
         }
-        // The other way round: the first waits, behind a barrier that says nothing of the access.
-        let early = neighbours(&format!("{meet}\n    {access}"), "");
+        // In the opposite order: the block waits first, at a barrier that does not order the
+        // access.
+        let early = neighbors(&format!("{meet}\n    {access}"), "");
         assert!(matches!(early, Err(FaultKind::EndedBlock { .. })), "{early:?}");
     }
-    neighbours("", "").expect("nobody accesses anything");
+    neighbors("", "").expect("there is no access");
 }
 
 #[test]
@@ -293,7 +298,8 @@ fn registers_are_written_before_they_are_read() {
     };
     let right = [
         "mov.u32 %r9, 1;",
-        // On both ways, by guards, in the first turn of a loop, and by the lanes that read it.
+        // Written on both paths, under guards, in the first iteration of a loop, and by the lanes
+        // that read it.
         "setp.lt.u32 %p1, %r1, 5; @%p1 mov.u32 %r9, 1; @!%p1 mov.u32 %r9, 2;",
         "setp.lt.u32 %p1, %r1, 5; @%p1 bra ONE; mov.u32 %r9, 1; bra BOTH; ONE: mov.u32 %r9, 2; BOTH:",
         "mov.u32 %r4, 0; LOOP: setp.eq.u32 %p1, %r4, 0; @%p1 mov.u32 %r9, 7; add.u32 %r9, %r9, 1;
@@ -319,13 +325,14 @@ fn registers_are_written_before_they_are_read() {
         let found = run(body).expect_err(body);
         let FaultKind::Illegal(text) = &found.kind else { panic!("{found}") };
         assert!(
-            text.contains(&format!("the register {register}, which")) && found.location.is_some(),
+            text.contains(&format!("the uninitialized register {register}")) && found.location.is_some(),
             "{found}"
         );
     }
 }
 
-/// Lanes of a warp hand values to each other through shared memory, and one of them stores them by a bulk copy.
+/// Lanes of a warp pass values to each other through shared memory, and one of them stores them
+/// with a bulk copy.
 fn exchange(wait: &str, second: &str, third: &str) -> String {
     kernel(&format!(
         "
@@ -349,7 +356,7 @@ DONE:"
 }
 
 #[test]
-fn lanes_of_a_warp_synchronise() {
+fn lanes_of_a_warp_synchronize() {
     let run = |text: &str| {
         let (mut a, mut b) = (Words([0; 128]), [0_u32; 1]);
         let (result, found) = watched(text, 1, 32, &mut [&mut a.0, &mut b]);
@@ -363,7 +370,8 @@ fn lanes_of_a_warp_synchronise() {
     }
     let shuffle = "shfl.sync.idx.b32 %r6, %r1, 0, 31, 0xffffffff;";
     for wait in ["", shuffle] {
-        // A read of what another lane wrote, a write of what another lane has read, and a copy of what others wrote.
+        // A read of another lane's write, a write of bytes that another lane has read, and a copy
+        // of others' writes.
         for (text, writes) in [
             (exchange(wait, sync, sync), false),
             (exchange(sync, wait, sync), true),
@@ -378,7 +386,8 @@ fn lanes_of_a_warp_synchronise() {
     }
 }
 
-/// What an assembler refuses is refused when a module is loaded, with its line and a mark under the part that is wrong.
+/// A module that an assembler would reject is not loaded: the error has the line, and marks the
+/// wrong part.
 #[test]
 fn what_an_assembler_refuses_is_not_loaded() {
     let refused = |target: &str, line: &str| {

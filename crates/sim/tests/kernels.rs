@@ -1,4 +1,5 @@
-//! Whole kernels written by hand, and the same with bugs planted: each bug is found and named.
+//! Whole hand-written kernels, and the same with planted bugs: the simulator finds and names each
+//! bug.
 
 mod common;
 
@@ -46,7 +47,7 @@ $done:
 .file 1 \"add.py\"
 ";
 
-/// Memory whose address is a multiple of 256, as a driver gives it.
+/// Memory aligned to 256 bytes, as a driver allocates it.
 #[repr(align(256))]
 struct Aligned<const N: usize>([f32; N]);
 
@@ -61,7 +62,8 @@ fn vectors_are_added() {
     for i in 0..N {
         assert_eq!(z.0[i], x.0[i] + y.0[i], "{i}");
     }
-    // 31 warps of 32 lanes, 4 sectors each, and one of 8 lanes with 1; for two loads and a store.
+    // 31 warps of 32 lanes with 4 sectors each, and one of 8 lanes with 1; for two loads and a
+    // store.
     let total = report.total();
     assert_eq!((total.global_requests, total.sectors, total.ideal_sectors), (3 * 32, 3 * 125, 3 * 125));
     assert_eq!(report.instructions[19].counters.executions, 32, "the addition");
@@ -163,8 +165,8 @@ fn a_removed_barrier_is_a_race() {
 }
 
 #[test]
-fn a_read_of_what_nobody_wrote() {
-    // Three warps leave the fourth word unwritten.
+fn a_read_of_uninitialized_memory() {
+    // Three warps leave the fourth word uninitialized.
     let found = sum(SUM, 96).0.unwrap_err();
     assert_eq!(found.kind, FaultKind::Unwritten { offset: 12 });
     assert!(found.instruction.unwrap().starts_with("ld.shared.v4"));
@@ -220,7 +222,8 @@ fn warps_at_different_barriers_wait_for_ever() {
 
 #[test]
 fn barriers_with_counts_order_their_threads() {
-    // Warp 0 waits for warps 1 and 2 by a barrier of 96 threads at which those only arrive. Warp 3 has no part in it.
+    // Warp 0 waits for warps 1 and 2 at a barrier of 96 threads at which those only arrive. Warp 3
+    // does not participate.
     let text = SUM
         .replace("    bar.sync 0;", "    setp.eq.s32 %p3, %r3, 0;\n    @%p3 bar.sync 3, 96;\n    @!%p3 bar.arrive 3, 96;")
         .replace("    setp.ne.s32 %p1, %r2, 0;", "    setp.eq.s32 %p1, %r3, 3;\n    @%p1 bra $done;\n    setp.ne.s32 %p1, %r2, 0;")
@@ -234,7 +237,7 @@ fn barriers_with_counts_order_their_threads() {
 
 #[test]
 fn the_fault_of_the_first_block_is_reported() {
-    // Blocks from the third on fault, and the third takes the longest to come there.
+    // Blocks from the third on fault, and the third takes longest to reach its fault.
     let text = "
 .version 7.8
 .target sm_80
@@ -265,8 +268,8 @@ $end:
 
 static INTERRUPT: AtomicBool = AtomicBool::new(false);
 
-/// Where the warps of a kernel without end are when it is cancelled after so many milliseconds.
-fn standing_after(module: &LoadedModule, milliseconds: u64) -> Vec<Waiting> {
+/// Returns the positions of the warps of an endless kernel that is cancelled after `milliseconds`.
+fn waiting_after(module: &LoadedModule, milliseconds: u64) -> Vec<Waiting> {
     INTERRUPT.store(false, Ordering::Relaxed);
     let (mut x, mut out) = (vec![0.0_f32; 128], vec![0.0_f32; 1]);
     let arguments = vec![memory(&mut x), memory(&mut out)];
@@ -277,21 +280,21 @@ fn standing_after(module: &LoadedModule, milliseconds: u64) -> Vec<Waiting> {
         });
         launch_with(module, [1, 1, 1], [128, 1, 1], arguments, |launch| launch.interrupt = Some(&INTERRUPT))
     });
-    let FaultKind::Cancelled { standing } = fault(result) else { panic!("it has no end") };
-    standing
+    let FaultKind::Cancelled { waiting } = fault(result) else { panic!("it has no end") };
+    waiting
 }
 
 #[test]
 fn a_kernel_without_end_is_cancelled() {
     let module = load("sm_80", &SUM.replace("$skip:", "$skip:\n    bra $skip;"));
-    let is_looping = |standing: &Vec<Waiting>| {
-        standing.len() >= 4 && standing.iter().any(|place| place.instruction == "bra $skip;")
+    let is_looping = |waiting: &Vec<Waiting>| {
+        waiting.len() >= 4 && waiting.iter().any(|place| place.instruction == "bra $skip;")
     };
-    // All four warps are in the loop: on a busy machine after longer.
-    let mut found = (3..17).map(|power| standing_after(&module, 1 << power));
-    let standing = found.find(is_looping).expect("the warps come to the loop");
-    // The message has the lines.
-    let words = FaultKind::Cancelled { standing }.to_string();
+    // All four warps are in the loop; on a busy machine after a longer time.
+    let mut found = (3..17).map(|power| waiting_after(&module, 1 << power));
+    let waiting = found.find(is_looping).expect("the warps reach the loop");
+    // The message has the source lines.
+    let words = FaultKind::Cancelled { waiting }.to_string();
     assert!(words.contains("warp 3, lanes") && words.contains("PTX line"), "{words}");
 }
 
@@ -320,7 +323,7 @@ fn what_is_not_known_is_named_when_it_is_executed() {
     assert!(matches!(fault(sum(&text, 128).0), FaultKind::Unsupported(_)));
 }
 
-/// Blocks that wait for each other at a barrier of the whole grid, more of them than the host has threads.
+/// Blocks that wait for each other at a barrier of the whole grid, more than the host has threads.
 #[test]
 fn blocks_may_wait_for_blocks_that_begin_after_them() {
     const BLOCKS: usize = 150;
@@ -356,7 +359,7 @@ $wait:
     assert_eq!(out[BLOCKS..], expected);
 }
 
-/// Each block waits for a flag that the block before it, or after it, sets when it ends.
+/// Each block waits for a flag that the previous or the next block sets when it ends.
 fn chained(flag: &str, target: &str, blocks: usize) -> Result<Vec<u32>, Box<tilewright_sim::Fault>> {
     let body = format!(
         "
@@ -378,7 +381,7 @@ $wait:
     );
     let text = common::kernel(&["flags"], &body).replace("sm_100", target);
     let mut flags = vec![0_u32; blocks + 1];
-    // The block that comes first in the chain does not wait.
+    // The first block of the chain does not wait.
     flags[if flag.contains("sub") { blocks } else { 0 }] = 1;
     let module = load(target, &text);
     launch_with(&module, [blocks as u32, 1, 1], [1, 1, 1], vec![memory(&mut flags)], |launch| {
@@ -387,13 +390,13 @@ $wait:
     Ok(flags)
 }
 
-/// The block waits for the one after it.
+/// The block waits for the next one.
 const BACKWARDS: &str = "add.u32 %from, %block, 1;\n    sub.u32 %to, %from, 1;";
 const FORWARDS: &str = "mov.u32 %from, %block;\n    add.u32 %to, %block, 1;";
 
 #[test]
 fn blocks_that_wait_for_blocks_without_room_hang_as_on_a_gpu() {
-    // A T4 has 40 multiprocessors with 64 KiB of shared memory each, which is room for one of these blocks.
+    // A T4 has 40 multiprocessors with 64 KiB of shared memory each, room for one of these blocks.
     assert!(chained(FORWARDS, "sm_75", 100).unwrap().iter().all(|flag| *flag == 1));
     assert!(chained(BACKWARDS, "sm_75", 40).unwrap().iter().all(|flag| *flag == 1));
     let fault = chained(BACKWARDS, "sm_75", 41).unwrap_err();

@@ -1,4 +1,4 @@
-//! State spaces, widths of accesses, atomic operations, variables, clusters.
+//! State spaces, access widths, atomic operations, variables, clusters.
 
 mod common;
 
@@ -86,7 +86,7 @@ fn atomic_operations_of_many_blocks() {
     assert_eq!(words[7] as i32, -5);
     assert_eq!(half::f16::from_bits(words[8] as u16).to_f32(), 512.0);
     assert_eq!(words[9], 77);
-    // 0 becomes 100; 101 steps later it is there again.
+    // 0 becomes 100; 101 steps later it is 100 again.
     assert_eq!(words[10], 100 - ((n - 1) % 101) as u32);
 }
 
@@ -135,7 +135,7 @@ fn variables_of_the_module_keep_their_values() {
         launch_with(&module, [1, 1, 1], [64, 1, 1], vec![memory(&mut out)], |_| ()).unwrap();
     }
     assert_eq!(out[..64], (0..64).map(|t| (t % 4 + 1) as f32).collect::<Vec<_>>());
-    // 40, and one for each thread of two launches but the last.
+    // 40, and one for each thread of two launches except the last one.
     assert_eq!(out[64].to_bits(), 40 + 2 * 64 - 1);
     let (address, bytes) = module.variable("count").unwrap();
     assert_eq!(bytes, 4);
@@ -201,7 +201,8 @@ fn misaligned_accesses_of_each_space() {
     }
 }
 
-/// Each warp adds to the counters of its neighbours in shared memory; by a flag it says that a value is there.
+/// Each warp adds to the counters of its neighbors in shared memory; a flag says that a value is
+/// written.
 const FLAG: &str = "
     .reg .b64 %out;
     .reg .b32 %t, %w, %v, %flag;
@@ -234,7 +235,7 @@ fn flags_order_warps() {
     let mut out = vec![0_u32; 1];
     launch(&kernel(&["out"], FLAG), 1, 64, vec![memory(&mut out)]).unwrap_or_else(|fault| panic!("{fault}"));
     assert_eq!(out, [41]);
-    // Fences around relaxed accesses do the same.
+    // Fences around relaxed accesses order them in the same way.
     let fenced = FLAG
         .replace(
             "st.release.cta.shared.u32 [ready], 1;",
@@ -246,7 +247,7 @@ fn flags_order_warps() {
         );
     launch(&kernel(&["out"], &fenced), 1, 64, vec![memory(&mut out)])
         .unwrap_or_else(|fault| panic!("{fault}"));
-    // Without the order, the value races.
+    // Without the ordering, the value races.
     let relaxed =
         FLAG.replace("st.release.cta", "st.relaxed.cta").replace("ld.acquire.cta", "ld.relaxed.cta");
     let found = fault(launch(&kernel(&["out"], &relaxed), 1, 64, vec![memory(&mut out)]));

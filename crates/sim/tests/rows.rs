@@ -1,11 +1,12 @@
-//! Copies of rows of a matrix by their numbers, `.tile::gather4` and `.tile::scatter4`: what they move, and which mistakes are found.
+//! Copies of gathered rows of a matrix, `.tile::gather4` and `.tile::scatter4`: their results, and
+//! the faults of wrong ones.
 
 mod support;
 
 use support::run;
 use tilewright_sim::{FaultKind, OutOfBoundsFill, SimTarget, Simulator, Swizzle, TensorDataType, TensorMap};
 
-/// A matrix of 6 rows of 32 words, and a box of one row of so many rows and words.
+/// Returns a map of a matrix of 6 rows of 32 words, with a box of these extents.
 fn map(address: u64, box_extents: [u32; 2], swizzle: Swizzle) -> [u8; 128] {
     let map = TensorMap {
         data_type: TensorDataType::U32,
@@ -20,7 +21,8 @@ fn map(address: u64, box_extents: [u32; 2], swizzle: Swizzle) -> [u8; 128] {
     map.encode().expect("it is a map")
 }
 
-/// The numbers of the first four rows to registers, in the second lane those of the others.
+/// Moves the indices of the first four rows to registers, and in the second lane those of the
+/// others.
 fn numbers(rows: [i32; 8]) -> String {
     let all = rows.iter().enumerate().map(|(place, row)| {
         let guard = if place < 4 { "" } else { "@%p4 " };
@@ -29,7 +31,8 @@ fn numbers(rows: [i32; 8]) -> String {
     "    setp.eq.u32 %p4, %r1, 1;\n".to_owned() + &all.collect::<String>()
 }
 
-/// Two lanes load four rows each from a column on, all threads copy the 8 rows of so many bytes to the output.
+/// Two lanes load four rows each from a column on; all threads copy `row_bytes` of each of the 8
+/// rows to the output.
 fn gather(rows: [i32; 8], column: i32, row_bytes: u32, expected_bytes: u32) -> String {
     let moves = numbers(rows);
     format!(
@@ -108,20 +111,20 @@ fn what_is_wrong_with_a_load_of_rows_is_found() {
         run(body, 32, &input, &mut output, &map).expect_err("the body is wrong")
     };
     let right = gather([0; 8], 0, 128, 1024);
-    // The barrier expects too many bytes, or its phase ends while bytes come.
+    // The barrier expects too many bytes, or its phase ends while bytes arrive.
     let kind = found(&gather([0; 8], 0, 128, 2048), [32, 1]);
     assert!(matches!(kind, FaultKind::Deadlock { .. }), "{kind:?}");
     let kind = found(&gather([0; 8], 0, 128, 512), [32, 1]);
     assert!(!matches!(kind, FaultKind::Unsupported(_)), "{kind:?}");
-    // Nobody waits.
+    // Without a wait.
     let kind = found(&right.replace("@!%p2 bra WAIT;", "@!%p2 bra NEXT;\nNEXT:"), [32, 1]);
     assert!(matches!(kind, FaultKind::Race { .. }), "{kind:?}");
     // A box of several rows.
     let kind = found(&right, [32, 4]);
-    assert!(matches!(&kind, FaultKind::Illegal(text) if text.contains("the box of one row")), "{kind:?}");
+    assert!(matches!(&kind, FaultKind::Illegal(text) if text.contains("a box of one row")), "{kind:?}");
 }
 
-/// Threads write 8 rows of 32 words, two lanes store four rows each.
+/// Threads write 8 rows of 32 words; two lanes store four rows each.
 fn scatter(rows: [i32; 8], fence: &str) -> String {
     let moves = numbers(rows);
     format!(

@@ -1,5 +1,5 @@
-//! The tensor cores by small kernels: that the instructions are bound to the right operands, and which mistakes are found.
-//! What each fragment holds and what the products are is tested beside their code.
+//! Small kernels with tensor core instructions: they use the right operands, and mistakes are
+//! found. The tests of fragments and of the arithmetic are next to their code.
 
 mod support;
 
@@ -96,7 +96,7 @@ fn four_small_products_of_a_warp() {
 
 #[test]
 fn matrices_move_and_turn() {
-    // Four 8x8 blocks are loaded, each turned by `movmatrix` or by the store, and stored: either way all are transposed.
+    // Four 8x8 blocks are loaded, transposed by `movmatrix` or by the store, and stored.
     for (turn, store) in [
         (
             "movmatrix.sync.aligned.m8n8.trans.b16 %r20, %r20; movmatrix.sync.aligned.m8n8.trans.b16 %r21, %r21;",
@@ -140,8 +140,8 @@ fn matrix_instructions_check_their_addresses_and_lanes() {
     assert!(matches!(mistake(&divergent), FaultKind::Illegal(_)));
 }
 
-/// What a kernel of one warpgroup does between its steps: `D = A B` with A of 64x16 and B of 16x8 (as 8 rows of 16), in
-/// unswizzled K-major layout: A at 0, B at 2048.
+/// The steps of a kernel of one warpgroup: `D = A B` with A of 64x16 and B of 16x8 (as 8 rows of
+/// 16), in the unswizzled K-major layout: A at 0, B at 2048.
 #[derive(Clone, Copy)]
 struct Product {
     proxy_fence: &'static str,
@@ -256,7 +256,7 @@ fn registers_of_a_product_on_its_way_are_not_touched() {
 
 #[test]
 fn accumulators_may_be_copied_before_the_wait() {
-    // As compilers write it: the copy is read, or goes on as an accumulator, after the wait.
+    // As compilers do: after the wait, the copy is read or becomes an accumulator.
     let wait = "mov.f32 %f21, %f4; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; mov.f32 %f4, %f21;";
     let (left, right) = operands();
     let input = halves(left.into_iter().chain(right));
@@ -275,7 +275,7 @@ fn operands_of_a_product_on_its_way_are_not_overwritten() {
         panic!("no race");
     };
     assert!(!first.is_write);
-    // After the wait it is fine.
+    // After the wait, the write is legal.
     let (a, b) = operands();
     let wait = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; bar.sync 0; st.shared.b32 [%r6], 0;";
     let input = halves(a.into_iter().chain(b));

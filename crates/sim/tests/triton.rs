@@ -1,13 +1,13 @@
-//! Kernels compiled by the official Triton (see `triton/generate.py`): their results against binary64, their counts
-//! against what the source says, and the same with bugs planted.
+//! Runs kernels compiled by the official Triton (see `triton/generate.py`): compares their results
+//! with binary64 and their counters with the source, and plants bugs.
 
 mod common;
 
 use common::{Argument, Random, fault, launch_with, load, memory, value};
 use tilewright_sim::{Fault, FaultKind, Report};
 
-/// Launches a file of the folder with 128 threads a block; the two last parameters of Triton's kernels are for scratch
-/// memory, which these do not use. `change` plants a bug.
+/// Launches a file of the folder with 128 threads a block. The last two parameters of Triton's
+/// kernels are for scratch memory, which these kernels do not use. `change` plants a bug.
 fn run(
     file: &str,
     grid: [u32; 3],
@@ -28,7 +28,7 @@ fn unchanged(text: &str) -> String {
     text.to_owned()
 }
 
-/// Numbers at an address that is a multiple of 256, as a driver gives it.
+/// Numbers aligned to 256 bytes, as a driver allocates them.
 struct Numbers {
     room: Vec<f32>,
     start: usize,
@@ -102,7 +102,7 @@ fn rows_become_softmax() {
 }
 
 #[test]
-fn rows_are_normalised() {
+fn rows_are_normalized() {
     let (rows, n) = (5, 781);
     for file in ["layer_norm_sm_80.ptx", "layer_norm_sm_90.ptx"] {
         let mut random = Random(3);
@@ -188,7 +188,7 @@ fn numbers_are_counted() {
 
 #[test]
 fn bugs_planted_into_the_code_of_a_compiler() {
-    // Each of the barriers of the two reductions matters.
+    // Each barrier of the two reductions matters.
     let path = format!("{}/tests/triton/softmax_sm_80.ptx", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     let barriers: Vec<_> = text.match_indices("bar.sync \t0;").collect();
@@ -198,7 +198,7 @@ fn bugs_planted_into_the_code_of_a_compiler() {
         let found = fault(softmax("softmax_sm_80.ptx", 1024, |_| without.clone()));
         assert!(matches!(found, FaultKind::Race { .. }), "{found}");
     }
-    // A row of the last block ends 4 bytes behind the memory.
+    // A row of the last block exceeds the memory by 4 bytes.
     let wider = fault(softmax("softmax_sm_80.ptx", 781, |text| text.replace("setp.lt.s32", "setp.le.s32")));
     assert!(matches!(wider, FaultKind::OutOfBounds { .. }), "{wider}");
 }

@@ -1,11 +1,11 @@
-//! Divergence of lanes, and what the lanes of a warp do together.
+//! Divergence of lanes, and warp-synchronous instructions.
 
 mod common;
 
 use common::{evaluate, fault, kernel, launch, memory};
 use tilewright_sim::FaultKind;
 
-/// Runs a body on 32 lanes that has its lane in `%t` and leaves a word in `%d`.
+/// Runs a body on 32 lanes with the lane in `%t`, and returns `%d` of each lane.
 fn lanes(body: &str) -> Vec<u32> {
     try_lanes(body).unwrap_or_else(|fault| panic!("{fault}"))
 }
@@ -31,7 +31,8 @@ fn try_lanes(body: &str) -> Result<Vec<u32>, Box<tilewright_sim::Fault>> {
 
 #[test]
 fn lanes_that_diverge_meet_again() {
-    // The steps of the Collatz sequence: a loop that each lane leaves at its own time, with a branch inside.
+    // The steps of the Collatz sequence: a loop that lanes leave at different times, with a branch
+    // inside.
     let out = lanes(
         "
     add.u32 %v, %t, 1;
@@ -66,7 +67,7 @@ $end:
 
 #[test]
 fn a_lane_may_wait_for_another_of_its_warp() {
-    // Each lane takes the lock once; the holder is ahead of those that spin behind it.
+    // Each lane takes the lock once; the holder is ahead of the lanes that spin.
     let body = "
     .reg .b64 %lock;
     .reg .b32 %d, %e;
@@ -124,7 +125,7 @@ fn shuffles_exchange_values() {
 
 #[test]
 fn shuffles_within_parts_of_a_warp() {
-    // Both halves shuffle at the same time, each with a mask of its own, in different branches.
+    // Both halves shuffle at the same time in different branches, each with its own mask.
     let out = lanes(
         "
     setp.lt.u32 %p, %t, 16;
@@ -172,7 +173,7 @@ fn votes_matches_and_reductions() {
         "    setp.lt.u32 %p, %t, 16;\n    selp.b32 %e, 0xffff, 0xffff0000, %p;\n    redux.sync.max.u32 %d, %t, %e;",
     );
     assert_eq!(parts, (0..32).map(|t| if t < 16 { 15 } else { 31 }).collect::<Vec<_>>());
-    // Lanes 0 to 3 take no part.
+    // Lanes 0 to 3 do not participate.
     let elected = lanes(
         "    mov.u32 %d, 0;\n    setp.lt.u32 %q, %t, 4;\n    @%q bra $end;\n    elect.sync %e|%p, 0xfffffff0;\n    selp.u32 %d, 1, 0, %p;\n$end:",
     );

@@ -1,5 +1,5 @@
-//! `wmma`: every shape and type against a product of whole matrices. Fragments are opaque, so only what a program may rely
-//! on is used: loads, stores and products.
+//! Compares `wmma` of every shape and type with a multiplication of whole matrices. Fragments are
+//! opaque, so the tests use only loads, stores and `wmma.mma`, as programs have to.
 #![allow(
     clippy::many_single_char_names,
     reason = "matrices and their extents have the names that the ISA gives them"
@@ -10,7 +10,7 @@ mod common;
 use common::{Random, launch, memory};
 use half::{bf16, f16};
 
-/// How the elements of a matrix lie in memory and what they are worth.
+/// The format of a matrix's elements in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     F16,
@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// A small number that every format has exactly, so that sums are exact too.
+    /// Returns a small number that every format represents exactly, so that sums are exact too.
     fn random(self, random: &mut Random) -> u64 {
         let small = (random.bits() % 8) as f32 - if self == Self::U8 { 0.0 } else { 4.0 };
         match self {
@@ -84,7 +84,7 @@ struct Stored {
 impl Stored {
     fn new(kind: Kind, rows: usize, columns: usize, by_rows: bool) -> Self {
         let (lines, line) = if by_rows { (rows, columns) } else { (columns, rows) };
-        // A stride of whole 32 bytes that is wider than a line.
+        // A stride of a multiple of 32 bytes that exceeds a line.
         let stride = line + 256 / kind.bits();
         let bytes = vec![0; (lines * stride * kind.bits()).div_ceil(64)];
         Self { kind, rows, columns, by_rows, stride, bytes }
@@ -119,7 +119,7 @@ struct Case {
     shape: (usize, usize, usize),
     factors: Kind,
     accumulator: Kind,
-    /// 32-bit or 64-bit registers of A, B and C.
+    /// The number of 32-bit or 64-bit registers of A, B and C.
     registers: [usize; 3],
 }
 

@@ -1,14 +1,14 @@
 //! The `mbarrier` instructions in executable form.
 //!
-//! The objects live in a table beside shared memory, and their bits in it: a barrier whose bits have changed since was
-//! overwritten by an ordinary store, which is a fault. To the race detector, making and ending a barrier are writes of
-//! its bytes and everything else atomic reads, so that a barrier that is used before it is made, in an order that nothing
-//! ensures, is a race.
+//! A table beside shared memory holds the objects, and shared memory holds their bits: if the bits
+//! of a barrier have changed, an ordinary store has overwritten it, which is a fault. To the race
+//! detector, initializing and invalidating a barrier are writes of its bytes, and all other
+//! operations are atomic reads. So a use that is not ordered after the initialization is a race.
 
 use super::mbarrier::{Mbarrier, Token};
 use super::pointer::Pointer;
 use super::{Barrier, illegal};
-use crate::context::{Context, Execute, Flow, Place, aligned};
+use crate::context::{Context, Execute, Flow, ResolvedAddress, aligned};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::memory::shared::Accessor;
 use crate::memory::{Agent, Clock};
@@ -17,8 +17,8 @@ use crate::registers::{Slot, lanes_of};
 /// The bytes of a barrier.
 pub(super) const BARRIER_BYTES: usize = 8;
 
-/// Where a barrier is: the block's rank and the offset in its shared memory.
-pub(super) type BarrierPlace = (usize, u64);
+/// The address of a barrier: the block's rank and the offset in its shared memory.
+pub(super) type BarrierAddress = (usize, u64);
 
 /// `mbarrier.init`.
 pub(crate) struct Init {
@@ -30,7 +30,7 @@ impl Execute for Init {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         for lane in lanes_of(context.lanes) {
             let (rank, offset) = self.barrier.shared(context, lane).of_lane(lane)?;
-            aligned(Place::Shared { rank, offset }, BARRIER_BYTES as u32, true).of_lane(lane)?;
+            aligned(ResolvedAddress::Shared { rank, offset }, BARRIER_BYTES as u32, true).of_lane(lane)?;
             let state = Mbarrier::new(context.get(self.count, lane) as u32, Clock::new(context.agents))
                 .map_err(Into::into)
                 .of_lane(lane)?;
@@ -39,7 +39,7 @@ impl Execute for Init {
                 Barrier { bits: state.bits(), state, maker: (context.rank, context.warp), is_public: false };
             if context.blocks[rank].asynchronous.barriers.insert(offset, barrier).is_some() {
                 return illegal(format!(
-                    "mbarrier.init of the mbarrier at {offset:#x} in shared memory, which was not invalidated before"
+                    "mbarrier.init of the mbarrier at {offset:#x} in shared memory, which is initialized already: mbarrier.inval is missing"
                 ))
                 .of_lane(lane);
             }
@@ -65,7 +65,7 @@ impl Execute for Invalidate {
     }
 }
 
-fn write(context: &mut Context<'_>, (rank, offset): BarrierPlace, bytes: &[u8]) -> Outcome {
+fn write(context: &mut Context<'_>, (rank, offset): BarrierAddress, bytes: &[u8]) -> Outcome {
     let accessor = Accessor::generic(context.agent, context.instruction, false);
     context.blocks[rank].shared.write(&accessor, offset, bytes)
 }
@@ -73,17 +73,17 @@ fn write(context: &mut Context<'_>, (rank, offset): BarrierPlace, bytes: &[u8]) 
 /// Applies a change to a barrier on behalf of the warp.
 ///
 /// # Errors
-/// If there is no barrier, or the warp does not know of its making, or the change is one.
+/// Without a barrier there, without an ordered initialization, or if the change fails.
 pub(super) fn with_barrier<T>(
     context: &mut Context<'_>,
-    (rank, offset): BarrierPlace,
+    (rank, offset): BarrierAddress,
     change: impl FnOnce(&mut Mbarrier) -> Result<T, FaultKind>,
 ) -> Outcome<T> {
     let accessor = Accessor::generic(context.agent, context.instruction, true);
     let memory = &mut context.blocks[rank];
     let Some(barrier) = memory.asynchronous.barriers.get_mut(&offset) else {
         return illegal(format!(
-            "there is no mbarrier at {offset:#x} in shared memory: no mbarrier.init made one"
+            "there is no mbarrier at {offset:#x} in shared memory: mbarrier.init is missing"
         ));
     };
     let mut bytes = [0; BARRIER_BYTES];
@@ -100,8 +100,13 @@ pub(super) fn with_barrier<T>(
     Ok(result)
 }
 
-/// Counts bytes that an asynchronous copy, begun by this warp, has brought.
-pub(super) fn complete(context: &mut Context<'_>, place: BarrierPlace, bytes: u32, copy: &Agent) -> Outcome {
+/// Counts the bytes of an asynchronous copy that this warp began.
+pub(super) fn complete(
+    context: &mut Context<'_>,
+    place: BarrierAddress,
+    bytes: u32,
+    copy: &Agent,
+) -> Outcome {
     let own = (context.rank, context.warp);
     if let Some(barrier) = context.blocks[place.0].asynchronous.barriers.get(&place.1)
         && !barrier.is_public
@@ -120,7 +125,7 @@ pub(super) fn complete(context: &mut Context<'_>, place: BarrierPlace, bytes: u3
 pub(crate) struct Transact {
     pub barrier: Pointer,
     pub bytes: Slot,
-    /// Whether the bytes have come, else they are announced.
+    /// True if the bytes have arrived, false if they are expected.
     pub is_complete: bool,
 }
 
@@ -140,12 +145,12 @@ impl Execute for Transact {
     }
 }
 
-/// What else an arrival does.
+/// The modifiers of an arrival.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ArrivalKind {
     /// `arrive_drop`.
     pub drops: bool,
-    /// Not `.noComplete`.
+    /// Without `.noComplete`.
     pub may_complete: bool,
 }
 
@@ -153,11 +158,11 @@ pub(crate) struct ArrivalKind {
 pub(crate) struct Arrive {
     pub barrier: Pointer,
     pub kind: ArrivalKind,
-    /// How many arrivals; one if it is not given.
+    /// The count of arrivals; 1 by default.
     pub count: Option<Slot>,
-    /// `.expect_tx`: how many bytes the phase takes more.
+    /// `.expect_tx`: the additional bytes that the phase expects.
     pub expected_bytes: Option<Slot>,
-    /// Whether it orders what came before it (not `.relaxed`).
+    /// True if it orders earlier accesses (without `.relaxed`).
     pub releases: bool,
     pub token: Option<Slot>,
 }
@@ -169,7 +174,7 @@ impl Execute for Arrive {
         for lane in lanes_of(context.lanes) {
             let place = self.barrier.shared(context, lane).of_lane(lane)?;
             if self.releases {
-                let place = Place::Shared { rank: place.0, offset: place.1 };
+                let place = ResolvedAddress::Shared { rank: place.0, offset: place.1 };
                 context.visit(place, context.agent.index, step).of_lane(lane)?;
             }
             let count = self.count.map_or(1, |slot| context.get(slot, lane) as u32);
@@ -193,40 +198,41 @@ impl Execute for Arrive {
     }
 }
 
-/// How a wait says which phase it is for.
+/// The operand of a wait that selects the phase.
 #[derive(Clone, Copy)]
 pub(crate) enum Phase {
-    /// That of a token.
+    /// The phase of a token.
     Token(Slot),
-    /// The current one or the one before, by its parity.
+    /// The current phase or the previous one, by its parity.
     Parity(Slot),
 }
 
 /// `mbarrier.test_wait` and `mbarrier.try_wait`.
 ///
-/// Both may say that a phase is not complete although it is, for a while, and copies are complete here as soon as they
-/// begin. So that a program that does not look at the answer is found, the first test of a phase by a warp fails.
+/// Both may report a complete phase as incomplete for a while. In the simulator, copies are
+/// complete as soon as they begin; to expose programs that ignore the result, the first test of a
+/// phase by a warp fails.
 pub(crate) struct Test {
     pub barrier: Pointer,
     pub phase: Phase,
     pub is_complete: Slot,
-    /// Whether it may wait (`try_wait`). It then waits until the phase is complete, never only for the time limit: a
-    /// program that counts on the limit deadlocks.
+    /// True if it may wait (`try_wait`). It then waits until the phase is complete and ignores the
+    /// time limit: a program that relies on the limit deadlocks.
     pub may_wait: bool,
-    /// Whether it orders what comes after it (not `.relaxed`).
+    /// True if it orders later accesses (without `.relaxed`).
     pub acquires: bool,
 }
 
-/// After so many failures in a row at a barrier that does not change, a `test_wait` waits: a loop around it that nothing
-/// else can end is found to be a deadlock.
+/// Consecutive failures of `test_wait` at an unchanged barrier before it waits. A polling loop that
+/// nothing else can end thus becomes a deadlock.
 const PATIENCE: u32 = 1 << 14;
 
 impl Test {
-    /// What a waiter of the phase learns, if it is complete, and the number of the barrier's current phase.
+    /// Returns the clock to acquire, if the phase is complete, and the barrier's current phase.
     fn lookup(
         &self,
         context: &mut Context<'_>,
-        place: BarrierPlace,
+        place: BarrierAddress,
         phase: u64,
     ) -> Outcome<(Option<Clock>, u64)> {
         with_barrier(context, place, |barrier| {

@@ -2,28 +2,28 @@
 
 use tilewright_sanitize::Mode;
 
-use super::barriers::{self, BarrierPlace};
+use super::barriers::{self, BarrierAddress};
 use super::pointer::Pointer;
 use super::{Channel, illegal};
-use crate::context::{Context, Execute, Flow, Place, aligned};
+use crate::context::{Context, Execute, Flow, ResolvedAddress, aligned};
 use crate::fault::{OfLane, Outcome};
 use crate::memory::shared::Accessor;
 use crate::memory::{Agent, Proxy};
 use crate::registers::{Slot, lanes_of};
 use crate::watch::Touch;
 
-/// Addresses and sizes of bulk copies are multiples of this.
+/// The alignment of addresses and sizes of bulk copies.
 const GRANULE: u32 = 16;
 
-/// How a bulk copy tells that it is done.
+/// The completion mechanism of a bulk copy.
 pub(crate) enum Completion {
-    /// By its bytes, at a barrier.
+    /// `complete_tx` on a barrier.
     Barrier(Pointer),
-    /// By the group that its thread commits it to.
+    /// The bulk group of its thread.
     Group,
 }
 
-/// What becomes of an element at the destination: from what is there, and what comes.
+/// Combines the old element of the destination with an element of the source.
 pub(crate) type Combine = Box<dyn Fn(u64, u64) -> u64 + Send + Sync>;
 
 /// An elementwise combination of the destination with the source.
@@ -38,7 +38,8 @@ pub(crate) struct BulkCopy {
     pub source: Pointer,
     pub bytes: Slot,
     pub completion: Completion,
-    /// The blocks of the cluster that get the data, by their ranks; else the one that the destination says.
+    /// The ranks of the blocks that receive the data; without it, only the block of the destination
+    /// receives them.
     pub mask: Option<Slot>,
     pub reduction: Option<Reduction>,
 }
@@ -80,22 +81,22 @@ impl BulkCopy {
 
 /// A copy that has begun.
 pub(super) struct Operation {
-    /// Who reads its source, and writes its destination too unless that is somebody else.
+    /// The agent that reads the source. It also writes the destination unless `writes` is set.
     pub reads: Agent,
-    /// Of a copy to global memory in a launch that is watched: copies of this kind may arrive in any order, and after the reads
-    /// are long done.
+    /// The agent that writes the destination, for a copy to global memory in a watched launch: such
+    /// writes may happen in any order, long after the reads.
     writes: Option<Agent>,
-    /// The barrier at which it completes.
-    pub barrier: Option<BarrierPlace>,
+    /// The barrier that completes the copy.
+    pub barrier: Option<BarrierAddress>,
 }
 
 impl Operation {
-    /// Who writes its destination.
+    /// Returns the agent that writes the destination.
     pub fn writes(&self) -> &Agent {
         self.writes.as_ref().unwrap_or(&self.reads)
     }
 
-    /// Notes that the copy is on its way in a group, if that is how it completes.
+    /// Adds the copy to its bulk group, unless a barrier completes it.
     pub fn end(self, context: &mut Context<'_>, lane: usize) {
         if self.barrier.is_none() {
             let warp = context.warp;
@@ -114,7 +115,7 @@ pub(super) fn begin(context: &mut Context<'_>, completion: &Completion, lane: us
         Completion::Group => {
             let warp = context.warp;
             let reads = context.fork(Channel::BulkReads(warp));
-            let writes = context.watch.map(|_| context.fork_alone(Channel::BulkWrites(warp)));
+            let writes = context.watch.map(|_| context.fork_unordered(Channel::BulkWrites(warp)));
             Operation { reads, writes, barrier: None }
         }
         Completion::Barrier(pointer) => {
@@ -125,17 +126,17 @@ pub(super) fn begin(context: &mut Context<'_>, completion: &Completion, lane: us
     })
 }
 
-/// Where the data go: the destination, or with a mask the same offset in each block of the cluster that it has.
+/// Returns the destinations: one, or with a mask the same offset in each block of the mask.
 pub(super) fn targets(
     context: &Context<'_>,
     mask: Option<Slot>,
     lane: usize,
-    destination: Place,
-    barrier: Option<BarrierPlace>,
-) -> Outcome<Vec<(Place, Option<BarrierPlace>)>> {
+    destination: ResolvedAddress,
+    barrier: Option<BarrierAddress>,
+) -> Outcome<Vec<(ResolvedAddress, Option<BarrierAddress>)>> {
     let Some(slot) = mask else { return Ok(vec![(destination, barrier)]) };
     let mask = context.get(slot, lane) as u16;
-    let Place::Shared { offset, .. } = destination else {
+    let ResolvedAddress::Shared { offset, .. } = destination else {
         return illegal("a multicast copy has to go to shared memory".into());
     };
     if mask == 0 || u32::from(mask) >> context.blocks.len() != 0 {
@@ -146,20 +147,20 @@ pub(super) fn targets(
     }
     let ranks = (0..context.blocks.len()).filter(|rank| mask >> rank & 1 == 1);
     Ok(ranks
-        .map(|rank| (Place::Shared { rank, offset }, barrier.map(|(_, barrier)| (rank, barrier))))
+        .map(|rank| (ResolvedAddress::Shared { rank, offset }, barrier.map(|(_, barrier)| (rank, barrier))))
         .collect())
 }
 
-/// Reads a copy's source.
+/// Reads the source of a copy.
 pub(super) fn read(
     context: &mut Context<'_>,
     agent: &Agent,
-    (place, lane): (Place, usize),
+    (place, lane): (ResolvedAddress, usize),
     to: &mut [u8],
 ) -> Outcome {
     match place {
-        Place::Global(address) => {
-            let unfenced = &context.blocks[context.rank].asynchronous.unfenced;
+        ResolvedAddress::Global(address) => {
+            let unfenced = &context.blocks[context.rank].asynchronous.unfenced_writes;
             if let Some(at) = unfenced.as_ref().and_then(|unfenced| unfenced.first(address, to.len())) {
                 return illegal(format!(
                     "missing fence.proxy.async: a bulk copy reads global memory at {at:#x}, which its block wrote through the \
@@ -173,14 +174,14 @@ pub(super) fn read(
                 context.count_global(std::iter::once((address, to.len() as u64)));
             }
         }
-        Place::Shared { rank, offset } => {
+        ResolvedAddress::Shared { rank, offset } => {
             context.visit(place, agent.index, agent.step())?;
             let accessor = accessor(context, agent);
             context.blocks[rank].shared.read(&accessor, offset, to)?;
-            // What other lanes of the warp have written is there only behind a barrier of the warp.
+            // Writes of other lanes of the warp are visible only after a barrier of the warp.
             context.watch_lane((rank, offset), lane, to.len(), None)?;
         }
-        Place::Local(_) | Place::Param(_) => {
+        ResolvedAddress::Local(_) | ResolvedAddress::Param(_) => {
             return illegal("a bulk copy has to read global or shared memory".into());
         }
     }
@@ -188,11 +189,12 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Writes the destination of an operation of the asynchronous proxy, or combines it with what is there.
+/// Writes the destination of an operation of the asynchronous proxy, or combines it with its old
+/// content.
 pub(super) fn write(
     context: &mut Context<'_>,
     agent: &Agent,
-    place: Place,
+    place: ResolvedAddress,
     from: &[u8],
     reduction: Option<&Reduction>,
 ) -> Outcome {
@@ -202,7 +204,7 @@ pub(super) fn write(
 fn write_by(
     context: &mut Context<'_>,
     (agent, proxy): (&Agent, Proxy),
-    place: Place,
+    place: ResolvedAddress,
     from: &[u8],
     reduction: Option<&Reduction>,
 ) -> Outcome {
@@ -213,34 +215,34 @@ fn write_by(
         element[..width].copy_from_slice(bytes);
         u64::from_le_bytes(element)
     });
-    if let Place::Global(address) = place {
+    if let ResolvedAddress::Global(address) = place {
         let mode = if reduction.is_some() { Mode::Device } else { Mode::Plain };
         let touch = Touch { address, bytes: from.len(), reads: reduction.is_some(), writes: true, mode };
         context.watch_copy(agent, touch, Some(from));
     }
     match (place, reduction) {
-        (Place::Global(address), None) => context.global.write(context.hint, address, from)?,
-        (Place::Global(address), Some(reduction)) => {
+        (ResolvedAddress::Global(address), None) => context.global.write(context.hint, address, from)?,
+        (ResolvedAddress::Global(address), Some(reduction)) => {
             for (element, at) in elements.zip((address..).step_by(width)) {
                 context.global.update(context.hint, at, width, |old| (reduction.combine)(old, element))?;
             }
         }
-        (Place::Shared { rank, offset }, None) => {
+        (ResolvedAddress::Shared { rank, offset }, None) => {
             context.visit(place, agent.index, agent.step())?;
             context.blocks[rank].shared.write(&accessor, offset, from)?;
         }
-        (Place::Shared { rank, offset }, Some(reduction)) => {
+        (ResolvedAddress::Shared { rank, offset }, Some(reduction)) => {
             context.visit(place, agent.index, agent.step())?;
             for (element, at) in elements.zip((offset..).step_by(width)) {
                 let combine = |old: u128| (reduction.combine)(old as u64, element).into();
                 context.blocks[rank].shared.update(&accessor, at, width, combine)?;
             }
         }
-        (Place::Local(_) | Place::Param(_), _) => {
+        (ResolvedAddress::Local(_) | ResolvedAddress::Param(_), _) => {
             return illegal("a bulk copy has to write global or shared memory".into());
         }
     }
-    if let Place::Global(address) = place
+    if let ResolvedAddress::Global(address) = place
         && !from.is_empty()
     {
         context.count_global(std::iter::once((address, from.len() as u64)));
@@ -249,7 +251,7 @@ fn write_by(
     Ok(())
 }
 
-/// `st.async` and `red.async`: values that a barrier counts by their bytes. They are of the generic proxy.
+/// `st.async` and `red.async`: stores whose bytes a barrier counts. They use the generic proxy.
 pub(crate) struct RemoteStore {
     pub destination: Pointer,
     pub values: Vec<Slot>,
@@ -274,7 +276,7 @@ impl RemoteStore {
         for &slot in &self.values {
             bytes.extend_from_slice(&context.get(slot, lane).to_le_bytes()[..self.element_bytes]);
         }
-        let place = Place::Shared { rank, offset };
+        let place = ResolvedAddress::Shared { rank, offset };
         aligned(place, bytes.len() as u32, true)?;
         let barrier = self.barrier.shared(context, lane)?;
         let agent = context.fork(Channel::Barrier(barrier.1));
@@ -300,9 +302,9 @@ impl Execute for Commit {
     }
 }
 
-/// `cp.async.bulk.wait_group`. With `.read`, only the sources of the copies are done with.
+/// `cp.async.bulk.wait_group`. With `.read`, it waits only until the sources are read.
 pub(crate) struct Wait {
-    /// How many groups may stay on their way.
+    /// Maximum groups that may remain in flight.
     pub keep: usize,
     /// `.read`.
     pub reads_only: bool,

@@ -5,20 +5,20 @@ use tilewright_sanitize::Mode;
 use super::barriers::with_barrier;
 use super::pointer::Pointer;
 use super::{Channel, illegal};
-use crate::context::{Context, Execute, Flow, Place, aligned};
+use crate::context::{Context, Execute, Flow, ResolvedAddress, aligned};
 use crate::fault::{OfLane, Outcome};
 use crate::memory::Clock;
 use crate::memory::shared::Accessor;
 use crate::registers::{Slot, lanes_of};
 use crate::watch::Touch;
 
-/// How much of the source is copied; the rest of the destination is zero.
+/// The part of the source that is copied; the rest of the destination is zero-filled.
 pub(crate) enum SourceSize {
-    /// All of it.
+    /// All bytes.
     All,
-    /// So many bytes.
+    /// The number of bytes in the register.
     Bytes(Slot),
-    /// Nothing where the predicate holds, else all of it.
+    /// No bytes where the predicate holds, else all of them.
     IgnoredIf(Slot),
 }
 
@@ -26,13 +26,13 @@ pub(crate) enum SourceSize {
 pub(crate) struct Copy {
     pub destination: Pointer,
     pub source: Pointer,
-    /// 4, 8 or 16.
+    /// 4, 8 or 16 bytes.
     pub bytes: usize,
     pub source_size: SourceSize,
 }
 
 impl Copy {
-    /// How many bytes of the source a lane copies.
+    /// Returns how many bytes of the source a lane copies.
     fn source_bytes(&self, context: &Context<'_>, lane: usize) -> Outcome<usize> {
         match self.source_size {
             SourceSize::All => Ok(self.bytes),
@@ -59,7 +59,7 @@ impl Execute for Copy {
             let size = self.source_bytes(context, lane)?;
             if size > 0 {
                 let source = self.source.global(context, lane).of_lane(lane)?;
-                aligned(Place::Global(source), self.bytes as u32, false).of_lane(lane)?;
+                aligned(ResolvedAddress::Global(source), self.bytes as u32, false).of_lane(lane)?;
                 context.load_global(source, lane, &mut bytes[..size]).map_err(Into::into).of_lane(lane)?;
                 let touch =
                     Touch { address: source, bytes: size, reads: true, writes: false, mode: Mode::Plain };
@@ -67,7 +67,7 @@ impl Execute for Copy {
                 requests.push((source, size as u64));
             }
             let (rank, offset) = self.destination.shared(context, lane).of_lane(lane)?;
-            aligned(Place::Shared { rank, offset }, self.bytes as u32, true).of_lane(lane)?;
+            aligned(ResolvedAddress::Shared { rank, offset }, self.bytes as u32, true).of_lane(lane)?;
             let accessor = Accessor::generic(&agent, context.instruction, false);
             context.blocks[rank].shared.write(&accessor, offset, &bytes[..self.bytes]).of_lane(lane)?;
             offsets.push((lane, offset));
@@ -96,7 +96,7 @@ impl Execute for Commit {
 
 /// `cp.async.wait_group` and `cp.async.wait_all`.
 pub(crate) struct Wait {
-    /// How many groups may stay on their way; with `None`, what is not committed is waited for too.
+    /// Maximum groups that may remain in flight; `None` also waits for uncommitted copies.
     pub keep: Option<usize>,
 }
 
@@ -114,10 +114,11 @@ impl Execute for Wait {
     }
 }
 
-/// `cp.async.mbarrier.arrive`: the barrier's phase takes the copies of the lanes with it.
+/// `cp.async.mbarrier.arrive`: makes the barrier's phase wait for the copies of the lanes.
 pub(crate) struct ArriveAfterCopies {
     pub barrier: Pointer,
-    /// Whether the arrivals are among those that the barrier expects (`.noinc`); else each counts itself up first.
+    /// `.noinc`: the barrier's expected count includes the arrivals; else each arrival first
+    /// increments the pending count.
     pub is_expected: bool,
 }
 

@@ -1,11 +1,11 @@
-//! Fences between the generic and the asynchronous proxy, and of freshly made barriers.
+//! Fences between the generic and the asynchronous proxy, and of newly initialized barriers.
 
 use crate::context::{Context, Execute, Flow};
 use crate::fault::Outcome;
 
-/// `fence.proxy.async`: what the generic proxy has done is visible to the asynchronous one.
+/// `fence.proxy.async`: makes accesses of the generic proxy visible to the asynchronous proxy.
 pub(crate) struct ProxyFence {
-    /// What it has done in global memory.
+    /// True if it includes global memory.
     pub of_global: bool,
 }
 
@@ -13,7 +13,7 @@ impl Execute for ProxyFence {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         context.agent.fence_proxies();
         if self.of_global
-            && let Some(unfenced) = &mut context.block().asynchronous.unfenced
+            && let Some(unfenced) = &mut context.block().asynchronous.unfenced_writes
         {
             unfenced.fence();
         }
@@ -22,7 +22,8 @@ impl Execute for ProxyFence {
     }
 }
 
-/// `fence.mbarrier_init.release.cluster`: the barriers that this warp has made are visible to the asynchronous proxy.
+/// `fence.mbarrier_init.release.cluster`: makes the barriers that this warp has initialized visible
+/// to the asynchronous proxy.
 pub(crate) struct BarrierInitFence;
 
 impl Execute for BarrierInitFence {

@@ -1,15 +1,16 @@
 //! Groups of asynchronous operations: committed together, waited for in the order of their commits.
 //!
-//! `cp.async`, bulk copies and `wgmma` have the same rule, for each thread of its own: what it began since its last commit
-//! becomes a group, and a wait names how many of its most recent groups may still be on their way. Threads of a warp do
-//! this together most of the time, so a group is kept once, with the lanes that it belongs to.
+//! `cp.async`, bulk copies and `wgmma` have the same rule for each thread: a commit makes a group
+//! of the operations since the last commit, and a wait says how many of the most recent groups may
+//! remain in flight. Threads of a warp usually commit together, so a group is stored once, with its
+//! lanes.
 
 use std::collections::VecDeque;
 
-/// Operations of a warp on their way, each with what is known of it.
+/// The operations of a warp in flight, each with its clock or its registers.
 #[derive(Debug)]
 pub struct Groups<T> {
-    /// Begun and not committed: by which lanes.
+    /// Uncommitted operations, with the lanes that began them.
     open: Vec<(u32, T)>,
     committed: VecDeque<Group<T>>,
 }
@@ -18,7 +19,7 @@ pub struct Groups<T> {
 struct Group<T> {
     /// The lanes that committed it.
     lanes: u32,
-    /// The lanes of these that have waited for it.
+    /// The lanes among these that have waited for it.
     waited: u32,
     operations: Vec<T>,
 }
@@ -30,12 +31,12 @@ impl<T> Default for Groups<T> {
 }
 
 impl<T: Clone> Groups<T> {
-    /// Lanes begin an operation.
+    /// Begins an operation of these lanes.
     pub fn begin(&mut self, lanes: u32, operation: T) {
         self.open.push((lanes, operation));
     }
 
-    /// Lanes commit what they have begun, even if it is nothing.
+    /// Commits the open operations of these lanes, even if there are none.
     pub fn commit(&mut self, lanes: u32) {
         let begun = self.open.iter_mut().filter(|(theirs, _)| theirs & lanes != 0);
         let operations = begun
@@ -48,7 +49,8 @@ impl<T: Clone> Groups<T> {
         self.committed.push_back(Group { lanes, waited: 0, operations });
     }
 
-    /// Lanes wait until at most `keep` of their groups are on their way: the operations that are now complete.
+    /// Waits until at most `keep` groups of these lanes are in flight. Returns the operations that
+    /// are now complete.
     pub fn wait(&mut self, lanes: u32, keep: usize) -> Vec<T> {
         let mut kept = [0; 32];
         let mut complete = Vec::new();
@@ -70,14 +72,14 @@ impl<T: Clone> Groups<T> {
         complete
     }
 
-    /// Whether there is an operation that one of the lanes has begun and not waited for.
+    /// Returns whether one of the lanes has an operation that it has not waited for.
     pub fn is_under_way(&self, lanes: u32) -> bool {
         let holds =
             |group: &Group<T>| group.lanes & !group.waited & lanes != 0 && !group.operations.is_empty();
         self.open.iter().any(|(theirs, _)| theirs & lanes != 0) || self.committed.iter().any(holds)
     }
 
-    /// What lanes have begun and not waited for, committed or not.
+    /// Returns the operations that lanes have not waited for, committed or not.
     pub fn pending(&self, lanes: u32) -> impl Iterator<Item = &T> {
         let committed = self.committed.iter().filter(move |group| group.lanes & lanes != 0);
         let open = self.open.iter().filter(move |(theirs, _)| theirs & lanes != 0);

@@ -1,32 +1,33 @@
 //! The `mbarrier` object: counts arrivals and bytes of asynchronous copies, phase by phase.
 //!
-//! A phase completes when as many arrivals came as the object expects and no announced byte is outstanding; then the next
-//! begins with the same count. Whoever waits for a phase synchronises with all that arrived in it.
+//! A phase completes when the expected count of arrivals is reached and no expected byte is
+//! outstanding; the next phase begins with the same count. An agent that waits for a phase
+//! synchronizes with all that arrived in it.
 
 use crate::fault::FaultKind;
 use crate::memory::Clock;
 
-/// Counts are less than this, as are the bytes outstanding, either way.
+/// The exclusive limit of counts, and of outstanding bytes in both directions.
 const LIMIT: u32 = 1 << 20;
 
 /// The state of one object.
 #[derive(Clone, Debug)]
 pub struct Mbarrier {
-    /// Arrivals that a phase takes.
+    /// Arrivals that a phase expects.
     expected: u32,
-    /// Arrivals that the current phase still takes.
+    /// Arrivals that the current phase still expects.
     pending: u32,
-    /// Bytes that the current phase still takes: announced less transferred.
+    /// Outstanding bytes of the current phase: expected less transferred.
     transactions: i64,
-    /// How many phases are complete.
+    /// Completed phases.
     phase: u64,
-    /// What those who arrived in the current phase knew.
+    /// The joined clocks of the arrivals in the current phase.
     arriving: Clock,
-    /// What those who arrived in the last complete phase knew.
+    /// The joined clocks of the arrivals in the last completed phase.
     completed: Clock,
 }
 
-/// What `mbarrier.arrive` returns: the phase and its pending arrivals before the arrival.
+/// The result of `mbarrier.arrive`: the phase and its pending arrivals before the arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Token(pub u64);
 
@@ -42,7 +43,7 @@ impl Token {
 }
 
 impl Mbarrier {
-    /// `mbarrier.init`. `nothing` is the clock of somebody who knows nothing.
+    /// `mbarrier.init`. `nothing` is a clock that knows no step.
     ///
     /// # Errors
     /// If the count is out of range.
@@ -57,31 +58,31 @@ impl Mbarrier {
         Ok(Self { expected: count, pending: count, transactions: 0, phase: 0, arriving, completed })
     }
 
-    /// The number of the current phase, from 0.
+    /// Returns the index of the current phase, from 0.
     pub fn phase(&self) -> u64 {
         self.phase
     }
 
-    /// The bits that stand for the state in memory. The ISA leaves them open; they differ where states differ in more
-    /// than the number of whole turns of the phase.
+    /// Returns the bits of the object in memory, whose layout the ISA leaves open. States that
+    /// differ have different bits, except that phases are equal modulo 4.
     pub fn bits(&self) -> u64 {
         let field = u64::from(LIMIT - 1);
         let transactions = self.transactions as u64 & (field << 1 | 1);
         u64::from(self.expected) | u64::from(self.pending) << 20 | transactions << 40 | (self.phase & 3) << 61
     }
 
-    /// `expect_tx`: the current phase takes so many more bytes.
+    /// `expect_tx`: the current phase expects `bytes` more bytes.
     ///
     /// # Errors
-    /// If more bytes would be outstanding than the object counts.
+    /// If the outstanding bytes exceed the limit.
     pub fn expect(&mut self, bytes: u32) -> Result<(), FaultKind> {
         self.transact(i64::from(bytes))
     }
 
-    /// `complete_tx`: so many bytes have arrived, with what the copy knows.
+    /// `complete_tx`: notes `bytes` transferred bytes, and the clock of their copy.
     ///
     /// # Errors
-    /// If more bytes came than the object counts.
+    /// If the transferred bytes exceed the limit.
     pub fn complete(&mut self, bytes: u32, clock: &Clock) -> Result<(), FaultKind> {
         self.transact(-i64::from(bytes))?;
         self.arriving.join(clock);
@@ -89,10 +90,11 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// `arrive`: `count` arrivals of somebody who knows `clock`. With `may_complete` false, `.noComplete`.
+    /// `arrive`: notes `count` arrivals of an agent with this clock. `may_complete` is false for
+    /// `.noComplete`.
     ///
     /// # Errors
-    /// If the phase takes fewer arrivals, or completes although it may not.
+    /// If the phase expects fewer arrivals, or completes although it may not.
     pub fn arrive(&mut self, count: u32, may_complete: bool, clock: &Clock) -> Result<Token, FaultKind> {
         if !(1..LIMIT).contains(&count) {
             return Err(illegal(format!(
@@ -115,39 +117,41 @@ impl Mbarrier {
         Ok(token)
     }
 
-    /// `arrive_drop`: as [`Self::arrive`], and the following phases take `count` arrivals less.
+    /// `arrive_drop`: arrives as [`Self::arrive`], and lowers the expected count of later phases by
+    /// `count`.
     ///
     /// # Errors
-    /// As for [`Self::arrive`].
+    /// As [`Self::arrive`].
     pub fn drop(&mut self, count: u32, may_complete: bool, clock: &Clock) -> Result<Token, FaultKind> {
         let before = self.expected;
         self.expected = before.saturating_sub(count);
         self.arrive(count, may_complete, clock).inspect_err(|_| self.expected = before)
     }
 
-    /// Joins to the current phase what asynchronous copies know whose completion it tracks, without an arrival
-    /// (`cp.async.mbarrier.arrive` without `.noinc` counts itself up and then arrives).
+    /// Joins the clocks of tracked copies to the current phase, without an arrival
+    /// (`cp.async.mbarrier.arrive` without `.noinc` increments the pending count and then arrives).
     pub fn track(&mut self, clock: &Clock) {
         self.arriving.join(clock);
     }
 
-    /// Whether the phase of a token is complete: what its waiters then know.
+    /// Returns the clock that waiters acquire, if the phase of a token is complete.
     ///
     /// # Errors
-    /// If the token is from neither the current phase nor the one before.
+    /// If the token is of neither the current phase nor the previous one.
     pub fn test(&self, token: Token) -> Result<Option<&Clock>, FaultKind> {
         match self.phase.checked_sub(token.phase()) {
             Some(0) => Ok(None),
             Some(1) => Ok(Some(&self.completed)),
             _ => Err(illegal(format!(
-                "a wait for phase {} of an mbarrier in phase {}: only the current phase and the one before can be waited for",
+                "a wait for phase {} of an mbarrier in phase {}: a wait has to be for the current phase or the previous one",
                 token.phase(),
                 self.phase
             ))),
         }
     }
 
-    /// Whether the phase of that parity, the current or the one before, is complete: what its waiters then know.
+    /// Returns the clock that waiters acquire, if the phase of that parity, the current or the
+    /// previous one, is complete.
     pub fn test_parity(&self, is_odd: bool) -> Option<&Clock> {
         ((self.phase & 1 == 1) != is_odd).then_some(&self.completed)
     }
@@ -164,7 +168,7 @@ impl Mbarrier {
         Ok(())
     }
 
-    /// Begins the next phase if the current one is complete.
+    /// Begins the next phase if the current one is complete. Returns whether it was.
     fn turn(&mut self) -> bool {
         let is_complete = self.pending == 0 && self.transactions == 0;
         if is_complete {
@@ -199,7 +203,7 @@ mod tests {
         let token = barrier.arrive(2, true, &clock()).unwrap();
         assert_eq!(token.pending(), 3);
         assert!(barrier.test(token).unwrap().is_none() && barrier.test_parity(false).is_none());
-        // The phase before the first counts as complete: that is how a producer passes its first wait.
+        // The phase before the first counts as complete, so that a producer passes its first wait.
         assert!(barrier.test_parity(true).is_some());
         assert_eq!(barrier.arrive(1, true, &clock()).unwrap().pending(), 1);
         assert!(barrier.test(token).unwrap().is_some() && barrier.test_parity(false).is_some());
@@ -248,7 +252,7 @@ mod tests {
         let mut barrier = Mbarrier::new(1, clock()).unwrap();
         barrier.expect((1 << 20) - 1).unwrap();
         assert!(barrier.expect(1).is_err());
-        // All arrivals came, the bytes did not: one more is one too many.
+        // All expected arrivals have come, but not the bytes: one more arrival is a fault.
         barrier.arrive(1, true, &clock()).unwrap();
         assert!(barrier.arrive(1, true, &clock()).is_err());
     }

@@ -1,16 +1,16 @@
-//! Tensor copies: boxes of a tensor, found by its map.
+//! Tensor copies: boxes of a tensor that a tensor map describes.
 
 use super::barriers;
 use super::bulk::{self, Completion, Reduction};
 use super::illegal;
 use super::pointer::Pointer;
 use super::tensor_map::{BoxRow, Field, TENSOR_MAP_BYTES, TensorDataType, TensorMap};
-use crate::context::{Context, Execute, Flow, Place, aligned};
+use crate::context::{Context, Execute, Flow, ResolvedAddress, aligned};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::memory::Agent;
 use crate::registers::{Slot, lanes_of};
 
-/// `tensormap.replace`: gives a field of a map a value.
+/// `tensormap.replace`: sets a field of a map.
 pub(crate) struct Replace {
     pub map: Pointer,
     pub field: Field,
@@ -26,7 +26,7 @@ impl Execute for Replace {
                 let place = place.offset(at as u64);
                 context.write(place, lane, 1, false, &patch).of_lane(lane)?;
             }
-            if let Place::Global(address) = place {
+            if let ResolvedAddress::Global(address) = place {
                 context.maps.make(address, context.own_step(), false);
             }
         }
@@ -34,7 +34,7 @@ impl Execute for Replace {
     }
 }
 
-/// `tensormap.cp_fenceproxy`: copies a map from shared to global memory, for the warp as one.
+/// `tensormap.cp_fenceproxy`: copies a map from shared to global memory, once for the warp.
 pub(crate) struct Publish {
     pub destination: Pointer,
     pub source: Pointer,
@@ -47,56 +47,57 @@ impl Execute for Publish {
         let (source, destination) = (self.source.place(context, lane), self.destination.place(context, lane));
         context.read(source, lane, MAP_ALIGNMENT, false, &mut bytes).of_lane(lane)?;
         context.write(destination, lane, MAP_ALIGNMENT, false, &bytes).of_lane(lane)?;
-        if let Place::Global(address) = destination {
+        if let ResolvedAddress::Global(address) = destination {
             context.maps.make(address, context.own_step(), true);
         }
         Ok(Flow::Next)
     }
 }
 
-/// Boxes in shared memory begin at multiples of this.
+/// The alignment of boxes in shared memory.
 const BOX_ALIGNMENT: u32 = 128;
-/// Tensor maps lie at multiples of this.
+/// The alignment of tensor maps.
 const MAP_ALIGNMENT: u32 = 64;
-/// What a swizzle moves as one.
+/// The bytes that a swizzle moves as a unit.
 const CHUNK: usize = 16;
 
-/// A box of a tensor, as an instruction names it.
+/// The box operand of a tensor copy.
 pub(crate) struct TensorBox {
     pub map: Pointer,
-    /// One for each dimension, the contiguous one first; of rows, the column and the number of each.
+    /// One for each dimension, the contiguous one first. For gathered rows: the column, then the
+    /// index of each row.
     pub coordinates: Vec<Slot>,
-    /// Whether it is four rows of a matrix by their numbers: `.tile::gather4`, `.tile::scatter4`.
+    /// True if it selects four gathered rows of a matrix: `.tile::gather4`, `.tile::scatter4`.
     pub is_rows: bool,
 }
 
 impl TensorBox {
-    /// The map, and the coordinates of a lane.
+    /// Reads the map, and the coordinates of a lane.
     fn load(&self, context: &mut Context<'_>, lane: usize) -> Outcome<(TensorMap, Vec<i32>)> {
         let place = self.map.place(context, lane);
         let mut bytes = [0; TENSOR_MAP_BYTES];
         context.read(place, lane, MAP_ALIGNMENT, false, &mut bytes)?;
-        if let Place::Global(address) = place {
+        if let ResolvedAddress::Global(address) = place {
             context.maps.check(address, |maker| context.is_known(maker))?;
         }
         let map = TensorMap::decode(&bytes).or_else(|error| illegal(error.to_string()))?;
         if self.is_rows {
             if map.rank() != 2 || map.box_extents[1] != 1 {
                 return illegal(format!(
-                    "a copy of rows by number by a map of {} dimensions with a box of {:?}: it has to have the box of one row",
+                    "a tensor copy of gathered rows by a map of {} dimensions with a box of {:?}: the map has to have 2 dimensions and a box of one row",
                     map.rank(),
                     map.box_extents
                 ));
             }
         } else if map.rank() != self.coordinates.len() {
             return illegal(format!(
-                "a tensor copy with {} coordinates by a map of {} dimensions",
+                "a tensor copy with {} coordinates by a map of {} dimensions: the numbers have to be equal",
                 self.coordinates.len(),
                 map.rank()
             ));
         }
-        // The ISA does not say so, but Hopper reports an illegal access where the base of a map is no memory, even if the
-        // box holds no element before the tensor.
+        // The ISA does not say so, but Hopper reports an illegal access if the base of a map is not
+        // mapped memory, even if no element of the box lies before the tensor.
         context.global.read(context.hint, map.address, &mut [0])?;
         let coordinates: Vec<i32> =
             self.coordinates.iter().map(|&slot| context.get(slot, lane) as i32).collect();
@@ -112,7 +113,7 @@ impl TensorBox {
 }
 
 impl TensorBox {
-    /// The rows of the box, or those with the numbers, in the order of shared memory.
+    /// Returns the rows of the box, or the gathered rows, in the order of shared memory.
     fn rows(&self, map: &TensorMap, coordinates: &[i32]) -> Vec<BoxRow> {
         if !self.is_rows {
             return map.rows(coordinates).collect();
@@ -125,14 +126,15 @@ impl TensorBox {
         (0..).zip(&coordinates[1..]).map(row).collect()
     }
 
-    /// The bytes in shared memory.
+    /// Returns the size of the box in shared memory.
     fn bytes(&self, map: &TensorMap) -> u32 {
         let rows = if self.is_rows { self.coordinates.len() as u32 - 1 } else { 1 };
         map.box_bytes() * rows
     }
 }
 
-/// The chunks of a row in shared memory: their places, and the bytes of the row that they hold.
+/// Iterates over the chunks of a row: their offsets in shared memory, and the bytes of the row that
+/// they hold.
 fn chunks(
     map: &TensorMap,
     start: u64,
@@ -150,7 +152,7 @@ pub(crate) struct TensorLoad {
     pub destination: Pointer,
     pub source: TensorBox,
     pub barrier: Pointer,
-    /// The blocks of the cluster that get the box.
+    /// The ranks of the blocks of the cluster that receive the box.
     pub mask: Option<Slot>,
 }
 
@@ -176,7 +178,7 @@ impl TensorLoad {
             let mut bytes = fill.clone();
             let inside = row.inside.start as usize..row.inside.end as usize;
             if !inside.is_empty() {
-                let place = Place::Global(row.address + u64::from(row.inside.start));
+                let place = ResolvedAddress::Global(row.address + u64::from(row.inside.start));
                 bulk::read(context, &agent, (place, lane), &mut bytes[inside])?;
             }
             for &(place, _) in &targets {
@@ -195,27 +197,27 @@ fn write_row(
     context: &mut Context<'_>,
     agent: &Agent,
     map: &TensorMap,
-    place: Place,
+    place: ResolvedAddress,
     row: u32,
     bytes: &[u8],
 ) -> Outcome {
-    let Place::Shared { rank, offset } = place else {
+    let ResolvedAddress::Shared { rank, offset } = place else {
         return illegal("a tensor load has to go to shared memory".into());
     };
     for (offset, chunk) in chunks(map, offset, row) {
-        bulk::write(context, agent, Place::Shared { rank, offset }, &bytes[chunk], None)?;
+        bulk::write(context, agent, ResolvedAddress::Shared { rank, offset }, &bytes[chunk], None)?;
     }
     Ok(())
 }
 
-/// How elements of a type are combined with what is there.
+/// Returns the combination of an element type with the old content.
 pub(crate) type ReductionOf = Box<dyn Fn(TensorDataType) -> Result<Reduction, FaultKind> + Send + Sync>;
 
 /// `cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor` from shared to global memory.
 pub(crate) struct TensorStore {
     pub destination: TensorBox,
     pub source: Pointer,
-    /// Of a reduction.
+    /// The reduction of `cp.reduce.async.bulk.tensor`; `None` stores the box.
     pub reduction: Option<ReductionOf>,
 }
 
@@ -231,7 +233,7 @@ impl Execute for TensorStore {
 impl TensorStore {
     fn execute_lane(&self, context: &mut Context<'_>, lane: usize) -> Outcome {
         let (map, coordinates) = self.destination.load(context, lane)?;
-        // The CUDA programming guide says so, and Hopper stops here too.
+        // The CUDA programming guide forbids negative coordinates, and Hopper stops here too.
         if let Some(coordinate) = coordinates.iter().find(|&&coordinate| coordinate < 0) {
             return illegal(format!(
                 "a tensor store to the coordinate {coordinate}: a box may reach over the end of the tensor, not over its start"
@@ -239,7 +241,7 @@ impl TensorStore {
         }
         let source = self.source.place(context, lane);
         aligned(source, BOX_ALIGNMENT, false)?;
-        let Place::Shared { rank, offset } = source else {
+        let ResolvedAddress::Shared { rank, offset } = source else {
             return illegal("a tensor store has to come from shared memory".into());
         };
         let reduction = self.reduction.as_ref().map(|reduction| reduction(map.data_type)).transpose()?;
@@ -247,13 +249,13 @@ impl TensorStore {
         for row in self.destination.rows(&map, &coordinates) {
             let mut bytes = vec![0; map.row_bytes() as usize];
             for (offset, chunk) in chunks(&map, offset, row.offset) {
-                let place = Place::Shared { rank, offset };
+                let place = ResolvedAddress::Shared { rank, offset };
                 bulk::read(context, &operation.reads, (place, lane), &mut bytes[chunk])?;
             }
-            // The ISA does not say so, but Hopper writes the chunk at the end of the tensor as a whole.
+            // The ISA does not say so, but Hopper writes the whole chunk at the end of the tensor.
             let inside = row.inside.start as usize..row.inside.end.next_multiple_of(CHUNK as u32) as usize;
             if !row.inside.is_empty() {
-                let place = Place::Global(row.address + u64::from(row.inside.start));
+                let place = ResolvedAddress::Global(row.address + u64::from(row.inside.start));
                 bulk::write(context, operation.writes(), place, &bytes[inside], reduction.as_ref())?;
             }
         }

@@ -1,22 +1,22 @@
-//! Tensor maps: the 128-byte objects by which tensor copies know a tensor in global memory.
+//! Tensor maps: the 128-byte objects that describe a tensor in global memory to tensor copies.
 //!
-//! NVIDIA does not document the bits of the object that its driver encodes, so the simulator has an encoding of its own:
-//! a launch on the simulator encodes its maps by [`TensorMap::encode`], which takes what `cuTensorMapEncodeTiled` takes
-//! and refuses what that refuses.
+//! NVIDIA does not document the encoding of its driver, so the simulator has its own: a launch on
+//! the simulator encodes its maps with [`TensorMap::encode`], which accepts and rejects the same
+//! arguments as `cuTensorMapEncodeTiled`.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::tensor::Swizzle;
 
-/// The bytes of an encoded map.
+/// Bytes of an encoded map.
 pub const TENSOR_MAP_BYTES: usize = 128;
-/// The most dimensions of a tensor.
+/// Maximum dimensions of a tensor.
 pub const MAX_RANK: usize = 5;
 /// The first bytes of an encoded map.
 const MAGIC: [u8; 4] = *b"TWTM";
 
-/// The type of a tensor's elements, as reductions and the fill see it.
+/// The element type of a tensor, which reductions and the fill depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TensorDataType {
     /// Unsigned 8 bits.
@@ -48,7 +48,7 @@ pub enum TensorDataType {
 }
 
 impl TensorDataType {
-    /// Every type, in the order in which `tensormap.replace` numbers them.
+    /// All types, in the order of their codes in `tensormap.replace`.
     pub const ALL: [Self; 13] = [
         Self::U8,
         Self::U16,
@@ -65,7 +65,7 @@ impl TensorDataType {
         Self::Tf32Ftz,
     ];
 
-    /// The bytes of an element.
+    /// Returns the bytes of an element.
     pub fn bytes(self) -> u32 {
         match self {
             Self::U8 => 1,
@@ -75,7 +75,7 @@ impl TensorDataType {
         }
     }
 
-    /// The bits of a NaN, of a floating type.
+    /// Returns the bits of a NaN, for floating-point types.
     fn nan(self) -> Option<u64> {
         match self {
             Self::F16 | Self::Bf16 => Some(0x7fff),
@@ -86,37 +86,37 @@ impl TensorDataType {
     }
 }
 
-/// What a tensor copy gives for elements outside the tensor.
+/// The value that a tensor copy reads for elements outside of the tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OutOfBoundsFill {
     /// Zeros.
     Zero,
-    /// NaN, of floating types.
+    /// NaN, for floating-point types.
     Nan,
 }
 
-/// A tensor in global memory and the box that one copy moves. Dimension 0 is the contiguous one.
+/// A tensor in global memory and the box of one copy. Dimension 0 is the contiguous one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TensorMap {
     /// The element type.
     pub data_type: TensorDataType,
     /// The address of the first element, a multiple of 16.
     pub address: u64,
-    /// The extents in elements, one for each of 1 to 5 dimensions.
+    /// The extents in elements, 1 to 5 dimensions.
     pub extents: Vec<u64>,
-    /// The distances in bytes between neighbours along dimensions 1 and up, multiples of 16.
+    /// The strides in bytes of dimensions 1 and up, multiples of 16.
     pub strides: Vec<u64>,
     /// The extents of the box, 1 to 256 each.
     pub box_extents: Vec<u32>,
-    /// Along each dimension, every how many elements one is taken, 1 to 8; dimension 0 takes all.
+    /// The element step of each dimension, 1 to 8; dimension 0 takes every element.
     pub element_strides: Vec<u32>,
-    /// How the box is swizzled in shared memory.
+    /// The swizzle of the box in shared memory.
     pub swizzle: Swizzle,
-    /// What stands for elements outside.
+    /// The value of elements outside of the tensor.
     pub fill: OutOfBoundsFill,
 }
 
-/// Why a tensor map cannot be.
+/// The reason why a tensor map is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TensorMapError(String);
 
@@ -128,13 +128,13 @@ impl fmt::Display for TensorMapError {
 
 impl std::error::Error for TensorMapError {}
 
-/// A field of an encoded map, as `tensormap.replace` names them. Dimensions count from 0; the stride of number 0 is that of
-/// dimension 1.
+/// A field of an encoded map, named as in `tensormap.replace`. Dimensions count from 0; stride 0 is
+/// that of dimension 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Field {
     /// The address of the tensor.
     Address,
-    /// The number of dimensions less one.
+    /// The number of dimensions minus 1.
     Rank,
     /// The extent of the box.
     BoxExtent(usize),
@@ -144,7 +144,7 @@ pub enum Field {
     Stride(usize),
     /// The step along a dimension.
     ElementStride(usize),
-    /// The element type, by its number in [`TensorDataType::ALL`].
+    /// The element type, by its index in [`TensorDataType::ALL`].
     ElementType,
     /// The interleaving: 0 is none.
     Interleave,
@@ -155,7 +155,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// Its offset and length in the object.
+    /// Returns the offset and the length of the field in the object.
     fn place(self) -> (usize, usize) {
         let dimension = |dimension: usize, offset: usize| 16 + dimension * 16 + offset;
         match self {
@@ -172,29 +172,30 @@ impl Field {
         }
     }
 
-    /// What has to be written where to give it a value: `tensormap.replace`. Among it is the mark of an encoded map.
+    /// Returns the writes that set the field, for `tensormap.replace`: each is an offset and bytes.
+    /// They include the mark of an encoded map.
     pub fn patches(self, value: u64) -> [(usize, Vec<u8>); 2] {
         let (at, len) = self.place();
         [(0, MAGIC.to_vec()), (at, value.to_le_bytes()[..len].to_vec())]
     }
 }
 
-/// One run of a box along dimension 0.
+/// A contiguous run of a box along dimension 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoxRow {
-    /// Its first byte in the box, dense and unswizzled.
+    /// The offset of its first byte in the box, dense and unswizzled.
     pub offset: u32,
-    /// The address of its first element, even where that is outside the tensor.
+    /// The address of its first element, even if that is outside of the tensor.
     pub address: u64,
-    /// Its bytes that are inside the tensor.
+    /// Its bytes that are inside of the tensor.
     pub inside: Range<u32>,
 }
 
 impl TensorMap {
-    /// The object that a tensor copy reads.
+    /// Encodes the object that a tensor copy reads.
     ///
     /// # Errors
-    /// What `cuTensorMapEncodeTiled` refuses.
+    /// If `cuTensorMapEncodeTiled` would reject the map.
     pub fn encode(&self) -> Result<[u8; TENSOR_MAP_BYTES], TensorMapError> {
         self.check()?;
         let mut bytes = [0; TENSOR_MAP_BYTES];
@@ -220,13 +221,14 @@ impl TensorMap {
         Ok(bytes)
     }
 
-    /// The map that an object encodes.
+    /// Decodes the object that a tensor copy reads.
     ///
     /// # Errors
-    /// If it was made neither by [`Self::encode`] nor by `tensormap.replace`, or is no map that the former would make.
+    /// If neither [`Self::encode`] nor `tensormap.replace` wrote the bytes, or if [`Self::encode`]
+    /// would reject the map.
     pub fn decode(bytes: &[u8; TENSOR_MAP_BYTES]) -> Result<Self, TensorMapError> {
         if bytes[..MAGIC.len()] != MAGIC {
-            return Err(TensorMapError("the bytes are none that the simulator has encoded".into()));
+            return Err(TensorMapError("the simulator has not encoded these bytes".into()));
         }
         let number = |field: Field| {
             let (at, len) = field.place();
@@ -239,13 +241,13 @@ impl TensorMap {
             (index < count).then_some(index).ok_or_else(|| TensorMapError(format!("{name} {index}")))
         };
         let swizzles = [Swizzle::None, Swizzle::Bytes32, Swizzle::Bytes64, Swizzle::Bytes128];
-        let rank = choice(Field::Rank, "rank less one of", MAX_RANK)? + 1;
+        let rank = choice(Field::Rank, "rank minus 1 of", MAX_RANK)? + 1;
         choice(Field::Interleave, "interleaved layout", 1)?;
         let map = Self {
             data_type: TensorDataType::ALL
                 [choice(Field::ElementType, "element type", TensorDataType::ALL.len())?],
             address: number(Field::Address),
-            // Extents go up to 2^32, which is written as 0.
+            // 2^32, the greatest extent, is encoded as 0.
             extents: (0..rank)
                 .map(|dimension| u64::from(number(Field::Extent(dimension)).wrapping_sub(1) as u32) + 1)
                 .collect(),
@@ -265,11 +267,11 @@ impl TensorMap {
         let refuse = |text: String| Err(TensorMapError(text));
         let rank = self.extents.len();
         if !(1..=MAX_RANK).contains(&rank) {
-            return refuse(format!("{rank} dimensions, there are 1 to {MAX_RANK}"));
+            return refuse(format!("{rank} dimensions: a tensor map has 1 to {MAX_RANK}"));
         }
         let lengths = [self.strides.len() + 1, self.box_extents.len(), self.element_strides.len()];
         if lengths != [rank; 3] {
-            return refuse(format!("strides, box or element strides do not fit {rank} dimensions"));
+            return refuse(format!("the strides, box or element strides do not have {rank} dimensions"));
         }
         if !self.address.is_multiple_of(16) {
             return refuse(format!("the address {:#x} is not a multiple of 16", self.address));
@@ -303,7 +305,7 @@ impl TensorMap {
         }
         if self.swizzle != Swizzle::None && row > self.swizzle.line_bytes() {
             return refuse(format!(
-                "a row of the box has {row} bytes: a swizzle of {} takes no more",
+                "a row of the box has {row} bytes: a swizzle of {} bytes allows at most that many",
                 self.swizzle.line_bytes()
             ));
         }
@@ -313,17 +315,17 @@ impl TensorMap {
         Ok(())
     }
 
-    /// How many dimensions the tensor has.
+    /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         self.extents.len()
     }
 
-    /// The bytes of a row of the box.
+    /// Returns the bytes of a row of the box.
     pub fn row_bytes(&self) -> u32 {
         self.box_extents[0] * self.data_type.bytes()
     }
 
-    /// The elements that a copy takes along a dimension.
+    /// Returns how many elements a copy takes along a dimension.
     fn taken(&self, dimension: usize) -> u32 {
         if dimension == 0 {
             return self.box_extents[0];
@@ -331,12 +333,13 @@ impl TensorMap {
         self.box_extents[dimension].div_ceil(self.element_strides[dimension])
     }
 
-    /// The bytes of the box in shared memory: what a copy adds to its barrier, whatever part of it is outside.
+    /// Returns the bytes of the box in shared memory. A copy adds these bytes to its barrier, even
+    /// if a part of the box is outside of the tensor.
     pub fn box_bytes(&self) -> u32 {
         (1..self.rank()).map(|dimension| self.taken(dimension)).product::<u32>() * self.row_bytes()
     }
 
-    /// What stands for a row outside the tensor.
+    /// Returns the bytes of a row outside of the tensor.
     pub fn fill_row(&self) -> Vec<u8> {
         let element = match self.fill {
             OutOfBoundsFill::Zero => 0,
@@ -346,7 +349,8 @@ impl TensorMap {
         element.to_le_bytes()[..width].repeat(self.box_extents[0] as usize)
     }
 
-    /// The rows of the box at these coordinates, one for each dimension, in the order of shared memory.
+    /// Returns the rows of the box at these coordinates, one for each dimension, in the order of
+    /// shared memory.
     pub fn rows<'m>(&'m self, coordinates: &'m [i32]) -> impl Iterator<Item = BoxRow> + 'm {
         let width = u64::from(self.data_type.bytes());
         let (row_bytes, count) = (self.row_bytes(), self.box_bytes() / self.row_bytes());

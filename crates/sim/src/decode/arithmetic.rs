@@ -1,4 +1,4 @@
-//! Arithmetic: sums, products, quotients, extrema and functions, of all types.
+//! Arithmetic of all types: sums, products, quotients, extrema and functions.
 
 use tilewright_ptx::isa::{self, DivisionPrecision, MultiplyMode, ScalarType};
 
@@ -12,16 +12,16 @@ use crate::numeric::integer::Int;
 use crate::numeric::{Format, Rounding, integer, low};
 use crate::registers::Slot;
 
-/// What an instruction computes with.
+/// The operand type of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Operands {
     /// One floating-point number a register.
     Float(Kind),
-    /// Two of them.
+    /// Two floating-point numbers a register.
     Floats(Kind),
-    /// One integer.
+    /// One integer a register.
     Int(Int),
-    /// Two 16-bit integers.
+    /// Two 16-bit integers a register.
     Ints(Int),
 }
 
@@ -61,7 +61,7 @@ impl Operands {
         }
     }
 
-    /// `d = f(a)` on each number.
+    /// Applies `d = f(a)` to each number of a register.
     fn map1(self, d: Slot, a: Slot, f: impl Fn(u64) -> u64 + Copy + Send + Sync + 'static) -> Action {
         match self {
             Self::Float(_) | Self::Int(_) => map1(d, a, f),
@@ -99,7 +99,7 @@ impl Operands {
     }
 }
 
-/// The rounding that a modifier asks for; to nearest without one.
+/// Returns the rounding of a modifier; to nearest without one.
 pub(super) fn rounding(modifier: Option<isa::Rounding>) -> Decoded<Rounding> {
     Ok(match modifier {
         None | Some(isa::Rounding::Rn | isa::Rounding::Rni) => Rounding::NearestEven,
@@ -122,7 +122,7 @@ impl Decoder<'_> {
         Ok(operands)
     }
 
-    /// The register of the carry flag.
+    /// Returns the register of the carry flag.
     fn carry(&mut self) -> Slot {
         if self.carry.is_none() {
             self.carry = Some(self.slot());
@@ -130,16 +130,16 @@ impl Decoder<'_> {
         self.carry.expect("it was just made")
     }
 
-    /// The register that takes a carry: the flag, or one that nobody reads.
-    fn carry_out(&mut self, is_asked: bool) -> Slot {
-        if is_asked { self.carry() } else { self.slot() }
+    /// Returns the register that receives a carry: the flag, or an unused one.
+    fn carry_out(&mut self, is_written: bool) -> Slot {
+        if is_written { self.carry() } else { self.slot() }
     }
 
-    pub(super) fn sum(&mut self, i: &isa::Add) -> Decoded {
+    pub(super) fn decode_add(&mut self, i: &isa::Add) -> Decoded {
         let operands = self.operands(i.ty)?;
         let (d, ab) = (self.register(i.d), [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?]);
         if i.carry_out {
-            return Ok(self.sum_with_carry(d, ab, i.ty, None));
+            return Ok(self.add_with_carry(d, ab, i.ty, None));
         }
         Ok(match operands {
             Operands::Float(kind) | Operands::Floats(kind) => {
@@ -154,8 +154,8 @@ impl Decoder<'_> {
         })
     }
 
-    /// A sum whose carry is kept, of two numbers and perhaps the carry before.
-    fn sum_with_carry(
+    /// Adds two numbers, and optionally the previous carry, and keeps the new carry.
+    fn add_with_carry(
         &mut self,
         d: Slot,
         [a, b]: [Slot; 2],
@@ -170,17 +170,17 @@ impl Decoder<'_> {
         })
     }
 
-    pub(super) fn sum_of_carry(&mut self, i: &isa::Addc) -> Decoded {
-        let Int { bits, .. } = self.integer(i.ty)?;
+    pub(super) fn decode_addc(&mut self, i: &isa::Addc) -> Decoded {
+        let Int { bits, .. } = self.integer_type(i.ty)?;
         let (d, a, b) = (self.register(i.d), self.source(i.a, i.ty)?, self.source(i.b, i.ty)?);
         let carry = self.carry();
         if i.carry_out {
-            return Ok(self.sum_with_carry(d, [a, b], i.ty, Some(carry)));
+            return Ok(self.add_with_carry(d, [a, b], i.ty, Some(carry)));
         }
         Ok(map3(d, [a, b, carry], move |a, b, carry| low(a.wrapping_add(b).wrapping_add(carry), bits)))
     }
 
-    pub(super) fn difference(&mut self, i: &isa::Sub) -> Decoded {
+    pub(super) fn decode_sub(&mut self, i: &isa::Sub) -> Decoded {
         let operands = self.operands(i.ty)?;
         let (d, a, b) = (self.register(i.d), self.source(i.a, i.ty)?, self.source(i.b, i.ty)?);
         if i.carry_out {
@@ -200,25 +200,25 @@ impl Decoder<'_> {
         })
     }
 
-    pub(super) fn difference_of_borrow(&mut self, i: &isa::Subc) -> Decoded {
-        self.integer(i.ty)?;
+    pub(super) fn decode_subc(&mut self, i: &isa::Subc) -> Decoded {
+        self.integer_type(i.ty)?;
         let (d, a, b) = (self.register(i.d), self.source(i.a, i.ty)?, self.source(i.b, i.ty)?);
         let carry = self.carry();
         let out = self.carry_out(i.carry_out);
         Ok(borrow([d, out], [a, b, carry], i.ty.bits()))
     }
 
-    /// The integer type of an instruction.
-    pub(super) fn integer(&mut self, ty: ScalarType) -> Decoded<Int> {
+    /// Returns the integer type of an instruction.
+    pub(super) fn integer_type(&mut self, ty: ScalarType) -> Decoded<Int> {
         match self.operands(ty)? {
             Operands::Int(int) => Ok(int),
             Operands::Float(_) | Operands::Floats(_) | Operands::Ints(_) => {
-                Err(FaultKind::Illegal(format!("an instruction of integers with the type {ty}")))
+                Err(FaultKind::Illegal(format!("an integer instruction with the type {ty}")))
             }
         }
     }
 
-    pub(super) fn product(&mut self, i: &isa::Mul) -> Decoded {
+    pub(super) fn decode_mul(&mut self, i: &isa::Mul) -> Decoded {
         let operands = self.operands(i.ty)?;
         let (d, ab) = (self.register(i.d), [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?]);
         Ok(match operands {
@@ -236,7 +236,7 @@ impl Decoder<'_> {
         })
     }
 
-    pub(super) fn product_sum(&mut self, i: &isa::Mad) -> Decoded {
+    pub(super) fn decode_mad(&mut self, i: &isa::Mad) -> Decoded {
         let operands = self.operands(i.ty)?;
         let wide = i.mode == Some(MultiplyMode::Wide);
         let (d, a, b) = (self.register(i.d), self.source(i.a, i.ty)?, self.source(i.b, i.ty)?);
@@ -270,8 +270,8 @@ impl Decoder<'_> {
         })
     }
 
-    pub(super) fn product_sum_of_carry(&mut self, i: &isa::Madc) -> Decoded {
-        let int = self.integer(i.ty)?;
+    pub(super) fn decode_madc(&mut self, i: &isa::Madc) -> Decoded {
+        let int = self.integer_type(i.ty)?;
         let (d, a, b) = (self.register(i.d), self.source(i.a, i.ty)?, self.source(i.b, i.ty)?);
         let (c, carry) = (self.source(i.c, i.ty)?, self.carry());
         let out = self.carry_out(i.carry_out);
@@ -282,14 +282,14 @@ impl Decoder<'_> {
         }
     }
 
-    pub(super) fn product_24(&mut self, i: &isa::Mul24) -> Decoded {
-        let (int, high) = (self.integer(i.ty)?, i.mode == MultiplyMode::Hi);
+    pub(super) fn decode_mul24(&mut self, i: &isa::Mul24) -> Decoded {
+        let (int, high) = (self.integer_type(i.ty)?, i.mode == MultiplyMode::Hi);
         let (d, ab) = (self.register(i.d), [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?]);
         Ok(map2(d, ab, move |a, b| int.multiply_24(a, b, high)))
     }
 
-    pub(super) fn product_sum_24(&mut self, i: &isa::Mad24) -> Decoded {
-        let (int, high, saturate) = (self.integer(i.ty)?, i.mode == MultiplyMode::Hi, i.saturate);
+    pub(super) fn decode_mad24(&mut self, i: &isa::Mad24) -> Decoded {
+        let (int, high, saturate) = (self.integer_type(i.ty)?, i.mode == MultiplyMode::Hi, i.saturate);
         let d = self.register(i.d);
         let abc = [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?, self.source(i.c, i.ty)?];
         Ok(map3(d, abc, move |a, b, c| {
@@ -298,14 +298,14 @@ impl Decoder<'_> {
         }))
     }
 
-    pub(super) fn absolute_difference(&mut self, i: &isa::Sad) -> Decoded {
-        let int = self.integer(i.ty)?;
+    pub(super) fn decode_sad(&mut self, i: &isa::Sad) -> Decoded {
+        let int = self.integer_type(i.ty)?;
         let d = self.register(i.d);
         let abc = [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?, self.source(i.c, i.ty)?];
         Ok(map3(d, abc, move |a, b, c| int.absolute_difference(a, b, c)))
     }
 
-    pub(super) fn quotient(&mut self, i: &isa::Div) -> Decoded {
+    pub(super) fn decode_div(&mut self, i: &isa::Div) -> Decoded {
         let operands = self.operands(i.ty)?;
         let (d, ab) = (self.register(i.d), [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?]);
         Ok(match operands {
@@ -323,13 +323,13 @@ impl Decoder<'_> {
         })
     }
 
-    pub(super) fn remainder(&mut self, i: &isa::Rem) -> Decoded {
-        let int = self.integer(i.ty)?;
+    pub(super) fn decode_rem(&mut self, i: &isa::Rem) -> Decoded {
+        let int = self.integer_type(i.ty)?;
         let (d, ab) = (self.register(i.d), [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?]);
         Ok(map2(d, ab, move |a, b| int.remainder(a, b)))
     }
 
-    pub(super) fn absolute(&mut self, i: &isa::Abs) -> Decoded {
+    pub(super) fn decode_abs(&mut self, i: &isa::Abs) -> Decoded {
         let operands = self.operands(i.ty)?;
         let (d, a) = (self.register(i.d), self.source(i.a, i.ty)?);
         Ok(match operands {
@@ -343,7 +343,7 @@ impl Decoder<'_> {
         })
     }
 
-    pub(super) fn negated(&mut self, i: &isa::Neg) -> Decoded {
+    pub(super) fn decode_neg(&mut self, i: &isa::Neg) -> Decoded {
         let operands = self.operands(i.ty)?;
         let (d, a) = (self.register(i.d), self.source(i.a, i.ty)?);
         Ok(match operands {
@@ -357,12 +357,12 @@ impl Decoder<'_> {
         })
     }
 
-    pub(super) fn extremum(&mut self, extremum: &Extremum) -> Decoded {
+    pub(super) fn decode_extremum(&mut self, extremum: &Extremum) -> Decoded {
         let Extremum { largest, ftz, nan, xorsign_abs, relu, ty, d, a, b, c } = *extremum;
         let operands = self.operands(ty)?;
         let d = self.register(d);
         let (a, b) = (self.source(a, ty)?, self.source(b, ty)?);
-        // The third operand of two is the second once more.
+        // A two-operand instruction uses its second operand as the third.
         let has_third = c.is_some();
         let c = match c {
             Some(c) => self.source(c, ty)?,
@@ -393,7 +393,7 @@ impl Decoder<'_> {
         })
     }
 
-    pub(super) fn fused(&mut self, i: &isa::Fma) -> Decoded {
+    pub(super) fn decode_fma(&mut self, i: &isa::Fma) -> Decoded {
         let operands = self.operands(i.ty)?;
         let d = self.register(i.d);
         let abc = [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?, self.source(i.c, i.ty)?];
@@ -407,8 +407,9 @@ impl Decoder<'_> {
         Ok(operands.map3(d, abc, move |a, b, c| mode.multiply_add(a, b, c)))
     }
 
-    /// A sum or a difference in f32 of a narrower number and one in f32: the narrower one is exact there.
-    pub(super) fn mixed_sum(
+    /// Adds or subtracts a narrower number and an f32 number in f32, which represents the narrower
+    /// one exactly.
+    pub(super) fn decode_mixed_add(
         &mut self,
         (ty, rounding, saturate): (isa::MixedType, Option<isa::Rounding>, bool),
         d: isa::RegisterId,
@@ -424,7 +425,7 @@ impl Decoder<'_> {
         }))
     }
 
-    pub(super) fn mixed_fused(&mut self, i: &isa::FmaMixed) -> Decoded {
+    pub(super) fn decode_mixed_fma(&mut self, i: &isa::FmaMixed) -> Decoded {
         let (narrow, widen) = narrow_type(i.ty);
         let ab = [self.source(i.a, narrow)?, self.source(i.b, narrow)?];
         let (d, c) = (self.register(i.d), self.source(i.c, ScalarType::F32)?);
@@ -432,7 +433,8 @@ impl Decoder<'_> {
         Ok(map3(d, [ab[0], ab[1], c], move |a, b, c| mode.multiply_add(widen.apply(a), widen.apply(b), c)))
     }
 
-    /// A function of one number: correctly rounded where the ISA has that, else approximately.
+    /// Applies a function of one number: correctly rounded if the ISA specifies that, else
+    /// approximate.
     pub(super) fn function(
         &mut self,
         function: Function,
@@ -465,7 +467,7 @@ impl Decoder<'_> {
         })
     }
 
-    pub(super) fn dot4(&mut self, i: &isa::Dp4a) -> Decoded {
+    pub(super) fn decode_dp4a(&mut self, i: &isa::Dp4a) -> Decoded {
         self.class = Class::Integer;
         let (s, t) = (i.a_ty.is_signed(), i.b_ty.is_signed());
         let d = self.register(i.d);
@@ -473,7 +475,7 @@ impl Decoder<'_> {
         Ok(map3(d, abc, move |a, b, c| integer::dot4(a, s, b, t, c)))
     }
 
-    pub(super) fn dot2(&mut self, i: &isa::Dp2a) -> Decoded {
+    pub(super) fn decode_dp2a(&mut self, i: &isa::Dp2a) -> Decoded {
         self.class = Class::Integer;
         let (s, t, high) = (i.a_ty.is_signed(), i.b_ty.is_signed(), i.half == isa::Half::Hi);
         let d = self.register(i.d);
@@ -482,7 +484,7 @@ impl Decoder<'_> {
     }
 }
 
-/// `min` and `max`, as one.
+/// The operands and modifiers of `min` and `max`.
 #[expect(clippy::struct_excessive_bools, reason = "they are the modifiers of the opcode")]
 pub(super) struct Extremum {
     pub largest: bool,
@@ -497,7 +499,7 @@ pub(super) struct Extremum {
     pub c: Option<isa::Source>,
 }
 
-/// The type of twice as many bits.
+/// Returns the type of twice the width.
 fn twice(ty: ScalarType) -> ScalarType {
     match ty {
         ScalarType::U16 => ScalarType::U32,
@@ -508,9 +510,10 @@ fn twice(ty: ScalarType) -> ScalarType {
     }
 }
 
-/// `(d, carry) = a + ~b + carry`: the carry of a subtraction is the complement of its borrow. The ISA calls both CC.CF and does
-/// not say so, but a sum may follow a difference (in the division of 128 bits that NVRTC makes): what `ptxas` makes of
-/// `sub.cc`, `addc` adds the carry, not the borrow.
+/// `(d, carry) = a + ~b + carry`: the carry of a subtraction is the complement of its borrow. The
+/// ISA calls both CC.CF and does not say how they relate, but an addition may follow a subtraction
+/// (in NVRTC's division of 128 bits). In the code of `ptxas`, an `addc` after `sub.cc` adds the
+/// carry, not the borrow.
 fn borrow(outs: [Slot; 2], sources: [Slot; 3], bits: u32) -> Action {
     map3_pair(outs, sources, move |a, b, carry| {
         let sum = u128::from(a) + u128::from(low(!b, bits)) + u128::from(carry);
@@ -518,7 +521,7 @@ fn borrow(outs: [Slot; 2], sources: [Slot; 3], bits: u32) -> Action {
     })
 }
 
-/// `(d, carry) = a part of a * b, + c + carry`.
+/// `(d, carry) = (high or low half of a * b) + c + carry`.
 fn product_with_carry(outs: [Slot; 2], sources: [Slot; 4], int: Int, high: bool) -> Action {
     map4_pair(outs, sources, move |[a, b, c, carry]| {
         let product = if high { int.multiply_high(a, b) } else { low(a.wrapping_mul(b), int.bits) };
@@ -527,7 +530,7 @@ fn product_with_carry(outs: [Slot; 2], sources: [Slot; 4], int: Int, high: bool)
     })
 }
 
-/// The narrower type of an instruction with two, and how its numbers become those of f32.
+/// Returns the narrower type of a mixed instruction, and its conversion to f32.
 fn narrow_type(ty: isa::MixedType) -> (ScalarType, Conversion) {
     match ty {
         isa::MixedType::F16 => (ScalarType::F16, Conversion::plain(Format::F16, Format::F32)),

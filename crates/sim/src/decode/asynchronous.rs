@@ -12,7 +12,7 @@ use tilewright_ptx::isa::{
 use super::tensor::immediate;
 use super::{Action, Class, Decoded, Decoder, Gather};
 use crate::asynchronous::tensor_map::{self, Field, TensorDataType};
-use crate::asynchronous::{barriers, bulk, copies, fences, made_maps, tensor_copies};
+use crate::asynchronous::{barriers, bulk, copies, device_tensor_maps, fences, tensor_copies};
 use crate::fault::FaultKind;
 use crate::registers::Slot;
 
@@ -69,7 +69,7 @@ impl Decoder<'_> {
         Ok(self.asynchronous_step(step))
     }
 
-    /// How a bulk copy tells that it is done.
+    /// Decodes the completion mechanism of a bulk copy.
     fn completion(
         &mut self,
         completion: Completion,
@@ -190,7 +190,7 @@ impl Decoder<'_> {
 
     pub(super) fn decode_tensormap_replace(&mut self, instruction: &TensormapReplace) -> Decoded {
         let TensormapReplace { field, value, dimension_value, .. } = instruction;
-        // Fields with one value a dimension have the dimension in front of the value.
+        // Fields with one value for each dimension have the dimension before the value.
         let (number, value) = match dimension_value {
             Some(replacement) => (immediate(*value)? as usize, *replacement),
             None => (0, *value),
@@ -356,7 +356,7 @@ impl Decoder<'_> {
         Ok(self.barrier_step(step))
     }
 
-    /// `fence.proxy`: the simulator has no aliases of addresses, so only the asynchronous proxy matters.
+    /// `fence.proxy`: the simulator has no address aliases, so only the asynchronous proxy matters.
     pub(super) fn decode_proxy_fence(&mut self, kind: ProxyKind) -> Action {
         self.class = Class::Fence;
         match kind {
@@ -381,7 +381,7 @@ impl Decoder<'_> {
                 return Err(FaultKind::Illegal(text.into()));
             }
         };
-        Ok(Action::Execute(Box::new(made_maps::MapFence { map })))
+        Ok(Action::Execute(Box::new(device_tensor_maps::MapFence { map })))
     }
 
     pub(super) fn decode_mbarrier_init_fence(&mut self) -> Action {
@@ -390,14 +390,14 @@ impl Decoder<'_> {
     }
 }
 
-/// How elements of a type are combined with what is there; sums of f32 may flush subnormals.
+/// Returns the combination of elements with the old content; f32 addition may flush subnormals.
 fn reduction(operation: AtomicOperation, ty: ScalarType, flush: bool) -> Decoded<bulk::Reduction> {
     let change = super::atomics::change(operation, ty, flush)?;
     let combine = Box::new(move |old, new| change(old, new, 0));
     Ok(bulk::Reduction { element_bytes: ty.bytes() as usize, combine })
 }
 
-/// The type by which elements of a tensor are combined.
+/// Returns the type in which elements of a tensor are combined.
 fn tensor_type(data_type: TensorDataType, operation: AtomicOperation) -> Decoded<ScalarType> {
     let is_bitwise = matches!(operation, AtomicOperation::And | AtomicOperation::Or | AtomicOperation::Xor);
     Ok(match data_type {
@@ -405,7 +405,7 @@ fn tensor_type(data_type: TensorDataType, operation: AtomicOperation) -> Decoded
         TensorDataType::U16 => ScalarType::U16,
         TensorDataType::U32 | TensorDataType::S32 if is_bitwise => ScalarType::B32,
         TensorDataType::U64 if is_bitwise => ScalarType::B64,
-        // Seen on an H200.
+        // Observed on an H200.
         TensorDataType::S64 if is_bitwise => {
             let text = "a bitwise reduction of a tensor of signed elements of 64 bits";
             return Err(FaultKind::Illegal(text.into()));

@@ -5,10 +5,10 @@ use tilewright_ptx::isa::{self, AtomicOperation, ScalarType, Scope, Semantics};
 
 use super::arithmetic::Operands;
 use super::lift::halves;
-use super::memory::Places;
+use super::memory::AccessAddresses;
 use super::{Action, Class, Decoded, Decoder};
 use crate::asynchronous::Pointer;
-use crate::context::{AddressSpace, Context, Flow, Place, aligned};
+use crate::context::{AddressSpace, Context, Flow, ResolvedAddress, aligned};
 use crate::fault::{FaultKind, OfLane, Outcome, Stop};
 use crate::memory::shared::Accessor;
 use crate::numeric::float::{Kind, Mode};
@@ -16,28 +16,28 @@ use crate::numeric::low;
 use crate::registers::{Slot, lanes_of};
 use crate::watch::{Order, Touch, mode};
 
-/// What is stored, of what was there and the operands.
+/// Computes the stored value from the old value and the operands.
 pub(crate) type Change = Box<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
 
 struct Atomic {
     address: Pointer,
-    /// Where what was there goes, if it is asked for.
+    /// The destination of the old value, if the instruction has one.
     results: Vec<(Slot, u32)>,
     operands: Vec<Slot>,
     third: Option<Slot>,
     change: Change,
-    /// The same in global memory.
+    /// The same for global memory.
     change_global: Change,
     bits: u32,
     acquires: bool,
     releases: bool,
     mode: tilewright_sanitize::Mode,
-    /// Whether it writes only where it finds its first operand.
+    /// True if it writes only if the old value equals its first operand.
     compares: bool,
 }
 
 impl Decoder<'_> {
-    pub(super) fn atomic(&mut self, i: &isa::Atom) -> Decoded {
+    pub(super) fn decode_atom(&mut self, i: &isa::Atom) -> Decoded {
         let results = self.destinations(&i.d);
         let third = i.c.map(|c| self.source(c, i.ty)).transpose()?;
         let operands = self.sources(&i.b, i.ty)?;
@@ -90,7 +90,8 @@ impl Decoder<'_> {
     }
 }
 
-/// What an atomic operation stores. Sums of f32 in global memory flush subnormal operands and results to zero.
+/// Returns the update of an atomic operation. f32 addition in global memory flushes subnormal
+/// operands and results to zero.
 pub(crate) fn change(operation: AtomicOperation, ty: ScalarType, is_global: bool) -> Decoded<Change> {
     use AtomicOperation as A;
     if ty == ScalarType::B128 {
@@ -132,15 +133,16 @@ pub(crate) fn change(operation: AtomicOperation, ty: ScalarType, is_global: bool
 impl Atomic {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         let size = self.bits as usize / 8;
-        let mut places = Places::default();
+        let mut places = AccessAddresses::default();
         for lane in lanes_of(context.lanes) {
             let place = context.locate(self.address.space, self.address.at(context, lane));
             aligned(place, (size * self.operands.len()) as u32, true).of_lane(lane)?;
             context.publish(place, self.releases);
             places.push(lane, place);
             let c = self.third.map_or(0, |third| context.get(third, lane));
-            let change = if matches!(place, Place::Global(_)) { &self.change_global } else { &self.change };
-            // A result may go to the register of an operand.
+            let change =
+                if matches!(place, ResolvedAddress::Global(_)) { &self.change_global } else { &self.change };
+            // The result may share a register with an operand.
             let operands: SmallVec<[u64; 4]> =
                 self.operands.iter().map(|operand| low(context.get(*operand, lane), self.bits)).collect();
             let mut writes = !self.compares;
@@ -153,7 +155,7 @@ impl Atomic {
                 }
             }
             context.observe(place, self.acquires);
-            if let Place::Global(address) = place {
+            if let ResolvedAddress::Global(address) = place {
                 let bytes = size * self.operands.len();
                 let touch = Touch { address, bytes, reads: true, writes, mode: self.mode };
                 let order = Order { acquires: self.acquires, releases: self.releases, keeps: true };
@@ -168,25 +170,25 @@ impl Atomic {
     fn update(
         &self,
         context: &mut Context<'_>,
-        place: Place,
+        place: ResolvedAddress,
         after: u64,
         change: impl Fn(u64) -> u64,
     ) -> Outcome<u64> {
         let size = self.bits as usize / 8;
         match place {
-            Place::Global(address) => {
+            ResolvedAddress::Global(address) => {
                 let old = context.global.update(context.hint, address + after, size, change)?;
                 context.note_written(address + after, size);
                 Ok(old)
             }
-            Place::Shared { rank, offset } => {
+            ResolvedAddress::Shared { rank, offset } => {
                 context.visit(place, context.agent.index, context.agent.step())?;
                 let accessor = Accessor::generic(context.agent, context.instruction, true);
                 let shared = &mut context.blocks[rank].shared;
                 Ok(shared.update(&accessor, offset + after, size, |old| u128::from(change(old as u64)))?
                     as u64)
             }
-            Place::Local(_) | Place::Param(_) => {
+            ResolvedAddress::Local(_) | ResolvedAddress::Param(_) => {
                 let text = "an atomic operation on memory that is neither global nor shared";
                 Err(Box::<Stop>::from(FaultKind::Illegal(text.into())))
             }

@@ -24,22 +24,22 @@ impl Decoder<'_> {
         Ok(Action::Barrier(Barrier { number, threads, aligned, kind }))
     }
 
-    pub(super) fn wait_at_barrier(&mut self, i: &isa::BarrierSync) -> Decoded {
+    pub(super) fn decode_barrier_sync(&mut self, i: &isa::BarrierSync) -> Decoded {
         self.barrier(i.barrier, i.threads, i.aligned, BarrierKind::Wait)
     }
 
-    pub(super) fn arrive_at_barrier(&mut self, i: &isa::BarrierArrive) -> Decoded {
+    pub(super) fn decode_barrier_arrive(&mut self, i: &isa::BarrierArrive) -> Decoded {
         self.barrier(i.barrier, Some(i.threads), i.aligned, BarrierKind::Arrive)
     }
 
-    pub(super) fn reduce_at_barrier(&mut self, i: &isa::BarrierReduce) -> Decoded {
+    pub(super) fn decode_barrier_reduce(&mut self, i: &isa::BarrierReduce) -> Decoded {
         let ((predicate, negated), destination) = (self.predicate(i.c), self.register(i.d));
         let operation = i.operation;
         let kind = BarrierKind::Reduce { operation, predicate, negated: negated == 1, destination };
         self.barrier(i.barrier, i.threads, i.aligned, kind)
     }
 
-    pub(super) fn arrive_at_cluster(&mut self, i: &isa::BarrierClusterArrive) -> Action {
+    pub(super) fn decode_cluster_arrive(&mut self, i: &isa::BarrierClusterArrive) -> Action {
         self.class = Class::Barrier;
         if i.aligned {
             self.gather = Gather::Warp;
@@ -47,7 +47,7 @@ impl Decoder<'_> {
         Action::ClusterArrive
     }
 
-    pub(super) fn wait_at_cluster(&mut self, i: &isa::BarrierClusterWait) -> Action {
+    pub(super) fn decode_cluster_wait(&mut self, i: &isa::BarrierClusterWait) -> Action {
         self.class = Class::Barrier;
         if i.aligned {
             self.gather = Gather::Warp;
@@ -55,7 +55,7 @@ impl Decoder<'_> {
         Action::ClusterWait
     }
 
-    /// A fence between threads. Global memory of the host is ordered by the host's fence.
+    /// Decodes a fence between threads. A fence of the host orders global memory.
     pub(super) fn fence_threads(&mut self) -> Action {
         self.class = Class::Fence;
         Action::Execute(Box::new(|context: &mut Context<'_>| {

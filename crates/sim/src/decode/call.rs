@@ -1,5 +1,5 @@
-//! Calls: functions of the module are expanded in place, or called on a stack where that cannot be; those of the system are
-//! simulated.
+//! Calls: inlines functions of the module, or calls them on a stack if inlining is impossible, and
+//! simulates system functions.
 
 use std::fmt::Write;
 
@@ -11,8 +11,8 @@ use tilewright_ptx::isa::{
 
 use super::lift::map1;
 use super::{Action, Binding, Class, Decoded, Decoder, Gather, Jump};
-use crate::call::{Call, CallTarget, CalledFunction, FrameVariable, LocalPlace, resolved};
-use crate::context::{AddressSpace, Context, Flow, Place};
+use crate::call::{Call, CallTarget, CalledFunction, FrameVariable, LocalAddress, resolved};
+use crate::context::{AddressSpace, Context, Flow, ResolvedAddress};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::registers::{Slot, lanes_of};
 
@@ -22,9 +22,10 @@ struct Passed {
     bytes: u64,
 }
 
-/// After so many calls were expanded, the others are not: the steps of functions that call each other multiply.
+/// Calls that are inlined before the others use the stack: the steps of functions that call each
+/// other multiply.
 const MAX_EXPANSIONS: usize = 4096;
-/// So deep are calls expanded.
+/// Maximum nesting of inlined calls.
 const MAX_DEPTH: usize = 32;
 
 impl Decoder<'_> {
@@ -44,7 +45,9 @@ impl Decoder<'_> {
         };
         let [arguments, results] = &formal;
         if i.call.arguments.len() != arguments.len() || i.call.returns.len() != results.len() {
-            return Err(FaultKind::Illegal("a call with other operands than the function has".into()));
+            return Err(FaultKind::Illegal(
+                "the arguments and results of a call differ from those of the called function".into(),
+            ));
         }
         let passed = |this: &mut Self, operands: &[Source], formal: &[Variable], is_read| {
             let each = operands.iter().zip(formal);
@@ -82,7 +85,7 @@ impl Decoder<'_> {
             }
             ("vprintf", None) => {
                 let [format, values] = self.system_arguments(arguments)?;
-                let results = results.first().map(|result| self.local_place(result));
+                let results = results.first().map(|result| self.local_address(result));
                 Ok(print(format, values, results))
             }
             ("__assertfail", None) => {
@@ -93,7 +96,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The functions whose address the module takes.
+    /// Returns the functions whose addresses the module takes.
     fn addressed(&self) -> Vec<FunctionId> {
         let mut found = Vec::new();
         for element in self.module.globals.values().flat_map(|variable| &variable.initializer) {
@@ -112,7 +115,7 @@ impl Decoder<'_> {
         found
     }
 
-    /// Has a function decoded that is called, if it has a body.
+    /// Queues a called function for decoding, if it has a body.
     fn request(&mut self, id: FunctionId) {
         let function = &self.module.functions[id];
         let is_function = function.kind == FunctionKind::Function && function.body.is_some();
@@ -121,7 +124,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Decodes a function that is called.
+    /// Decodes a function that is called on the stack.
     pub(super) fn called_function(&mut self, id: FunctionId) {
         let function = &self.module.functions[id];
         let (entry, first) = (self.steps.len() as u32, self.slots);
@@ -152,13 +155,14 @@ impl Decoder<'_> {
     fn call_on_stack(&mut self, target: CallTarget, arguments: &[Passed], results: &[Passed]) -> Action {
         let stack = self.stack();
         let mut places = |passed: &[Passed]| {
-            passed.iter().map(|one| (self.local_place(one), one.bytes)).collect::<Vec<_>>()
+            passed.iter().map(|one| (self.local_address(one), one.bytes)).collect::<Vec<_>>()
         };
         let (arguments, results) = (places(arguments), places(results));
         Action::Call(Box::new(Call { target, arguments, results, stack }))
     }
 
-    /// Where an argument or a result lies: a variable of the caller, or one that is made for a register or a constant.
+    /// Returns the variable of an argument or a result: one of the caller, or a new one for a
+    /// register or a constant.
     fn passed(&mut self, operand: Source, formal: &Variable, is_read: bool) -> Decoded<Passed> {
         let bytes = formal.bytes();
         if let Source::Symbol(Symbol::Variable(id), 0) = operand {
@@ -167,22 +171,23 @@ impl Decoder<'_> {
             let binding = self.frame().variables[&id];
             if !matches!(binding, Binding::Frame(_) | Binding::Local(_)) {
                 let text = format!(
-                    "a call that passes `{name}`: expected a variable of `.param` in the body of a function"
+                    "a call passes `{name}`, which is not a `.param` variable of the calling function"
                 );
                 return Err(FaultKind::Illegal(text));
             }
             if found < bytes {
-                let text = format!("a call that passes the {found} bytes of `{name}` for {bytes} bytes");
+                let text =
+                    format!("a call passes `{name}` of {found} bytes for a parameter of {bytes} bytes");
                 return Err(FaultKind::Illegal(text));
             }
             return Ok(Passed { binding, bytes });
         }
         let passed = Passed { binding: self.bind(formal)?, bytes };
         if is_read {
-            let (from, to) = (self.source(operand, formal.ty)?, self.local_place(&passed));
+            let (from, to) = (self.source(operand, formal.ty)?, self.local_address(&passed));
             let store = move |context: &mut Context<'_>| {
                 for lane in lanes_of(context.lanes) {
-                    let place = Place::Local(context.get(to.base, lane) + to.offset);
+                    let place = ResolvedAddress::Local(context.get(to.base, lane) + to.offset);
                     let value = context.get(from, lane).to_le_bytes();
                     context.write(place, lane, 1, false, &value[..(bytes as usize).min(8)])?;
                 }
@@ -193,13 +198,13 @@ impl Decoder<'_> {
         Ok(passed)
     }
 
-    /// Reads a result into the register that the call names for it.
+    /// Loads a result into its destination register.
     fn receive(&mut self, result: Source, passed: &Passed) {
         let Source::Register(register) = result else { return };
-        let (to, from, bytes) = (self.register(register), self.local_place(passed), passed.bytes as usize);
+        let (to, from, bytes) = (self.register(register), self.local_address(passed), passed.bytes as usize);
         let load = move |context: &mut Context<'_>| {
             for lane in lanes_of(context.lanes) {
-                let place = Place::Local(context.get(from.base, lane) + from.offset);
+                let place = ResolvedAddress::Local(context.get(from.base, lane) + from.offset);
                 let mut value = [0; 8];
                 context.read(place, lane, 1, false, &mut value[..bytes.min(8)])?;
                 context.set(to, lane, u64::from_le_bytes(value));
@@ -209,26 +214,26 @@ impl Decoder<'_> {
         self.push(Action::Execute(Box::new(load)), self.guard);
     }
 
-    /// The place of what is passed, which is always in local memory.
-    fn local_place(&mut self, passed: &Passed) -> LocalPlace {
+    /// Returns the address of a passed variable, which is always in local memory.
+    fn local_address(&mut self, passed: &Passed) -> LocalAddress {
         match passed.binding {
-            Binding::Frame(offset) => LocalPlace { base: self.stack().frame, offset },
-            Binding::Local(offset) => LocalPlace { base: self.constant(0), offset },
+            Binding::Frame(offset) => LocalAddress { base: self.stack().frame, offset },
+            Binding::Local(offset) => LocalAddress { base: self.constant(0), offset },
             Binding::Param(_) | Binding::Shared(_) | Binding::Global(_) | Binding::DynamicShared => {
                 unreachable!("only variables that `bind` has put into local memory are passed")
             }
         }
     }
 
-    fn system_arguments<const N: usize>(&mut self, arguments: &[Passed]) -> Decoded<[LocalPlace; N]> {
+    fn system_arguments<const N: usize>(&mut self, arguments: &[Passed]) -> Decoded<[LocalAddress; N]> {
         if arguments.len() < N {
-            let text = "a call of a function of the system without its parameters";
+            let text = "a call to a system function with missing parameters";
             return Err(FaultKind::Illegal(text.into()));
         }
-        Ok(std::array::from_fn(|index| self.local_place(&arguments[index])))
+        Ok(std::array::from_fn(|index| self.local_address(&arguments[index])))
     }
 
-    /// The body of a function, with its parameters bound to the caller's variables.
+    /// Inlines the body of a function, with its parameters bound to the caller's variables.
     fn expand(&mut self, id: FunctionId, arguments: &[Passed], results: &[Passed]) -> Decoded {
         let callee = &self.module.functions[id];
         let inputs = callee.parameters.iter().zip(arguments);
@@ -236,7 +241,7 @@ impl Decoder<'_> {
         let bindings: FxHashMap<_, _> =
             inputs.chain(outputs).map(|(id, passed)| (*id, passed.binding)).collect();
         let (site, line, guard) = (self.site, self.kernel_line, self.guard);
-        // Lanes where the guard does not hold jump over the body.
+        // Lanes whose guard is false branch around the body.
         let skip = guard.map(|(predicate, holds)| {
             self.push(Action::Branch(0), Some((predicate, !holds)));
             self.steps.len() - 1
@@ -265,7 +270,7 @@ impl Decoder<'_> {
         Ok(Action::Choose { index, targets: vec![0; labels.len()] })
     }
 
-    /// `ret`: the end of the function, of a kernel its exit.
+    /// `ret`: leaves the function; in a kernel, exits.
     pub(super) fn return_from_function(&mut self) -> Action {
         self.class = Class::Control;
         if self.frames.len() == 1 {
@@ -275,7 +280,7 @@ impl Decoder<'_> {
         Action::Branch(0)
     }
 
-    /// `nanosleep`: time does not pass here.
+    /// `nanosleep`: has no effect, because the simulator has no time.
     pub(super) fn sleep(&mut self, i: &isa::Nanosleep) -> Decoded {
         self.class = Class::Hint;
         let time = self.source(i.time, ScalarType::U32)?;
@@ -284,10 +289,10 @@ impl Decoder<'_> {
     }
 }
 
-/// So long may a string of the kernel be.
+/// Maximum length of a string of the kernel.
 const MAX_STRING: usize = 4096;
 
-/// Memory of a lane, in whatever space the address is.
+/// Reads memory of a lane in the state space of the address.
 fn bytes<const N: usize>(
     context: &mut Context<'_>,
     lane: usize,
@@ -300,17 +305,17 @@ fn bytes<const N: usize>(
     Ok(bytes)
 }
 
-/// What an argument holds.
-fn argument<const N: usize>(context: &mut Context<'_>, lane: usize, place: LocalPlace) -> Outcome<[u8; N]> {
+/// Reads an argument.
+fn argument<const N: usize>(context: &mut Context<'_>, lane: usize, place: LocalAddress) -> Outcome<[u8; N]> {
     let address = context.get(place.base, lane) + place.offset;
     bytes(context, lane, AddressSpace::Local, address)
 }
 
-fn pointer(context: &mut Context<'_>, lane: usize, place: LocalPlace) -> Outcome<u64> {
+fn pointer(context: &mut Context<'_>, lane: usize, place: LocalAddress) -> Outcome<u64> {
     Ok(u64::from_le_bytes(argument(context, lane, place)?))
 }
 
-/// The string at a generic address, up to its zero.
+/// Reads the zero-terminated string at a generic address.
 fn string(context: &mut Context<'_>, lane: usize, address: u64) -> Outcome<String> {
     let mut text = Vec::new();
     while text.len() < MAX_STRING {
@@ -324,7 +329,7 @@ fn string(context: &mut Context<'_>, lane: usize, address: u64) -> Outcome<Strin
 }
 
 /// `__assertfail(message, file, line, function, size of a character)`.
-fn fail(at: [LocalPlace; 4]) -> Action {
+fn fail(at: [LocalAddress; 4]) -> Action {
     Action::Execute(Box::new(move |context: &mut Context<'_>| {
         let first = context.lanes.trailing_zeros() as usize;
         let [message, file, function] = [at[0], at[1], at[3]].map(|offset| {
@@ -338,7 +343,7 @@ fn fail(at: [LocalPlace; 4]) -> Action {
 }
 
 /// `vprintf(format, arguments)`.
-fn print(format: LocalPlace, values: LocalPlace, result: Option<LocalPlace>) -> Action {
+fn print(format: LocalAddress, values: LocalAddress, result: Option<LocalAddress>) -> Action {
     Action::Execute(Box::new(move |context: &mut Context<'_>| {
         for lane in lanes_of(context.lanes) {
             let (format, values) = (pointer(context, lane, format)?, pointer(context, lane, values)?);
@@ -347,7 +352,7 @@ fn print(format: LocalPlace, values: LocalPlace, result: Option<LocalPlace>) -> 
             context.printed.push_str(&text);
             if let Some(result) = result {
                 let count = format.matches('%').count() as u32;
-                let place = Place::Local(context.get(result.base, lane) + result.offset);
+                let place = ResolvedAddress::Local(context.get(result.base, lane) + result.offset);
                 context.write(place, lane, 1, false, &count.to_le_bytes())?;
             }
         }
@@ -355,7 +360,7 @@ fn print(format: LocalPlace, values: LocalPlace, result: Option<LocalPlace>) -> 
     }))
 }
 
-/// The text of a format of C and its arguments, which lie in memory each at a multiple of its size.
+/// Formats a C format string with its arguments, each stored at a multiple of its size.
 fn formatted(context: &mut Context<'_>, lane: usize, format: &str, mut at: u64) -> Outcome<String> {
     let mut out = String::new();
     let mut rest = format;
@@ -402,7 +407,7 @@ fn formatted(context: &mut Context<'_>, lane: usize, format: &str, mut at: u64) 
     Ok(out)
 }
 
-/// A number as a conversion of C prints it.
+/// Formats a number for a conversion of C.
 fn number(flags: &str, kind: u8, value: u64, is_long: bool) -> String {
     let signed = if is_long { value as i64 } else { i64::from(value as i32) };
     let precision = flags
@@ -419,7 +424,7 @@ fn number(flags: &str, kind: u8, value: u64, is_long: bool) -> String {
         b'e' | b'E' => format!("{float:.*e}", precision.unwrap_or(6)),
         b'f' | b'F' => tilewright_base::output::c_float(float, precision.unwrap_or(6)),
         b'g' | b'G' | b'a' | b'A' => float.to_string(),
-        // `u`, and what C does not know.
+        // `u`, and unknown conversions.
         _ => value.to_string(),
     }
 }

@@ -14,7 +14,7 @@ use crate::numeric::integer::Int;
 use crate::numeric::low;
 
 impl Decoder<'_> {
-    pub(super) fn compare(&mut self, i: &isa::Setp) -> Decoded {
+    pub(super) fn decode_setp(&mut self, i: &isa::Setp) -> Decoded {
         self.class = Class::Compare;
         let (p, _) = self.destination(i.d.first);
         let (a, b) = (self.source(i.a, i.ty)?, self.source(i.b, i.ty)?);
@@ -51,7 +51,7 @@ impl Decoder<'_> {
         }))
     }
 
-    pub(super) fn set(&mut self, i: &isa::Set) -> Decoded {
+    pub(super) fn decode_set(&mut self, i: &isa::Set) -> Decoded {
         self.class = Class::Compare;
         let d = self.register(i.d);
         let (a, b) = (self.source(i.a, i.ty)?, self.source(i.b, i.ty)?);
@@ -98,20 +98,20 @@ impl Decoder<'_> {
         Ok(select(d, [a, b, c], negated))
     }
 
-    pub(super) fn select_by_sign(&mut self, i: &isa::Slct) -> Decoded {
+    pub(super) fn decode_slct(&mut self, i: &isa::Slct) -> Decoded {
         self.class = Class::Compare;
         let (d, ftz) = (self.register(i.d), i.ftz);
         let abc = [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?, self.source(i.c, i.selector_ty)?];
         Ok(if i.selector_ty == ScalarType::F32 {
             let mode = Mode { flush: ftz, ..Mode::plain(Kind::F32) };
-            // -0 counts as 0, NaN selects b.
+            // -0 compares equal to 0; NaN selects b.
             map3(d, abc, move |a, b, c| if mode.compare(c, 0).is_some_and(Ordering::is_ge) { a } else { b })
         } else {
             map3(d, abc, |a, b, c| if c >> 31 & 1 == 0 { a } else { b })
         })
     }
 
-    pub(super) fn test(&mut self, i: &isa::Testp) -> Decoded {
+    pub(super) fn decode_testp(&mut self, i: &isa::Testp) -> Decoded {
         self.class = Class::Compare;
         let Operands::Float(kind) = Operands::of(i.ty)? else {
             return Err(FaultKind::Illegal(format!("`testp` with the type {}", i.ty)));
@@ -133,7 +133,7 @@ impl Decoder<'_> {
         }))
     }
 
-    pub(super) fn copy_sign(&mut self, i: &isa::Copysign) -> Decoded {
+    pub(super) fn decode_copysign(&mut self, i: &isa::Copysign) -> Decoded {
         self.class = Class::Compare;
         let (d, ab) = (self.register(i.d), [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?]);
         let sign = 1_u64 << (i.ty.bits() - 1);
@@ -141,7 +141,7 @@ impl Decoder<'_> {
     }
 }
 
-/// What a comparison of this type compares.
+/// Returns the operand type of a comparison.
 fn compared(ty: ScalarType) -> Decoded<Operands> {
     match ty {
         ScalarType::Pred => Ok(Operands::Int(Int { bits: 1, signed: false })),
@@ -150,7 +150,7 @@ fn compared(ty: ScalarType) -> Decoded<Operands> {
     }
 }
 
-/// The comparisons of 32-bit integers, each a loop of its own: the most frequent ones.
+/// Decodes comparisons of 32-bit integers, the most frequent ones, to a specialized loop each.
 fn simple(
     operands: Operands,
     comparison: Comparison,
@@ -175,7 +175,7 @@ fn simple(
     }
 }
 
-/// Whether a comparison holds of two single values.
+/// Returns a function that compares two single values.
 fn comparator(
     operands: Operands,
     comparison: Comparison,

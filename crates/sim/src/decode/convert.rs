@@ -10,12 +10,12 @@ use crate::numeric::convert::{self, Conversion};
 use crate::numeric::integer::Int;
 use crate::numeric::{Format, low};
 
-/// One side of a conversion.
+/// The source or the destination type of a conversion.
 #[derive(Clone, Copy)]
 enum Side {
     Int(Int),
     Float(Format),
-    /// Two numbers, each in so many bits.
+    /// Two packed numbers of the given width.
     Pair(Format, u32),
 }
 
@@ -43,7 +43,7 @@ fn side(ty: ScalarType) -> Decoded<Side> {
 }
 
 impl Decoder<'_> {
-    pub(super) fn convert(&mut self, i: &isa::Cvt) -> Decoded {
+    pub(super) fn decode_cvt(&mut self, i: &isa::Cvt) -> Decoded {
         self.class = Class::Convert;
         if i.c.is_some() {
             return Err(FaultKind::Unsupported("stochastic rounding, `.rs`".into()));
@@ -105,7 +105,7 @@ impl Decoder<'_> {
         })
     }
 
-    pub(super) fn convert_packed(&mut self, i: &isa::CvtPack) -> Decoded {
+    pub(super) fn decode_cvt_pack(&mut self, i: &isa::CvtPack) -> Decoded {
         self.class = Class::Convert;
         let (Operands::Int(from), to) =
             (Operands::of(i.from)?, Int { bits: i.to.bits(), signed: i.to.is_signed() })
@@ -124,7 +124,7 @@ impl Decoder<'_> {
     }
 }
 
-/// An integer in a register that may be wider: extended by its sign.
+/// Sign-extends an integer to a wider register.
 fn extended(value: u64, int: Int, width: u32) -> u64 {
     if width <= int.bits { value } else { low(int.value(value) as u64, width) }
 }

@@ -1,4 +1,4 @@
-//! One method an instruction: which part of the decoder it is for.
+//! Dispatches each instruction to its part of the decoder.
 
 use tilewright_ptx::isa;
 
@@ -12,85 +12,85 @@ impl isa::InstructionVisitor for Decoder<'_> {
     type Output = Decoded;
 
     fn add(&mut self, i: &isa::Add) -> Decoded {
-        self.sum(i)
+        self.decode_add(i)
     }
 
     fn addc(&mut self, i: &isa::Addc) -> Decoded {
-        self.sum_of_carry(i)
+        self.decode_addc(i)
     }
 
     fn sub(&mut self, i: &isa::Sub) -> Decoded {
-        self.difference(i)
+        self.decode_sub(i)
     }
 
     fn subc(&mut self, i: &isa::Subc) -> Decoded {
-        self.difference_of_borrow(i)
+        self.decode_subc(i)
     }
 
     fn mul(&mut self, i: &isa::Mul) -> Decoded {
-        self.product(i)
+        self.decode_mul(i)
     }
 
     fn mad(&mut self, i: &isa::Mad) -> Decoded {
-        self.product_sum(i)
+        self.decode_mad(i)
     }
 
     fn madc(&mut self, i: &isa::Madc) -> Decoded {
-        self.product_sum_of_carry(i)
+        self.decode_madc(i)
     }
 
     fn mul24(&mut self, i: &isa::Mul24) -> Decoded {
-        self.product_24(i)
+        self.decode_mul24(i)
     }
 
     fn mad24(&mut self, i: &isa::Mad24) -> Decoded {
-        self.product_sum_24(i)
+        self.decode_mad24(i)
     }
 
     fn sad(&mut self, i: &isa::Sad) -> Decoded {
-        self.absolute_difference(i)
+        self.decode_sad(i)
     }
 
     fn div(&mut self, i: &isa::Div) -> Decoded {
-        self.quotient(i)
+        self.decode_div(i)
     }
 
     fn rem(&mut self, i: &isa::Rem) -> Decoded {
-        self.remainder(i)
+        self.decode_rem(i)
     }
 
     fn abs(&mut self, i: &isa::Abs) -> Decoded {
-        self.absolute(i)
+        self.decode_abs(i)
     }
 
     fn neg(&mut self, i: &isa::Neg) -> Decoded {
-        self.negated(i)
+        self.decode_neg(i)
     }
 
     fn min(&mut self, i: &isa::Min) -> Decoded {
         let isa::Min { ftz, nan, xorsign_abs, relu, ty, d, a, b, c } = *i;
-        self.extremum(&Extremum { largest: false, ftz, nan, xorsign_abs, relu, ty, d, a, b, c })
+        self.decode_extremum(&Extremum { largest: false, ftz, nan, xorsign_abs, relu, ty, d, a, b, c })
     }
 
     fn max(&mut self, i: &isa::Max) -> Decoded {
         let isa::Max { ftz, nan, xorsign_abs, relu, ty, d, a, b, c } = *i;
-        self.extremum(&Extremum { largest: true, ftz, nan, xorsign_abs, relu, ty, d, a, b, c })
+        self.decode_extremum(&Extremum { largest: true, ftz, nan, xorsign_abs, relu, ty, d, a, b, c })
     }
 
     fn fma(&mut self, i: &isa::Fma) -> Decoded {
-        self.fused(i)
+        self.decode_fma(i)
     }
 
     fn add_mixed(&mut self, i: &isa::AddMixed) -> Decoded {
-        self.mixed_sum((i.ty, i.rounding, i.saturate), i.d, [i.a, i.c], false)
+        self.decode_mixed_add((i.ty, i.rounding, i.saturate), i.d, [i.a, i.c], false)
     }
 
     fn sub_mixed(&mut self, i: &isa::SubMixed) -> Decoded {
-        self.mixed_sum((i.ty, i.rounding, i.saturate), i.d, [i.a, i.c], true)
+        self.decode_mixed_add((i.ty, i.rounding, i.saturate), i.d, [i.a, i.c], true)
     }
 
     fn fma_mixed(&mut self, i: &isa::FmaMixed) -> Decoded {
-        self.mixed_fused(i)
+        self.decode_mixed_fma(i)
     }
 
     fn popc(&mut self, i: &isa::Popc) -> Decoded {
@@ -103,11 +103,11 @@ impl isa::InstructionVisitor for Decoder<'_> {
     }
 
     fn bfind(&mut self, i: &isa::Bfind) -> Decoded {
-        self.find_leading(i)
+        self.decode_bfind(i)
     }
 
     fn fns(&mut self, i: &isa::Fns) -> Decoded {
-        self.nth_set(i)
+        self.decode_fns(i)
     }
 
     fn brev(&mut self, i: &isa::Brev) -> Decoded {
@@ -116,27 +116,27 @@ impl isa::InstructionVisitor for Decoder<'_> {
     }
 
     fn bfe(&mut self, i: &isa::Bfe) -> Decoded {
-        self.extract(i)
+        self.decode_bfe(i)
     }
 
     fn bfi(&mut self, i: &isa::Bfi) -> Decoded {
-        self.insert(i)
+        self.decode_bfi(i)
     }
 
     fn bmsk(&mut self, i: &isa::Bmsk) -> Decoded {
-        self.mask_of_bits(i)
+        self.decode_bmsk(i)
     }
 
     fn szext(&mut self, i: &isa::Szext) -> Decoded {
-        self.extend(i)
+        self.decode_szext(i)
     }
 
     fn dp4a(&mut self, i: &isa::Dp4a) -> Decoded {
-        self.dot4(i)
+        self.decode_dp4a(i)
     }
 
     fn dp2a(&mut self, i: &isa::Dp2a) -> Decoded {
-        self.dot2(i)
+        self.decode_dp2a(i)
     }
 
     fn sqrt(&mut self, i: &isa::Sqrt) -> Decoded {
@@ -172,19 +172,19 @@ impl isa::InstructionVisitor for Decoder<'_> {
     }
 
     fn testp(&mut self, i: &isa::Testp) -> Decoded {
-        self.test(i)
+        self.decode_testp(i)
     }
 
     fn copysign(&mut self, i: &isa::Copysign) -> Decoded {
-        self.copy_sign(i)
+        self.decode_copysign(i)
     }
 
     fn set(&mut self, i: &isa::Set) -> Decoded {
-        Decoder::set(self, i)
+        self.decode_set(i)
     }
 
     fn setp(&mut self, i: &isa::Setp) -> Decoded {
-        self.compare(i)
+        self.decode_setp(i)
     }
 
     fn selp(&mut self, i: &isa::Selp) -> Decoded {
@@ -192,7 +192,7 @@ impl isa::InstructionVisitor for Decoder<'_> {
     }
 
     fn slct(&mut self, i: &isa::Slct) -> Decoded {
-        self.select_by_sign(i)
+        self.decode_slct(i)
     }
 
     fn and(&mut self, i: &isa::And) -> Decoded {
@@ -208,7 +208,7 @@ impl isa::InstructionVisitor for Decoder<'_> {
     }
 
     fn not(&mut self, i: &isa::Not) -> Decoded {
-        self.complement(i)
+        self.decode_not(i)
     }
 
     fn cnot(&mut self, i: &isa::Cnot) -> Decoded {
@@ -216,63 +216,63 @@ impl isa::InstructionVisitor for Decoder<'_> {
     }
 
     fn lop3(&mut self, i: &isa::Lop3) -> Decoded {
-        self.logic3(i)
+        self.decode_lop3(i)
     }
 
     fn shf(&mut self, i: &isa::Shf) -> Decoded {
-        self.funnel_shift(i)
+        self.decode_shf(i)
     }
 
     fn shl(&mut self, i: &isa::Shl) -> Decoded {
-        self.shift_left(i)
+        self.decode_shl(i)
     }
 
     fn shr(&mut self, i: &isa::Shr) -> Decoded {
-        self.shift_right(i)
+        self.decode_shr(i)
     }
 
     fn prmt(&mut self, i: &isa::Prmt) -> Decoded {
-        self.permute(i)
+        self.decode_prmt(i)
     }
 
     fn mov(&mut self, i: &isa::Mov) -> Decoded {
-        self.move_parts(i)
+        self.decode_mov(i)
     }
 
     fn cvt(&mut self, i: &isa::Cvt) -> Decoded {
-        self.convert(i)
+        self.decode_cvt(i)
     }
 
     fn cvt_pack(&mut self, i: &isa::CvtPack) -> Decoded {
-        self.convert_packed(i)
+        self.decode_cvt_pack(i)
     }
 
     fn cvta(&mut self, i: &isa::Cvta) -> Decoded {
-        self.convert_address(i)
+        self.decode_cvta(i)
     }
 
     fn isspacep(&mut self, i: &isa::Isspacep) -> Decoded {
-        self.is_in_space(i)
+        self.decode_isspacep(i)
     }
 
     fn mapa(&mut self, i: &isa::Mapa) -> Decoded {
-        self.map_to_block(i)
+        self.decode_mapa(i)
     }
 
     fn getctarank(&mut self, i: &isa::Getctarank) -> Decoded {
-        self.rank_of_address(i)
+        self.decode_getctarank(i)
     }
 
     fn ld(&mut self, i: &isa::Ld) -> Decoded {
-        self.load(i)
+        self.decode_ld(i)
     }
 
     fn ldu(&mut self, i: &isa::Ldu) -> Decoded {
-        self.load_uniform(i)
+        self.decode_ldu(i)
     }
 
     fn st(&mut self, i: &isa::St) -> Decoded {
-        self.store(i)
+        self.decode_st(i)
     }
 
     fn st_async(&mut self, i: &isa::StAsync) -> Decoded {
@@ -296,19 +296,19 @@ impl isa::InstructionVisitor for Decoder<'_> {
     }
 
     fn createpolicy_fractional(&mut self, i: &isa::CreatepolicyFractional) -> Decoded {
-        Ok(self.policy(i.d))
+        Ok(self.decode_policy(i.d))
     }
 
     fn createpolicy_range(&mut self, i: &isa::CreatepolicyRange) -> Decoded {
-        Ok(self.policy(i.d))
+        Ok(self.decode_policy(i.d))
     }
 
     fn createpolicy_cvt(&mut self, i: &isa::CreatepolicyCvt) -> Decoded {
-        Ok(self.policy(i.d))
+        Ok(self.decode_policy(i.d))
     }
 
     fn atom(&mut self, i: &isa::Atom) -> Decoded {
-        self.atomic(i)
+        self.decode_atom(i)
     }
 
     fn red(&mut self, i: &isa::Red) -> Decoded {
@@ -448,27 +448,27 @@ impl isa::InstructionVisitor for Decoder<'_> {
     }
 
     fn barrier_sync(&mut self, i: &isa::BarrierSync) -> Decoded {
-        self.wait_at_barrier(i)
+        self.decode_barrier_sync(i)
     }
 
     fn barrier_arrive(&mut self, i: &isa::BarrierArrive) -> Decoded {
-        self.arrive_at_barrier(i)
+        self.decode_barrier_arrive(i)
     }
 
     fn barrier_reduce(&mut self, i: &isa::BarrierReduce) -> Decoded {
-        self.reduce_at_barrier(i)
+        self.decode_barrier_reduce(i)
     }
 
     fn bar_warp_sync(&mut self, i: &isa::BarWarpSync) -> Decoded {
-        self.synchronise_lanes(i)
+        self.decode_bar_warp_sync(i)
     }
 
     fn barrier_cluster_arrive(&mut self, i: &isa::BarrierClusterArrive) -> Decoded {
-        Ok(self.arrive_at_cluster(i))
+        Ok(self.decode_cluster_arrive(i))
     }
 
     fn barrier_cluster_wait(&mut self, i: &isa::BarrierClusterWait) -> Decoded {
-        Ok(self.wait_at_cluster(i))
+        Ok(self.decode_cluster_wait(i))
     }
 
     fn griddepcontrol(&mut self, _: &isa::Griddepcontrol) -> Decoded {
@@ -476,7 +476,7 @@ impl isa::InstructionVisitor for Decoder<'_> {
     }
 
     fn shfl(&mut self, i: &isa::Shfl) -> Decoded {
-        self.shuffle(i)
+        self.decode_shfl(i)
     }
 
     fn vote(&mut self, i: &isa::Vote) -> Decoded {
@@ -484,15 +484,15 @@ impl isa::InstructionVisitor for Decoder<'_> {
     }
 
     fn match_sync(&mut self, i: &isa::Match) -> Decoded {
-        self.matching(i)
+        self.decode_match(i)
     }
 
     fn activemask(&mut self, i: &isa::Activemask) -> Decoded {
-        Ok(self.active(i))
+        Ok(self.decode_activemask(i))
     }
 
     fn redux(&mut self, i: &isa::Redux) -> Decoded {
-        self.reduce_lanes(i)
+        self.decode_redux(i)
     }
 
     fn elect(&mut self, i: &isa::Elect) -> Decoded {
@@ -548,7 +548,7 @@ impl isa::InstructionVisitor for Decoder<'_> {
     }
 
     fn setmaxnreg(&mut self, i: &isa::Setmaxnreg) -> Decoded {
-        self.registers_of_group(i)
+        self.decode_setmaxnreg(i)
     }
 
     fn bra(&mut self, i: &isa::Bra) -> Decoded {

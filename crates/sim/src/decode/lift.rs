@@ -1,4 +1,4 @@
-//! Functions of single values as computations on all lanes of a warp.
+//! Lifts functions of single values to all lanes of a warp.
 
 use super::Action;
 use crate::registers::{LANES, Slot};
@@ -79,7 +79,7 @@ pub(super) fn map4_pair(
     }))
 }
 
-/// `f` on both 16-bit halves of 32 bits, or both 32-bit halves of 64.
+/// Applies `f` to both 16-bit halves of 32 bits, or both 32-bit halves of 64.
 #[inline]
 pub(super) fn halves<const N: usize>(half_bits: u32, operands: [u64; N], f: impl Fn([u64; N]) -> u64) -> u64 {
     let low = f(operands.map(|operand| crate::numeric::low(operand, half_bits)));

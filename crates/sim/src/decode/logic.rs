@@ -1,4 +1,4 @@
-//! Bits: logic, shifts, fields, counts, permutations of bytes.
+//! Bit manipulation: logic, shifts, bit fields, counts, byte permutations.
 
 use tilewright_ptx::isa::{
     self, BooleanOperation, BoundMode, PermuteMode, ScalarType, ShiftDirection, Source,
@@ -12,7 +12,7 @@ use crate::numeric::low;
 use crate::registers::Slot;
 
 impl Decoder<'_> {
-    /// A function of the bits of two operands.
+    /// Decodes a bitwise function of two operands.
     pub(super) fn bitwise(
         &mut self,
         ty: ScalarType,
@@ -25,7 +25,7 @@ impl Decoder<'_> {
         Ok(map2(d, ab, f))
     }
 
-    /// A function of the bits of one operand, with a result of 32 bits or as many as the operand has.
+    /// Decodes a bit function of one operand. The result has 32 bits, or the width of the operand.
     pub(super) fn bits(
         &mut self,
         ty: ScalarType,
@@ -38,12 +38,12 @@ impl Decoder<'_> {
         Ok(map1(d, a, f))
     }
 
-    pub(super) fn complement(&mut self, i: &isa::Not) -> Decoded {
+    pub(super) fn decode_not(&mut self, i: &isa::Not) -> Decoded {
         let bits = i.ty.bits();
         self.bits(i.ty, i.d, i.a, move |a| low(!a, bits))
     }
 
-    pub(super) fn logic3(&mut self, i: &isa::Lop3) -> Decoded {
+    pub(super) fn decode_lop3(&mut self, i: &isa::Lop3) -> Decoded {
         self.class = Class::Integer;
         let Source::Immediate(isa::Immediate::Integer(table)) = i.table else {
             return Err(FaultKind::Illegal("the table of `lop3` is not a constant".into()));
@@ -52,7 +52,7 @@ impl Decoder<'_> {
         let (d, _) = self.destination(i.d.first);
         let abc = [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?, self.source(i.c, i.ty)?];
         let (Some(second), Some(q)) = (i.d.second, i.q) else {
-            // The tables that compilers make most get a formula each.
+            // The truth tables that compilers emit most have specialized formulas.
             let [a, b, c] = abc;
             return Ok(match table {
                 0x80 => map3(d, abc, |a, b, c| a & b & c),
@@ -72,7 +72,7 @@ impl Decoder<'_> {
         }))
     }
 
-    pub(super) fn funnel_shift(&mut self, i: &isa::Shf) -> Decoded {
+    pub(super) fn decode_shf(&mut self, i: &isa::Shf) -> Decoded {
         self.class = Class::Integer;
         let (left, wrap) = (i.direction == ShiftDirection::Left, i.mode == BoundMode::Wrap);
         let d = self.register(i.d);
@@ -80,20 +80,20 @@ impl Decoder<'_> {
         Ok(map3(d, abc, move |a, b, by| integer::funnel(a, b, by, left, wrap)))
     }
 
-    pub(super) fn shift_left(&mut self, i: &isa::Shl) -> Decoded {
+    pub(super) fn decode_shl(&mut self, i: &isa::Shl) -> Decoded {
         self.class = Class::Integer;
         let bits = i.ty.bits();
         let (d, ab) = (self.register(i.d), [self.source(i.a, i.ty)?, self.source(i.b, ScalarType::U32)?]);
         Ok(map2(d, ab, move |a, by| integer::shift_left(bits, a, by)))
     }
 
-    pub(super) fn shift_right(&mut self, i: &isa::Shr) -> Decoded {
-        let int = self.integer(i.ty)?;
+    pub(super) fn decode_shr(&mut self, i: &isa::Shr) -> Decoded {
+        let int = self.integer_type(i.ty)?;
         let (d, ab) = (self.register(i.d), [self.source(i.a, i.ty)?, self.source(i.b, ScalarType::U32)?]);
         Ok(map2(d, ab, move |a, by| int.shift_right(a, by)))
     }
 
-    pub(super) fn permute(&mut self, i: &isa::Prmt) -> Decoded {
+    pub(super) fn decode_prmt(&mut self, i: &isa::Prmt) -> Decoded {
         self.class = Class::Integer;
         let d = self.register(i.d);
         let abc = [self.source(i.a, i.ty)?, self.source(i.b, i.ty)?, self.source(i.c, i.ty)?];
@@ -101,14 +101,14 @@ impl Decoder<'_> {
         Ok(map3(d, abc, move |a, b, c| integer::permute(a, b, selector(mode, c & 3))))
     }
 
-    pub(super) fn extract(&mut self, i: &isa::Bfe) -> Decoded {
-        let int = self.integer(i.ty)?;
+    pub(super) fn decode_bfe(&mut self, i: &isa::Bfe) -> Decoded {
+        let int = self.integer_type(i.ty)?;
         let (d, u32) = (self.register(i.d), ScalarType::U32);
         let abc = [self.source(i.a, i.ty)?, self.source(i.b, u32)?, self.source(i.c, u32)?];
         Ok(map3(d, abc, move |a, start, len| integer::extract(int, a, start, len)))
     }
 
-    pub(super) fn insert(&mut self, i: &isa::Bfi) -> Decoded {
+    pub(super) fn decode_bfi(&mut self, i: &isa::Bfi) -> Decoded {
         self.class = Class::Integer;
         let (d, bits, u32) = (self.register(i.d), i.ty.bits(), ScalarType::U32);
         let (a, b) = (self.source(i.a, i.ty)?, self.source(i.b, i.ty)?);
@@ -116,15 +116,15 @@ impl Decoder<'_> {
         Ok(map4(d, sources, move |[a, b, start, len]| integer::insert(bits, a, b, start, len)))
     }
 
-    pub(super) fn nth_set(&mut self, i: &isa::Fns) -> Decoded {
+    pub(super) fn decode_fns(&mut self, i: &isa::Fns) -> Decoded {
         self.class = Class::Integer;
         let (d, u32) = (self.register(i.d), ScalarType::U32);
         let abc = [self.source(i.mask, u32)?, self.source(i.base, u32)?, self.source(i.offset, u32)?];
         Ok(map3(d, abc, |mask, base, offset| integer::find_nth(mask as u32, base as u32, offset as i32)))
     }
 
-    /// `bmsk`: ones from `a` on, `b` of them.
-    pub(super) fn mask_of_bits(&mut self, i: &isa::Bmsk) -> Decoded {
+    /// `bmsk`: sets `b` bits from bit `a` on.
+    pub(super) fn decode_bmsk(&mut self, i: &isa::Bmsk) -> Decoded {
         let wrap = i.mode == BoundMode::Wrap;
         self.bitwise(i.ty, i.d, (i.a, i.b), move |a, b| {
             let [start, len] = [a, b].map(|x| if wrap { x & 31 } else { x.min(32) });
@@ -132,8 +132,8 @@ impl Decoder<'_> {
         })
     }
 
-    /// `szext`: the low `b` bits of `a`, extended.
-    pub(super) fn extend(&mut self, i: &isa::Szext) -> Decoded {
+    /// `szext`: extends the low `b` bits of `a`.
+    pub(super) fn decode_szext(&mut self, i: &isa::Szext) -> Decoded {
         let signed = i.ty.is_signed();
         let wrap = i.mode == BoundMode::Wrap;
         self.bitwise(i.ty, i.d, (i.a, i.b), move |a, b| {
@@ -142,13 +142,13 @@ impl Decoder<'_> {
         })
     }
 
-    pub(super) fn find_leading(&mut self, i: &isa::Bfind) -> Decoded {
-        let (int, shift) = (self.integer(i.ty)?, i.shift_amount);
+    pub(super) fn decode_bfind(&mut self, i: &isa::Bfind) -> Decoded {
+        let (int, shift) = (self.integer_type(i.ty)?, i.shift_amount);
         self.bits(i.ty, i.d, i.a, move |a| integer::find_leading(int, a, shift))
     }
 }
 
-/// The combination of a comparison's result with a predicate.
+/// Combines the result of a comparison with a predicate.
 pub(super) fn boolean(operation: Option<BooleanOperation>, a: u64, b: u64) -> u64 {
     match operation {
         None => a,
@@ -158,7 +158,7 @@ pub(super) fn boolean(operation: Option<BooleanOperation>, a: u64, b: u64) -> u6
     }
 }
 
-/// The selector of `prmt` that a mode stands for, by the two low bits of the third operand.
+/// Returns the `prmt` selector of a mode, by the two low bits of the third operand.
 fn selector(mode: PermuteMode, c: u64) -> u64 {
     let table: [u64; 4] = match mode {
         PermuteMode::F4e => [0x3210, 0x4321, 0x5432, 0x6543],
@@ -171,7 +171,7 @@ fn selector(mode: PermuteMode, c: u64) -> u64 {
     table[c as usize]
 }
 
-/// The register of a predicate as a value that selects: not 0 where it holds.
+/// Selects `b` where the predicate equals `negated`, else `a`.
 pub(super) fn select(d: Slot, [a, b, c]: [Slot; 3], negated: u64) -> Action {
     map3(d, [a, b, c], move |a, b, c| if c == negated { b } else { a })
 }

@@ -8,22 +8,22 @@ use tilewright_sanitize::Mode;
 
 use super::{Action, Class, Decoded, Decoder};
 use crate::asynchronous::Pointer;
-use crate::context::{AddressSpace, Context, Flow, Place};
+use crate::context::{AddressSpace, Context, Flow, ResolvedAddress};
 use crate::fault::{OfLane, Outcome};
 use crate::numeric::{low, signed};
 use crate::registers::{Slot, lanes_of};
 use crate::watch::{Order, Touch, mode};
 
-/// What a load or store moves for a lane.
+/// The elements that a load or store moves for a lane.
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "they are modifiers of the opcode")]
 struct Transfer {
     address: Pointer,
-    /// The registers, each with its bits.
+    /// The registers with their widths in bits.
     registers: SmallVec<[(Slot, u32); 4]>,
     /// Bytes of an element, 1 to 16.
     element: usize,
-    /// Whether a loaded element is extended by its sign.
+    /// True if a loaded element is sign-extended.
     signed: bool,
     is_atomic: bool,
     mode: Mode,
@@ -31,7 +31,7 @@ struct Transfer {
     releases: bool,
 }
 
-/// The state spaces of a load or store in terms of what it counts as.
+/// Returns the class of a load or store by its state space.
 fn class(space: AddressSpace, is_store: bool) -> Class {
     match (space, is_store) {
         (AddressSpace::Generic | AddressSpace::Global, false) => Class::GlobalLoad,
@@ -44,7 +44,7 @@ fn class(space: AddressSpace, is_store: bool) -> Class {
 }
 
 impl Decoder<'_> {
-    pub(super) fn load(&mut self, i: &isa::Ld) -> Decoded {
+    pub(super) fn decode_ld(&mut self, i: &isa::Ld) -> Decoded {
         let transfer = Transfer {
             is_atomic: !matches!(i.semantics, None | Some(LoadSemantics::Weak)),
             mode: mode(!matches!(i.semantics, None | Some(LoadSemantics::Weak)), i.scope),
@@ -56,7 +56,7 @@ impl Decoder<'_> {
         Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| transfer.load(context))))
     }
 
-    pub(super) fn load_uniform(&mut self, i: &isa::Ldu) -> Decoded {
+    pub(super) fn decode_ldu(&mut self, i: &isa::Ldu) -> Decoded {
         let transfer = self.loaded(&i.d, &i.address, (i.space, i.vector, i.ty))?;
         Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| transfer.load(context))))
     }
@@ -77,7 +77,7 @@ impl Decoder<'_> {
         Ok(Transfer { address, registers, element, signed, is_atomic, mode: Mode::Plain, acquires, releases })
     }
 
-    pub(super) fn store(&mut self, i: &isa::St) -> Decoded {
+    pub(super) fn decode_st(&mut self, i: &isa::St) -> Decoded {
         let address = self.address(&i.address, i.space)?;
         self.class = class(address.space, true);
         let transfer = Transfer {
@@ -94,7 +94,7 @@ impl Decoder<'_> {
         Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| transfer.store(context))))
     }
 
-    /// Notes that global memory may be accessed in elements of so many bytes.
+    /// Lowers the smallest access to global memory to `element` bytes.
     pub(super) fn note_access(&mut self, space: AddressSpace, element: usize) {
         if matches!(space, AddressSpace::Generic | AddressSpace::Global) {
             self.least_access = self.least_access.min(element);
@@ -113,7 +113,7 @@ impl Transfer {
 
     fn load(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         let bytes = self.bytes();
-        let mut places = Places::default();
+        let mut places = AccessAddresses::default();
         let mut buffer = [0; 64];
         for lane in lanes_of(context.lanes) {
             let place = context.locate(self.address.space, self.address.at(context, lane));
@@ -139,7 +139,7 @@ impl Transfer {
 
     fn store(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         let bytes = self.bytes();
-        let mut places = Places::default();
+        let mut places = AccessAddresses::default();
         let mut buffer = [0; 64];
         let mut stored = Vec::new();
         for lane in lanes_of(context.lanes) {
@@ -157,7 +157,7 @@ impl Transfer {
             self.watch(context, place, lane, Some(&buffer[..bytes]));
             if context.watch.is_some()
                 && !self.is_atomic
-                && let Place::Global(address) = place
+                && let ResolvedAddress::Global(address) = place
             {
                 stored.push((lane, address, buffer[..bytes].to_vec()));
             }
@@ -171,10 +171,10 @@ impl Transfer {
         Ok(Flow::Next)
     }
 
-    /// Tells who watches the launch of an access, before it writes.
+    /// Passes an access to a watched launch, before it writes.
     #[inline]
-    fn watch(&self, context: &mut Context<'_>, place: Place, lane: usize, data: Option<&[u8]>) {
-        let Place::Global(address) = place else { return };
+    fn watch(&self, context: &mut Context<'_>, place: ResolvedAddress, lane: usize, data: Option<&[u8]>) {
+        let ResolvedAddress::Global(address) = place else { return };
         let writes = data.is_some();
         let touch = Touch { address, bytes: self.bytes(), reads: !writes, writes, mode: self.mode };
         if self.is_atomic {
@@ -190,23 +190,23 @@ fn little_endian(bytes: &[u8]) -> u128 {
     bytes.iter().rev().fold(0, |value, byte| value << 8 | u128::from(*byte))
 }
 
-/// Where the lanes of an access went.
+/// The addresses of an access, by state space.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct AccessAddresses {
     global: SmallVec<[u64; 32]>,
     shared: SmallVec<[(usize, u64); 32]>,
 }
 
-impl Places {
-    pub fn push(&mut self, lane: usize, place: Place) {
+impl AccessAddresses {
+    pub fn push(&mut self, lane: usize, place: ResolvedAddress) {
         match place {
-            Place::Global(address) => self.global.push(address),
-            Place::Shared { offset, .. } => self.shared.push((lane, offset)),
-            Place::Local(_) | Place::Param(_) => {}
+            ResolvedAddress::Global(address) => self.global.push(address),
+            ResolvedAddress::Shared { offset, .. } => self.shared.push((lane, offset)),
+            ResolvedAddress::Local(_) | ResolvedAddress::Param(_) => {}
         }
     }
 
-    /// Counts the access, of so many bytes a lane.
+    /// Counts the access, `bytes` bytes a lane.
     pub fn count(&self, context: &mut Context<'_>, bytes: usize, is_store: bool) {
         let moved = ((self.global.len() + self.shared.len()) * bytes) as u64;
         if is_store {

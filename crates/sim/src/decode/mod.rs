@@ -1,11 +1,13 @@
-//! From the typed instructions of a function to its executable form: a list of steps over the registers of a warp.
+//! Decodes the typed instructions of a function to its executable form: a list of steps over the
+//! registers of a warp.
 //!
-//! Everything an instruction reads becomes a register (see [`crate::registers`]); calls are expanded in place as far as
-//! possible (see [`crate::call`]); what the modifiers say is decided here, so that a step is a call of one closure.
+//! Every operand becomes a register (see [`crate::registers`]). Calls are inlined as far as
+//! possible (see [`crate::call`]). The decoder evaluates the modifiers, so that a step is a call of
+//! one closure.
 //!
 //! - `operands`: registers, constants, variables and addresses;
-//! - `instructions`: one method an instruction, each in the file of its family;
-//! - `call`: functions of the module, and those of the system (`vprintf`, `__assertfail`).
+//! - `instructions`: one method for each instruction, implemented in the file of its family;
+//! - `call`: functions of the module, and system functions (`vprintf`, `__assertfail`).
 
 #![allow(clippy::many_single_char_names, reason = "operands have the names that the ISA gives them")]
 
@@ -23,9 +25,9 @@ mod memory;
 mod moves;
 mod operands;
 mod tensor;
+mod uninitialized_registers;
 mod warp;
 mod wmma;
-mod written;
 
 use rustc_hash::FxHashMap;
 use tilewright_ptx::isa::{
@@ -37,11 +39,11 @@ use crate::call::{Call, Functions, Stack};
 use crate::context::{Context, Execute};
 use crate::fault::FaultKind;
 use crate::registers::{Registers, Slot};
-use crate::tensor::ProductAccess;
-use written::StepRegisters;
-pub(crate) use written::Watched;
+use crate::tensor::WgmmaRegisterAccess;
+use uninitialized_registers::StepRegisters;
+pub(crate) use uninitialized_registers::Watched;
 
-/// What an instruction counts as.
+/// The class that an instruction is counted as.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Class {
     /// Loads from global memory, or by generic addresses.
@@ -58,7 +60,7 @@ pub enum Class {
     Parameter,
     /// Atomic operations.
     Atomic,
-    /// Asynchronous copies, and what starts and ends them.
+    /// Asynchronous copies, and the instructions that commit and wait for them.
     Asynchronous,
     /// Arithmetic in f16 and bf16.
     Half,
@@ -66,9 +68,9 @@ pub enum Class {
     Single,
     /// Arithmetic in f64.
     Double,
-    /// Functions that the special units compute.
+    /// Functions of the special function units.
     Function,
-    /// Arithmetic and bits of integers.
+    /// Integer arithmetic and bit manipulation.
     Integer,
     /// Comparisons and selections.
     Compare,
@@ -86,7 +88,7 @@ pub enum Class {
     Tensor,
     /// Branches, calls, returns.
     Control,
-    /// Hints, and what has no effect here.
+    /// Hints, and instructions without effect in the simulator.
     Hint,
 }
 
@@ -119,30 +121,30 @@ impl std::fmt::Display for Class {
     }
 }
 
-/// Which lanes have to be together before a step executes.
+/// The lanes that have to arrive before a step executes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Gather {
-    /// Those that are there.
+    /// The present lanes.
     Any,
-    /// All of the warp that have not exited: `.aligned`.
+    /// All lanes of the warp that have not exited: `.aligned`.
     Warp,
-    /// Each lane's members by its mask, as far as they have not exited.
+    /// The members of each lane's mask that have not exited.
     Members(Slot),
 }
 
 /// A barrier of the block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Barrier {
-    /// Its number, 0 to 15.
+    /// Its index, 0 to 15.
     pub number: Slot,
-    /// How many threads take part, all if not given.
+    /// The participating threads; all if absent.
     pub threads: Option<Slot>,
-    /// Whether the warp executes it together.
+    /// True if it is `.aligned`.
     pub aligned: bool,
     pub kind: BarrierKind,
 }
 
-/// What a barrier of the block does for who arrives.
+/// The operation of an arrival at a barrier of the block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BarrierKind {
     Arrive,
@@ -156,22 +158,22 @@ pub(crate) enum BarrierKind {
     },
 }
 
-/// A computation on registers alone, for the lanes of a mask.
+/// A computation on registers only, for the lanes of a mask.
 pub(crate) type Compute = Box<dyn Fn(&mut Registers, u32) + Send + Sync>;
 
-/// What a step does.
+/// The effect of a step.
 pub(crate) enum Action {
-    /// A computation that cannot fail.
+    /// A computation that cannot fault.
     Compute(Compute),
-    /// Everything else that goes on to the next step.
+    /// Any other effect that continues with the next step.
     Execute(Box<dyn Execute>),
-    /// Jumps, to a step.
+    /// Branches to a step.
     Branch(u32),
-    /// Jumps to one of several steps, by an index; out of range is a fault.
+    /// Branches to one of several steps, by an index; an index out of range is a fault.
     Choose { index: Slot, targets: Vec<u32> },
-    /// Calls a function that is not expanded in place.
+    /// Calls a function that is not inlined.
     Call(Box<Call>),
-    /// Returns from one.
+    /// Returns from a function that is not inlined.
     Return,
     /// A barrier of the block.
     Barrier(Barrier),
@@ -179,7 +181,7 @@ pub(crate) enum Action {
     ClusterArrive,
     /// Waits at the barrier of the cluster.
     ClusterWait,
-    /// Ends the lanes.
+    /// Exits.
     Exit,
     /// Has no effect.
     Nothing,
@@ -187,38 +189,38 @@ pub(crate) enum Action {
 
 /// An instruction in executable form.
 pub(crate) struct Step {
-    /// The lanes that execute: those where the predicate is so.
+    /// The lanes that execute: those whose predicate has this value.
     pub guard: Option<(Slot, bool)>,
     pub action: Action,
     pub gather: Gather,
     /// Its entry in [`Program::sites`].
     pub site: u32,
-    /// How it accesses registers of asynchronous products.
-    pub product_registers: Vec<ProductAccess>,
-    /// The registers that it may read before somebody has written them.
+    /// Its accesses to registers of matrix instructions in flight.
+    pub wgmma_registers: Vec<WgmmaRegisterAccess>,
+    /// The registers that it may read uninitialized.
     pub watched: Option<Box<Watched>>,
 }
 
-/// Where a step comes from. An instruction that became several steps is counted at its last.
+/// The origin of a step. An instruction with several steps is counted at its last one.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     /// The line of the PTX text.
     pub line: u32,
-    /// File number and line of the kernel's source.
+    /// The file index and line of the kernel's source.
     pub kernel: Option<(u32, u32)>,
     /// The opcode.
     pub opcode: Box<str>,
     pub class: Class,
 }
 
-/// What a register holds before the warp starts.
+/// The initial value of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Fill {
     Constant(u64),
     Special(SpecialRegister),
     /// The offset of the dynamic shared memory.
     DynamicShared,
-    /// The end of the local memory whose size is known.
+    /// The end of the statically sized local memory.
     LocalEnd,
 }
 
@@ -226,36 +228,36 @@ pub(crate) enum Fill {
 pub(crate) struct Program {
     pub steps: Vec<Step>,
     pub sites: Vec<Site>,
-    /// What is called and not expanded.
+    /// Functions that are called and not inlined.
     pub functions: Functions,
-    /// Whether it reads global memory in ways by which blocks wait for others.
+    /// True if it reads global memory with instructions that can wait for other blocks.
     pub may_wait_for_others: bool,
-    /// The least bytes of an element that an instruction accesses in global memory.
+    /// The smallest access to global memory, in bytes.
     pub least_access: usize,
-    /// How many registers a warp has.
+    /// Registers of a warp.
     pub registers: usize,
-    /// Whether one of them may be read before it is written.
+    /// True if one of them may be read uninitialized.
     pub watches_registers: bool,
-    /// The registers that are filled before it starts.
+    /// Registers with initial values.
     pub fills: Vec<(Slot, Fill)>,
     /// Bytes of local memory of a lane.
     pub local_bytes: usize,
-    /// Bytes of shared memory whose size the module knows.
+    /// Bytes of statically sized shared memory.
     pub static_shared: usize,
-    /// Where the dynamic part begins behind it.
+    /// The offset of the dynamic shared memory.
     pub dynamic_shared: usize,
     /// Offset, size and alignment of each parameter.
     pub parameters: Vec<Parameter>,
 }
 
 impl Program {
-    /// Whether bulk copies read boxes of tensors.
+    /// Returns whether the kernel has tensor copies.
     pub fn has_tensor_copies(&self) -> bool {
         self.sites.iter().any(|site| site.opcode.starts_with("cp.async.bulk.tensor"))
     }
 }
 
-/// A parameter of a kernel in the buffer of parameters.
+/// The layout of a kernel parameter in the parameter buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameter {
     /// Its offset in bytes.
@@ -266,31 +268,31 @@ pub struct Parameter {
 
 pub(crate) type Decoded<T = Action> = Result<T, FaultKind>;
 
-/// Where a variable lives.
+/// The storage of a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Binding {
     Param(u64),
     Local(u64),
-    /// Behind the beginning of the frame of the function that is called.
+    /// An offset in the frame of the called function.
     Frame(u64),
     Shared(u64),
     Global(u64),
-    /// Behind all shared memory whose size the module knows.
+    /// After all statically sized shared memory.
     DynamicShared,
 }
 
-/// A function that is being decoded: the kernel, or a call of a function that is expanded in it.
+/// A function that is being decoded: the kernel, or an inlined call.
 struct Frame<'a> {
     function: &'a Function,
     id: FunctionId,
     registers: FxHashMap<RegisterId, Slot>,
     variables: FxHashMap<VariableId, Binding>,
     labels: FxHashMap<LabelId, u32>,
-    /// Steps that jump to a label that is not placed yet; [`None`] is the end of the function.
+    /// Steps that branch to a label that is not placed yet.
     jumps: Vec<(u32, Jump)>,
 }
 
-/// A jump that waits for the place of its target.
+/// The target of an unresolved branch.
 #[derive(Clone, Copy)]
 enum Jump {
     Label(LabelId),
@@ -303,7 +305,7 @@ pub(crate) struct Decoder<'a> {
     module: &'a Module,
     /// The addresses of the module's variables in global and constant memory.
     addresses: &'a dyn Fn(GlobalId) -> u64,
-    /// The module's variables in shared memory, as far as the kernel names them.
+    /// The module's variables in shared memory that the kernel uses.
     shared: FxHashMap<GlobalId, Binding>,
     frames: Vec<Frame<'a>>,
     steps: Vec<Step>,
@@ -313,26 +315,26 @@ pub(crate) struct Decoder<'a> {
     local_bytes: u64,
     shared_bytes: u64,
     dynamic_alignment: u64,
-    /// What the instruction that is being decoded counts as, and which lanes it gathers.
+    /// The class of the instruction that is being decoded, and the lanes that it gathers.
     class: Class,
     gather: Gather,
     /// Its guard.
     guard: Option<(Slot, bool)>,
-    /// The carry of extended-precision arithmetic.
+    /// The carry flag of extended-precision arithmetic.
     carry: Option<Slot>,
     site: u32,
     kernel_line: Option<(u32, u32)>,
-    product_registers: tensor::ProductRegisters,
-    /// The registers of the stack, where there is one.
+    wgmma_registers: tensor::WgmmaRegisters,
+    /// The stack registers, if a call uses the stack.
     stack: Option<Stack>,
-    /// The end of the frame, of a function that is called.
+    /// The end of the frame, while a called function is decoded.
     frame_bytes: Option<u64>,
     functions: Functions,
     may_wait_for_others: bool,
     least_access: usize,
-    /// How many calls were expanded.
+    /// Inlined calls.
     expansions: usize,
-    /// Functions that are called and not decoded yet.
+    /// Called functions that are not decoded yet.
     called: Vec<FunctionId>,
     step_registers: Vec<StepRegisters>,
     /// The names of registers.
@@ -347,7 +349,7 @@ pub(crate) fn decode(
 ) -> Decoded<Program> {
     let function = &module.functions[id];
     if function.kind != FunctionKind::Entry || function.body.is_none() {
-        return Err(FaultKind::Illegal(format!("`{}` is no kernel with a body", function.name)));
+        return Err(FaultKind::Illegal(format!("`{}` is not a kernel with a body", function.name)));
     }
     let mut decoder = Decoder {
         module,
@@ -367,7 +369,7 @@ pub(crate) fn decode(
         carry: None,
         site: 0,
         kernel_line: None,
-        product_registers: tensor::ProductRegisters::new(module),
+        wgmma_registers: tensor::WgmmaRegisters::new(module),
         stack: None,
         frame_bytes: None,
         functions: Functions::default(),
@@ -393,7 +395,7 @@ pub(crate) fn decode(
     while let Some(id) = decoder.called.pop() {
         decoder.called_function(id);
     }
-    decoder.product_registers.attach(&mut decoder.steps);
+    decoder.wgmma_registers.attach(&mut decoder.steps);
     let entries: Vec<_> = decoder.functions.values().map(|function| function.entry).collect();
     let watches_registers = decoder.watch_registers(&entries);
     Ok(Program {
@@ -412,13 +414,13 @@ pub(crate) fn decode(
     })
 }
 
-/// The fault of what cannot be decoded, when it is executed.
+/// Returns an action that reports a fault when it is executed.
 fn failing(kind: FaultKind) -> Action {
     Action::Execute(Box::new(move |_: &mut Context<'_>| Err(kind.clone().into())))
 }
 
 impl<'a> Decoder<'a> {
-    /// Decodes the body of a function, with its parameters bound already.
+    /// Decodes the body of a function whose parameters are bound.
     fn body(&mut self, id: FunctionId, mut variables: FxHashMap<VariableId, Binding>) -> Decoded<()> {
         let function = &self.module.functions[id];
         let Some(body) = &function.body else {
@@ -447,7 +449,7 @@ impl<'a> Decoder<'a> {
                     .labels
                     .get(&label)
                     .copied()
-                    .ok_or_else(|| FaultKind::Illegal(format!("the label `{name}` is nowhere")))
+                    .ok_or_else(|| FaultKind::Illegal(format!("the label `{name}` is not defined")))
             };
             match (&mut self.steps[step as usize].action, jump) {
                 (Action::Branch(to), Jump::End) => *to = end,
@@ -482,18 +484,20 @@ impl<'a> Decoder<'a> {
                 });
                 let site = self.site;
                 self.guard = guard;
-                // What cannot be decoded is a fault where it is executed, not before.
+                // An instruction that cannot be decoded is a fault when it is executed, not at load
+                // time.
                 let action = instruction.accept(self).unwrap_or_else(failing);
                 self.site = site;
                 self.sites[site as usize].class = self.class;
                 self.push(action, guard);
-                self.note_product_registers(instruction);
+                self.note_wgmma_registers(instruction);
                 self.note_registers(instruction);
                 if let Some(Step { action: Action::Branch(_) | Action::Choose { .. }, .. }) =
                     self.steps.last()
                 {
                     let last = self.steps.len() as u32 - 1;
-                    // The jumps of this instruction were noted before its step had a place.
+                    // The branches of this instruction were noted before the index of its step was
+                    // known.
                     for (step, _) in &mut self.frame().jumps {
                         if *step == u32::MAX {
                             *step = last;
@@ -502,7 +506,7 @@ impl<'a> Decoder<'a> {
                 }
             }
             StatementKind::Verbatim(_) => {
-                // The parser makes none: only who loads data instead of text comes here.
+                // Only modules that were built as data have verbatim text; the parser makes none.
                 self.site = self.sites.len() as u32;
                 self.sites.push(Site {
                     line: statement.line,
@@ -517,9 +521,9 @@ impl<'a> Decoder<'a> {
     }
 
     fn push(&mut self, action: Action, guard: Option<(Slot, bool)>) {
-        let product_registers = Vec::new();
+        let wgmma_registers = Vec::new();
         let (gather, site) = (self.gather, self.site);
-        self.steps.push(Step { guard, action, gather, site, product_registers, watched: None });
+        self.steps.push(Step { guard, action, gather, site, wgmma_registers, watched: None });
     }
 
     fn frame(&mut self) -> &mut Frame<'a> {

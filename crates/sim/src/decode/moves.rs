@@ -1,4 +1,4 @@
-//! Moves, and what computes with addresses: of state spaces and of blocks of a cluster.
+//! Moves and address computations: state spaces and blocks of a cluster.
 
 use tilewright_ptx::isa::{self, ScalarType, StateSpace};
 
@@ -10,7 +10,7 @@ use crate::numeric::low;
 use crate::registers::lanes_of;
 
 impl Decoder<'_> {
-    pub(super) fn move_parts(&mut self, i: &isa::Mov) -> Decoded {
+    pub(super) fn decode_mov(&mut self, i: &isa::Mov) -> Decoded {
         self.class = Class::Move;
         let destinations = self.destinations(&i.d);
         let count = destinations.len().max(i.a.0.len());
@@ -69,7 +69,7 @@ impl Decoder<'_> {
         }
     }
 
-    pub(super) fn convert_address(&mut self, i: &isa::Cvta) -> Decoded {
+    pub(super) fn decode_cvta(&mut self, i: &isa::Cvta) -> Decoded {
         self.class = Class::Integer;
         let (d, a) = (self.register(i.d), self.source(i.a, i.ty)?);
         let window = match i.space {
@@ -82,11 +82,12 @@ impl Decoder<'_> {
         Ok(map1(d, a, move |a| if to { a.wrapping_sub(window) } else { a.wrapping_add(window) }))
     }
 
-    pub(super) fn is_in_space(&mut self, i: &isa::Isspacep) -> Decoded {
+    pub(super) fn decode_isspacep(&mut self, i: &isa::Isspacep) -> Decoded {
         self.class = Class::Integer;
         let (d, a) = (self.register(i.d), self.source(i.a, ScalarType::U64)?);
         let (space, own) = match i.space {
-            // Constants are global memory here, at addresses that no program knows otherwise.
+            // The simulator keeps constants in global memory, at addresses that programs obtain
+            // only from variables.
             StateSpace::Global | StateSpace::Const => (Space::Global, false),
             StateSpace::Shared | StateSpace::SharedCta => (Space::Shared, true),
             StateSpace::SharedCluster => (Space::Shared, false),
@@ -99,7 +100,7 @@ impl Decoder<'_> {
         }))
     }
 
-    pub(super) fn map_to_block(&mut self, i: &isa::Mapa) -> Decoded {
+    pub(super) fn decode_mapa(&mut self, i: &isa::Mapa) -> Decoded {
         self.class = Class::Integer;
         let (d, ab) = (self.register(i.d), [self.source(i.a, i.ty)?, self.source(i.b, ScalarType::U32)?]);
         let offsets = (1_u64 << RANK_SHIFT) - 1;
@@ -107,7 +108,7 @@ impl Decoder<'_> {
         Ok(map2(d, ab, move |a, rank| window + ((rank + 1) << RANK_SHIFT | a & offsets)))
     }
 
-    pub(super) fn rank_of_address(&mut self, i: &isa::Getctarank) -> Decoded {
+    pub(super) fn decode_getctarank(&mut self, i: &isa::Getctarank) -> Decoded {
         self.class = Class::Integer;
         let (d, a) = (self.register(i.d), self.source(i.a, i.ty)?);
         Ok(Action::Execute(Box::new(move |context: &mut Context<'_>| {
@@ -120,8 +121,8 @@ impl Decoder<'_> {
         })))
     }
 
-    /// A cache policy: what it says has no effect here.
-    pub(super) fn policy(&mut self, d: isa::RegisterId) -> Action {
+    /// Decodes a cache policy, which has no effect in the simulator.
+    pub(super) fn decode_policy(&mut self, d: isa::RegisterId) -> Action {
         self.class = Class::Hint;
         let (d, none) = (self.register(d), self.constant(0));
         map1(d, none, |none| none)

@@ -1,4 +1,4 @@
-//! Operands as registers: what an instruction reads, writes, and addresses.
+//! Decodes operands to registers.
 
 use tilewright_ptx::isa::{
     Address, AddressBase, Destination, Destinations, GlobalId, Immediate, Predicate, RegisterId, ScalarType,
@@ -15,7 +15,7 @@ use crate::numeric::{Format, low};
 use crate::registers::{LANES, Slot};
 
 impl Decoder<'_> {
-    /// A register of the function.
+    /// Returns the slot of a register of the function.
     pub fn register(&mut self, id: RegisterId) -> Slot {
         if let Some(slot) = self.frame().registers.get(&id) {
             return *slot;
@@ -28,12 +28,12 @@ impl Decoder<'_> {
         slot
     }
 
-    /// The bits of a register of the function.
+    /// Returns the width of a register of the function.
     pub fn width(&mut self, id: RegisterId) -> u32 {
         self.frame().function.registers[id].ty.bits()
     }
 
-    /// A destination; what goes to `_` goes to a register that nobody reads.
+    /// Returns the slot and the width of a destination; `_` gets an unused slot.
     pub fn destination(&mut self, destination: Destination) -> (Slot, u32) {
         match destination {
             Destination::Register(id) => (self.register(id), self.width(id)),
@@ -45,12 +45,12 @@ impl Decoder<'_> {
         }
     }
 
-    /// Destinations, each with the bits of its register.
+    /// Returns the slots and the widths of destinations.
     pub fn destinations(&mut self, destinations: &Destinations) -> Vec<(Slot, u32)> {
         destinations.0.iter().map(|destination| self.destination(*destination)).collect()
     }
 
-    /// A source, of an instruction of this type.
+    /// Returns the slot of a source of an instruction of this type.
     pub fn source(&mut self, source: Source, ty: ScalarType) -> Decoded<Slot> {
         match source {
             Source::Register(id) => Ok(self.register(id)),
@@ -75,14 +75,14 @@ impl Decoder<'_> {
         }
     }
 
-    /// An address so many bytes behind one in a register.
+    /// Returns a slot with the address `offset` bytes after a register's value.
     fn after(&mut self, base: Slot, offset: i64) -> Slot {
         let sum = self.slot();
         self.push(super::lift::map1(sum, base, move |base| base.wrapping_add_signed(offset)), None);
         sum
     }
 
-    /// The registers of the stack.
+    /// Returns the stack registers.
     pub fn stack(&mut self) -> Stack {
         if self.stack.is_none() {
             self.stack = Some(Stack { frame: self.slot(), top: self.fill(Fill::LocalEnd) });
@@ -90,17 +90,17 @@ impl Decoder<'_> {
         self.stack.expect("it was just made")
     }
 
-    /// Sources of one type.
+    /// Returns the slots of sources of one type.
     pub fn sources(&mut self, sources: &Sources, ty: ScalarType) -> Decoded<Vec<Slot>> {
         sources.0.iter().map(|source| self.source(*source, ty)).collect()
     }
 
-    /// A predicate, and whether its negation is meant.
+    /// Returns the slot of a predicate, and 1 if it is negated.
     pub fn predicate(&mut self, predicate: Predicate) -> (Slot, u64) {
         (self.register(predicate.register), u64::from(predicate.negated))
     }
 
-    /// A register that holds a constant.
+    /// Returns a slot that holds a constant.
     pub fn constant(&mut self, value: u64) -> Slot {
         self.fill(Fill::Constant(value))
     }
@@ -134,14 +134,16 @@ impl Decoder<'_> {
         slot
     }
 
-    /// Where a symbol is.
+    /// Returns the storage of a symbol.
     fn symbol(&mut self, symbol: Symbol) -> Decoded<Binding> {
         match symbol {
             Symbol::Variable(id) => Ok(self.frame().variables[&id]),
             Symbol::Global(id) => self.global(id),
             Symbol::Function(id) => {
                 let name = &self.module.functions[id].name;
-                Err(FaultKind::Illegal(format!("the address of the function `{name}` as one of data")))
+                Err(FaultKind::Illegal(format!(
+                    "the address of the function `{name}` is used as an address of data"
+                )))
             }
         }
     }
@@ -167,7 +169,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Gives a variable its place: of the function, or of the module in shared memory.
+    /// Allocates a variable: of the function, or of the module in shared memory.
     pub(super) fn bind(&mut self, variable: &Variable) -> Decoded<Binding> {
         let alignment = u64::from(variable.alignment());
         let place = |end: &mut u64| {
@@ -197,7 +199,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// A memory operand of an instruction that names this state space, or none for generic addresses.
+    /// Decodes a memory operand. `space` is that of the instruction; `None` means generic
+    /// addresses.
     pub fn address(&mut self, address: &Address, space: Option<StateSpace>) -> Decoded<Pointer> {
         let named = match space {
             None => AddressSpace::Generic,
@@ -205,7 +208,7 @@ impl Decoder<'_> {
             Some(StateSpace::Shared | StateSpace::SharedCta | StateSpace::SharedCluster) => {
                 AddressSpace::Shared
             }
-            // The parameters of functions that are expanded lie in local memory.
+            // The parameters of inlined functions are in local memory.
             Some(StateSpace::Local | StateSpace::ParamFunction) => AddressSpace::Local,
             Some(StateSpace::Param) if self.frames.len() > 1 || self.frame_bytes.is_some() => {
                 AddressSpace::Local
@@ -216,7 +219,7 @@ impl Decoder<'_> {
             AddressBase::Register(id) => (self.register(id), named),
             AddressBase::Absolute if matches!(named, AddressSpace::Local) => (self.constant(0), named),
             AddressBase::Absolute => {
-                let text = "an address that is a number, outside of local memory";
+                let text = "an absolute address outside of local memory";
                 return Err(FaultKind::Illegal(text.into()));
             }
             AddressBase::Symbol(symbol) => match self.symbol(symbol)? {
@@ -235,7 +238,7 @@ impl Decoder<'_> {
     }
 }
 
-/// The bits of a constant in an instruction of this type.
+/// Returns the bits of a constant in an instruction of this type.
 fn immediate_bits(immediate: Immediate, ty: ScalarType) -> u64 {
     let from = match immediate {
         Immediate::Integer(value) => return low(value as u64, ty.bits()),

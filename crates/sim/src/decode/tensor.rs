@@ -10,13 +10,13 @@ use super::{Action, Class, Decoded, Decoder, Gather, Step};
 use crate::fault::FaultKind;
 use crate::registers::Slot;
 use crate::tensor::{
-    Element, IntegerProduct, LeftOperand, LoadMatrices, Major, MatrixRole, MmaStep, ProductAccess,
-    ProductCommit, ProductFence, ProductStep, ProductWait, QuadMma, QuadMmaStep, StoreMatrices,
-    TransposeMatrix,
+    Element, IntegerProduct, LeftOperand, LoadMatrices, Major, MatrixRole, MmaStep, QuadMma, QuadMmaStep,
+    StoreMatrices, TransposeMatrix, WgmmaCommitStep, WgmmaFenceStep, WgmmaRegisterAccess, WgmmaStep,
+    WgmmaWaitStep,
 };
 
 impl Decoder<'_> {
-    /// The executable form of an instruction of the tensor cores, which a warp executes together.
+    /// Returns the step of a warp-synchronous tensor core instruction.
     pub(super) fn tensor_step(&mut self, step: impl crate::context::Execute + 'static) -> Action {
         (self.class, self.gather) = (Class::Tensor, Gather::Warp);
         Action::Execute(Box::new(step))
@@ -41,7 +41,7 @@ impl Decoder<'_> {
             b,
             c,
             d,
-            product: product(instruction.operation, instruction.saturate),
+            product: integer_product(instruction.operation, instruction.saturate),
         };
         if !mma.exists() {
             return unsupported();
@@ -62,7 +62,7 @@ impl Decoder<'_> {
         Ok(self.tensor_step(step))
     }
 
-    /// `mma.m8n8k4` of f16.
+    /// Decodes `mma.m8n8k4` of f16.
     fn decode_quad_mma(&mut self, instruction: &Mma) -> Decoded {
         let accumulator = |ty: ScalarType| element(ty).filter(|ty| matches!(ty, Element::F16 | Element::F32));
         let (Some(c), Some(d)) = (accumulator(instruction.c_ty), accumulator(instruction.d_ty)) else {
@@ -97,7 +97,7 @@ impl Decoder<'_> {
             return unsupported();
         };
         let is_fragment = instruction.a.0.len() > 1;
-        // A fragment is never transposed, so its instruction has one immediate less.
+        // A fragment is never transposed, so its instruction has one immediate fewer.
         let (transpose_a, transpose_b) = if is_fragment {
             (None, instruction.transpose_a)
         } else {
@@ -111,7 +111,7 @@ impl Decoder<'_> {
             negates_a: flag(instruction.scale_a, -1)?,
             negates_b: flag(instruction.scale_b, -1)?,
             accumulates: true,
-            product: product(instruction.operation, instruction.saturate),
+            product: integer_product(instruction.operation, instruction.saturate),
         };
         if !wgmma.exists() || shape.m != 64 || shape.k as usize != wgmma.k() {
             return unsupported();
@@ -131,7 +131,7 @@ impl Decoder<'_> {
         };
         let d: Vec<Slot> = instruction.d.0.iter().map(|&register| self.register(register)).collect();
         registers(&d, wgmma.d_fragment().registers(), "D")?;
-        let step = ProductStep {
+        let step = WgmmaStep {
             wgmma,
             a: left,
             b: self.source(instruction.b, ScalarType::B64)?,
@@ -143,16 +143,16 @@ impl Decoder<'_> {
     }
 
     pub(super) fn decode_wgmma_fence(&mut self) -> Action {
-        self.tensor_step(ProductFence)
+        self.tensor_step(WgmmaFenceStep)
     }
 
     pub(super) fn decode_wgmma_commit_group(&mut self) -> Action {
-        self.tensor_step(ProductCommit)
+        self.tensor_step(WgmmaCommitStep)
     }
 
     pub(super) fn decode_wgmma_wait_group(&mut self, instruction: &WgmmaWaitGroup) -> Decoded {
         let keep = immediate(instruction.n)? as usize;
-        Ok(self.tensor_step(ProductWait { keep }))
+        Ok(self.tensor_step(WgmmaWaitStep { keep }))
     }
 
     pub(super) fn decode_ldmatrix(&mut self, instruction: &Ldmatrix) -> Decoded {
@@ -202,33 +202,34 @@ fn unsupported(instruction: &Instruction) -> Decoded {
     Err(FaultKind::Unsupported(format!("`{}`", instruction.opcode())))
 }
 
-/// The registers of `wgmma` in a kernel, and who else accesses them: what is checked while products are on their way.
-pub(super) struct ProductRegisters {
-    /// Whether the module has a product at all.
+/// The registers of `wgmma` in a kernel and the other accesses to them, which are checked while a
+/// `wgmma` is in flight.
+pub(super) struct WgmmaRegisters {
+    /// True if the module has a `wgmma`.
     is_needed: bool,
-    products: FxHashSet<Slot>,
-    /// Accesses of all other instructions, by their steps.
-    accesses: Vec<(usize, ProductAccess)>,
+    accumulators: FxHashSet<Slot>,
+    /// Accesses of all other instructions, by step.
+    accesses: Vec<(usize, WgmmaRegisterAccess)>,
 }
 
-impl ProductRegisters {
+impl WgmmaRegisters {
     pub fn new(module: &Module) -> Self {
         let bodies = module.functions.values().filter_map(|function| function.body.as_ref());
         let is_product = |statement: &Statement| {
             matches!(&statement.kind, StatementKind::Instruction { instruction: Instruction::Wgmma(_), .. })
         };
         let is_needed = bodies.flatten().any(is_product);
-        Self { is_needed, products: FxHashSet::default(), accesses: Vec::new() }
+        Self { is_needed, accumulators: FxHashSet::default(), accesses: Vec::new() }
     }
 
-    /// Gives the steps of a kernel their accesses to registers of its products, and to copies of these.
+    /// Attaches to steps their accesses to registers of `wgmma`, and to copies of these registers.
     pub fn attach(&mut self, steps: &mut [Step]) {
-        let mut copies = self.products.clone();
+        let mut copies = self.accumulators.clone();
         let mut count = 0;
         while copies.len() > count {
             count = copies.len();
             for (_, access) in &self.accesses {
-                if let ProductAccess::Copy { from, to } = access
+                if let WgmmaRegisterAccess::Copy { from, to } = access
                     && copies.contains(from)
                 {
                     copies.insert(*to);
@@ -237,14 +238,14 @@ impl ProductRegisters {
         }
         for &(step, access) in &self.accesses {
             let (slot, access) = match access {
-                ProductAccess::Read(slot) => (slot, access),
-                ProductAccess::Write { slot, .. } => {
-                    (slot, ProductAccess::Write { slot, unfences: self.products.contains(&slot) })
+                WgmmaRegisterAccess::Read(slot) => (slot, access),
+                WgmmaRegisterAccess::Write { slot, .. } => {
+                    (slot, WgmmaRegisterAccess::Write { slot, unfences: self.accumulators.contains(&slot) })
                 }
-                ProductAccess::Copy { to, .. } => (to, access),
+                WgmmaRegisterAccess::Copy { to, .. } => (to, access),
             };
             if copies.contains(&slot) {
-                steps[step].product_registers.push(access);
+                steps[step].wgmma_registers.push(access);
             }
         }
     }
@@ -252,13 +253,13 @@ impl ProductRegisters {
 
 impl Decoder<'_> {
     /// Notes the registers of the instruction whose step is the last one.
-    pub(super) fn note_product_registers(&mut self, instruction: &Instruction) {
-        if !self.product_registers.is_needed {
+    pub(super) fn note_wgmma_registers(&mut self, instruction: &Instruction) {
+        if !self.wgmma_registers.is_needed {
             return;
         }
         let step = self.steps.len() - 1;
         if let Some((guard, _)) = self.guard {
-            self.product_registers.accesses.push((step, ProductAccess::Read(guard)));
+            self.wgmma_registers.accesses.push((step, WgmmaRegisterAccess::Read(guard)));
         }
         let mut registers = Vec::new();
         instruction.visit_registers(|register, access| registers.push((register, access != Access::Read)));
@@ -266,11 +267,11 @@ impl Decoder<'_> {
             && let (written, read) = registers.iter().partition::<Vec<_>, _>(|(_, is_write)| *is_write)
             && !read.is_empty()
         {
-            // Also one that takes a register apart, or puts one together: each part is a copy.
+            // An instruction that splits or joins registers also makes copies.
             for &(source, _) in &read {
                 for &(destination, _) in &written {
                     let (from, to) = (self.register(source), self.register(destination));
-                    self.product_registers.accesses.push((step, ProductAccess::Copy { from, to }));
+                    self.wgmma_registers.accesses.push((step, WgmmaRegisterAccess::Copy { from, to }));
                 }
             }
             return;
@@ -280,24 +281,24 @@ impl Decoder<'_> {
             // tidy: wildcard because no other instruction has registers that stay in use.
             _ => &[],
         };
-        // What an instruction reads, it reads before it writes.
+        // An instruction reads its sources before it writes its destinations.
         registers.sort_by_key(|(_, is_write)| *is_write);
         for (register, is_write) in registers {
             let slot = self.register(register);
             if matches!(instruction, Instruction::Wgmma(_)) {
                 if is_write || fragment.contains(&Source::Register(register)) {
-                    self.product_registers.products.insert(slot);
+                    self.wgmma_registers.accumulators.insert(slot);
                 }
                 continue;
             }
-            let write = ProductAccess::Write { slot, unfences: true };
-            let access = if is_write { write } else { ProductAccess::Read(slot) };
-            self.product_registers.accesses.push((step, access));
+            let write = WgmmaRegisterAccess::Write { slot, unfences: true };
+            let access = if is_write { write } else { WgmmaRegisterAccess::Read(slot) };
+            self.wgmma_registers.accesses.push((step, access));
         }
     }
 }
 
-/// The element format that a type of PTX names.
+/// Returns the element format of a PTX type.
 pub(super) fn element(ty: ScalarType) -> Option<Element> {
     Some(match ty {
         ScalarType::F64 => Element::F64,
@@ -318,7 +319,8 @@ pub(super) fn element(ty: ScalarType) -> Option<Element> {
     })
 }
 
-/// The type of the registers that hold elements of a type: constants among them are bits.
+/// Returns the type of the registers that hold elements of a type; constants among them are raw
+/// bits.
 pub(super) fn register_type(ty: ScalarType) -> ScalarType {
     match ty {
         ScalarType::F64 | ScalarType::F32 => ty,
@@ -327,7 +329,7 @@ pub(super) fn register_type(ty: ScalarType) -> ScalarType {
     }
 }
 
-pub(super) fn product(operation: Option<BitOperation>, saturates: bool) -> IntegerProduct {
+pub(super) fn integer_product(operation: Option<BitOperation>, saturates: bool) -> IntegerProduct {
     match operation {
         Some(BitOperation::XorPopc) => IntegerProduct::XorPopcount,
         Some(BitOperation::AndPopc) => IntegerProduct::AndPopcount,
@@ -341,22 +343,20 @@ pub(super) fn registers(slots: &[Slot], expected: usize, operand: &str) -> Decod
         return Ok(());
     }
     let found = slots.len();
-    Err(FaultKind::Illegal(format!(
-        "{operand} has {found} registers where the shape and type take {expected}"
-    )))
+    Err(FaultKind::Illegal(format!("{operand} has {found} registers: the shape and type require {expected}")))
 }
 
-/// Whether an immediate that may be left out has the value that is not its default.
+/// Returns whether an optional immediate has this value.
 fn flag(source: Option<Source>, value: i64) -> Decoded<bool> {
     source.map_or(Ok(false), |source| Ok(immediate(source)? == value))
 }
 
-/// The value of an operand that has to be a constant.
+/// Returns the value of an operand that has to be a constant.
 pub(super) fn immediate(source: Source) -> Decoded<i64> {
     match source {
         Source::Immediate(tilewright_ptx::isa::Immediate::Integer(value)) => Ok(value),
-        Source::Immediate(_) | Source::Register(_) | Source::Special(_) | Source::Symbol(..) => {
-            Err(FaultKind::Illegal("an operand that has to be a constant integer is not".into()))
-        }
+        Source::Immediate(_) | Source::Register(_) | Source::Special(_) | Source::Symbol(..) => Err(
+            FaultKind::Illegal("an operand is not a constant integer, as the instruction requires".into()),
+        ),
     }
 }

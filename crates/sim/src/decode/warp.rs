@@ -1,7 +1,7 @@
-//! Between the lanes of a warp: shuffles, votes, matches, reductions.
+//! Warp-level instructions: shuffles, votes, matches, reductions.
 //!
-//! The scheduler brings the lanes of the member masks together before one of these executes; a lane that has exited is no
-//! member any more.
+//! The scheduler gathers the lanes of the member masks before one of these executes. A lane that
+//! has exited is no longer a member.
 
 use tilewright_ptx::isa::{self, MatchMode, ScalarType, ShuffleMode, Source, VoteMode, WarpReduction};
 
@@ -15,7 +15,7 @@ use crate::numeric::low;
 use crate::registers::{LANES, Slot, lanes_of};
 
 impl Decoder<'_> {
-    /// The mask of the members, which the scheduler gathers.
+    /// Decodes the member mask, whose lanes the scheduler gathers.
     fn members(&mut self, mask: Source) -> Decoded<Slot> {
         self.class = Class::Warp;
         let mask = self.source(mask, ScalarType::B32)?;
@@ -23,7 +23,7 @@ impl Decoder<'_> {
         Ok(mask)
     }
 
-    pub(super) fn shuffle(&mut self, i: &isa::Shfl) -> Decoded {
+    pub(super) fn decode_shfl(&mut self, i: &isa::Shfl) -> Decoded {
         self.members(i.mask)?;
         let (d, _) = self.destination(i.d.first);
         let p = i.d.second.map(|p| self.destination(p).0);
@@ -60,7 +60,7 @@ impl Decoder<'_> {
         })))
     }
 
-    pub(super) fn matching(&mut self, i: &isa::Match) -> Decoded {
+    pub(super) fn decode_match(&mut self, i: &isa::Match) -> Decoded {
         let members = self.members(i.mask)?;
         let (d, a, mode) = (self.destination(i.d.first).0, self.source(i.a, i.ty)?, i.mode);
         let p = i.d.second.map(|p| self.destination(p).0);
@@ -83,7 +83,7 @@ impl Decoder<'_> {
         })))
     }
 
-    pub(super) fn reduce_lanes(&mut self, i: &isa::Redux) -> Decoded {
+    pub(super) fn decode_redux(&mut self, i: &isa::Redux) -> Decoded {
         let members = self.members(i.mask)?;
         let (d, a, operation) = (self.register(i.d), self.source(i.a, i.ty)?, i.operation);
         let (operands, bits, absolute, nan) = (Operands::of(i.ty)?, i.ty.bits(), i.abs, i.nan);
@@ -125,7 +125,7 @@ impl Decoder<'_> {
         })))
     }
 
-    pub(super) fn active(&mut self, i: &isa::Activemask) -> Action {
+    pub(super) fn decode_activemask(&mut self, i: &isa::Activemask) -> Action {
         self.class = Class::Warp;
         let d = self.register(i.d);
         Action::Compute(Box::new(move |registers, mask| {
@@ -133,25 +133,25 @@ impl Decoder<'_> {
         }))
     }
 
-    pub(super) fn synchronise_lanes(&mut self, i: &isa::BarWarpSync) -> Decoded {
+    pub(super) fn decode_bar_warp_sync(&mut self, i: &isa::BarWarpSync) -> Decoded {
         self.members(i.mask)?;
         self.class = Class::Barrier;
-        let synchronise = |context: &mut Context<'_>| {
+        let synchronize = |context: &mut Context<'_>| {
             context.agent.lane_phase += 1;
             Ok(Flow::Next)
         };
-        Ok(Action::Execute(Box::new(synchronise)))
+        Ok(Action::Execute(Box::new(synchronize)))
     }
 
-    /// What the lanes of a warp have to agree on before a `setmaxnreg`, which has no effect here.
-    pub(super) fn registers_of_group(&mut self, i: &isa::Setmaxnreg) -> Decoded {
+    /// Checks the operands of `setmaxnreg`, which has no effect in the simulator.
+    pub(super) fn decode_setmaxnreg(&mut self, i: &isa::Setmaxnreg) -> Decoded {
         self.class = Class::Hint;
         let Source::Immediate(isa::Immediate::Integer(count)) = i.count else {
             return Err(FaultKind::Illegal("the count of `setmaxnreg` is not a constant".into()));
         };
         if !(24..=256).contains(&count) || count % 8 != 0 {
             return Err(FaultKind::Illegal(format!(
-                "`setmaxnreg` with {count} registers: 24 to 256 in steps of 8"
+                "`setmaxnreg` with {count} registers: the count has to be a multiple of 8 from 24 to 256"
             )));
         }
         self.gather = Gather::Warp;
@@ -159,7 +159,7 @@ impl Decoder<'_> {
     }
 }
 
-/// The lane that a lane reads from, and whether that is in range, as the ISA defines it.
+/// Returns the source lane of a shuffle, and whether it is in range, as the ISA defines it.
 fn source_lane(mode: ShuffleMode, lane: usize, b: u64, c: u64) -> (usize, bool) {
     let (lane, b, clamp, segment) = (lane as i64, (b & 31) as i64, (c & 31) as i64, (c >> 8 & 31) as i64);
     let last = lane & segment | clamp & !segment;

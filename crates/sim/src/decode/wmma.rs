@@ -1,14 +1,14 @@
-//! `wmma`: loads, stores and products of fragments.
+//! `wmma`: loads and stores of fragments, and matrix multiplication.
 
 use tilewright_ptx::isa::{
     self, Address, BitOperation, MatrixLayout, MatrixOperand, MatrixShape, ScalarType, Source, StateSpace,
 };
 
-use super::tensor::{element, product, register_type, registers};
+use super::tensor::{element, integer_product, register_type, registers};
 use super::{Decoded, Decoder};
 use crate::fault::FaultKind;
 use crate::registers::Slot;
-use crate::tensor::{MatrixRole, WmmaFragment, WmmaLoad, WmmaMemory, WmmaProduct, WmmaStore};
+use crate::tensor::{MatrixRole, WmmaFragment, WmmaLoad, WmmaMemory, WmmaMultiply, WmmaStore};
 
 fn fragment(operand: MatrixRole, shape: MatrixShape, ty: ScalarType) -> Decoded<WmmaFragment> {
     let extents = (shape.m as usize, shape.n as usize, shape.k as usize);
@@ -60,12 +60,12 @@ impl Decoder<'_> {
             self.sources_of(&i.c, types[2])?,
             self.results(&i.d.0),
         ];
-        self.wmma_product(i.shape, types, operands, (None, false))
+        self.decode_wmma_multiply(i.shape, types, operands, (None, false))
     }
 
     pub(super) fn decode_wmma(&mut self, i: &isa::Wmma) -> Decoded {
         if !matches!(i.rounding, None | Some(isa::Rounding::Rn)) {
-            return Err(FaultKind::Unsupported("roundings of `wmma.mma` but `.rn`".into()));
+            return Err(FaultKind::Unsupported("`wmma.mma` with another rounding than `.rn`".into()));
         }
         let types = [i.a_ty, i.b_ty, i.c_ty, i.d_ty];
         let operands = [
@@ -74,15 +74,15 @@ impl Decoder<'_> {
             self.sources_of(&i.c, types[2])?,
             self.results(&i.d.0),
         ];
-        self.wmma_product(i.shape, types, operands, (i.operation, i.saturate))
+        self.decode_wmma_multiply(i.shape, types, operands, (i.operation, i.saturate))
     }
 
     fn sources_of(&mut self, sources: &isa::Sources, ty: ScalarType) -> Decoded<Vec<Slot>> {
         self.fragment(&sources.0, register_type(ty))
     }
 
-    /// The types and registers of A, B, C and D.
-    fn wmma_product(
+    /// Decodes a multiplication with the types and registers of A, B, C and D.
+    fn decode_wmma_multiply(
         &mut self,
         shape: MatrixShape,
         types: [ScalarType; 4],
@@ -99,7 +99,7 @@ impl Decoder<'_> {
             fragments.push(fragment);
         }
         let fragments = fragments.try_into().expect("there are four roles");
-        let product = product(operation, saturates);
-        Ok(self.tensor_step(WmmaProduct { fragments, registers: operands, product }))
+        let product = integer_product(operation, saturates);
+        Ok(self.tensor_step(WmmaMultiply { fragments, registers: operands, product }))
     }
 }

@@ -1,4 +1,4 @@
-//! Faults in words.
+//! The texts of faults.
 
 use std::fmt;
 
@@ -26,8 +26,8 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Where warps stand, a line each.
-fn places(f: &mut fmt::Formatter<'_>, waiting: &[Waiting]) -> fmt::Result {
+/// Writes the positions of warps, a line each.
+fn write_waiting(f: &mut fmt::Formatter<'_>, waiting: &[Waiting]) -> fmt::Result {
     for Waiting { block, warp, lanes, location, instruction } in waiting {
         write!(
             f,
@@ -41,7 +41,7 @@ fn does(is_store: bool) -> &'static str {
     if is_store { "writes" } else { "reads" }
 }
 
-/// The programs that cannot begin, and those that wait.
+/// Writes the programs that cannot begin, and those that wait.
 fn starved(
     f: &mut fmt::Formatter<'_>,
     waiting: &[Polling],
@@ -51,11 +51,11 @@ fn starved(
     if let Some([x, y, z]) = next {
         write!(
             f,
-            " for programs that cannot begin: {not_begun} programs, from ({x}, {y}, {z}) on, need room that becomes \
-             free only when one of those ends"
+            " for programs that cannot begin: {not_begun} programs, from ({x}, {y}, {z}) on, need a multiprocessor that becomes \
+             free only when a running program ends"
         )?;
     } else {
-        write!(f, ", and no program is left that could change what they wait for")?;
+        write!(f, ", and no other program is left that could write the memory that they poll")?;
     }
     for Polling { block: [x, y, z], address, location, instruction } in waiting {
         write!(
@@ -76,7 +76,7 @@ impl fmt::Display for FaultKind {
                     does(*is_store)
                 )?;
                 match nearest {
-                    None => write!(f, ", far from all that the launch has"),
+                    None => write!(f, ", far from every allocation of the launch"),
                     Some((_, distance)) if *space != Space::Global => {
                         write!(f, ", {distance} bytes past the end")
                     }
@@ -90,16 +90,16 @@ impl fmt::Display for FaultKind {
             }
             Self::Misaligned { space, is_store, address, alignment } => write!(
                 f,
-                "misaligned: {} {space} memory at {address:#x}, which is no multiple of {alignment}",
+                "misaligned: {} {space} memory at {address:#x}, which is not a multiple of {alignment}",
                 does(*is_store)
             ),
-            Self::ReadOnly { address } => write!(f, "writes memory at {address:#x} that may only be read"),
+            Self::ReadOnly { address } => write!(f, "writes read-only memory at {address:#x}"),
             Self::Unwritten { offset } => {
-                write!(f, "reads shared memory at {offset:#x}, which nobody has written")
+                write!(f, "reads uninitialized shared memory at {offset:#x}")
             }
             Self::Race { offset, first, is_write } => write!(
                 f,
-                "race: {} shared memory at {offset:#x}, which {} {} without synchronisation in between, at {}: {}",
+                "race: {} shared memory at {offset:#x}, which {} {} without synchronization in between, at {}: {}",
                 does(*is_write),
                 first.agent,
                 if first.is_write { "wrote" } else { "read" },
@@ -108,7 +108,7 @@ impl fmt::Display for FaultKind {
             ),
             Self::GlobalRace { address, first, block, is_write, .. } => write!(
                 f,
-                "race: {} global memory at {address:#x}, which {} of block {block:?} {} without synchronisation in \
+                "race: {} global memory at {address:#x}, which {} of block {block:?} {} without synchronization in \
                  between, at {}: {}",
                 does(*is_write),
                 first.agent,
@@ -117,7 +117,7 @@ impl fmt::Display for FaultKind {
                 first.instruction
             ),
             Self::UnwrittenGlobal { address, .. } => {
-                write!(f, "reads global memory at {address:#x}, which nobody has written")
+                write!(f, "reads uninitialized global memory at {address:#x}")
             }
             Self::MissingProxyFence { offset, write } => write!(
                 f,
@@ -133,11 +133,11 @@ impl fmt::Display for FaultKind {
             Self::DivergentBarrier { present, missing } => write!(
                 f,
                 "divergent barrier: lanes {present:#010x} of the warp are here, and wait for lanes {missing:#010x}, \
-                 which do not come"
+                 which cannot arrive"
             ),
             Self::Deadlock { waiting } => {
                 write!(f, "deadlock: every warp waits for another one")?;
-                places(f, waiting)
+                write_waiting(f, waiting)
             }
             Self::Starved { waiting, resident, not_begun, next } => {
                 write!(f, "the launch hangs: all {resident} programs that have begun wait")?;
@@ -149,9 +149,9 @@ impl fmt::Display for FaultKind {
             }
             Self::Unsupported(what) => write!(f, "the simulator does not support {what}"),
             Self::Illegal(what) => write!(f, "{what}"),
-            Self::Cancelled { standing } => {
+            Self::Cancelled { waiting } => {
                 write!(f, "the launch was cancelled")?;
-                places(f, standing)
+                write_waiting(f, waiting)
             }
         }
     }

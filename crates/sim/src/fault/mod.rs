@@ -1,4 +1,5 @@
-//! What goes wrong in a launch: every finding of the simulator's checks is one [`FaultKind`], and says where it stands.
+//! The faults of a launch: each finding of the simulator's checks is a [`FaultKind`] with its
+//! source location.
 
 mod display;
 
@@ -7,7 +8,7 @@ use std::fmt;
 use crate::memory::Space;
 use crate::memory::shadow::Record;
 
-/// Where an instruction stands.
+/// The position of an instruction.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Location {
     /// The line of the PTX text, from 1.
@@ -26,14 +27,14 @@ impl fmt::Display for Location {
     }
 }
 
-/// A launch that cannot go on.
+/// A fault that ends a launch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fault {
-    /// What went wrong.
+    /// The kind of the fault.
     pub kind: FaultKind,
     /// The name of the kernel.
     pub kernel: String,
-    /// The instruction, where there is one.
+    /// The instruction, if the fault has one.
     pub location: Option<Location>,
     /// Its text.
     pub instruction: Option<String>,
@@ -41,18 +42,18 @@ pub struct Fault {
     pub block: [u32; 3],
     /// The warp in its block.
     pub warp: u32,
-    /// The lane, where it is about one.
+    /// The lane, if the fault concerns one lane.
     pub lane: Option<u32>,
-    /// What each parameter of the kernel held: its first 8 bytes, as a number.
+    /// The first 8 bytes of each kernel parameter, as an integer.
     pub parameters: Vec<u64>,
     /// The regions of the launch: address and length in bytes.
     pub regions: Vec<(u64, usize)>,
-    /// What the blocks have printed before, those that have, in the order of the grid.
+    /// The output of the blocks that have printed, in the order of the grid.
     pub printed: Vec<String>,
 }
 
 impl Fault {
-    /// A fault of a launch as a whole.
+    /// Returns a fault of a launch as a whole.
     pub(crate) fn of_launch(kernel: &str, kind: FaultKind) -> Box<Self> {
         Box::new(Self {
             kind,
@@ -69,20 +70,20 @@ impl Fault {
     }
 }
 
-/// An access that takes part in a race.
+/// One access of a race.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RacingAccess {
-    /// What accessed: "warp 3", or "an asynchronous copy".
+    /// The accessing agent: "warp 3", or "an asynchronous copy".
     pub agent: String,
-    /// Whether it wrote.
+    /// True if the access is a write.
     pub is_write: bool,
-    /// Where its instruction stands.
+    /// The position of its instruction.
     pub location: Location,
     /// Its text.
     pub instruction: String,
 }
 
-/// A warp, or a part of one, that waits or runs.
+/// A warp, or some of its lanes, that waits or runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
     /// The block in its cluster.
@@ -91,131 +92,134 @@ pub struct Waiting {
     pub warp: u32,
     /// Its lanes that wait here.
     pub lanes: u32,
-    /// Where they wait.
+    /// The position at which they wait.
     pub location: Location,
     /// The text of the instruction.
     pub instruction: String,
 }
 
-/// A block that reads global memory again and again until another one changes it.
+/// A block that polls global memory until another block changes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Polling {
     /// `%ctaid` of the block.
     pub block: [u32; 3],
     /// The address of its last atomic read.
     pub address: u64,
-    /// Where it waits.
+    /// The position of the poll.
     pub location: Location,
     /// The text of the instruction.
     pub instruction: String,
 }
 
-/// The ways to go wrong.
+/// The kinds of faults.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FaultKind {
-    /// A byte of the access lies outside what the launch may touch.
+    /// A byte of the access is outside of the memory that the launch may access.
     OutOfBounds {
         /// The state space.
         space: Space,
-        /// Whether it writes.
+        /// True if the access is a store.
         is_store: bool,
         /// The address in the space.
         address: u64,
         /// The bytes of the access.
         bytes: u32,
-        /// The allocation that is nearest: its number among the regions of the launch, and by how many bytes the access
-        /// misses it (negative: it begins before). None if it misses each by more bytes than that has.
+        /// The nearest allocation: its index among the regions of the launch, and by how many bytes
+        /// the access misses it (negative: the access begins before it). `None` if the distance
+        /// exceeds the size of every allocation.
         nearest: Option<(usize, i64)>,
     },
     /// The address is not a multiple of the size of the access.
     Misaligned {
         /// The state space.
         space: Space,
-        /// Whether it writes.
+        /// True if the access is a store.
         is_store: bool,
         /// The address in the space.
         address: u64,
-        /// What it has to be a multiple of.
+        /// The required alignment.
         alignment: u32,
     },
-    /// A store to memory that may only be read.
+    /// A store to read-only memory.
     ReadOnly {
         /// The address.
         address: u64,
     },
-    /// A read of shared memory that nobody has written.
+    /// A read of uninitialized shared memory.
     Unwritten {
-        /// The first such byte in the shared memory of the block.
+        /// The first uninitialized byte of the access in the shared memory of the block.
         offset: u32,
     },
-    /// Two accesses to the same shared memory, at least one a write, that nothing orders.
+    /// Two unordered accesses to the same shared memory, at least one a write.
     Race {
         /// The first byte in the shared memory of the block.
         offset: u32,
         /// The access that came first in this run.
         first: RacingAccess,
-        /// Whether the second one, the instruction of the fault, wrote.
+        /// True if the second access, the instruction of the fault, is a write.
         is_write: bool,
     },
-    /// Two accesses to the same global memory, at least one a write, that nothing orders. It does not end a launch.
+    /// Two unordered accesses to the same global memory, at least one a write. The launch goes on.
     GlobalRace {
-        /// The address of the second one.
+        /// The address of the second access.
         address: u64,
-        /// Its bytes.
+        /// The bytes of the second access.
         bytes: u32,
         /// The access that came first in this run.
         first: Box<RacingAccess>,
-        /// The block of the first one.
+        /// The block of the first access.
         block: [u32; 3],
-        /// Whether the first one is atomic.
+        /// True if the first access is atomic.
         is_atomic: bool,
-        /// Whether the second one, the instruction of the fault, wrote.
+        /// True if the second access, the instruction of the fault, is a write.
         is_write: bool,
     },
-    /// A read of global memory that nobody has written. It does not end a launch.
+    /// A read of uninitialized global memory. The launch goes on.
     UnwrittenGlobal {
         /// The address.
         address: u64,
         /// The bytes of the access.
         bytes: u32,
     },
-    /// The asynchronous proxy accesses what the generic proxy wrote, without a fence between the proxies.
+    /// The asynchronous proxy accesses bytes that the generic proxy wrote, without a proxy fence in
+    /// between.
     MissingProxyFence {
         /// The first byte in the shared memory of the block.
         offset: u32,
         /// The write.
         write: RacingAccess,
     },
-    /// A block of a cluster ends, and so its shared memory, while somebody may still access that.
+    /// The last warp of a block exits while other agents may still access its shared memory.
     EndedBlock {
         /// The rank of the block in its cluster.
         rank: u32,
-        /// The access.
+        /// The access that may still happen.
         access: RacingAccess,
     },
-    /// A barrier, or another instruction that a warp executes together, that a part of the warp reaches while the rest
-    /// cannot come. At an aligned barrier of the block, lanes of the warp that have exited count as the rest; a warp that
-    /// has exited as a whole does not, as the ISA says of `exit`.
+    /// A barrier, or another warp-synchronous instruction, that some lanes reach and the others
+    /// cannot. At an aligned barrier of the block, exited lanes of a warp that still runs count as
+    /// missing; a warp whose lanes have all exited does not, as the ISA says of `exit`.
     DivergentBarrier {
-        /// The lanes that are there.
+        /// The lanes that have arrived.
         present: u32,
-        /// The lanes that are not.
+        /// The lanes that have not.
         missing: u32,
     },
     /// All warps wait for each other.
     Deadlock {
-        /// Where each stands.
+        /// The position of each warp.
         waiting: Vec<Waiting>,
     },
-    /// All resident blocks wait for memory that none of them changes, and no other block can begin before one of them ends.
+    /// All resident blocks poll memory that none of them changes, and no other block can begin
+    /// before one of them ends.
     Starved {
-        /// The first ones of the blocks that wait, in the order of the grid.
+        /// The first blocks that wait, in the order of the grid.
         waiting: Vec<Polling>,
         /// How many blocks are resident.
         resident: u64,
         /// How many blocks have not begun.
         not_begun: u64,
-        /// The first one of these.
+        /// The first block that has not begun.
         next: Option<[u32; 3]>,
     },
     /// The kernel executed `trap`.
@@ -231,21 +235,21 @@ pub enum FaultKind {
         /// The function.
         function: String,
     },
-    /// Something the simulator does not do, by name.
+    /// A feature, by name, that the simulator does not support.
     Unsupported(String),
-    /// Something that the PTX ISA does not allow, in words.
+    /// A violation of the PTX ISA, in words.
     Illegal(String),
     /// The caller cancelled the launch.
     Cancelled {
-        /// Where the warps of one cluster stood.
-        standing: Vec<Waiting>,
+        /// The position of each warp of one cluster.
+        waiting: Vec<Waiting>,
     },
 }
 
-/// What went wrong, before the scheduler adds where.
+/// The kind of a fault before the scheduler resolves agents and sites.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Cause {
-    /// A fault that needs nothing more.
+    /// A fault that is complete.
     Plain(FaultKind),
     /// [`FaultKind::Race`].
     Race { offset: u32, first: Record, is_write: bool },
@@ -255,18 +259,18 @@ pub(crate) enum Cause {
     EndedBlock { rank: usize, access: Record },
     /// [`FaultKind::Deadlock`]: warps of the cluster, lanes, and sites in the program.
     Deadlock(Vec<(usize, u32, u32)>),
-    /// [`FaultKind::Cancelled`]: the same.
+    /// [`FaultKind::Cancelled`]: warps of the cluster, lanes, and sites in the program.
     Cancelled(Vec<(usize, u32, u32)>),
 }
 
-/// A fault on its way up.
+/// A fault on its way from an instruction to the scheduler.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Stop {
     pub cause: Cause,
     pub lane: Option<u32>,
 }
 
-/// What the parts of an instruction return. The fault is boxed, so that the result is small.
+/// The result of a part of an instruction. The fault is boxed to keep the result small.
 pub(crate) type Outcome<T = ()> = Result<T, Box<Stop>>;
 
 impl From<Cause> for Box<Stop> {
@@ -281,7 +285,7 @@ impl From<FaultKind> for Box<Stop> {
     }
 }
 
-/// Adds to a fault the lane that it is about.
+/// Adds the lane to a fault.
 pub(crate) trait OfLane {
     fn of_lane(self, lane: usize) -> Self;
 }

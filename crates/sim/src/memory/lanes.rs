@@ -1,19 +1,21 @@
-//! Which lanes of a warp accessed each byte of a block's shared memory since the warp last synchronised its lanes.
+//! The lanes of a warp that accessed each byte of a block's shared memory since the warp last
+//! synchronized its lanes.
 //!
-//! The race detector of shared memory takes a warp for one agent. In a launch that is watched for races, this says more: an
-//! access races with one of another lane of the same warp if at least one writes and no `bar.warp.sync`, and no barrier, stands
-//! between them. A write of the bytes that are there already does not race with an earlier write.
+//! The race detector of shared memory treats a warp as one agent. A launch that is watched for
+//! races also detects races between lanes of a warp: two lanes access a byte, at least one writes,
+//! and no `bar.warp.sync` or barrier separates the accesses. A write that does not change the bytes
+//! does not race with an earlier write.
 
 use super::shadow::{Proxy, Record};
 use crate::fault::{Cause, Outcome};
 
-/// Who accesses.
+/// The lane that accesses a byte, with its warp and phase.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneAccess {
-    /// The warp, by its agent.
+    /// The agent of the warp.
     pub agent: u32,
     pub lane: u32,
-    /// How often the warp has synchronised its lanes.
+    /// How often the warp has synchronized its lanes.
     pub phase: u32,
     pub instruction: u32,
     pub is_write: bool,
@@ -21,15 +23,15 @@ pub struct LaneAccess {
 
 /// The last accesses of one kind to a byte, by lanes of one warp in one phase.
 #[derive(Clone, Copy, Default)]
-struct Last {
+struct LastAccess {
     agent: u32,
     phase: u32,
     lanes: u32,
     instruction: u32,
 }
 
-impl Last {
-    /// The lanes besides that one, if they are of its warp and phase.
+impl LastAccess {
+    /// Returns the other lanes, if they are of the same warp and phase.
     fn others(&self, now: &LaneAccess) -> u32 {
         let is_same = self.agent == now.agent && self.phase == now.phase;
         if is_same { self.lanes & !(1 << now.lane) } else { 0 }
@@ -40,20 +42,20 @@ impl Last {
     }
 }
 
-/// The shadow of a block's shared memory.
+/// The lane accesses of a block's shared memory.
 pub struct LaneShadow {
-    writes: Vec<Last>,
-    reads: Vec<Last>,
+    writes: Vec<LastAccess>,
+    reads: Vec<LastAccess>,
 }
 
 impl LaneShadow {
-    /// Of so many bytes.
+    /// Creates the shadow of `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
-        Self { writes: vec![Last::default(); bytes], reads: vec![Last::default(); bytes] }
+        Self { writes: vec![LastAccess::default(); bytes], reads: vec![LastAccess::default(); bytes] }
     }
 
-    /// Notes an access that is inside. `is_same` says of a byte, counted from the first, whether it is written with what it
-    /// holds already.
+    /// Notes an access within bounds. `is_same` returns whether a byte, by its offset in the
+    /// access, is overwritten with its own value.
     pub fn access(
         &mut self,
         now: LaneAccess,
@@ -83,7 +85,7 @@ impl LaneShadow {
             }
             let kept = if now.is_write { &mut self.writes[place] } else { &mut self.reads[place] };
             let others = kept.others(&now);
-            *kept = Last::of(&now);
+            *kept = LastAccess::of(&now);
             kept.lanes |= others;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The local memory of a warp: so many bytes for each lane, and which of them are written.
+//! The local memory of a warp, and which of its bytes are initialized.
 
 use std::ops::Range;
 
@@ -8,28 +8,28 @@ use crate::registers::LANES;
 
 /// The local memory of a warp.
 pub struct Local {
-    /// One lane after the other.
+    /// The bytes of one lane follow those of the previous lane.
     bytes: Vec<u8>,
     is_written: Vec<bool>,
 }
 
 impl Local {
-    /// Of so many bytes a lane, none of them written.
+    /// Creates uninitialized memory of `bytes` bytes a lane.
     pub fn new(bytes: usize) -> Self {
         Self { bytes: vec![0; bytes * LANES], is_written: vec![false; bytes * LANES] }
     }
 
-    /// The bytes of all lanes.
+    /// Returns the bytes of all lanes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The bytes of a lane.
+    /// Returns the number of bytes of a lane.
     fn len(&self) -> usize {
         self.bytes.len() / LANES
     }
 
-    /// Makes it hold so many bytes a lane.
+    /// Grows the memory to at least `bytes` bytes a lane.
     pub fn grow(&mut self, bytes: usize) {
         let (before, after) = (self.len(), bytes.next_power_of_two());
         let mut grown = Self::new(after);
@@ -41,12 +41,12 @@ impl Local {
         *self = grown;
     }
 
-    /// Whether it holds so many bytes a lane.
+    /// Returns whether each lane has at least `bytes` bytes.
     pub fn holds(&self, bytes: usize) -> bool {
         bytes <= self.len()
     }
 
-    /// Copies bytes of a lane from one place to another, written or not.
+    /// Copies bytes of a lane, initialized or not.
     pub fn copy(&mut self, lane: usize, from: Range<usize>, to: usize) {
         let start = lane * self.len();
         let from = start + from.start..start + from.end;
@@ -67,12 +67,12 @@ impl Local {
         Ok(start..start + bytes)
     }
 
-    /// Reads bytes of a lane: they are inside, and written.
+    /// Reads bytes of a lane. They have to be within bounds and initialized.
     pub fn read(&self, lane: usize, offset: u64, to: &mut [u8]) -> Outcome {
         let place = self.place(lane, offset, to.len(), false)?;
         if let Some(byte) = self.is_written[place.clone()].iter().position(|is_written| !is_written) {
             let at = offset + byte as u64;
-            let text = format!("reads local memory at {at:#x}, which the thread has not written");
+            let text = format!("reads uninitialized local memory at {at:#x}");
             return Err(FaultKind::Illegal(text).into());
         }
         to.copy_from_slice(&self.bytes[place]);

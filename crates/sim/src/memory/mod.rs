@@ -1,14 +1,15 @@
-//! The memory of the simulated GPU, with checks on every access: the only `unsafe` code of this crate is in `region`.
+//! The memory of the simulated GPU, with checks on every access. The `unsafe` code of this crate is
+//! in `region` and `variables`.
 //!
-//! - [`region`]: global memory, which is memory of the host that the caller lends for the launch;
-//! - [`shared`]: the shared memory of one block, with the bytes that are written and the races between warps;
-//! - [`local`]: the memory of the threads of a warp, with the bytes that are written;
-//! - [`lanes`]: the same between the lanes of a warp;
-//! - [`clock`]: vector clocks, by which the race detector knows what is ordered;
-//! - [`shadow`]: who accessed each byte of shared memory last.
+//! - [`region`]: global memory, which is host memory that the caller lends for the launch;
+//! - [`shared`]: the shared memory of a block, with initialized bytes and races between warps;
+//! - [`local`]: the local memory of a warp's threads, with initialized bytes;
+//! - [`lanes`]: races between the lanes of a warp;
+//! - [`clock`]: the vector clocks of the race detector;
+//! - [`shadow`]: the last accesses to each byte of shared memory.
 //!
-//! A generic address says by its upper bits which state space it points to: the windows of shared, local and parameter
-//! memory begin where no host has memory of user programs.
+//! The upper bits of a generic address select the state space: the windows of shared, local and
+//! parameter memory begin at addresses that no host gives to user programs.
 
 pub mod clock;
 pub mod lanes;
@@ -25,22 +26,24 @@ pub use shadow::Proxy;
 pub use shared::Shared;
 pub use tilewright_base::memory::Region;
 
-/// Where the shared memory of the own block begins among generic addresses.
+/// The first generic address of the warp's own shared memory.
 pub const SHARED_WINDOW: u64 = 0x1000_0000_0000_0000;
-/// Where local memory begins among generic addresses: each lane sees its own there.
+/// The first generic address of local memory; each lane has its own there.
 pub const LOCAL_WINDOW: u64 = 0x2000_0000_0000_0000;
-/// Where the parameters of the kernel begin among generic addresses.
+/// The first generic address of the kernel's parameters.
 pub const PARAM_WINDOW: u64 = 0x3000_0000_0000_0000;
-/// The bytes of each window: shared addresses fit into 32 bits, with the rank of a block of the cluster in the upper 8.
+/// Bytes of each window: shared addresses fit into 32 bits, with the rank of a block of the cluster
+/// in the upper 8.
 pub const WINDOW_BYTES: u64 = 1 << 32;
-/// A shared address that was mapped to a block of the cluster holds the block's rank plus 1 above this bit; an address
-/// with 0 there belongs to the own block.
+/// A shared address that was mapped to a block of the cluster holds the block's rank plus 1 above
+/// this bit. An address with 0 there belongs to the warp's own block.
 pub const RANK_SHIFT: u32 = 24;
 
-/// A state space, as far as accesses differ.
+/// The state spaces that accesses distinguish.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Space {
-    /// Memory of the device: what the regions of the launch and the variables of the module hold, constants too.
+    /// Memory of the device: the regions of the launch and the variables of the module, including
+    /// constants.
     Global,
     /// Memory of a block.
     Shared,
@@ -61,7 +64,7 @@ impl std::fmt::Display for Space {
     }
 }
 
-/// The space that a generic address points to, and the address in it.
+/// Splits a generic address into a state space and the address in it.
 pub fn resolve(generic: u64) -> (Space, u64) {
     let in_window = |window: u64| generic.wrapping_sub(window) < WINDOW_BYTES;
     if in_window(SHARED_WINDOW) {

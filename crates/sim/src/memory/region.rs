@@ -1,10 +1,12 @@
-//! Global memory: memory of the host that the caller lends, read and written by all threads of the simulator at once.
+//! Global memory: host memory that the caller lends, accessed by all threads of the simulator at
+//! once.
 //!
-//! Kernels may race, so no reference to this memory is ever made: aligned elements are accessed by relaxed atomic
-//! operations, as the hardware does, other bytes one by one. Every access is checked against the regions first.
+//! Kernels may race, so the code never makes a reference to this memory. It accesses aligned
+//! elements with relaxed atomic operations, as the hardware does, and other bytes one by one. It
+//! checks every access against the regions first.
 #![expect(
     unsafe_code,
-    reason = "user memory is known by address only; every access is checked against a region"
+    reason = "user memory is known only by address; every access is checked against a region"
 )]
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -15,38 +17,38 @@ use super::Space;
 use crate::fault::FaultKind;
 use crate::padding::{PaddedReads, Reader};
 
-/// A region of a launch.
+/// A region that the caller lends to a launch.
 #[derive(Debug)]
 struct Lent<'a> {
     region: Region<'a>,
-    /// Its number among those of the caller.
+    /// Its index among the regions of the caller.
     number: usize,
-    /// What is added to an address of the host, wrapping, to have the address on the device.
+    /// The wrapping difference between device and host addresses.
     to_device: u64,
 }
 
-/// All memory that a launch may touch.
+/// All memory that a launch may access.
 #[derive(Debug)]
 pub struct Global<'a> {
     /// Sorted by address.
     regions: Vec<Lent<'a>>,
-    /// Where loads from padding are noted, if they are no faults.
+    /// Notes loads from padding; without it, such loads are faults.
     padded: Option<&'a PaddedReads>,
     counts_changes: bool,
-    /// How many accesses have changed bytes, where that is counted.
+    /// Accesses that have changed bytes, while they are counted.
     changes: AtomicU64,
 }
 
-/// A driver's allocations begin at multiples of this.
+/// The alignment of a driver's allocations.
 const DEVICE_ALIGNMENT: u64 = 256;
 
 impl<'a> Global<'a> {
-    /// The memory of these regions. Where they overlap, each byte belongs to one that holds it.
+    /// Creates the memory of these regions. If regions overlap, each byte belongs to one of them.
     pub fn new(regions: &[Region<'a>]) -> Self {
         let mut numbered: Vec<_> =
             regions.iter().copied().zip(0..).filter(|(region, _)| !region.is_empty()).collect();
         numbered.sort_by_key(|(region, _)| (region.address(), region.len()));
-        // Regions that overlap are parts of one allocation, which begins where the first of them does.
+        // Overlapping regions are parts of one allocation, which begins at the first of them.
         let (mut end, mut device_end, mut to_device) = (0, 0_u64, 0);
         let place = |(region, number): (Region<'a>, usize)| {
             let address = region.address();
@@ -61,12 +63,13 @@ impl<'a> Global<'a> {
         Self { regions, padded: None, counts_changes: false, changes: AtomicU64::new(0) }
     }
 
-    /// With what loads from padding are noted in, if they are no faults.
+    /// Sets the collector of loads from padding.
     pub fn noting(self, padded: Option<&'a PaddedReads>) -> Self {
         Self { padded, ..self }
     }
 
-    /// Reads bytes for a reader at an instruction. Where the launch allows it, what ends in padding is 0 there, and noted.
+    /// Reads bytes for a reader at an instruction. If the launch allows it, bytes in padding read
+    /// as 0, and the load is noted.
     #[inline]
     pub fn load(
         &self,
@@ -93,8 +96,9 @@ impl<'a> Global<'a> {
         }
     }
 
-    /// Where an address that was accessed lies on the device, whose allocations begin at multiples of 256, as those of a
-    /// driver do: what lies together in a sector does not depend on the host's allocator.
+    /// Returns the device address of an accessed byte. Allocations begin at multiples of 256 on the
+    /// device, as those of a driver do, so that the sectors of an access do not depend on the
+    /// host's allocator.
     pub fn device_address(&self, hint: &mut usize, address: u64) -> u64 {
         let is_hit = self.regions.get(*hint).is_some_and(|lent| lent.region.contains(address, 1));
         if !is_hit && self.find(hint, address, 1, false).is_err() {
@@ -103,7 +107,8 @@ impl<'a> Global<'a> {
         address.wrapping_add(self.regions[*hint].to_device)
     }
 
-    /// The pointer to so many bytes, if they may be accessed. `hint` remembers where the last access went.
+    /// Returns a pointer to bytes that may be accessed. `hint` caches the region of the last
+    /// access.
     #[inline]
     fn check(
         &self,
@@ -131,7 +136,7 @@ impl<'a> Global<'a> {
         is_store: bool,
     ) -> Result<&Region<'a>, FaultKind> {
         let end = self.regions.partition_point(|lent| lent.region.address() <= address);
-        // Regions that overlap are rare: look back through all that begin before the address.
+        // Overlapping regions are rare: search back through all that begin before the address.
         for index in (0..end).rev() {
             if self.regions[index].region.contains(address, bytes) {
                 *hint = index;
@@ -142,7 +147,7 @@ impl<'a> Global<'a> {
             let start = address.wrapping_sub(region.address()) as i64;
             let past = start.saturating_add(bytes as i64).saturating_sub(region.len() as i64);
             let distance = if start < 0 { start } else { past };
-            // Whoever is further away than that had another allocation in mind, or none.
+            // An access that misses a region by more than the region's size was not meant for it.
             (distance.unsigned_abs() <= region.len() as u64).then_some((*number, distance))
         };
         let misses = self.regions.iter().filter_map(miss);
@@ -150,13 +155,14 @@ impl<'a> Global<'a> {
         Err(FaultKind::OutOfBounds { space: Space::Global, is_store, address, bytes: bytes as u32, nearest })
     }
 
-    /// Reads bytes, in elements as wide as the alignment allows.
+    /// Reads bytes in elements as wide as the alignment allows.
     #[inline]
     pub fn read(&self, hint: &mut usize, address: u64, to: &mut [u8]) -> Result<(), FaultKind> {
         let pointer = self.check(hint, address, to.len(), false)?;
         let mut at = 0;
         while at < to.len() {
-            // SAFETY: `check` has shown that the bytes lie in a region; `element_size` that the element is aligned.
+            // SAFETY: `check` has shown that the bytes lie in a region; `element_size` that the
+            // element is aligned.
             unsafe {
                 let from = pointer.add(at);
                 match element_size(from, to.len() - at) {
@@ -177,7 +183,7 @@ impl<'a> Global<'a> {
         Ok(())
     }
 
-    /// Writes bytes, in elements as wide as the alignment allows.
+    /// Writes bytes in elements as wide as the alignment allows.
     #[inline]
     pub fn write(&self, hint: &mut usize, address: u64, from: &[u8]) -> Result<(), FaultKind> {
         let pointer = self.check(hint, address, from.len(), true)?;
@@ -211,7 +217,8 @@ impl<'a> Global<'a> {
         Ok(())
     }
 
-    /// Replaces an aligned element of 2, 4 or 8 bytes by a function of it, atomically, and returns what was there.
+    /// Replaces an aligned element of 2, 4 or 8 bytes by a function of it, atomically. Returns the
+    /// old element.
     pub fn update(
         &self,
         hint: &mut usize,
@@ -256,13 +263,13 @@ impl<'a> Global<'a> {
         self.counts_changes = true;
     }
 
-    /// How many accesses have changed bytes, where that is counted.
+    /// Returns how many accesses have changed bytes while they were counted.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)
     }
 }
 
-/// The widest element that lies at this pointer, aligned, within so many bytes.
+/// Returns the size of the widest aligned element at this pointer, at most `bytes` bytes.
 #[inline]
 fn element_size(pointer: *mut u8, bytes: usize) -> usize {
     let alignment = pointer.addr() | 8;

@@ -1,10 +1,12 @@
-//! Who accessed each byte of a block's shared memory last, and whether that is ordered with the next access.
+//! The last accesses to each byte of a block's shared memory, and whether they are ordered with the
+//! next access.
 //!
-//! Each byte has the record of its last write and the set of the reads since then that are not ordered before each other.
-//! Records and sets are kept once and named by number, because the bytes of an instruction's accesses share them: most
-//! checks compare a number with the one before. Two accesses race if at least one is a write, not both are atomic, and
-//! the agent of the second does not know the step of the first (see [`super::clock`]). A write of the bytes that are
-//! there already does not race with an earlier write: compilers let several warps store the same value.
+//! Each byte has the record of its last write and the set of reads since then that are not ordered
+//! before each other. Records and sets are interned, because the bytes of an instruction's accesses
+//! share them; so most checks only compare an index with the previous one. Two accesses race if at
+//! least one is a write, not both are atomic, and the agent of the second does not know the step of
+//! the first (see [`super::clock`]). A write that does not change the bytes does not race with an
+//! earlier write: compilers let several warps store the same value.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -12,7 +14,7 @@ use smallvec::SmallVec;
 use super::clock::Agent;
 use crate::fault::{Cause, Outcome};
 
-/// The way by which an access reaches memory: PTX orders accesses of different proxies only by a fence between them.
+/// The proxy of an access: PTX orders accesses of different proxies only by a fence between them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Proxy {
     /// Ordinary loads, stores and atomics.
@@ -21,52 +23,54 @@ pub enum Proxy {
     Async,
 }
 
-/// An access as the shadow remembers it.
+/// An access, as the shadow records it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Record {
-    /// The agent, by its number in the cluster.
+    /// The index of the agent in the cluster.
     pub agent: u32,
-    /// The agent's step between synchronisations.
+    /// The agent's step between synchronizations.
     pub step: u32,
-    /// The instruction: its index in the program.
+    /// The index of the instruction in the program.
     pub instruction: u32,
-    /// How it reaches memory.
+    /// The proxy of the access.
     pub proxy: Proxy,
-    /// Whether it is atomic, or volatile, which orders nothing but does not race with others of its kind.
+    /// True if it is atomic, or volatile: a volatile access orders nothing, but does not race with
+    /// other volatile or atomic accesses.
     pub is_atomic: bool,
-    /// Whether it writes.
+    /// True if it is a write.
     pub is_write: bool,
 }
 
-/// Which records reads have left, by their numbers.
+/// The indices of the records of reads.
 type ReadSet = SmallVec<[u32; 8]>;
 
-/// One byte: the number of the record of its last write (0: never written), and of the set of reads since.
+/// A byte: the index of the record of its last write (0: uninitialized), and of the set of reads
+/// since.
 #[derive(Clone, Copy, Default)]
 struct Cell {
     write: u32,
     reads: u32,
 }
 
-/// The shadow of a block's shared memory.
+/// The last accesses to each byte of a block's shared memory.
 #[derive(Default)]
 pub struct Shadow {
     cells: Vec<Cell>,
-    /// Records by number; the first is a placeholder.
+    /// Records by index; the first is a placeholder.
     records: Vec<Option<Record>>,
     sets: Vec<ReadSet>,
     numbers: FxHashMap<ReadSet, u32>,
-    /// The last addition to a set: the read, the set, and the set with it.
+    /// The last addition to a set: the read, the set, and the resulting set.
     last_addition: (u32, u32, u32),
-    /// The first read of a byte that nobody had written: it may still turn out to be a race with a write that comes.
+    /// The first read of an uninitialized byte. A later write may still turn it into a race.
     unwritten: Option<(u32, Record)>,
 }
 
-/// So many records are kept before those that no byte refers to are dropped.
+/// Records that are kept before unreferenced ones are dropped.
 const MAX_RECORDS: usize = 1 << 20;
 
 impl Shadow {
-    /// Of so many bytes, none of them written.
+    /// Creates the shadow of `bytes` uninitialized bytes.
     pub fn new(bytes: usize) -> Self {
         Self {
             cells: vec![Cell::default(); bytes],
@@ -78,14 +82,16 @@ impl Shadow {
         }
     }
 
-    /// The first read of a byte that nobody had written, if no write came that races with it: the byte and the read.
+    /// Returns the first read of an uninitialized byte, if no write has raced with it: the byte and
+    /// the read.
     pub fn unwritten(&self) -> Option<(u32, Record)> {
         self.unwritten
     }
 
-    /// The number of a record. The lanes of an instruction share it; an atomic one has one for its read and one for its
-    /// write, in turns.
-    fn number(&mut self, record: Record) -> u32 {
+    /// Interns a record. The lanes of an instruction share it; the lanes of an atomic instruction
+    /// alternate between the record of its read and that of its write, so the last two are
+    /// compared.
+    fn intern(&mut self, record: Record) -> u32 {
         let last = self.records.len() - 1;
         for number in (last.saturating_sub(1)..=last).rev() {
             if self.records[number] == Some(record) {
@@ -103,7 +109,8 @@ impl Shadow {
         self.records[number as usize].expect("only the placeholder is empty, and no byte refers to it")
     }
 
-    /// Forgets the reads, and the records that no write has left. Races with reads before this point go unnoticed.
+    /// Drops the reads and the records without a write. Races with reads before this point go
+    /// unnoticed.
     fn compact(&mut self) {
         let old = std::mem::replace(&mut self.records, vec![None]);
         let mut renumbered = FxHashMap::default();
@@ -121,9 +128,9 @@ impl Shadow {
         self.last_addition = (u32::MAX, 0, 0);
     }
 
-    /// Notes a read of bytes, if it may happen.
+    /// Checks and notes a read of bytes.
     pub fn read(&mut self, agent: &Agent, record: Record, offset: usize, bytes: usize) -> Outcome {
-        let number = self.number(record);
+        let number = self.intern(record);
         let (mut ordered, mut last) = (0, (u32::MAX, 0));
         for byte in offset..offset + bytes {
             let cell = self.cells[byte];
@@ -141,8 +148,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Notes a write of bytes, if it may happen. `is_same` says of a byte, counted from the first, whether it is written
-    /// with what it holds already.
+    /// Checks and notes a write of bytes. `is_same` returns whether a byte, by its offset in the
+    /// access, is overwritten with its own value.
     pub fn write(
         &mut self,
         agent: &Agent,
@@ -151,7 +158,7 @@ impl Shadow {
         bytes: usize,
         is_same: impl Fn(usize) -> bool,
     ) -> Outcome {
-        let number = self.number(record);
+        let number = self.intern(record);
         let (mut ordered, mut ordered_reads) = (0, 0);
         for byte in offset..offset + bytes {
             let cell = self.cells[byte];
@@ -175,7 +182,7 @@ impl Shadow {
         Ok(())
     }
 
-    /// Whether an access by an agent is ordered after that record.
+    /// Checks that an access by an agent is ordered after that record.
     fn check(&self, agent: &Agent, now: Record, earlier: u32, byte: usize) -> Outcome {
         let first = self.record(earlier);
         let (who, offset) = (first.agent as usize, byte as u32);
@@ -189,7 +196,7 @@ impl Shadow {
         Ok(())
     }
 
-    /// The set of reads after one more: those that the reader knows are ordered before it and need not be kept.
+    /// Adds a read to a set. Reads that the reader knows precede it and are dropped.
     fn with_read(&mut self, agent: &Agent, set: u32, number: u32) -> u32 {
         if (self.last_addition.0, self.last_addition.1) == (number, set) {
             return self.last_addition.2;

@@ -7,21 +7,21 @@ use super::clock::{Agent, Clock};
 use super::shadow::{Proxy, Record, Shadow};
 use crate::fault::{FaultKind, Outcome};
 
-/// Who accesses shared memory, and how.
+/// The agent and the properties of an access to shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Accessor<'a> {
     /// The warp or the asynchronous operation.
     pub agent: &'a Agent,
-    /// The instruction: its index in the program.
+    /// The index of the instruction in the program.
     pub instruction: u32,
-    /// How it reaches memory.
+    /// The proxy of the access.
     pub proxy: Proxy,
-    /// Whether the access is atomic or volatile.
+    /// True if the access is atomic or volatile.
     pub is_atomic: bool,
 }
 
 impl<'a> Accessor<'a> {
-    /// An access by an ordinary instruction.
+    /// Returns the accessor of an ordinary instruction.
     pub fn generic(agent: &'a Agent, instruction: u32, is_atomic: bool) -> Self {
         Self { agent, instruction, proxy: Proxy::Generic, is_atomic }
     }
@@ -42,22 +42,22 @@ impl<'a> Accessor<'a> {
 pub struct Shared {
     bytes: Vec<u8>,
     shadow: Shadow,
-    /// What is known to those who acquire at an offset.
+    /// The clock that an acquiring access at an offset learns.
     published: FxHashMap<u64, Clock>,
 }
 
 impl Shared {
-    /// Of so many bytes.
+    /// Creates uninitialized memory of `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
         Self { bytes: vec![0; bytes], shadow: Shadow::new(bytes), published: FxHashMap::default() }
     }
 
-    /// Its contents.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The first read of a byte that nobody had written, if nothing worse has become of it.
+    /// Returns the first read of an uninitialized byte, if no write has raced with it.
     pub fn unwritten(&self) -> Option<(u32, Record)> {
         self.shadow.unwritten()
     }
@@ -72,7 +72,7 @@ impl Shared {
         Ok(address as usize)
     }
 
-    /// Reads bytes: they are inside, written, and the writes are ordered before.
+    /// Reads bytes. They have to be within bounds, initialized, and written by ordered accesses.
     #[inline]
     pub fn read(&mut self, accessor: &Accessor<'_>, address: u64, to: &mut [u8]) -> Outcome {
         let offset = self.bounds(address, to.len(), false)?;
@@ -81,7 +81,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes bytes: they are inside, and all earlier accesses are ordered before.
+    /// Writes bytes. They have to be within bounds, and all earlier accesses ordered before.
     #[inline]
     pub fn write(&mut self, accessor: &Accessor<'_>, address: u64, from: &[u8]) -> Outcome {
         let offset = self.bounds(address, from.len(), true)?;
@@ -92,7 +92,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Replaces an element of up to 16 bytes by a function of it, and returns what was there.
+    /// Replaces an element of up to 16 bytes by a function of it. Returns the old element.
     pub fn update(
         &mut self,
         accessor: &Accessor<'_>,
@@ -111,18 +111,18 @@ impl Shared {
         Ok(old)
     }
 
-    /// A release at an offset.
+    /// Releases a clock at an offset.
     pub fn publish(&mut self, offset: u64, clock: &Clock) {
         self.published.entry(offset).and_modify(|known| known.join(clock)).or_insert_with(|| clock.clone());
     }
 
-    /// What was released at an offset.
+    /// Returns the clock that was released at an offset.
     pub fn published(&self, offset: u64) -> Option<&Clock> {
         self.published.get(&offset)
     }
 
-    /// Reads bytes without any check but their bounds: for objects that live in shared memory and are their own
-    /// synchronisation, as `mbarrier` objects are.
+    /// Reads bytes with no check but their bounds: for `mbarrier` objects, which synchronize their
+    /// own accesses.
     pub fn peek(&self, address: u64, to: &mut [u8]) -> Outcome {
         let offset = self.bounds(address, to.len(), false)?;
         to.copy_from_slice(&self.bytes[offset..offset + to.len()]);

@@ -1,11 +1,11 @@
-//! The memory of a module's variables: it lives as long as the module, and kernels write it.
+//! The memory of a module's variables. It lives as long as the module, and kernels write it.
 #![expect(unsafe_code, reason = "kernels write variables by address, as they do the caller's memory")]
 
 use std::sync::atomic::AtomicU64;
 
 use super::Region;
 
-/// Variables are aligned to this many bytes, which is more than any asks for but tensor maps.
+/// Alignment of the storage: the greatest alignment of variables, except tensor maps.
 pub const ALIGNMENT: u64 = 128;
 
 /// Zeroed memory that kernels may read and write.
@@ -17,18 +17,18 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Of so many bytes, all zero.
+    /// Creates `bytes` bytes of zeros.
     pub fn new(bytes: usize) -> Self {
         let words = bytes.div_ceil(8) + ALIGNMENT as usize / 8;
         Self { words: (0..words).map(|_| AtomicU64::new(0)).collect(), bytes }
     }
 
-    /// The bytes as memory of a launch. Their address is a multiple of [`ALIGNMENT`].
+    /// Returns the bytes as a region of a launch. Their address is a multiple of [`ALIGNMENT`].
     pub fn region(&self) -> Region<'_> {
         let start = self.words.as_ptr().cast::<u8>().cast_mut();
         let offset = start.align_offset(ALIGNMENT as usize);
-        // SAFETY: the words are atomics, so they may be written through a shared reference; there are enough of them for
-        // the bytes behind the first aligned address, and they live as long as the region.
+        // SAFETY: the words are atomics, so they may be written through a shared reference. The
+        // bytes after the first aligned address fit into them, and they live as long as the region.
         unsafe { Region::new(start.wrapping_add(offset), self.bytes) }
     }
 }

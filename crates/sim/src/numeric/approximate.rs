@@ -1,8 +1,8 @@
-//! The functions that the hardware computes approximately: `ex2`, `lg2`, `sin`, `cos`, `tanh`, `rcp`, `rsqrt`, `sqrt`
-//! and `div` with `.approx`.
+//! The functions that the hardware approximates: `ex2`, `lg2`, `sin`, `cos`, `tanh`, `rcp`,
+//! `rsqrt`, `sqrt` and `div` with `.approx`.
 //!
-//! The results here are those of binary64, rounded once: they lie within every error that the PTX ISA states, but are not
-//! the bits that the hardware gives.
+//! The results here are those of binary64, rounded once. They are within every error bound of the
+//! PTX ISA, but are not the bits of the hardware.
 
 use super::exact::{Number, Rounding};
 use super::float::{Kind, Mode};
@@ -10,7 +10,7 @@ use super::float::{Kind, Mode};
 /// A function of one number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Function {
-    /// Two to the power.
+    /// Two to the power of the operand.
     Exp2,
     /// The binary logarithm.
     Log2,
@@ -28,7 +28,7 @@ pub enum Function {
     Root,
 }
 
-/// The function of a value, in the type of the mode.
+/// Applies the function to a value of the mode's type.
 #[inline]
 pub fn apply(function: Function, mode: Mode, a: u64) -> u64 {
     let x = mode.kind.to_f64(mode.operand(a));
@@ -45,7 +45,8 @@ pub fn apply(function: Function, mode: Mode, a: u64) -> u64 {
     from_f64(mode, y)
 }
 
-/// A quotient within 2 ulp. Without `full_range`, divisors above 2^126 give 0, or NaN for an infinite dividend.
+/// Divides within 2 ulp. Without `full_range`, divisors above 2^126 return 0, or NaN for an
+/// infinite dividend.
 #[inline]
 pub fn divide(mode: Mode, a: u64, b: u64, full_range: bool) -> u64 {
     let (x, y) = (mode.kind.to_f64(mode.operand(a)), mode.kind.to_f64(mode.operand(b)));
@@ -57,13 +58,14 @@ pub fn divide(mode: Mode, a: u64, b: u64, full_range: bool) -> u64 {
     from_f64(mode, x / y)
 }
 
-/// `.approx.ftz.f64`: a reciprocal, or that of a square root, whose low 32 bits are zero.
+/// `.approx.ftz.f64`: returns a reciprocal, or a reciprocal square root, whose low 32 bits are
+/// zero.
 pub fn coarse(function: Function, a: u64) -> u64 {
     let mode = Mode { flush: true, ..Mode::plain(Kind::F64) };
     apply(function, mode, a) & 0xffff_ffff_0000_0000
 }
 
-/// Binary64 rounded into the type of the mode.
+/// Rounds a binary64 number to the mode's type.
 fn from_f64(mode: Mode, y: f64) -> u64 {
     match mode.kind {
         Kind::F32 => mode.result(u64::from((y as f32).to_bits())),

@@ -3,7 +3,7 @@
 use super::exact::{Format, Number, Rounding};
 use super::integer::Int;
 
-/// How a conversion between floating-point types treats what it gets and gives.
+/// The formats and the modifiers of a conversion between floating-point types.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the modifiers of the opcode")]
 pub struct Conversion {
@@ -11,22 +11,22 @@ pub struct Conversion {
     pub from: Format,
     /// The format of the result.
     pub to: Format,
-    /// How the result is rounded.
+    /// The rounding of the result.
     pub rounding: Rounding,
-    /// Whether it is rounded to an integer first.
+    /// True if the operand is rounded to an integer first.
     pub integral: bool,
     /// Subnormal binary32 operands and results become zero.
     pub flush: bool,
     /// `.sat`: the result is clamped to [0, 1], NaN becomes 0.
     pub saturate: bool,
-    /// `.satfinite`: what is too large becomes the largest number; NaN stays, where the format has it.
+    /// `.satfinite`: overflow becomes the largest number; NaN stays if the format has it.
     pub finite: bool,
     /// `.relu`: negative results become 0; NaN stays.
     pub relu: bool,
 }
 
 impl Conversion {
-    /// To nearest, without anything else.
+    /// Returns a conversion to nearest without modifiers.
     pub fn plain(from: Format, to: Format) -> Self {
         Self {
             from,
@@ -65,13 +65,13 @@ impl Conversion {
     }
 }
 
-/// An operand or a result: subnormals of binary32 become zero, if asked; those of other formats stay.
+/// Flushes subnormals of binary32 to zero, if `flush`; those of other formats stay.
 fn flushed(format: Format, number: Number, flush: bool) -> Number {
     if flush && format == Format::F32 { number.flushed(format) } else { number }
 }
 
-/// A floating-point number as an integer: out of range it is the bound. NaN is 0, but of binary64, or to 64 bits, it is the
-/// number of which only the highest bit is set.
+/// Converts a floating-point number to an integer, clamped to its range. NaN becomes 0; but from
+/// binary64, or to 64 bits, it becomes the integer with only the highest bit set.
 pub fn to_integer(from: Format, bits: u64, to: Int, rounding: Rounding, flush: bool) -> u64 {
     let number = flushed(from, Number::of(from, bits), flush);
     match number.to_integral(rounding) {
@@ -89,12 +89,12 @@ pub fn to_integer(from: Format, bits: u64, to: Int, rounding: Rounding, flush: b
     }
 }
 
-/// An integer as a floating-point number.
+/// Converts an integer to a floating-point number.
 pub fn from_integer(from: Int, bits: u64, to: Format, rounding: Rounding) -> u64 {
     Number::integer(from.value(bits)).round(to, rounding, false)
 }
 
-/// An integer as one of another type: its low bits, or the bound that it exceeds.
+/// Converts an integer to another integer type: its low bits, or clamped.
 pub fn between_integers(from: Int, bits: u64, to: Int, saturate: bool) -> u64 {
     let value = from.value(bits);
     if saturate { to.clamp(value) } else { to.wrap(value) }

@@ -1,9 +1,10 @@
-//! Floating-point numbers with as many bits as an operation gives, and their one rounding into a format.
+//! Floating-point numbers with enough bits for exact results, and the one rounding to a format.
 //!
-//! A finite number is an integer times a power of two; operations whose result does not fit into 128 bits keep a sticky
-//! lowest bit, which is far below every format's last place, so that each rounding is the correct one.
+//! A finite number is an integer times a power of two. Operations whose result exceeds 128 bits set
+//! the lowest bit as a sticky bit, far below every format's last place, so that the rounding is
+//! correct.
 
-/// How a result is rounded.
+/// The rounding of a result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rounding {
     /// To nearest, ties to even.
@@ -18,14 +19,14 @@ pub enum Rounding {
     Up,
 }
 
-/// What the largest exponent of a format means.
+/// The meaning of the largest exponent of a format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Top {
-    /// Infinities and NaN, as IEEE 754 has them.
+    /// Infinities and NaN, as in IEEE 754.
     Ieee,
-    /// Numbers, but for all ones, which is NaN.
+    /// Numbers, except that all ones are NaN.
     OneNan,
-    /// Numbers only.
+    /// Only numbers.
     Numbers,
 }
 
@@ -36,7 +37,7 @@ pub struct Format {
     pub exponent_bits: u32,
     /// Bits of the fraction.
     pub fraction_bits: u32,
-    /// Zero bits below the fraction where the number is stored.
+    /// Zero bits below the fraction in the stored number.
     padding: u32,
     top: Top,
 }
@@ -75,29 +76,30 @@ impl Format {
         self.exponent_bits + self.fraction_bits + self.padding
     }
 
-    /// All its bits, with sign and padding.
+    /// Returns the bits of the format, with sign and padding.
     #[cfg(test)]
     fn bits(self) -> u32 {
         self.sign_bit() + 1
     }
 
-    /// The NaN that operations give: all ones without the sign. Formats without NaN give their largest number.
+    /// Returns the NaN that operations produce: all ones without the sign. Formats without NaN use
+    /// their largest number.
     pub fn nan(self) -> u64 {
         match self.top {
             Top::Ieee if self.padding == 0 => (1 << self.sign_bit()) - 1,
-            // A NaN of binary32.
+            // The NaN of binary32.
             Top::Ieee => 0x7fff_ffff,
             Top::OneNan | Top::Numbers => (1 << self.sign_bit()) - 1,
         }
     }
 
-    /// Positive infinity, of the formats that have it.
+    /// Returns positive infinity, if the format has it.
     fn infinity(self) -> Option<u64> {
         (self.top == Top::Ieee)
             .then(|| ((1 << self.exponent_bits) - 1) << (self.fraction_bits + self.padding))
     }
 
-    /// The largest finite number.
+    /// Returns the largest finite number.
     pub fn largest(self) -> u64 {
         let all = (1_u64 << (self.exponent_bits + self.fraction_bits)) - 1;
         let magnitude = match self.top {
@@ -109,14 +111,14 @@ impl Format {
     }
 }
 
-/// A number, or what is none.
+/// A real number, an infinity, or NaN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Number {
     /// Zero, with its sign.
     Zero(bool),
     /// `significand * 2^exponent`, the significand not zero.
     Finite {
-        /// Whether it is negative.
+        /// True if it is negative.
         negative: bool,
         /// The power of two.
         exponent: i32,
@@ -129,7 +131,7 @@ pub enum Number {
     Nan,
 }
 
-/// Shifts to the right; bits that fall out stay as a one in the lowest bit.
+/// Shifts to the right; the lowest bit becomes one if a shifted-out bit is.
 fn shift_sticky(value: u128, by: u32) -> u128 {
     if by >= 128 {
         return u128::from(value != 0);
@@ -138,7 +140,7 @@ fn shift_sticky(value: u128, by: u32) -> u128 {
 }
 
 impl Number {
-    /// The number that these bits stand for.
+    /// Decodes the bits of a format.
     #[inline]
     pub fn of(format: Format, bits: u64) -> Self {
         let negative = bits >> format.sign_bit() & 1 == 1;
@@ -159,7 +161,7 @@ impl Number {
         Self::scaled(negative, u128::from(significand), exponent)
     }
 
-    /// An integer.
+    /// Converts an integer.
     pub fn integer(value: i128) -> Self {
         Self::scaled(value < 0, value.unsigned_abs(), 0)
     }
@@ -168,7 +170,7 @@ impl Number {
         if significand == 0 { Self::Zero(negative) } else { Self::Finite { negative, exponent, significand } }
     }
 
-    /// Whether it has a minus sign.
+    /// Returns whether the number has a minus sign.
     pub fn is_negative(self) -> bool {
         match self {
             Self::Zero(negative) | Self::Infinite(negative) | Self::Finite { negative, .. } => negative,
@@ -176,7 +178,7 @@ impl Number {
         }
     }
 
-    /// With the opposite sign.
+    /// Returns the number with the opposite sign.
     #[cfg(test)]
     fn negated(self) -> Self {
         match self {
@@ -189,7 +191,7 @@ impl Number {
         }
     }
 
-    /// The exact product. The factors have at most 63 bits.
+    /// Returns the exact product. The significands have at most 63 bits.
     #[must_use]
     pub fn times(self, other: Self) -> Self {
         let negative = self.is_negative() != other.is_negative();
@@ -207,7 +209,7 @@ impl Number {
         }
     }
 
-    /// The sum. Opposite numbers give the zero that the rounding asks for.
+    /// Returns the sum. The sum of opposite numbers is the zero that the rounding selects.
     #[must_use]
     pub fn plus(self, other: Self, rounding: Rounding) -> Self {
         match (self, other) {
@@ -217,7 +219,8 @@ impl Number {
             (Self::Infinite(_), _) | (_, Self::Zero(_)) => self,
             (_, Self::Infinite(_)) | (Self::Zero(_), _) => other,
             (Self::Finite { negative, .. }, Self::Finite { negative: other_negative, .. }) => {
-                // Both with the leading one at bit 125; the smaller is shifted below the larger.
+                // Both numbers have the leading one at bit 125; the smaller one is shifted below
+                // the larger one.
                 let ((mut e, mut s), (mut f, mut t)) = (self.leading_at(125), other.leading_at(125));
                 let mut negative = (negative, other_negative);
                 if (e, s) < (f, t) {
@@ -235,7 +238,7 @@ impl Number {
         }
     }
 
-    /// Exponent and significand of a finite number with the leading one at this bit.
+    /// Returns the exponent and the significand of a finite number with the leading one at `bit`.
     fn leading_at(self, bit: u32) -> (i32, u128) {
         let Self::Finite { exponent, significand, .. } = self else { return (0, 0) };
         let leading = significand.ilog2();
@@ -246,7 +249,7 @@ impl Number {
         }
     }
 
-    /// The quotient, to at least 62 bits and a sticky one.
+    /// Returns the quotient, to at least 62 bits and a sticky bit.
     #[must_use]
     pub fn divided_by(self, other: Self) -> Self {
         let negative = self.is_negative() != other.is_negative();
@@ -265,7 +268,7 @@ impl Number {
         }
     }
 
-    /// The square root, to at least 62 bits and a sticky one.
+    /// Returns the square root, to at least 62 bits and a sticky bit.
     #[must_use]
     pub fn square_root(self) -> Self {
         match self {
@@ -284,7 +287,7 @@ impl Number {
         }
     }
 
-    /// The integer that it is rounded to, as a number with the sign kept. Infinities and NaN stay.
+    /// Rounds to an integer and keeps the sign. Infinities and NaN stay.
     #[must_use]
     pub fn to_integral(self, rounding: Rounding) -> Self {
         let Self::Finite { negative, exponent, significand } = self else { return self };
@@ -294,7 +297,8 @@ impl Number {
         Self::scaled(negative, round_shifted(significand, -exponent as u32, negative, rounding), 0)
     }
 
-    /// Zero with the same sign, if it is subnormal in a format; before it is rounded, as the hardware decides it.
+    /// Returns zero with the same sign if the number, before it is rounded, is subnormal in a
+    /// format, as the hardware does.
     #[inline]
     #[must_use]
     pub fn flushed(self, format: Format) -> Self {
@@ -308,8 +312,9 @@ impl Number {
         }
     }
 
-    /// The bits in a format after one rounding. What is too large becomes infinity, or the largest number: where the
-    /// rounding is not away from zero, where `saturate` asks, and where the format has no infinity and no NaN.
+    /// Rounds once and returns the bits in a format. Overflow becomes infinity, or NaN if the
+    /// format has no infinity. It becomes the largest number if the rounding is not away from zero,
+    /// with `saturate`, or if the format has neither infinity nor NaN.
     #[inline]
     pub fn round(self, format: Format, rounding: Rounding, saturate: bool) -> u64 {
         let sign = |negative: bool| u64::from(negative) << format.sign_bit();
@@ -353,13 +358,13 @@ fn overflow(format: Format, saturate: bool) -> u64 {
     if saturate { format.largest() } else { format.infinity().unwrap_or(format.nan()) }
 }
 
-/// Drops so many low bits of a magnitude, rounding.
+/// Drops the low `by` bits of a magnitude, rounding.
 fn round_shifted(significand: u128, by: u32, negative: bool, rounding: Rounding) -> u128 {
     if by == 0 {
         return significand;
     }
     let (kept, rest, half) = if by >= 128 {
-        // Less than half of the last place: significands have at most 127 bits.
+        // The value is less than half of the last place: significands have at most 127 bits.
         (0, significand.min(1), 2)
     } else {
         (significand >> by, significand & ((1 << by) - 1), 1 << (by - 1))
@@ -380,7 +385,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that are near the edges of a format, and some in between.
+    /// Returns numbers near the edges of a format, and some in between.
     fn samples() -> Vec<f32> {
         let mut random = Random(1);
         let mut random = || f32::from_bits(random.bits() as u32);
@@ -435,7 +440,7 @@ mod tests {
         let mut random = Random(7);
         let mut random = || {
             let bits = random.bits();
-            // Exponents close together, so that sums cancel.
+            // Exponents are close together, so that sums cancel.
             f64::from_bits(bits >> 12 | (1020 + (bits & 7)) << 52)
         };
         for _ in 0..20_000 {
@@ -451,7 +456,8 @@ mod tests {
 
     #[test]
     fn directed_roundings_enclose_the_exact_result() {
-        // 1/3 rounded down and up are neighbours around the exact value; with the sign changed, they swap.
+        // 1/3 rounded down and up are the neighbors of the exact value; with the opposite sign,
+        // they swap.
         let third = Number::integer(1).divided_by(Number::integer(3));
         let round = |x: Number, rounding| f32::from_bits(x.round(Format::F32, rounding, false) as u32);
         let (low, high) = (round(third, Rounding::Down), round(third, Rounding::Up));

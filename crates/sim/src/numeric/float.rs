@@ -1,11 +1,12 @@
-//! Arithmetic on f16, bf16, f32 and f64 as PTX defines it: rounding, flushing of subnormals, saturation, NaN.
+//! PTX arithmetic on f16, bf16, f32 and f64: rounding, flushing of subnormals, saturation, NaN.
 //!
-//! Single precision to nearest is the host's arithmetic, which is IEEE 754's; everything else goes through
-//! [`Number`]. A NaN result of 16 or 32 bits is the canonical one, whatever the operands' payloads are.
+//! Single precision to nearest uses the host's arithmetic, which is IEEE 754; everything else uses
+//! [`Number`]. A NaN result of 16 or 32 bits is the canonical NaN, independent of the operands'
+//! payloads.
 
 use super::exact::{Format, Number, Rounding};
 
-/// The floating-point types that arithmetic works on, one element of a register or a half of it.
+/// The floating-point types of arithmetic: an element of a register, or of half a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// binary16.
@@ -19,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its format.
+    /// Returns the format.
     pub fn format(self) -> Format {
         match self {
             Self::F16 => Format::F16,
@@ -29,7 +30,7 @@ impl Kind {
         }
     }
 
-    /// Its bits.
+    /// Returns the width in bits.
     pub fn bits(self) -> u32 {
         match self {
             Self::F16 | Self::Bf16 => 16,
@@ -38,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The value as binary64, exactly.
+    /// Converts a value to binary64, exactly.
     #[inline]
     pub fn to_f64(self, bits: u64) -> f64 {
         match self {
@@ -49,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is a NaN.
+    /// Returns whether a value is NaN.
     #[inline]
     pub fn is_nan(self, bits: u64) -> bool {
         let infinity = match self {
@@ -67,12 +68,12 @@ impl Kind {
     }
 }
 
-/// How an operation treats its operands and its result.
+/// The type and the modifiers of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mode {
     /// The type.
     pub kind: Kind,
-    /// How the result is rounded.
+    /// The rounding of the result.
     pub rounding: Rounding,
     /// `.ftz`: subnormal operands and results become zero, with their sign.
     pub flush: bool,
@@ -83,7 +84,7 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// To nearest, without changes to operands and result.
+    /// Returns the mode to nearest without modifiers.
     pub fn plain(kind: Kind) -> Self {
         Self { kind, rounding: Rounding::NearestEven, flush: false, saturate: false, relu: false }
     }
@@ -92,13 +93,13 @@ impl Mode {
         self.kind == Kind::F32 && self.rounding == Rounding::NearestEven
     }
 
-    /// An operand: flushed, if asked.
+    /// Flushes an operand, with `.ftz`.
     #[inline]
     pub fn operand(self, bits: u64) -> u64 {
         if self.flush { flush(self.kind, bits) } else { bits }
     }
 
-    /// The result: flushed, saturated, and the canonical NaN.
+    /// Flushes and saturates a result, and makes NaN canonical.
     #[inline]
     pub fn result(self, bits: u64) -> u64 {
         let kind = self.kind;
@@ -120,7 +121,7 @@ impl Mode {
         if self.saturate && bits > one { one } else { bits }
     }
 
-    /// Rounds a number to the result.
+    /// Rounds a number to a result.
     #[inline]
     pub fn round(self, number: Number) -> u64 {
         let format = self.kind.format();
@@ -143,7 +144,7 @@ impl Mode {
         self.result(u64::from(value.to_bits()))
     }
 
-    /// Whether a result may have been subnormal before it was rounded, and is flushed then.
+    /// Returns whether the result may have been subnormal before rounding, and has to be flushed.
     #[inline]
     fn may_be_flushed(self, result: f32) -> bool {
         self.flush && result.abs() == f32::MIN_POSITIVE
@@ -188,7 +189,7 @@ impl Mode {
         self.round(self.number(a).times(self.number(b)).plus(self.number(c), self.rounding))
     }
 
-    /// `a / b`, rounded correctly.
+    /// `a / b`, correctly rounded.
     #[inline]
     pub fn divide(self, a: u64, b: u64) -> u64 {
         if self.is_native() {
@@ -197,7 +198,7 @@ impl Mode {
         self.round(self.number(a).divided_by(self.number(b)))
     }
 
-    /// The square root, rounded correctly.
+    /// Returns the square root, correctly rounded.
     #[inline]
     pub fn square_root(self, a: u64) -> u64 {
         if self.is_native() {
@@ -206,25 +207,26 @@ impl Mode {
         self.round(self.number(a).square_root())
     }
 
-    /// The absolute value. The sign of a NaN is cleared, too.
+    /// Returns the absolute value. It also clears the sign of a NaN.
     #[inline]
     pub fn absolute(self, a: u64) -> u64 {
         self.operand(a) & !self.kind.sign()
     }
 
-    /// With the opposite sign.
+    /// Returns the value with the opposite sign.
     #[inline]
     pub fn negate(self, a: u64) -> u64 {
         self.operand(a) ^ self.kind.sign()
     }
 
-    /// The smaller, or the larger. Of a number and a NaN it is the number, or NaN with `nan`. -0 is less than +0.
+    /// Returns the minimum or the maximum. Of a number and a NaN it is the number, or NaN with
+    /// `nan`. -0 is less than +0.
     #[inline]
     pub fn extremum(self, a: u64, b: u64, largest: bool, nan: bool) -> u64 {
         let (a, b) = (self.operand(a), self.operand(b));
         match (self.kind.is_nan(a), self.kind.is_nan(b)) {
             (false, false) => {
-                // Bits as numbers of the same order, the zeros apart.
+                // Maps the bits to integers of the same order; -0 is less than +0.
                 let ordered = |bits: u64| {
                     let magnitude = (bits & !self.kind.sign()) as i64;
                     if bits & self.kind.sign() == 0 { magnitude } else { -magnitude - 1 }
@@ -238,14 +240,14 @@ impl Mode {
         }
     }
 
-    /// The order of two values, `None` if one is NaN.
+    /// Compares two values; `None` if one is NaN.
     #[inline]
     pub fn compare(self, a: u64, b: u64) -> Option<std::cmp::Ordering> {
         self.kind.to_f64(self.operand(a)).partial_cmp(&self.kind.to_f64(self.operand(b)))
     }
 }
 
-/// A subnormal becomes zero, with its sign.
+/// Flushes a subnormal to zero with the same sign.
 #[inline]
 pub fn flush(kind: Kind, bits: u64) -> u64 {
     let format = kind.format();
@@ -286,7 +288,8 @@ mod tests {
         let flush = Mode { flush: true, ..Mode::plain(F32) };
         assert_eq!(flush.add(bits(-1e-40), bits(-1e-40)), bits(-0.0));
         assert_eq!(flush.multiply(bits(1e-20), bits(-1e-20)), bits(-0.0));
-        // Half of the largest number below 2^-125 rounds to the least normal one; it is flushed before.
+        // Half of the largest number below 2^-125 rounds to the smallest normal number; the flush
+        // comes before the rounding.
         let below = 0x00ff_ffff;
         assert_eq!(Mode::plain(F32).multiply(below, bits(0.5)), bits(f32::MIN_POSITIVE));
         assert_eq!(flush.multiply(below, bits(-0.5)), bits(-0.0));
@@ -300,7 +303,8 @@ mod tests {
 
     #[test]
     fn halves_are_rounded_once() {
-        // 2048 + 1.0 * 1.001 in binary16: the tie of the rounded product would go down, the exact sum goes up.
+        // 2048 + 1.0 * 1.001 in binary16: rounding the product first would round the tie down; the
+        // exact sum rounds up.
         let mode = Mode::plain(Kind::F16);
         let exact = 2048.0 + half::f16::from_bits(0x3c01).to_f64();
         let result = mode.multiply_add(0x3c00, 0x3c01, 0x6800);

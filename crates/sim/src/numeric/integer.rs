@@ -1,47 +1,47 @@
-//! Arithmetic and bits of integers. Operands stand in the low bits, zero above; so do the results.
+//! Integer arithmetic and bit manipulation. Operands and results are in the low bits, zero above.
 
 use super::{low, signed};
 
 /// An integer type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Int {
-    /// Its bits: 8, 16, 32 or 64.
+    /// The width: 8, 16, 32 or 64.
     pub bits: u32,
-    /// Whether it is signed.
+    /// True if it is signed.
     pub signed: bool,
 }
 
 impl Int {
-    /// The value.
+    /// Decodes a value.
     #[inline]
     pub fn value(self, bits: u64) -> i128 {
         if self.signed { i128::from(signed(bits, self.bits)) } else { i128::from(low(bits, self.bits)) }
     }
 
-    /// The least value.
+    /// Returns the minimum.
     pub fn least(self) -> i128 {
         if self.signed { -(1 << (self.bits - 1)) } else { 0 }
     }
 
-    /// The greatest value.
+    /// Returns the maximum.
     pub fn greatest(self) -> i128 {
         if self.signed { (1 << (self.bits - 1)) - 1 } else { (1 << self.bits) - 1 }
     }
 
-    /// The bits of a value, the upper ones dropped.
+    /// Returns the low bits of a value.
     #[inline]
     pub fn wrap(self, value: i128) -> u64 {
         low(value as u64, self.bits)
     }
 
-    /// The bits of a value, or of the bound that it exceeds.
+    /// Clamps a value and returns its bits.
     #[inline]
     pub fn clamp(self, value: i128) -> u64 {
         self.wrap(value.clamp(self.least(), self.greatest()))
     }
 
-    /// The quotient, towards zero. Division by zero gives all ones, which the ISA leaves open, and `ptxas` makes code
-    /// for; so with the overflow of the least number by -1, which wraps.
+    /// Divides, rounding towards zero. The ISA leaves division by zero open; as in the code of
+    /// `ptxas`, the result has all bits set. The overflow of the minimum divided by -1 wraps.
     #[inline]
     pub fn divide(self, a: u64, b: u64) -> u64 {
         match self.value(b) {
@@ -50,7 +50,8 @@ impl Int {
         }
     }
 
-    /// The remainder, with the sign of the dividend. By zero all bits are one, as in the quotient.
+    /// Returns the remainder, with the sign of the dividend. By zero all bits are set, as in the
+    /// quotient.
     #[inline]
     pub fn remainder(self, a: u64, b: u64) -> u64 {
         match self.value(b) {
@@ -59,7 +60,7 @@ impl Int {
         }
     }
 
-    /// The upper half of the product.
+    /// Returns the upper half of the product.
     #[inline]
     pub fn multiply_high(self, a: u64, b: u64) -> u64 {
         if self.bits == 64 && !self.signed {
@@ -68,13 +69,13 @@ impl Int {
         self.wrap((self.value(a) * self.value(b)) >> self.bits)
     }
 
-    /// The product in twice as many bits; of at most 32 bits each.
+    /// Returns the product in twice the width, for at most 32 bits.
     #[inline]
     pub fn multiply_wide(self, a: u64, b: u64) -> u64 {
         low(self.value(a).wrapping_mul(self.value(b)) as u64, 2 * self.bits)
     }
 
-    /// The product of the low 24 bits: its low 32 bits, or those from bit 16.
+    /// Multiplies the low 24 bits. Returns the low 32 bits of the product, or those from bit 16.
     #[inline]
     pub fn multiply_24(self, a: u64, b: u64, high: bool) -> u64 {
         let narrow = Self { bits: 24, signed: self.signed };
@@ -82,7 +83,7 @@ impl Int {
         low((if high { product >> 16 } else { product }) as u64, 32)
     }
 
-    /// The value shifted to the right; too far a shift leaves the sign.
+    /// Shifts to the right; a shift beyond the width leaves the sign.
     #[inline]
     pub fn shift_right(self, a: u64, by: u64) -> u64 {
         self.wrap(self.value(a) >> by.min(u64::from(self.bits)))
@@ -95,14 +96,14 @@ impl Int {
     }
 }
 
-/// The value shifted to the left; too far a shift leaves zero.
+/// Shifts to the left; a shift beyond the width leaves zero.
 #[inline]
 pub fn shift_left(bits: u32, a: u64, by: u64) -> u64 {
     if by >= u64::from(bits) { 0 } else { low(a << by, bits) }
 }
 
-/// `bfe`: the field of `len` bits at `start`. A signed field is extended by its upper bit, or, where it reaches beyond the
-/// operand, by the operand's.
+/// `bfe`: extracts the field of `len` bits at `start`. A signed field is extended by its upper bit
+/// or, if it exceeds the operand, by the operand's upper bit.
 pub fn extract(ty: Int, a: u64, start: u64, len: u64) -> u64 {
     let (start, len) = ((start & 0xff) as u32, (len & 0xff) as u32);
     if len == 0 {
@@ -116,7 +117,7 @@ pub fn extract(ty: Int, a: u64, start: u64, len: u64) -> u64 {
     low(field | fill, ty.bits)
 }
 
-/// `bfi`: `b` with the field of `len` bits at `start` replaced by the low bits of `a`.
+/// `bfi`: replaces the field of `len` bits at `start` of `b` by the low bits of `a`.
 pub fn insert(bits: u32, a: u64, b: u64, start: u64, len: u64) -> u64 {
     let (start, len) = ((start & 0xff) as u32, (len & 0xff) as u32);
     if start >= bits {
@@ -126,8 +127,8 @@ pub fn insert(bits: u32, a: u64, b: u64, start: u64, len: u64) -> u64 {
     low((b & !field) | ((a << start) & field), bits)
 }
 
-/// `bfind`: the highest bit that differs from the sign, all ones if there is none; or, with `shift`, by how much it can be
-/// shifted up to the highest place.
+/// `bfind`: returns the highest bit that differs from the sign, or all ones; with `shift`, the left
+/// shift that moves it to the highest bit.
 pub fn find_leading(ty: Int, a: u64, shift: bool) -> u64 {
     let magnitude = if ty.signed && signed(a, ty.bits) < 0 { low(!a, ty.bits) } else { a };
     match magnitude.checked_ilog2() {
@@ -136,8 +137,8 @@ pub fn find_leading(ty: Int, a: u64, shift: bool) -> u64 {
     }
 }
 
-/// `fns`: the place of the `offset`-th set bit of a mask, counted from `base` upwards, or downwards if negative; all ones
-/// if there is none.
+/// `fns`: returns the index of the `offset`-th set bit of a mask, counted from `base` upwards, or
+/// downwards if negative; all ones if there is none.
 pub fn find_nth(mask: u32, base: u32, offset: i32) -> u64 {
     let is_set = |&bit: &i64| mask >> bit & 1 == 1;
     let base = i64::from(base.min(32));
@@ -149,7 +150,8 @@ pub fn find_nth(mask: u32, base: u32, offset: i32) -> u64 {
     found.map_or(0xffff_ffff, |bit| bit as u64)
 }
 
-/// `prmt` without a mode: each nibble of the selector picks a byte of `b:a`, its highest bit repeats that byte's sign.
+/// `prmt` without a mode: each nibble of the selector selects a byte of `b:a`; its highest bit
+/// replicates the sign of that byte.
 pub fn permute(a: u64, b: u64, selector: u64) -> u64 {
     let bytes = low(a, 32) | b << 32;
     (0..4).fold(0, |result, place| {
@@ -160,7 +162,7 @@ pub fn permute(a: u64, b: u64, selector: u64) -> u64 {
     })
 }
 
-/// `lop3`: each bit of the result is the bit of the table that the bits of `a`, `b`, `c` select.
+/// `lop3`: looks up each bit of the result in the table by the bits of `a`, `b` and `c`.
 #[inline]
 pub fn logic3(a: u64, b: u64, c: u64, table: u8) -> u64 {
     let mut result = 0;
@@ -173,21 +175,22 @@ pub fn logic3(a: u64, b: u64, c: u64, table: u8) -> u64 {
     low(result, 32)
 }
 
-/// `shf`: `b:a` shifted; the upper word of a shift to the left, the lower word of a shift to the right.
+/// `shf`: shifts `b:a`. Returns the upper word of a left shift, or the lower word of a right shift.
 pub fn funnel(a: u64, b: u64, by: u64, left: bool, wrap: bool) -> u64 {
     let by = if wrap { by & 31 } else { by.min(32) };
     let pair = low(a, 32) | b << 32;
     if left { low((u128::from(pair) << by >> 32) as u64, 32) } else { low(pair >> by, 32) }
 }
 
-/// `dp4a`: `c` plus the product of four bytes each.
+/// `dp4a`: adds the dot product of four bytes each to `c`.
 pub fn dot4(a: u64, a_signed: bool, b: u64, b_signed: bool, c: u64) -> u64 {
     let byte = |value: u64, signed, place: u32| Int { bits: 8, signed }.value(value >> (8 * place) & 0xff);
     let sum = (0..4).fold(0, |sum, place| sum + byte(a, a_signed, place) * byte(b, b_signed, place));
     low((c as i128 + sum) as u64, 32)
 }
 
-/// `dp2a`: `c` plus the product of two halves of `a` and two bytes of `b`, the lower or the upper ones.
+/// `dp2a`: adds the dot product of two halves of `a` and the lower or upper two bytes of `b` to
+/// `c`.
 pub fn dot2(a: u64, a_signed: bool, b: u64, b_signed: bool, c: u64, high: bool) -> u64 {
     let half = |place: u32| Int { bits: 16, signed: a_signed }.value(a >> (16 * place) & 0xffff);
     let byte = |place: u32| {

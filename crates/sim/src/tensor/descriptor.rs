@@ -1,20 +1,22 @@
-//! The 64-bit descriptor by which `wgmma` finds a matrix in shared memory.
+//! The 64-bit matrix descriptor of `wgmma` operands in shared memory.
 //!
 //! | bits | field |
 //! |---|---|
 //! | 0–13 | start address / 16 |
 //! | 16–29 | leading dimension byte offset / 16 |
 //! | 32–45 | stride dimension byte offset / 16 |
-//! | 49–51 | base offset: by how many 128 bytes the swizzle's pattern is shifted |
+//! | 49–51 | base offset: the shift of the swizzle's pattern, in units of 128 bytes |
 //! | 62–63 | swizzle: none, 128, 64, 32 bytes |
 //!
-//! A matrix consists of chunks of 16 bytes: along k in a K-major matrix, along m (or n) in an MN-major one. With `line`
-//! the bytes of the swizzle's line, chunk by chunk:
+//! A matrix consists of chunks of 16 bytes: along k in a K-major matrix, along m (or n) in an
+//! MN-major one. `line` is the size in bytes of a line of the swizzle:
 //!
-//! - K-major: rows come in groups of 8, each row `line` bytes after the one before, the groups `stride` apart. Without a
-//!   swizzle the two chunks of a row are `leading` apart, with one they are neighbours.
-//! - MN-major: a line of `line` bytes along m, then 8 lines of successive k. Without a swizzle the next line along m is
-//!   `stride` away and the next 8 k `leading`; with one it is the other way round.
+//! - K-major: rows come in groups of 8. Each row begins `line` bytes after the previous one, each
+//!   group `stride` bytes after the previous one. Without a swizzle, the two chunks of a row are
+//!   `leading` bytes apart; with a swizzle they are adjacent.
+//! - MN-major: a line of `line` bytes along m, then 8 lines of successive k. Without a swizzle, the
+//!   next line along m is `stride` bytes away and the next 8 k are `leading` bytes away; with a
+//!   swizzle it is the other way round.
 
 use std::ops::Range;
 
@@ -22,12 +24,12 @@ use super::Element;
 use super::fragment::Matrix;
 use super::swizzle::Swizzle;
 
-/// Which dimension of a matrix is contiguous in memory.
+/// The dimension of a matrix that is contiguous in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Major {
     /// k: A row by row, B column by column.
     K,
-    /// m of A or n of B: the transposes of the above.
+    /// m of A or n of B: the transposes of the K-major layouts.
     Mn,
 }
 
@@ -61,7 +63,8 @@ impl From<u64> for Descriptor {
 }
 
 impl Descriptor {
-    /// The address of chunk `chunk` along the contiguous dimension, at index `across` of the other one.
+    /// Returns the address of chunk `chunk` along the contiguous dimension, at index `across` of
+    /// the other one.
     pub fn address(&self, major: Major, across: u32, chunk: u32) -> u32 {
         let line = self.swizzle.line_bytes();
         let none = self.swizzle == Swizzle::None;
@@ -81,11 +84,11 @@ impl Descriptor {
         self.swizzle.apply(self.start.wrapping_add(offset), self.base_offset * 128)
     }
 
-    /// The matrix of these rows (m or n; multiples of 16) and `depth` columns (k), from chunks that `read` gets by their
-    /// addresses.
+    /// Reads the matrix of these rows (m or n; multiples of 16) and `depth` columns (k). `read`
+    /// returns the chunk at an address.
     ///
     /// # Errors
-    /// What `read` answers.
+    /// The error of `read`.
     pub fn read<T: Copy + Default, E>(
         &self,
         rows: Range<usize>,

@@ -1,8 +1,8 @@
-//! The element formats of the tensor cores: how wide they are, what their bits mean.
+//! The element formats of the tensor cores: their widths and their values.
 
 use half::{bf16, f16};
 
-/// A format of matrix elements. PTX names most of them as types; `Tf32` is the upper 19 bits of an `f32`.
+/// A format of matrix elements. Most are PTX types; `Tf32` is the upper 19 bits of an `f32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     /// IEEE binary64.
@@ -34,7 +34,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// The width of one element in a register or in memory, in bits.
+    /// Returns the width of an element in a register or in memory, in bits.
     pub fn bits(self) -> u32 {
         match self {
             Self::F64 => 64,
@@ -46,7 +46,7 @@ impl Element {
         }
     }
 
-    /// Whether products of this format accumulate in 32-bit integers.
+    /// Returns whether elements of this format accumulate in 32-bit integers.
     pub fn is_integer(self) -> bool {
         match self {
             Self::S32 | Self::S8 | Self::U8 | Self::S4 | Self::U4 | Self::B1 => true,
@@ -54,7 +54,7 @@ impl Element {
         }
     }
 
-    /// The value of an element from its bits (those above the width are ignored). Exact for every format.
+    /// Decodes an element, exactly for every format. It ignores bits above the width.
     pub fn value(self, bits: u64) -> f64 {
         match self {
             Self::F64 => f64::from_bits(bits),
@@ -68,7 +68,7 @@ impl Element {
         }
     }
 
-    /// The value of an integer element from its bits; of a floating element its bits.
+    /// Decodes an integer element; returns the bits of a floating-point element.
     pub fn integer(self, bits: u64) -> i64 {
         match self {
             Self::S32 => (bits as i32).into(),
@@ -83,7 +83,8 @@ impl Element {
         }
     }
 
-    /// The bits of `value` rounded to nearest-even into an accumulator format; integers truncate.
+    /// Rounds `value` to the nearest even number of an accumulator format, and returns its bits;
+    /// integers truncate.
     ///
     /// # Panics
     /// On the formats that the tensor cores never produce (tf32, fp8 and the narrow integers).
@@ -117,7 +118,8 @@ mod tests {
 
     #[test]
     fn narrow_floats_have_the_values_of_their_format() {
-        // The largest and the smallest finite values that the formats' definition (OCP 8-bit floating point) states.
+        // The largest and the smallest finite values in the definition of the formats (OCP 8-bit
+        // floating point).
         for (format, bits, value) in [
             (Element::E4m3, 0x7e, 448.0),
             (Element::E4m3, 0x08, 2f64.powi(-6)),

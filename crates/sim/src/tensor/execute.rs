@@ -1,13 +1,13 @@
 //! `mma.sync`, `ldmatrix`, `stmatrix` and `movmatrix` in executable form.
 
-use super::moves::{self, Block};
+use super::ldmatrix::{self, Block};
 use super::{MatrixRole, Mma, QuadMma};
 use crate::asynchronous::Pointer;
-use crate::context::{Context, Execute, Flow, Place};
+use crate::context::{Context, Execute, Flow, ResolvedAddress};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::registers::{Lanes, Slot};
 
-/// Checks that all lanes of the warp execute an instruction that is `.aligned`.
+/// Checks that all lanes of the warp execute an `.aligned` instruction.
 pub(super) fn whole_warp(context: &Context<'_>, instruction: &str) -> Outcome {
     if context.lanes == u32::MAX {
         return Ok(());
@@ -19,12 +19,12 @@ pub(super) fn whole_warp(context: &Context<'_>, instruction: &str) -> Outcome {
     Err(FaultKind::Illegal(text).into())
 }
 
-/// The registers of an operand.
+/// Reads the registers of an operand.
 pub(super) fn read_registers(context: &Context<'_>, slots: &[Slot]) -> Vec<Lanes> {
     slots.iter().map(|&slot| *context.registers.get(slot)).collect()
 }
 
-/// Sets the registers of d to a product of those of a, b and c.
+/// Sets the registers of D to the result of `multiply` on those of A, B and C.
 fn multiply(
     context: &mut Context<'_>,
     abc: [&[Slot]; 3],
@@ -70,7 +70,7 @@ pub(crate) struct QuadMmaStep {
 impl Execute for QuadMmaStep {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         multiply(context, [&self.a, &self.b, &self.c], &self.d, |a, b, c| self.mma.execute(a, b, c))?;
-        // Four products of 8x8x4.
+        // Four multiplications of 8x8x4.
         context.counters.tensor_operations += 2 * 4 * 8 * 8 * 4;
         Ok(Flow::Next)
     }
@@ -79,15 +79,15 @@ impl Execute for QuadMmaStep {
 /// The bytes of a row of an 8x8 matrix of 16-bit elements.
 const ROW_BYTES: usize = 16;
 
-/// The places of the rows of all matrices, eight for each.
-fn row_places(context: &Context<'_>, pointer: &Pointer, matrices: usize) -> Vec<Place> {
+/// Returns the addresses of the rows of all matrices, eight for each.
+fn row_places(context: &Context<'_>, pointer: &Pointer, matrices: usize) -> Vec<ResolvedAddress> {
     (0..matrices * 8).map(|lane| pointer.place(context, lane)).collect()
 }
 
-fn count_rows(context: &mut Context<'_>, places: &[Place]) {
+fn count_rows(context: &mut Context<'_>, places: &[ResolvedAddress]) {
     let mut offsets = Vec::with_capacity(places.len());
     for (lane, place) in places.iter().enumerate() {
-        if let Place::Shared { offset, .. } = *place {
+        if let ResolvedAddress::Shared { offset, .. } = *place {
             offsets.push((lane, offset));
         }
     }
@@ -108,14 +108,14 @@ impl Execute for LoadMatrices {
         for (matrix, &slot) in self.d.iter().enumerate() {
             let mut block = Block::default();
             for (row, elements) in block.iter_mut().enumerate() {
-                let lane = moves::address_lane(matrix, row);
+                let lane = ldmatrix::address_lane(matrix, row);
                 let mut bytes = [0; ROW_BYTES];
                 context.read(places[lane], lane, ROW_BYTES as u32, false, &mut bytes).of_lane(lane)?;
                 for (element, bytes) in elements.iter_mut().zip(bytes.as_chunks().0) {
                     *element = u16::from_le_bytes(*bytes);
                 }
             }
-            *context.registers.get_mut(slot) = moves::distribute(&block, self.is_transposed);
+            *context.registers.get_mut(slot) = ldmatrix::distribute(&block, self.is_transposed);
         }
         count_rows(context, &places);
         context.counters.bytes_read += (places.len() * ROW_BYTES) as u64;
@@ -135,9 +135,9 @@ impl Execute for StoreMatrices {
         whole_warp(context, "stmatrix")?;
         let places = row_places(context, &self.pointer, self.a.len());
         for (matrix, &slot) in self.a.iter().enumerate() {
-            let block = moves::collect(context.registers.get(slot), self.is_transposed);
+            let block = ldmatrix::collect(context.registers.get(slot), self.is_transposed);
             for (row, elements) in block.iter().enumerate() {
-                let lane = moves::address_lane(matrix, row);
+                let lane = ldmatrix::address_lane(matrix, row);
                 let mut bytes = [0; ROW_BYTES];
                 for (bytes, element) in bytes.as_chunks_mut().0.iter_mut().zip(elements) {
                     *bytes = element.to_le_bytes();
@@ -160,7 +160,7 @@ pub(crate) struct TransposeMatrix {
 impl Execute for TransposeMatrix {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         whole_warp(context, "movmatrix")?;
-        *context.registers.get_mut(self.d) = moves::transpose(context.registers.get(self.a));
+        *context.registers.get_mut(self.d) = ldmatrix::transpose(context.registers.get(self.a));
         Ok(Flow::Next)
     }
 }

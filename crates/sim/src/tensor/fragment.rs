@@ -1,19 +1,21 @@
-//! Which element of a matrix each register of each lane holds: the "matrix fragments" of the PTX ISA.
+//! The element of a matrix that each register of each lane holds: the "matrix fragments" of the PTX
+//! ISA.
 //!
-//! The ISA gives one drawing and one formula for each shape and type. All of them (except the first-generation
-//! `m8n8k4` of f16) are one map, written here once: a lane is a group (`lane / 4`) and a thread in the group
-//! (`lane % 4`), a register holds as many consecutive elements as fit, and registers alternate between the upper and the
-//! lower eight rows before they go on to the next columns. The tests hold it to the ISA's formulas one by one.
+//! The ISA has one drawing and one formula for each shape and type. Except for the first-generation
+//! `m8n8k4` of f16, all are instances of one map, which this file implements once. A lane is a
+//! group (`lane / 4`) and a thread in the group (`lane % 4`). A register holds as many consecutive
+//! elements as fit. Registers alternate between the upper and the lower eight rows before they
+//! advance to the next columns. The tests compare the map with each formula of the ISA.
 
 use super::Element;
 use crate::registers::{LANES, Lanes};
 
-/// An operand of `D = A B + C`; C and D are laid out alike.
+/// An operand of `D = A B + C`; C and D have the same layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatrixRole {
-    /// The left factor, of m rows and k columns.
+    /// The left operand, of m rows and k columns.
     A,
-    /// The right factor, of k rows and n columns.
+    /// The right operand, of k rows and n columns.
     B,
     /// C and D, of m rows and n columns.
     Accumulator,
@@ -24,7 +26,7 @@ pub enum MatrixRole {
 pub struct Fragment {
     /// Which operand.
     pub operand: MatrixRole,
-    /// The rows of the matrix: 8 or 16, or for B the depth of the product.
+    /// The rows of the matrix: 8 or 16, or k for B.
     pub rows: usize,
     /// The columns of the matrix: 8 for B.
     pub columns: usize,
@@ -33,17 +35,17 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// How many elements one register holds; 64-bit elements take a 64-bit register.
+    /// Returns how many elements one register holds; a 64-bit element has a 64-bit register.
     pub fn elements_per_register(self) -> usize {
         (32 / self.element.bits()).max(1) as usize
     }
 
-    /// How many registers of each lane hold the matrix.
+    /// Returns how many registers of each lane hold the matrix.
     pub fn registers(self) -> usize {
         self.rows * self.columns / (LANES * self.elements_per_register())
     }
 
-    /// The (row, column) of the element that `lane` holds at place `element` of its register number `register`.
+    /// Returns the (row, column) of element `element` of register `register` of a lane.
     pub fn position(self, lane: usize, register: usize, element: usize) -> (usize, usize) {
         let (group, thread) = (lane / 4, lane % 4);
         let packed = self.elements_per_register();
@@ -53,7 +55,8 @@ impl Fragment {
             MatrixRole::A => (group + 8 * (register % 2), depth(register / 2)),
             MatrixRole::B => (depth(register), group),
             MatrixRole::Accumulator => {
-                // Each lane holds pairs of adjacent columns, whatever a register packs.
+                // Each lane holds pairs of adjacent columns, however many elements a register
+                // packs.
                 let index = register * packed + element;
                 let (pair, column) = (index / 2, thread * 2 + index % 2);
                 if self.rows == 8 {
@@ -65,7 +68,7 @@ impl Fragment {
         }
     }
 
-    /// The matrix that the registers hold, each element made from its bits by `decode`.
+    /// Collects the matrix from registers; `decode` converts the bits of each element.
     pub fn gather<T: Copy + Default>(
         self,
         registers: &[Lanes],
@@ -80,7 +83,7 @@ impl Fragment {
         matrix
     }
 
-    /// The registers that hold `matrix`, the bits of each element made by `encode`.
+    /// Distributes a matrix to registers; `encode` returns the bits of each element.
     pub fn scatter<T: Copy>(self, matrix: &Matrix<T>, encode: impl Fn(Element, T) -> u64) -> Vec<Lanes> {
         let mut registers = vec![[0; LANES]; self.registers()];
         let mask = u64::MAX >> (64 - self.element.bits());
@@ -102,26 +105,26 @@ impl Fragment {
     }
 }
 
-/// A dense matrix, row by row.
+/// A dense row-major matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix<T> {
-    /// How many rows.
+    /// The number of rows.
     pub rows: usize,
-    /// How many columns.
+    /// The number of columns.
     pub columns: usize,
     /// The elements, row by row.
     pub elements: Vec<T>,
 }
 
 impl<T: Copy + Default> Matrix<T> {
-    /// A matrix of zeros.
+    /// Creates a matrix of zeros.
     pub fn new(rows: usize, columns: usize) -> Self {
         Self { rows, columns, elements: vec![T::default(); rows * columns] }
     }
 }
 
 impl<T> Matrix<T> {
-    /// The matrix with rows and columns exchanged.
+    /// Returns the transpose.
     pub fn transposed(&self) -> Self
     where
         T: Copy,
@@ -131,7 +134,7 @@ impl<T> Matrix<T> {
         Self { rows: self.columns, columns: self.rows, elements: elements.collect() }
     }
 
-    /// Row number `row`.
+    /// Returns the row at index `row`.
     pub fn row(&self, row: usize) -> &[T] {
         &self.elements[row * self.columns..][..self.columns]
     }

@@ -1,11 +1,11 @@
-//! `mma.sync`: the matrix product of one warp, all operands in registers.
+//! `mma.sync`: the matrix multiplication of one warp, with all operands in registers.
 
 use super::Element;
 use super::fragment::{Fragment, Matrix, MatrixRole};
-use super::product::{IntegerProduct, multiply_floats, multiply_integers};
+use super::multiply::{IntegerProduct, multiply_floats, multiply_integers};
 use crate::registers::Lanes;
 
-/// One `mma.sync` instruction: its shape and formats.
+/// The shape and the formats of an `mma.sync` instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mma {
     /// Rows of A and D.
@@ -22,12 +22,13 @@ pub struct Mma {
     pub c: Element,
     /// The format of D.
     pub d: Element,
-    /// How integers are combined; ignored by floating formats.
+    /// The combination of integers; floating-point formats ignore it.
     pub product: IntegerProduct,
 }
 
 impl Mma {
-    /// Whether the ISA has a dense `mma` of this shape and these formats. `m8n8k4` of f16 is a [`super::QuadMma`].
+    /// Returns whether the ISA has a dense `mma` of this shape and these formats. `m8n8k4` of f16
+    /// is a [`super::QuadMma`].
     pub fn exists(&self) -> bool {
         use Element::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let shape = (self.m, self.n, self.k);
@@ -51,7 +52,7 @@ impl Mma {
         formats && accumulators
     }
 
-    /// The fragment of an operand; `Accumulator` is that of C.
+    /// Returns the fragment of an operand; `Accumulator` is that of C.
     pub fn fragment(&self, operand: MatrixRole) -> Fragment {
         let (rows, columns, element) = match operand {
             MatrixRole::A => (self.m, self.k, self.a),
@@ -61,7 +62,7 @@ impl Mma {
         Fragment { operand, rows, columns, element }
     }
 
-    /// The registers of `D = A B + C`.
+    /// Returns the registers of `D = A B + C`.
     pub fn execute(&self, a: &[Lanes], b: &[Lanes], c: &[Lanes]) -> Vec<Lanes> {
         let result = Fragment { element: self.d, ..self.fragment(MatrixRole::Accumulator) };
         let fragments =

@@ -1,16 +1,17 @@
-//! The tensor cores: matrix products of a warp (`mma.sync`) and of a warpgroup (`wgmma`), and the instructions that move
-//! matrices between shared memory and registers in the layouts that the products want.
+//! The tensor cores: matrix multiplications of a warp (`mma.sync`) and of a warpgroup (`wgmma`),
+//! and the instructions that move matrices between shared memory and registers in the layouts that
+//! these require.
 //!
-//! Everything here is written from the PTX ISA document, as functions of registers and of reads of memory; `execute`
-//! binds them to the executor.
+//! All of it is written from the PTX ISA document, as functions of registers and of memory reads;
+//! `execute` connects them to the executor.
 
 mod descriptor;
 mod element;
 mod execute;
 mod fragment;
+mod ldmatrix;
 mod mma;
-mod moves;
-mod product;
+mod multiply;
 mod quad;
 mod swizzle;
 mod warpgroup;
@@ -23,11 +24,12 @@ pub(crate) use execute::{LoadMatrices, MmaStep, QuadMmaStep, StoreMatrices, Tran
 use fragment::Matrix;
 pub(crate) use fragment::{Fragment, MatrixRole};
 pub(crate) use mma::Mma;
-pub(crate) use product::IntegerProduct;
+pub(crate) use multiply::IntegerProduct;
 pub(crate) use quad::QuadMma;
 pub use swizzle::Swizzle;
 pub(crate) use warpgroup::{
-    Convoy, LeftOperand, ProductAccess, ProductCommit, ProductFence, ProductStep, ProductWait, Products,
+    Convoy, LeftOperand, PendingWgmmas, WgmmaCommitStep, WgmmaFenceStep, WgmmaRegisterAccess, WgmmaStep,
+    WgmmaWaitStep,
 };
 pub(crate) use wgmma::{WARPS as WARPGROUP_WARPS, Wgmma};
-pub(crate) use wmma::{WmmaFragment, WmmaLoad, WmmaMemory, WmmaProduct, WmmaStore};
+pub(crate) use wmma::{WmmaFragment, WmmaLoad, WmmaMemory, WmmaMultiply, WmmaStore};

@@ -1,22 +1,24 @@
-//! `mma.m8n8k4` of f16: the first generation's product, four of 8x8x4 in a warp, kept by the ISA for all targets.
+//! `mma.m8n8k4` of f16: four multiplications of 8x8x4 in a warp. The ISA keeps this
+//! first-generation instruction for all targets.
 //!
-//! Product number q is computed by lanes 4q to 4q + 3 and 4q + 16 to 4q + 19. The latter hold the lower four rows of A, C
-//! and D and the right four columns of B. A and B may each be stored by rows or by columns.
+//! Lanes 4q to 4q + 3 and 4q + 16 to 4q + 19 compute multiplication q. The latter hold the lower
+//! four rows of A, C and D, and the right four columns of B. A and B may each be stored by rows or
+//! by columns.
 
 use super::Element;
 use super::fragment::Matrix;
-use super::product::multiply_floats;
+use super::multiply::multiply_floats;
 use crate::registers::{LANES, Lanes};
 
-/// The products of a warp.
+/// The multiplications of a warp.
 const PRODUCTS: usize = 4;
 
 /// One `mma.m8n8k4` of f16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuadMma {
-    /// Whether lanes hold parts of rows of A, else of columns.
+    /// True if lanes hold parts of rows of A, false for columns.
     pub a_by_rows: bool,
-    /// Whether lanes hold parts of rows of B, else of columns.
+    /// True if lanes hold parts of rows of B, false for columns.
     pub b_by_rows: bool,
     /// The format of C: f16 or f32.
     pub c: Element,
@@ -24,33 +26,33 @@ pub struct QuadMma {
     pub d: Element,
 }
 
-/// The product that a lane takes part in.
+/// Returns the multiplication that a lane takes part in.
 fn product(lane: usize) -> usize {
     lane % 16 / 4
 }
 
-/// What a lane adds to its rows or columns: the upper lanes hold the second half.
+/// Returns the offset of a lane's rows or columns: the upper lanes hold the second half.
 fn half(lane: usize) -> usize {
     lane / 16 * 4
 }
 
 impl QuadMma {
-    /// The (row, column) of element `i` of A in a lane.
+    /// Returns the (row, column) of element `i` of A in a lane.
     fn a_position(self, lane: usize, i: usize) -> (usize, usize) {
         if self.a_by_rows { (lane % 4 + half(lane), i) } else { (i + half(lane), lane % 4) }
     }
 
-    /// The (row, column) of element `i` of B in a lane.
+    /// Returns the (row, column) of element `i` of B in a lane.
     fn b_position(self, lane: usize, i: usize) -> (usize, usize) {
         if self.b_by_rows { (lane % 4, i + half(lane)) } else { (i, lane % 4 + half(lane)) }
     }
 
-    /// How many registers of each lane hold C or D.
+    /// Returns how many registers of each lane hold C or D.
     pub fn accumulator_registers(element: Element) -> usize {
         8 * element.bits() as usize / 32
     }
 
-    /// The registers of `D = A B + C`.
+    /// Returns the registers of `D = A B + C`.
     pub fn execute(self, a: &[Lanes], b: &[Lanes], c: &[Lanes]) -> Vec<Lanes> {
         let mut result = vec![[0; LANES]; Self::accumulator_registers(self.d)];
         for number in 0..PRODUCTS {
@@ -70,7 +72,7 @@ impl QuadMma {
     }
 }
 
-/// The (row, column) of element `i` of C or D in a lane.
+/// Returns the (row, column) of element `i` of C or D in a lane.
 fn accumulator(element: Element, lane: usize, i: usize) -> (usize, usize) {
     if element == Element::F32 {
         ((lane & 1) + (i & 2) + half(lane), (i & 4) + (lane & 2) + (i & 1))
@@ -79,7 +81,7 @@ fn accumulator(element: Element, lane: usize, i: usize) -> (usize, usize) {
     }
 }
 
-/// The matrix of one product that registers hold.
+/// Collects the matrix of one multiplication from registers.
 fn gather(
     number: usize,
     registers: &[Lanes],
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn four_products_in_every_layout() {
-        // The positions by the ISA's formulas, with `%laneid < 16` as it writes them.
+        // The positions by the formulas of the ISA, with its `%laneid < 16`.
         let lower = |lane: usize, at: usize| if lane < 16 { at } else { at + 4 };
         for (a_by_rows, b_by_rows) in [(true, true), (true, false), (false, true), (false, false)] {
             for (c, d) in

@@ -1,13 +1,14 @@
 //! The swizzles of shared memory that tensor copies write and `wgmma` reads.
 //!
-//! A swizzle permutes the 16-byte chunks of a line of 32, 64 or 128 bytes by an exclusive or with bits 7 and up of the
-//! address, so that the same chunk of successive lines lies in different banks. It acts on the address itself, not on the
-//! offset in a tile: a tile that begins inside the repeating pattern (256, 512 or 1024 bytes) begins inside it.
+//! A swizzle permutes the 16-byte chunks of a line of 32, 64 or 128 bytes by an exclusive or with
+//! bits 7 and up of the address, so that the same chunk of successive lines is in different banks.
+//! It acts on the address, not on the offset in a tile: a tile that begins inside the repeating
+//! pattern (256, 512 or 1024 bytes) begins with that part of the pattern.
 
-/// How the chunks of a line are permuted.
+/// The permutation of the chunks of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Swizzle {
-    /// Not at all.
+    /// No permutation.
     None,
     /// Two chunks, by bit 7 of the address.
     Bytes32,
@@ -18,7 +19,7 @@ pub enum Swizzle {
 }
 
 impl Swizzle {
-    /// The bytes of a line that is permuted; a chunk where nothing is.
+    /// Returns the bytes of a permuted line; one chunk without a permutation.
     pub fn line_bytes(self) -> u32 {
         match self {
             Self::None => 16,
@@ -28,7 +29,8 @@ impl Swizzle {
         }
     }
 
-    /// Where the byte of a linear address lies, in a pattern that repeats from address `origin` (a multiple of 128).
+    /// Returns the swizzled address, for a pattern that repeats from address `origin` (a multiple
+    /// of 128).
     pub fn apply(self, address: u32, origin: u32) -> u32 {
         let mask = self.line_bytes() - 16;
         address ^ (address.wrapping_sub(origin) >> 3 & mask)
@@ -41,8 +43,8 @@ mod tests {
 
     #[test]
     fn chunks_move_as_the_drawings_of_the_isa_show() {
-        // Row r of the 128-byte pattern has its chunk c at place c xor r; narrower patterns put several rows on 128
-        // bytes and count those.
+        // Row r of the 128-byte pattern has its chunk c at index c xor r. Narrower patterns put
+        // several rows on 128 bytes and count the 128-byte lines.
         for row in 0..16 {
             for chunk in 0..8 {
                 let address = row * 128 + chunk * 16;

@@ -1,8 +1,9 @@
-//! `wgmma.mma_async` and its synchronisation in executable form.
+//! `wgmma.mma_async` and its synchronization in executable form.
 //!
-//! A product is computed when its warp comes to it, but its registers belong to it until a `wgmma.wait_group`: an access
-//! in between is a fault, as is a product whose registers were written after the last `wgmma.fence`. Its reads of shared
-//! memory are those of an agent of their own, so that whoever overwrites an operand without the wait races.
+//! The simulator computes a `wgmma` when its warp executes it, but the registers remain in use
+//! until a `wgmma.wait_group`. An access in between is a fault, as is a `wgmma` whose registers
+//! were written after the last `wgmma.fence`. An agent of its own reads its operands in shared
+//! memory, so that a write to an operand without the wait is a race.
 
 use std::collections::VecDeque;
 
@@ -20,71 +21,71 @@ use crate::memory::shared::Accessor;
 use crate::memory::{Clock, Proxy};
 use crate::registers::{Lanes, Slot};
 
-/// A product on its way.
+/// A `wgmma.mma_async` in flight.
 #[derive(Clone, Debug)]
-struct Product {
-    /// Its number among those of the warp.
+struct PendingWgmma {
+    /// Its index among those of the warp, from 1.
     number: u64,
     clock: Clock,
     accumulators: Vec<Slot>,
-    /// The fragment of A, if it is in registers.
+    /// The fragment of A, if A is in registers.
     fragment: Vec<Slot>,
 }
 
-/// How a register takes part in products on their way.
+/// The uses of a register by `wgmma`s in flight.
 #[derive(Clone, Copy, Default, Debug)]
 struct Use {
-    /// How many read it as their A.
+    /// How many read it as a part of A.
     reading: u32,
     /// How many accumulate in it.
     accumulating: u32,
-    /// The columns of those: products of one shape may follow each other in the same accumulators.
+    /// The columns of those: successive `wgmma`s of one shape may use the same accumulators.
     columns: usize,
-    /// The number of the last of them.
+    /// The index of the last of them.
     last: u64,
 }
 
-/// An access of another instruction to a register of products, or to a copy of one.
+/// An access of another instruction to a register of a `wgmma`, or to a copy of one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ProductAccess {
-    /// It is read.
+pub(crate) enum WgmmaRegisterAccess {
+    /// Reads the register.
     Read(Slot),
-    /// It is written; whether products then have to wait for a `wgmma.fence`.
+    /// Writes the register. `unfences`: a later `wgmma` has to wait for a `wgmma.fence`.
     Write { slot: Slot, unfences: bool },
-    /// It is copied to another. Compilers copy accumulators of products on their way, and leave it to `ptxas` to remove the
-    /// copies: a copy of one that nobody may read yet is such a one too.
+    /// Copies the register. Compilers copy accumulators in flight and rely on `ptxas` to remove the
+    /// copies; such a copy must not be read before the wait either.
     Copy { from: Slot, to: Slot },
 }
 
-/// The products of one warp.
+/// The `wgmma`s of one warp.
 #[derive(Default)]
-pub(crate) struct Products {
-    groups: Groups<Product>,
+pub(crate) struct PendingWgmmas {
+    groups: Groups<PendingWgmma>,
     in_flight: FxHashMap<Slot, Use>,
-    /// Copies of accumulators on their way: the number of the last product that went into each.
+    /// Copies of accumulators in flight: the index of the last `wgmma` that wrote each.
     copies: FxHashMap<Slot, u64>,
-    /// How many products have begun, and how many of them are complete.
+    /// Begun and completed `wgmma`s.
     begun: u64,
     complete: u64,
-    /// Whether a `wgmma.fence` has come since registers of products were written.
+    /// True if a `wgmma.fence` follows the last write to registers of a `wgmma`.
     is_fenced: bool,
 }
 
-impl Products {
-    /// Checks what another instruction does with registers that products of the kernel use.
+impl PendingWgmmas {
+    /// Checks the accesses of another instruction to registers of `wgmma`s.
     ///
     /// # Errors
-    /// If a product on its way writes the register, or reads it and the access is a write.
-    pub fn check_accesses(&mut self, accesses: &[ProductAccess]) -> Result<(), FaultKind> {
+    /// If a `wgmma` in flight writes the register, or reads it and the access is a write.
+    pub fn check_accesses(&mut self, accesses: &[WgmmaRegisterAccess]) -> Result<(), FaultKind> {
         for &access in accesses {
             match access {
-                ProductAccess::Read(slot) => self.check(slot, false)?,
-                ProductAccess::Write { slot, unfences } => {
+                WgmmaRegisterAccess::Read(slot) => self.check(slot, false)?,
+                WgmmaRegisterAccess::Write { slot, unfences } => {
                     self.copies.remove(&slot);
                     self.check(slot, true)?;
                     self.is_fenced &= !unfences;
                 }
-                ProductAccess::Copy { from, to } => {
+                WgmmaRegisterAccess::Copy { from, to } => {
                     if let Some(last) = self.pending(from) {
                         self.copies.insert(to, last);
                     } else {
@@ -97,7 +98,8 @@ impl Products {
         Ok(())
     }
 
-    /// The number of the last product on its way that goes into a register, or went into it before it was copied.
+    /// Returns the index of the last `wgmma` in flight that writes a register, or wrote it before
+    /// it was copied.
     fn pending(&self, register: Slot) -> Option<u64> {
         let accumulator = self.in_flight.get(&register).filter(|usage| usage.accumulating > 0);
         let last = accumulator.map(|usage| usage.last).or_else(|| self.copies.get(&register).copied());
@@ -114,56 +116,56 @@ impl Products {
         };
         let access = if is_write { "written" } else { "read" };
         Err(FaultKind::Illegal(format!(
-            "a register is {access} that is {role} of a wgmma.mma_async on its way: a wgmma.wait_group is missing"
+            "a register is {access} that is {role} of a wgmma.mma_async in flight: a wgmma.wait_group is missing"
         )))
     }
 
-    /// Checks that a product may use its registers.
-    fn check_product(&self, step: &ProductStep) -> Result<(), FaultKind> {
+    /// Checks that a `wgmma` may use its registers.
+    fn check_wgmma(&self, step: &WgmmaStep) -> Result<(), FaultKind> {
         let illegal = |text: &str| Err(FaultKind::Illegal(text.into()));
         if !self.is_fenced {
             return illegal(
-                "registers of a wgmma.mma_async were written, or none was executed yet, and no wgmma.fence came since",
+                "no wgmma.fence follows the last write to registers of a wgmma.mma_async, or precedes the first one",
             );
         }
         for slot in &step.d {
             let usage = self.in_flight.get(slot).copied().unwrap_or_default();
             if usage.reading > 0 || usage.accumulating > 0 && usage.columns != step.wgmma.n {
                 return illegal(
-                    "an accumulator is a fragment of A, or an accumulator of another shape, of a wgmma.mma_async on its way",
+                    "an accumulator is a fragment of A, or an accumulator of another shape, of a wgmma.mma_async in flight",
                 );
             }
         }
         if step.fragment().iter().any(|&slot| self.check(slot, false).is_err()) {
-            return illegal("the fragment of A is an accumulator of a wgmma.mma_async on its way");
+            return illegal("the fragment of A is an accumulator of a wgmma.mma_async in flight");
         }
         Ok(())
     }
 
-    /// Notes a product that begins; its number is the next one.
-    fn begin(&mut self, mut product: Product, columns: usize) {
+    /// Notes a `wgmma` that begins, and assigns its index.
+    fn begin(&mut self, mut wgmma: PendingWgmma, columns: usize) {
         self.begun += 1;
-        product.number = self.begun;
-        for &slot in &product.accumulators {
+        wgmma.number = self.begun;
+        for &slot in &wgmma.accumulators {
             let usage = self.in_flight.entry(slot).or_default();
             usage.accumulating += 1;
-            (usage.columns, usage.last) = (columns, product.number);
+            (usage.columns, usage.last) = (columns, wgmma.number);
             self.copies.remove(&slot);
         }
-        for &slot in &product.fragment {
+        for &slot in &wgmma.fragment {
             self.in_flight.entry(slot).or_default().reading += 1;
         }
-        self.groups.begin(u32::MAX, product);
+        self.groups.begin(u32::MAX, wgmma);
     }
 
-    /// Waits until at most `keep` groups are on their way: what the complete ones knew.
+    /// Waits until at most `keep` groups are in flight. Returns the clocks of the completed ones.
     fn wait(&mut self, keep: usize) -> Vec<Clock> {
         let complete = self.groups.wait(u32::MAX, keep);
-        for product in &complete {
-            self.complete = self.complete.max(product.number);
-            let accumulators = product.accumulators.iter().map(|slot| (slot, true));
-            for (slot, accumulates) in accumulators.chain(product.fragment.iter().map(|slot| (slot, false))) {
-                let usage = self.in_flight.get_mut(slot).expect("a product on its way uses its registers");
+        for wgmma in &complete {
+            self.complete = self.complete.max(wgmma.number);
+            let accumulators = wgmma.accumulators.iter().map(|slot| (slot, true));
+            for (slot, accumulates) in accumulators.chain(wgmma.fragment.iter().map(|slot| (slot, false))) {
+                let usage = self.in_flight.get_mut(slot).expect("a wgmma in flight uses its registers");
                 if accumulates {
                     usage.accumulating -= 1;
                 } else {
@@ -174,21 +176,22 @@ impl Products {
                 }
             }
         }
-        complete.into_iter().map(|product| product.clock).collect()
+        complete.into_iter().map(|wgmma| wgmma.clock).collect()
     }
 }
 
-/// The order in which the warps of a warpgroup come to its instructions: it has to be the same for all.
+/// Checks that all warps of a warpgroup execute its instructions in the same order.
 #[derive(Default)]
 pub(crate) struct Convoy {
-    /// The instructions that some of the warps have executed and some not.
+    /// The instructions that only some of the warps have executed.
     ahead: VecDeque<u32>,
-    /// How many each warp has executed of those.
+    /// How many of those each warp has executed.
     positions: [usize; WARPS],
 }
 
 impl Convoy {
-    /// A warp executes an instruction: the instruction that another one executed in its place, if that is different.
+    /// Notes that a warp executes an instruction. Returns as an error the different instruction
+    /// that another warp executed at this point.
     fn advance(&mut self, warp: usize, instruction: u32) -> Result<(), u32> {
         let position = &mut self.positions[warp];
         match self.ahead.get(*position) {
@@ -205,14 +208,15 @@ impl Convoy {
     }
 }
 
-/// Checks that a warp executes an instruction of its warpgroup as a whole, and the same as the other warps.
+/// Checks that all lanes of a warp execute a warpgroup instruction, and the same one as the other
+/// warps.
 fn whole_warpgroup(context: &mut Context<'_>, name: &str) -> Outcome {
     whole_warp(context, name)?;
     let (warp, instruction) = (context.warp, context.instruction);
     let illegal = |text: String| Err(FaultKind::Illegal(text).into());
     if (warp / WARPS + 1) * WARPS > context.warps {
         return illegal(format!(
-            "{name} is executed by warp {warp} of {}, but a warpgroup is four warps from a multiple of 4 on",
+            "warp {warp} of {} executes {name}, but its warpgroup is incomplete: a warpgroup is four warps, the first with an index that is a multiple of 4",
             context.warps
         ));
     }
@@ -226,26 +230,26 @@ fn whole_warpgroup(context: &mut Context<'_>, name: &str) -> Outcome {
     Ok(())
 }
 
-/// Where A comes from.
+/// The operand A.
 pub(crate) enum LeftOperand {
     /// A fragment in registers.
     Fragment(Vec<Slot>),
-    /// Shared memory, by a descriptor.
+    /// A descriptor of shared memory.
     Memory(Slot, Major),
 }
 
 /// `wgmma.mma_async`.
-pub(crate) struct ProductStep {
+pub(crate) struct WgmmaStep {
     pub wgmma: Wgmma,
     pub a: LeftOperand,
     pub b: Slot,
     pub b_major: Major,
     pub d: Vec<Slot>,
-    /// `scale-d`: whether the product is added to D.
+    /// `scale-d`: whether the result is added to D.
     pub scale_d: Slot,
 }
 
-impl ProductStep {
+impl WgmmaStep {
     fn fragment(&self) -> &[Slot] {
         match &self.a {
             LeftOperand::Fragment(slots) => slots,
@@ -254,14 +258,14 @@ impl ProductStep {
     }
 }
 
-impl Execute for ProductStep {
+impl Execute for WgmmaStep {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         whole_warpgroup(context, "wgmma.mma_async")?;
         let warp = context.warp;
-        context.block().asynchronous.products(warp).check_product(self)?;
+        context.block().asynchronous.wgmmas(warp).check_wgmma(self)?;
         let accumulates = uniform(context, self.scale_d, "scale-d")? & 1 == 1;
         let wgmma = Wgmma { accumulates, ..self.wgmma };
-        let agent = context.fork(Channel::Products(warp));
+        let agent = context.fork(Channel::Wgmma(warp));
         let accessor = Accessor {
             agent: &agent,
             instruction: context.instruction,
@@ -285,18 +289,18 @@ impl Execute for ProductStep {
             *context.registers.get_mut(slot) = lanes;
         }
         context.counters.tensor_operations += 2 * (WARP_ROWS * wgmma.n * wgmma.k()) as u64;
-        let product = Product {
+        let pending = PendingWgmma {
             number: 0,
             clock: agent.clock,
             accumulators: self.d.clone(),
             fragment: self.fragment().to_vec(),
         };
-        context.block().asynchronous.products(warp).begin(product, wgmma.n);
+        context.block().asynchronous.wgmmas(warp).begin(pending, wgmma.n);
         Ok(Flow::Next)
     }
 }
 
-/// The value of a register that has to be the same in all lanes.
+/// Returns the value of a register that has to be uniform in the warp.
 fn uniform(context: &Context<'_>, slot: Slot, what: &str) -> Outcome<u64> {
     let lanes = context.registers.get(slot);
     if lanes.iter().any(|&value| value != lanes[0]) {
@@ -345,40 +349,40 @@ fn from_memory(
 }
 
 /// `wgmma.fence`.
-pub(crate) struct ProductFence;
+pub(crate) struct WgmmaFenceStep;
 
-impl Execute for ProductFence {
+impl Execute for WgmmaFenceStep {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         whole_warpgroup(context, "wgmma.fence")?;
         let warp = context.warp;
-        context.block().asynchronous.products(warp).is_fenced = true;
+        context.block().asynchronous.wgmmas(warp).is_fenced = true;
         Ok(Flow::Next)
     }
 }
 
 /// `wgmma.commit_group`.
-pub(crate) struct ProductCommit;
+pub(crate) struct WgmmaCommitStep;
 
-impl Execute for ProductCommit {
+impl Execute for WgmmaCommitStep {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         whole_warpgroup(context, "wgmma.commit_group")?;
         let warp = context.warp;
-        context.block().asynchronous.products(warp).groups.commit(u32::MAX);
+        context.block().asynchronous.wgmmas(warp).groups.commit(u32::MAX);
         Ok(Flow::Next)
     }
 }
 
 /// `wgmma.wait_group`.
-pub(crate) struct ProductWait {
-    /// How many groups may stay on their way.
+pub(crate) struct WgmmaWaitStep {
+    /// Maximum groups that may remain in flight.
     pub keep: usize,
 }
 
-impl Execute for ProductWait {
+impl Execute for WgmmaWaitStep {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         whole_warpgroup(context, "wgmma.wait_group")?;
         let warp = context.warp;
-        for clock in context.block().asynchronous.products(warp).wait(self.keep) {
+        for clock in context.block().asynchronous.wgmmas(warp).wait(self.keep) {
             context.agent.acquire(&clock);
         }
         Ok(Flow::Next)

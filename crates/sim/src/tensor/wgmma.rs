@@ -1,18 +1,19 @@
-//! `wgmma.mma_async`: the matrix product of a warpgroup, as far as one of its four warps computes it.
+//! `wgmma.mma_async`: the matrix multiplication of a warpgroup, as one of its four warps computes
+//! it.
 //!
-//! Each warp owns 16 of the 64 rows of D, and reads its rows of A and all of B: nothing is exchanged between the warps,
-//! so each computes its rows when it comes to the instruction.
+//! Each warp owns 16 of the 64 rows of D, and reads its rows of A and all of B. The warps exchange
+//! nothing, so each computes its rows when it executes the instruction.
 
 use super::Element;
 use super::fragment::{Fragment, Matrix, MatrixRole};
-use super::product::{IntegerProduct, multiply_floats, multiply_integers};
+use super::multiply::{IntegerProduct, multiply_floats, multiply_integers};
 use crate::registers::Lanes;
 
-/// The rows of a warpgroup's product.
+/// Rows of D of a warpgroup.
 pub const ROWS: usize = 64;
-/// The warps of a warpgroup.
+/// Warps of a warpgroup.
 pub const WARPS: usize = 4;
-/// The rows of each warp.
+/// Rows of D of each warp.
 pub const WARP_ROWS: usize = ROWS / WARPS;
 
 /// The shape, formats and options of a `wgmma.mma_async`.
@@ -26,32 +27,32 @@ pub struct Wgmma {
     pub b: Element,
     /// The format of D.
     pub d: Element,
-    /// Whether A is negated (`imm-scale-a` of -1).
+    /// True if A is negated (`imm-scale-a` of -1).
     pub negates_a: bool,
-    /// Whether B is negated.
+    /// True if B is negated.
     pub negates_b: bool,
-    /// Whether the product is added to D (`scale-d`), else it replaces it.
+    /// True if the result is added to D (`scale-d`); else it replaces D.
     pub accumulates: bool,
-    /// How integers are combined.
+    /// The combination of integers.
     pub product: IntegerProduct,
 }
 
-/// A matrix of the elements' values: of integers or of floating-point numbers.
+/// A matrix of decoded elements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// Of an integer format.
+    /// Elements of an integer format.
     Integers(Matrix<i64>),
-    /// Of a floating format.
+    /// Elements of a floating-point format.
     Floats(Matrix<f64>),
 }
 
 impl Wgmma {
-    /// The depth of the product: 32 bytes of A or B.
+    /// Returns k: 32 bytes of A or B.
     pub fn k(&self) -> usize {
         (256 / self.a.bits()) as usize
     }
 
-    /// Whether the ISA has a dense `wgmma.mma_async` of this width and these formats.
+    /// Returns whether the ISA has a dense `wgmma.mma_async` of this width and these formats.
     pub fn exists(&self) -> bool {
         use Element::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
         let multiple = |of: usize| self.n.is_multiple_of(of) && (of..=256).contains(&self.n);
@@ -63,20 +64,21 @@ impl Wgmma {
         }
     }
 
-    /// The fragment of A of one warp, where A comes from registers.
+    /// Returns the fragment of A of one warp, for A in registers.
     pub fn a_fragment(&self) -> Fragment {
         Fragment { operand: MatrixRole::A, rows: WARP_ROWS, columns: self.k(), element: self.a }
     }
 
-    /// The fragment of D of one warp.
+    /// Returns the fragment of D of one warp.
     pub fn d_fragment(&self) -> Fragment {
         Fragment { operand: MatrixRole::Accumulator, rows: WARP_ROWS, columns: self.n, element: self.d }
     }
 
-    /// The registers of D of one warp, from its rows of A, all of B (transposed: n rows of k), and D as it was.
+    /// Returns the new registers of D of one warp, from its rows of A, all of B (transposed: n rows
+    /// of k), and the old D.
     ///
     /// # Panics
-    /// If the values are not of the formats of the instruction.
+    /// If the values do not match the formats of the instruction.
     pub fn execute(&self, a: &Values, b_transposed: &Values, d: &[Lanes]) -> Vec<Lanes> {
         let fragment = self.d_fragment();
         let sums = match (a, b_transposed) {

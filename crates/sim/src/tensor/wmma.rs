@@ -1,19 +1,20 @@
-//! `wmma`: products of a warp whose fragments are opaque.
+//! `wmma`: matrix multiplications of a warp with opaque fragments.
 //!
-//! The ISA leaves open which element a register of a lane holds. Chosen here: elements in row-major order go to the lanes in
-//! turn, first all lanes' first elements; so fragments of one shape have the same order whatever their formats pack. Where
-//! there are more places than elements (of f16), the elements come again.
+//! The ISA leaves open which element a register of a lane holds. Here, elements in row-major order
+//! are dealt to the lanes: first the first element of every lane, then the second. So fragments of
+//! one shape have the same order, however many elements a register packs. If a fragment has more
+//! slots than the matrix has elements (f16), the elements repeat.
 
 use super::execute::{read_registers, whole_warp};
 use super::fragment::Matrix;
-use super::product::{IntegerProduct, multiply_floats, multiply_integers};
+use super::multiply::{IntegerProduct, multiply_floats, multiply_integers};
 use super::{Element, MatrixRole};
 use crate::asynchronous::Pointer;
-use crate::context::{Context, Execute, Flow, Place};
+use crate::context::{Context, Execute, Flow, ResolvedAddress};
 use crate::fault::{FaultKind, OfLane, Outcome};
 use crate::registers::{LANES, Lanes, Slot, lanes_of};
 
-/// The shape of a product: m, n and k.
+/// The shape m, n and k of a multiplication.
 pub(crate) type Shape = (usize, usize, usize);
 
 /// The fragment of one operand.
@@ -26,7 +27,7 @@ pub(crate) struct WmmaFragment {
 }
 
 impl WmmaFragment {
-    /// The fragment of an operand of a product of this shape, whose factors have the format `factor`; `None` if the ISA has
+    /// Returns the fragment of an operand in a multiplication of this shape; `None` if the ISA has
     /// none of this format.
     pub fn new(operand: MatrixRole, (m, n, k): Shape, element: Element) -> Option<Self> {
         use Element::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
@@ -49,17 +50,17 @@ impl WmmaFragment {
             E4m3 | E5m2 => false,
         };
         let packed = (32 / element.bits()).max(1) as usize;
-        // Factors of f16 fill eight registers whatever the shape is.
+        // f16 operands A and B have eight registers in every shape.
         let registers = if is_factor && element == F16 { 8 } else { rows * columns / (LANES * packed) };
         exists.then_some(Self { rows, columns, element, registers })
     }
 
-    /// How many registers of each lane hold the matrix.
+    /// Returns how many registers of each lane hold the matrix.
     pub fn registers(self) -> usize {
         self.registers
     }
 
-    /// Calls back with the lane, register and shift of each place, and the element that it holds.
+    /// Calls `each` with the lane, register and shift of each slot, and the element that it holds.
     fn visit(self, mut each: impl FnMut(usize, usize, u32, usize)) {
         let packed = (32 / self.element.bits()).max(1) as usize;
         for place in 0..self.registers * packed {
@@ -91,15 +92,15 @@ impl WmmaFragment {
 /// A matrix in memory.
 pub(crate) struct WmmaMemory {
     pub pointer: Pointer,
-    /// Elements from one row to the next, or from one column to the next.
+    /// The distance in elements between rows, or between columns.
     pub stride: Option<Slot>,
     pub by_rows: bool,
     pub fragment: WmmaFragment,
 }
 
 impl WmmaMemory {
-    /// Where each element lies: the first byte, and the bit in it.
-    fn places(&self, context: &Context<'_>, instruction: &str) -> Outcome<Vec<(Place, u32)>> {
+    /// Returns the address of each element: the first byte, and the bit in it.
+    fn places(&self, context: &Context<'_>, instruction: &str) -> Outcome<Vec<(ResolvedAddress, u32)>> {
         whole_warp(context, instruction)?;
         let WmmaFragment { rows, columns, element, .. } = self.fragment;
         let natural = if self.by_rows { columns } else { rows } as u64;
@@ -109,7 +110,7 @@ impl WmmaMemory {
         };
         let first = of_lane(0);
         if let Some(lane) = lanes_of(context.lanes).find(|lane| of_lane(*lane) != first) {
-            let text = format!("{instruction} with an address or a stride that differs between lanes");
+            let text = format!("the address or the stride of {instruction} differs between lanes");
             return Err(FaultKind::Illegal(text).into()).of_lane(lane);
         }
         let place = |index: usize| {
@@ -169,13 +170,13 @@ impl Execute for WmmaStore {
 }
 
 /// `wmma.mma`: the fragments of A, B, C and D and their registers.
-pub(crate) struct WmmaProduct {
+pub(crate) struct WmmaMultiply {
     pub fragments: [WmmaFragment; 4],
     pub registers: [Vec<Slot>; 4],
     pub product: IntegerProduct,
 }
 
-impl Execute for WmmaProduct {
+impl Execute for WmmaMultiply {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
         whole_warp(context, "wmma.mma")?;
         let [a, b, c, d] = &self.fragments;

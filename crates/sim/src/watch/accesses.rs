@@ -1,18 +1,18 @@
-//! The accesses of a block as a watched launch notes them.
+//! The hooks that pass accesses of a block to a watched launch.
 
 use std::sync::{Arc, PoisonError};
 
 use tilewright_sanitize::{Access, Conflict, MEMORY, Mode, Published};
 
-use super::{Found, Knowledge, Order, Touch, Watch};
-use crate::context::{Context, Place};
+use super::{AgentKnowledge, Order, Touch, Watch, WatchFinding};
+use crate::context::{Context, ResolvedAddress};
 use crate::memory::{Agent, Clock};
 
 impl Context<'_> {
     /// Watches an access of a lane to global memory, before it writes.
     #[inline]
-    pub fn watch(&mut self, place: Place, lane: usize, touch: Touch, data: Option<&[u8]>) {
-        if let (Some(watch), Place::Global(_)) = (self.watch, place) {
+    pub fn watch(&mut self, place: ResolvedAddress, lane: usize, touch: Touch, data: Option<&[u8]>) {
+        if let (Some(watch), ResolvedAddress::Global(_)) = (self.watch, place) {
             self.note(watch, self.agent, Some(lane as u32), touch, data);
         }
     }
@@ -27,8 +27,8 @@ impl Context<'_> {
 
     /// Watches an atomic access, after it has happened.
     #[inline]
-    pub fn watch_atomic(&mut self, place: Place, lane: usize, touch: Touch, order: Order) {
-        if let (Some(watch), Place::Global(_)) = (self.watch, place) {
+    pub fn watch_atomic(&mut self, place: ResolvedAddress, lane: usize, touch: Touch, order: Order) {
+        if let (Some(watch), ResolvedAddress::Global(_)) = (self.watch, place) {
             self.note_atomic(watch, lane, touch, order);
         }
     }
@@ -41,7 +41,7 @@ impl Context<'_> {
         }
         let first = self.first_agent();
         let number = first + agent.index as u32;
-        let found = |first: Option<Access>| Found {
+        let found = |first: Option<Access>| WatchFinding {
             address,
             bytes: bytes as u32,
             is_write: touch.writes,
@@ -56,7 +56,7 @@ impl Context<'_> {
             let mut memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
             if !memory.is_empty() {
                 if touch.reads && !memory.is_written(address, bytes as u64) {
-                    state.add(Found { is_write: false, ..found(None) });
+                    state.add(WatchFinding { is_write: false, ..found(None) });
                 }
                 if touch.writes {
                     memory.write(address, bytes as u64);
@@ -76,18 +76,18 @@ impl Context<'_> {
             is_write: touch.writes,
         };
         let (agents, global, hint) = (self.agents as u32, self.global, *self.hint);
-        let knowledge = Knowledge { agent, first, agents, global, hint, data };
+        let knowledge = AgentKnowledge { agent, first, agents, global, hint, data };
         let Some(memory) = &mut state.memory else { return };
         let record = memory.shadow.begin(access);
-        // Operations of a channel that nothing orders are told apart as lanes are.
-        let lane = agent.alone().unwrap_or(0);
+        // Unordered operations of a channel are distinguished as lanes are.
+        let lane = agent.unordered_step().unwrap_or(0);
         if let Some(Conflict { first, .. }) = memory.shadow.touch(record, lane, (address, bytes), &knowledge)
         {
             state.add(found(Some(first)));
         }
     }
 
-    /// The number of the first agent of the cluster among those of the launch.
+    /// Returns the index in the launch of the cluster's first agent.
     fn first_agent(&self) -> u32 {
         (self.cluster * self.agents as u64) as u32
     }
@@ -129,7 +129,7 @@ impl Context<'_> {
         }
     }
 
-    /// Watches a store of several lanes to one place, which leaves the value of either.
+    /// Watches a store of several lanes to one address, which leaves the value of any of them.
     pub fn watch_lanes(&mut self, stored: &[(usize, u64, Vec<u8>)]) {
         let Some(watch) = self.watch.filter(|watch| watch.races) else { return };
         for (at, (lane, address, data)) in stored.iter().enumerate() {
@@ -146,7 +146,7 @@ impl Context<'_> {
                     is_write: true,
                 };
                 let mut state = watch.state.lock().unwrap_or_else(PoisonError::into_inner);
-                state.add(Found {
+                state.add(WatchFinding {
                     address: *address,
                     bytes: data.len() as u32,
                     is_write: true,

@@ -1,4 +1,4 @@
-//! What the tests share: launches of PTX text with arguments in the order of the kernel's parameters.
+//! Launches PTX text with arguments in the order of the kernel's parameters.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub use tilewright_fuzz::random::Random;
@@ -6,18 +6,18 @@ use tilewright_sim::{Fault, FaultKind, Launch, LoadedModule, Region, Report, Sim
 
 /// An argument of a kernel.
 pub enum Argument<'a> {
-    /// The address of memory that the kernel may touch.
+    /// The address of memory that the kernel may access.
     Memory(&'a mut [u8]),
     /// The bytes of a value.
     Value(Vec<u8>),
 }
 
-/// Memory as bytes.
+/// Returns memory as an argument.
 pub fn memory<T: bytemuck::Pod>(elements: &mut [T]) -> Argument<'_> {
     Argument::Memory(bytemuck::cast_slice_mut(elements))
 }
 
-/// A value as bytes.
+/// Returns a value as an argument.
 pub fn value<T: bytemuck::NoUninit>(value: T) -> Argument<'static> {
     Argument::Value(bytemuck::bytes_of(&value).to_vec())
 }
@@ -61,7 +61,7 @@ pub fn launch(text: &str, grid: u32, block: u32, arguments: Vec<Argument<'_>>) -
     launch_with(&load("sm_100", text), [grid, 1, 1], [block, 1, 1], arguments, |_| ())
 }
 
-/// A module for `sm_100` with one kernel of that body, which has 64-bit parameters.
+/// Returns a module for `sm_100` with one kernel of that body and these 64-bit parameters.
 pub fn kernel(parameters: &[&str], body: &str) -> String {
     let parameters: Vec<_> = parameters.iter().map(|name| format!(".param .u64 {name}")).collect();
     format!(
@@ -70,7 +70,7 @@ pub fn kernel(parameters: &[&str], body: &str) -> String {
     )
 }
 
-/// The fault of a launch that has to fail.
+/// Returns the fault of a launch that has to fail.
 pub fn fault(result: Result<Report, Box<Fault>>) -> FaultKind {
     match result {
         Ok(_) => panic!("the launch finds no fault"),
@@ -78,8 +78,8 @@ pub fn fault(result: Result<Report, Box<Fault>>) -> FaultKind {
     }
 }
 
-/// Evaluates instructions on rows of operands: `%d` of the type `to` from `%a`, `%b`, `%c` of the types `from`, one row a
-/// thread. The operands are given by their bits.
+/// Evaluates instructions on rows of operands, one row a thread: `%d` of the type `to` from `%a`,
+/// `%b`, `%c` of the types `from`. The operands are raw bits.
 pub fn evaluate(instructions: &str, to: &str, from: &[&str], rows: &[[u64; 3]]) -> Vec<u64> {
     let register = |ty: &str| match ty {
         "pred" => "pred".to_owned(),
@@ -126,7 +126,7 @@ fn bits(ty: &str) -> u32 {
     }
 }
 
-/// Rows of random bits of so many bits, with the numbers at the edges among them.
+/// Returns rows of random values of `bits` bits, with edge values among them.
 pub fn rows(seed: u64, bits: u32) -> Vec<[u64; 3]> {
     let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
     let edges = [0, 1, 2, 31, 32, mask, mask - 1, mask >> 1, (mask >> 1) + 1];

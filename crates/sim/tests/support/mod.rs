@@ -1,27 +1,28 @@
-//! What the tests of copies and of the tensor cores share: small kernels in PTX, and launches with tensor maps.
+//! Small kernels in PTX, and launches with tensor maps, for the tests of copies and of the tensor
+//! cores.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use tilewright_sim::{FaultKind, Launch, Region, Report, SimTarget, Simulator};
 
-/// A parameter of a kernel, or memory that it finds by other means.
+/// A parameter of a kernel, or memory whose address is in another parameter.
 pub enum Argument<'a> {
     /// The address of memory that is read.
     Input(&'a [u8]),
     /// The address of memory that is written.
     Output(&'a mut [u8]),
-    /// Memory that is read, by an address that another parameter holds.
+    /// Memory that is read; another parameter has its address.
     Memory(&'a [u8]),
-    /// Memory that is written, by an address that another parameter holds.
+    /// Memory that is written; another parameter has its address.
     MemoryOutput(&'a mut [u8]),
     /// A value of 32 bits.
     U32(u32),
     /// A value of 64 bits.
     U64(u64),
-    /// An object.
+    /// The bytes of an object.
     Bytes(&'a [u8]),
 }
 
-/// How a kernel is launched.
+/// The launch shape of a kernel.
 pub struct Shape {
     /// Blocks of the grid.
     pub grid: [u32; 3],
@@ -33,7 +34,7 @@ pub struct Shape {
     pub shared_bytes: u32,
 }
 
-/// Launches the only kernel of a module; parameters that are not given are zero.
+/// Launches the only kernel of a module; missing parameters are zero.
 pub fn launch(ptx: &str, shape: &Shape, arguments: Vec<Argument<'_>>) -> Result<Report, FaultKind> {
     let target = ptx.lines().find_map(|line| line.strip_prefix(".target ")).expect("a module has a target");
     let simulator = Simulator::new(SimTarget::new(target).expect("a target"));
@@ -80,8 +81,9 @@ pub fn launch(ptx: &str, shape: &Shape, arguments: Vec<Argument<'_>>) -> Result<
     })
 }
 
-/// Runs a body in one block of so many threads. `%rd1` and `%rd2` hold the addresses of input and output, `%rd3` that of a
-/// tensor map, `%r1` is `%tid.x`, `%r2` the address of 16 KiB of shared memory, `%r3` the lane and `%r4` the warp.
+/// Runs a body in one block of `threads` threads. `%rd1` and `%rd2` hold the addresses of input and
+/// output, `%rd3` that of a tensor map, `%r1` is `%tid.x`, `%r2` the address of 16 KiB of shared
+/// memory, `%r3` the lane and `%r4` the warp.
 pub fn run(
     body: &str,
     threads: u32,
@@ -92,7 +94,7 @@ pub fn run(
     run_cluster(body, 1, threads, input, output, map)
 }
 
-/// Runs a body in one cluster of so many blocks.
+/// Runs a body in one cluster of `blocks` blocks.
 pub fn run_cluster(
     body: &str,
     blocks: u32,
@@ -133,7 +135,7 @@ pub fn run_cluster(
     launch(&text, &shape, arguments).map(|_| ())
 }
 
-/// What is found wrong with a body.
+/// Returns the fault of a wrong body.
 pub fn expect_fault(body: &str, threads: u32, input: &[u8], map: &[u8; 128]) -> FaultKind {
     let mut output = vec![0; 4096];
     run(body, threads, input, &mut output, map).expect_err("the body is wrong")

@@ -225,7 +225,7 @@ fn each_mistake_is_found() {
     for barriers in ["full", "empty"] {
         let wait = wait_of(barriers);
         let found = fault(&kernel.replacen(&wait, "", 1));
-        let expected = ["race", "nobody has written", "deadlock", "refused"];
+        let expected = ["race", "uninitialized shared memory", "deadlock", "refused"];
         assert!(expected.iter().any(|word| found.contains(word)), "{barriers}: {found}");
         let wrong = wait.replace("%phase", "%wrong");
         let other = format!("%wrong = xor %phase, %one : int32\n      {wrong}");

@@ -1,4 +1,5 @@
-//! Tensor maps: boxes against loops over their elements, and the limits of `cuTensorMapEncodeTiled`.
+//! Tensor maps: compares boxes with loops over their elements, and tests the limits of
+//! `cuTensorMapEncodeTiled`.
 
 use super::*;
 

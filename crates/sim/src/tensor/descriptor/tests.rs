@@ -1,5 +1,6 @@
-//! Descriptors against the canonical layouts that the PTX ISA gives in the notation of `CuTe`, evaluated as such:
-//! a list of (extent, stride) for each coordinate, strides in elements, then the swizzle on the byte address.
+//! Compares descriptors with the canonical layouts of the PTX ISA, which it writes in `CuTe`
+//! notation: a list of (extent, stride) for each coordinate, strides in elements, then the swizzle
+//! of the byte address.
 
 use super::*;
 
@@ -13,7 +14,8 @@ fn element(bits: u32) -> Element {
     }
 }
 
-/// One mode of a `CuTe` layout: coordinates split into digits of these extents, each with its stride.
+/// Evaluates one mode of a `CuTe` layout: splits a coordinate into digits of these extents, each
+/// with its stride.
 fn cute(mut coordinate: u32, digits: &[(u32, u32)]) -> u32 {
     let mut offset = 0;
     for &(extent, stride) in digits {
@@ -29,7 +31,8 @@ fn cute_swizzle(bits: u32, address: u32) -> u32 {
     address ^ source << 4
 }
 
-/// The byte offset of element (row, k) by the table "canonical layouts", with strides in elements of `t` per 16 bytes.
+/// Returns the byte offset of element (row, k) by the table "canonical layouts"; its strides are in
+/// elements, `t` to 16 bytes.
 fn canonical(
     major: Major,
     swizzle: Swizzle,
@@ -92,8 +95,8 @@ fn every_layout_is_the_canonical_one() {
 
 #[test]
 fn a_tile_that_a_tensor_copy_places_is_found() {
-    // A box of 64 rows of 128 bytes, placed by the rule of the tensor copy: chunk c of row r at chunk c xor (r % 8).
-    // Steps along k move the start address by 32 bytes, inside the pattern.
+    // A box of 64 rows of 128 bytes in the layout of a tensor copy: chunk c of row r is at chunk c
+    // xor (r % 8). Steps along k move the start address by 32 bytes, inside the pattern.
     let start = 3 * 1024;
     let mut memory = vec![0u8; 16384];
     for row in 0..64 {
@@ -121,7 +124,7 @@ fn a_tile_that_a_tensor_copy_places_is_found() {
 
 #[test]
 fn the_base_offset_shifts_the_pattern() {
-    // A pattern that begins at 3 * 128: the ISA has base offset (start >> 7) & 7.
+    // A pattern that begins at 3 * 128. The ISA defines the base offset as (start >> 7) & 7.
     let descriptor =
         Descriptor { start: 384, leading: 16, stride: 1024, base_offset: 3, swizzle: Swizzle::Bytes128 };
     for row in 0..8 {

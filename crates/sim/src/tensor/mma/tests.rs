@@ -1,9 +1,10 @@
-//! Products of every shape and type against sums written out here, on values that every format represents exactly.
+//! Compares multiplications of every shape and type with sums written out here, on values that
+//! every format represents exactly.
 
 use super::*;
 use Element::{B1, Bf16, E4m3, E5m2, F16, F32, F64, S4, S8, S32, Tf32, U4, U8};
 
-/// Every dense `mma` of the ISA, without the accumulator's choices: (m, n, k), A, B, C, D.
+/// Returns every dense `mma` of the ISA with one accumulator format: (m, n, k), A, B, C, D.
 fn all() -> Vec<Mma> {
     let mut all = Vec::new();
     let mut add =
@@ -29,7 +30,8 @@ fn all() -> Vec<Mma> {
     all
 }
 
-/// The bits of a small integer in a format, from the format's definition and not from its decoder.
+/// Returns the bits of a small integer in a format, from the format's definition and not from its
+/// decoder.
 fn encode(element: Element, value: i64) -> u64 {
     let narrow = |exponent_bits: u32, mantissa_bits: u32| {
         if value == 0 {
@@ -52,7 +54,7 @@ fn encode(element: Element, value: i64) -> u64 {
     }
 }
 
-/// Deterministic small integers that the format holds exactly.
+/// Returns deterministic small integers that the format represents exactly.
 fn matrix(rows: usize, columns: usize, element: Element, seed: i64) -> Matrix<i64> {
     let mut matrix = Matrix::new(rows, columns);
     for (index, value) in matrix.elements.iter_mut().enumerate() {
@@ -126,7 +128,8 @@ fn integers_wrap_or_saturate() {
 
 #[test]
 fn sums_are_rounded_once() {
-    // 1 + 8 products of 2^-24: each alone would round away in f32, together they are half of the last place of 1 … 8.
+    // 1 + 8 products of 2^-24: in f32, each would round away on its own; their exact sum is half of
+    // the last place of 1 … 8.
     let mma = Mma { m: 16, n: 8, k: 8, a: F16, b: F16, c: F32, d: F32, product: IntegerProduct::Wrapping };
     let tiny = mma
         .fragment(MatrixRole::A)

@@ -1,5 +1,5 @@
-//! Which reads of registers have to be looked at while a kernel runs: those before which the register is not written on every
-//! path, by an instruction without a guard. In most kernels there is none.
+//! Finds reads of registers that may be uninitialized, so that only these are checked at run time:
+//! reads that an unguarded write does not precede on every path. Most kernels have none.
 
 use tilewright_ptx::isa::{Access, Instruction, RegisterId};
 
@@ -9,23 +9,23 @@ use crate::registers::Slot;
 /// The registers that a step reads and writes.
 pub(super) struct StepRegisters {
     step: u32,
-    /// What all lanes of a group read, guarded or not.
+    /// The guard, which all lanes of a group read.
     guard: Option<Slot>,
     reads: Vec<Slot>,
     writes: Vec<Slot>,
 }
 
-/// What a step has to do about registers that may be read before they are written.
+/// The registers to check or to mark when a step executes.
 #[derive(Default)]
 pub(crate) struct Watched {
-    /// What it reads by its guard, and what the lanes that execute it read, with the names of the registers.
+    /// The guard, and the registers that the executing lanes read, with their names.
     pub guard: Option<(Slot, Box<str>)>,
     pub reads: Vec<(Slot, Box<str>)>,
     pub writes: Vec<Slot>,
 }
 
 impl Decoder<'_> {
-    /// A register whose name is kept.
+    /// Returns the slot of a register and records its name.
     pub(super) fn named(&mut self, register: RegisterId) -> Slot {
         let slot = self.register(register);
         if !self.names.contains_key(&slot) {
@@ -35,7 +35,7 @@ impl Decoder<'_> {
         slot
     }
 
-    /// Notes the registers of the instruction whose last step was pushed just now.
+    /// Notes the registers of the instruction whose step was pushed last.
     pub(super) fn note_registers(&mut self, instruction: &Instruction) {
         let mut registers = Vec::new();
         instruction.visit_registers(|register, access| registers.push((register, access)));
@@ -47,14 +47,14 @@ impl Decoder<'_> {
             match access {
                 Access::Read if matches!(instruction, Instruction::Call(_)) => {}
                 Access::Read => noted.reads.push(slot),
-                // A product may leave out what is in its accumulators.
+                // A matrix instruction may ignore the old content of its accumulators.
                 Access::Write | Access::ReadWrite => noted.writes.push(slot),
             }
         }
         self.step_registers.push(noted);
     }
 
-    /// Attaches to the steps what they have to look at. Whether there is any.
+    /// Attaches the registers to check to the steps. Returns whether there are any.
     pub(super) fn watch_registers(&mut self, entries: &[u32]) -> bool {
         let by_step = self.registers_by_step();
         let blocks = blocks(&self.steps, entries);
@@ -62,7 +62,8 @@ impl Decoder<'_> {
         let mut known: Vec<Option<Vec<u64>>> = vec![None; blocks.len()];
         known[0] = Some(vec![0; words]);
         for &entry in entries {
-            // The registers of a function that has a stack are those of all its calls.
+            // A called function shares its registers among all its calls, so they count as
+            // initialized.
             known[block_of(&blocks, entry)] = Some(vec![u64::MAX; words]);
         }
         let mut has_changed = true;
@@ -92,7 +93,7 @@ impl Decoder<'_> {
         by_step
     }
 
-    /// What is written for certain after a step.
+    /// Applies the definite writes of a step.
     fn transfer(&self, step: u32, registers: Option<usize>, state: &mut [u64]) {
         let Some(index) = registers else { return };
         if self.steps[step as usize].guard.is_none() {
@@ -137,7 +138,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Where control goes after a step.
+/// Returns the steps that may follow a step.
 fn successors(steps: &[Step], step: u32) -> Vec<u32> {
     let is_guarded = steps[step as usize].guard.is_some();
     let mut next = match &steps[step as usize].action {
@@ -162,7 +163,7 @@ fn ends_block(action: &Action) -> bool {
     matches!(action, Action::Branch(_) | Action::Choose { .. } | Action::Exit | Action::Return)
 }
 
-/// The runs of steps without a jump out of their middle or into it.
+/// Splits the steps into basic blocks.
 fn blocks(steps: &[Step], entries: &[u32]) -> Vec<std::ops::Range<u32>> {
     let end = steps.len() as u32;
     let mut starts: Vec<u32> = entries.iter().copied().chain([0]).collect();
@@ -183,7 +184,7 @@ fn block_of(blocks: &[std::ops::Range<u32>], step: u32) -> usize {
     blocks.binary_search_by_key(&step, |block| block.start).expect("an entry begins a block")
 }
 
-/// What is certain on both ways; whether that is news.
+/// Intersects the registers written on two paths. Returns whether that changed `known`.
 fn meet(known: &mut Option<Vec<u64>>, state: &[u64]) -> bool {
     let Some(known) = known else {
         *known = Some(state.to_vec());

@@ -1,17 +1,18 @@
-//! The 8x8 matrices of 16-bit elements that `ldmatrix`, `stmatrix` and `movmatrix` move: how they spread over a warp.
+//! The layout of the 8x8 matrices of 16-bit elements that `ldmatrix`, `stmatrix` and `movmatrix`
+//! move.
 
 use crate::registers::{LANES, Lanes};
 
 /// Eight rows of eight 16-bit elements.
 pub type Block = [[u16; 8]; 8];
 
-/// The lane of the warp whose address operand is that of row `row` of matrix `matrix`.
+/// Returns the lane whose address operand is that of a row of a matrix.
 pub fn address_lane(matrix: usize, row: usize) -> usize {
     matrix * 8 + row
 }
 
-/// The register that holds `block`: lane l has elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4, of the transposed
-/// block if `transposed`.
+/// Returns the register that holds `block`: lane l has elements 2 (l % 4) and 2 (l % 4) + 1 of row
+/// l / 4, or of that row of the transposed block.
 pub fn distribute(block: &Block, transposed: bool) -> Lanes {
     std::array::from_fn(|lane| {
         let [low, high] = [0, 1].map(|element| {
@@ -22,7 +23,7 @@ pub fn distribute(block: &Block, transposed: bool) -> Lanes {
     })
 }
 
-/// The block that `register` holds; the inverse of [`distribute`].
+/// Returns the block that `register` holds; the inverse of [`distribute`].
 pub fn collect(register: &Lanes, transposed: bool) -> Block {
     let mut block = Block::default();
     for (lane, bits) in register.iter().enumerate() {
@@ -34,7 +35,7 @@ pub fn collect(register: &Lanes, transposed: bool) -> Block {
     block
 }
 
-/// `movmatrix.sync.aligned.m8n8.trans.b16`: the register of the transposed block.
+/// `movmatrix.sync.aligned.m8n8.trans.b16`: returns the register of the transposed block.
 pub fn transpose(register: &Lanes) -> Lanes {
     distribute(&collect(register, false), true)
 }
@@ -49,14 +50,15 @@ fn position(lane: usize, element: usize, transposed: bool) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    /// Element (row, column) is the number that says so.
+    /// Numbers the elements by row and column.
     fn numbered() -> Block {
         std::array::from_fn(|row| std::array::from_fn(|column| (row * 8 + column) as u16))
     }
 
     #[test]
     fn lanes_hold_pairs_of_a_row() {
-        // The drawing of the ISA: row 0 is in threads 0 to 3, two elements each; row 1 in threads 4 to 7.
+        // The drawing of the ISA: row 0 is in threads 0 to 3, two elements each; row 1 in threads 4
+        // to 7.
         let register = distribute(&numbered(), false);
         assert_eq!(register[0], 1 << 16);
         assert_eq!(register[3], 6 | 7 << 16);

@@ -1,29 +1,30 @@
 //! The arithmetic of the tensor cores: `D = A B + C`.
 //!
-//! The ISA promises little: products of narrow floats with at least the precision of f32, sums "with at least single
-//! precision", the order unspecified. Chosen here: products are exact, they are added to the accumulator in binary64 in
-//! the order of k, and the sum is rounded once, to nearest even, into the format of D. Hardware is less exact (it aligns
-//! the products of one step to the largest exponent and truncates; single products of random matrices of f16, bf16 and tf32
-//! on an H200 differed by one unit in the last place of f32 at most); a program that is right on both does not depend on
-//! the difference. binary64 products are fused into the running sum, as the ISA says. Integers are exact, then wrap or,
-//! with `.satfinite`, clamp.
+//! The ISA guarantees little: products of narrow floats with at least the precision of f32,
+//! accumulation "with at least single precision", and no order. Here, products are exact, they are
+//! added to the accumulator in binary64 in the order of k, and the sum is rounded once, to nearest
+//! even, to the format of D. Hardware is less exact: it aligns the products of one step to the
+//! largest exponent and truncates. (On an H200, single multiplications of random f16, bf16 and tf32
+//! matrices differed by at most one unit in the last place of f32.) A program that is correct on
+//! both does not depend on the difference. As the ISA says, binary64 uses fused multiply-adds.
+//! Integers are exact, then wrap or, with `.satfinite`, clamp.
 
 use super::{Element, Matrix};
 
-/// How products of integers or bits are combined.
+/// The combination of products of integers or bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IntegerProduct {
-    /// Multiply and add; the sum wraps.
+    /// Multiply and add; the accumulator wraps.
     Wrapping,
-    /// Multiply and add; the sum clamps to the range of 32 bits (`.satfinite`).
+    /// Multiply and add; the accumulator clamps to 32 bits (`.satfinite`).
     Saturating,
-    /// Count the bits set in the exclusive or of both rows of bits (`.xor.popc`).
+    /// Count the set bits of the exclusive or of both bit vectors (`.xor.popc`).
     XorPopcount,
-    /// Count the bits set in both rows of bits (`.and.popc`).
+    /// Count the set bits of the conjunction of both bit vectors (`.and.popc`).
     AndPopcount,
 }
 
-/// The bits of `A B + C` in the format `result`, for floating formats; `b` is given transposed, row by column of B.
+/// Returns the bits of `A B + C` in the format `result`, for floating-point formats.
 pub fn multiply_floats(
     a: &Matrix<f64>,
     b_transposed: &Matrix<f64>,
@@ -41,7 +42,7 @@ pub fn multiply_floats(
     })
 }
 
-/// The bits of `A B + C` in 32-bit integers; `b` is given transposed, row by column of B.
+/// Returns the bits of `A B + C` in 32-bit integers.
 pub fn multiply_integers(
     a: &Matrix<i64>,
     b_transposed: &Matrix<i64>,

@@ -1,17 +1,17 @@
-//! What the threads of a block have written to global memory that no `fence.proxy.async` has made visible to the asynchronous
-//! proxy: bulk copies of the block must not read it.
+//! Writes of a block to global memory that no `fence.proxy.async` has made visible to the
+//! asynchronous proxy. Bulk copies of the block must not read these bytes.
 
 use std::collections::BTreeMap;
 
-/// Ranges of addresses that do not touch: by where they begin, where they end.
+/// Disjoint, non-adjacent address ranges: from start to end.
 #[derive(Default)]
-pub(crate) struct Unfenced(BTreeMap<u64, u64>);
+pub(crate) struct UnfencedWrites(BTreeMap<u64, u64>);
 
-impl Unfenced {
-    /// So many bytes are written.
+impl UnfencedWrites {
+    /// Adds written bytes.
     pub fn write(&mut self, address: u64, bytes: usize) {
         let (mut start, mut end) = (address, address + bytes as u64);
-        // What it touches is one range with it.
+        // Merge the ranges that touch the new one.
         while let Some((from, to)) = self.0.range(..=end).next_back().map(|(from, to)| (*from, *to)) {
             if to < start {
                 break;
@@ -22,26 +22,27 @@ impl Unfenced {
         self.0.insert(start, end);
     }
 
-    /// A fence of one of the threads: that each thread has one behind its writes is not looked at.
+    /// Handles a fence of one thread. For simplicity, it covers the writes of all threads of the
+    /// block.
     pub fn fence(&mut self) {
         self.0.clear();
     }
 
-    /// The first of some bytes that no fence came behind, if there is one.
+    /// Returns the first unfenced byte of a range.
     pub fn first(&self, address: u64, bytes: usize) -> Option<u64> {
-        let behind = address + bytes as u64;
-        let ranges = self.0.range(..behind).rev().take_while(|(_, end)| **end > address);
+        let end = address + bytes as u64;
+        let ranges = self.0.range(..end).rev().take_while(|(_, written)| **written > address);
         ranges.last().map(|(start, _)| address.max(*start))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Unfenced;
+    use super::UnfencedWrites;
 
     #[test]
     fn ranges_are_joined_and_found() {
-        let mut unfenced = Unfenced::default();
+        let mut unfenced = UnfencedWrites::default();
         unfenced.write(16, 16);
         unfenced.write(64, 4);
         assert_eq!(unfenced.first(0, 16), None);

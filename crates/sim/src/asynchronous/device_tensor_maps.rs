@@ -1,6 +1,6 @@
-//! The tensor maps in global memory that a launch has made itself: whoever copies by one has to see its content through the
-//! tensor map proxy, which takes a release of the map by who wrote it, and an acquire of its address behind that, by
-//! `fence.proxy.tensormap`.
+//! The tensor maps that a launch itself has written to global memory. A copy sees the content of
+//! such a map only through the tensor map proxy: the writer has to release the map with
+//! `fence.proxy.tensormap`, and the copying thread has to acquire its address after that.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,41 +9,41 @@ use rustc_hash::FxHashMap;
 
 use super::illegal;
 use super::pointer::Pointer;
-use crate::context::{Context, Execute, Flow, Place};
+use crate::context::{Context, Execute, Flow, ResolvedAddress};
 use crate::fault::Outcome;
 use crate::registers::lanes_of;
 
-/// A step of an agent, by its number in the launch.
+/// A step of an agent, by the agent's index in the launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AgentStep {
     pub agent: u64,
     pub step: u32,
 }
 
-/// What was made at an address.
+/// A map that the launch has written.
 #[derive(Debug)]
-struct Made {
+struct DeviceTensorMap {
     maker: AgentStep,
     is_released: bool,
-    /// Who has acquired it since.
+    /// The agent steps that have acquired it since.
     acquired: Vec<AgentStep>,
 }
 
-/// The maps that a launch has made, by their addresses.
+/// The maps that a launch has written, by address.
 #[derive(Default, Debug)]
-pub(crate) struct MadeMaps {
+pub(crate) struct DeviceTensorMaps {
     has_any: AtomicBool,
-    made: Mutex<FxHashMap<u64, Made>>,
+    made: Mutex<FxHashMap<u64, DeviceTensorMap>>,
 }
 
-impl MadeMaps {
-    fn made(&self) -> MutexGuard<'_, FxHashMap<u64, Made>> {
+impl DeviceTensorMaps {
+    fn made(&self) -> MutexGuard<'_, FxHashMap<u64, DeviceTensorMap>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody has written a map, with or without a release.
+    /// Notes that an agent has written a map, with or without a release.
     pub fn make(&self, address: u64, maker: AgentStep, is_released: bool) {
-        self.made().insert(address, Made { maker, is_released, acquired: Vec::new() });
+        self.made().insert(address, DeviceTensorMap { maker, is_released, acquired: Vec::new() });
         self.has_any.store(true, Ordering::Release);
     }
 
@@ -63,10 +63,10 @@ impl MadeMaps {
         }
     }
 
-    /// Somebody copies by the map at an address.
+    /// Checks that a copy may use the map at an address.
     ///
     /// # Errors
-    /// If the launch has made it, and nobody has acquired it of whom the copying one knows.
+    /// If the launch has written the map, and no acquire of it is ordered before the copy.
     pub fn check(&self, address: u64, knows: impl Fn(AgentStep) -> bool) -> Outcome {
         if !self.has_any.load(Ordering::Acquire) {
             return Ok(());
@@ -85,14 +85,14 @@ impl MadeMaps {
 }
 
 impl Context<'_> {
-    /// The warp at its present step.
+    /// Returns the warp's current step.
     pub fn own_step(&self) -> AgentStep {
         let agent = self.cluster * self.agents as u64 + self.agent.index as u64;
         AgentStep { agent, step: self.agent.step() }
     }
 
-    /// Whether that step is ordered before what the warp does now. Of other clusters that is known only if the launch is
-    /// watched, and taken to be so if not.
+    /// Returns whether that step is ordered before the warp's current step. The order of steps in
+    /// other clusters is known only in a watched launch; otherwise they count as ordered.
     pub fn is_known(&self, AgentStep { agent, step }: AgentStep) -> bool {
         match agent.checked_sub(self.cluster * self.agents as u64).filter(|&own| own < self.agents as u64) {
             Some(own) => self.agent.clock.knows(own as usize, step),
@@ -101,22 +101,22 @@ impl Context<'_> {
     }
 }
 
-/// `fence.proxy.tensormap`: an acquire of the map at an address, or a release of all.
+/// `fence.proxy.tensormap`: acquires the map at an address, or releases all maps.
 pub(crate) struct MapFence {
-    /// What is acquired.
+    /// The map to acquire; `None` for a release.
     pub map: Option<Pointer>,
 }
 
 impl Execute for MapFence {
     fn execute(&self, context: &mut Context<'_>) -> Outcome<Flow> {
-        // It orders memory as other fences do, besides.
+        // It also orders memory like other fences.
         context.agent.fence_threads();
         let knows = |maker| context.is_known(maker);
         match self.map {
             None => context.maps.release(knows),
             Some(map) => {
                 for lane in lanes_of(context.lanes) {
-                    if let Place::Global(address) = map.place(context, lane) {
+                    if let ResolvedAddress::Global(address) = map.place(context, lane) {
                         context.maps.acquire(address, context.own_step(), knows);
                     }
                 }

@@ -1,26 +1,27 @@
-//! Who has accessed the shared memory of a block from outside: that memory is there until the last warp of the block exits, so
-//! the accesses of other blocks of the cluster, and copies on their way, have to be ordered before that.
+//! The accesses of other agents to the shared memory of a block. The shared memory exists until the
+//! last warp of the block exits; accesses of other blocks of the cluster, and pending copies, have
+//! to be ordered before that.
 
 use crate::fault::{Cause, Outcome};
 use crate::memory::Clock;
 use crate::memory::shadow::{Proxy, Record};
 
 /// The last access of each agent to the shared memory of a block.
-pub(crate) struct Visits {
+pub(crate) struct ClusterAccesses {
     /// The rank of the block.
     rank: usize,
-    /// By agent: its step, and the instruction; step 0 is none.
+    /// The step and the instruction of each agent's last access; step 0 is none.
     last: Vec<(u32, u32)>,
     has_ended: bool,
 }
 
-impl Visits {
-    /// Of a block with this rank, by none of so many agents.
+impl ClusterAccesses {
+    /// Creates the record of a block without accesses.
     pub fn new(rank: usize, agents: usize) -> Self {
         Self { rank, last: vec![(0, 0); agents], has_ended: false }
     }
 
-    /// An agent accesses the shared memory.
+    /// Notes an access of an agent to the shared memory.
     pub fn note(&mut self, agent: usize, step: u32, instruction: u32) -> Outcome {
         if self.has_ended {
             return self.too_late(agent, (step, instruction));
@@ -29,7 +30,7 @@ impl Visits {
         Ok(())
     }
 
-    /// The last warp of the block exits; all its warps together know so much.
+    /// Notes the exit of the last warp. `known` is the joined clock of all warps of the block.
     pub fn end(&mut self, known: &Clock) -> Outcome {
         self.has_ended = true;
         let unknown = |(agent, (step, _)): &(usize, &(u32, u32))| !known.knows(*agent, *step);
