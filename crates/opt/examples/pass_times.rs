@@ -1,4 +1,5 @@
-//! How long the pipeline and the analysis take on a matmul: `cargo run --release -p tilewright-opt --example pass_times`.
+//! Measures the pipeline and the analysis on a matmul: `cargo run --release -p tilewright-opt
+//! --example pass_times`.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ fn main() {
     let inlined = after(&module, Level::Inline);
     println!("{} instructions, {} after", count(inlined.kernel()), count(optimized.kernel()));
     report("optimize", &module, |module| optimize(module, &Options::default(), &mut |_, _| {}));
-    report("inline alone", &module, |module| {
+    report("only inline", &module, |module| {
         optimize(module, &Options { level: Level::Inline }, &mut |_, _| {});
     });
     for pass in PASSES {

@@ -3,17 +3,17 @@
 use tilewright_base::entity::{SecondaryMap, packed_option::PackedOption};
 use tilewright_ir::{Function, Inst, Op, Value};
 
-/// Which values stand for others from now on.
+/// The replacements of values.
 ///
-/// Control flow is structured, so every use of a value comes after its definition in a forward walk: a pass that calls
-/// [`Aliases::resolve_operands`] on each instruction it meets has replaced all uses when it is done.
+/// Control flow is structured, so a forward walk visits every use of a value after its definition:
+/// a pass that calls [`Aliases::resolve_operands`] on each instruction replaces all uses.
 #[derive(Default)]
 pub struct Aliases {
     map: SecondaryMap<Value, PackedOption<Value>>,
 }
 
 impl Aliases {
-    /// The value that stands for this one.
+    /// Returns the replacement of a value.
     pub fn resolve(&self, mut value: Value) -> Value {
         while let Some(next) = self.map[value].expand() {
             value = next;
@@ -21,13 +21,13 @@ impl Aliases {
         value
     }
 
-    /// Lets `new` stand for `old`, and gives it the name of `old` if it has none.
+    /// Replaces `old` by `new`, which gets the name of `old` if it has none.
     pub fn replace(&mut self, function: &mut Function, old: Value, new: Value) {
         let new = self.resolve(new);
         if old == new {
             return;
         }
-        // A constant is shared by unrelated things: a name on it would mislead.
+        // Unrelated values share a constant: a name on it would mislead.
         if function.values[new].name.is_none()
             && !matches!(function.defining_op(new), Some(Op::Constant { .. }))
         {

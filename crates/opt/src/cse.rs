@@ -1,7 +1,7 @@
-//! Common subexpressions: of equal pure instructions, the first that is in scope stands for the others.
+//! Common subexpression elimination: replaces equal pure instructions by the first one in scope.
 //!
-//! The combine region of a reduction is a scope of its own: it stays free of values from outside, so that backends can
-//! recognise it and copy it.
+//! The combine region of a reduction is a scope of its own: it captures no values, so that backends
+//! can recognize and copy it.
 
 use std::hash::{Hash, Hasher};
 
@@ -10,7 +10,7 @@ use tilewright_ir::{Block, Function, Inst, Op, Value};
 
 use crate::aliases::Aliases;
 
-/// Runs the pass; whether it changed anything.
+/// Runs the pass. Returns whether it changed anything.
 pub fn run(function: &mut Function) -> bool {
     let entry = function.entry;
     let mut pass = Cse {
@@ -27,9 +27,9 @@ pub fn run(function: &mut Function) -> bool {
 struct Cse<'f> {
     function: &'f mut Function,
     aliases: Aliases,
-    /// By hash, an instruction in scope. Where two hashes are equal the later one is found.
+    /// Instructions in scope, by hash. Of two with equal hashes, the later one is found.
     known: FxHashMap<u64, Inst>,
-    /// What `known` held before, to leave a scope.
+    /// The previous entries of `known`, which are restored at the end of a scope.
     undo: Vec<(u64, Option<Inst>)>,
     changed: bool,
 }
@@ -79,7 +79,7 @@ impl Cse<'_> {
     }
 }
 
-/// The operands, in one order where the order does not matter.
+/// Returns the operands, sorted if the op is commutative.
 fn ordered(function: &Function, inst: Inst) -> (Value, Value) {
     let data = &function.insts[inst];
     match (&data.op, &data.operands[..]) {
@@ -113,7 +113,8 @@ fn equal(function: &Function, x: Inst, y: Inst) -> bool {
         })
 }
 
-/// Whether two regions compute the same of their parameters. `same` maps values of the second to those of the first.
+/// Returns whether two regions compute the same function of their parameters. `same` maps values of
+/// the second to those of the first.
 fn equal_blocks(function: &Function, x: Block, y: Block, same: &mut FxHashMap<Value, Value>) -> bool {
     let (a, b) = (&function.blocks[x], &function.blocks[y]);
     if a.parameters.len() != b.parameters.len() || a.insts.len() != b.insts.len() {
@@ -125,7 +126,7 @@ fn equal_blocks(function: &Function, x: Block, y: Block, same: &mut FxHashMap<Va
         let equal_operands = a.operands.len() == b.operands.len()
             && a.operands.iter().zip(&b.operands).all(|(&x, y)| *same.get(y).unwrap_or(y) == x);
         same.extend(b.results.iter().copied().zip(a.results.iter().copied()));
-        // Regions inside a combine region are rare: such reductions are left alone.
+        // Regions inside a combine region are rare, so they never match.
         a.op == b.op && equal_operands && a.regions.is_empty() && b.regions.is_empty()
     })
 }

@@ -1,12 +1,13 @@
-//! Dead code: what nobody sees is removed. Instructions without effect whose results are not used; loops and `if`s
-//! with nothing left in them; results, carried values and parameters that nothing but themselves depends on.
+//! Dead code elimination: removes instructions without effects whose results are unused; loops and
+//! `if`s with nothing left in them; and results, carried values and parameters that only depend on
+//! themselves.
 //!
-//! A `while` stays even if it computes nothing: it may be there to never end.
+//! A `while` stays even if it computes nothing, because it may be an intended endless loop.
 
 use tilewright_base::entity::{EntitySet, SecondaryMap, packed_option::PackedOption};
 use tilewright_ir::{Block, Definition, Effect, Function, Inst, Op, OpFamily, Value};
 
-/// Runs the pass; whether it changed anything.
+/// Runs the pass. Returns whether it changed anything.
 pub fn run(function: &mut Function) -> bool {
     let mut liveness = Liveness {
         function,
@@ -24,13 +25,13 @@ pub fn run(function: &mut Function) -> bool {
     sweeper.changed
 }
 
-/// What is live. A value that is carried around a loop is its operand, its parameters, what is yielded for it, and its
-/// result: all of them are live or none.
+/// The live instructions and values. The operand, the parameters, the yields and the result of a
+/// loop-carried value are all live, or none is.
 struct Liveness<'f> {
     function: &'f Function,
-    /// The instruction that a block is a region of.
+    /// The instruction that owns a region.
     parents: SecondaryMap<Block, PackedOption<Inst>>,
-    /// The block that an instruction stands in.
+    /// The block that contains an instruction.
     blocks: SecondaryMap<Inst, PackedOption<Block>>,
     insts: EntitySet<Inst>,
     values: EntitySet<Value>,
@@ -48,7 +49,7 @@ impl Liveness<'_> {
             }
             let is_root = match &data.op {
                 Op::Load { volatile, .. } => *volatile,
-                // tidy: wildcard because the row decides of the others.
+                // tidy: wildcard because the row decides for the others
                 op => is_root(op),
             };
             if is_root {
@@ -57,7 +58,7 @@ impl Liveness<'_> {
         }
     }
 
-    /// Marks an instruction, what it needs to run at all, and the instructions that it is inside of.
+    /// Marks an instruction, the operands that it needs to run, and the instructions around it.
     fn mark_inst(&mut self, inst: Inst) {
         let mut next = Some(inst);
         while let Some(inst) = next {
@@ -66,7 +67,7 @@ impl Liveness<'_> {
             }
             let data = &self.function.insts[inst];
             match data.op.family() {
-                // What they carry, and what a region yields of it, is live where it is needed.
+                // Carried and yielded values are marked when they are needed.
                 OpFamily::Loop | OpFamily::Branch => {
                     self.work.extend(&data.operands[..data.op.info().operands.len()]);
                     self.mark_terminators(self.function.conditions(inst));
@@ -76,14 +77,14 @@ impl Liveness<'_> {
                     self.work.extend(&data.operands);
                     self.mark_terminators(&data.regions);
                 }
-                // tidy: wildcard because all operands of the others are needed
+                // tidy: wildcard because the others need all operands
                 _ => self.work.extend(&data.operands),
             }
             next = self.blocks[inst].expand().and_then(|block| self.parents[block].expand());
         }
     }
 
-    /// Marks all that regions yield.
+    /// Marks all yields of regions.
     fn mark_terminators(&mut self, regions: &[Block]) {
         for &region in regions {
             self.work.extend(self.function.yielded(region));
@@ -103,7 +104,7 @@ impl Liveness<'_> {
                 }
             };
             self.mark_inst(inst);
-            // Everything that a result of a loop or a branch is made of.
+            // Mark the sources of a result of a loop or a branch.
             if let Some(carried) = self.function.carried_by(inst, value) {
                 self.work.extend(carried.initial);
                 self.work.extend(carried.parameters);
@@ -114,9 +115,9 @@ impl Liveness<'_> {
     }
 }
 
-/// Whether an op is there for more than its results.
+/// Returns whether an op has a purpose besides its results.
 fn is_root(op: &Op) -> bool {
-    // A loop without a count may be there to never end.
+    // A loop without a trip count may be an intended endless loop.
     let is_endless = matches!(op, Op::While {});
     let leaves = op.family() == OpFamily::Call || matches!(op, Op::Return {});
     is_endless || leaves || op.info().effect == Effect::Write
@@ -144,7 +145,7 @@ impl Sweeper<'_> {
         self.function.blocks[block].insts = insts;
     }
 
-    /// Removes the dead results of a loop or an `if` with what they are made of.
+    /// Removes the dead results of a loop or an `if`, with the values that they are carried in.
     fn remove_carried(&mut self, inst: Inst) {
         let values = &self.values;
         if self.function.carried(inst).any(|carried| !values.contains(carried.result)) {

@@ -1,16 +1,17 @@
-//! Evaluation of ops on constants, exactly as the CPU executor computes them.
+//! Folds ops on constants, with the exact results of the CPU executor.
 //!
-//! What is not exactly specified is left alone: transcendental functions and the 8-bit formats. Division and square root
-//! of floats are the correctly rounded ones, which every target's error bound allows.
+//! It does not fold functions without an exact specification: transcendental functions and the
+//! 8-bit formats. Division and square root of floats are correctly rounded, which every target's
+//! error bound allows.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, Element, ElementwiseFamily as Family,
     ElementwiseFn, FloatFn, Literal, Rounding, SelectionFn, WideProductFn,
 };
 
-/// An elementwise function of constants.
+/// Folds an elementwise function of constants.
 pub fn elementwise(function: ElementwiseFn, operands: &[Literal]) -> Option<Literal> {
-    // A function of fewer operands does not read the others.
+    // A function of fewer operands ignores the others.
     let [x, y, z] = match *operands {
         [x] => [x, x, x],
         [x, y] => [x, y, y],
@@ -38,7 +39,8 @@ fn int_arithmetic(function: ArithmeticFn, x: Literal, y: Literal) -> Option<Lite
     let result = match function {
         ArithmeticFn::Add => a + b,
         ArithmeticFn::Sub => a - b,
-        // The product of two unsigned 64-bit numbers needs 128 bits without a sign; the low bits are the same.
+        // The product of two unsigned 64-bit numbers needs 128 bits without a sign; the low bits
+        // are equal.
         ArithmeticFn::Mul => a.wrapping_mul(b),
         ArithmeticFn::Neg => -a,
         ArithmeticFn::Abs => a.abs(),
@@ -92,7 +94,7 @@ fn compare<T: PartialOrd + Copy>(function: ComparisonFn, x: T, y: T) -> Literal 
     })
 }
 
-/// The arithmetic of one native float type.
+/// The properties of a native float type.
 trait Float: Copy + PartialOrd {
     const NAN: Self;
     fn is_sign_negative(self) -> bool;
@@ -115,7 +117,8 @@ macro_rules! float {
 float!(f32);
 float!(f64);
 
-/// Minimum or maximum of IEEE 754-2019: -0 is below +0; NaN gives the other one, or NaN if `keeps_nan`.
+/// Returns the minimum or maximum of IEEE 754-2019: -0 is below +0; of a NaN and a number it is the
+/// number, or NaN with `keeps_nan`.
 fn extreme<T: Float>(x: T, y: T, largest: bool, keeps_nan: bool) -> T {
     match (x.is_nan(), y.is_nan()) {
         (true, true) => return T::NAN,
@@ -127,7 +130,7 @@ fn extreme<T: Float>(x: T, y: T, largest: bool, keeps_nan: bool) -> T {
     if x_is_smaller == largest { y } else { x }
 }
 
-/// The function in the type that a format is computed in: of the narrow ones, as documented, binary32.
+/// Computes the function in the type that the format specifies: binary32 for the narrow ones.
 fn computed(
     x: Literal,
     y: Literal,
@@ -139,7 +142,7 @@ fn computed(
     Literal::float(x.dtype, result)
 }
 
-/// A function in both types.
+/// Computes a function in both types.
 macro_rules! computed {
     ($x:ident, $y:ident, $function:expr) => {
         computed($x, $y, $function, $function)
@@ -167,7 +170,8 @@ fn float_function(function: FloatFn, [x, y, z]: [Literal; 3]) -> Option<Literal>
         FloatFn::Fma => fma([x, y, z]),
         FloatFn::MinNan => computed!(x, y, |x, y| extreme(x, y, false, true)),
         FloatFn::MaxNan => computed!(x, y, |x, y| extreme(x, y, true, true)),
-        // The root of a binary32 (or narrower) number, rounded to binary64, has enough bits to be rounded again.
+        // The root of a binary32 (or narrower) number, rounded to binary64, has enough bits to be
+        // rounded again.
         FloatFn::Sqrt | FloatFn::SqrtRn => Literal::float(x.dtype, x.as_float()?.sqrt()),
         FloatFn::Floor => Literal::float(x.dtype, x.as_float()?.floor()),
         FloatFn::Ceil => Literal::float(x.dtype, x.as_float()?.ceil()),
@@ -179,12 +183,13 @@ fn fma(operands: [Literal; 3]) -> Option<Literal> {
     match operands[0].dtype {
         Dtype::F64 => Literal::float(Dtype::F64, x.mul_add(y, z)),
         Dtype::F32 => Literal::float(Dtype::F32, f64::from((x as f32).mul_add(y as f32, z as f32))),
-        // Of a narrow format, binary64 holds the product exactly, but the sum may need more.
+        // For a narrow format, binary64 represents the product exactly, but the sum may need more
+        // bits.
         _ => None,
     }
 }
 
-/// A cast of a constant to another element type.
+/// Folds a cast to another element type.
 pub fn cast(value: Literal, element: Element, rounding: Rounding) -> Option<Literal> {
     let to = element.value()?;
     if to.is_bool() {
@@ -195,7 +200,7 @@ pub fn cast(value: Literal, element: Element, rounding: Rounding) -> Option<Lite
         (Some(integer), Some(_)) => Some(Literal::int(to, integer)),
         (Some(integer), None) => int_to_float(integer, to, rounding),
         (None, Some((low, high))) => {
-            // Rust's conversion truncates, saturates, and gives 0 for NaN, which is in every range.
+            // Rust's conversion truncates, saturates, and maps NaN to 0, which is in every range.
             Some(Literal::int(to, (value.as_float()? as i128).clamp(low, high)))
         }
         (None, None) => {
@@ -211,7 +216,8 @@ fn int_to_float(value: i128, to: Dtype, rounding: Rounding) -> Option<Literal> {
     let wide = value as f64;
     let result = match to {
         Dtype::F32 => Literal { dtype: to, bits: u64::from((value as f32).to_bits()) },
-        // What binary64 does not hold exactly overflows binary16, but binary32's range would round it twice.
+        // A number that binary64 does not represent exactly overflows binary16, but the range of
+        // binary32 would round it twice.
         _ if to == Dtype::F64 || wide as i128 == value => Literal::float(to, wide)?,
         _ => return None,
     };
@@ -219,7 +225,7 @@ fn int_to_float(value: i128, to: Dtype, rounding: Rounding) -> Option<Literal> {
     (is_exact || rounding == Rounding::NearestEven).then_some(result)
 }
 
-/// The same bits as another element type.
+/// Reinterprets the bits as another element type.
 pub fn bitcast(value: Literal, element: Element) -> Option<Literal> {
     let dtype = element.value()?;
     (dtype.bits() == value.dtype.bits()).then_some(Literal { dtype, bits: value.bits })

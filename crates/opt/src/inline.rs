@@ -1,8 +1,9 @@
-//! Inlining: every call becomes a copy of its callee's body, callees first. Afterwards the module holds what is still
-//! called: the kernel, functions marked `noinline`, and functions that call themselves.
+//! Inlining: replaces every call by a copy of its callee's body, callees first. Afterwards the
+//! module has only the functions that are still called: the kernel, functions marked `noinline`,
+//! and recursive functions.
 //!
-//! The copy of an instruction keeps its place in the source and gains the place of the call; names are kept, and the
-//! name that the caller gives a result wins.
+//! The copy of an instruction keeps its source location and gains the call site. Names are kept; a
+//! name that the caller gives a result takes precedence.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -11,14 +12,14 @@ use tilewright_ir::{Block, BlockData, FuncId, Function, Inst, Location, Location
 
 use crate::aliases::Aliases;
 
-/// So many instructions are made at the most. The frontend stays far below; where a module that was written by hand does
-/// not, its calls remain, and are a backend's error.
+/// Maximum instructions after inlining. The frontend stays far below it; if a hand-written module
+/// exceeds it, its calls remain, and are a backend's error.
 const MAX_INSTS: usize = 1 << 21;
 
-/// The deepest that regions may nest, for the same reason.
+/// Maximum nesting of regions, for the same reason.
 const MAX_NESTING: usize = 512;
 
-/// Inlines all calls but those of functions marked `noinline`; whether anything changed.
+/// Inlines all calls except those of functions marked `noinline`. Returns whether anything changed.
 pub fn run(module: &mut Module) -> bool {
     let order = callees_first(module);
     if !is_small_enough(module, &order) {
@@ -40,7 +41,7 @@ pub fn run(module: &mut Module) -> bool {
     changed || module.functions.len() != before
 }
 
-/// The functions that the kernel reaches, each after those that it calls (but for those that call it in turn).
+/// Returns the functions that the kernel reaches, callees first (except in recursion).
 fn callees_first(module: &Module) -> Vec<FuncId> {
     let mut order = Vec::new();
     let mut seen: EntitySet<FuncId> = EntitySet::new();
@@ -59,8 +60,9 @@ fn callees_first(module: &Module) -> Vec<FuncId> {
     order
 }
 
-/// Whether all functions together stay in bounds when their calls are inlined, computed before anything is copied: the code
-/// may double from one function to the next.
+/// Returns whether all functions together stay within the limits when their calls are inlined. It
+/// is computed before anything is copied, because the code may double from one function to the
+/// next.
 fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
     let mut extents: SecondaryMap<FuncId, Option<Extent>> = SecondaryMap::new();
     let mut total = 0_usize;
@@ -73,7 +75,7 @@ fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
                 let data = &module.functions[id].insts[inst];
                 extent.insts = extent.insts.saturating_add(1);
                 blocks.extend(data.regions.iter().map(|&region| (region, depth + 1)));
-                // A function that is not done yet calls this one in turn: its call stays.
+                // An unfinished function is recursive: its call stays.
                 if let Op::Call { callee, .. } = data.op
                     && let Some(inner) = extents[callee]
                 {
@@ -91,14 +93,14 @@ fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
     true
 }
 
-/// A function's instructions and levels of regions, with those of all that it calls.
+/// A function's instructions and nesting of regions, including those of its callees.
 #[derive(Clone, Copy)]
 struct Extent {
     insts: usize,
     nesting: usize,
 }
 
-/// The functions that a function calls.
+/// Returns the callees of a function.
 fn callees(function: &Function) -> Vec<FuncId> {
     let mut callees = Vec::new();
     function.walk(function.entry, &mut |inst| {
@@ -117,7 +119,7 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Inlines the calls in a block; whether there were any.
+    /// Inlines the calls in a block. Returns whether there were any.
     fn block(&mut self, block: Block) -> bool {
         let insts = std::mem::take(&mut self.function.blocks[block].insts);
         let mut out = Vec::with_capacity(insts.len());
@@ -133,7 +135,7 @@ impl Caller<'_> {
                     self.call(inst, &self.module.functions[callee], &mut out);
                     changed = true;
                 }
-                // tidy: wildcard because every op but a call stays as it is
+                // tidy: wildcard because every op except a call stays unchanged
                 _ => out.push(inst),
             }
         }
@@ -211,7 +213,8 @@ impl Copier<'_> {
         copy
     }
 
-    /// The place, reached through the call; the call's own where the callee has none.
+    /// Returns the location of a callee's instruction with the call site added, or the call site if
+    /// the callee has no location.
     fn location(&mut self, location: PackedOption<Location>) -> PackedOption<Location> {
         let Some(location) = location.expand() else { return self.call_location };
         if let Some(&known) = self.locations.get(&location) {
@@ -225,7 +228,7 @@ impl Copier<'_> {
     }
 }
 
-/// Removes the functions that the kernel does not reach, and numbers the others anew.
+/// Removes the functions that the kernel does not reach, and renumbers the others.
 pub(crate) fn remove_uncalled(module: &mut Module) {
     let mut kept: Vec<FuncId> = vec![module.entry];
     let mut new_ids: FxHashMap<FuncId, FuncId> = FxHashMap::default();

@@ -1,7 +1,8 @@
-//! Passes from tile IR to tile IR, and what is known of integers and pointers.
+//! Passes on tile IR, and analyses of integers and pointers.
 //!
-//! [`optimize`] runs the passes that `pipeline.rs` lists, one file a pass. [`analysis`] says, for each value, how its
-//! elements lie: contiguity, divisibility, constancy, range. [`bounds`] decides whether accesses are in bounds for every size. Nothing here knows a target.
+//! [`optimize`] runs the passes that `pipeline.rs` lists, one file for each pass. [`analysis`]
+//! computes the contiguity, divisibility, constancy and range of each value. [`bounds`] decides
+//! whether accesses are in bounds for every size. Nothing here depends on a target.
 
 mod aliases;
 pub mod analysis;

@@ -1,11 +1,11 @@
-//! Loop-invariant code motion: a pure instruction moves out of the loops that its operands do not depend on, except
-//! loops that ask to be left alone. Nothing moves out of an `if`, whose region may never run, and loads stay where they
-//! are.
+//! Loop-invariant code motion: moves pure instructions out of the loops that their operands do not
+//! depend on, except out of loops that disable it. Nothing moves out of an `if`, whose region may
+//! never run, and loads stay in place.
 
 use tilewright_base::entity::SecondaryMap;
 use tilewright_ir::{Block, Function, Inst, Op, OpFamily, Value};
 
-/// Runs the pass; whether it changed anything.
+/// Runs the pass. Returns whether it changed anything.
 pub fn run(function: &mut Function) -> bool {
     let entry = function.entry;
     let mut pass = Licm { function, depths: SecondaryMap::new(), scopes: Vec::new(), changed: false };
@@ -15,9 +15,9 @@ pub fn run(function: &mut Function) -> bool {
 
 /// A block that is being walked.
 struct Scope {
-    /// What the block holds so far.
+    /// The instructions of the block so far.
     insts: Vec<Inst>,
-    /// Whether instructions may leave it.
+    /// True if instructions may leave it.
     is_open: bool,
 }
 
@@ -65,7 +65,7 @@ impl Licm<'_> {
         }
     }
 
-    /// The number of scopes around the outermost block that an instruction may move to.
+    /// Returns the number of scopes around the outermost block that an instruction may move to.
     fn target(&self, inst: Inst, depth: u32) -> u32 {
         let open = self.scopes.iter().rev().take_while(|scope| scope.is_open).count() as u32;
         // The outermost block is never open.
@@ -73,13 +73,14 @@ impl Licm<'_> {
         outermost.max(self.needed(inst))
     }
 
-    /// The depth of the innermost operand, those of instructions in regions too.
+    /// Returns the depth of the innermost operand, including the operands of instructions in
+    /// regions.
     fn needed(&self, inst: Inst) -> u32 {
         let data = &self.function.insts[inst];
         let operands = data.operands.iter().map(|&value| self.depths[value]);
         let mut depth = operands.max().unwrap_or(0);
         for &region in &data.regions {
-            // What the region itself defines has no depth yet, which is 0.
+            // Values that the region itself defines have no depth yet, which is 0.
             self.function.walk(region, &mut |inner| {
                 let operands = self.function.insts[inner].operands.iter();
                 depth = operands.map(|&value| self.depths[value]).max().unwrap_or(0).max(depth);
@@ -89,7 +90,7 @@ impl Licm<'_> {
     }
 }
 
-/// Whether an instruction may run where the program would not run it.
+/// Returns whether an instruction may run where the program would not run it.
 fn is_speculatable(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     if !matches!(data.op.family(), OpFamily::Reduction | OpFamily::Scan) {

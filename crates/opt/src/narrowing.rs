@@ -1,5 +1,5 @@
-//! Divisions of 64-bit integers that fit into 32 bits are done in 32: `tl.program_id(0).to(tl.int64) % n` would call a routine of some
-//! hundred instructions on a GPU.
+//! Narrows divisions of 64-bit integers that fit into 32 bits: on a GPU,
+//! `tl.program_id(0).to(tl.int64) % n` would call a routine of some hundred instructions.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::entity::SecondaryMap;
@@ -7,7 +7,7 @@ use tilewright_ir::{Block, Dtype, Element, ElementwiseFn, Function, Inst, Op, Re
 
 use crate::analysis::{self, AxisInfo, Range};
 
-/// Runs the pass; whether it changed anything.
+/// Runs the pass. Returns whether it changed anything.
 pub fn run(function: &mut Function) -> bool {
     let infos = analysis::analyze(function);
     narrow_block(function, function.entry, &infos)
@@ -31,8 +31,9 @@ fn narrow_block(function: &mut Function, block: Block, infos: &SecondaryMap<Valu
     changed
 }
 
-/// The type in which a division of 64-bit integers has the same result. A quotient or remainder by zero has all bits set in either
-/// type, which extends to the same number where it is signed.
+/// Returns the type in which a division of 64-bit integers has the same result. A quotient or
+/// remainder by zero has all bits set in either type, which extends to the same number if the type
+/// is signed.
 fn narrow_dtype(function: &Function, inst: Inst, infos: &SecondaryMap<Value, AxisInfo>) -> Option<Dtype> {
     let data = &function.insts[inst];
     let Op::Elementwise { function: ElementwiseFn::IntDiv | ElementwiseFn::IntRem } = data.op else {
@@ -46,13 +47,13 @@ fn narrow_dtype(function: &Function, inst: Inst, infos: &SecondaryMap<Value, Axi
         _ => return None,
     };
     let all = Range::of_dtype(narrow);
-    // The one quotient of numbers that fit which does not.
+    // The only quotient of numbers that fit that does not fit itself.
     let overflows =
         narrow == Dtype::I32 && dividend.low == all.low && divisor.low <= -1 && divisor.high >= -1;
     (dividend.is_within(all) && divisor.is_within(all) && !overflows).then_some(narrow)
 }
 
-/// Makes a division the cast of one of a narrower type, which it appends.
+/// Replaces a division by the cast of a narrower one, which it appends.
 fn narrow(function: &mut Function, inst: Inst, dtype: Dtype, out: &mut Vec<Inst>) {
     let data = function.insts[inst].clone();
     let wide = function.ty(data.operands[0]).clone();

@@ -1,10 +1,10 @@
-//! The list of passes, and the one loop that runs them.
+//! The list of passes, and the loop that runs them.
 
 use tilewright_ir::{FuncId, Function, Module, Pass, verify};
 
 use crate::{canonicalize, cse, dce, inline, licm, narrowing, ranges};
 
-/// The passes, in the order in which they run, again and again until none changes anything.
+/// The passes in order; the list repeats until no pass changes anything.
 pub const PASSES: &[Pass<Function>] = &[
     Pass::reporting("canonicalize", canonicalize::run),
     Pass::reporting("cse", cse::run),
@@ -14,30 +14,30 @@ pub const PASSES: &[Pass<Function>] = &[
     Pass::reporting("narrowing", narrowing::run),
 ];
 
-/// Each pass runs at most this often: the result is right after any number of runs, and good after three.
+/// Maximum iterations of the list: the result is correct after any number, and good after three.
 const MAX_ROUNDS: usize = 8;
 
-/// How much is done.
+/// The optimization level.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Level {
-    /// Calls are inlined; nothing else.
+    /// Only inlines calls.
     Inline,
-    /// Everything.
+    /// Runs all passes.
     #[default]
     Full,
 }
 
-/// What [`optimize`] is asked for.
+/// The options of [`optimize`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Options {
-    /// How much is done.
+    /// The optimization level.
     pub level: Level,
 }
 
-/// Inlines all calls and runs the [`PASSES`]; afterwards the module holds the kernel alone, but for functions that are
-/// marked `noinline` (and functions that call themselves): their calls stay, and so do they.
+/// Inlines all calls and runs the [`PASSES`]. Afterwards the module contains only the kernel,
+/// functions marked `noinline` and recursive functions, with their calls.
 ///
-/// `dump` is called with the name of each pass that changed something and the module after it.
+/// `dump` is called with the name of each pass that changed something, and the module after it.
 pub fn optimize(module: &mut Module, options: &Options, dump: &mut dyn FnMut(&str, &Module)) {
     check("the frontend", module);
     if inline::run(module) {
@@ -74,7 +74,7 @@ fn run_passes(module: &mut Module, id: FuncId, dump: &mut dyn FnMut(&str, &Modul
     }
 }
 
-/// Stops at the pass that broke the rules of the IR; in debug builds only.
+/// In debug builds, panics with the pass that broke the rules of the IR.
 fn check(pass: &str, module: &Module) {
     if cfg!(debug_assertions)
         && let Err(error) = verify(module)

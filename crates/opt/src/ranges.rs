@@ -1,5 +1,5 @@
-//! Values that the analysis knows: an integer that is one number in every run of the program becomes a constant. So the mask of
-//! a loop whose bounds are a multiple of its step apart is no mask.
+//! Range-based constants: replaces integers that the analysis knows to have one value in every run
+//! of the program. This removes the mask of a loop whose bounds differ by a multiple of its step.
 
 use smallvec::smallvec;
 use tilewright_base::entity::EntitySet;
@@ -7,15 +7,15 @@ use tilewright_ir::{Block, Effect, Function, Inst, Literal, Op, OpFamily, Region
 
 use crate::analysis;
 
-/// Runs the pass; whether it changed anything.
+/// Runs the pass. Returns whether it changed anything.
 pub fn run(function: &mut Function) -> bool {
     let infos = analysis::analyze(function);
-    let promised = promises(function);
+    let assumed = assumed_values(function);
     let mut known: EntitySet<Inst> = EntitySet::new();
     function.walk(function.entry, &mut |inst| {
         let op = &function.insts[inst].op;
         let is_pure = op.family() == OpFamily::Pointwise && op.info().effect == Effect::Pure;
-        let result = function.result(inst).filter(|&result| is_pure && !promised.contains(result));
+        let result = function.result(inst).filter(|&result| is_pure && !assumed.contains(result));
         if result.is_some_and(|result| infos[result].constant.is_some()) {
             known.insert(inst);
         }
@@ -28,9 +28,10 @@ pub fn run(function: &mut Function) -> bool {
     true
 }
 
-/// What `assume`s are told, and what that is computed from: as a constant it would promise nothing.
-fn promises(function: &Function) -> EntitySet<Value> {
-    let mut promised = EntitySet::new();
+/// Returns the operands of `assume`s, and the values that they are computed from: an `assume` of a
+/// constant would assume nothing.
+fn assumed_values(function: &Function) -> EntitySet<Value> {
+    let mut assumed = EntitySet::new();
     let mut open: Vec<Value> = Vec::new();
     function.walk(function.entry, &mut |inst| {
         if function.insts[inst].op.family() == OpFamily::Promise {
@@ -38,17 +39,17 @@ fn promises(function: &Function) -> EntitySet<Value> {
         }
     });
     while let Some(value) = open.pop() {
-        if promised.insert(value)
+        if assumed.insert(value)
             && let Some(inst) = function.defining_inst(value)
             && function.insts[inst].op.family() == OpFamily::Pointwise
         {
             open.extend(&function.insts[inst].operands);
         }
     }
-    promised
+    assumed
 }
 
-/// Makes constants of the results of instructions.
+/// Replaces the results of instructions by constants.
 fn replace(
     function: &mut Function,
     block: Block,

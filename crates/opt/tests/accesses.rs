@@ -1,4 +1,4 @@
-//! Which memory a kernel accesses: through loops, branches and pointers whose origin is not known.
+//! The memory accesses of kernels: through loops, branches and pointers of unknown origin.
 
 use tilewright_opt::analysis::{Access, accesses};
 

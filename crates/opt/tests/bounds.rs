@@ -1,6 +1,7 @@
-//! Bounds for every size: known kernels, and random ones compared with brute force over small sizes, strides and grids.
+//! Checks bounds for every size: known kernels, and random ones that are compared with brute force
+//! over small sizes, strides and grids.
 //!
-//! Programs are known by their seed; `TILEWRIGHT_SEEDS=100000` tries more of them.
+//! Programs are identified by their seed; `TILEWRIGHT_SEEDS=100000` tests more of them.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
@@ -66,7 +67,7 @@ fn a_mask_proves_every_size() {
     assert_eq!(one(MASKED, &statement(&[("x", "n + 1")], "", &[])), Outcome::Proved);
     assert!(matches!(one(MASKED, &statement(&[("x", "n - 1")], "", &[])), Outcome::Refuted(_)));
     assert_eq!(one(MASKED, &Statement::default()), Outcome::Undecided(Reason::NoExtent));
-    // One too many.
+    // One element too many.
     let at_most = MASKED.replace("= lt %5", "= le %5");
     let Outcome::Refuted(found) = one(&at_most, &statement(&[("x", "n")], "", &[])) else {
         panic!("it is out of bounds")
@@ -127,7 +128,7 @@ fn rows_with_a_stride() {
     assert_eq!(of("(M - 1) * s + N", &["s >= N"]), Outcome::Proved);
     assert_eq!(of("M * N", &["s == N"]), Outcome::Proved);
     assert_eq!(of("M * s", &["s >= N"]), Outcome::Proved);
-    // A stride below zero, and rows that overlap nothing.
+    // A negative stride, and rows that do not overlap.
     assert!(matches!(of("(M - 1) * s + N", &[]), Outcome::Refuted(_)));
     assert!(matches!(of("M * N", &["s >= 0"]), Outcome::Refuted(_)));
 }
@@ -246,14 +247,14 @@ impl Kernel {
         let mut kernel = Kernel { text: String::new(), count: 0, scalars: vec![], tiles: vec![] };
         let program = kernel.emit("program_id {axis = 0}", "int32");
         let zero = kernel.constant(0);
-        // The parameters have numbers, too, so that they can be picked.
+        // The parameters have indices, too, so that they can be picked.
         let n = kernel.emit("add %n, %1", "int32");
         let m = kernel.emit("add %m, %1", "int32");
         let four = kernel.constant(4);
         let start = kernel.emit(&format!("mul %{program}, %{four}"), "int32");
         let small = random.pick(&[-1, 1, 2, 3, 5]);
         let small = kernel.constant(small);
-        // Often below zero, where quotients are rounded up.
+        // Often negative, where quotients are rounded up.
         let less = kernel.emit(&format!("sub %{m}, %{four}"), "int32");
         let quotient = kernel.emit(&format!("int_div %{less}, %{small}"), "int32");
         let rest = kernel.emit(&format!("int_rem %{less}, %{small}"), "int32");
@@ -312,7 +313,8 @@ impl Kernel {
 
 const ADDRESS: u64 = 1 << 40;
 
-/// Whether a program goes out of bounds; nothing if a number has wrapped or it runs too long.
+/// Returns whether a program goes out of bounds; `None` if a number has wrapped or it runs too
+/// long.
 fn leaves(module: &Module, extent: i128, [n, m]: [i128; 2], program: [u64; 2]) -> Option<bool> {
     let memory = Memory(vec![(ADDRESS, vec![0; extent.max(0) as usize])]);
     let mut observe = |_, _: &_, _: &_| {};
@@ -366,7 +368,7 @@ fn random_kernels_agree_with_brute_force() {
     assert!((proved + refuted) * 10 >= total * 7, "{proved} proved and {refuted} refuted of {total}");
 }
 
-/// No small size, and no program, leaves the tensor.
+/// Checks that no program accesses memory outside of the tensor, for all small sizes.
 fn brute_force(module: &Module, statement: &Statement, describe: &dyn Fn() -> String) {
     for n in -2..=9 {
         for m in -2..=5 {
@@ -398,12 +400,12 @@ fn brute_force(module: &Module, statement: &Statement, describe: &dyn Fn() -> St
     }
 }
 
-/// A run with the numbers of a counterexample leaves the tensor.
+/// Checks that a run with the numbers of a counterexample accesses memory outside of the tensor.
 fn confirm(module: &Module, found: &Counterexample, describe: &dyn Fn() -> String) {
     let argument =
         |index: usize| found.arguments.iter().find(|(own, _)| *own == index).map_or(0, |(_, number)| *number);
     let program = [found.program[0] as u64, found.grid[0] as u64];
     let left = leaves(module, found.extent, [argument(1), argument(2)], program);
-    // Numbers that wrap, or a loop that runs for long, are not what is claimed.
+    // A counterexample with numbers that wrap, or a long loop, is not checked.
     assert_ne!(left, Some(false), "{}", describe());
 }

@@ -1,7 +1,7 @@
 //! Runs `tests/ir/*.ir`: one pass on text, compared with text.
 //!
-//! The steps of a case are the passes, `inline`, `optimize` (the whole pipeline), `axis` (the analysis, as comments under each
-//! line) and `axis-no-overflow`.
+//! The steps of a case are the passes, `inline`, `optimize` (the whole pipeline), `axis` (the
+//! analysis, as comments under each line) and `axis-no-overflow`.
 
 use std::fmt::Write;
 
@@ -26,7 +26,7 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
             "axis" => return Ok(annotated(&module, Assumptions::default())),
             "axis-no-overflow" => return Ok(annotated(&module, Assumptions::ADDRESSES)),
             name => {
-                let pass = PASSES.iter().find(|pass| pass.name == name).ok_or("there is no such pass")?;
+                let pass = PASSES.iter().find(|pass| pass.name == name).ok_or("unknown pass")?;
                 for function in module.functions.values_mut() {
                     let Ok(_) = pass.run(function);
                 }
@@ -39,7 +39,7 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// The text of the kernel with what is known of each value under the line that defines it.
+/// Returns the text of the kernel with the facts about each value under the line that defines it.
 fn annotated(module: &Module, assumptions: Assumptions) -> String {
     let function = module.kernel();
     let infos = analysis::analyze_assuming(function, assumptions);
@@ -61,7 +61,7 @@ fn annotated(module: &Module, assumptions: Assumptions) -> String {
     text
 }
 
-/// The values in the order in which the printer names them.
+/// Collects the values in the order in which the printer names them.
 fn definitions(function: &Function, block: Block, values: &mut Vec<Value>) {
     values.extend(&function.blocks[block].parameters);
     for &inst in &function.blocks[block].insts {
@@ -72,7 +72,7 @@ fn definitions(function: &Function, block: Block, values: &mut Vec<Value>) {
     }
 }
 
-/// The names that a line of printed text defines.
+/// Returns the names that a line of printed text defines.
 fn defined_names(line: &str) -> Vec<String> {
     let mut names = Vec::new();
     if let Some((results, _)) = line.split_once(" = ").filter(|_| line.trim_start().starts_with('%')) {
@@ -124,7 +124,7 @@ fn the_dump_names_the_passes_that_change_something() {
     assert!(names.is_empty(), "{names:?}");
 }
 
-/// Each function calls the one before twice: inlining would make 2^40 instructions.
+/// Each function calls the previous one twice: inlining would make 2^40 instructions.
 #[test]
 fn calls_that_double_the_code_stay() {
     let mut text = "kernel func0 @k(%x: int32) {\n  %0 = call %x {callee = func40, results = (int32)} : int32\n  return_values\n}\n".to_owned();
@@ -141,7 +141,7 @@ fn calls_that_double_the_code_stay() {
     let mut module = parse(&text).expect("it is well-formed");
     optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
     assert_eq!(module.functions.len(), 41);
-    // So far down it is small enough.
+    // From this function on, the code is small enough.
     let text = text.replace("callee = func40", "callee = func16");
     let mut module = parse(&text).expect("it is well-formed");
     optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});

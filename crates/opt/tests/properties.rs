@@ -1,6 +1,7 @@
-//! Properties on random programs: the passes keep what a program computes, and the analysis claims only what holds.
+//! Tests properties of random programs: the passes keep the results of a program, and the analysis
+//! reports only facts that hold.
 //!
-//! Programs are known by their seed; `TILEWRIGHT_SEEDS=100000` tries more of them.
+//! Programs are identified by their seed; `TILEWRIGHT_SEEDS=100000` tests more of them.
 
 mod common;
 
@@ -17,7 +18,8 @@ use tilewright_ir::{
 use tilewright_opt::analysis::{self, Assumptions, AxisInfo};
 use tilewright_opt::{Level, Options, PASSES, optimize};
 
-/// The address of the memory behind a pointer parameter: a multiple of 16 and of nothing more.
+/// Returns the address of a pointer parameter's memory: a multiple of 16, and of no larger power of
+/// two.
 fn address(pointer: usize) -> u64 {
     (pointer as u64 + 1) * 65536 + 16
 }
@@ -31,7 +33,7 @@ fn memory(random: &mut Random) -> Memory {
     Memory(generate::POINTERS.iter().enumerate().map(area).collect())
 }
 
-/// Arguments that obey the divisibility of the parameters.
+/// Returns arguments that satisfy the divisibility of the parameters.
 fn arguments(module: &Module, random: &mut Random) -> Vec<u64> {
     let function = module.kernel();
     let values = function.blocks[function.entry].parameters.iter().zip(&function.parameters);
@@ -43,7 +45,8 @@ fn arguments(module: &Module, random: &mut Random) -> Vec<u64> {
     values.enumerate().map(argument).collect()
 }
 
-/// The memory after a program has run, and whether anything overflowed; none if it runs too long.
+/// Returns the memory after a program has run, and whether anything overflowed; `None` if it runs
+/// too long.
 fn run(
     module: &Module,
     seed: u64,
@@ -66,7 +69,7 @@ fn run(
     }
 }
 
-/// Whether two memories hold the same elements.
+/// Returns whether two memories contain the same elements.
 fn same_memory(x: &Memory, y: &Memory) -> bool {
     generate::POINTERS.iter().zip(x.0.iter().zip(&y.0)).all(|(&dtype, ((_, x), (_, y)))| {
         let bits = |bytes: &[u8]| bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
@@ -114,7 +117,7 @@ fn passes_keep_what_a_program_computes() {
     assert!(compared > 1_000, "{compared}");
 }
 
-/// What of the claims on a value does not hold of this tile.
+/// Returns a fact about a value that does not hold for this tile.
 fn breach(info: &AxisInfo, ty: &Type, tile: &Tile, is_strict: bool) -> Option<String> {
     let (dtype, unit) = match ty.element {
         Element::Value(dtype) => (dtype, 1),
@@ -187,13 +190,14 @@ fn check_claims(
     let mut broken = None;
     let result = run(module, seed + input * 1_000_003, 1, &mut |value, ty, tile| {
         let info = &infos[value];
-        assert!(!info.axes.is_empty(), "seed {seed}: {value} is not analysed");
+        assert!(!info.axes.is_empty(), "seed {seed}: {value} is not analyzed");
         *claims += u64::from(info.axes.iter().any(|axis| axis.contiguity > 1 || axis.divisibility > 1));
         if broken.is_none() {
             broken = breach(info, ty, tile, assumes).map(|breach| (value, breach));
         }
     });
-    // A program that overflows breaks the assumption. (One that fails has been right until then.)
+    // A program that overflows violates the assumption. (The values of one that fails are valid up
+    // to that point.)
     if assumes && result.is_none_or(|(_, overflowed)| overflowed) {
         return;
     }
@@ -202,7 +206,7 @@ fn check_claims(
     }
 }
 
-/// Of all numbers of eight bits, those below zero too.
+/// Tests all eight-bit numbers, including negative ones.
 #[test]
 fn comparisons_of_remainders_are_equal_along_runs() {
     let mut runs = 0;
@@ -244,7 +248,7 @@ fn comparisons_of_remainders_are_equal_along_runs() {
     assert!(runs > 100, "{runs}");
 }
 
-/// The result of one function of constants after folding; none if it is not folded.
+/// Folds a function of constants; returns `None` if it is not folded.
 fn folded(operands: &[Literal], make: impl FnOnce(&mut IrBuilder, &[Value]) -> Value) -> Option<Literal> {
     let mut builder = IrBuilder::new(Function::new("fold"));
     let constants: Vec<Value> =
@@ -268,7 +272,7 @@ fn literal(random: &mut Random, dtype: Dtype) -> Literal {
     let bits = match random.below(3) {
         0 => random.pick(&special),
         1 => random.bits() >> (random.below(64) as u32),
-        // Floats near what is halfway between two of a narrow format.
+        // Floats near the midpoint between two numbers of a narrow format.
         _ if dtype.is_float() && random.chance(2) => {
             let narrow = random.pick(&[Dtype::F16, Dtype::BF16]);
             let bits = random.bits() & 0x7bff;
@@ -299,7 +303,7 @@ fn folding_agrees_with_the_definition() {
             builder.emit_one(Op::Elementwise { function }, operands).expect("the domain says it")
         });
         let bits: Vec<u64> = operands.iter().map(|operand| operand.bits).collect();
-        // The optimiser must leave alone what is not exactly specified.
+        // The optimizer must not fold functions without an exact specification.
         if matches!(function.family(), ElementwiseFamily::Math(_)) {
             assert_eq!(found, None, "{function:?}");
             continue;
@@ -335,7 +339,7 @@ fn folding_of_casts_agrees_with_the_definition() {
             builder.cast(values[0], element, Rounding::NearestEven).expect("numbers cast to numbers")
         });
         let expected = number::cast(from, to, Rounding::NearestEven, operand.bits);
-        // Large 64-bit integers to 16-bit floats are left to run time.
+        // Large 64-bit integers to 16-bit floats are not folded.
         let is_same = found.is_none_or(|found| found.dtype == to && number::same(to, found.bits, expected));
         assert!(is_same, "{operand:?} to {to} is {found:?}, expected {expected:x}");
         assert!(found.is_some() || from.bits() == 64, "{operand:?} to {to} is not folded");

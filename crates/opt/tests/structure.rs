@@ -1,7 +1,7 @@
-//! Parents, uses and constants of random programs, beside brute force and beside what the programs
-//! compute.
+//! Compares parents, uses and constants of random programs with brute force and with the values
+//! that the programs compute.
 //!
-//! Programs are known by their seed; `TILEWRIGHT_SEEDS=100000` tries more of them.
+//! Programs are identified by their seed; `TILEWRIGHT_SEEDS=100000` tests more of them.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
@@ -16,12 +16,12 @@ use tilewright_ir::{
 };
 use tilewright_opt::{Level, Options, optimize};
 
-/// The blocks that hold an instruction, found by looking at all.
+/// Returns the blocks that contain an instruction, by a search over all blocks.
 fn blocks_of(function: &Function, inst: Inst) -> Vec<Block> {
     function.blocks.keys().filter(|block| function.blocks[*block].insts.contains(&inst)).collect()
 }
 
-/// The instructions in blocks that have a block as a region, found by looking at all.
+/// Returns the instructions in blocks that own a block, by a search over all instructions.
 fn owners_of(function: &Function, block: Block) -> Vec<Inst> {
     let is_owner = |inst: &Inst| {
         function.insts[*inst].regions.contains(&block) && !blocks_of(function, *inst).is_empty()
@@ -29,7 +29,7 @@ fn owners_of(function: &Function, block: Block) -> Vec<Inst> {
     function.insts.keys().filter(is_owner).collect()
 }
 
-/// Whether an instruction is another one, or inside of it.
+/// Returns whether an instruction is another one, or inside of it.
 fn is_inside(function: &Function, inst: Inst, outer: Inst) -> bool {
     let mut found = inst == outer;
     for region in &function.insts[outer].regions {
@@ -100,7 +100,7 @@ fn uses_are_those_that_a_search_finds() {
     assert!(several > 500, "{several}");
 }
 
-/// Each element of a value has the number that is known of it, whenever the program computes it.
+/// Compares known constants with every element that a program computes.
 #[test]
 fn constants_are_what_programs_compute() {
     let mut found = [0; 3];
@@ -123,14 +123,14 @@ fn constants_are_what_programs_compute() {
         let arguments: Vec<u64> =
             function.blocks[function.entry].parameters.iter().map(|_| 1 << 20).collect();
         let mut evaluator = Evaluator::new(function, Memory(Vec::new()), [0, 1], &mut observe);
-        // Some programs access memory that is not there; they have been right until then.
+        // Some programs access missing memory; their values up to that point are valid.
         let _ = evaluator.run(&arguments);
     }
     assert!(found.iter().all(|found| *found > 20), "{found:?}");
 }
 
-/// A form has the value that the program computes, modulo its type, with what its variables are at
-/// that time.
+/// Compares linear forms with the values that a program computes, modulo the type, given the values
+/// of their variables at that time.
 #[test]
 fn forms_of_scalars_are_what_programs_compute() {
     let (mut compared, mut moving, mut carried) = (0, 0, 0);
@@ -174,7 +174,7 @@ fn forms_of_scalars_are_what_programs_compute() {
         };
         let arguments: Vec<u64> = function.blocks[function.entry].parameters.iter().map(|_| 3 << 4).collect();
         let mut evaluator = Evaluator::new(function, Memory(Vec::new()), [0, 1], &mut observe);
-        // Some programs access memory that is not there; they have been right until then.
+        // Some programs access missing memory; their values up to that point are valid.
         let _ = evaluator.run(&arguments);
     }
     assert!(compared > 1000 && moving > 100 && carried > 10, "{compared} {moving} {carried}");

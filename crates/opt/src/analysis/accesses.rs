@@ -1,24 +1,24 @@
-//! Which arguments of a kernel's memory it reads and writes, as far as its text says.
+//! Computes which of a kernel's arguments point to memory that it reads or writes.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_ir::{Function, Inst, Module, OpFamily, Value};
 
-/// An access to memory, by one instruction.
+/// An access to memory by one instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Access {
     /// The instruction.
     pub inst: Inst,
-    /// The parameters of the kernel that its pointers may come from, by their number.
+    /// The indices of the kernel's parameters that its pointers may come from.
     pub parameters: Vec<usize>,
-    /// Whether it reads.
+    /// True if it reads.
     pub reads: bool,
-    /// Whether it writes.
+    /// True if it writes.
     pub writes: bool,
 }
 
-/// The accesses of a module's kernel, in the order of its text. A pointer whose origin is not known, such as one that is made
-/// of a number, may come from any parameter that is a pointer.
+/// Returns the accesses of a module's kernel, in program order. A pointer of unknown origin, such
+/// as one that is made from an integer, may come from any pointer parameter.
 pub fn accesses(module: &Module) -> Vec<Access> {
     let function = module.kernel();
     let mut origins = Origins::new(function);
@@ -29,9 +29,9 @@ pub fn accesses(module: &Module) -> Vec<Access> {
         let (reads, writes) = match data.op.info().family {
             OpFamily::Load => (true, false),
             OpFamily::Store => (false, true),
-            // A function that is called may do either.
+            // A called function may do either.
             OpFamily::Atomic | OpFamily::Call => (true, true),
-            // tidy: wildcard because no other family of tile IR accesses memory.
+            // tidy: wildcard because no other family of tile IR accesses memory
             _ => return,
         };
         let mut parameters: Vec<usize> =
@@ -83,7 +83,7 @@ impl<'a> Origins<'a> {
         }
     }
 
-    /// Goes over the function once; whether anything was new.
+    /// Walks the function once. Returns whether anything was new.
     fn propagate(&mut self) -> bool {
         self.has_changed = false;
         let function = self.function;
@@ -105,7 +105,8 @@ impl<'a> Origins<'a> {
                     }
                 }
             }
-            // tidy: wildcard because of all other families, a pointer comes from the pointers among the operands.
+            // tidy: wildcard because in all other families, a pointer comes from the pointers among
+            // the operands
             _ => {
                 let mut origins: SmallVec<[usize; 8]> = SmallVec::new();
                 let mut has_pointer = false;

@@ -1,9 +1,10 @@
-//! What the elementwise functions make of what is known of their operands.
+//! Transfer functions of the elementwise functions.
 //!
-//! The rules for quotients, remainders and comparisons all rest on one fact: a run of q consecutive numbers that begins
-//! at a multiple of q does not cross any other multiple of q. Dividing by a multiple of q, or comparing with one, is
-//! the same all along the run. (Division truncates towards zero, so that below zero this is true only between
-//! multiples: those rules ask for numbers that are not negative.)
+//! The rules for quotients, remainders and comparisons rely on one fact: a run of q consecutive
+//! numbers that begins at a multiple of q does not cross another multiple of q. Division by a
+//! multiple of q, or comparison with one, has the same result along the run. (Division truncates
+//! towards zero, so for negative numbers this holds only between multiples: those rules require
+//! non-negative numbers.)
 
 use tilewright_ir::{
     ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Literal, Op, Type, Value,
@@ -13,7 +14,8 @@ use super::walk::Walk;
 use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, unit};
 use crate::fold;
 
-/// A range that goes down to here says nothing of the sign: sums and quotients of numbers that may be any reach it.
+/// A range that extends down to here does not determine the sign: sums and quotients of unbounded
+/// numbers reach it.
 const UNKNOWN_LOW: i128 = -(1 << 30);
 
 impl Walk<'_> {
@@ -92,7 +94,7 @@ impl Walk<'_> {
             F::Or | F::Xor | F::Min | F::Max => {
                 info.divide_everywhere(everywhere_a.min(everywhere_b));
             }
-            // tidy: wildcard because nothing but constancy is known of the others
+            // tidy: wildcard because only constancy is known of the others
             _ => {}
         }
         if info.range.low == info.range.high {
@@ -101,7 +103,7 @@ impl Walk<'_> {
         info
     }
 
-    /// Runs of one operand where the other is constant.
+    /// Keeps runs of one operand where the other is constant.
     fn sum(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo, is_sum: bool) {
         for (place, known) in info.axes.iter_mut().enumerate() {
             let (x, y) = (a.axis(place), b.axis(place));
@@ -113,8 +115,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The longest runs of consecutive numbers of `a`, begun at multiples of their length, along which `b` is constant
-    /// and a multiple of their length.
+    /// Returns the longest runs of consecutive numbers of `a` that begin at multiples of their
+    /// length, and along which `b` is constant and a multiple of their length.
     fn aligned_run(place: usize, a: &AxisInfo, b: &AxisInfo) -> u32 {
         let (x, y) = (a.axis(place), b.axis(place));
         let longest = x.contiguity.min(y.constancy);
@@ -149,7 +151,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a divisor may be zero.
+    /// Returns whether a divisor may be zero.
     fn may_be_zero(&self, divisor: &AxisInfo) -> bool {
         let Range { low, high } = divisor.range;
         low <= 0 && 0 <= high && !self.assumptions.nonzero_divisors
@@ -194,14 +196,14 @@ impl Walk<'_> {
         match function {
             F::Add => Range { low: x.low + y.low, high: x.high + y.high }.wrapped(dtype, saturate),
             F::Sub => Range { low: x.low - y.high, high: x.high - y.low }.wrapped(dtype, saturate),
-            // Corners of 64-bit numbers fit 128 bits but for two that are unsigned.
+            // Corners of 64-bit numbers fit into 128 bits, except for two unsigned ones.
             F::Mul => x.corners(y, i128::saturating_mul).wrapped(dtype, saturate),
             F::Shl if y.low >= 0 && y.high < i128::from(dtype.bits().min(62)) => {
                 x.corners(y, |x, y| x.saturating_mul(1 << y)).wrapped(dtype, false)
             }
             F::Shr if y.low >= 0 => x.corners(y, |x, y| x >> y.min(64)),
             F::IntDiv if y.low > 0 => x.corners(y, |x, y| x / y),
-            // The size of a divisor that may be zero says nothing.
+            // The magnitude of a divisor that may be zero does not bound the remainder.
             F::IntRem if y.low <= 0 && y.high >= 0 => {
                 let by_others = Range { low: x.low.min(0), high: x.high.max(0) };
                 if self.may_be_zero(b) { by_others.union(ones(dtype)) } else { by_others }
@@ -220,7 +222,7 @@ impl Walk<'_> {
             }
             F::Min => Range { low: x.low.min(y.low), high: x.high.min(y.high) },
             F::Max => Range { low: x.low.max(y.low), high: x.high.max(y.high) },
-            // tidy: wildcard because nothing is known of the range of the others
+            // tidy: wildcard because the range of the others is unknown
             _ => all,
         }
     }
@@ -239,7 +241,7 @@ impl Walk<'_> {
             let run = match function {
                 F::Lt | F::Ge => Self::aligned_run(place, a, b).max(self.remainder_run(place, x, b)),
                 F::Gt | F::Le => Self::aligned_run(place, b, a).max(self.remainder_run(place, y, a)),
-                // Only the first of a run may be equal.
+                // Only the first number of a run may be equal.
                 F::Eq | F::Ne => 1,
             };
             known.constancy = known.constancy.max(run);
@@ -247,9 +249,10 @@ impl Walk<'_> {
         info
     }
 
-    /// The longest runs along which a remainder is below a number at every place or at none. A run of the dividend that no
-    /// multiple of the divisor cuts gives consecutive numbers where it is not negative, and where it is nothing above zero,
-    /// which is below all that is positive.
+    /// Returns the longest runs along which a remainder is below a number at every element or at
+    /// none. A run of the dividend that no multiple of the divisor divides yields consecutive
+    /// numbers if it is non-negative, and non-positive numbers otherwise, which are below every
+    /// positive number.
     fn remainder_run(&self, place: usize, remainder: Value, bound: &AxisInfo) -> u32 {
         if bound.range.low <= 0 {
             return 1;
@@ -261,7 +264,7 @@ impl Walk<'_> {
         if bound.divisibility_at(place, run, 1) >= u64::from(run) { run } else { 1 }
     }
 
-    /// The dividend and the divisor of which a number is the remainder, perhaps in a wider type.
+    /// Returns the dividend and the divisor of a remainder, possibly in a wider type.
     fn operands_of_remainder(&self, mut value: Value) -> Option<(Value, Value)> {
         loop {
             let data = &self.function.insts[self.function.defining_inst(value)?];
@@ -299,7 +302,7 @@ impl Walk<'_> {
     }
 }
 
-/// The number whose bits are all one.
+/// Returns the number whose bits are all set.
 fn ones(dtype: Dtype) -> Range {
     let (_, high) = dtype.int_range().expect("only integers are divided so");
     let number = if dtype.is_signed() { -1 } else { high };
@@ -310,7 +313,7 @@ fn is_int(ty: &Type) -> bool {
     ty.dtype().is_some_and(Dtype::is_int)
 }
 
-/// What a comparison gives for all numbers of two ranges, if that is one thing.
+/// Returns the result of a comparison that is equal for all numbers of two ranges.
 fn decide(function: ComparisonFn, x: Range, y: Range) -> Option<bool> {
     use ComparisonFn as F;
     let (below, above) = (x.high < y.low, x.low > y.high);

@@ -1,11 +1,13 @@
-//! How the elements of integers and pointers lie: contiguity, divisibility, constancy and range of every value.
+//! Axis analysis of integers and pointers: contiguity, divisibility, constancy and range of every
+//! value.
 //!
-//! This is what decides how memory is accessed: a load whose pointers are contiguous and aligned in runs of four, under
-//! a mask that is constant in runs of four, is a vector load.
+//! The results decide how memory is accessed: a load whose pointers are contiguous and aligned in
+//! runs of four, under a mask that is constant in runs of four, is a vector load.
 //!
-//! Every claim holds for all arguments that fit the parameters' divisibility, on every program of every grid, wrapping
-//! arithmetic included; promises of the program (`hint`, `assume`) are believed. [`Assumptions`] can add one more
-//! promise, the one that Triton always makes: that signed index arithmetic does not overflow.
+//! Every result holds for all arguments that satisfy the parameters' divisibility, in every program
+//! of every grid, including wrapping arithmetic. The program's hints and assumptions (`hint`,
+//! `assume`) are trusted. [`Assumptions`] can add the one that Triton always makes: signed index
+//! arithmetic does not overflow.
 
 mod accesses;
 mod elementwise;
@@ -23,74 +25,79 @@ pub use range::Range;
 /// The divisibility of zero: more than any alignment.
 pub const MAX_DIVISIBILITY: u64 = 1 << 62;
 
-/// What is known of a value along one axis. All three are powers of two.
+/// The facts about a value along one axis. All three are powers of two.
 ///
-/// `contiguity` and `constancy` divide the extent of the axis, and cut the axis into runs: the first begins at index 0.
+/// `contiguity` and `constancy` divide the extent of the axis, and split the axis into runs; the
+/// first begins at index 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Axis {
-    /// Within a run of this length, each element is the one before plus 1: for a pointer, one element further; for an
-    /// integer, modulo the width of its type (where a wrap-around may be inside a run, the claim does not survive a
-    /// conversion to a wider type or to an address). 1 says nothing.
+    /// Within a run of this length, each element is the previous one plus 1: for a pointer, one
+    /// pointee; for an integer, modulo the width of its type (if a run may wrap around, the fact
+    /// does not survive a conversion to a wider type or to an address). 1 means unknown.
     pub contiguity: u32,
-    /// Within a run of this length, all elements are equal. 1 says nothing.
+    /// Within a run of this length, all elements are equal. 1 means unknown.
     pub constancy: u32,
-    /// Divides the first element of every run of `contiguity`: every element where that is 1. In bytes for pointers.
+    /// Divides the first element of every run of `contiguity`, so every element if that is 1. In
+    /// bytes for pointers.
     pub divisibility: u64,
 }
 
 impl Axis {
-    /// Nothing is known.
+    /// No facts.
     pub const UNKNOWN: Axis = Axis { contiguity: 1, constancy: 1, divisibility: 1 };
 }
 
-/// What is known of a value. A scalar counts as a tile of one axis of extent 1.
+/// The facts about a value. A scalar counts as a tile of one axis of extent 1.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct AxisInfo {
-    /// Along each axis. Empty for values that no walk has reached.
+    /// The facts along each axis. Empty for values that no walk has reached.
     pub axes: SmallVec<[Axis; 2]>,
     /// The value of every element, if it is an integer known at compile time.
     pub constant: Option<i128>,
-    /// What every element lies in, if it is an integer.
+    /// The range of every element, if it is an integer.
     pub range: Range,
 }
 
-/// What the analysis may take for granted besides what always holds.
+/// Additional assumptions of the analysis.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Assumptions {
-    /// Sums, differences, products and negations of signed integers do not overflow. Programs are written so, and
-    /// without it little is known of `(pid * BLOCK + arange) % n`, which might be negative.
+    /// Sums, differences, products and negations of signed integers do not overflow. Programs rely
+    /// on it, and without it little is known of `(pid * BLOCK + arange) % n`, which might be
+    /// negative.
     pub no_signed_overflow: bool,
-    /// A number of which nothing says whether it is negative is not, where a remainder is taken of it: `pid // group % n`, where
-    /// the size of a group comes from arguments. Below zero a remainder is negative, and no offset into a tensor.
+    /// A dividend of a remainder whose sign is unknown is not negative: `pid // group % n`, where
+    /// the size of a group comes from arguments. A negative dividend has a negative remainder,
+    /// which is not an offset into a tensor.
     pub nonnegative_dividends: bool,
-    /// No remainder is taken by zero, where it is -1: `arange % n` of an empty tensor is no offset into it.
+    /// The divisor of a remainder is not zero; by zero the remainder is -1: `arange % n` of an
+    /// empty tensor is not an offset into it.
     pub nonzero_divisors: bool,
 }
 
 impl Assumptions {
-    /// What holds of numbers that addresses are made of.
+    /// The assumptions about numbers that addresses are computed from.
     pub const ADDRESSES: Self =
         Self { no_signed_overflow: true, nonnegative_dividends: true, nonzero_divisors: true };
 }
 
-/// What always holds of each value.
+/// Returns the facts about each value that always hold.
 pub fn analyze(function: &Function) -> SecondaryMap<Value, AxisInfo> {
     analyze_assuming(function, Assumptions::default())
 }
 
-/// What holds of each value under assumptions.
+/// Returns the facts about each value under assumptions.
 pub fn analyze_assuming(function: &Function, assumptions: Assumptions) -> SecondaryMap<Value, AxisInfo> {
     walk::analyze(function, assumptions)
 }
 
 impl AxisInfo {
-    /// Nothing but what the type says.
+    /// Returns only the facts of the type.
     pub fn unknown(ty: &Type) -> Self {
         let axes = SmallVec::from_elem(Axis::UNKNOWN, ty.rank().max(1));
         Self { axes, constant: None, range: Range::of(ty) }
     }
 
-    /// One element at every place.
+    /// Returns the facts of a uniform value.
     pub fn uniform(ty: &Type, divisibility: u64, range: Range) -> Self {
         let run = |&extent: &u32| Axis { contiguity: 1, constancy: run_length(extent), divisibility };
         let mut axes: SmallVec<[Axis; 2]> = ty.shape.iter().map(run).collect();
@@ -102,51 +109,52 @@ impl AxisInfo {
         Self { axes, constant, range }
     }
 
-    /// This integer at every place.
+    /// Returns the facts of a uniform constant.
     pub fn of_constant(ty: &Type, constant: i128) -> Self {
         Self::uniform(ty, power_of_two_in(constant), Range { low: constant, high: constant })
     }
 
-    /// The length of the runs of consecutive elements along an axis.
+    /// Returns the length of the runs of consecutive elements along an axis.
     pub fn contiguity(&self, axis: usize) -> u32 {
         self.axis(axis).contiguity
     }
 
-    /// The length of the runs of equal elements along an axis.
+    /// Returns the length of the runs of equal elements along an axis.
     pub fn constancy(&self, axis: usize) -> u32 {
         self.axis(axis).constancy
     }
 
-    /// What divides the first element of each run of consecutive elements along an axis.
+    /// Returns a divisor of the first element of each run of consecutive elements along an axis.
     pub fn divisibility(&self, axis: usize) -> u64 {
         self.axis(axis).divisibility
     }
 
-    /// Along one axis.
+    /// Returns the facts along an axis.
     pub fn axis(&self, axis: usize) -> Axis {
         self.axes.get(axis).copied().unwrap_or(Axis::UNKNOWN)
     }
 
-    /// What divides the elements whose index along the axis is a multiple of `stride`. `unit` is how much an element
-    /// of a run is more than the one before: 1, or the size of a pointee.
+    /// Returns a divisor of the elements whose index along the axis is a multiple of `stride`.
+    /// `unit` is the difference of consecutive elements: 1, or the size of a pointee.
     pub fn divisibility_at(&self, axis: usize, stride: u32, unit: u64) -> u64 {
         let Axis { contiguity, divisibility, .. } = self.axis(axis);
         if stride >= contiguity { divisibility } else { divisibility.min(u64::from(stride) * unit) }
     }
 
-    /// What divides every element.
+    /// Returns a divisor of every element.
     pub fn divisibility_everywhere(&self, unit: u64) -> u64 {
         (0..self.axes.len()).map(|axis| self.divisibility_at(axis, 1, unit)).max().unwrap_or(1)
     }
 
-    /// Notes that this divides every element.
+    /// Notes a divisor of every element.
     fn divide_everywhere(&mut self, divisibility: u64) {
         for axis in &mut self.axes {
             axis.divisibility = axis.divisibility.max(divisibility);
         }
     }
 
-    /// Leaves only the runs that are aligned to their length: they do not wrap around inside, whatever the width.
+    /// Shortens the runs to those that are aligned to their length: they do not wrap around,
+    /// independent of the width.
     fn cut_to_aligned(&mut self) {
         for axis in 0..self.axes.len() {
             let Axis { contiguity, divisibility, .. } = self.axis(axis);
@@ -154,7 +162,7 @@ impl AxisInfo {
         }
     }
 
-    /// Claims no longer runs of consecutive elements than this.
+    /// Limits the runs of consecutive elements to this length.
     fn limit_contiguity(&mut self, axis: usize, contiguity: u32, unit: u64) {
         if self.contiguity(axis) > contiguity {
             let divisibility = self.divisibility_at(axis, contiguity, unit);
@@ -164,8 +172,8 @@ impl AxisInfo {
         }
     }
 
-    /// Completes claims from others: what divides every element divides those of all axes; runs are no longer than half
-    /// the numbers of the type, so that an aligned run does not wrap around.
+    /// Derives facts from others: a divisor of every element divides those of all axes. Limits runs
+    /// to half the numbers of the type, so that an aligned run does not wrap around.
     fn finish(mut self, ty: &Type) -> Self {
         if let Some(dtype) = ty.dtype()
             && dtype.bits() < 32
@@ -179,7 +187,7 @@ impl AxisInfo {
         self
     }
 
-    /// What holds of a value that is either of two.
+    /// Returns the facts that hold for both of two values.
     fn join(&self, other: &Self, ty: &Type) -> Self {
         let axis = |axis| {
             let contiguity = self.contiguity(axis).min(other.contiguity(axis));
@@ -198,7 +206,7 @@ impl AxisInfo {
     }
 }
 
-/// How much an element of a run is more than the one before.
+/// Returns the difference of consecutive elements.
 fn unit(ty: &Type) -> u64 {
     match ty.element {
         Element::Pointer(pointee) => pointee.bytes() as u64,
@@ -206,17 +214,17 @@ fn unit(ty: &Type) -> u64 {
     }
 }
 
-/// The largest power of two that divides a number.
+/// Returns the largest power of two that divides a number.
 fn power_of_two_in(number: i128) -> u64 {
     if number == 0 { MAX_DIVISIBILITY } else { MAX_DIVISIBILITY.min(1 << number.trailing_zeros().min(62)) }
 }
 
-/// The longest run that cuts an axis of this extent without a rest.
+/// Returns the longest run that divides the extent of an axis.
 fn run_length(extent: u32) -> u32 {
     if extent == 0 { 1 } else { 1 << extent.trailing_zeros() }
 }
 
-/// The longest run along an axis of a shape; 1 for a scalar.
+/// Returns the longest run along an axis of a shape; 1 for a scalar.
 fn run_length_of(shape: &Shape, axis: usize) -> u32 {
     shape.get(axis).map_or(1, |&extent| run_length(extent))
 }

@@ -1,13 +1,13 @@
-//! The range of an integer: the smallest and the largest value it may have.
+//! The range of an integer: its minimum and maximum.
 
 use tilewright_ir::{Dtype, Type};
 
-/// A closed interval. Of what is not an integer it says nothing: it holds all numbers.
+/// A closed interval. For other values than integers it is unbounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
-    /// The smallest value.
+    /// The minimum.
     pub low: i128,
-    /// The largest value.
+    /// The maximum.
     pub high: i128,
 }
 
@@ -18,40 +18,41 @@ impl Default for Range {
 }
 
 impl Range {
-    /// All numbers of a type.
+    /// Returns the range of a type.
     pub fn of(ty: &Type) -> Self {
         ty.dtype().map_or_else(Self::default, Self::of_dtype)
     }
 
-    /// All numbers of an element type.
+    /// Returns the range of an element type.
     pub fn of_dtype(dtype: Dtype) -> Self {
         dtype.int_range().map_or_else(Self::default, |(low, high)| Range { low, high })
     }
 
-    /// Whether no number is below zero.
+    /// Returns whether the range has no negative number.
     pub fn is_nonnegative(self) -> bool {
         self.low >= 0
     }
 
-    /// Whether all of it is in the other.
+    /// Returns whether the range is contained in another.
     pub fn is_within(self, other: Range) -> bool {
         other.low <= self.low && self.high <= other.high
     }
 
-    /// The smallest range that holds both.
+    /// Returns the smallest range that contains both.
     #[must_use]
     pub fn union(self, other: Range) -> Range {
         Range { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
-    /// What is in both; the other where nothing is.
+    /// Returns the intersection; the other range if it is empty.
     #[must_use]
     pub fn intersection(self, other: Range) -> Range {
         let both = Range { low: self.low.max(other.low), high: self.high.min(other.high) };
         if both.low <= both.high { both } else { other }
     }
 
-    /// The range of a function of two numbers that is monotone in each of them, from its values at the corners.
+    /// Returns the range of a function of two numbers that is monotone in each of them, from its
+    /// values at the corners.
     pub(super) fn corners(self, other: Range, function: impl Fn(i128, i128) -> i128) -> Range {
         let corners = [
             function(self.low, other.low),
@@ -66,8 +67,8 @@ impl Range {
         Range { low, high }
     }
 
-    /// The range after wrapping to a type: the whole type if anything wraps. With `saturate`, what would wrap does not
-    /// happen.
+    /// Returns the range after wrapping to a type: the whole type if any number wraps. With
+    /// `saturate`, numbers that would wrap do not occur.
     pub(super) fn wrapped(self, dtype: Dtype, saturate: bool) -> Range {
         let all = Self::of_dtype(dtype);
         if self.is_within(all) {

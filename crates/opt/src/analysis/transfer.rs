@@ -1,4 +1,4 @@
-//! What each op makes of what is known of its operands.
+//! Transfer functions: the facts about each op's results, from those about its operands.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Element, HintKind, Inst, IntList, Op, Type, Value};
@@ -6,11 +6,11 @@ use tilewright_ir::{Element, HintKind, Inst, IntList, Op, Type, Value};
 use super::walk::Walk;
 use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, run_length, run_length_of, unit};
 
-/// The largest grid axis.
+/// The largest extent of the grid.
 const MAX_PROGRAMS: i128 = i32::MAX as i128;
 
 impl Walk<'_> {
-    /// What is known of the result of an instruction that is straight code.
+    /// Returns the facts about the result of a straight-line instruction.
     pub(super) fn transfer(&self, inst: Inst, ty: &Type) -> AxisInfo {
         let data = &self.function.insts[inst];
         match (&data.op, &data.operands[..]) {
@@ -37,13 +37,14 @@ impl Walk<'_> {
             (Op::Elementwise { function }, operands) => self.elementwise(*function, operands, ty),
             (Op::Cast { .. }, &[value]) => self.cast(value, ty),
             (Op::Bitcast { .. }, &[value]) => self.bitcast(value, ty),
-            // Of equal addresses; what others write meanwhile is not ordered with it.
+            // Loads of equal addresses are equal; stores of other threads meanwhile are not ordered
+            // with them.
             (Op::Load { volatile: false, .. }, operands) => self.constancy_of(operands, ty),
             (Op::PtrAdd {}, &[pointer, offset]) => self.ptr_add(pointer, offset, ty),
             (Op::Reduce { axis }, tiles) => self.reduce(tiles, *axis as usize, ty),
             (Op::Scan { axis, .. }, tiles) => self.scan(tiles, *axis as usize, ty),
             (Op::Hint { kind, values }, &[value]) => self.hint(value, *kind, values, ty),
-            // tidy: wildcard because nothing is known of what the other ops give
+            // tidy: wildcard because nothing is known of the results of the other ops
             _ => AxisInfo::unknown(ty),
         }
     }
@@ -71,7 +72,8 @@ impl Walk<'_> {
         info
     }
 
-    /// Axes of extent 1 come and go; else only the runs along the last axis are followed.
+    /// Follows inserted and removed axes of extent 1; for other reshapes, only the runs along the
+    /// last axis.
     fn reshape(&self, tile: Value, ty: &Type) -> AxisInfo {
         let info = &self.infos[tile];
         let from = &self.function.ty(tile).shape;
@@ -111,7 +113,7 @@ impl Walk<'_> {
                 if target.is_bool() {
                     return self.cast_to_bool(value, ty);
                 }
-                // A conversion that changes a number is no overflow: what is aligned survives it.
+                // A conversion that changes a number does not overflow: aligned runs survive it.
                 let fits = self.infos[value].range.is_within(Range::of_dtype(target));
                 let cuts = target.bits() > source.bits() || (self.assumptions.no_signed_overflow && !fits);
                 let mut info = if cuts { self.extended(value) } else { self.infos[value].clone() };
@@ -175,7 +177,7 @@ impl Walk<'_> {
         AxisInfo { axes: (0..base.axes.len()).map(axis).collect(), ..AxisInfo::default() }
     }
 
-    /// Equal slices give equal results.
+    /// Equal slices have equal results.
     fn reduce(&self, tiles: &[Value], axis: usize, ty: &Type) -> AxisInfo {
         let mut info = AxisInfo::unknown(ty);
         for place in 0..ty.rank() {
@@ -186,7 +188,7 @@ impl Walk<'_> {
         info
     }
 
-    /// Equal lines give equal results.
+    /// Equal lines have equal results.
     fn scan(&self, tiles: &[Value], axis: usize, ty: &Type) -> AxisInfo {
         let mut info = self.constancy_of(tiles, ty);
         info.axes[axis].constancy = 1;
@@ -202,7 +204,8 @@ impl Walk<'_> {
                 HintKind::MultipleOf => known.divisibility = known.divisibility.max(promised),
                 HintKind::MaxContiguous => known.contiguity = known.contiguity.max(run),
                 HintKind::MaxConstancy => known.constancy = known.constancy.max(run),
-                // Of what the launch gives, the launch knows better: programs on other GPUs describe what no GPU copies.
+                // The launch knows the divisibility of its arguments better: programs for other
+                // GPUs describe tensors that no GPU copies.
                 HintKind::Described if place == 0 && self.is_loaded(value) => {
                     known.divisibility = known.divisibility.max(promised);
                 }
@@ -212,21 +215,22 @@ impl Walk<'_> {
         info
     }
 
-    /// Whether a scalar comes from memory as it is.
+    /// Returns whether a scalar comes unchanged from memory.
     fn is_loaded(&self, mut value: Value) -> bool {
         while let Some(inst) = self.function.defining_inst(value) {
             let data = &self.function.insts[inst];
             match &data.op {
                 Op::Cast { .. } | Op::Bitcast { .. } | Op::Hint { .. } => value = data.operands[0],
                 Op::Load { .. } => return true,
-                // tidy: wildcard because all else is computed, and known as far as that goes
+                // tidy: wildcard because everything else is computed, and its facts are known
                 _ => return false,
             }
         }
         false
     }
 
-    /// Only that equal operands give equal results, which holds of every function of elements.
+    /// Returns only the constancy: equal operands have equal results, which holds for every
+    /// elementwise function.
     pub(super) fn constancy_of(&self, operands: &[Value], ty: &Type) -> AxisInfo {
         let mut info = AxisInfo::unknown(ty);
         for (axis, known) in info.axes.iter_mut().enumerate() {

@@ -1,8 +1,8 @@
-//! The walk over a function: straight code in order, and loops until nothing changes.
+//! Walks a function: straight-line code in order, and loops to a fixed point.
 //!
-//! What a loop carries begins as what is known of its first value, and is weakened by what the body yields. The whole
-//! function is walked again until no carried value is weakened, so nested loops cost no more than others. Each may be
-//! weakened a few times; then it is given up.
+//! The facts about a loop-carried value begin as those of its initial value; the yields of the body
+//! weaken them. The walk repeats over the whole function until no carried value is weakened, so
+//! nested loops cost no more than others. After a few weakenings, a value becomes unknown.
 
 use rustc_hash::FxHashMap;
 use tilewright_base::entity::SecondaryMap;
@@ -12,9 +12,9 @@ use tilewright_ir::{
 
 use super::{Assumptions, AxisInfo, Range, power_of_two_in};
 
-/// After so many walks, ranges that still grow are given up.
+/// Walks after which growing ranges become unbounded.
 const PRECISE_RANGE_WALKS: u32 = 2;
-/// After so many walks, a value that is still weakened is given up.
+/// Walks after which a value that is still weakened becomes unknown.
 const PRECISE_WALKS: u32 = 6;
 
 pub fn analyze(function: &Function, assumptions: Assumptions) -> SecondaryMap<Value, AxisInfo> {
@@ -22,11 +22,11 @@ pub fn analyze(function: &Function, assumptions: Assumptions) -> SecondaryMap<Va
         function,
         assumptions,
         infos: SecondaryMap::with_capacity(function.values.len()),
-        promises: FxHashMap::default(),
+        scalar_assumptions: FxHashMap::default(),
         walks: 0,
         changed: true,
     };
-    walk.collect_promises();
+    walk.collect_scalar_assumptions();
     while std::mem::take(&mut walk.changed) {
         walk.parameters();
         walk.block(function.entry);
@@ -35,9 +35,9 @@ pub fn analyze(function: &Function, assumptions: Assumptions) -> SecondaryMap<Va
     walk.infos
 }
 
-/// What the program promises of a scalar.
+/// The assumptions of the program about a scalar.
 #[derive(Clone, Copy)]
-struct Promise {
+struct ScalarAssumption {
     range: Range,
     divisibility: u64,
 }
@@ -46,7 +46,7 @@ pub(super) struct Walk<'f> {
     pub(super) function: &'f Function,
     pub(super) assumptions: Assumptions,
     pub(super) infos: SecondaryMap<Value, AxisInfo>,
-    promises: FxHashMap<Value, Promise>,
+    scalar_assumptions: FxHashMap<Value, ScalarAssumption>,
     walks: u32,
     changed: bool,
 }
@@ -74,19 +74,19 @@ impl Walk<'_> {
                 OpFamily::Loop if matches!(op, Op::For { .. }) => self.for_loop(inst),
                 OpFamily::Loop => self.while_loop(inst),
                 OpFamily::Branch => self.if_else(inst),
-                // tidy: wildcard because the other ops are straight code
+                // tidy: wildcard because the other ops are straight-line code
                 _ => self.straight(inst),
             }
         }
     }
 
-    /// Sets what is known of a value, with what is promised of it.
+    /// Sets the facts about a value, together with the program's assumptions.
     fn set(&mut self, value: Value, info: AxisInfo) {
         let mut info = info.finish(self.function.ty(value));
-        if let Some(promise) = self.promises.get(&value) {
-            info.range = promise.range.intersection(info.range);
+        if let Some(scalar_assumption) = self.scalar_assumptions.get(&value) {
+            info.range = scalar_assumption.range.intersection(info.range);
             for axis in &mut info.axes {
-                axis.divisibility = axis.divisibility.max(promise.divisibility);
+                axis.divisibility = axis.divisibility.max(scalar_assumption.divisibility);
             }
         }
         self.infos[value] = info;
@@ -117,7 +117,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Weakens what is known of a value to what holds of another value too.
+    /// Weakens the facts about a value to those that also hold for another value.
     fn weaken(&mut self, value: Value, other: Value) {
         let ty = self.function.ty(value);
         let (known, other) = (&self.infos[value], &self.infos[other]);
@@ -147,7 +147,7 @@ impl Walk<'_> {
         self.set(to, info);
     }
 
-    /// What is carried is, in the region of a loop that runs first, what it was before.
+    /// Joins the initial values of a loop to the parameters of the region that runs first.
     fn enter(&mut self, inst: Inst) {
         for Carried { initial, parameters, .. } in self.function.carried(inst) {
             if let (Some(initial), &[first, ..]) = (initial, &parameters[..]) {
@@ -156,7 +156,7 @@ impl Walk<'_> {
         }
     }
 
-    /// There, it is what the body yields as well; in the end it is what it was there.
+    /// Joins the yields of the body to these parameters, and these parameters to the results.
     fn repeat(&mut self, inst: Inst) {
         let function = self.function;
         for Carried { parameters, yielded, .. } in function.carried(inst) {
@@ -183,7 +183,7 @@ impl Walk<'_> {
         self.repeat(inst);
     }
 
-    /// The index of a loop: lower + i * step, between the bounds.
+    /// Returns the facts about the index of a loop: lower + i * step, between the bounds.
     fn index(&self, index: Value, lower: Value, upper: Value, step: Value) -> AxisInfo {
         let [lower, upper, step] = [lower, upper, step].map(|value| &self.infos[value]);
         let (up, down) = (step.range.high > 0, step.range.low < 0);
@@ -202,7 +202,7 @@ impl Walk<'_> {
             (false, true) => Range { low: upper.range.low.saturating_add(1), ..ends },
             _ => ends,
         };
-        // The last index is whole steps from the first.
+        // The last index differs from the first by a multiple of the step.
         let ends = match (lower.constant, step.constant) {
             (Some(first), Some(step)) if step > 0 && ends.high > first => {
                 Range { high: ends.high - (ends.high - first) % step, ..ends }
@@ -212,7 +212,7 @@ impl Walk<'_> {
             }
             _ => ends,
         };
-        // Where the ends cross, the body never runs.
+        // If the ends cross, the body never runs.
         info.range = ends.intersection(info.range);
         info.axes[0].divisibility = lower.divisibility_everywhere(1).min(step.divisibility_everywhere(1));
         info
@@ -247,23 +247,23 @@ impl Walk<'_> {
         }
     }
 
-    /// The promises of `assume`s that every run of the program meets.
-    fn collect_promises(&mut self) {
+    /// Collects the conditions of `assume`s that every run of the program executes.
+    fn collect_scalar_assumptions(&mut self) {
         let function = self.function;
         for &inst in &function.blocks[function.entry].insts {
             let data = &function.insts[inst];
             if let (Op::Assume {}, &[condition]) = (&data.op, &data.operands[..]) {
-                self.promise(condition);
+                self.assume(condition);
             }
         }
     }
 
-    fn promise(&mut self, condition: Value) {
+    fn assume(&mut self, condition: Value) {
         use ElementwiseFn as F;
         let Some((comparison, x, y)) = self.scalar_function(condition) else { return };
         if comparison == F::And {
-            self.promise(x);
-            self.promise(y);
+            self.assume(x);
+            self.assume(y);
             return;
         }
         let (Some(all), Some(bound)) = (self.function.ty(x).dtype(), constant_int(self.function, y)) else {
@@ -279,31 +279,34 @@ impl Walk<'_> {
             F::Gt => Range { low: bound + 1, ..all },
             F::Ge => Range { low: bound, ..all },
             F::Eq if bound == 0 => {
-                // x % n == 0, also written as x & (n - 1) == 0
+                // x % n == 0, or x & (n - 1) == 0
                 let Some((function, inner, divisor)) = self.scalar_function(x) else { return };
                 let Some(divisor) = constant_int(self.function, divisor) else { return };
                 match function {
-                    F::IntRem => self.add_promise(inner, all, power_of_two_in(divisor)),
-                    F::And => self.add_promise(inner, all, power_of_two_in(divisor.wrapping_add(1))),
-                    // tidy: wildcard because no other function says what divides its operand
+                    F::IntRem => self.add_scalar_assumption(inner, all, power_of_two_in(divisor)),
+                    F::And => {
+                        self.add_scalar_assumption(inner, all, power_of_two_in(divisor.wrapping_add(1)));
+                    }
+                    // tidy: wildcard because no other function determines a divisor of its operand
                     _ => {}
                 }
                 return;
             }
-            // tidy: wildcard because no other condition says anything of a range
+            // tidy: wildcard because no other condition bounds a range
             _ => return,
         };
-        self.add_promise(x, range, 1);
+        self.add_scalar_assumption(x, range, 1);
     }
 
-    fn add_promise(&mut self, value: Value, range: Range, divisibility: u64) {
+    fn add_scalar_assumption(&mut self, value: Value, range: Range, divisibility: u64) {
         let all = Range::of(self.function.ty(value));
-        let promise = self.promises.entry(value).or_insert(Promise { range: all, divisibility: 1 });
-        promise.range = range.intersection(promise.range);
-        promise.divisibility = promise.divisibility.max(divisibility);
+        let scalar_assumption =
+            self.scalar_assumptions.entry(value).or_insert(ScalarAssumption { range: all, divisibility: 1 });
+        scalar_assumption.range = range.intersection(scalar_assumption.range);
+        scalar_assumption.divisibility = scalar_assumption.divisibility.max(divisibility);
     }
 
-    /// The function of two scalars that defines a value.
+    /// Returns the function of two scalars that defines a value.
     fn scalar_function(&self, value: Value) -> Option<(ElementwiseFn, Value, Value)> {
         let data = &self.function.insts[self.function.defining_inst(value)?];
         match (&data.op, &data.operands[..]) {
@@ -315,8 +318,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The runs of an integer tile as they are after an extension to 64 bits: those that may wrap around inside are
-    /// cut to what is aligned, which does not.
+    /// Returns the facts about an integer tile after an extension to 64 bits: runs that may wrap
+    /// around are shortened to aligned ones, which do not.
     pub(super) fn extended(&self, value: Value) -> AxisInfo {
         let ty = self.function.ty(value);
         let mut info = self.infos[value].clone();

@@ -1,4 +1,5 @@
-//! Integers that are no polynomials of others, by definitions: minima, choices, quotients, what may not fit.
+//! Integers that are not polynomials of others, by definitions: minima, choices, quotients,
+//! possible overflow.
 
 use tilewright_ir::Dtype;
 
@@ -7,7 +8,7 @@ use super::logic::Formula;
 use super::variables::Poly;
 
 impl Forms<'_> {
-    /// An integer of a type: of a polynomial that may not fit, what nobody knows.
+    /// Wraps a polynomial to a type: an opaque number if it may not fit.
     pub(super) fn narrowed(&mut self, poly: Poly, dtype: Dtype) -> Poly {
         let Some((low, high)) = dtype.int_range() else { return poly };
         if poly.as_constant().is_some_and(|number| (low..=high).contains(&number)) {
@@ -21,7 +22,7 @@ impl Forms<'_> {
         })
     }
 
-    /// The first where the condition holds, else the second.
+    /// Returns `x` where the condition holds, else `y`.
     pub fn choice(&mut self, condition: &Formula, x: &Poly, y: &Poly) -> Poly {
         match condition.truth() {
             Some(true) => return x.clone(),
@@ -37,7 +38,7 @@ impl Forms<'_> {
         })
     }
 
-    /// The smaller one for 1, the larger one for -1.
+    /// Returns the minimum for sign 1, the maximum for -1.
     pub fn extreme(&mut self, x: &Poly, y: &Poly, sign: i128) -> Poly {
         let at_most =
             |a: &Poly, b: &Poly| if sign > 0 { Formula::at_most(a, b) } else { Formula::at_most(b, a) };
@@ -55,7 +56,7 @@ impl Forms<'_> {
         })
     }
 
-    /// Quotient and remainder by a positive number, rounded down.
+    /// Returns the quotient and the remainder by a positive number, rounded down.
     pub fn floored(&mut self, x: &Poly, divisor: i128) -> (Poly, Poly) {
         let divisor = Poly::constant(divisor);
         self.divided(x, &divisor, Rounding::Down, |x, d, q, r| {
@@ -67,7 +68,8 @@ impl Forms<'_> {
         })
     }
 
-    /// Quotient and remainder rounded towards zero, as the language says; by zero, all bits of both.
+    /// Returns the quotient and the remainder rounded towards zero, as the language defines them;
+    /// by zero, both have all bits set.
     pub(super) fn truncated(
         &mut self,
         x: &Poly,
@@ -78,7 +80,7 @@ impl Forms<'_> {
         let all_bits = if dtype.is_signed() { -1 } else { dtype.int_range().map_or(-1, |(_, high)| high) };
         let can_be_negative = dtype.is_signed() && !is_nonnegative;
         if let Some(number) = divisor.as_constant().filter(|&number| number > 0) {
-            // Where both roundings agree they are one variable.
+            // If both roundings agree, they are one variable.
             let above = self.floored(x, number);
             if !can_be_negative {
                 return above;
@@ -103,7 +105,7 @@ impl Forms<'_> {
             let zero = Poly::default();
             let mut cases = Vec::new();
             for sign in [1, -1] {
-                // The size of the divisor.
+                // The magnitude of the divisor.
                 let Some(size) = d.scaled(sign) else { return Formula::Unknown };
                 let Some(negative) = size.scaled(-1) else { return Formula::Unknown };
                 let (towards, away) = if sign > 0 { (&zero, q) } else { (q, &zero) };
@@ -155,7 +157,7 @@ impl Forms<'_> {
         }
         let rest = Poly::var(self.push(Kind::Defined, Formula::TRUE, Vec::new()));
         let quotient = self.define(|quotient| definition(x, divisor, quotient, &rest));
-        // Who has one has the definition of both.
+        // A formula with either variable needs the definition of both.
         for var in rest.vars() {
             let inputs = quotient.vars().chain(x.vars()).chain(divisor.vars()).collect();
             self.variables[var.0 as usize].inputs = inputs;

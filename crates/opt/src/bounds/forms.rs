@@ -1,7 +1,10 @@
-//! The elements of integers, conditions and pointers, as polynomials and claims: of a value at given coordinates.
+//! The elements of integers, conditions and pointers at given coordinates, as polynomials and
+//! formulas.
 //!
-//! What is no polynomial of others is a variable with a definition: a quotient, a minimum, a choice. What is not followed at all,
-//! such as what is loaded, is a variable that may have any value of its range, and is remembered as opaque.
+//! An integer that is not a polynomial of others is a variable with a definition: a quotient, a
+//! minimum, a choice. An integer that the analysis does not follow, such as a loaded one, is a
+//! variable with any value of its range, and is recorded as opaque. such as what is loaded, is a
+//! variable that may have any value of its range, and is remembered as opaque.
 
 use rustc_hash::FxHashMap;
 use tilewright_base::entity::SecondaryMap;
@@ -11,58 +14,58 @@ use super::logic::Formula;
 use super::variables::{Poly, Var};
 use crate::analysis::{Assumptions, AxisInfo, analyze_assuming};
 
-/// How a quotient is rounded.
+/// The rounding of a quotient.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rounding {
-    /// To the next integer below.
+    /// To the next lower integer.
     Down,
-    /// Towards zero, of integers of this type.
+    /// Towards zero, for integers of this type.
     TowardsZero(Dtype),
 }
 
-/// What a variable stands for.
+/// The meaning of a variable.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// A scalar parameter of the kernel, divided by what it is known to be a multiple of.
+    /// A scalar parameter of the kernel, divided by its known divisibility.
     Parameter(usize),
-    /// The place of the program along an axis of the grid.
+    /// The index of the program along an axis of the grid.
     Program(u8),
     /// The extent of the grid along an axis.
     Programs(u8),
     /// The coordinate along an axis of the tile that is accessed.
     Coordinate(usize),
-    /// The number of the iteration of a loop, from zero.
+    /// The index of the iteration of a loop, from zero.
     Iteration(Inst),
-    /// How often the body of a loop has run in the end.
+    /// The final trip count of a loop.
     Trips(Inst),
-    /// What is carried, while what becomes of it is looked at.
+    /// A loop-carried value while its progression is computed.
     Marker(Value),
     /// An element that is not followed.
     Opaque(Value, Vec<Poly>),
-    /// What its definition says.
+    /// A variable that its definition determines.
     Defined,
 }
 
 /// A variable.
 #[derive(Debug)]
 pub struct Variable {
-    /// What it stands for.
+    /// The meaning.
     pub kind: Kind,
-    /// What holds of it, always.
+    /// A formula that always holds of the variable.
     pub definition: Formula,
-    /// The variables that it is made from.
+    /// The variables that it is computed from.
     pub(super) inputs: Vec<Var>,
 }
 
-/// Where a pointer comes from: a parameter, and how many elements further it is.
-pub type Place = (usize, Poly);
+/// The target of a pointer: a parameter, and the offset in elements.
+pub type TensorElement = (usize, Poly);
 
-/// Why a pointer is not followed.
+/// The reason why a pointer is not followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lost {
-    /// It comes from a number or from memory.
+pub enum UntrackedPointer {
+    /// It comes from an integer or from memory.
     Unknown(Value),
-    /// It may be of one of several tensors.
+    /// It may point to one of several tensors.
     Several(Value),
     /// Its elements have another size than those of the tensor.
     OtherSize(Value),
@@ -73,23 +76,23 @@ pub struct Forms<'a> {
     pub(super) function: &'a Function,
     pub(super) infos: SecondaryMap<Value, AxisInfo>,
     pub(super) variables: Vec<Variable>,
-    pub(super) numbers: FxHashMap<Kind, Var>,
+    pub(super) vars_by_kind: FxHashMap<Kind, Var>,
     pub(super) known: FxHashMap<(Value, Vec<Poly>), Poly>,
     pub(super) quotients: FxHashMap<(Poly, Poly, Rounding), (Poly, Poly)>,
     pub(super) parents: Parents,
-    /// What is carried, and what becomes of it is looked at.
+    /// Loop-carried values whose progressions are being computed.
     pub(super) carrying: Vec<(Value, Vec<Poly>, Poly, Option<usize>)>,
 }
 
 impl<'a> Forms<'a> {
-    /// Of a function without calls.
+    /// Creates the forms of a function without calls.
     pub fn new(function: &'a Function) -> Self {
         let assumptions = Assumptions { no_signed_overflow: true, ..Assumptions::default() };
         Self {
             function,
             infos: analyze_assuming(function, assumptions),
             variables: Vec::new(),
-            numbers: FxHashMap::default(),
+            vars_by_kind: FxHashMap::default(),
             known: FxHashMap::default(),
             quotients: FxHashMap::default(),
             parents: Parents::new(function),
@@ -97,18 +100,18 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// A variable.
+    /// Returns a variable.
     pub fn variable(&self, var: Var) -> &Variable {
         &self.variables[var.0 as usize]
     }
 
-    /// The variable that stands for something.
-    pub fn number(&mut self, kind: Kind) -> Var {
-        if let Some(&var) = self.numbers.get(&kind) {
+    /// Returns the variable with a meaning.
+    pub fn var_of(&mut self, kind: Kind) -> Var {
+        if let Some(&var) = self.vars_by_kind.get(&kind) {
             return var;
         }
         let var = self.push(kind.clone(), Formula::TRUE, Vec::new());
-        self.numbers.insert(kind, var);
+        self.vars_by_kind.insert(kind, var);
         var
     }
 
@@ -118,7 +121,7 @@ impl<'a> Forms<'a> {
         var
     }
 
-    /// A new variable of which a claim holds that is made with it.
+    /// Creates a variable with a definition; the closure builds the definition from the variable.
     pub fn define(&mut self, definition: impl FnOnce(&Poly) -> Formula) -> Poly {
         let var = self.push(Kind::Defined, Formula::TRUE, Vec::new());
         let definition = definition(&Poly::var(var));
@@ -128,14 +131,14 @@ impl<'a> Forms<'a> {
         Poly::var(var)
     }
 
-    /// A scalar parameter.
+    /// Returns a scalar parameter.
     pub fn parameter(&mut self, index: usize) -> Poly {
         let divisibility = i128::from(self.function.parameters[index].divisibility.max(1));
-        let var = self.number(Kind::Parameter(index));
+        let var = self.var_of(Kind::Parameter(index));
         Poly::var(var).scaled(divisibility).expect("a coefficient of 32 bits fits")
     }
 
-    /// What the name of a parameter stands for; fails with what is wrong.
+    /// Returns the parameter of a name; fails with the reason.
     pub fn named(&mut self, name: &str) -> Result<Poly, String> {
         let function = self.function;
         let parameters = || function.parameters.iter().zip(&function.blocks[function.entry].parameters);
@@ -150,7 +153,7 @@ impl<'a> Forms<'a> {
         })
     }
 
-    /// That there is no tensor of this name.
+    /// Returns the message that no tensor has this name.
     pub fn no_pointer(&self, name: &str) -> String {
         let function = self.function;
         let parameters = function.parameters.iter().zip(&function.blocks[function.entry].parameters);
@@ -159,27 +162,27 @@ impl<'a> Forms<'a> {
         format!("the kernel has no tensor '{name}'; it has {}", listed(&known))
     }
 
-    /// The place of the program along an axis.
+    /// Returns the index of the program along an axis.
     pub fn program(&mut self, axis: u8) -> Poly {
-        Poly::var(self.number(Kind::Program(axis)))
+        Poly::var(self.var_of(Kind::Program(axis)))
     }
 
-    /// The extent of the grid along an axis.
+    /// Returns the extent of the grid along an axis.
     pub fn programs(&mut self, axis: u8) -> Poly {
-        Poly::var(self.number(Kind::Programs(axis)))
+        Poly::var(self.var_of(Kind::Programs(axis)))
     }
 
-    /// The number of an iteration.
+    /// Returns the index of an iteration.
     pub fn iteration(&mut self, inst: Inst) -> Poly {
-        Poly::var(self.number(Kind::Iteration(inst)))
+        Poly::var(self.var_of(Kind::Iteration(inst)))
     }
 
     pub(super) fn opaque(&mut self, value: Value, at: &[Poly]) -> Poly {
         let kind = Kind::Opaque(value, at.to_vec());
-        if let Some(&var) = self.numbers.get(&kind) {
+        if let Some(&var) = self.vars_by_kind.get(&kind) {
             return Poly::var(var);
         }
-        let var = self.number(kind);
+        let var = self.var_of(kind);
         let range = self.infos[value].range;
         let dtype = self.function.ty(value).dtype().and_then(Dtype::int_range);
         if let Some((low, high)) = dtype {
@@ -191,7 +194,7 @@ impl<'a> Forms<'a> {
         Poly::var(var)
     }
 
-    /// An element of an integer.
+    /// Returns an element of an integer.
     pub fn int(&mut self, value: Value, at: &[Poly]) -> Poly {
         if let Some(constant) = self.infos[value].constant {
             return Poly::constant(constant);
@@ -240,12 +243,12 @@ impl<'a> Forms<'a> {
                 let trips = self.trips(inst);
                 initial.plus_times(&step.times(&trips)?, 1)
             }
-            // tidy: wildcard because what the others give is not followed
+            // tidy: wildcard because the results of the others are not followed
             _ => None,
         }
     }
 
-    /// Where an element of the result of an op that moves elements comes from.
+    /// Returns the source coordinates of an element, for an op that moves elements.
     fn moved(&mut self, inst: Inst, at: &[Poly]) -> Option<Vec<Poly>> {
         let function = self.function;
         let data = &function.insts[inst];
@@ -279,7 +282,8 @@ impl<'a> Forms<'a> {
                 let from = function.ty(data.operands[0]).shape.to_vec();
                 self.reshaped(&from, shape, at)
             }
-            // tidy: wildcard because the others do not move elements, or to where values say
+            // tidy: wildcard because the others do not move elements, or to data-dependent
+            // coordinates
             _ => None,
         }
     }
@@ -373,11 +377,11 @@ impl<'a> Forms<'a> {
             // tidy: wildcard because other functions are not followed
             _ => return None,
         };
-        // A signed number that does not fit is what the promise rules out; an unsigned one wraps.
+        // The assumption excludes signed overflow; unsigned numbers wrap.
         Some(if dtype.is_signed() { exact } else { self.narrowed(exact, dtype) })
     }
 
-    /// An element of a boolean.
+    /// Returns an element of a boolean.
     pub fn condition(&mut self, value: Value, at: &[Poly]) -> Formula {
         use ElementwiseFn as F;
         let function = self.function;
@@ -422,7 +426,7 @@ impl<'a> Forms<'a> {
                     F::Ge => Formula::at_most(&y, &x),
                     F::Eq => Formula::equal(&x, &y),
                     F::Ne => Formula::equal(&x, &y).negated(),
-                    // tidy: wildcard because no other function of integers gives a boolean
+                    // tidy: wildcard because no other function of integers returns a boolean
                     _ => Formula::Unknown,
                 }
             }
@@ -430,15 +434,15 @@ impl<'a> Forms<'a> {
                 Formula::equal(&self.int(from, at), &Poly::default()).negated()
             }
             (Op::Cast { .. } | Op::Hint { .. }, &[from]) if is_bool(from) => self.condition(from, at),
-            // tidy: wildcard because what the others give is not followed
+            // tidy: wildcard because the results of the others are not followed
             _ => Formula::Unknown,
         }
     }
 
-    /// Where an element of a tile of pointers points to.
-    pub fn pointer(&mut self, value: Value, at: &[Poly]) -> Result<Place, Lost> {
+    /// Returns the target of an element of a tile of pointers.
+    pub fn pointer(&mut self, value: Value, at: &[Poly]) -> Result<TensorElement, UntrackedPointer> {
         let function = self.function;
-        let lost = Lost::Unknown(value);
+        let lost = UntrackedPointer::Unknown(value);
         let inst = match function.values[value].definition {
             Definition::Parameter(block, index) if block == function.entry => {
                 return Ok((index as usize, Poly::default()));
@@ -473,7 +477,7 @@ impl<'a> Forms<'a> {
                 let size = |element: Element| element.pointee().map(Dtype::bytes);
                 match (size(function.ty(from).element), size(function.ty(value).element)) {
                     (Some(one), Some(other)) if one == other => self.pointer(from, at),
-                    (Some(_), Some(_)) => Err(Lost::OtherSize(value)),
+                    (Some(_), Some(_)) => Err(UntrackedPointer::OtherSize(value)),
                     _ => Err(lost),
                 }
             }
@@ -505,15 +509,15 @@ impl<'a> Forms<'a> {
         condition: &Formula,
         (x, y): (Value, Value),
         at: &[Poly],
-    ) -> Result<Place, Lost> {
+    ) -> Result<TensorElement, UntrackedPointer> {
         let ((base, x), (other, y)) = (self.pointer(x, at)?, self.pointer(y, at)?);
         if base != other {
-            return Err(Lost::Several(value));
+            return Err(UntrackedPointer::Several(value));
         }
         Ok((base, self.choice(condition, &x, &y)))
     }
 
-    /// The variables that a claim is about, and those that these are made from.
+    /// Returns the variables of a formula, and those that they are computed from.
     pub fn closure(&self, start: impl IntoIterator<Item = Var>) -> Vec<Var> {
         let mut seen: Vec<Var> = Vec::new();
         for var in start {

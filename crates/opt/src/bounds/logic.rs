@@ -1,26 +1,26 @@
-//! Claims about integers: comparisons of polynomials with zero, joined by "and" and "or".
+//! Formulas over integers: comparisons of polynomials with zero, joined by "and" and "or".
 
 use super::variables::{Poly, Var};
 
-/// A claim.
+/// A formula.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Formula {
     /// The polynomial is not negative.
     NotNegative(Poly),
     /// The polynomial is zero.
     Zero(Poly),
-    /// All of these hold; without any, that is true.
+    /// The conjunction; empty for true.
     All(Vec<Formula>),
-    /// One of these holds; without any, that is false.
+    /// The disjunction; empty for false.
     Any(Vec<Formula>),
-    /// Nobody knows.
+    /// Undetermined.
     Unknown,
 }
 
 impl Formula {
-    /// What holds.
+    /// The formula that always holds.
     pub const TRUE: Formula = Formula::All(Vec::new());
-    /// What does not hold.
+    /// The formula that never holds.
     pub const FALSE: Formula = Formula::Any(Vec::new());
 
     /// `x <= y`.
@@ -39,12 +39,12 @@ impl Formula {
         x.plus_times(y, -1).map_or(Formula::Unknown, |difference| Formula::Zero(difference).folded())
     }
 
-    /// `x` lies between two numbers.
+    /// `x` is between two numbers.
     pub fn within(x: &Poly, low: i128, high: i128) -> Self {
         Formula::All(vec![Self::at_most(&Poly::constant(low), x), Self::at_most(x, &Poly::constant(high))])
     }
 
-    /// Whether the claim is true, where that is plain.
+    /// Returns the truth of a formula, if it is a constant.
     pub fn truth(&self) -> Option<bool> {
         match self {
             Formula::NotNegative(poly) => poly.as_constant().map(|number| number >= 0),
@@ -75,7 +75,7 @@ impl Formula {
         }
     }
 
-    /// What holds where this does not. Of what nobody knows, nobody knows that either.
+    /// Returns the negation. The negation of an undetermined formula is undetermined.
     pub fn negated(&self) -> Self {
         match self {
             Formula::NotNegative(poly) => {
@@ -106,14 +106,14 @@ impl Formula {
         }
     }
 
-    /// The variables; one may come more than once.
+    /// Returns the variables, possibly with duplicates.
     pub fn vars(&self) -> Vec<Var> {
         let mut vars = Vec::new();
         self.visit(&mut |poly| vars.extend(poly.vars()));
         vars
     }
 
-    /// Whether something in it is not known.
+    /// Returns whether a part of the formula is undetermined.
     pub fn has_unknown(&self) -> bool {
         match self {
             Formula::NotNegative(_) | Formula::Zero(_) => false,
@@ -122,7 +122,7 @@ impl Formula {
         }
     }
 
-    /// The claim with a polynomial in the place of a variable. What does not fit is not known.
+    /// Substitutes a variable by a polynomial. A formula that overflows is undetermined.
     #[must_use]
     pub fn substitute(&self, var: Var, by: &Poly) -> Self {
         match self {
@@ -138,7 +138,7 @@ impl Formula {
         }
     }
 
-    /// Whether it holds for these values; nothing where that is not known.
+    /// Evaluates the formula for these values; `None` if it is undetermined.
     pub fn evaluate(&self, value: &impl Fn(Var) -> Option<i128>) -> Option<bool> {
         match self {
             Formula::NotNegative(poly) => poly.evaluate(value).map(|number| number >= 0),

@@ -1,13 +1,13 @@
-//! Loops: what they carry in arithmetic progression, and how often they run.
+//! Loops: the arithmetic progressions of carried values, and trip counts.
 
 use tilewright_ir::{Block, Carried, Definition, Inst, Op, OpFamily, Value};
 
-use super::forms::{Forms, Kind, Lost};
+use super::forms::{Forms, Kind, UntrackedPointer};
 use super::logic::Formula;
 use super::variables::{Poly, Var};
 
 impl Forms<'_> {
-    /// The index of a loop, or what it carries.
+    /// Returns the index of a loop, or a carried value.
     pub(super) fn region_parameter(&mut self, value: Value, block: Block, at: &[Poly]) -> Option<Poly> {
         let function = self.function;
         let inst = self.parents.owner(block)?;
@@ -33,12 +33,12 @@ impl Forms<'_> {
                 let iteration = self.iteration(inst);
                 initial.plus_times(&step.times(&iteration)?, 1)
             }
-            // The regions of a loop are given the same.
+            // The regions of a loop have equal parameters.
             None => Some(self.opaque(first, at)),
         }
     }
 
-    /// What a loop begins with, and what it adds in each iteration.
+    /// Returns the initial value of a carried integer, and its increment in each iteration.
     pub(super) fn progression(&mut self, inst: Inst, carried: &Carried, at: &[Poly]) -> Option<(Poly, Poly)> {
         let (first, yielded) = (*carried.parameters.first()?, *carried.yielded.first()?);
         if self.carrying.iter().any(|(own, ..)| *own == first) {
@@ -49,14 +49,14 @@ impl Forms<'_> {
         Some((initial, step))
     }
 
-    /// The same of a pointer.
+    /// Returns the base, the initial offset and the increment of a carried pointer.
     pub(super) fn moving(
         &mut self,
         inst: Inst,
         carried: &Carried,
         at: &[Poly],
-    ) -> Result<(usize, Poly, Poly), Lost> {
-        let lost = Lost::Unknown(carried.result);
+    ) -> Result<(usize, Poly, Poly), UntrackedPointer> {
+        let lost = UntrackedPointer::Unknown(carried.result);
         let (&[first, ..], &[yielded, ..]) = (&carried.parameters[..], &carried.yielded[..]) else {
             return Err(lost);
         };
@@ -73,7 +73,8 @@ impl Forms<'_> {
         }
     }
 
-    /// What is added to a carried value by what is found with a marker in its place, if that is the same in each iteration.
+    /// Returns the increment of a carried value: `find` computes its next value with a marker as
+    /// the current one. Returns `None` if the increment varies.
     fn with_marker(
         &mut self,
         inst: Inst,
@@ -83,7 +84,7 @@ impl Forms<'_> {
         find: impl FnOnce(&mut Self) -> Option<(Option<usize>, Poly)>,
     ) -> Option<(Option<usize>, Poly)> {
         let var = self.push(Kind::Marker(first), Formula::TRUE, Vec::new());
-        // What is found with the marker holds for no other question.
+        // Results that contain the marker are not valid elsewhere.
         let known = self.known.clone();
         self.carrying.push((first, at.to_vec(), Poly::var(var), base));
         let found = find(self);
@@ -95,7 +96,7 @@ impl Forms<'_> {
         is_same.then_some((base, step))
     }
 
-    /// Whether a variable may differ from iteration to iteration of a loop.
+    /// Returns whether a variable may differ between iterations of a loop.
     fn varies(&self, var: Var, inst: Inst) -> bool {
         let mut seen = vec![var];
         let mut next = 0;
@@ -109,7 +110,7 @@ impl Forms<'_> {
                 | Kind::Coordinate(_)
                 | Kind::Defined => false,
                 Kind::Iteration(own) => self.parents.is_inside(*own, inst),
-                // Those of a loop that counts follow from its bounds.
+                // The trip count of a `for` loop follows from its bounds.
                 Kind::Trips(own) => {
                     matches!(self.function.insts[*own].op, Op::While { .. }) && self.is_within(*own, inst)
                 }
@@ -137,15 +138,15 @@ impl Forms<'_> {
         false
     }
 
-    /// Whether an instruction is in a region of another one.
+    /// Returns whether an instruction is in a region of another one.
     fn is_within(&self, inst: Inst, outer: Inst) -> bool {
         self.parents.enclosing(inst).any(|owner| owner == outer)
     }
 
-    /// How often the body of a loop runs.
+    /// Returns the trip count of a loop.
     pub(super) fn trips(&mut self, inst: Inst) -> Poly {
-        let known = self.numbers.contains_key(&Kind::Trips(inst));
-        let var = self.number(Kind::Trips(inst));
+        let known = self.vars_by_kind.contains_key(&Kind::Trips(inst));
+        let var = self.var_of(Kind::Trips(inst));
         let trips = Poly::var(var);
         if known {
             return trips;
@@ -158,7 +159,7 @@ impl Forms<'_> {
             inputs = lower.vars().chain(upper.vars()).chain(step.vars()).collect();
             let none = Formula::All(vec![
                 Formula::Zero(trips.clone()),
-                // A loop whose step is no constant may count downwards.
+                // A loop without a constant step may count down.
                 match step.as_constant() {
                     Some(step) if step > 0 => Formula::at_most(&upper, &lower),
                     Some(_) => Formula::at_most(&lower, &upper),
@@ -182,7 +183,7 @@ impl Forms<'_> {
         trips
     }
 
-    /// What holds in the body of a loop that counts.
+    /// Returns the formula that holds in the body of a loop.
     pub fn counting(&mut self, inst: Inst) -> Formula {
         let data = &self.function.insts[inst];
         let iteration = self.iteration(inst);
@@ -197,7 +198,7 @@ impl Forms<'_> {
     }
 }
 
-/// Whether an index of a loop has not reached the upper bound.
+/// Returns the formula that an index has not reached the upper bound.
 fn counted(index: &Poly, upper: &Poly, step: &Poly) -> Formula {
     match step.as_constant() {
         Some(step) if step > 0 => Formula::below(index, upper),

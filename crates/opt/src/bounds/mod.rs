@@ -1,13 +1,15 @@
-//! Whether each access of a kernel is in bounds for every grid and every size.
+//! Decides whether each access of a kernel is in bounds for every grid and every size.
 //!
-//! [`check`] is given a kernel and a statement of sizes: how many elements there are behind each pointer, as an expression of
-//! the scalar parameters, and what is known of these and of the grid. Of each access it says that it is in bounds for all of
-//! them, or gives numbers for which it is not, or why it cannot tell. One rule makes all three: addresses and masks become
-//! polynomials and claims about them (`forms.rs`), and `solver.rs` looks for integers for which the mask holds, the program
-//! comes there, and the place is outside.
+//! [`check`] takes a kernel and a statement of sizes: the number of elements of each tensor as an
+//! expression of the scalar parameters, and the conditions on these and on the grid. For each
+//! access it reports that it is in bounds for all of them, or numbers for which it is not, or why
+//! it cannot decide. One mechanism does all three: addresses and masks become polynomials and
+//! formulas (`forms.rs`), and `solver.rs` searches for integers for which the program reaches the
+//! access, the mask is true, and the element is outside.
 //!
-//! What is taken for granted is the promise of the language: that no signed integer wraps
-//! ([`Assumptions::no_signed_overflow`](crate::analysis::Assumptions)), and what the kernel itself promises.
+//! The check relies on the assumption of the language that no signed integer wraps
+//! ([`Assumptions::no_signed_overflow`](crate::analysis::Assumptions)), and on the kernel's own
+//! assumptions.
 
 mod definitions;
 mod forms;
@@ -20,38 +22,38 @@ mod variables;
 
 use tilewright_ir::{Block, Function, Inst, Op, OpFamily, Value};
 
-use forms::{Forms, Kind, Lost};
+use forms::{Forms, Kind, UntrackedPointer};
 use logic::Formula;
 use solver::Answer;
 pub use statement::{Condition, Expression, Operator, Relation, Statement};
 use variables::{Poly, Var};
 
-/// What was found of an access.
+/// The result for an access.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The instruction.
     pub inst: Inst,
     /// The parameter that its pointer comes from, if that is known.
     pub parameter: Option<usize>,
-    /// Whether it is in bounds.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// Whether an access is in bounds.
+/// The outcome of the check of an access.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// For every grid and every size.
+    /// In bounds for every grid and every size.
     Proved,
-    /// Not for these.
+    /// Out of bounds for these numbers.
     Refuted(Counterexample),
-    /// It is not known.
+    /// Not decided.
     Undecided(Reason),
 }
 
 /// Numbers for which an access is out of bounds.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Counterexample {
-    /// The scalar parameters: their number and value.
+    /// The scalar parameters: their index and value.
     pub arguments: Vec<(usize, i128)>,
     /// The program.
     pub program: [i128; 3],
@@ -61,34 +63,35 @@ pub struct Counterexample {
     pub lane: Vec<i128>,
     /// The iterations of the loops around it, the outermost first.
     pub iterations: Vec<i128>,
-    /// The element that is accessed, counted from the pointer that was given, and how many there are.
+    /// The accessed element, counted from the passed pointer.
     pub index: i128,
-    /// How many elements there are.
+    /// The number of elements of the tensor.
     pub extent: i128,
 }
 
-/// Why an access is not decided.
+/// The reason why an access is not decided.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// Nothing is said of the extent of the tensor.
+    /// The extent of the tensor is not stated.
     NoExtent,
-    /// It depends on a value that is read from memory or made in another way that is not followed.
+    /// It depends on a value that is loaded, or computed in another way that is not followed.
     Opaque(Value),
-    /// The mask, or a condition around it, is not followed.
+    /// The mask, or an enclosing condition, is not followed.
     Condition,
-    /// The pointer is made of a number, or read from memory.
+    /// The pointer is made from an integer, or loaded.
     Pointer,
-    /// The pointer may be of one of several tensors.
+    /// The pointer may point to one of several tensors.
     SeveralTensors,
-    /// The elements are read with another size than they have.
+    /// The access uses another element size than the tensor.
     OtherSize,
-    /// A function that is not inlined may access memory, or assembly.
+    /// A function that is not inlined, or assembly, may access memory.
     Hidden,
-    /// Neither a proof nor a counterexample was found.
+    /// The solver found neither a proof nor a counterexample.
     Open,
 }
 
-/// Says of each access of a kernel, in the order of its text, whether it is in bounds. Fails with what is wrong in the statement.
+/// Checks each access of a kernel, in program order. Fails with the reason if the statement is
+/// wrong.
 pub fn check(function: &Function, statement: &Statement) -> Result<Vec<Finding>, String> {
     let mut forms = Forms::new(function);
     let mut known = Vec::new();
@@ -128,11 +131,11 @@ struct Walk<'a> {
     function: &'a Function,
     forms: Forms<'a>,
     extents: Vec<Option<Poly>>,
-    /// What the statement says.
+    /// The conditions of the statement.
     known: Vec<Formula>,
-    /// What holds where the walk is.
+    /// The conditions of the current point.
     path: Vec<Formula>,
-    /// The loops around it.
+    /// The enclosing loops.
     loops: Vec<Inst>,
     found: Vec<Finding>,
 }
@@ -171,7 +174,7 @@ impl Walk<'_> {
         self.path.truncate(depth);
     }
 
-    /// A region, in which a claim holds.
+    /// Walks a region in which a formula holds.
     fn region(&mut self, region: Block, claim: Formula) {
         self.path.push(claim);
         self.block(region);
@@ -206,7 +209,7 @@ impl Walk<'_> {
         let mut claims = Vec::new();
         let mut at = Vec::new();
         for (axis, &extent) in function.ty(pointer).shape.iter().enumerate() {
-            let coordinate = Poly::var(self.forms.number(Kind::Coordinate(axis)));
+            let coordinate = Poly::var(self.forms.var_of(Kind::Coordinate(axis)));
             claims.push(Formula::within(&coordinate, 0, i128::from(extent) - 1));
             at.push(if extent == 1 { Poly::default() } else { coordinate });
         }
@@ -214,9 +217,9 @@ impl Walk<'_> {
             Ok(found) => found,
             Err(lost) => {
                 let reason = match lost {
-                    Lost::Unknown(_) => Reason::Pointer,
-                    Lost::Several(_) => Reason::SeveralTensors,
-                    Lost::OtherSize(_) => Reason::OtherSize,
+                    UntrackedPointer::Unknown(_) => Reason::Pointer,
+                    UntrackedPointer::Several(_) => Reason::SeveralTensors,
+                    UntrackedPointer::OtherSize(_) => Reason::OtherSize,
                 };
                 return (None, Outcome::Undecided(reason));
             }
@@ -232,7 +235,7 @@ impl Walk<'_> {
         (Some(parameter), self.decide(&claims, (&place, &extent), rank))
     }
 
-    /// Looks for numbers for which a place is outside.
+    /// Searches for numbers for which an element is outside.
     fn decide(&mut self, claims: &[Formula], (place, extent): (&Poly, &Poly), rank: usize) -> Outcome {
         let mut outcome = Outcome::Proved;
         for outside in [Formula::below(place, &Poly::default()), Formula::at_most(extent, place)] {
@@ -244,7 +247,8 @@ impl Walk<'_> {
             let mut vars: Vec<Var> = all.iter().flat_map(Formula::vars).collect();
             vars = self.forms.closure(vars);
             self.add_known(&mut all, &mut vars);
-            // What is asked first is split first: the definitions follow in the order in which they are needed.
+            // Earlier formulas are split first: the definitions follow in the order in which they
+            // are needed.
             all.extend(vars.iter().map(|&var| self.forms.variable(var).definition.clone()));
             match solver::solve(&all, &|var| self.rank(var)) {
                 Answer::Never => {}
@@ -266,11 +270,11 @@ impl Walk<'_> {
         outcome
     }
 
-    /// Adds what the statement says of the variables, and of those that come with it.
+    /// Adds the conditions of the statement on the variables, and on those that these involve.
     fn add_known(&self, all: &mut Vec<Formula>, vars: &mut Vec<Var>) {
         let mut left: Vec<&Formula> = self.known.iter().collect();
         loop {
-            // A claim about a quotient is one about what is divided.
+            // A formula with a quotient also concerns the dividend.
             let is_near =
                 |claim: &&Formula| self.forms.closure(claim.vars()).iter().any(|var| vars.contains(var));
             let (near, far): (Vec<_>, Vec<_>) = left.into_iter().partition(is_near);
@@ -281,14 +285,14 @@ impl Walk<'_> {
             }
             left = far;
             if is_last {
-                // What is plainly wrong in the statement rules everything out.
+                // A contradiction in the statement rules everything out.
                 all.extend(left.into_iter().filter(|claim| claim.truth() == Some(false)).cloned());
                 return;
             }
         }
     }
 
-    /// Which variables get numbers first: sizes, then programs, then what they do.
+    /// Returns the rank of a variable: sizes get numbers first, then programs, then the others.
     fn rank(&self, var: Var) -> u32 {
         match self.forms.variable(var).kind {
             Kind::Parameter(_) => 0,
@@ -300,7 +304,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Why numbers that the solver may give are none that a run has.
+    /// Returns the reason why the solver's numbers may not occur in a run.
     fn opaque(&self, vars: &[Var], claims: &[Formula]) -> Option<Reason> {
         let value = vars.iter().find_map(|&var| match &self.forms.variable(var).kind {
             Kind::Opaque(value, _) | Kind::Marker(value) => Some(*value),
@@ -343,7 +347,7 @@ impl Walk<'_> {
             found.grid[usize::from(axis)] = programs.max(found.program[usize::from(axis)] + 1);
         }
         for axis in 0..rank {
-            let coordinate = self.forms.number(Kind::Coordinate(axis));
+            let coordinate = self.forms.var_of(Kind::Coordinate(axis));
             found.lane.push(value(coordinate));
         }
         for &inst in &self.loops.clone() {

@@ -1,12 +1,13 @@
-//! Whether linear inequalities have a common solution among the rational numbers: the general simplex of Dutertre and de Moura
-//! (A Fast Linear-Arithmetic Solver for DPLL(T), CAV 2006), with Bland's rule, so that it ends, and exact arithmetic.
+//! Decides whether linear inequalities have a common rational solution: the general simplex of
+//! Dutertre and de Moura (A Fast Linear-Arithmetic Solver for DPLL(T), CAV 2006), with Bland's rule
+//! for termination, and exact arithmetic.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use tilewright_ir::analysis::polynomial::gcd;
 
-/// A rational number: numerator and denominator, which is positive; without a common divisor.
+/// A rational number: a numerator and a positive denominator without a common divisor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rational(i128, i128);
 
@@ -14,7 +15,7 @@ impl Rational {
     /// Zero.
     pub const ZERO: Rational = Rational(0, 1);
 
-    /// A quotient; nothing if it does not fit.
+    /// Creates a quotient; `None` if it overflows.
     pub fn new(numerator: i128, denominator: i128) -> Option<Self> {
         if denominator == 1 {
             return Some(Self(numerator, 1));
@@ -26,7 +27,7 @@ impl Rational {
         Some(Self(top.checked_mul(sign)?, bottom.checked_mul(sign)?))
     }
 
-    /// The largest integer that is not above it.
+    /// Returns the floor.
     pub fn floor(self) -> i128 {
         self.0.div_euclid(self.1)
     }
@@ -64,10 +65,10 @@ impl Rational {
     }
 }
 
-/// Whether the basic variables are within their bounds.
-enum Bounds {
+/// The state of the basic variables' bounds.
+enum BoundsState {
     Hold,
-    /// This one has to grow or to shrink to its bound.
+    /// The basic variable has to grow or to shrink to its bound.
     Violated {
         basic: usize,
         target: Rational,
@@ -75,27 +76,27 @@ enum Bounds {
     },
 }
 
-/// What moves a basic variable.
-enum Move {
+/// The variable that changes a basic variable.
+enum EnteringVariable {
     By(usize),
     Impossible,
 }
 
-/// After so many steps the question is given up.
-const MOST_PIVOTS: usize = 400;
+/// Maximum pivots before the solver gives up.
+const MAX_PIVOTS: usize = 400;
 
-/// A system of inequalities over columns: each says that a sum of columns is at least a number.
+/// A system of inequalities over columns: each bounds a sum of columns from below.
 #[derive(Default, Debug)]
 pub struct Simplex {
     lower: Vec<Option<Rational>>,
     upper: Vec<Option<Rational>>,
     value: Vec<Rational>,
-    /// What each basic variable is of the others.
+    /// Each basic variable as a linear combination of the others.
     rows: BTreeMap<usize, BTreeMap<usize, Rational>>,
 }
 
 impl Simplex {
-    /// A system over so many columns.
+    /// Creates a system over `columns` columns.
     pub fn new(columns: usize) -> Self {
         Self {
             lower: vec![None; columns],
@@ -105,7 +106,7 @@ impl Simplex {
         }
     }
 
-    /// Adds that the sum of columns times factors is at least a number.
+    /// Adds the inequality that the sum of columns times factors is at least a number.
     pub fn add(&mut self, factors: &[(usize, i128)], least: i128) -> Option<()> {
         if let &[(column, factor)] = factors {
             let bound = Rational::new(least, factor)?;
@@ -129,7 +130,7 @@ impl Simplex {
         Some(())
     }
 
-    /// Whether there is a solution; nothing if it is not known.
+    /// Returns whether there is a solution; `None` if that is not decided.
     pub fn is_feasible(&mut self) -> Option<bool> {
         for column in 0..self.value.len() {
             if self.rows.contains_key(&column) {
@@ -149,39 +150,40 @@ impl Simplex {
             }
             self.value[basic] = sum;
         }
-        for _ in 0..MOST_PIVOTS {
-            let Bounds::Violated { basic, target, grows } = self.violated()? else { return Some(true) };
-            let Move::By(column) = self.entering(basic, grows)? else { return Some(false) };
+        for _ in 0..MAX_PIVOTS {
+            let BoundsState::Violated { basic, target, grows } = self.violated()? else { return Some(true) };
+            let EnteringVariable::By(column) = self.entering(basic, grows)? else { return Some(false) };
             self.pivot(basic, column, target)?;
         }
         None
     }
 
-    /// The value of a column in the solution.
+    /// Returns the value of a column in the solution.
     pub fn value(&self, column: usize) -> Rational {
         self.value[column]
     }
 
-    /// The first basic variable outside of its bounds, the bound, and whether it has to grow.
-    fn violated(&self) -> Option<Bounds> {
+    /// Returns the first basic variable outside of its bounds, with the bound, and whether it has
+    /// to grow.
+    fn violated(&self) -> Option<BoundsState> {
         for &basic in self.rows.keys() {
             let value = self.value[basic];
             if let Some(low) = self.lower[basic]
                 && value.is_below(low)?
             {
-                return Some(Bounds::Violated { basic, target: low, grows: true });
+                return Some(BoundsState::Violated { basic, target: low, grows: true });
             }
             if let Some(high) = self.upper[basic]
                 && high.is_below(value)?
             {
-                return Some(Bounds::Violated { basic, target: high, grows: false });
+                return Some(BoundsState::Violated { basic, target: high, grows: false });
             }
         }
-        Some(Bounds::Hold)
+        Some(BoundsState::Hold)
     }
 
-    /// The first variable of a row that can move the basic one.
-    fn entering(&self, basic: usize, grows: bool) -> Option<Move> {
+    /// Returns the first variable of a row that can change the basic one.
+    fn entering(&self, basic: usize, grows: bool) -> Option<EnteringVariable> {
         for (&column, &factor) in &self.rows[&basic] {
             let value = self.value[column];
             let can = match (self.lower[column], self.upper[column]) {
@@ -190,13 +192,13 @@ impl Simplex {
                 (_, _) => true,
             };
             if can {
-                return Some(Move::By(column));
+                return Some(EnteringVariable::By(column));
             }
         }
-        Some(Move::Impossible)
+        Some(EnteringVariable::Impossible)
     }
 
-    /// Makes a basic variable a column with this value, and the column a basic variable.
+    /// Swaps a basic variable, which gets this value, with a column.
     fn pivot(&mut self, basic: usize, column: usize, target: Rational) -> Option<()> {
         let mut row = self.rows.remove(&basic).expect("a basic variable has a row");
         let factor = row.remove(&column).expect("it enters from this row");

@@ -1,9 +1,12 @@
-//! Whether claims about integers can all hold: by cases, elimination of equal variables, and linear programming over the
-//! monomials, with products of claims where monomials are products.
+//! Decides whether formulas over integers can all hold: by case splits, elimination of equal
+//! variables, and linear programming over the monomials, with products of inequalities for
+//! monomials that are products.
 //!
-//! "Never" is exact: each case was refuted over the rational numbers, in which a product of two variables is a number of its own
-//! (the linear relaxation), after claims that are products of two claims were added: what is not negative times what is not
-//! negative is not negative (Sherali and Adams; in general Handelman's theorem). A solution is exact as well: it is integers for
+//! [`Answer::Never`] is exact: the solver has refuted each case over the rational numbers, with a
+//! number of its own for each product of two variables (the linear relaxation), after it has added
+//! products of inequalities: the product of two non-negative polynomials is non-negative (Sherali
+//! and Adams; in general Handelman's theorem). A solution is exact as well: it is integers for
+//! which every formula has been evaluated. Other systems are undecided.
 //! which every claim has been evaluated. Between the two there is what has not been decided.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,30 +17,31 @@ use super::logic::Formula;
 use super::simplex::Simplex;
 use super::variables::{Monomial, Poly, Var};
 
-/// What is known of a question.
+/// The answer of the solver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The claims contradict each other.
+    /// The formulas contradict each other.
     Never,
-    /// They hold for these numbers.
+    /// The formulas hold for these numbers.
     Found(FxHashMap<Var, i128>),
-    /// Neither was found.
+    /// The solver found neither a contradiction nor a solution.
     Undecided,
 }
 
-/// So many cases are looked at, and so many numbers tried.
-const MOST_CASES: usize = 600;
-const MOST_TRIES: usize = 4000;
-/// So many products of claims are added.
-const MOST_PRODUCTS: usize = 160;
+/// Maximum cases, and numbers to try.
+const MAX_CASES: usize = 600;
+const MAX_TRIES: usize = 4000;
+/// Maximum products of inequalities that are added.
+const MAX_PRODUCTS: usize = 160;
 
-/// Answers whether the claims can all hold. `order` says which variables get numbers first; `smallest` is tried first of each.
+/// Decides whether the formulas can all hold. `order` ranks the variables: lower ones get numbers
+/// first.
 pub fn solve(claims: &[Formula], order: &dyn Fn(Var) -> u32) -> Answer {
     let mut system = System::default();
     for claim in claims {
         system.assume(claim);
     }
-    let mut search = Search { claims, order, cases: MOST_CASES, tries: MOST_TRIES, is_open: false };
+    let mut search = CaseSearch { claims, order, cases: MAX_CASES, tries: MAX_TRIES, is_open: false };
     match search.cases(system) {
         Some(found) => Answer::Found(found),
         None if search.is_open => Answer::Undecided,
@@ -45,12 +49,12 @@ pub fn solve(claims: &[Formula], order: &dyn Fn(Var) -> u32) -> Answer {
     }
 }
 
-/// What is assumed at a time.
+/// The assumptions of one case.
 #[derive(Clone, Default, Debug)]
 struct System {
-    /// Polynomials that are not negative.
+    /// Non-negative polynomials.
     claims: BTreeSet<Poly>,
-    /// Alternatives, of which one each holds.
+    /// Alternatives, at least one of each holds.
     choices: Vec<Vec<Formula>>,
     /// Variables that equal polynomials of others, in the order in which they were eliminated.
     equal: Vec<(Var, Poly)>,
@@ -95,7 +99,7 @@ impl System {
         }
     }
 
-    /// A polynomial without the variables that are eliminated; nothing if it does not fit.
+    /// Substitutes the eliminated variables; `None` if a coefficient overflows.
     fn eliminated(&self, poly: &Poly) -> Option<Poly> {
         self.equal.iter().try_fold(poly.clone(), |poly, (var, by)| poly.substitute(*var, by))
     }
@@ -109,13 +113,13 @@ impl System {
             self.is_contradiction = true;
             return;
         }
-        let alone = poly.terms().find_map(|(monomial, factor)| match monomial[..] {
+        let linear_term = poly.terms().find_map(|(monomial, factor)| match monomial[..] {
             [var] if factor.abs() == 1 && poly.vars().filter(|other| *other == var).count() == 1 => {
                 Some((var, factor))
             }
             _ => None,
         });
-        let solved = alone.and_then(|(var, factor)| {
+        let solved = linear_term.and_then(|(var, factor)| {
             let rest = poly.plus_times(&Poly::var(var), -factor)?;
             Some((var, rest.scaled(-factor)?))
         });
@@ -137,12 +141,12 @@ impl System {
         }
     }
 
-    /// The variables that are left.
+    /// Returns the remaining variables.
     fn vars(&self) -> BTreeSet<Var> {
         self.claims.iter().flat_map(Poly::vars).collect()
     }
 
-    /// Whether the claims contradict each other, the choices left aside.
+    /// Returns whether the inequalities contradict each other, without the alternatives.
     fn is_refuted(&self) -> bool {
         if self.is_contradiction {
             return true;
@@ -160,7 +164,7 @@ impl System {
         feasible(&claims).is_never()
     }
 
-    /// Of each variable that is a factor of a product, that it is not negative, or positive, where that follows.
+    /// Returns which factors of products are non-negative or positive, if that follows.
     fn bounds(&self) -> Vec<Poly> {
         let factors: BTreeSet<Var> = self
             .claims
@@ -188,7 +192,7 @@ impl System {
     }
 }
 
-/// The products of two claims that have the monomials of others.
+/// Returns the products of two inequalities that have monomials of the others.
 fn products(claims: &BTreeSet<Poly>) -> Vec<Poly> {
     let known: BTreeSet<&Monomial> =
         claims.iter().flat_map(Poly::terms).map(|(monomial, _)| monomial).filter(|m| m.len() > 1).collect();
@@ -211,31 +215,31 @@ fn products(claims: &BTreeSet<Poly>) -> Vec<Poly> {
         }
     }
     found.sort_by_key(|(new, _)| *new);
-    found.truncate(MOST_PRODUCTS);
+    found.truncate(MAX_PRODUCTS);
     found.into_iter().map(|(_, product)| product).collect()
 }
 
-/// What is known of the claims over the rational numbers, each monomial a number of its own.
-enum Relaxed {
-    /// They contradict each other.
+/// The answer over the rational numbers, with a number of its own for each monomial.
+enum RelaxationAnswer {
+    /// The inequalities contradict each other.
     Never,
-    /// The integers below a solution.
+    /// The floors of a solution.
     Near(BTreeMap<Monomial, i128>),
-    /// The numbers are too large, or there are too many.
+    /// The numbers or the system are too large.
     Unknown,
 }
 
-impl Relaxed {
+impl RelaxationAnswer {
     fn is_never(&self) -> bool {
-        matches!(self, Relaxed::Never)
+        matches!(self, RelaxationAnswer::Never)
     }
 }
 
-fn feasible(claims: &BTreeSet<Poly>) -> Relaxed {
-    relaxed(claims).unwrap_or(Relaxed::Unknown)
+fn feasible(claims: &BTreeSet<Poly>) -> RelaxationAnswer {
+    relaxed(claims).unwrap_or(RelaxationAnswer::Unknown)
 }
 
-fn relaxed(claims: &BTreeSet<Poly>) -> Option<Relaxed> {
+fn relaxed(claims: &BTreeSet<Poly>) -> Option<RelaxationAnswer> {
     let mut columns: BTreeMap<&Monomial, usize> = BTreeMap::new();
     for (monomial, _) in claims.iter().flat_map(Poly::terms).filter(|(monomial, _)| !monomial.is_empty()) {
         let number = columns.len();
@@ -248,30 +252,30 @@ fn relaxed(claims: &BTreeSet<Poly>) -> Option<Relaxed> {
             terms.map(|(monomial, factor)| (columns[monomial], factor)).collect();
         if factors.is_empty() {
             if claim.constant_term() < 0 {
-                return Some(Relaxed::Never);
+                return Some(RelaxationAnswer::Never);
             }
             continue;
         }
         simplex.add(&factors, claim.constant_term().checked_neg()?)?;
     }
     if !simplex.is_feasible()? {
-        return Some(Relaxed::Never);
+        return Some(RelaxationAnswer::Never);
     }
     let near = |(monomial, place): (&Monomial, usize)| (monomial.clone(), simplex.value(place).floor());
-    Some(Relaxed::Near(columns.into_iter().map(near).collect()))
+    Some(RelaxationAnswer::Near(columns.into_iter().map(near).collect()))
 }
 
-struct Search<'a> {
+struct CaseSearch<'a> {
     claims: &'a [Formula],
     order: &'a dyn Fn(Var) -> u32,
     cases: usize,
     tries: usize,
-    /// Whether there is a case that was neither refuted nor solved.
+    /// True if a case was neither refuted nor solved.
     is_open: bool,
 }
 
-impl Search<'_> {
-    /// Goes through the cases; gives the first solution.
+impl CaseSearch<'_> {
+    /// Splits the cases, and returns the first solution.
     fn cases(&mut self, mut system: System) -> Option<FxHashMap<Var, i128>> {
         if self.cases == 0 {
             self.is_open = true;
@@ -296,7 +300,7 @@ impl Search<'_> {
         None
     }
 
-    /// Looks for integers, one variable after the other.
+    /// Searches for integers, one variable after another.
     fn numbers(&mut self, system: &System) -> Option<FxHashMap<Var, i128>> {
         if system.is_contradiction || self.tries == 0 {
             return None;
@@ -304,10 +308,10 @@ impl Search<'_> {
         let Some(var) = system.vars().into_iter().min_by_key(|&var| ((self.order)(var), var)) else {
             return self.complete(system);
         };
-        let Relaxed::Near(solution) = feasible(&system.claims) else { return None };
+        let RelaxationAnswer::Near(solution) = feasible(&system.claims) else { return None };
         let near = solution.get(&Monomial::from_slice(&[var])).copied().unwrap_or(0);
         let mut tried = Vec::new();
-        // Numbers that a reader takes in at a glance, then those that the linear solution is near to.
+        // Small numbers that are readable in a report, then those near the linear solution.
         for number in
             [1, 2, 3, 0, near, near.saturating_add(1), near.saturating_sub(1), 7, 16, 17, 33, 64, 100, -1]
         {
@@ -328,7 +332,7 @@ impl Search<'_> {
         None
     }
 
-    /// The numbers of all variables, if every claim holds for them.
+    /// Returns the numbers of all variables, if every formula holds for them.
     fn complete(&self, system: &System) -> Option<FxHashMap<Var, i128>> {
         let mut values: FxHashMap<Var, i128> = FxHashMap::default();
         for (var, by) in system.equal.iter().rev() {

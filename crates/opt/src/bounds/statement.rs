@@ -1,5 +1,5 @@
-//! What a user states of the sizes: extents of tensors, the grid, and what holds of the arguments, as expressions of Python's
-//! over the scalar parameters.
+//! A user's statement of sizes: extents of tensors, the grid, and conditions on the arguments, as
+//! Python expressions over the scalar parameters.
 
 use super::forms::Forms;
 use super::logic::Formula;
@@ -8,7 +8,7 @@ use super::variables::Poly;
 /// An expression over names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Expression {
-    /// A number.
+    /// An integer.
     Number(i128),
     /// A parameter.
     Name(String),
@@ -16,7 +16,7 @@ pub enum Expression {
     Binary(Operator, Box<Expression>, Box<Expression>),
 }
 
-/// What joins two expressions.
+/// An operator of two expressions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operator {
     /// The sum.
@@ -27,17 +27,17 @@ pub enum Operator {
     Mul,
     /// The quotient, rounded down.
     Div,
-    /// The remainder of that.
+    /// The remainder of that division.
     Rem,
     /// The quotient, rounded up.
     Cdiv,
-    /// The smaller one.
+    /// The minimum.
     Min,
-    /// The larger one.
+    /// The maximum.
     Max,
 }
 
-/// How two expressions are compared.
+/// A comparison operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relation {
     /// `==`
@@ -57,21 +57,21 @@ pub enum Relation {
 /// Comparisons that all hold: `0 < n <= 10 and n % 2 == 0`.
 pub type Condition = Vec<(Relation, Expression, Expression)>;
 
-/// What is stated of the sizes.
+/// A statement of sizes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Statement {
-    /// How many elements there are behind pointers, by the names of the parameters.
+    /// The number of elements of each tensor, by the parameter's name.
     pub extents: Vec<(String, Expression)>,
-    /// The extents of the grid, if anything is said of them.
+    /// The extents of the grid, if they are stated.
     pub grid: Vec<Expression>,
-    /// What holds.
+    /// The conditions on the arguments.
     pub conditions: Vec<Condition>,
-    /// Parameters that are known at compile time.
+    /// Parameters with values that are known at compile time.
     pub constants: Vec<(String, i128)>,
 }
 
 impl Expression {
-    /// Reads an expression; fails with what is wrong.
+    /// Parses an expression; fails with the reason.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut reader = Reader::new(text)?;
         let found = reader.sum()?;
@@ -79,7 +79,7 @@ impl Expression {
         Ok(found)
     }
 
-    /// Reads comparisons.
+    /// Parses comparisons; fails with the reason.
     pub fn parse_condition(text: &str) -> Result<Condition, String> {
         let mut reader = Reader::new(text)?;
         let mut condition = Condition::new();
@@ -93,7 +93,9 @@ impl Expression {
                 count += 1;
             }
             if count == 0 {
-                return Err(format!("'{text}' compares nothing: write n >= 1, stride == N"));
+                return Err(format!(
+                    "'{text}' compares nothing: write a comparison, such as n >= 1 or stride == N"
+                ));
             }
             if !reader.takes("and") {
                 break;
@@ -103,25 +105,25 @@ impl Expression {
         Ok(condition)
     }
 
-    /// The sum with another.
+    /// Adds an expression.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Expression::Binary(Operator::Add, Box::new(self), Box::new(other))
     }
 
-    /// The sum with a number.
+    /// Adds a number.
     #[must_use]
     pub fn plus_number(self, number: i128) -> Self {
         self.plus(Expression::Number(number))
     }
 
-    /// The product with another.
+    /// Multiplies by an expression.
     #[must_use]
     pub fn times(self, other: Self) -> Self {
         Expression::Binary(Operator::Mul, Box::new(self), Box::new(other))
     }
 
-    /// Its value, where all names have one.
+    /// Evaluates the expression; `None` if a name has no value or the result overflows.
     pub fn value(&self, of: &impl Fn(&str) -> Option<i128>) -> Option<i128> {
         let (operator, x, y) = match self {
             Expression::Number(number) => return Some(*number),
@@ -141,7 +143,7 @@ impl Expression {
         }
     }
 
-    /// Its value as a polynomial; fails with a name that nothing is known of, or what does not fit.
+    /// Converts the expression to a polynomial; fails with an unknown name, or on overflow.
     pub fn poly(&self, forms: &mut Forms<'_>, constants: &[(String, i128)]) -> Result<Poly, String> {
         let too_large = || "a number is too large".to_owned();
         match self {
@@ -162,7 +164,7 @@ impl Expression {
                     Operator::Max => Some(forms.extreme(&x, &y, -1)),
                     Operator::Div | Operator::Rem | Operator::Cdiv => {
                         let divisor = y.as_constant().filter(|&divisor| divisor > 0);
-                        let divisor = divisor.ok_or("what is divided by has to be a number above 0")?;
+                        let divisor = divisor.ok_or("the divisor has to be a positive number")?;
                         if *operator == Operator::Cdiv {
                             x.offset(divisor - 1).map(|x| forms.floored(&x, divisor).0)
                         } else {
@@ -177,7 +179,7 @@ impl Expression {
     }
 }
 
-/// The claim that comparisons make.
+/// Returns the formula of comparisons.
 pub fn claim(
     condition: &Condition,
     forms: &mut Forms<'_>,
@@ -198,7 +200,7 @@ pub fn claim(
     Ok(Formula::All(all))
 }
 
-/// The words of an expression, from the front.
+/// The tokens of an expression, from the front.
 struct Reader<'a> {
     text: &'a str,
     words: Vec<&'a str>,
@@ -206,8 +208,8 @@ struct Reader<'a> {
     depth: u32,
 }
 
-/// No expression that a person writes is deeper.
-const MOST_DEPTH: u32 = 64;
+/// Maximum depth of expressions.
+const MAX_EXPRESSION_DEPTH: u32 = 64;
 
 impl<'a> Reader<'a> {
     fn new(text: &'a str) -> Result<Self, String> {
@@ -223,7 +225,9 @@ impl<'a> Reader<'a> {
             } else if "+-*%<>(),".contains(first) {
                 1
             } else {
-                return Err(format!("'{first}' in '{text}' is nothing that is understood here"));
+                return Err(format!(
+                    "'{first}' in '{text}' is not part of an expression: use names, integers, + - * // % and comparisons"
+                ));
             };
             words.push(&rest[..length]);
             rest = rest[length..].trim_start();
@@ -251,7 +255,7 @@ impl<'a> Reader<'a> {
 
     fn unexpected(&self, expected: &str) -> String {
         let found = self.next().map_or_else(|| "its end".to_owned(), |word| format!("'{word}'"));
-        format!("'{}' is not understood: found {found}, expected {expected}", self.text)
+        format!("cannot parse '{}': found {found}, expected {expected}", self.text)
     }
 
     fn relation(&mut self) -> Option<Relation> {
@@ -297,7 +301,7 @@ impl<'a> Reader<'a> {
 
     fn atom(&mut self) -> Result<Expression, String> {
         self.depth += 1;
-        if self.depth > MOST_DEPTH {
+        if self.depth > MAX_EXPRESSION_DEPTH {
             return Err(format!("'{}' is nested too deeply", self.text));
         }
         let found = self.shallow_atom();
@@ -329,7 +333,7 @@ impl<'a> Reader<'a> {
                 Some("cdiv") => Operator::Cdiv,
                 Some("min") => Operator::Min,
                 Some("max") => Operator::Max,
-                _ => return Err(format!("there is no function '{word}' here; there are cdiv, min and max")),
+                _ => return Err(format!("unknown function '{word}': use cdiv, min or max")),
             };
             let x = self.sum()?;
             self.expect(",")?;

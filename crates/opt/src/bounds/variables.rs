@@ -1,8 +1,8 @@
-//! The variables of the elements of values.
+//! The variables of polynomials.
 
 use tilewright_ir::analysis::polynomial::{Monomial as Product, Polynomial, Variable};
 
-/// A variable: an integer that is not known.
+/// A variable: an unknown integer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Var(pub u32);
 
@@ -14,5 +14,5 @@ impl Variable for Var {
 /// A product of variables, in order.
 pub type Monomial = Product<Var>;
 
-/// A sum of products times integers.
+/// A sum of monomials with integer coefficients.
 pub type Poly = Polynomial<Var>;

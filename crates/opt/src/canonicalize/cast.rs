@@ -1,4 +1,4 @@
-//! Casts: constants, chains of casts, and the move of casts to scalars and small tiles.
+//! Casts: constants, chains of casts, and moving casts to scalars and small tiles.
 
 use tilewright_ir::{Dtype, Element, Op, Rounding, Shape, Type, Value};
 
@@ -57,7 +57,8 @@ impl Canonicalizer<'_> {
     }
 }
 
-/// Whether a cast from `source` to `middle` and then to `target` is the cast from `source` to `target`.
+/// Returns whether a cast from `source` to `middle` and then to `target` equals the cast from
+/// `source` to `target`.
 fn can_skip(source: Element, middle: Element, target: Element) -> bool {
     match (source, middle, target) {
         (Element::Value(source), Element::Value(middle), Element::Value(target)) => {
@@ -78,7 +79,8 @@ fn can_skip(source: Element, middle: Element, target: Element) -> bool {
 fn can_skip_number(source: Dtype, middle: Dtype, target: Dtype) -> bool {
     match (source.int_range(), middle.int_range(), target.int_range()) {
         (Some((low, high)), Some((middle_low, middle_high)), target_range) => {
-            // The middle holds the number itself, or at least all bits that the target keeps.
+            // The middle type represents the number itself, or at least all bits that the target
+            // keeps.
             let keeps_value = middle_low <= low && high <= middle_high;
             let keeps_bits = target_range.is_some()
                 && !target.is_bool()
@@ -91,7 +93,7 @@ fn can_skip_number(source: Dtype, middle: Dtype, target: Dtype) -> bool {
     }
 }
 
-/// Whether every number of `inner` is one of `outer`.
+/// Returns whether `outer` represents every number of `inner`.
 fn holds_exactly(outer: Dtype, inner: Dtype) -> bool {
     matches!((inner, outer), (Dtype::F16 | Dtype::BF16, Dtype::F32 | Dtype::F64) | (Dtype::F32, Dtype::F64))
 }

@@ -1,11 +1,11 @@
-//! Structured control flow: branches and loops whose course is known become straight code; what a loop carries
-//! without changing it becomes what it was before the loop.
+//! Structured control flow: branches and loops with a known course become straight-line code, and a
+//! value that a loop carries without changing it is replaced by its initial value.
 
 use tilewright_ir::{Block, Carried, ElementwiseFn, Inst, Literal, Op, Value};
 
 use super::{Canonicalizer, Operands};
 
-/// How many times a loop with constant bounds runs.
+/// The trip count of a loop with constant bounds.
 enum Trips {
     None,
     One,
@@ -65,7 +65,7 @@ impl Canonicalizer<'_> {
         let holds = self.function.yielded(condition).first().map(|&value| self.aliases.resolve(value));
         let parameters = self.function.blocks[condition].parameters.clone();
         if holds.is_some_and(|holds| self.is_constant(holds, |constant| constant.bits == 0)) {
-            // The condition is computed once; it may store.
+            // The condition is computed once, because it may store.
             self.changed = true;
             self.replace_all(&parameters, &carried);
             self.splice(condition);
@@ -78,7 +78,7 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// Lets what a loop carries but never changes be what it was before.
+    /// Replaces loop-carried values that never change by their initial values.
     fn replace_invariants(&mut self, inst: Inst) {
         let all: Vec<Carried> = self.function.carried(inst).collect();
         for carried in all {
@@ -126,7 +126,7 @@ impl Canonicalizer<'_> {
         self.if_results(inst, condition, &regions);
     }
 
-    /// Moves constants before the `if` whose regions hold nothing else.
+    /// Moves constants before an `if` whose regions contain only constants.
     fn hoist_constants(&mut self, regions: &[Block]) {
         let is_constant =
             |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Constant { .. } | Op::Yield {});
@@ -140,7 +140,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Results that are the same on both ways, and scalars between which nothing but the condition decides.
+    /// Simplifies results that are equal on both paths, and scalars that only the condition
+    /// selects.
     fn if_results(&mut self, inst: Inst, condition: Value, regions: &[Block]) {
         let all: Vec<Carried> = self.function.carried(inst).collect();
         let is_empty = regions.iter().all(|&region| self.function.blocks[region].insts.len() == 1);
@@ -160,7 +161,7 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Puts the instructions of a region where the current instruction stands; what the region yields.
+    /// Inserts the instructions of a region at the current instruction. Returns its yields.
     fn splice(&mut self, region: Block) -> Operands {
         let mut insts = std::mem::take(&mut self.function.blocks[region].insts);
         let Some(terminator) = insts.pop() else { return Operands::new() };

@@ -1,5 +1,5 @@
-//! Elementwise functions: constants, selections, comparisons, and the move of work to scalars and small tiles. The
-//! identities of integers and floats are in `integer.rs` and `float.rs`.
+//! Elementwise functions: constants, selections, comparisons, and moving work to scalars and small
+//! tiles. `integer.rs` and `float.rs` have the identities of integers and floats.
 
 use tilewright_ir::{
     ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Literal, Op, Shape, Type, Value,
@@ -50,7 +50,7 @@ impl Canonicalizer<'_> {
         } else if !dtype.is_fp8() {
             self.float_binary(function, x, y, ty)
         } else {
-            // An 8-bit format saturates: x * 1 is not x where x is an infinity.
+            // An 8-bit format saturates: x * 1 differs from x if x is an infinity.
             None
         }
     }
@@ -58,14 +58,14 @@ impl Canonicalizer<'_> {
     fn unary(&mut self, function: ElementwiseFn, x: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
         match function {
-            // Exact on floats, NaN and -0 too: only the sign changes.
+            // Exact on floats, including NaN and -0: only the sign changes.
             F::Neg | F::Not => self.argument_of(x, function),
             F::Abs if self.argument_of(x, F::Abs).is_some() || is_unsigned(ty) => Some(x),
             F::Abs => {
                 let inner = self.argument_of(x, F::Neg)?;
                 Some(self.make_elementwise(F::Abs, &[inner], ty))
             }
-            // This format ends at -1.875, which is what it makes of the floor of that: -2.
+            // This format ends at -1.875, whose floor, -2, becomes -1.875 again.
             F::Floor | F::Ceil if ty.dtype() == Some(Dtype::F8E4B15) => None,
             F::Floor | F::Ceil => {
                 let is_whole =
@@ -78,7 +78,7 @@ impl Canonicalizer<'_> {
         .or_else(|| (function == F::Not).then(|| self.inverted(x, ty)).flatten())
     }
 
-    /// The comparison that holds exactly where the comparison `x` does not, which is not needed itself.
+    /// Returns the inverse of the comparison `x`, if `x` has no other use.
     fn inverted(&mut self, x: Value, ty: &Type) -> Option<Value> {
         use ComparisonFn as C;
         if !self.is_used_once(x) {
@@ -91,7 +91,7 @@ impl Canonicalizer<'_> {
         let inverse = match comparison {
             C::Eq => C::Ne,
             C::Ne => C::Eq,
-            // Where one is NaN, both x < y and x >= y are false.
+            // If one operand is NaN, both x < y and x >= y are false.
             _ if has_nan => return None,
             C::Lt => C::Ge,
             C::Ge => C::Lt,
@@ -134,7 +134,7 @@ impl Canonicalizer<'_> {
                 C::Lt | C::Gt => Some(false),
                 C::Ne if !has_nan => Some(false),
                 C::Eq | C::Le | C::Ge if !has_nan => Some(true),
-                // NaN is not equal to itself.
+                // NaN does not equal itself.
                 C::Eq | C::Ne | C::Le | C::Ge => None,
             };
             return known.map(|known| self.make_constant(Literal::bool(known), &ty.shape));
@@ -169,13 +169,13 @@ impl Canonicalizer<'_> {
             C::Gt if bound < low => true,
             C::Le if bound >= high => true,
             C::Le if bound < low => false,
-            // They depend on x.
+            // The result depends on x.
             C::Eq | C::Ne | C::Lt | C::Le | C::Gt | C::Ge => return None,
         };
         Some(self.make_constant(Literal::bool(known), &ty.shape))
     }
 
-    /// The function of splats is the splat of the function.
+    /// Applies a function to the scalars of splats, and splats the result.
     fn before_splat(&mut self, function: ElementwiseFn, operands: &[Value], ty: &Type) -> Option<Value> {
         if ty.is_scalar() {
             return None;
@@ -187,7 +187,7 @@ impl Canonicalizer<'_> {
         Some(self.make_splat(result, &ty.shape))
     }
 
-    /// The function of tiles that are broadcast alike is the broadcast of the function.
+    /// Applies a function to tiles before they are broadcast alike, and broadcasts the result.
     pub(super) fn before_broadcast(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
         let mut shape: Option<Shape> = None;
         let mut sources = Operands::new();
@@ -214,8 +214,9 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Broadcast { shape: ty.shape.clone() }, &[result], ty))
     }
 
-    /// `c + dot(a, b, 0)` is `dot(a, b, c)`: the order of a dot's sum is free. Of two dots the second one accumulates, as programs
-    /// write them one after the other: so the operands of the first are no longer needed when those of the second are loaded.
+    /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)`: the order of a dot's accumulation is free. Of
+    /// two dots, the second one accumulates, because programs write them one after another: so the
+    /// operands of the first are dead when those of the second are loaded.
     fn accumulate(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
         if function != ElementwiseFn::Add {
             return None;

@@ -1,5 +1,5 @@
-//! Identities of floats: only those that hold for every number, infinity, NaN and signed zero, in every rounding of the
-//! format. (The 8-bit formats, which saturate, are not here.)
+//! Identities of floats that hold for every number, infinity, NaN and signed zero, in every
+//! rounding of the format. (The 8-bit formats, which saturate, are excluded.)
 
 use tilewright_ir::{ElementwiseFn, Literal, Type, Value};
 
@@ -20,7 +20,7 @@ impl Canonicalizer<'_> {
         if let Some(constant) = self.constant(y) {
             return self.float_with_constant(function, x, constant, ty);
         }
-        // -0 - y is -y; 0 - y is not, where y is 0.
+        // -0 - y is -y; 0 - y differs from -y if y is 0.
         if function == F::Sub && self.is_constant(x, is_negative_zero) {
             return Some(self.make_elementwise(F::Neg, &[y], ty));
         }
@@ -37,14 +37,14 @@ impl Canonicalizer<'_> {
         use ElementwiseFn as F;
         let value = constant.as_float()?;
         match function {
-            // x + 0 is not x where x is -0.
+            // x + 0 differs from x if x is -0.
             F::Add if is_negative_zero(constant) => Some(x),
             F::Sub if constant.bits == 0 => Some(x),
             F::Mul | F::Div | F::DivRn if value == 1.0 => Some(x),
             F::Mul | F::Div | F::DivRn if value == -1.0 => Some(self.make_elementwise(F::Neg, &[x], ty)),
             F::Div | F::DivRn => {
-                // The reciprocal of a power of two is exact, and so both are one rounding of the same number. Stay
-                // away from what is subnormal in some format.
+                // The reciprocal of a power of two is exact, so both round the same number once.
+                // Exclude numbers that are subnormal in some format.
                 let reciprocal = Literal::float(constant.dtype, 1.0 / value)?;
                 let mantissa_is_zero = value.to_bits() << 12 == 0;
                 let is_exact =
@@ -55,7 +55,7 @@ impl Canonicalizer<'_> {
                 let reciprocal = self.make_constant(reciprocal, &ty.shape);
                 Some(self.make_elementwise(F::Mul, &[x, reciprocal], ty))
             }
-            // tidy: wildcard because the others have no neutral element among all floats
+            // tidy: wildcard because the others have no neutral element for all floats
             _ => None,
         }
     }

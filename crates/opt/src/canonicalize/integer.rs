@@ -1,5 +1,5 @@
-//! Identities of integers (booleans are integers modulo 2). All arithmetic wraps, so sums and products may be
-//! re-associated.
+//! Identities of integers (booleans are integers modulo 2). All arithmetic wraps, so sums and
+//! products may be reassociated.
 
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Op, Rounding, Type, Value};
 
@@ -31,7 +31,8 @@ impl Canonicalizer<'_> {
         self.int_neg(function, x, y, ty).or_else(|| self.reassociate_uniform(function, x, y, ty))
     }
 
-    /// A function of a value and itself. Quotient and remainder depend on whether that is zero.
+    /// Simplifies a function of a value and itself. Quotient and remainder depend on whether the
+    /// value is zero.
     fn int_same(&mut self, function: ElementwiseFn, x: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
         match function {
@@ -99,7 +100,8 @@ impl Canonicalizer<'_> {
         self.int_strength(function, x, constant, ty)
     }
 
-    /// The product of the int32 tile that an int64 tile was extended from, where it fits: a range times a stride.
+    /// Narrows the product of an int64 tile that was extended from int32, if it fits: a range times
+    /// a stride.
     fn narrow_product(&mut self, x: Value, constant: Literal, ty: &Type) -> Option<Value> {
         if ty.dtype() != Some(Dtype::I64) || ty.is_scalar() {
             return None;
@@ -120,7 +122,7 @@ impl Canonicalizer<'_> {
         Some(self.make_cast(product, Element::Value(Dtype::I64), Rounding::default(), ty))
     }
 
-    /// The smallest and the largest number of a range that may have been given other shapes.
+    /// Returns the minimum and maximum of a range that may have been reshaped.
     pub(super) fn span(&self, tile: Value) -> Option<(i128, i128)> {
         let data = &self.function.insts[self.function.defining_inst(tile)?];
         match (&data.op, &data.operands[..]) {
@@ -133,12 +135,12 @@ impl Canonicalizer<'_> {
                 let is_bit = |value| self.is_constant(value, |value| value.bits <= 1) || self.is_bit(value);
                 (is_bit(x) && is_bit(y)).then_some((0, 1))
             }
-            // tidy: wildcard because of other ops no bounds are known without an analysis
+            // tidy: wildcard because other ops have no known bounds without an analysis
             _ => None,
         }
     }
 
-    /// Whether the numbers of a tile are places along an axis of two elements.
+    /// Returns whether the numbers of a tile are coordinates along an axis of two elements.
     fn is_bit(&self, mut tile: Value) -> bool {
         let is_moved =
             |op: &Op| matches!(op, Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. });
@@ -149,7 +151,7 @@ impl Canonicalizer<'_> {
         inst.is_some_and(|inst| self.function.insts[inst].op == Op::Arange { start: 0, end: 2 })
     }
 
-    /// Functions of a constant that a simpler function computes.
+    /// Replaces a function of a constant by a cheaper one.
     fn int_strength(
         &mut self,
         function: ElementwiseFn,
@@ -175,7 +177,7 @@ impl Canonicalizer<'_> {
         Some(self.make_elementwise(new, &[x, operand], ty))
     }
 
-    /// `(x ∘ c1) ∘ c2` is `x ∘ (c1 ∘ c2)`.
+    /// Rewrites `(x ∘ c1) ∘ c2` to `x ∘ (c1 ∘ c2)`.
     fn reassociate_constant(
         &mut self,
         function: ElementwiseFn,
@@ -199,7 +201,8 @@ impl Canonicalizer<'_> {
             }
             F::Shl | F::Shr => {
                 let (inner, first) = self.operands_of(x, function)?;
-                // Both counts are below the width, or they would be gone; the sum may not be, and must not wrap.
+                // Both counts are below the width, else they would be folded; their sum may not be,
+                // and must not wrap.
                 let count = self.constant(first)?.bits.checked_add(constant.bits)?;
                 let (_, high) = constant.dtype.int_range()?;
                 let count = Literal::int(constant.dtype, i128::from(count).min(high));
@@ -211,7 +214,7 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// What a value is a constant more than, and the constant.
+    /// Splits a value into another value plus a constant.
     fn plus_constant(&self, x: Value) -> Option<(Value, Literal)> {
         if let Some((inner, first)) = self.operands_of(x, ElementwiseFn::Add) {
             return Some((inner, self.constant(first)?));
@@ -220,7 +223,7 @@ impl Canonicalizer<'_> {
         Some((inner, fold::elementwise(ElementwiseFn::Neg, &[self.constant(first)?])?))
     }
 
-    /// `x + constant`, written as a difference where that reads better.
+    /// Builds `x + constant`, as a subtraction if that is more readable.
     fn make_plus(&mut self, x: Value, constant: Literal, ty: &Type) -> Value {
         use ElementwiseFn as F;
         let negated = fold::elementwise(F::Neg, &[constant]);
@@ -232,7 +235,7 @@ impl Canonicalizer<'_> {
         self.make_elementwise(function, &[x, constant], ty)
     }
 
-    /// Sums and differences with a negated operand.
+    /// Simplifies sums and differences with a negated operand.
     pub(super) fn int_neg(
         &mut self,
         function: ElementwiseFn,
@@ -257,7 +260,8 @@ impl Canonicalizer<'_> {
         Some(self.make_elementwise(new, &operands, ty))
     }
 
-    /// `(tile ∘ s1) ∘ s2` with scalars s1 and s2 is `tile ∘ (s1 ∘ s2)`: one tile op less.
+    /// Rewrites `(tile ∘ s1) ∘ s2` with scalars s1 and s2 to `tile ∘ (s1 ∘ s2)`, which saves a tile
+    /// op.
     fn reassociate_uniform(
         &mut self,
         function: ElementwiseFn,

@@ -1,4 +1,4 @@
-//! Pointers, loads and stores: offsets of zero, pointers moved twice, masks that are known.
+//! Pointers, loads and stores: zero offsets, pointers advanced twice, known masks.
 
 use tilewright_ir::{Dtype, ElementwiseFn, Inst, Literal, Op, Regions, Shape, Type, Value};
 
@@ -22,7 +22,8 @@ impl Canonicalizer<'_> {
             .or_else(|| self.before_broadcast(&Op::PtrAdd {}, &[pointer, offset], ty))
     }
 
-    /// The int32 tile that a tile of offsets was extended from: a move extends its offsets itself.
+    /// Returns the int32 tile that a tile of offsets was extended from: `ptr_add` extends its
+    /// offsets itself.
     fn narrow(&mut self, offset: Value) -> Option<Value> {
         let inst = self.function.defining_inst(offset)?;
         let data = &self.function.insts[inst];
@@ -41,7 +42,7 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// A pointer that is moved twice.
+    /// Merges two advances of a pointer.
     fn ptr_add_twice(&mut self, pointer: Value, offset: Value, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(pointer)?];
         let (Op::PtrAdd {}, &[base, first]) = (&data.op, &data.operands[..]) else { return None };
@@ -50,7 +51,8 @@ impl Canonicalizer<'_> {
             let sum = self.make_constant(sum, shape);
             return Some(self.make(Op::PtrAdd {}, &[base, sum], ty));
         }
-        // Move the scalar pointer, then the tile by the offsets that differ: one tile op less.
+        // Advance the scalar pointer, then the tile by the offsets that differ, which saves a tile
+        // op.
         let is_uniform = !ty.is_scalar() && self.uniform(offset).is_some() && self.uniform(base).is_some();
         if is_uniform && self.uniform(first).is_none() && self.is_used_once(pointer) {
             let moved = self.make(Op::PtrAdd {}, &[base, offset], ty);
@@ -59,7 +61,8 @@ impl Canonicalizer<'_> {
         None
     }
 
-    /// The sum of two constant offsets, where it does not wrap: offsets are extended to 64 bits before they are used.
+    /// Returns the sum of two constant offsets, if it does not wrap: offsets are extended to 64
+    /// bits before they are used.
     fn offset_sum(&self, first: Value, second: Value) -> Option<Literal> {
         let (first, second) = (self.constant(first)?, self.constant(second)?);
         let sum = first.as_int()? + second.as_int()?;
@@ -94,7 +97,8 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// What is the same along an axis is loaded once: many loads of one address would wait for each other.
+    /// Loads values that are equal along an axis once: many loads of one address would wait for
+    /// each other.
     fn load_once(&mut self, inst: Inst, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[inst];
         let Op::Load { volatile: false, .. } = &data.op else { return None };
@@ -107,7 +111,7 @@ impl Canonicalizer<'_> {
         Some(self.make_constant(Literal { dtype, bits: 0 }, &ty.shape))
     }
 
-    /// The load of one address at every place is the splat of one load.
+    /// Rewrites a load of one address at every element to the splat of one load.
     fn load_scalar(&mut self, inst: Inst, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[inst];
         let (Op::Load { volatile: false, .. }, &[pointer]) = (&data.op, &data.operands[..]) else {
@@ -147,7 +151,7 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// An atomic operation whose mask is known: it has none, or is not there.
+    /// Simplifies an atomic operation with a known mask: removes the mask, or the operation.
     pub(super) fn atomic(&mut self, inst: Inst) {
         let place = match self.function.insts[inst].op {
             Op::AtomicRmw { .. } | Op::AtomicStore { .. } => 2,

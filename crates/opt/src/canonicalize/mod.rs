@@ -1,14 +1,14 @@
-//! Canonicalisation: each instruction in its simplest form. Constants are folded, identities removed, arithmetic on
-//! splats done on scalars, arithmetic on broadcasts done before the broadcast, masks that always hold dropped,
-//! branches that are known taken.
+//! Canonicalization: rewrites each instruction to its simplest form. It folds constants, removes
+//! identities, moves arithmetic on splats to scalars and arithmetic on broadcasts before the
+//! broadcast, drops masks that are always true, and takes branches that are known.
 //!
-//! One forward walk. A pure instruction is never changed: `simplify` gives a value that can stand for its result,
-//! built from simpler instructions; those go through `simplify` themselves.
+//! It is one forward walk. A pure instruction is never changed: `simplify` returns a value that
+//! replaces its result, built from simpler instructions, which `simplify` simplifies too.
 
+mod butterfly;
 mod cast;
 mod control;
 mod elementwise;
-mod exchange;
 mod float;
 mod integer;
 mod memory;
@@ -24,10 +24,10 @@ use tilewright_ir::{
 use crate::aliases::Aliases;
 use crate::fold;
 
-/// How deeply one simplification may lead to others; deeper ones wait for the next round.
+/// Maximum depth of nested simplifications; deeper ones wait for the next iteration.
 const MAX_DEPTH: u32 = 16;
 
-/// Runs the pass; whether it changed anything.
+/// Runs the pass. Returns whether it changed anything.
 pub fn run(function: &mut Function) -> bool {
     let entry = function.entry;
     let mut uses: SecondaryMap<Value, u32> = SecondaryMap::with_capacity(function.values.len());
@@ -55,11 +55,12 @@ type Operands = SmallVec<[Value; 4]>;
 struct Canonicalizer<'f> {
     function: &'f mut Function,
     aliases: Aliases,
-    /// How often a value was used before the pass: where this decides whether a rewrite pays, it need not be exact.
+    /// Uses of each value before the pass. Rewrites use it to decide whether they pay, so it need
+    /// not be exact.
     uses: SecondaryMap<Value, u32>,
-    /// What the current block holds so far.
+    /// The instructions of the current block so far.
     out: Vec<Inst>,
-    /// Where the current instruction comes from; what it is rewritten to comes from there too.
+    /// The location of the current instruction and of its replacements.
     location: PackedOption<Location>,
     depth: u32,
     changed: bool,
@@ -117,10 +118,10 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// A pure instruction with one result and no regions.
+    /// Simplifies a pure instruction with one result and no regions.
     fn pure(&mut self, inst: Inst) {
         let Some(result) = self.function.result(inst) else { return self.out.push(inst) };
-        // The op is put back if it stays; nothing looks at it meanwhile.
+        // The op is restored if it stays; nothing reads it meanwhile.
         let op = std::mem::replace(&mut self.function.insts[inst].op, Op::Barrier {});
         let mut operands = std::mem::take(&mut self.function.insts[inst].operands);
         self.changed |= self.order(&op, &mut operands);
@@ -134,13 +135,13 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Lets a value stand for another from now on.
+    /// Replaces a value by another from now on.
     fn replace(&mut self, old: Value, new: Value) {
         self.changed = true;
         self.aliases.replace(self.function, old, new);
     }
 
-    /// Brings the constant operand of a commutative function to the right; whether it had to.
+    /// Moves the constant operand of a commutative function to the right. Returns whether it moved.
     fn order(&self, op: &Op, operands: &mut [Value]) -> bool {
         let Op::Elementwise { function } = op else { return false };
         let swap = function.info().commutative
@@ -151,7 +152,8 @@ impl Canonicalizer<'_> {
         swap
     }
 
-    /// A value of type `ty` that equals the op applied to the operands, if there is a simpler way to it.
+    /// Returns a value of type `ty` that equals the op applied to the operands, if there is a
+    /// simpler one.
     fn simplify(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
         match (op, operands) {
             (Op::Elementwise { function }, _) => self.elementwise(*function, operands, ty),
@@ -164,12 +166,12 @@ impl Canonicalizer<'_> {
             (Op::Broadcast { .. }, &[tile]) => self.broadcast(tile, ty),
             (Op::Reshape { .. }, &[tile]) => self.reshape(tile, ty),
             (Op::Transpose { permutation }, &[tile]) => self.transpose(tile, permutation, ty),
-            // tidy: wildcard because the other ops are leaves, or opaque, or not pure
+            // tidy: wildcard because the other ops are leaves, opaque, or not pure
             _ => None,
         }
     }
 
-    /// The value of an op of operands, in its simplest form.
+    /// Returns the value of an op in its simplest form.
     fn make(&mut self, op: Op, operands: &[Value], ty: &Type) -> Value {
         let mut operands = Operands::from_slice(operands);
         self.order(&op, &mut operands);
@@ -194,19 +196,19 @@ impl Canonicalizer<'_> {
         self.make(Op::Cast { element, rounding }, &[value], ty)
     }
 
-    /// The scalar at every place of a tile of the shape; the scalar itself for the shape of a scalar.
+    /// Splats a scalar to a shape; returns the scalar itself for the shape of a scalar.
     fn make_splat(&mut self, scalar: Value, shape: &Shape) -> Value {
         let ty = self.function.ty(scalar).with_shape(shape.clone());
         self.make(Op::Splat { shape: shape.clone() }, &[scalar], &ty)
     }
 
-    /// The constant at every place of a tile of the shape.
+    /// Splats a constant to a shape.
     fn make_constant(&mut self, value: Literal, shape: &Shape) -> Value {
         let scalar = self.make(Op::Constant { value }, &[], &Type::scalar(value.dtype));
         self.make_splat(scalar, shape)
     }
 
-    /// The only operand of the op that defines a value, if `is` says yes to the op.
+    /// Returns the only operand of the op that defines a value, if `is` accepts the op.
     fn operand_of(&self, value: Value, is: impl FnOnce(&Op) -> bool) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(value)?];
         match data.operands[..] {
@@ -215,22 +217,22 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// The two operands of the elementwise function that defines a value.
+    /// Returns the two operands of the elementwise function that defines a value.
     fn operands_of(&self, value: Value, function: ElementwiseFn) -> Option<(Value, Value)> {
         let data = &self.function.insts[self.function.defining_inst(value)?];
         match (&data.op, &data.operands[..]) {
             (Op::Elementwise { function: found }, &[x, y]) if *found == function => Some((x, y)),
-            // tidy: wildcard because only one function is asked for
+            // tidy: wildcard because only one function matches
             _ => None,
         }
     }
 
-    /// The operand of the elementwise function of one operand that defines a value.
+    /// Returns the operand of the unary elementwise function that defines a value.
     fn argument_of(&self, value: Value, function: ElementwiseFn) -> Option<Value> {
         self.operand_of(value, |op| matches!(op, Op::Elementwise { function: found } if *found == function))
     }
 
-    /// The scalar that a value has at every place: of a splat, or a scalar itself.
+    /// Returns the scalar of a uniform value: that of a splat, or a scalar itself.
     fn uniform(&self, value: Value) -> Option<Value> {
         if self.function.ty(value).is_scalar() {
             return Some(value);
@@ -238,7 +240,7 @@ impl Canonicalizer<'_> {
         self.operand_of(value, |op| matches!(op, Op::Splat { .. }))
     }
 
-    /// The constant that a value has at every place.
+    /// Returns the constant of a uniform value.
     fn constant(&self, value: Value) -> Option<Literal> {
         match self.function.defining_op(self.uniform(value)?) {
             Some(Op::Constant { value }) => Some(*value),
@@ -251,7 +253,7 @@ impl Canonicalizer<'_> {
         self.constant(value).is_some_and(is)
     }
 
-    /// Whether a value was used at most once before the pass.
+    /// Returns whether a value had at most one use before the pass.
     fn is_used_once(&self, value: Value) -> bool {
         self.uses[value] <= 1
     }

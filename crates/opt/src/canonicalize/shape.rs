@@ -1,11 +1,11 @@
-//! Ops that only move elements: compositions of them, and those of splats.
+//! Ops that only move elements: their compositions, and those with splats.
 
 use tilewright_ir::{IntList, Literal, Op, Shape, Type, Value};
 
 use super::Canonicalizer;
 
 impl Canonicalizer<'_> {
-    /// A tile of one element is the splat of a constant.
+    /// Rewrites a tile of one element to the splat of a constant.
     pub(super) fn arange(&mut self, start: i64, end: i64, ty: &Type) -> Option<Value> {
         let dtype = ty.dtype().filter(|_| end.checked_sub(start) == Some(1))?;
         Some(self.make_constant(Literal::int(dtype, i128::from(start)), &ty.shape))
@@ -62,7 +62,8 @@ impl Canonicalizer<'_> {
     }
 }
 
-/// The axis of extent 1 that makes `to` of `from`, if that is the only difference.
+/// Returns the axis of extent 1 whose insertion turns `from` into `to`, if that is the only
+/// difference.
 fn new_axis(from: &Shape, to: &Shape) -> Option<u32> {
     if to.len() != from.len() + 1 {
         return None;

@@ -10,7 +10,7 @@ use super::number;
 /// The bits of each element in row-major order.
 pub type Tile = Vec<u64>;
 
-/// The bytes behind each pointer parameter; what is not there is out of bounds.
+/// The memory of each pointer parameter; other addresses are out of bounds.
 #[derive(Clone, Default)]
 pub struct Memory(pub Vec<(u64, Vec<u8>)>);
 
@@ -23,7 +23,7 @@ impl Memory {
     }
 }
 
-/// Why an evaluation stopped: the program is wrong, or runs too long.
+/// The reason why an evaluation stopped: the program is wrong, or runs too long.
 #[derive(Debug)]
 pub struct Stopped(pub &'static str);
 
@@ -31,9 +31,9 @@ pub struct Evaluator<'a> {
     pub function: &'a Function,
     pub memory: Memory,
     pub programs: [u64; 2],
-    /// Whether a signed sum, difference, product or negation wrapped.
+    /// True if a signed sum, difference, product or negation wrapped.
     pub overflowed: bool,
-    /// Sees every value each time it is computed.
+    /// Called with every value each time it is computed.
     pub observe: &'a mut dyn FnMut(Value, &Type, &Tile),
     pub values: SecondaryMap<Value, Tile>,
     pub steps_left: u64,

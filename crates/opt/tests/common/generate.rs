@@ -9,12 +9,12 @@ use tilewright_ir::{
 
 use super::Random;
 
-/// What programs are made of.
+/// The ops and types of random programs.
 #[derive(Clone, Copy)]
 pub struct Style {
     pub dtypes: &'static [Dtype],
     pub functions: &'static [ElementwiseFn],
-    /// Whether programs load and store, call, and loop without a bound known to the compiler.
+    /// True if programs load and store, call, and have loops without a compile-time bound.
     pub has_effects: bool,
     pub statements: usize,
 }
@@ -79,7 +79,7 @@ pub const EVERYTHING: Style = Style {
     statements: 30,
 };
 
-/// What indices are computed with.
+/// The ops of index arithmetic.
 pub const INDICES: Style = Style {
     dtypes: &[Dtype::I32, Dtype::I32, Dtype::I32, Dtype::I64, Dtype::I8, Dtype::U8, Dtype::U32, Dtype::I1],
     functions: &[
@@ -118,7 +118,7 @@ pub const INDICES: Style = Style {
 /// The parameters of every program: three pointers, then integers.
 pub const POINTERS: [Dtype; 3] = [Dtype::I32, Dtype::F32, Dtype::I8];
 pub const INTEGERS: [Dtype; 4] = [Dtype::I32, Dtype::I32, Dtype::I64, Dtype::I8];
-/// Elements behind each pointer; offsets stay below it.
+/// Elements of each pointer's memory; offsets stay below it.
 pub const ELEMENTS: u64 = 256;
 
 const EXTENTS: [u32; 5] = [1, 2, 4, 8, 6];
@@ -151,7 +151,7 @@ pub fn program(seed: u64, style: Style) -> Module {
     Module::new(functions, kernel, std::sync::Arc::default())
 }
 
-/// A function of two int32 that gives an int32, which programs call.
+/// Returns a function of two int32 that returns an int32, which programs call.
 fn helper(random: &mut Random, style: Style) -> Function {
     let mut function = Function::new("helper");
     let entry = function.entry;
@@ -223,7 +223,7 @@ impl Generator<'_> {
     }
 
     fn pick(&mut self) -> Value {
-        // Values made lately are the likelier ones.
+        // Recent values are more likely.
         let count = self.pool.len();
         let recent = self.random.below(count.min(8));
         if self.random.chance(3) {
@@ -239,7 +239,7 @@ impl Generator<'_> {
         if candidates.is_empty() { None } else { Some(self.random.pick(&candidates)) }
     }
 
-    /// A value of this type: one in scope, or a constant.
+    /// Returns a value of this type: one in scope, or a constant.
     fn value_of(&mut self, ty: &Type) -> Value {
         if !self.random.chance(4)
             && let Some(value) = self.pick_where(|found| found == ty)
@@ -283,7 +283,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A shape that some value has, or a new one.
+    /// Returns the shape of some value, or a new one.
     fn shape_like(&mut self) -> Shape {
         if let Some(tile) = self.pick_where(|ty| !ty.is_scalar())
             && !self.random.chance(4)
@@ -354,7 +354,7 @@ impl Generator<'_> {
         }
         let mut y = self.value_of(&ty);
         if matches!(function, F::IntDiv | F::IntRem) && self.random.chance(2) {
-            // Of division by a constant the passes and the analysis know most.
+            // The passes and the analysis handle division by a constant best.
             let constant = Literal::int(dtype, self.random.pick(&[0, 1, 2, 4, 8, -1]));
             let constant = self.builder.constant(constant).expect(RIGHT);
             y = if ty.is_scalar() {
@@ -374,7 +374,7 @@ impl Generator<'_> {
         self.pool.push(result.expect(RIGHT));
     }
 
-    /// A pointer moved by an offset that stays in its memory.
+    /// Adds a pointer with an offset that stays in its memory.
     fn pointer(&mut self) {
         let Some(offset) = self.pick_where(|ty| matches!(ty.dtype(), Some(Dtype::I32 | Dtype::I64))) else {
             return;
@@ -434,7 +434,8 @@ impl Generator<'_> {
         self.builder.store(pointer, value, mask, how).expect(RIGHT);
     }
 
-    /// Runs `body` in a new region, which it ends; the values of the region are not in scope afterwards.
+    /// Runs `body` in a new region, which it terminates; the values of the region are not in scope
+    /// afterwards.
     fn region(
         &mut self,
         parameters: Vec<Type>,
@@ -470,7 +471,7 @@ impl Generator<'_> {
         self.pool.extend(results);
     }
 
-    /// What a loop carries: some values in scope.
+    /// Returns the carried values of a loop: some values in scope.
     fn carried(&mut self) -> (Vec<Value>, Vec<Type>) {
         let values: Vec<Value> = (0..self.random.below(4)).map(|_| self.pick()).collect();
         let types = values.iter().map(|&value| self.ty(value)).collect();
@@ -490,7 +491,7 @@ impl Generator<'_> {
         if self.random.chance(2)
             && let Some(limit) = self.pick_where(|ty| *ty == Type::scalar(dtype))
         {
-            // A bound that the compiler does not know.
+            // A bound that is unknown at compile time.
             let eight = self.builder.constant(Literal::int(dtype, 7)).expect(RIGHT);
             upper = self.builder.binary(F::And, limit, eight).expect(RIGHT);
         }
@@ -510,7 +511,7 @@ impl Generator<'_> {
         self.pool.extend(results);
     }
 
-    /// A loop that counts down to zero.
+    /// Adds a loop that counts down to zero.
     fn while_loop(&mut self) {
         let ty = Type::scalar(Dtype::I32);
         let (mut carried, mut types) = self.carried();
@@ -565,7 +566,7 @@ impl Generator<'_> {
         self.pool.extend(results);
     }
 
-    /// A product of int8 tiles, added to something or not.
+    /// Adds a dot of int8 tiles, with or without an accumulator.
     fn dot(&mut self) {
         let a = self.value_of(&Type::tile(Dtype::I8, [2, 4]));
         let b = self.value_of(&Type::tile(Dtype::I8, [4, 8]));

@@ -6,7 +6,7 @@ pub mod number;
 
 pub use tilewright_fuzz::random::Random;
 
-/// How many programs a test tries.
+/// Returns the seeds that a test tries.
 pub fn seeds(default: u64) -> std::ops::Range<u64> {
     let count = std::env::var("TILEWRIGHT_SEEDS").ok().and_then(|text| text.parse().ok());
     0..count.unwrap_or(default)

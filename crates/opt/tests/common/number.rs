@@ -1,23 +1,24 @@
-//! Elements as bits, and functions of them by definition: integers in 128 bits, floats in binary64 and rounded.
+//! Elements as bits, and functions of them by definition: integers in 128 bits, floats in binary64
+//! and rounded.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn,
     FloatFn, MathFn, Rounding, WideProductFn,
 };
 
-/// The integer that bits of a type stand for.
+/// Decodes an integer.
 pub fn integer(dtype: Dtype, bits: u64) -> i128 {
     let (low, _) = dtype.int_range().expect("it is an integer");
     let value = i128::from(bits);
     if low < 0 && value >= 1 << (dtype.bits() - 1) { value - (1 << dtype.bits()) } else { value }
 }
 
-/// The bits of an integer modulo the width of a type.
+/// Returns the bits of an integer modulo the width of a type.
 pub fn wrap(dtype: Dtype, value: i128) -> u64 {
     value.rem_euclid(1 << dtype.bits()) as u64
 }
 
-/// Bits of exponent and stored mantissa.
+/// Returns the bits of the exponent and of the stored mantissa.
 fn format(dtype: Dtype) -> (i32, i32) {
     match dtype {
         Dtype::F16 => (5, 10),
@@ -28,7 +29,7 @@ fn format(dtype: Dtype) -> (i32, i32) {
     }
 }
 
-/// The number that bits of a float type stand for.
+/// Decodes a float.
 pub fn float(dtype: Dtype, bits: u64) -> f64 {
     let (exponent_bits, mantissa_bits) = format(dtype);
     let negative = bits >> (exponent_bits + mantissa_bits) & 1 == 1;
@@ -50,7 +51,7 @@ pub fn float(dtype: Dtype, bits: u64) -> f64 {
     if negative { -magnitude } else { magnitude }
 }
 
-/// The bits of the nearest number of a float type, ties to even.
+/// Returns the bits of the nearest number of a float type, ties to even.
 pub fn round(dtype: Dtype, value: f64) -> u64 {
     if dtype == Dtype::F64 {
         return value.to_bits();
@@ -71,13 +72,13 @@ pub fn round(dtype: Dtype, value: f64) -> u64 {
     let units =
         (value.abs() * 2_f64.powi(scale / 2) * 2_f64.powi(scale - scale / 2)).round_ties_even() as u64;
     let hidden = 1_u64 << mantissa_bits;
-    // A carry out of the mantissa goes into the exponent by itself.
+    // A carry out of the mantissa increments the exponent.
     let magnitude =
         if units < hidden { units } else { units - hidden + (((exponent + offset) as u64) << mantissa_bits) };
     sign | magnitude.min(infinity)
 }
 
-/// A function of integers.
+/// Applies a function of integers.
 pub fn int_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> u64 {
     let x = integer(dtype, operands[0]);
     let y = operands.get(1).map_or(0, |&bits| integer(dtype, bits));
@@ -133,7 +134,7 @@ fn wrap_product(dtype: Dtype, x: i128, y: i128) -> u64 {
     (x.wrapping_mul(y) % modulus as u128) as u64
 }
 
-/// A function of floats that gives a float.
+/// Applies a function of floats that returns a float.
 pub fn float_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> u64 {
     let numbers: Vec<f64> = operands.iter().map(|&bits| float(dtype, bits)).collect();
     let (x, y) = (numbers[0], numbers.get(1).copied().unwrap_or(0.0));
@@ -174,9 +175,10 @@ pub fn float_function(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -
             FloatFn::Floor => x.floor(),
             FloatFn::Ceil => x.ceil(),
         },
-        // Of these, random programs have the exponential alone.
+        // Random programs contain only the exponential of these.
         Family::Math(MathFn::Exp) => x.exp(),
-        // tidy: wildcard because the optimizer knows nothing of the functions of analysis but that they are.
+        // tidy: wildcard because the optimizer has no facts about the values of transcendental
+        // functions
         Family::Math(_)
         | Family::Division(_)
         | Family::Bitwise(_)
@@ -213,7 +215,7 @@ pub fn cast(from: Dtype, to: Dtype, rounding: Rounding, bits: u64) -> u64 {
     }
 }
 
-/// The nearest of the candidates around an integer, ties to the even one.
+/// Returns the nearest of the candidates around an integer, ties to the even one.
 fn int_to_float(value: i128, to: Dtype) -> u64 {
     let near = round(to, value as f64);
     let candidates = [near.wrapping_sub(1), near, near.wrapping_add(1)];
@@ -235,7 +237,7 @@ fn int_to_float(value: i128, to: Dtype) -> u64 {
         .unwrap_or(near)
 }
 
-/// Whether two elements are the same to a program: of NaN, the bits do not matter.
+/// Returns whether a program cannot distinguish two elements: the bits of NaN do not matter.
 pub fn same(dtype: Dtype, x: u64, y: u64) -> bool {
     x == y || (dtype.is_float() && float(dtype, x).is_nan() && float(dtype, y).is_nan())
 }

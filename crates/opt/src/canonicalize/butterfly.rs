@@ -1,6 +1,7 @@
-//! Sorting networks that programs write themselves. Without an op for it, the lower of two elements whose coordinates
-//! differ in one bit is the sum of both times 1 and 0; the upper one, times 0 and 1. Each place then has both, and keeps
-//! one by exclusive or. Here they are selected from a place's own element and its partner: one exchange for two sums.
+//! Recognizes hand-written sorting networks. Without an op for it, a program computes the lower of
+//! two elements whose coordinates differ in one bit as the sum of both times 1 and 0, and the upper
+//! one with 0 and 1. Each element then has both, and keeps one by exclusive or. This file selects
+//! them from an element and its partner instead: one butterfly replaces two sums.
 //!
 //! ```text
 //! %y = reshape %x                            %o = butterfly %x
@@ -8,14 +9,16 @@
 //! %l = reshape (broadcast %a)
 //! ```
 //!
-//! Or both are reduced by exclusive or, and that of an element and the result is its partner: the exchange alone.
+//! Or the program reduces both by exclusive or; the exclusive or of an element and the result is
+//! its partner: only the butterfly.
 
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Op, Rounding, Shape, Type, Value};
 
 use super::{Canonicalizer, fold};
 
 impl Canonicalizer<'_> {
-    /// The broadcast of a sum that picks one of two elements along an axis, back along that axis.
+    /// Rewrites the broadcast of a sum that picks one of two elements along an axis, back along
+    /// that axis.
     pub(super) fn picked(&mut self, tile: Value, ty: &Type) -> Option<Value> {
         let is_cast = |op: &Op| matches!(op, Op::Cast { .. });
         let dtype = ty.dtype().filter(|dtype| dtype.is_int() && !dtype.is_bool())?;
@@ -27,7 +30,7 @@ impl Canonicalizer<'_> {
         if ty.shape[along] != 2 || ty.shape.without(along) != self.function.ty(sum).shape {
             return None;
         }
-        // The sum of numbers that were made wider is one of them.
+        // The sum of widened numbers is one of them.
         let wide = self.function.ty(sum).dtype()?;
         let mut product = self.reduced(sum, axis, ElementwiseFn::Add)?;
         if let Some(narrow) = self.operand_of(product, is_cast) {
@@ -57,7 +60,8 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Reshape { shape: ty.shape.clone() }, &[picked], ty))
     }
 
-    /// The partners of a tile's elements: of each and the exclusive or of both along an axis of two.
+    /// Rewrites the partners of a tile's elements: the exclusive or of each element and the
+    /// exclusive or of both along an axis of two.
     fn partners(&mut self, own: Value, both: Value, ty: &Type) -> Option<Value> {
         let both =
             self.operand_of(both, |op| matches!(op, Op::Broadcast { .. })).filter(|_| !ty.is_bool())?;
@@ -74,7 +78,7 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Reshape { shape: ty.shape.clone() }, &[partners], ty))
     }
 
-    /// The tile whose reductions by a commutative function along an axis a value is.
+    /// Returns the tile whose reduction by a commutative function along an axis a value is.
     fn reduced(&self, sum: Value, along: u32, by: ElementwiseFn) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(sum)?];
         let (Op::Reduce { axis }, &[tile], &[region]) = (&data.op, &data.operands[..], &data.regions[..])
@@ -90,9 +94,10 @@ impl Canonicalizer<'_> {
         (*axis == along && is_by).then_some(tile)
     }
 
-    /// Whether a tile is 0 and then 1 along an axis of two elements; `None` where it is not 1 and then 0 either.
+    /// Returns whether a tile is 0 and then 1 along an axis of two elements; false for 1 and then
+    /// 0, else `None`.
     fn picks_upper(&self, mask: Value, axis: usize) -> Option<bool> {
-        let at = |place| self.literal_at(mask, axis, place)?.as_int();
+        let at = |index| self.literal_at(mask, axis, index)?.as_int();
         match (at(0)?, at(1)?) {
             (0, 1) => Some(true),
             (1, 0) => Some(false),
@@ -101,7 +106,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// The number that a tile has wherever its coordinate along an axis is `at`, if it depends on nothing else.
+    /// Returns the number that a tile has wherever its coordinate along an axis is `at`, if it
+    /// depends on nothing else.
     fn literal_at(&self, value: Value, axis: usize, at: i64) -> Option<Literal> {
         if let Some(constant) = self.constant(value) {
             return Some(constant);
@@ -130,8 +136,9 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// The tile that was given another shape, and the bit along one of its axes that the coordinate along an axis of two
-    /// elements is there; or the tile itself.
+    /// Returns the source of a reshaped tile, an axis of it, and the bit of the coordinate along
+    /// that axis that equals the coordinate along an axis of two elements of the tile; for other
+    /// tiles, the tile itself.
     fn line_of(&mut self, tile: Value, along: usize) -> (Value, u32, u32) {
         let bits = self.operand_of(tile, |op| matches!(op, Op::Bitcast { .. }));
         let shaped = bits.unwrap_or(tile);
@@ -155,7 +162,7 @@ impl Canonicalizer<'_> {
         (source, axis as u32, mask)
     }
 
-    /// Where the coordinate along an axis of two elements of a tile is 0, in another shape.
+    /// Returns a mask of the elements whose coordinate along an axis of two is 0, reshaped.
     fn is_lower(&mut self, along: usize, shape: &Shape, to: &Shape) -> Value {
         let mut ty = Type::tile(Dtype::I32, [2]);
         let mut place = self.make(Op::Arange { start: 0, end: 2 }, &[], &ty);
@@ -172,8 +179,8 @@ impl Canonicalizer<'_> {
         self.make(Op::Reshape { shape: to.clone() }, &[is_lower], &bools.with_shape(to.clone()))
     }
 
-    /// An exclusive or that is one of its operands' parts: `x ^ (c ? x ^ y : 0)` is `c ? y : x`, and what is swapped where
-    /// a condition holds is the same pair.
+    /// Simplifies an exclusive or that equals one operand of its parts: `x ^ (c ? x ^ y : 0)` is `c
+    /// ? y : x`, and a conditional swap selects from the same pair.
     pub(super) fn exclusive_or(&mut self, x: Value, y: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
         if let Some(partners) = self.partners(x, y, ty).or_else(|| self.partners(y, x, ty)) {
@@ -183,7 +190,7 @@ impl Canonicalizer<'_> {
             let data = &self.function.insts[self.function.defining_inst(value)?];
             match (&data.op, &data.operands[..]) {
                 (Op::Elementwise { function: F::Select }, &[condition, a, b]) => Some((condition, a, b)),
-                // tidy: wildcard because only selections choose
+                // tidy: wildcard because only `select` selects
                 _ => None,
             }
         };
@@ -210,13 +217,14 @@ impl Canonicalizer<'_> {
         None
     }
 
-    /// The truth of an exclusive or of a truth and of 0 or 1, which is one of truths.
+    /// Simplifies the truth of an exclusive or of a boolean and of 0 or 1, which is an exclusive or
+    /// of booleans.
     pub(super) fn truth_of_exclusive_or(&mut self, value: Value, ty: &Type) -> Option<Value> {
         let (x, y) = self.operands_of(value, ElementwiseFn::Xor)?;
         self.differing_truths(x, y, ty)
     }
 
-    /// A truth that was made a number and differs from 0 or 1: the exclusive or of truths.
+    /// Simplifies a widened boolean that differs from 0 or 1: the exclusive or of booleans.
     pub(super) fn differing_truths(&mut self, x: Value, y: Value, ty: &Type) -> Option<Value> {
         for (truth, number) in [(x, y), (y, x)] {
             let source = self.operand_of(truth, |op| matches!(op, Op::Cast { .. }));
