@@ -1,8 +1,10 @@
-//! Counting bank conflicts of shared memory by carrying out the accesses: the judge of what the planner derives.
+//! Counts bank conflicts of shared memory by executing the accesses: an independent check of the
+//! planner.
 //!
-//! Shared memory has 32 banks of four bytes. A warp's access of up to 4 bytes a lane is served at once, of 8 bytes by
-//! half warps, of 16 bytes by quarter warps. Lanes that are served together conflict if they touch different words of one
-//! bank; each further word of the bank costs a wavefront.
+//! Shared memory has 32 banks of four bytes. A warp's access of up to 4 bytes a lane is served at
+//! once, of 8 bytes in half warps, of 16 bytes in quarter warps. Lanes that are served together
+//! conflict if they access different words of one bank; each further word of the bank costs a
+//! wavefront.
 
 use crate::ldmatrix::MatrixAccess;
 use crate::map::Layout;
@@ -12,24 +14,24 @@ use crate::space::Input;
 const BANKS: usize = 32;
 const WORD_BYTES: u32 = 4;
 
-/// What the accesses of a block to shared memory cost.
+/// The cost of a block's accesses to shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct BankUse {
     /// Instructions, summed over the warps.
     pub instructions: u32,
-    /// Passes of the memory that they take.
+    /// Wavefronts of the instructions.
     pub wavefronts: u32,
-    /// Passes that they would take without conflicts.
+    /// Wavefronts that they would take without conflicts.
     pub least_wavefronts: u32,
 }
 
 impl BankUse {
-    /// The passes that conflicts cost.
+    /// Returns the wavefronts that conflicts cost.
     pub fn conflicts(self) -> u32 {
         self.wavefronts - self.least_wavefronts
     }
 
-    /// Serves lanes that are served together, each with the byte address of its access.
+    /// Counts the lanes that are served together, each with the byte address of its access.
     fn serve(&mut self, addresses: impl Iterator<Item = u32>, bytes: u32) {
         let mut words = [const { Vec::new() }; BANKS];
         for address in addresses {
@@ -45,8 +47,9 @@ impl BankUse {
     }
 }
 
-/// The cost of reading or writing a tile with the layout `layout` in a buffer with the layout `memory`, in accesses of as
-/// many elements as the two allow, at most 16 bytes and at most `width` elements each.
+/// Returns the cost of reading or writing a tile with the layout `layout` in a buffer with the
+/// layout `memory`, in the widest accesses that both allow, of at most 16 bytes and `width`
+/// elements.
 ///
 /// # Panics
 /// If the buffer does not hold every element.
@@ -74,7 +77,8 @@ pub fn bank_use(memory: &Layout, layout: &Layout, element_bits: u32, width: u32)
     cost
 }
 
-/// The cost of moving a tile by `ldmatrix` or `stmatrix`: the eight rows of a matrix, 16 bytes each, are served together.
+/// Returns the cost of moving a tile by `ldmatrix` or `stmatrix`: the eight rows of a matrix, 16
+/// bytes each, are served together.
 pub fn matrix_bank_use(access: &MatrixAccess, element_bits: u32) -> BankUse {
     let mut cost = BankUse::default();
     for warp in 0..1 << access.addresses.bits_of(Input::Warp) {
@@ -94,11 +98,12 @@ pub fn matrix_bank_use(access: &MatrixAccess, element_bits: u32) -> BankUse {
     cost
 }
 
-/// The cost of reading a buffer `[rows, columns]` by `ldmatrix`: each matrix is eight consecutive rows, along `row_axis`, of
-/// 16 bytes along the other axis.
+/// Returns the cost of reading a buffer `[rows, columns]` by `ldmatrix`: each matrix is eight
+/// consecutive rows, along `row_axis`, of 16 bytes along the other axis.
 ///
 /// # Panics
-/// If 16 consecutive bytes of a row are not consecutive in memory, the tile is smaller than a matrix, or its rank is not 2.
+/// If 16 consecutive bytes of a row are not consecutive in memory, the tile is smaller than a
+/// matrix, or its rank is not 2.
 pub fn ldmatrix_bank_use(memory: &Layout, element_bits: u32, row_axis: usize) -> BankUse {
     let tile = memory.output();
     assert_eq!(tile.rank(), 2, "ldmatrix reads matrices");

@@ -1,4 +1,5 @@
-//! Blocked layouts: each thread holds a small box of elements, a warp a box of such boxes, a block a box of warps.
+//! Blocked layouts: each thread holds a small box of elements, a warp a box of such boxes, a block
+//! a box of warps.
 
 use smallvec::SmallVec;
 
@@ -7,13 +8,15 @@ use crate::layout::assert_permutation;
 use crate::map::Layout;
 use crate::space::{Hardware, Input, Tile};
 
-/// The layout of `shape` in which each thread holds a box of `size_per_thread` elements, the lanes of a warp form a box
-/// of `threads_per_warp` of those and the warps of a block a box of `warps_per_block` of these. `order` lists the axes
-/// from the fastest to the slowest, for the elements of a thread as well as for lanes and warps. A larger tile repeats the
-/// pattern in further registers, a smaller one is held by several threads, as [`Layout::cover`] has it.
+/// Returns the layout of `shape` in which each thread holds a box of `size_per_thread` elements,
+/// the lanes of a warp form a box of `threads_per_warp` of those boxes, and the warps of a block a
+/// box of `warps_per_block` of these. `order` lists the axes from the fastest to the slowest, for
+/// the elements of a thread, the lanes and the warps. A larger tile repeats the pattern in further
+/// registers; several threads hold copies of a smaller one, as in [`Layout::cover`].
 ///
 /// # Panics
-/// If the lists differ in length, a size is not a power of two, or `order` is not a permutation of the axes.
+/// If the lists differ in length, a size is not a power of two, or `order` is not a permutation of
+/// the axes.
 pub fn blocked(
     shape: &[u32],
     size_per_thread: &[u32],
@@ -23,7 +26,7 @@ pub fn blocked(
 ) -> Layout {
     assert_permutation(order, shape.len());
     let tile = Tile::new(shape);
-    // Of each axis, the bits that are taken so far. Beyond the end of the tile a bit changes nothing.
+    // The bits of each axis that are taken so far. Beyond the end of the tile a bit has no effect.
     let mut taken = SmallVec::<[u32; 6]>::from_elem(0, shape.len());
     let mut next = |axis: usize| {
         let bit = taken[axis];
@@ -52,9 +55,10 @@ pub fn blocked(
     Layout::new(input, tile, registers.into_iter().chain(lanes).chain(warps).collect())
 }
 
-/// The blocked layout for accesses to memory in which the axes in `order` are contiguous from the first to the last: each
-/// thread holds runs of `width` elements along the first axis, the lanes lie side by side along it, then along the next
-/// axis, and so do the warps after them. Threads that are more than there are runs hold copies.
+/// Returns the blocked layout for memory accesses in which the axes in `order` are contiguous from
+/// the first to the last: each thread holds runs of `width` elements along the first axis, the
+/// lanes lie side by side along it, then along the next axis, and so do the warps after them. If
+/// there are more threads than runs, the others hold copies.
 ///
 /// # Panics
 /// If a number is not a power of two, or `order` is not a permutation of the axes.

@@ -1,4 +1,5 @@
-//! Layouts as text: one line for dumps, a line an input for people, and a table of which thread holds which element.
+//! Prints layouts: one line for dumps, a line for each input for people, and a table of the
+//! hardware indices of each element.
 
 use std::fmt::{self, Write};
 
@@ -6,8 +7,8 @@ use crate::convert::Plan;
 use crate::map::{Layout, Map, Transfer};
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// `[16,32] register (0,1) (0,2) lane (1,0)`: the shape, and of each input the images of its bits. The alternate form has a
-/// line for each input: `register: 1 -> (0,1), 2 -> (0,2)`.
+/// `[16,32] register (0,1) (0,2) lane (1,0)`: the shape, and the images of each input's bits. The
+/// alternate form has a line for each input: `register: 1 -> (0,1), 2 -> (0,2)`.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.output())?;
@@ -15,7 +16,8 @@ impl fmt::Display for Layout {
     }
 }
 
-/// `{lane,warp} -> {lane} lane (1) (2) warp (0)`: as a layout, with the parts of a place for the coordinates.
+/// `{lane,warp} -> {lane} lane (1) (2) warp (0)`: as a layout, with the parts of a hardware index
+/// as coordinates.
 impl fmt::Display for Transfer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} -> {}", self.input(), self.output())?;
@@ -23,7 +25,7 @@ impl fmt::Display for Transfer {
     }
 }
 
-/// What a conversion does, on one line: `through 8192 bytes: 4 stores of 8, 32 loads of 1 elements`.
+/// A conversion on one line: `through 8192 bytes: 4 stores of 8, 32 loads of 1 elements`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -61,8 +63,9 @@ impl fmt::Display for Hardware {
 }
 
 impl Layout {
-    /// The tile as a table for documentation and debugging, a cell for each element: the places that hold it, as
-    /// `w1 l5 r0` (`b` is the block, `@` an offset). An axis before the last two has a table for each coordinate.
+    /// Returns the tile as a table for documentation and debugging. The cell of an element lists
+    /// the hardware indices that hold it, as `w1 l5 r0` (`b` is the block, `@` an offset). An axis
+    /// before the last two has a table for each coordinate.
     pub fn table(&self) -> String {
         let tile = self.output();
         let mut cells = vec![String::new(); 1 << tile.bits()];
@@ -88,7 +91,7 @@ impl Layout {
         text
     }
 
-    /// The element that each place holds, a line for each place: `w0 l5 r1  (2, 7)`.
+    /// Returns a line for each hardware index with its element: `w0 l5 r1  (2, 7)`.
     pub fn places(&self) -> String {
         let mut text = String::new();
         for place in 0..1_u64 << self.input().bits() {

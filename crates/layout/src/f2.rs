@@ -1,13 +1,16 @@
-//! Linear algebra over F2, the field of one bit, on vectors of at most 32 bits: addition is XOR, a subspace is a list of
-//! vectors that span it, a matrix is the list of its columns. Dimensions are tiny (a layout has at most some 30 columns),
-//! so everything is Gaussian elimination on machine words, without allocation.
+//! Linear algebra over F2, the field of one bit, on vectors of at most 32 bits: addition is XOR, a
+//! subspace is a list of vectors that span it, a matrix is the list of its columns. Dimensions are
+//! tiny (a layout has at most some 30 columns), so everything is Gaussian elimination on machine
+//! words, without allocation.
 
 use smallvec::SmallVec;
 
-/// Vectors over F2: the columns of a matrix, or a list that spans a subspace. Bit `i` is component `i`.
+/// Vectors over F2: the columns of a matrix, or a list that spans a subspace. Bit `i` is component
+/// `i`.
 pub type Columns = SmallVec<[u32; 24]>;
 
-/// The matrix with these columns times a vector: the sum of the columns that the vector selects.
+/// Multiplies the matrix with these columns by a vector: the sum of the columns that the vector
+/// selects.
 pub fn multiply(columns: &[u32], vector: u32) -> u32 {
     columns
         .iter()
@@ -15,25 +18,25 @@ pub fn multiply(columns: &[u32], vector: u32) -> u32 {
         .fold(0, |sum, (bit, column)| sum ^ if vector >> bit & 1 == 1 { *column } else { 0 })
 }
 
-/// The span of the vectors inserted so far, in echelon form. Each vector of the form remembers of which inserted vectors
-/// it is the sum, so that membership comes with its proof.
+/// The span of the vectors inserted so far, in echelon form. Each vector of the form records the
+/// inserted vectors whose sum it is, so that membership has a witness.
 #[derive(Debug, Clone, Default)]
 pub struct Span {
     /// The vector whose highest bit is the index, or 0.
     pivots: [u32; 32],
-    /// Of which inserted vectors it is the sum: bit `i` is the `i`-th.
+    /// The inserted vectors whose sum it is: bit `i` is the `i`-th.
     sums: [u64; 32],
     rank: u32,
     inserted: u32,
 }
 
 impl Span {
-    /// The span of nothing: the zero space.
+    /// Creates the zero space.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The span of the vectors.
+    /// Returns the span of the vectors.
     pub fn of(vectors: &[u32]) -> Self {
         let mut span = Self::new();
         span.extend(vectors);
@@ -47,7 +50,7 @@ impl Span {
         }
     }
 
-    /// Inserts a vector, and says whether it was outside of the span.
+    /// Inserts a vector. Returns whether it was outside of the span.
     ///
     /// # Panics
     /// On more than 64 vectors.
@@ -55,8 +58,9 @@ impl Span {
         self.insert_or_explain(vector).is_ok()
     }
 
-    /// Inserts a vector as number `i`, counted from 0. `Err` says that it was in the span: it is the sum of the earlier
-    /// vectors in the mask, which with bit `i` set is a vector of the kernel.
+    /// Inserts a vector with the next index `i`, from 0. `Err` means that it was in the span: it is
+    /// the sum of the earlier vectors in the mask, which with bit `i` set is a vector of the
+    /// kernel.
     ///
     /// # Panics
     /// On more than 64 vectors.
@@ -72,25 +76,25 @@ impl Span {
         Ok(())
     }
 
-    /// The dimension of the span.
+    /// Returns the dimension of the span.
     pub fn rank(&self) -> usize {
         self.rank as usize
     }
 
-    /// Whether the vector is a sum of inserted vectors.
+    /// Returns whether the vector is a sum of inserted vectors.
     pub fn contains(&self, vector: u32) -> bool {
         self.reduce(vector).0 == 0
     }
 
-    /// The inserted vectors whose sum is `vector`, as a mask by their numbers. Of dependent vectors only the earliest are
-    /// used, so that the answer is a linear function of `vector`.
+    /// Returns the inserted vectors whose sum is `vector`, as a mask of their indices. Of dependent
+    /// vectors it uses only the earliest, so that the result is a linear function of `vector`.
     pub fn solve(&self, vector: u32) -> Option<u64> {
         let (rest, sum_of) = self.reduce(vector);
         (rest == 0).then_some(sum_of)
     }
 
-    /// What is left of the vector when pivots are taken out until its highest bit has none, and the sum of what was taken
-    /// out. Nothing is left of a vector of the span.
+    /// Subtracts pivots from the vector until its highest bit has no pivot. Returns the rest, which
+    /// is 0 for a vector of the span, and the mask of the subtracted sum.
     fn reduce(&self, mut vector: u32) -> (u32, u64) {
         let mut sum_of = 0;
         while let Some(highest) = vector.checked_ilog2() {
@@ -105,19 +109,21 @@ impl Span {
     }
 }
 
-/// The dimension of the span of the vectors.
+/// Returns the dimension of the span of the vectors.
 pub fn rank(vectors: &[u32]) -> usize {
     independent(vectors).len()
 }
 
-/// The vectors that are not in the span of those before them: a basis of the same space.
+/// Returns the vectors that are not in the span of the previous ones: a basis of the same space.
 pub fn independent(vectors: &[u32]) -> Columns {
     let mut span = Span::new();
-    // A span numbers what is inserted, up to 64 vectors; there may be more here, but no more are independent.
+    // A span records at most 64 inserted vectors; there may be more here, but not more independent
+    // ones.
     vectors.iter().copied().filter(|&vector| !span.contains(vector) && span.insert(vector)).collect()
 }
 
-/// A basis of the kernel: the sets of columns, as masks, whose sum is zero. There are at most 32 columns.
+/// Returns a basis of the kernel: the sets of columns, as masks, whose sum is zero. There are at
+/// most 32 columns.
 pub fn kernel(columns: &[u32]) -> Columns {
     let mut span = Span::new();
     let dependent = |(number, column): (usize, &u32)| {
@@ -130,42 +136,46 @@ pub fn kernel(columns: &[u32]) -> Columns {
     columns.iter().enumerate().filter_map(dependent).collect()
 }
 
-/// The columns of the inverse of a matrix with `rows` rows, if it has exactly one.
+/// Returns the columns of the inverse of a matrix with `rows` rows, if it has exactly one.
 pub fn inverse(columns: &[u32], rows: u32) -> Option<Columns> {
     let span = Span::of(columns);
     (span.rank() == columns.len()).then(|| right_inverse(&span, rows))?
 }
 
-/// The columns of the matrix `R` with `M R = 1`, for the matrix `M` whose columns were inserted into the span, if the
-/// span is the whole space of `rows` bits. Of dependent columns `R` uses the earliest.
+/// Returns the columns of the matrix `R` with `M R = 1`, for the matrix `M` whose columns were
+/// inserted into the span, if the span is the whole space of `rows` bits. Of dependent columns, `R`
+/// uses the earliest.
 pub fn right_inverse(span: &Span, rows: u32) -> Option<Columns> {
     (0..rows).map(|row| span.solve(1 << row).map(|sum_of| sum_of as u32)).collect()
 }
 
-/// A basis of the intersection of two spans.
+/// Returns a basis of the intersection of two spans.
 pub fn intersection(a: &[u32], b: &[u32]) -> Columns {
     let a = independent(a);
     let mut span = Span::of(&a);
-    // A sum of vectors of `a` that is a sum of vectors of `b`; one a dependence.
+    // A sum of vectors of `a` that is a sum of vectors of `b`, one for each dependence.
     let own = (1_u64 << a.len()) - 1;
     let dependent = independent(b).into_iter().filter_map(|vector| span.insert_or_explain(vector).err());
     dependent.map(|sum_of| multiply(&a, (sum_of & own) as u32)).collect()
 }
 
-/// Those of the candidates, in their order, that together with `space` are independent: a basis of a complement of
-/// `space` in the span of `space` and the candidates.
+/// Returns the candidates, in their order, that together with `space` are independent: a basis of a
+/// complement of `space` in the span of `space` and the candidates.
 pub fn complement(space: &[u32], candidates: &[u32]) -> Columns {
     let mut span = Span::of(space);
     candidates.iter().copied().filter(|vector| span.insert(*vector)).collect()
 }
 
-/// A subspace of `within` of the given dimension that meets `p` in zero and `q` in as little as possible: in zero, if
-/// `dimension + dim q <= dim within`. It prefers the earlier vectors of `within`.
+/// Returns a subspace of `within` of the given dimension that intersects `p` only in zero, and `q`
+/// as little as possible: only in zero, if `dimension + dim q <= dim within`. It prefers the
+/// earlier vectors of `within`.
 ///
-/// Two subspaces of equal dimension have a common complement: outside of `p + q` any vector will do, and vectors of `p`
-/// and `q` outside of `p ∩ q` are paired into sums, which are in neither.
+/// Two subspaces of equal dimension have a common complement: outside of `p + q` any vector is
+/// allowed, and vectors of `p` and `q` outside of `p ∩ q` are paired into sums, which are in
+/// neither.
 ///
-/// # Panics
+/// If `p` leaves no room: `dimension + dim p > dim within`. `p` and `q` have to be subspaces of
+/// `within`.
 /// If `p` leaves no room: `dimension + dim p > dim within`. `p` and `q` have to lie in `within`.
 pub fn complement_avoiding(p: &[u32], q: &[u32], within: &[u32], dimension: usize) -> Columns {
     let common = intersection(p, q);

@@ -1,5 +1,5 @@
-//! Layouts as an algebra: the elementary ones, products and quotients, and what the shape operations of the language do
-//! to them.
+//! The algebra of layouts: elementary layouts, products and quotients, and the effect of the
+//! language's shape operations.
 
 use smallvec::SmallVec;
 
@@ -7,14 +7,15 @@ use crate::f2::Columns;
 use crate::map::Layout;
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// Building layouts from smaller ones. All layouts that are combined have the same rank.
+/// Builds layouts from smaller ones. All combined layouts have the same rank.
 impl Layout {
-    /// The layout of the tile of one element: no bits anywhere, every size 1.
+    /// Returns the layout of a tile of one element: no bits, every size 1.
     pub fn unit(rank: usize) -> Self {
         Self::new(Hardware::default(), Tile::new(&SmallVec::<[u32; 6]>::from_elem(1, rank)), Columns::new())
     }
 
-    /// The input counts along one axis: place `i` holds the element at `i`.
+    /// Returns the layout whose input is the coordinate of one axis: index `i` holds the element at
+    /// `i`.
     pub fn identity(rank: usize, axis: usize, input: Input, size: u32) -> Self {
         let mut shape = SmallVec::<[u32; 6]>::from_elem(1, rank);
         shape[axis] = size;
@@ -22,13 +23,14 @@ impl Layout {
         Self::new(Hardware::new(&[(input, bits)]), Tile::new(&shape), (0..bits).map(|bit| 1 << bit).collect())
     }
 
-    /// The input changes nothing: all of its `size` places hold the same element.
+    /// Returns a layout of copies: all `size` values of the input hold the same element.
     pub fn replicated(rank: usize, input: Input, size: u32) -> Self {
         let bits = size.ilog2();
         Self::unit(rank).with_bases(input, &SmallVec::<[u32; 8]>::from_elem(0, bits as usize))
     }
 
-    /// The layout with these bases: for each input, the coordinates of the image of each of its bits.
+    /// Returns the layout with these bases: for each input, the coordinates of the image of each of
+    /// its bits.
     pub fn from_bases(shape: &[u32], bases: &[(Input, &[&[u32]])]) -> Self {
         let tile = Tile::new(shape);
         let mut layout = Self::new(Hardware::default(), tile.clone(), Columns::new());
@@ -39,7 +41,8 @@ impl Layout {
         layout
     }
 
-    /// A buffer in memory without gaps: offset 0 is element 0, and `order` lists the axes from the fastest to the slowest.
+    /// Returns the layout of a buffer in memory without gaps: offset 0 is element 0, and `order`
+    /// lists the axes from the fastest to the slowest.
     ///
     /// # Panics
     /// If `order` is not a permutation of the axes.
@@ -50,8 +53,9 @@ impl Layout {
         })
     }
 
-    /// The direct sum `self × outer`: a tile of tiles. Each input counts through `self` with its low bits and through
-    /// `outer` with its high bits, and on each axis a step of `outer` is as long as `self`.
+    /// Returns the direct sum `self × outer`: a tile of tiles. The low bits of each input index
+    /// `self` and the high bits index `outer`; along each axis, a step of `outer` has the size of
+    /// `self`.
     ///
     /// # Panics
     /// If the ranks differ.
@@ -70,20 +74,22 @@ impl Layout {
         Self::new(Hardware::new(&bits), tile, columns)
     }
 
-    /// The layout `rest` with `self = inner × rest`, if there is one: whether `inner` is the pattern that repeats.
+    /// Returns the layout `rest` with `self = inner × rest`, if it exists: `inner` is the repeated
+    /// pattern.
     pub fn divide_left(&self, inner: &Self) -> Option<Self> {
         let rest = self.remainder(inner, |bases, count| &bases[count..], Tile::bits_of)?;
         (inner.product(&rest) == *self).then_some(rest)
     }
 
-    /// The layout `rest` with `self = rest × outer`, if there is one: whether `outer` is what the repetition does.
+    /// Returns the layout `rest` with `self = rest × outer`, if it exists: `outer` is the
+    /// repetition.
     pub fn divide_right(&self, outer: &Self) -> Option<Self> {
         let rest = self.remainder(outer, |bases, count| &bases[..bases.len() - count], |_, _| 0)?;
         (rest.product(outer) == *self).then_some(rest)
     }
 
-    /// The only candidate for a quotient: of the bases of each input those that `keep` leaves when as many as the divisor
-    /// has are taken away, of each coordinate the bits from `low` on, as many as the divisor leaves.
+    /// Returns the only candidate for a quotient. Of the bases of each input, `keep` removes as
+    /// many as the divisor has; of each coordinate, the remaining bits begin at `low`.
     fn remainder(
         &self,
         divisor: &Self,
@@ -113,9 +119,10 @@ impl Layout {
         Some(layout)
     }
 
-    /// The layout made to cover exactly `shape`. Where it is too large, the places beyond the end hold the elements again
-    /// that they would hold modulo the size; registers that would only do that are dropped. Where it is too small, it is
-    /// repeated in further registers, along the axes in `order`, the fastest first.
+    /// Adapts the layout to cover exactly `shape`. If it is too large, hardware indices beyond the
+    /// end hold the elements of their coordinates modulo the size; registers that would only hold
+    /// such copies are dropped. If it is too small, it is repeated in further registers, along the
+    /// axes in `order`, the fastest first.
     ///
     /// # Panics
     /// If `order` is not a permutation of the axes of `shape`.
@@ -141,10 +148,10 @@ impl Layout {
     }
 }
 
-/// What the shape operations of the language do to a layout. None of them moves data: a register of the result is a
-/// register of the operand, as each operation says.
+/// The effect of the language's shape operations on a layout. None of them moves data: each
+/// register of the result is a register of the operand.
 impl Layout {
-    /// The same places hold the elements of another shape with as many elements, in row-major order.
+    /// Returns the layout of the same elements in another shape, in row-major order.
     ///
     /// # Panics
     /// If the number of elements differs.
@@ -155,7 +162,7 @@ impl Layout {
         Self::new(*self.input(), tile, self.columns().into())
     }
 
-    /// Axis `i` of the result is axis `permutation[i]` of this layout.
+    /// Permutes the axes: axis `i` of the result is axis `permutation[i]` of this layout.
     ///
     /// # Panics
     /// If it is not a permutation of the axes.
@@ -173,8 +180,8 @@ impl Layout {
         Self::new(*self.input(), permuted, columns)
     }
 
-    /// The layout without an axis: where the elements of a slice along it, or of a reduction's result, are. Places that
-    /// differed in that coordinate alone become replicas.
+    /// Removes an axis: the layout of a slice along it, or of a reduction's result. Hardware
+    /// indices that differed only in that coordinate become replicas.
     #[must_use]
     pub fn remove_axis(&self, axis: usize) -> Self {
         let tile = self.output();
@@ -188,7 +195,7 @@ impl Layout {
         Self::new(*self.input(), Tile::of_logs(logs), self.columns().iter().map(column).collect())
     }
 
-    /// The layout with an axis of size 1 more, before axis `axis`.
+    /// Inserts an axis of size 1 before axis `axis`.
     #[must_use]
     pub fn insert_axis(&self, axis: usize) -> Self {
         let mut logs: SmallVec<[u8; 6]> = self.output().logs().into();
@@ -196,15 +203,15 @@ impl Layout {
         Self::new(*self.input(), Tile::of_logs(logs), self.columns().into())
     }
 
-    /// The layout of the operand of a broadcast along an axis whose result has this layout: the axis has size 1 and
-    /// every register of the result is the same register of the operand.
+    /// Returns the layout of the operand of a broadcast along an axis whose result has this layout:
+    /// the axis has size 1, and every register of the result is the same register of the operand.
     #[must_use]
     pub fn collapse(&self, axis: usize) -> Self {
         self.remove_axis(axis).insert_axis(axis)
     }
 
-    /// The layout of the result of a broadcast of an axis of size 1: register `r` of the result is register
-    /// `r % (number of registers)` of the operand.
+    /// Returns the layout of the result of a broadcast of an axis of size 1: register `r` of the
+    /// result is register `r % (number of registers)` of the operand.
     ///
     /// # Panics
     /// If the size of the axis is not 1.
@@ -214,8 +221,9 @@ impl Layout {
         self.concatenate(axis, size)
     }
 
-    /// The layout in which lanes that hold copies share what a thread holds along an axis: from the low coordinates on, a bit
-    /// of the lane takes the place of one of the register. None if there is nothing to share, or no lane with copies.
+    /// Distributes the elements that a thread holds along an axis over lanes that hold copies: from
+    /// the low coordinates on, a lane bit replaces a register bit. Returns `None` if there is
+    /// nothing to distribute, or no lane with copies.
     pub fn shared_by_lanes(&self, axis: usize) -> Option<Self> {
         let tile = self.output();
         let mut registers: Columns = self.bases(Input::Register).into();
@@ -230,23 +238,23 @@ impl Layout {
         is_shared.then(|| self.with_bases(Input::Register, &registers).with_bases(Input::Lane, &lanes))
     }
 
-    /// The layout of `count` tiles of this layout side by side along an axis: register `r` of tile `i` is register
-    /// `i * (number of registers) + r` of the result.
+    /// Returns the layout of `count` tiles of this layout side by side along an axis: register `r`
+    /// of tile `i` is register `i * (number of registers) + r` of the result.
     #[must_use]
     pub fn concatenate(&self, axis: usize, count: u32) -> Self {
         self.product(&Self::identity(self.output().rank(), axis, Input::Register, count))
     }
 
-    /// The layout of two tiles of this layout joined along a new last axis of size 2: register `r` of tile `i` is register
-    /// `2 * r + i` of the result.
+    /// Returns the layout of two tiles of this layout joined along a new last axis of size 2:
+    /// register `r` of tile `i` is register `2 * r + i` of the result.
     #[must_use]
     pub fn join(&self) -> Self {
         let last = self.output().rank();
         Self::identity(last + 1, last, Input::Register, 2).product(&self.insert_axis(last))
     }
 
-    /// The inverse of [`Layout::join`]: the layout of the halves along the last axis, if that axis has size 2 and is in
-    /// the lowest bit of the register and nowhere else.
+    /// Inverts [`Layout::join`]: returns the layout of the halves along the last axis, if that axis
+    /// has size 2 and only the lowest register bit selects it.
     pub fn split(&self) -> Option<Self> {
         let last = self.output().rank().checked_sub(1)?;
         let halves = self.divide_left(&Self::identity(last + 1, last, Input::Register, 2))?;
@@ -254,11 +262,13 @@ impl Layout {
     }
 }
 
-/// Slices of power-of-two parts: of each axis, elements that are `step` apart, so that the coordinates of the part are some
-/// of the bits of those of the whole, and the other bits are fixed.
+/// Slices with power-of-two extents: along each axis, elements that are `step` apart, so that the
+/// coordinates of the slice are some of the bits of those of the whole, and the other bits are
+/// fixed.
 impl Layout {
-    /// The layout of a slice: the places of the whole without the fixed bits. A place of another slice holds what is in the
-    /// place of this one that differs in those bits alone; registers that would only do that are dropped.
+    /// Returns the layout of a slice: the whole without the fixed bits. A hardware index of another
+    /// slice holds a copy of the element whose index differs only in the fixed bits; registers that
+    /// would only hold such copies are dropped.
     #[must_use]
     pub fn slice(&self, shape: &[u32], steps: &[u32]) -> Self {
         let (whole, part) = (self.output(), Tile::new(shape));
@@ -272,8 +282,8 @@ impl Layout {
         Self::new(*self.input(), part, columns).without_duplicate_registers()
     }
 
-    /// The layout of a whole of which a slice has this layout: the same places, and the fixed bits in registers behind
-    /// them.
+    /// Returns the layout of a whole with a slice of this layout: the same hardware indices, and
+    /// the fixed bits in additional high register bits.
     #[must_use]
     pub fn unslice(&self, shape: &[u32], steps: &[u32]) -> Self {
         let (whole, part) = (Tile::new(shape), self.output());
@@ -293,8 +303,8 @@ impl Layout {
         layout
     }
 
-    /// Behind the registers of a slice with this layout, in those of [`Layout::unslice`]: the number of the copy that holds
-    /// the slice which begins at these coordinates.
+    /// Returns the value of the additional register bits of [`Layout::unslice`] that select the
+    /// slice which begins at these coordinates.
     pub fn slice_number(&self, shape: &[u32], steps: &[u32], starts: &[u32]) -> u32 {
         let whole = Tile::new(shape);
         let start = whole.index(starts);
@@ -303,16 +313,16 @@ impl Layout {
     }
 }
 
-/// The vector of `from` as one of the larger tile `to`, on each axis behind the bits of `behind`.
-fn embed(vector: u32, from: &Tile, to: &Tile, behind: Option<&Tile>) -> u32 {
+/// Embeds a vector of `from` into the larger tile `to`, above the bits of `inner` on each axis.
+fn embed(vector: u32, from: &Tile, to: &Tile, inner: Option<&Tile>) -> u32 {
     (0..to.rank()).fold(0, |index, axis| {
         let coordinate =
-            u64::from(from.coordinate(vector, axis)) << behind.map_or(0, |tile| tile.bits_of(axis));
+            u64::from(from.coordinate(vector, axis)) << inner.map_or(0, |tile| tile.bits_of(axis));
         ((u64::from(index) << to.bits_of(axis)) | coordinate) as u32
     })
 }
 
-/// The vector of `from` with each coordinate modulo the size in the smaller tile `to`.
+/// Reduces each coordinate of a vector of `from` modulo the size in the smaller tile `to`.
 fn clip(vector: u32, from: &Tile, to: &Tile) -> u32 {
     (0..to.rank()).fold(0, |index, axis| {
         let coordinate = u64::from(from.coordinate(vector, axis)) & ((1 << to.bits_of(axis)) - 1);

@@ -1,8 +1,9 @@
-//! `ldmatrix` and `stmatrix`: whether a layout can be moved between registers and a buffer by them, and how.
+//! `ldmatrix` and `stmatrix`: whether and how they move a layout between registers and a buffer.
 //!
-//! The instruction moves 1, 2 or 4 matrices of eight rows of 16 bytes. Lane `8 j + i` gives the address of row `i` of matrix
-//! `j`; word `w` of row `i` goes to lane `4 i + w`, one 32-bit register a matrix. Transposed, for 16-bit elements, element
-//! `c` of rows `2 w` and `2 w + 1` goes to lane `4 c + w`.
+//! The instruction moves 1, 2 or 4 matrices of eight rows of 16 bytes. Lane `8 j + i` has the
+//! address of row `i` of matrix `j`. Word `w` of row `i` goes to lane `4 i + w`, one 32-bit
+//! register a matrix. With `.trans`, for 16-bit elements, element `c` of rows `2 w` and `2 w + 1`
+//! goes to lane `4 c + w`.
 
 use smallvec::SmallVec;
 
@@ -13,26 +14,29 @@ use crate::query::Vector;
 use crate::space::Input;
 
 const WORD_BITS: u32 = 32;
-/// Bits of the lane that count the words of a row, and those that count the rows: a warp is eight groups of four lanes.
+/// The lane bits that index the words of a row, and those that index the rows: a warp is eight
+/// groups of four lanes.
 const WORD_LANES: usize = 2;
 const GROUP_LANES: usize = 3;
 
-/// How a value is moved by `ldmatrix` or `stmatrix`.
+/// The movement of a value by `ldmatrix` or `stmatrix`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MatrixAccess {
-    /// Whether the instruction has `.trans`.
+    /// True if the instruction has `.trans`.
     pub is_transposed: bool,
-    /// Matrices that an instruction moves: 1, 2 or 4.
+    /// The number of matrices of an instruction: 1, 2 or 4.
     pub matrices: u32,
-    /// The registers of each instruction: of the first matrix those of the word, the lowest bits first, then of the next.
+    /// The registers of each instruction: those of the first matrix's word, the lowest bits first,
+    /// then those of the next.
     pub registers: Vector,
-    /// The offset, in elements, of the row whose address a lane gives; of (lane, warp), and of the first register of an
-    /// instruction, which is XOR-ed to it. Of fewer than four matrices the higher lanes give addresses again.
+    /// The offset, in elements, of the row whose address a lane has: a map of (lane, warp), and of
+    /// the first register of an instruction, which is XOR-ed to it. With fewer than four matrices,
+    /// the higher lanes repeat addresses.
     pub addresses: Transfer,
 }
 
 impl MatrixAccess {
-    /// Whether rows of one matrix, which are served together, lie in the same banks.
+    /// Returns whether rows of one matrix, which are served together, are in the same banks.
     pub fn has_conflicts(&self, element_bits: u32) -> bool {
         let rows = &self.addresses.bases(Input::Lane)[..GROUP_LANES];
         let in_line = LINE_BYTES * 8 / element_bits - 1;
@@ -42,9 +46,9 @@ impl MatrixAccess {
 }
 
 impl Layout {
-    /// How a value of this layout is moved from or to a buffer with the layout `memory` by `ldmatrix` or `stmatrix`, if it
-    /// can be: the lanes of each group of four hold the words of 16 consecutive bytes, or, transposed, the groups hold the
-    /// elements of 16 consecutive bytes.
+    /// Returns how `ldmatrix` or `stmatrix` moves a value of this layout from or to a buffer with
+    /// the layout `memory`. This requires that the lanes of each group of four hold the words of 16
+    /// consecutive bytes or, transposed, that the groups hold the elements of 16 consecutive bytes.
     ///
     /// # Panics
     /// If the buffer does not hold every element.
@@ -62,13 +66,14 @@ fn matrix_access(offsets: &Transfer, element_bits: u32, is_transposed: bool) -> 
     let registers = offsets.bases(Input::Register);
     let (words, groups) = offsets.bases(Input::Lane).split_at(WORD_LANES);
     let row_bits = (CHUNK_BYTES * 8 / element_bits).ilog2();
-    // What lies along the 16 bytes of a row: the elements of a word and the lanes of the words, or the groups of lanes.
+    // The bits along the 16 bytes of a row: the elements of a word and the lanes of the words, or
+    // the groups of lanes.
     let (word_bits, along, across) =
         if is_transposed { (0, groups, words) } else { ((WORD_BITS / element_bits).ilog2(), words, groups) };
     let (mut elements, mut firsts) = offsets.vector(0, word_bits).into_bases();
     let is_row = elements.len() == word_bits as usize
         && along.iter().zip(word_bits..row_bits).all(|(offset, bit)| *offset == 1 << bit);
-    // Everything else leads from row to row.
+    // All other bits select rows.
     let starts = firsts.iter().map(|register| f2::multiply(registers, *register));
     let others = starts.chain(across.iter().chain(offsets.bases(Input::Warp)).copied());
     let within_row = others.fold(0, |any, offset| any | offset) & ((1 << row_bits) - 1);

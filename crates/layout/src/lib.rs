@@ -1,12 +1,13 @@
-//! Linear layouts over F2: which thread holds which element of a tile, as algebra.
+//! Linear layouts over F2: an algebra of the distribution of a tile's elements over threads.
 //!
 //! # The idea
 //!
-//! A tile of a kernel, say 4 × 8 numbers, is spread over the registers of the threads of a block. Sizes are powers of two,
-//! so the number of a register, a lane, a warp is a few bits, and so is a coordinate. Every way to spread a tile that GPU
-//! code uses is *linear* in those bits over F2, the field of one bit, in which addition is XOR: the element that a place
-//! holds is the XOR of what each set bit of the place contributes. A [`Layout`] is such a map, given by its *bases*: the
-//! coordinates that each bit of the input contributes.
+//! A tile of a kernel, for example 4 × 8 numbers, is distributed over the registers of the threads
+//! of a block. Sizes are powers of two, so the indices of registers, lanes and warps are a few
+//! bits, and so are coordinates. Every distribution that GPU code uses is *linear* in those bits
+//! over F2, the field of one bit, in which addition is XOR: the element at a hardware index is the
+//! XOR of the contributions of the index's set bits. A [`Layout`] is such a map, represented by its
+//! *bases*: the coordinates that each bit of the input contributes.
 //!
 //! ```
 //! use tilewright_layout::{Input, Layout, blocked};
@@ -19,19 +20,20 @@
 //! assert_eq!(layout.coordinates(&[(Input::Lane, 6), (Input::Register, 1)])[..], [1, 5]);
 //! ```
 //!
-//! There is no enum of kinds of layouts. A blocked layout ([`blocked`]), the fragments of the tensor cores ([`Mma`]), the
-//! operand of a broadcast, the result of a reduction, a buffer in shared memory with its swizzle ([`swizzled`]) are all
-//! values of this one type, and questions about them are linear algebra ([`f2`]) on a few dozen machine words:
+//! There is no enum of layout kinds. A blocked layout ([`blocked`]), the fragments of the tensor
+//! cores ([`Mma`]), the operand of a broadcast, the result of a reduction, and a buffer in shared
+//! memory with its swizzle ([`swizzled`]) are all values of this one type, and questions about them
+//! are linear algebra ([`f2`]) on a few dozen machine words:
 //!
 //! | question | answer |
 //! |---|---|
-//! | Who holds copies of one element? | the kernel: [`Layout::free_bits`], [`Layout::representatives`] |
+//! | Which hardware indices hold copies of one element? | the kernel: [`Layout::free_bits`], [`Layout::representatives`] |
 //! | How wide may an access be? | which registers contribute 1, 2, 4 … to the offset: [`Layout::vector_along`], [`Layout::vector_in`] |
-//! | Where in memory is the element of this thread? | the layout, then the inverse of the buffer's: [`Layout::offsets_in`] |
-//! | What do reshape, transpose, slice, broadcast do? | rename coordinates, drop them, set them to 0: [`Layout::reshape`] … |
-//! | Is this the pattern of an instruction, repeated? | a quotient: [`Layout::divide_left`]; [`Layout::matrix_access`] |
+//! | Which offset has the element of this thread? | the layout, then the inverse of the buffer's: [`Layout::offsets_in`] |
+//! | How do reshape, transpose, slice, broadcast change it? | they rename coordinates, drop them, set them to 0: [`Layout::reshape`] … |
+//! | Does it repeat the pattern of an instruction? | a quotient: [`Layout::divide_left`]; [`Layout::matrix_access`] |
 //! | How does a reduction proceed? | a basis of the kernel without the axis: [`Reduction`], [`Scan`], [`Exchange`] |
-//! | How does a value get from one layout to another? | a [`Plan`]: nothing, renaming, shuffles, shared memory: [`convert`] |
+//! | How is a value converted to another layout? | a [`Plan`]: nothing, renaming, shuffles, shared memory: [`convert`] |
 //!
 //! # A conversion
 //!
@@ -49,12 +51,14 @@
 //!
 //! # Conventions
 //!
-//! A place is the bits of [`Input::Register`], [`Input::Lane`], [`Input::Warp`], [`Input::Block`] in one number, the register
-//! lowest; an element is its row-major index in the tile. So a vector of either space is a `u32`, and a layout a list of
-//! some 10 to 30 of them, without allocation. The functions panic on what only a bug of the caller can cause, such as layouts
-//! of different tiles; each says so.
+//! A hardware index, or *place*, has the bits of [`Input::Register`], [`Input::Lane`],
+//! [`Input::Warp`] and [`Input::Block`], the register lowest; an element is its row-major index in
+//! the tile. So a vector of either space is a `u32`, and a layout is a list of some 10 to 30 of
+//! them, without allocation. The functions panic on errors that only a bug of the caller can cause,
+//! such as layouts of different tiles; each documents them.
 //!
-//! Source: Zhou et al., "Linear Layouts: Robust Code Generation of Efficient Tensor Computation Using F2", arXiv 2505.23819.
+//! Source: Zhou et al., "Linear Layouts: Robust Code Generation of Efficient Tensor Computation
+//! Using F2", arXiv 2505.23819.
 
 mod banks;
 mod blocked;

@@ -1,11 +1,14 @@
-//! A linear map between two named spaces, and what every such map has: application, composition, inverses.
+//! A linear map between two named spaces, with the operations of every such map: application,
+//! composition, inverses.
 
 use crate::f2::{self, Columns, Span};
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// A linear map over F2 from `I` to `O`. It is given by its bases: the image of each bit of the input.
+/// A linear map over F2 from `I` to `O`, represented by its bases: the image of each bit of the
+/// input.
 ///
-/// `I` and `O` are [`Hardware`] or [`Tile`]; [`Layout`], [`Placement`] and [`Transfer`] are the three that occur.
+/// `I` and `O` are [`Hardware`] or [`Tile`]; the combinations in use are [`Layout`], [`Placement`]
+/// and [`Transfer`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Map<I, O> {
     input: I,
@@ -13,17 +16,19 @@ pub struct Map<I, O> {
     columns: Columns,
 }
 
-/// Which element of a tile each place holds: the layout of a value in registers, or of a buffer in memory.
+/// The element at each hardware index: the layout of a value in registers, or of a buffer in
+/// memory.
 pub type Layout = Map<Hardware, Tile>;
 
-/// In which place each element of a tile is: the inverse of a [`Layout`].
+/// The hardware index of each element of a tile: the inverse of a [`Layout`].
 pub type Placement = Map<Tile, Hardware>;
 
-/// From which place of one layout to which of another an element goes: two layouts of one tile, composed.
+/// The movement of elements from the hardware indices of one layout to those of another: two
+/// layouts of one tile, composed.
 pub type Transfer = Map<Hardware, Hardware>;
 
 impl<I: Space, O: Space> Map<I, O> {
-    /// The map that sends bit `i` of the input to `columns[i]`.
+    /// Creates the map that sends bit `i` of the input to `columns[i]`.
     ///
     /// # Panics
     /// If there is not one column for each bit of the input, or a column is outside of the output.
@@ -37,30 +42,30 @@ impl<I: Space, O: Space> Map<I, O> {
         Self { input, output, columns }
     }
 
-    /// The space that the map goes from.
+    /// Returns the input space.
     pub fn input(&self) -> &I {
         &self.input
     }
 
-    /// The space that the map goes to.
+    /// Returns the output space.
     pub fn output(&self) -> &O {
         &self.output
     }
 
-    /// The image of each bit of the input.
+    /// Returns the image of each bit of the input.
     pub fn columns(&self) -> &[u32] {
         &self.columns
     }
 
-    /// The image of a vector.
+    /// Returns the image of a vector.
     pub fn apply(&self, vector: u32) -> u32 {
         f2::multiply(&self.columns, vector)
     }
 
-    /// This map, then another.
+    /// Composes this map with a map of its output.
     ///
     /// # Panics
-    /// If the other does not start where this one ends.
+    /// If the input of the other map differs from the output of this one.
     #[must_use]
     pub fn then<P: Space>(&self, next: &Map<O, P>) -> Map<I, P> {
         assert_eq!(self.output, next.input, "the second map has to start where the first ends");
@@ -68,41 +73,42 @@ impl<I: Space, O: Space> Map<I, O> {
         Map { input: self.input.clone(), output: next.output.clone(), columns }
     }
 
-    /// The dimension of the image.
+    /// Returns the dimension of the image.
     pub fn rank(&self) -> u32 {
         f2::rank(&self.columns) as u32
     }
 
-    /// Whether every vector of the output is an image.
+    /// Returns whether every vector of the output is an image.
     pub fn is_surjective(&self) -> bool {
         self.rank() == self.output.bits()
     }
 
-    /// Whether different vectors have different images.
+    /// Returns whether different vectors have different images.
     pub fn is_injective(&self) -> bool {
         self.rank() == self.input.bits()
     }
 
-    /// A basis of the vectors that the map sends to zero.
+    /// Returns a basis of the vectors that the map sends to zero.
     pub fn kernel(&self) -> Columns {
         f2::kernel(&self.columns)
     }
 
-    /// The inverse map, if the map is a bijection.
+    /// Returns the inverse map, if the map is a bijection.
     pub fn inverse(&self) -> Option<Map<O, I>> {
         let columns = f2::inverse(&self.columns, self.output.bits())?;
         Some(Map { input: self.output.clone(), output: self.input.clone(), columns })
     }
 
-    /// The map that sends every vector of the output to one vector with that image, if the map is surjective. Where
-    /// there is a choice it uses the lowest bits of the input that will do: registers before lanes before warps.
+    /// Returns a map that sends every vector of the output to a vector with that image, if the map
+    /// is surjective. Among several, it uses the lowest bits of the input: registers before lanes
+    /// before warps.
     pub fn right_inverse(&self) -> Option<Map<O, I>> {
         let columns = f2::right_inverse(&Span::of(&self.columns), self.output.bits())?;
         Some(Map { input: self.output.clone(), output: self.input.clone(), columns })
     }
 
-    /// From each vector of this map's input to one of `other`'s input with the same image, if the images of this map are
-    /// images of the other.
+    /// Returns a map from each vector of this map's input to one of `other`'s input with the same
+    /// image, if the images of this map are images of the other.
     ///
     /// # Panics
     /// If the maps go to different spaces.
@@ -116,22 +122,22 @@ impl<I: Space, O: Space> Map<I, O> {
 }
 
 impl<O: Space> Map<Hardware, O> {
-    /// The images of the bits of one input, lowest first.
+    /// Returns the images of the bits of one input, lowest first.
     pub fn bases(&self, input: Input) -> &[u32] {
         &self.columns[self.input.range(input)]
     }
 
-    /// The number of bits of one input.
+    /// Returns the number of bits of one input.
     pub fn bits_of(&self, input: Input) -> u32 {
         self.input.bits_of(input)
     }
 
-    /// The image of the place with these parts; parts that are not named are 0.
+    /// Returns the image of the hardware index with these parts; other parts are 0.
     pub fn at(&self, parts: &[(Input, u32)]) -> u32 {
         self.apply(self.input.place(parts))
     }
 
-    /// The map with the inputs that are listed alone; the others are 0.
+    /// Restricts the map to these inputs; the others are 0.
     #[must_use]
     pub fn restrict(&self, inputs: &[Input]) -> Self {
         let mut columns = Columns::new();
@@ -145,7 +151,7 @@ impl<O: Space> Map<Hardware, O> {
         Self { input: Hardware::new(&bits), output: self.output.clone(), columns }
     }
 
-    /// The map with other bases for one input, as many as are given.
+    /// Replaces the bases of one input.
     #[must_use]
     pub fn with_bases(&self, input: Input, bases: &[u32]) -> Self {
         let bits = Input::ALL

@@ -1,21 +1,22 @@
-//! Layouts of shared memory: the swizzles that TMA and `wgmma` know, which are also what `ldmatrix` wants.
+//! Layouts of shared memory: the swizzles of TMA and `wgmma`, which also suit `ldmatrix`.
 
 use crate::f2::Columns;
 use crate::layout::assert_permutation;
 use crate::map::Layout;
 use crate::space::{Hardware, Input, Space, Tile};
 
-/// Bytes of the unit that swizzles move: what one row of an 8x8 matrix of `ldmatrix` has, and one lane's widest access.
+/// The bytes of the unit that swizzles move: a row of an 8x8 matrix of `ldmatrix`, and the widest
+/// access of a lane.
 pub(crate) const CHUNK_BYTES: u32 = 16;
 /// Bytes of all banks: 32 banks of four bytes.
 pub(crate) const LINE_BYTES: u32 = 128;
 
-/// How the 16-byte chunks of a row are permuted, after the PTX ISA ("Swizzling Modes" of tensor copies, and the matrix
-/// descriptors of `wgmma`). In a buffer that is aligned to 8 times the mode's bytes, chunk `c` of the line of 128 bytes
-/// number `l` is at `c ^ l`, as far as the mode's row reaches.
+/// The permutation of a row's 16-byte chunks, as in the PTX ISA ("Swizzling Modes" of tensor
+/// copies, and the matrix descriptors of `wgmma`). In a buffer that is aligned to 8 times the
+/// mode's bytes, chunk `c` of line `l` of 128 bytes is at `c ^ l`, within the mode's row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SwizzleMode {
-    /// Rows one after the other.
+    /// Rows one after another.
     None,
     /// Rows of 32 bytes; address bit 4 is XOR-ed with bit 7.
     Bytes32,
@@ -26,7 +27,7 @@ pub enum SwizzleMode {
 }
 
 impl SwizzleMode {
-    /// The bytes of a row, or `None` if any will do.
+    /// Returns the bytes of a row; `None` if any size is allowed.
     pub fn row_bytes(self) -> Option<u32> {
         match self {
             Self::None => None,
@@ -36,8 +37,9 @@ impl SwizzleMode {
         }
     }
 
-    /// The widest mode for rows of so many bytes. Under it, any eight chunks at one position of eight consecutive rows are
-    /// in different banks: `ldmatrix` and `stmatrix` have no conflicts.
+    /// Returns the widest mode for rows of `row_bytes` bytes. With it, any eight chunks at one
+    /// position of eight consecutive rows are in different banks: `ldmatrix` and `stmatrix` have no
+    /// conflicts.
     pub fn widest(row_bytes: u32) -> Self {
         match row_bytes {
             128.. => Self::Bytes128,
@@ -48,9 +50,9 @@ impl SwizzleMode {
     }
 }
 
-/// A buffer for `shape` in which the axes in `order` are contiguous from the first to the last, swizzled by `mode`. Where a
-/// row along `order[0]` is longer than the mode's, the tile is cut into boxes with rows of the mode's length, box after
-/// box, as tensor copies write them.
+/// Returns a buffer for `shape` in which the axes in `order` are contiguous from the first to the
+/// last, swizzled by `mode`. If a row along `order[0]` is longer than the mode's, the tile is split
+/// into boxes with rows of the mode's length, box after box, as tensor copies write them.
 ///
 /// # Panics
 /// If a row is shorter than the mode's, or `order` is not a permutation of the axes.
@@ -69,7 +71,8 @@ pub fn swizzled(shape: &[u32], order: &[usize], element_bits: u32, mode: Swizzle
     for axis in order.iter().skip(2) {
         layout = layout.product(&count(*axis, shape[*axis]));
     }
-    // Bit `j` of the chunk is XOR-ed with bit `j` of the line; so an offset in line `2^j` is in chunk `2^j` as well.
+    // Bit `j` of the chunk is XOR-ed with bit `j` of the line, so an offset in line `2^j` is in
+    // chunk `2^j` as well.
     let bit_of = |bytes: u32| (bytes * 8 / element_bits).ilog2() as usize;
     let mut columns = Columns::from_slice(layout.columns());
     for bit in 0..(row_bytes / CHUNK_BYTES).ilog2() as usize {
@@ -81,7 +84,7 @@ pub fn swizzled(shape: &[u32], order: &[usize], element_bits: u32, mode: Swizzle
     layout.with_bases(Input::Offset, &columns)
 }
 
-/// The buffer whose offset bits have these images, of the tile.
+/// Returns the buffer whose offset bits have these images in the tile.
 pub(crate) fn buffer(tile: &Tile, columns: Columns) -> Layout {
     debug_assert!(columns.len() <= tile.bits() as usize, "a buffer holds no element twice");
     Layout::new(Hardware::new(&[(Input::Offset, columns.len() as u32)]), tile.clone(), columns)

@@ -1,4 +1,4 @@
-//! Layouts from text, as [`Layout`] writes itself.
+//! Parses layouts, in the format in which [`Layout`] prints itself.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use crate::f2::Columns;
 use crate::map::Layout;
 use crate::space::{Hardware, Input, Tile};
 
-/// The text is not a layout.
+/// The error for a text that is not a layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseLayoutError;
 
@@ -20,7 +20,7 @@ impl std::fmt::Display for ParseLayoutError {
 
 impl std::error::Error for ParseLayoutError {}
 
-/// Reads `[16,32] register (0,1) (0,2) lane (1,0)`.
+/// Parses `[16,32] register (0,1) (0,2) lane (1,0)`.
 impl FromStr for Layout {
     type Err = ParseLayoutError;
 
@@ -44,13 +44,13 @@ fn parse(text: &str) -> Option<Layout> {
         rest = rest.trim_start();
         let end = rest.find(' ').unwrap_or(rest.len());
         let input = Input::ALL.into_iter().find(|input| input.name() == &rest[..end])?;
-        // In the order of the bits of a place, each once.
+        // In the order of the bits of a hardware index, each once.
         if last.replace(input).is_some_and(|last| last >= input) {
             return None;
         }
         rest = rest[end..].trim_start();
         while let Some(open) = rest.strip_prefix('(') {
-            let (coordinates, behind) = open.split_once(')')?;
+            let (coordinates, after) = open.split_once(')')?;
             let coordinates = numbers(coordinates)?;
             let fits = coordinates.len() == tile.rank()
                 && coordinates.iter().enumerate().all(|(axis, at)| *at < tile.size(axis));
@@ -58,7 +58,7 @@ fn parse(text: &str) -> Option<Layout> {
                 return None;
             }
             columns[input as usize].push(tile.index(&coordinates));
-            rest = behind.trim_start();
+            rest = after.trim_start();
         }
     }
     let bits = Input::ALL.map(|input| (input, columns[input as usize].len() as u32));

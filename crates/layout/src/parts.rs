@@ -1,9 +1,9 @@
-//! A scan, or a reduction that keeps the order, in two parts: what the lanes of each warp do by themselves, and what is left
+//! Splits a scan, or an ordered reduction, into two parts: the levels within warps, and those
 //! between warps.
 //!
-//! The levels of a [`Scan`] below the first one that crosses warps stay in a warp: each warp combines runs of consecutive
-//! elements. A line of the axis is a sequence of such runs, its *parts*, in the order of their numbers. Some parts of a line
-//! may be in other registers of the same threads.
+//! The levels of a [`Scan`] below the first one that crosses warps stay within a warp: each warp
+//! combines runs of consecutive elements. A line of the axis is a sequence of such runs, its
+//! *parts*, in ascending order. Some parts of a line may be in other registers of the same threads.
 
 use crate::f2::{self, Columns};
 use crate::map::Layout;
@@ -13,19 +13,20 @@ use crate::space::{Input, Space, Tile};
 /// The runs of elements along an axis that each warp holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts {
-    /// The levels within warps: a part has `2^levels` elements.
+    /// The number of levels within warps: a part has `2^levels` elements.
     pub levels: usize,
-    /// Which part each thread has when the levels within warps are done. The tile has the axes of the source but for the one
-    /// of the scan, and a last one that counts the parts of a line.
+    /// The part that each thread has after the levels within warps. The tile has the axes of the
+    /// source without that of the scan, and a last axis for the parts of a line.
     pub partials: Layout,
     /// Register `r` of `partials` is register `registers[r]` of the source.
     pub registers: Columns,
-    /// Every thread has all parts of its lines: the parts of one line in consecutive registers.
+    /// Every thread has all parts of its lines; the parts of one line are in consecutive registers.
     pub gathered: Layout,
 }
 
 impl Parts {
-    /// The parts along an axis of a value with this layout; none if no line crosses warps.
+    /// Returns the parts along an axis of a value with this layout; `None` if no line crosses
+    /// warps.
     ///
     /// # Panics
     /// If the layout does not hold every element.
@@ -60,15 +61,16 @@ impl Parts {
         Some(Self { levels, partials, registers, gathered })
     }
 
-    /// How many parts a line has.
+    /// Returns the number of parts of a line.
     pub fn count(&self) -> u32 {
         let tile = self.partials.output();
         tile.size(tile.rank() - 1)
     }
 }
 
-/// Where every thread has all parts of its lines, the parts in consecutive registers: no more than so many of them in
-/// registers, the rest in lanes. None if lanes of a warp have parts of different lines, or if there are too few.
+/// Distributes the parts of each line over lanes: at most `most` of them stay in the registers of a
+/// thread. Returns `None` if lanes of a warp have parts of different lines, or if there are too few
+/// parts.
 pub fn spread_over_lanes(gathered: &Layout, most: u32) -> Option<Layout> {
     let (registers, lanes) = (gathered.bases(Input::Register), gathered.bases(Input::Lane));
     let tile = gathered.output();

@@ -1,5 +1,5 @@
-//! What code generation asks a layout: which elements of a thread are consecutive, who holds copies of what, and whether
-//! two layouts differ in the numbering of registers alone.
+//! The queries of code generation: the consecutive elements of a thread, copies, and whether two
+//! layouts differ only in the register indices.
 
 use smallvec::SmallVec;
 
@@ -10,12 +10,14 @@ use crate::space::{Hardware, Input, Space};
 /// The registers of one access, in the order of the elements in memory.
 pub type AccessRegisters = SmallVec<[u32; 16]>;
 
-/// How the registers of a thread combine into vector accesses: each access is an aligned run of `2^k` elements.
+/// The grouping of a thread's registers into vector accesses: each access is an aligned run of
+/// `2^k` elements.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Vector {
-    /// Register `r ^ elements[j]` holds the element `2^j` behind the one of register `r`, if that is bit `j` of the run.
+    /// Register `r ^ elements[j]` holds the element `2^j` after that of register `r`, if that is
+    /// bit `j` of the run.
     elements: SmallVec<[u32; 4]>,
-    /// The first registers of the accesses are the sums of these.
+    /// A basis of the first registers of the accesses.
     firsts: Columns,
 }
 
@@ -28,23 +30,23 @@ impl Vector {
         (self.elements, self.firsts)
     }
 
-    /// The number of elements of an access.
+    /// Returns the number of elements of an access.
     pub fn width(&self) -> u32 {
         1 << self.elements.len()
     }
 
-    /// The number of accesses of a thread.
+    /// Returns the number of accesses of a thread.
     pub fn accesses(&self) -> u32 {
         1 << self.firsts.len()
     }
 
-    /// The registers of access `number`: the first is the one whose element comes first in memory.
+    /// Returns the registers of access `number`, in the order of their elements in memory.
     pub fn registers(&self, number: u32) -> AccessRegisters {
         let first = f2::multiply(&self.firsts, number);
         (0..self.width()).map(|element| first ^ f2::multiply(&self.elements, element)).collect()
     }
 
-    /// The same registers in accesses of at most `width` elements.
+    /// Returns the same registers in accesses of at most `width` elements.
     ///
     /// # Panics
     /// If the width is not a power of two.
@@ -60,19 +62,21 @@ impl Vector {
 }
 
 impl Layout {
-    /// The coordinates of the element at a place; see [`Map::at`] for its row-major index.
+    /// Returns the coordinates of the element at a hardware index; see [`Map::at`] for its
+    /// row-major index.
     pub fn coordinates(&self, parts: &[(Input, u32)]) -> SmallVec<[u32; 6]> {
         self.output().coordinates(self.at(parts))
     }
 
-    /// The number of elements that a thread holds, replicas counted.
+    /// Returns the number of elements that a thread holds, including replicas.
     pub fn registers(&self) -> u32 {
         1 << self.bits_of(Input::Register)
     }
 
-    /// The bits of an input that only address replicas, as a mask: with these 0, the places hold each element exactly
-    /// once. To write a value, the threads whose free bits of lane, warp and block are 0 write the registers whose free
-    /// bits are 0. Registers are preferred over lanes, lanes over warps; the low bits of each over the high.
+    /// Returns the bits of an input that only select replicas, as a mask: hardware indices with
+    /// these bits 0 hold each element exactly once. To write a value, the threads whose free bits
+    /// of lane, warp and block are 0 write the registers whose free bits are 0. Registers are
+    /// preferred over lanes, lanes over warps; the low bits of each over the high.
     pub fn free_bits(&self, input: Input) -> u32 {
         let mut span = Span::new();
         let mut free = 0;
@@ -82,12 +86,13 @@ impl Layout {
         self.input().part(free, input)
     }
 
-    /// The number of different elements that a thread holds.
+    /// Returns the number of distinct elements that a thread holds.
     pub fn unique_registers(&self) -> u32 {
         1 << f2::rank(self.bases(Input::Register))
     }
 
-    /// For each register the one that stands for it: the register without free bits that holds the same element.
+    /// Returns a representative for each register: the register without free bits that holds the
+    /// same element.
     pub fn representatives(&self) -> SmallVec<[u32; 16]> {
         let bases = self.bases(Input::Register);
         let span = Span::of(bases);
@@ -98,19 +103,19 @@ impl Layout {
         (0..self.registers()).map(|register| f2::multiply(&own, register)).collect()
     }
 
-    /// The layout without the register bits that only address replicas.
+    /// Returns the layout without the register bits that only select replicas.
     #[must_use]
     pub fn without_duplicate_registers(&self) -> Self {
         self.with_bases(Input::Register, &f2::independent(self.bases(Input::Register)))
     }
 
-    /// The widest vectors for an access to memory in which the axis is contiguous and its rows are aligned: the longest
-    /// aligned runs along the axis that each thread holds.
+    /// Returns the widest vectors for an access to memory in which the axis is contiguous and its
+    /// rows are aligned: the longest aligned runs along the axis that each thread holds.
     pub fn vector_along(&self, axis: usize) -> Vector {
         self.vector(self.output().shift(axis), self.output().bits_of(axis))
     }
 
-    /// The widest vectors for an access to a buffer with the layout `memory`.
+    /// Returns the widest vectors for an access to a buffer with the layout `memory`.
     ///
     /// # Panics
     /// If the memory does not hold every element.
@@ -118,7 +123,8 @@ impl Layout {
         self.offsets_in(memory).vector(0, memory.bits_of(Input::Offset))
     }
 
-    /// The offset in a buffer with the layout `memory` of the element at each place.
+    /// Returns the offset in a buffer with the layout `memory` of the element at each hardware
+    /// index.
     ///
     /// # Panics
     /// If the memory does not hold every element.
@@ -126,8 +132,9 @@ impl Layout {
         self.relative_to(memory).expect("the buffer holds every element of the tile")
     }
 
-    /// For each register of this layout the register of `other` that holds the same element in the same thread, if there
-    /// is one: a conversion from `other` to this layout that only renames registers.
+    /// Returns, for each register of this layout, the register of `other` that holds the same
+    /// element in the same thread, if there is one: a conversion from `other` to this layout that
+    /// only renames registers.
     pub fn registers_from(&self, other: &Self) -> Option<SmallVec<[u32; 16]>> {
         assert_eq!(self.output(), other.output(), "layouts of one tile");
         let threads = [Input::Lane, Input::Warp, Input::Block, Input::Offset];
@@ -144,7 +151,7 @@ impl Layout {
         Some((0..self.registers()).map(|register| f2::multiply(&columns, register)).collect())
     }
 
-    /// Whether the layouts differ at most in the numbering of the registers.
+    /// Returns whether the layouts differ at most in the register indices.
     pub fn is_equal_up_to_registers(&self, other: &Self) -> bool {
         self.registers() == other.registers()
             && self.registers_from(other).is_some()
@@ -153,8 +160,9 @@ impl Layout {
 }
 
 impl<O: Space> Map<Hardware, O> {
-    /// The widest vectors along the bits `low .. low + bits` of the output. The elements of a vector are registers of one
-    /// thread; that it is aligned means that nothing else reaches the low bits.
+    /// Returns the widest vectors along the bits `low .. low + bits` of the output. The elements of
+    /// a vector are registers of one thread; the vector is aligned because no other input bit maps
+    /// to the low bits.
     pub(crate) fn vector(&self, low: u32, bits: u32) -> Vector {
         let registers = self.bases(Input::Register);
         let span = Span::of(registers);
@@ -164,7 +172,8 @@ impl<O: Space> Map<Hardware, O> {
             let Some(element) = span.solve(1 << bit).filter(|_| others >> bit & 1 == 0) else { break };
             elements.push(element as u32);
         }
-        // A first register has the low bits 0; what another unit vector adds to them is taken back.
+        // A first register has low bits of 0: contributions of other unit vectors to them are
+        // removed.
         let run = (1_u64 << elements.len()) - 1;
         let mut chosen =
             Span::of(&elements.iter().map(|element| f2::multiply(registers, *element)).collect::<Columns>());

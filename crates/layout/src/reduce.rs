@@ -1,10 +1,11 @@
-//! Reductions and scans along an axis, read off the layout: which steps stay in a thread, which in a warp, which need
-//! shared memory.
+//! Reductions and scans along an axis, derived from the layout: the steps within a thread, within a
+//! warp, and through shared memory.
 //!
-//! Halving an axis `n` times needs `n` steps. A step is a place `p` that moves to another coordinate of the axis and to the
-//! same coordinate of every other: places `x` and `x ^ p` hold the two halves. Where `p` is a register, a thread combines two
-//! of its registers; where it has bits of the lane, two lanes exchange by a shuffle; where it has bits of the warp, by shared
-//! memory.
+//! Halving an axis `n` times needs `n` steps. A step is a hardware index `p` that changes the
+//! coordinate of the axis and no other coordinate: indices `x` and `x ^ p` hold the two halves. If
+//! `p` only has register bits, a thread combines two of its registers; if it has lane bits, two
+//! lanes exchange elements with a shuffle; if it has warp bits, two warps exchange them through
+//! shared memory.
 
 use smallvec::SmallVec;
 
@@ -12,23 +13,23 @@ use crate::f2::{self, Columns, Span};
 use crate::map::Layout;
 use crate::space::Input;
 
-/// One step of a reduction or a scan: what to XOR to a place to find its partner.
+/// A step of a reduction or a scan: the XOR between the hardware indices of partners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// XOR-ed to the register's number.
+    /// XOR-ed to the register index.
     pub register: u32,
-    /// XOR-ed to the lane's number: the mask of a `shfl.bfly`, or 0.
+    /// XOR-ed to the lane index: the mask of a `shfl.bfly`, or 0.
     pub lane: u32,
-    /// XOR-ed to the warp's number, or 0.
+    /// XOR-ed to the warp index, or 0.
     pub warp: u32,
-    /// XOR-ed to the block's number, or 0.
+    /// XOR-ed to the block index, or 0.
     pub block: u32,
-    /// How the coordinate along the axis changes, by XOR.
+    /// The XOR between the coordinates of the partners along the axis.
     pub coordinate: u32,
 }
 
 impl Step {
-    /// How far the step reaches.
+    /// Returns the highest level of hardware that the step crosses.
     pub fn reach(&self) -> Input {
         match self {
             Self { block: 1.., .. } => Input::Block,
@@ -50,18 +51,22 @@ impl Step {
     }
 }
 
-/// How warps tell each other what each of them has combined: a conversion. The tile has the axes of the result and a last one
-/// that counts the parts of a line, as many as its elements are spread over warps.
+/// The layout conversion by which warps exchange their partial results. The tile has the axes of
+/// the result and a last axis for the parts of a line; a line has one part for each warp that holds
+/// elements of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
-    /// Which part each thread has when the steps within warps are done. Its registers are those of the result.
+    /// The part that each thread has after the steps within warps. Its registers are those of the
+    /// result.
     pub partials: Layout,
-    /// Every thread has all parts of the elements of its result: the parts of one element in consecutive registers.
+    /// Every thread has all parts of the elements of its result; the parts of one element are in
+    /// consecutive registers.
     pub gathered: Layout,
 }
 
 impl Exchange {
-    /// The exchange after the steps within warps, if others follow. `registers` are the register bits that are left.
+    /// Returns the exchange after the steps within warps, if steps between warps follow.
+    /// `registers` are the remaining register bits.
     fn after(steps: &[Step], layout: &Layout, axis: usize, registers: &[u32]) -> Option<Self> {
         let within = steps.iter().filter(|step| step.reach() <= Input::Lane).count();
         let parts = (steps.len() - within) as u32;
@@ -89,27 +94,29 @@ impl Exchange {
 /// A reduction along an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reduction {
-    /// The steps, those within a thread first, then those within a warp, then between warps. After the steps up to one, both
-    /// partners have the combined value. Replicas are not combined with each other.
+    /// The steps within a thread, then those within a warp, then those between warps. After a step,
+    /// both partners have the combined value. Replicas are not combined with each other.
     pub steps: SmallVec<[Step; 12]>,
-    /// The layout of the result, without the axis. Register `r` of it is register `registers[r]` of the source after all
-    /// steps.
+    /// The layout of the result, without the axis. Its register `r` is register `registers[r]` of
+    /// the source after all steps.
     pub result: Layout,
-    /// Which registers of the source become the result.
+    /// The registers of the source that become the result.
     pub registers: SmallVec<[u32; 16]>,
-    /// What takes the place of the steps between warps: after the conversion each thread combines consecutive registers.
+    /// Replaces the steps between warps: after the conversion, each thread combines consecutive
+    /// registers.
     pub exchange: Option<Exchange>,
 }
 
 impl Reduction {
-    /// The reduction of a value with this layout along an axis.
+    /// Derives the reduction of a value with this layout along an axis.
     ///
     /// # Panics
     /// If the layout does not hold every element.
     pub fn along(layout: &Layout, axis: usize) -> Self {
         let removed = layout.remove_axis(axis);
-        // A kernel vector of the layout without the axis moves along the axis, or between replicas. The kernel is in
-        // echelon form by its highest bit: what a register can do comes first.
+        // A kernel vector of the layout without the axis changes the coordinate along the axis, or
+        // selects another replica. The kernel is in echelon form by the highest bit: vectors with
+        // only register bits come first.
         let mut reached = Span::new();
         let mut steps = SmallVec::<[Step; 12]>::new();
         for place in removed.kernel() {
@@ -125,29 +132,31 @@ impl Reduction {
         Self { steps, result, registers, exchange }
     }
 
-    /// The steps of one reach.
+    /// Returns the steps of one level of hardware.
     pub fn steps_of(&self, reach: Input) -> impl Iterator<Item = &Step> {
         self.steps.iter().filter(move |step| step.reach() == reach)
     }
 }
 
-/// The register bits that hold different elements of the result.
+/// Returns the register bits that distinguish elements of the result.
 fn kept_registers(result: &Layout) -> Columns {
     let free = result.free_bits(Input::Register);
     (0..result.bits_of(Input::Register)).map(|bit| 1 << bit).filter(|register| free & register == 0).collect()
 }
 
-/// One level of a scan: blocks of `2^i` consecutive elements combine in pairs to blocks of `2^(i+1)`.
+/// A level of a scan: pairs of adjacent blocks of `2^i` elements are combined to blocks of
+/// `2^(i+1)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScanStep {
-    /// The partner: the same element of the other block of the pair.
+    /// The step to the partner: the same element of the other block of the pair.
     pub step: Step,
-    /// A place is in the later block of its pair if the bits of the place in this mask have odd parity.
+    /// A hardware index is in the later block of its pair if its bits in this mask have odd parity.
     pub later: u32,
 }
 
-/// A scan along an axis: for each bit of the coordinate, the lowest first, how the two halves of a block meet. With the
-/// total of its own block beside its own prefix, each place needs of its partner the partner's total alone:
+/// A scan along an axis: for each bit of the coordinate, the lowest first, how the two halves of a
+/// block are combined. Each element has its prefix and the total of its block, and only needs the
+/// partner's total:
 /// ```text
 /// for each step:
 ///     other = total of the partner
@@ -156,16 +165,17 @@ pub struct ScanStep {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scan {
-    /// The levels, from neighbours to halves of the axis.
+    /// The levels, from adjacent elements to halves of the axis.
     pub steps: SmallVec<[ScanStep; 12]>,
-    /// What takes the place of the levels between warps, if the scan is contiguous: the exchange of the totals. The parts are
-    /// in the order of the scan, so a thread combines the totals before its own part with its prefixes. Which part is its own
-    /// is the last coordinate in the layout of the partial totals.
+    /// Replaces the levels between warps, if the scan is contiguous: the exchange of the totals.
+    /// The parts are in the order of the scan, so a thread combines the totals before its own part
+    /// with its prefixes. The last coordinate in the layout of the partial totals is the index of
+    /// the own part.
     pub exchange: Option<Exchange>,
 }
 
 impl Scan {
-    /// The scan of a value with this layout along an axis.
+    /// Derives the scan of a value with this layout along an axis.
     ///
     /// # Panics
     /// If the layout does not hold every element.
@@ -189,8 +199,9 @@ impl Scan {
         Self { steps: levels, exchange }
     }
 
-    /// Whether the levels reach further and further: first within a thread, then within a warp, then between warps. Then
-    /// each thread scans its registers, and lanes and warps exchange but the totals of threads and of warps.
+    /// Returns whether the levels are first within a thread, then within a warp, then between
+    /// warps. If so, each thread scans its registers, and lanes and warps exchange only the totals
+    /// of threads and of warps.
     pub fn is_contiguous(&self) -> bool {
         self.steps.is_sorted_by_key(|level| level.step.reach())
     }

@@ -1,30 +1,32 @@
-//! The spaces that maps go between: [`Hardware`], the places that hold an element, and [`Tile`], the elements themselves.
+//! The spaces of the maps: [`Hardware`], the hardware indices of elements, and [`Tile`], the
+//! elements.
 
 use std::fmt;
 use std::hash::Hash;
 
 use smallvec::SmallVec;
 
-/// What an element's place consists of. The order is the order of the bits of a place, lowest first.
+/// The parts of a hardware index, in the order of its bits, the lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Input {
-    /// An element's number among those of one thread. Elements, not machine registers: two 16-bit elements are two.
+    /// The index of an element among those of one thread. It counts elements, not machine
+    /// registers: two 16-bit elements are two.
     Register,
-    /// The thread's number in its warp.
+    /// The index of the thread in its warp.
     Lane,
-    /// The warp's number in its block.
+    /// The index of the warp in its block.
     Warp,
-    /// The thread block's number in its cluster.
+    /// The index of the thread block in its cluster.
     Block,
     /// An offset into memory, in elements.
     Offset,
 }
 
 impl Input {
-    /// Every input, in the order of the bits of a place.
+    /// Every input, in the order of the bits of a hardware index.
     pub const ALL: [Self; 5] = [Self::Register, Self::Lane, Self::Warp, Self::Block, Self::Offset];
 
-    /// The name in text.
+    /// Returns the name in text.
     pub fn name(self) -> &'static str {
         match self {
             Self::Register => "register",
@@ -44,22 +46,23 @@ impl fmt::Display for Input {
 
 /// A vector space over F2 whose bits have names. A vector is one `u32`.
 pub trait Space: Clone + Eq + Hash + fmt::Debug {
-    /// The dimension.
+    /// Returns the dimension.
     fn bits(&self) -> u32;
 
-    /// A vector in parts for people: the coordinates of an element, the parts of a place that have bits.
+    /// Splits a vector into parts for people: the coordinates of an element, or the parts of a
+    /// hardware index that have bits.
     fn parts(&self, vector: u32) -> SmallVec<[u32; 6]>;
 }
 
-/// The places that hold elements: so many bits of each [`Input`]. A place is all of them in one number, the bits of the
-/// register lowest.
+/// The hardware indices (places) that hold elements, with a number of bits of each [`Input`]. An
+/// index has the bits of all inputs in one number, those of the register lowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Hardware {
     bits: [u8; Input::ALL.len()],
 }
 
 impl Hardware {
-    /// So many bits of each input; inputs that are not named have none.
+    /// Creates a space with these bits of each input; other inputs have none.
     ///
     /// # Panics
     /// On more than 32 bits.
@@ -72,23 +75,23 @@ impl Hardware {
         space
     }
 
-    /// The number of bits of an input.
+    /// Returns the number of bits of an input.
     pub fn bits_of(&self, input: Input) -> u32 {
         u32::from(self.bits[input as usize])
     }
 
-    /// The position of the lowest bit of an input in a place.
+    /// Returns the position of the lowest bit of an input in a hardware index.
     pub fn shift(&self, input: Input) -> u32 {
         self.bits[..input as usize].iter().map(|bits| u32::from(*bits)).sum()
     }
 
-    /// The positions of the bits of an input in a place.
+    /// Returns the positions of the bits of an input in a hardware index.
     pub fn range(&self, input: Input) -> std::ops::Range<usize> {
         let start = self.shift(input) as usize;
         start..start + self.bits_of(input) as usize
     }
 
-    /// The place with these parts; parts that are not named are 0.
+    /// Returns the hardware index with these parts; other parts are 0.
     ///
     /// # Panics
     /// If a part is out of range.
@@ -96,12 +99,12 @@ impl Hardware {
         parts.iter().fold(0, |place, (input, value)| {
             let bits = self.bits_of(*input);
             assert!(u64::from(*value) < 1 << bits, "{input} {value} is out of range: there are {bits} bits");
-            // An input without bits may lie behind the last bit.
+            // The shift of an input without bits may be the width of the index.
             place | value.checked_shl(self.shift(*input)).unwrap_or_default()
         })
     }
 
-    /// One part of a place.
+    /// Returns one part of a hardware index.
     pub fn part(&self, place: u32, input: Input) -> u32 {
         let shifted = u64::from(place) >> self.shift(input);
         (shifted & ((1 << self.bits_of(input)) - 1)) as u32
@@ -119,16 +122,16 @@ impl Space for Hardware {
     }
 }
 
-/// The elements of a tile: a shape whose sizes are powers of two. An element is its row-major index, the last axis
-/// fastest, so that reshaping changes no vector.
+/// The elements of a tile: a shape whose sizes are powers of two. An element is its row-major
+/// index, the last axis fastest, so that a reshape changes no vector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tile {
-    /// Of each axis, the logarithm of its size.
+    /// The logarithm of the size of each axis.
     log_sizes: SmallVec<[u8; 6]>,
 }
 
 impl Tile {
-    /// The tile with this shape.
+    /// Returns the tile with this shape.
     ///
     /// # Panics
     /// If a size is not a power of two, or the tile has more than 2^32 elements.
@@ -150,35 +153,35 @@ impl Tile {
         &self.log_sizes
     }
 
-    /// The number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.log_sizes.len()
     }
 
-    /// The size of an axis.
+    /// Returns the size of an axis.
     pub fn size(&self, axis: usize) -> u32 {
         1 << self.log_sizes[axis]
     }
 
-    /// The sizes of the axes.
+    /// Returns the sizes of the axes.
     pub fn shape(&self) -> SmallVec<[u32; 6]> {
         (0..self.rank()).map(|axis| self.size(axis)).collect()
     }
 
-    /// The number of bits of an axis: the logarithm of its size.
+    /// Returns the number of bits of an axis: the logarithm of its size.
     pub fn bits_of(&self, axis: usize) -> u32 {
         u32::from(self.log_sizes[axis])
     }
 
-    /// The position of the lowest bit of an axis in an element's index.
+    /// Returns the position of the lowest bit of an axis in an element's index.
     pub fn shift(&self, axis: usize) -> u32 {
         self.log_sizes[axis + 1..].iter().map(|log| u32::from(*log)).sum()
     }
 
-    /// The row-major index of the element at these coordinates.
+    /// Returns the row-major index of the element at these coordinates.
     ///
     /// # Panics
-    /// If a coordinate is out of range, or the rank is another.
+    /// If a coordinate is out of range, or the number of coordinates differs from the rank.
     pub fn index(&self, coordinates: &[u32]) -> u32 {
         assert_eq!(coordinates.len(), self.rank(), "a coordinate for each axis");
         coordinates.iter().zip(&self.log_sizes).fold(0, |index, (coordinate, log)| {
@@ -191,7 +194,7 @@ impl Tile {
         })
     }
 
-    /// The bits of the index of a whole that are fixed in a slice of it of this shape, lowest first.
+    /// Returns the bits of a whole's index that are fixed in a slice of this shape, lowest first.
     pub(crate) fn fixed_bits(&self, whole: &Self, steps: &[u32]) -> SmallVec<[u32; 8]> {
         let mut fixed = SmallVec::new();
         for axis in (0..whole.rank()).rev() {
@@ -203,13 +206,13 @@ impl Tile {
         fixed
     }
 
-    /// One coordinate of the element with this row-major index.
+    /// Returns a coordinate of the element with this row-major index.
     pub fn coordinate(&self, index: u32, axis: usize) -> u32 {
         let shifted = u64::from(index) >> self.shift(axis);
         (shifted & ((1 << self.log_sizes[axis]) - 1)) as u32
     }
 
-    /// The coordinates of the element with this row-major index.
+    /// Returns the coordinates of the element with this row-major index.
     pub fn coordinates(&self, index: u32) -> SmallVec<[u32; 6]> {
         (0..self.rank()).map(|axis| self.coordinate(index, axis)).collect()
     }

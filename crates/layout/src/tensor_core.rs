@@ -1,20 +1,22 @@
-//! The fragments of the tensor core instructions as layouts, after the PTX ISA: "Matrix Fragments for mma" and "Matrix
-//! Fragments for `wgmma.mma_async`". All shapes follow one pattern, so it is written once.
+//! The fragments of the tensor core instructions as layouts, from the PTX ISA: "Matrix Fragments
+//! for mma" and "Matrix Fragments for `wgmma.mma_async`". All shapes follow one pattern, which this
+//! file implements once.
 //!
-//! A warp is eight groups of four lanes. The four lanes of a group lie along `k` (operands) or `n` (accumulator), each
-//! with one 32-bit word of operand elements or two elements of the accumulator; the eight groups lie along `m`, or along
-//! `n` in operand B. Further registers repeat that: first the second half of 16 rows, then along the other axis.
+//! A warp is eight groups of four lanes. The four lanes of a group are along `k` (operands) or `n`
+//! (accumulator), each with one 32-bit word of operand elements or two elements of the accumulator;
+//! the eight groups are along `m`, or along `n` in operand B. Further registers repeat that: first
+//! the second half of 16 rows, then along the other axis.
 
 use smallvec::SmallVec;
 
 use crate::map::Layout;
 use crate::space::Input;
 
-/// A matrix multiplication of the tensor cores, `m × n × k`. With `m` of 8 or 16 it is `mma.sync` of one warp; with `m` of
-/// 64 it is `wgmma` of the four warps of a warpgroup, 16 rows each.
+/// A matrix multiplication of the tensor cores, `m × n × k`. With `m` of 8 or 16 it is `mma.sync`
+/// of one warp; with `m` of 64 it is `wgmma` of the four warps of a warpgroup, 16 rows each.
 ///
-/// Element `i` of an operand's fragment is the `i`-th from the low end of its registers: of 16-bit elements two in each
-/// 32-bit register, of 8-bit elements four.
+/// Element `i` of an operand's fragment is the `i`-th from the low end of its registers: a 32-bit
+/// register has two 16-bit elements, or four 8-bit elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mma {
     /// Rows of A and of the accumulator: 8, 16 or 64.
@@ -28,12 +30,12 @@ pub struct Mma {
 }
 
 impl Mma {
-    /// The instruction `m`n`n`k`k` on operands of this width.
+    /// Returns the instruction `m`n`n`k`k` with operands of this width.
     pub const fn new(m: u32, n: u32, k: u32, operand_bits: u32) -> Self {
         Self { m, n, k, operand_bits }
     }
 
-    /// Operand A, a tile `[m, k]`.
+    /// Returns the layout of operand A, a tile `[m, k]`.
     ///
     /// # Panics
     /// If no instruction has this shape.
@@ -47,10 +49,10 @@ impl Mma {
             .product(&count(1, Input::Register, self.words_of_k()))
     }
 
-    /// Operand B, a tile `[k, n]`.
+    /// Returns the layout of operand B, a tile `[k, n]`.
     ///
     /// # Panics
-    /// If no instruction has this shape, or it takes B from shared memory alone.
+    /// If no instruction has this shape, or if it only takes B from shared memory.
     pub fn b(self) -> Layout {
         assert!(self.m < 64 && self.n == 8, "{self:?} takes no operand B from registers");
         count(0, Input::Register, self.elements_per_word())
@@ -59,7 +61,7 @@ impl Mma {
             .product(&count(0, Input::Register, self.words_of_k()))
     }
 
-    /// The accumulator, a tile `[m, n]`.
+    /// Returns the layout of the accumulator, a tile `[m, n]`.
     ///
     /// # Panics
     /// If no instruction has this shape.
@@ -72,11 +74,13 @@ impl Mma {
             .product(&count(1, Input::Register, self.n / 8))
     }
 
-    /// The layout of an operand or the accumulator of a larger product `[.., M, K]`, `[.., K, N]` or `[.., M, N]`, computed
-    /// by `warps[0]` times `warps[1]` warps along M and N (of `wgmma`: including the four of a warpgroup). The lowest bits
-    /// of the warp count along M. Leading axes and what the warps do not cover are repeated in registers, the last axis
-    /// fastest, each repetition with as many registers as the fragment has. Warps that need the same elements of an operand
-    /// hold copies. Of three numbers of warps the first counts along the first axis, a leading one, by the highest bits.
+    /// Returns the layout of an operand or the accumulator of a larger dot `[.., M, K]`, `[.., K,
+    /// N]` or `[.., M, N]`, computed by `warps[0]` times `warps[1]` warps along M and N (for
+    /// `wgmma`: including the four of a warpgroup). The lowest bits of the warp index are along M.
+    /// Registers repeat leading axes and tiles that the warps do not cover, the last axis fastest,
+    /// each repetition with the registers of the fragment. Warps that need the same elements of an
+    /// operand hold copies. With three numbers of warps, the first one divides the first, leading
+    /// axis; it has the highest bits.
     ///
     /// # Panics
     /// If an axis is shorter than the instruction's, or no instruction has this shape.
@@ -114,7 +118,8 @@ impl Mma {
         layout.cover(shape, &order)
     }
 
-    /// The rows beyond the eight of the groups: eight more in further registers, then 16 for each further warp.
+    /// Returns the rows beyond the eight of the groups: eight more in further registers, then 16
+    /// for each further warp.
     fn upper_rows(self) -> Layout {
         assert!(matches!(self.m, 8 | 16 | 64), "no instruction has the shape {self:?}");
         count(0, Input::Register, self.m.min(16) / 8).product(&count(0, Input::Warp, (self.m / 16).max(1)))
@@ -124,7 +129,7 @@ impl Mma {
         (32 / self.operand_bits).max(1)
     }
 
-    /// How often the four lanes of a group go along `k`.
+    /// Returns how often the four lanes of a group repeat along `k`.
     fn words_of_k(self) -> u32 {
         let times = self.k / (4 * self.elements_per_word());
         assert!(times > 0 && self.k.is_power_of_two(), "no instruction has the shape {self:?}");
@@ -132,7 +137,7 @@ impl Mma {
     }
 }
 
-/// The part of a matrix multiplication that a layout is for.
+/// The part of a matrix multiplication that has a layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fragment {
     /// The left operand.

@@ -1,4 +1,4 @@
-//! Converting a value from one layout to another: what has to move, and the cheapest way to move it.
+//! Converts a value from one layout to another by the cheapest data movement.
 
 mod shared;
 mod shuffle;
@@ -12,23 +12,24 @@ pub use shuffle::{Round, Select, ShufflePlan, shuffle_plan};
 
 use crate::map::Layout;
 
-/// How a value gets from one layout to another.
+/// The data movement of a layout conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan {
     /// The layouts are the same.
     Nothing,
-    /// Registers are renamed: register `r` of the result is register `plan[r]` of the source in the same thread.
+    /// Registers are renamed: register `r` of the result is register `plan[r]` of the source in the
+    /// same thread.
     Registers(SmallVec<[u32; 16]>),
-    /// No element leaves its warp.
+    /// Shuffles: no element leaves its warp.
     Shuffle(Box<ShufflePlan>),
     /// Through shared memory.
     Shared(Box<SharedPlan>),
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConvertError {
-    /// Elements would have to move between the blocks of a cluster, which no plan here does.
+    /// Elements would have to move between the blocks of a cluster, which no plan supports.
     AcrossBlocks,
 }
 
@@ -44,16 +45,18 @@ impl fmt::Display for ConvertError {
 
 impl std::error::Error for ConvertError {}
 
-/// What a trip through shared memory costs beyond its accesses, in halves of an instruction's issue time: two barriers
-/// and the latency of a load, of which other warps hide a part.
+/// The cost of a trip through shared memory in addition to its accesses, in halves of an
+/// instruction's issue time: two barriers and the latency of a load, partly hidden by
+/// other warps.
 const TRIP_COST: u32 = 40;
 
-/// The plan for converting a value of the given element width, in bits, from one layout to another. Both hold every
-/// element of the tile and have as many lanes and warps; predicates count as 8 bits.
+/// Plans the conversion of a value of the given element width, in bits, from one layout to another.
+/// Both layouts hold every element of the tile and have the same numbers of lanes and warps;
+/// predicates count as 8 bits.
 ///
-/// A value that stays in its warps is shuffled where that takes fewer instructions than shared memory: a shuffle moves
-/// one 32-bit word a lane as an access without conflicts does, but moves it once instead of twice and needs no barrier;
-/// selects before and after come on top.
+/// A value that stays in its warps is shuffled if that takes fewer instructions than shared memory:
+/// a shuffle moves one 32-bit word a lane, as an access without conflicts does, but moves it once
+/// instead of twice and needs no barrier; it may need selects before and after.
 ///
 /// # Panics
 /// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks.

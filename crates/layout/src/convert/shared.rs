@@ -1,14 +1,17 @@
-//! Conversions through shared memory: a buffer whose swizzle makes the accesses of both sides wide and free of conflicts.
+//! Conversions through shared memory: a swizzled buffer, so that the accesses of both sides are
+//! wide and free of conflicts.
 //!
-//! The bits of an offset fall in three parts: the element of a vector, the bank, and the line of 128 bytes. The buffer is a
-//! basis of the tile's space in that order, and what makes it good can be said of its spans (section 5.5 of the paper):
-//! - An access moves a vector at once if the elements of the vector are registers of one thread, and no lane or warp
-//!   reaches into the vector.
-//! - Two lanes that are served together conflict if they differ in the line but not in the bank. So there is no conflict if
-//!   the span of those lanes, with the vector, meets the span of the lines in zero.
+//! The bits of an offset have three parts: the element of a vector, the bank, and the line of 128
+//! bytes. The buffer is a basis of the tile's space in that order, and its quality follows from the
+//! spans of these parts (section 5.5 of the paper):
+//! - An access moves a whole vector if the elements of the vector are registers of one thread, and
+//!   no lane or warp bit maps into the vector.
+//! - Two lanes that are served together conflict if they differ in the line but not in the bank. So
+//!   there is no conflict if the span of those lanes, with the vector, intersects the span of the
+//!   lines only in zero.
 //!
-//! A space for the lines that meets two given spaces in zero always exists where there is room, and there is: the lanes that
-//! are served together move at most 128 bytes.
+//! A space for the lines that intersects two given spaces only in zero exists if there is room, and
+//! there is: the lanes that are served together move at most 128 bytes.
 
 use crate::convert::ConvertError;
 use crate::f2::{self, Columns, Span};
@@ -17,39 +20,42 @@ use crate::memory::{CHUNK_BYTES, LINE_BYTES, buffer};
 use crate::query::Vector;
 use crate::space::Input;
 
-/// Logarithm of the bytes of a bank's word.
+/// The logarithm of the bytes of a bank's word.
 const LOG_WORD_BYTES: usize = 2;
 
-/// A conversion through a buffer in shared memory: every thread stores the accesses of `store`, all wait, every thread
-/// loads the accesses of `load`. Replicas store the same value to the same place; threads that have one of the
-/// [`Layout::free_bits`] of the source set need not store.
+/// A conversion through a buffer in shared memory: every thread executes the accesses of `store`,
+/// all wait at a barrier, and every thread executes the accesses of `load`. Replicas store the same
+/// value to the same offset; threads with one of the [`Layout::free_bits`] of the source set need
+/// not store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedPlan {
-    /// Which element is at which offset.
+    /// The element at each offset.
     pub memory: Layout,
-    /// How the source is stored. Registers that [`Layout::representatives`] of the source does not name are not stored.
+    /// The stores of the source. They only store registers that [`Layout::representatives`] of the
+    /// source names.
     pub store: Access,
-    /// How the result is loaded. Registers that [`Layout::representatives`] of the target does not name are not loaded; they
-    /// are copies of those that it does.
+    /// The loads of the result. They only load registers that [`Layout::representatives`] of the
+    /// target names; the other registers are copies of these.
     pub load: Access,
-    /// The size of the buffer. It has to be aligned to 128 bytes, or to its size if that is less.
+    /// The size of the buffer. It has to be aligned to 128 bytes, or to its size if that is
+    /// smaller.
     pub bytes: u32,
 }
 
-/// How the threads of a block access a buffer.
+/// The accesses of a block's threads to a buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// Which registers go together in one instruction.
+    /// The registers of each instruction.
     pub vector: Vector,
-    /// The offset of each place, in elements: of a vector's first register it is where the vector begins. It is linear: the
-    /// offset of a register is XOR-ed to that of the thread.
+    /// The offset of each hardware index, in elements; the offset of a vector's first register is
+    /// that of the vector. It is linear: the offset of a register is XOR-ed to that of the thread.
     pub offsets: Transfer,
-    /// Passes of the memory that each instruction takes.
+    /// Wavefronts of each instruction.
     pub wavefronts: u32,
 }
 
 impl Access {
-    /// Where access `number` begins, relative to the offset of the thread's register 0.
+    /// Returns the offset of access `number`, relative to the offset of the thread's register 0.
     pub fn start(&self, number: u32) -> Start {
         let register = self.vector.registers(number)[0];
         let offset = self.offsets.at(&[(Input::Register, register)]);
@@ -59,21 +65,21 @@ impl Access {
     }
 }
 
-/// How the offset of an access follows from that of its thread: `(offset ^ xor) + add`. The second is what an immediate
-/// offset of an instruction can hold.
+/// The offset of an access as a function of its thread's offset: `(offset ^ xor) + add`. An
+/// instruction's immediate offset can hold `add`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Start {
-    /// What is XOR-ed, in elements: the bits that depend on the thread as well.
+    /// The bits, in elements, that also depend on the thread.
     pub xor: u32,
-    /// What is added, in elements: the bits that are 0 in the offset of every thread.
+    /// The bits, in elements, that are 0 in the offset of every thread.
     pub add: u32,
 }
 
-/// The plan for a conversion through shared memory.
+/// Plans a conversion through shared memory.
 ///
 /// # Panics
-/// If the layouts are not of one tile or do not hold every element, or an element has no whole number of bytes or more
-/// than 16.
+/// If the layouts are not of one tile or do not hold every element, or if the size of an element is
+/// not a whole number of bytes, or exceeds 16.
 pub fn shared_plan(from: &Layout, to: &Layout, element_bits: u32) -> Result<SharedPlan, ConvertError> {
     assert_eq!(from.output(), to.output(), "a conversion keeps the tile");
     assert!(
@@ -108,7 +114,7 @@ pub fn shared_plan(from: &Layout, to: &Layout, element_bits: u32) -> Result<Shar
     let bytes = (element_bits / 8) << best.columns.len();
     let memory = buffer(from.output(), best.columns);
     let access = |layout: &Layout, side: usize| {
-        // Each block of a cluster has a buffer of its own.
+        // Each block of a cluster has its own buffer.
         let layout = layout.restrict(&[Input::Register, Input::Lane, Input::Warp]);
         let vector = layout.vector_in(&memory).at_most(1 << best.widths[side]);
         Access { vector, offsets: layout.offsets_in(&memory), wavefronts: best.wavefronts[side] }
@@ -140,35 +146,35 @@ impl<'a> Side<'a> {
         f2::independent(&concat(&[self.registers, &self.threads]))
     }
 
-    /// The lanes that are served together when each accesses `2^log_bytes` bytes.
+    /// Returns the lanes that are served together when each accesses `2^log_bytes` bytes.
     fn served_together(&self, log_bytes: usize) -> &[u32] {
         let bits = LINE_BYTES.ilog2() as usize - log_bytes.max(LOG_WORD_BYTES);
         &self.lanes[..bits.min(self.lanes.len())]
     }
 }
 
-/// A buffer with what it costs. `widths` and `wavefronts` are those of the wider side, then of the other.
+/// A buffer and its cost. `widths` and `wavefronts` are those of the wider side, then of the other.
 struct Candidate {
     columns: Columns,
     /// Logarithms of the elements of an access.
     widths: [usize; 2],
-    /// Of one instruction.
+    /// Wavefronts of one instruction.
     wavefronts: [u32; 2],
     /// Wavefronts and instructions of a warp.
     cost: u32,
 }
 
 struct Planner<'a> {
-    /// A basis of what a block holds.
+    /// A basis of the elements that a block holds.
     held: &'a [u32],
-    /// Logarithm of the elements of the widest access.
+    /// The logarithm of the elements of the widest access.
     most: usize,
-    /// Logarithm of the bytes of an element.
+    /// The logarithm of the bytes of an element.
     log_bytes: usize,
 }
 
 impl Planner<'_> {
-    /// The widest vector that both sides can move at once.
+    /// Returns the widest vector that both sides can move at once.
     fn common_vector(&self, a: &Side, b: &Side) -> Columns {
         let mut common: Columns =
             a.registers.iter().copied().filter(|column| b.registers.contains(column)).collect();
@@ -179,15 +185,17 @@ impl Planner<'_> {
         vector
     }
 
-    /// The candidate in which `wide` moves more than the common vector at once. Where the other side is then served
-    /// several lanes of one word or line, those are best lanes that are served together.
+    /// Returns the candidate in which `wide` moves more than the common vector at once. If several
+    /// lanes of the other side then access one word or line, these are preferably lanes that are
+    /// served together.
     fn widened(&self, wide: &Side, other: &Side, narrow: &[u32]) -> Option<Candidate> {
         let together = other.served_together(self.log_bytes + narrow.len());
         let mut preferred = f2::intersection(wide.registers, together);
         preferred.extend(f2::intersection(wide.registers, &other.threads));
         preferred.extend_from_slice(wide.registers);
-        // No thread of `wide` reaches into its vector, and no thread of either into the common one: the vector adds to the
-        // space of the threads as many dimensions with the common one as without.
+        // No thread bit of `wide` maps into its vector, and no thread bit of either side into the
+        // common one: the vector adds the same number of dimensions to the space of the threads
+        // with and without the common vector.
         let mut of_wide = Span::of(&concat(&[narrow, &wide.threads]));
         let mut of_both = Span::of(&concat(&[&wide.threads, &other.threads]));
         let mut with_narrow = of_both.clone();
@@ -206,11 +214,12 @@ impl Planner<'_> {
         (!extra.is_empty()).then(|| self.buffer(wide, other, narrow, &extra))
     }
 
-    /// The buffer in which `wide` moves `narrow` and `extra` at once and `other` moves `narrow`.
+    /// Returns the buffer in which `wide` moves `narrow` and `extra` at once and `other` moves
+    /// `narrow`.
     fn buffer(&self, wide: &Side, other: &Side, narrow: &[u32], extra: &[u32]) -> Candidate {
         let vector = concat(&[narrow, extra]);
         let above = f2::complement(&vector, &concat(&[&wide.threads, &other.threads, self.held]));
-        // Vectors of less than a word leave room in the word.
+        // A vector of less than a word leaves room in the word.
         let word = LOG_WORD_BYTES.saturating_sub(self.log_bytes);
         let shared_lanes = f2::intersection(&f2::intersection(wide.lanes, other.lanes), &above);
         let mut fill = f2::independent(&concat(&[&shared_lanes, &above]));
@@ -218,7 +227,7 @@ impl Planner<'_> {
         let low = concat(&[&vector, &fill]);
         let sides = [(wide, vector.len()), (other, narrow.len())];
         let together = sides.map(|(side, width)| side.served_together(self.log_bytes + width));
-        // What the lines of each side have to stay clear of.
+        // The spaces that the lines must not intersect, for each side.
         let clear = [0, 1].map(|side| {
             let within = sides[side].1.max(word).min(low.len());
             concat(&[&low[..within], together[side]])

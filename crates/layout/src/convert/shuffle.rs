@@ -1,11 +1,13 @@
-//! Conversions in which no element leaves its warp, by warp shuffles.
+//! Conversions within warps, with warp shuffles.
 //!
-//! In one shuffle every lane gives one element and takes one. The elements of a round therefore form a set that has at
-//! most one element in each lane before the conversion and exactly one in each lane after it. As a subspace: `U` is a
-//! complement of the span of the target's registers that meets the span of the source's registers in as little as
-//! possible, and each round moves one coset of `U` (section 5.4 of the paper). Within a round everything is linear again:
-//! from which lane a lane takes, which register a lane gives, and which it takes the element for. A register number that
-//! depends on the lane is an XOR with a linear function of the lane, which code does by conditional swaps: [`Select`].
+//! In one shuffle every lane sends one element and receives one. So the elements of a shuffle form
+//! a set with at most one element in each lane before the conversion and exactly one in each lane
+//! after it. As a subspace: `U` is a complement of the span of the target's registers that
+//! intersects the span of the source's registers as little as possible, and each shuffle moves one
+//! coset of `U` (section 5.4 of the paper). Within a shuffle everything is linear again: the source
+//! lane of a lane, the register that a lane sends, and the register that it receives into. A
+//! register index that depends on the lane is an XOR with a linear function of the lane, which code
+//! implements with conditional swaps: [`Select`].
 
 use smallvec::SmallVec;
 
@@ -13,32 +15,32 @@ use crate::f2::{self, Columns, Span};
 use crate::map::{Layout, Transfer};
 use crate::space::{Hardware, Input};
 
-/// A condition on the thread under which a register number changes: in threads in which
-/// `parity(lane & lanes) ^ parity(warp & warps)` is 1, register `r ^ registers` is meant where `r` is written.
+/// A condition on the thread under which a register index changes: in threads in which `parity(lane
+/// & lanes) ^ parity(warp & warps)` is 1, register `r` is replaced by `r ^ registers`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Select {
     /// The bits of the lane that the condition reads.
     pub lanes: u32,
     /// The bits of the warp that the condition reads.
     pub warps: u32,
-    /// What is XOR-ed to the register's number.
+    /// XOR-ed to the register index.
     pub registers: u32,
 }
 
 impl Select {
-    /// What the select XORs to a register's number in this thread.
+    /// Returns the XOR to a register index in this thread.
     pub fn in_thread(&self, lane: u32, warp: u32) -> u32 {
         let holds = (lane & self.lanes).count_ones() + (warp & self.warps).count_ones();
         if holds % 2 == 1 { self.registers } else { 0 }
     }
 }
 
-/// One shuffle of one element.
+/// A shuffle of one element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Round {
-    /// The register of the source that a lane gives, before the selects of [`ShufflePlan::give`].
+    /// The register of the source that a lane sends, before the selects of [`ShufflePlan::give`].
     pub register: u32,
-    /// What is XOR-ed to the lane that a lane takes from, [`ShufflePlan::source_lane`].
+    /// XOR-ed to the source lane, [`ShufflePlan::source_lane`].
     pub lane: u32,
 }
 
@@ -50,30 +52,31 @@ pub struct Round {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShufflePlan {
-    /// How the register that a thread gives depends on the thread.
+    /// The selects of the register that a thread sends.
     pub give: SmallVec<[Select; 4]>,
     /// The shuffles.
     pub rounds: SmallVec<[Round; 16]>,
-    /// The lane that a thread takes from, from (lane, warp) to lane.
+    /// The source lane of a thread: a map from (lane, warp) to lane.
     pub source_lane: Transfer,
-    /// For each register of the result the round that brings it, before the selects of `take`.
+    /// The shuffle that delivers each register of the result, before the selects of `take`.
     pub results: SmallVec<[u32; 16]>,
-    /// How the round that brings a register depends on the thread.
+    /// The selects of the shuffle that delivers a register.
     pub take: SmallVec<[Select; 4]>,
-    /// So many rounds, counted from a multiple of it, take from the same lane: narrow elements travel packed in words.
+    /// The number of consecutive shuffles that have the same source lane, counted from a multiple
+    /// of it: narrow elements travel packed in words.
     pub rounds_per_lane: u32,
 }
 
 impl ShufflePlan {
-    /// Whether every lane takes from the lane whose number differs by the constant of the round: `shfl.bfly`. A round with
-    /// the constant 0 then moves nothing.
+    /// Returns whether every lane's source lane is its own index XOR the constant of the shuffle:
+    /// `shfl.bfly`. A shuffle with the constant 0 then moves nothing.
     pub fn is_butterfly(&self) -> bool {
         let is_own = |(bit, base): (usize, &u32)| *base == 1 << bit;
         self.source_lane.bases(Input::Lane).iter().enumerate().all(is_own)
             && self.source_lane.bases(Input::Warp).iter().all(|base| *base == 0)
     }
 
-    /// The number of 32-bit shuffles of a thread, for elements of this width.
+    /// Returns the number of 32-bit shuffles of a thread, for elements of this width.
     pub fn shuffles(&self, element_bits: u32) -> u32 {
         let words = (self.rounds_per_lane * element_bits).div_ceil(32);
         let is_butterfly = self.is_butterfly();
@@ -81,17 +84,18 @@ impl ShufflePlan {
         lanes.filter(|round| !is_butterfly || round.lane != 0).count() as u32 * words
     }
 
-    /// So many elements of this width, of consecutive rounds, travel in one word.
+    /// Returns how many elements of this width, of consecutive shuffles, travel in one word.
     pub fn elements_per_word(&self, element_bits: u32) -> u32 {
         self.rounds_per_lane.min(32 / element_bits.min(32))
     }
 
-    /// Whether the selects of `take` keep together what travelled in words of so many elements.
+    /// Returns whether the selects of `take` keep the elements of a word together.
     pub fn takes_words(&self, elements_per_word: u32) -> bool {
         self.take.iter().all(|select| select.registers & (elements_per_word - 1) == 0)
     }
 
-    /// What the plan costs, in halves of the issue time of a shuffle: selects issue twice as fast.
+    /// Returns the cost of the plan, in halves of the issue time of a shuffle: selects issue twice
+    /// as fast.
     pub(super) fn cost(&self, element_bits: u32) -> u32 {
         let together = self.elements_per_word(element_bits);
         let given = self.give.len() as u32 * (self.rounds.len() as u32).div_ceil(together);
@@ -101,9 +105,9 @@ impl ShufflePlan {
     }
 }
 
-/// The plan for a conversion within warps, if no element has to leave its warp and each round can bring every lane an
-/// element. The latter fails only where different warps hold copies of the source and each warp's lanes need elements of
-/// few lanes.
+/// Plans a conversion within warps, if no element has to leave its warp and each shuffle can
+/// deliver an element to every lane. The latter fails only if different warps hold copies of the
+/// source and each warp's lanes need elements of few lanes.
 ///
 /// # Panics
 /// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks.
@@ -125,7 +129,7 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
     let round = round_space(&source, &cosets, &needed, lanes);
     let givers = source.givers(round)?;
 
-    // Which register and lane of the source hold an element, as the lane gives it.
+    // The register and the lane of the source that hold an element, as the lane sends it.
     let origin = |element: u32| {
         let (register, lane) = source.place(element)?;
         Some((register ^ f2::multiply(&givers.registers, lane), lane))
@@ -136,7 +140,8 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
     let (warp_registers, warp_lanes): (Columns, Columns) =
         between.collect::<Option<Vec<_>>>()?.into_iter().unzip();
 
-    // Where an element goes: the round, and its vector of `round`, which says the lane that gives it.
+    // The destination of an element: the shuffle, and its vector of `round`, which determines the
+    // lane that sends it.
     let mut target = Span::of(&cosets);
     target.extend(&givers.elements);
     let destination = |element: &u32| {
@@ -167,8 +172,9 @@ pub fn shuffle_plan(from: &Layout, to: &Layout) -> Option<ShufflePlan> {
     })
 }
 
-/// A basis of the span of the target's registers, which numbers the rounds: first what the registers of the source span
-/// as well, so that consecutive rounds take from the same lane.
+/// Returns a basis of the span of the target's registers, whose coordinates number the shuffles:
+/// vectors that the registers of the source also span come first, so that consecutive shuffles have
+/// the same source lane.
 fn coset_basis(source: &[u32], target: &[u32]) -> Columns {
     let own = Span::of(source);
     let stay: Columns = target.iter().copied().filter(|column| own.contains(*column)).collect();
@@ -179,7 +185,7 @@ fn coset_basis(source: &[u32], target: &[u32]) -> Columns {
     basis
 }
 
-/// The space `U` of the elements of one round, up to the coset.
+/// Returns the space `U` of the elements of one shuffle, up to the coset.
 fn round_space(source: &Source, cosets: &[u32], needed: &[u32], lanes: &[u32]) -> Columns {
     let mut preferred = f2::intersection(source.lanes, lanes);
     preferred.extend_from_slice(needed);
@@ -187,20 +193,20 @@ fn round_space(source: &Source, cosets: &[u32], needed: &[u32], lanes: &[u32]) -
     f2::complement_avoiding(cosets, &stay, &preferred, f2::rank(needed) - cosets.len())
 }
 
-/// What a warp holds before the conversion.
+/// The elements of a warp before the conversion.
 struct Source<'a> {
     registers: &'a [u32],
     lanes: &'a [u32],
-    /// Of the registers, then the lanes.
+    /// The span of the registers, then the lanes.
     held: Span,
 }
 
-/// How the lanes of the source give a round: a basis of its elements, and for each the lane that gives it. No two lanes
-/// are asked for one element, no lane for two.
+/// The assignment of senders for a shuffle: a basis of its elements, and the lane that sends each.
+/// No two lanes send the same element, and no lane sends two.
 struct Givers {
     elements: Columns,
     lanes: Columns,
-    /// For each bit of the lane, what it XORs to the register that the lane gives.
+    /// For each bit of the lane, the XOR to the register that the lane sends.
     registers: Columns,
 }
 
@@ -212,14 +218,14 @@ impl<'a> Source<'a> {
         Self { registers, lanes, held }
     }
 
-    /// A register and a lane that hold an element.
+    /// Returns a register and a lane that hold an element.
     fn place(&self, element: u32) -> Option<(u32, u32)> {
         let sum_of = self.held.solve(element)?;
         let registers = self.registers.len();
         Some(((sum_of & ((1 << registers) - 1)) as u32, (sum_of >> registers) as u32))
     }
 
-    /// The lanes that hold the elements of lane 0: a basis.
+    /// Returns a basis of the lanes that hold the elements of lane 0.
     fn replica_lanes(&self) -> Columns {
         let mut span = Span::of(self.registers);
         let registers = self.registers.len();
@@ -230,9 +236,10 @@ impl<'a> Source<'a> {
         self.lanes.iter().enumerate().filter_map(replicas).collect()
     }
 
-    /// Finds a lane for each element of a basis of a round such that the lanes are independent. [`f2::complement_avoiding`]
-    /// makes the elements that lane 0 does not hold independent of what it holds, so their lanes are. The others, where
-    /// `round` could not avoid them, are given by replicas of lane 0, if there are enough.
+    /// Finds a lane for each element of a basis of a shuffle such that the lanes are independent.
+    /// [`f2::complement_avoiding`] makes the elements that lane 0 does not hold independent of
+    /// those that it holds, so their lanes are independent. Replicas of lane 0, if there are
+    /// enough, send the elements of lane 0 that `round` could not avoid.
     fn givers(&self, round: Columns) -> Option<Givers> {
         let mut replicas = self.replica_lanes().into_iter();
         let (mut lanes, mut registers) = (Columns::new(), Columns::new());
@@ -246,7 +253,8 @@ impl<'a> Source<'a> {
             lanes.push(lane);
             registers.push(register);
         }
-        // As a function of the lane. Outside of the span of the lanes that give, a lane keeps its registers.
+        // As a function of the lane. A lane outside of the span of the sending lanes keeps its
+        // registers.
         let units: Columns = (0..self.lanes.len()).map(|bit| 1 << bit).collect();
         let mut span = Span::of(&lanes);
         debug_assert_eq!(span.rank(), lanes.len(), "no lane gives two elements");
@@ -260,8 +268,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The selects that XOR to a register's number `lanes[i]` for bit `i` of the lane and `warps[i]` for bit `i` of the warp,
-/// as few as there are independent columns.
+/// Returns the fewest selects that XOR `lanes[i]` to a register index for bit `i` of the lane, and
+/// `warps[i]` for bit `i` of the warp: one for each independent column.
 fn selects(lanes: &[u32], warps: &[u32]) -> SmallVec<[Select; 4]> {
     let all: Columns = lanes.iter().chain(warps).copied().collect();
     let image = f2::independent(&all);

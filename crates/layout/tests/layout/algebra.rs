@@ -1,17 +1,18 @@
-//! Each operation of the algebra against its definition, place by place and element by element.
+//! Compares each operation of the algebra with its definition, index by index and element by
+//! element.
 
 use proptest::prelude::*;
 use tilewright_layout::{Input, Layout, blocked, coalesced};
 
 use crate::random::{check, enough_bits, layouts, places, surjective, tiles};
 
-/// The coordinates of the element at a place of each input.
+/// Returns the coordinates of the element at a register, a lane and a warp.
 fn at(layout: &Layout, parts: [u32; 3]) -> Vec<u32> {
     let inputs = [Input::Register, Input::Lane, Input::Warp];
     layout.coordinates(&inputs.into_iter().zip(parts).collect::<Vec<_>>()).to_vec()
 }
 
-/// Every combination of register, lane and warp.
+/// Returns every combination of register, lane and warp.
 fn parts(layout: &Layout) -> Vec<[u32; 3]> {
     let size = |input| 1_u32 << layout.bits_of(input);
     let mut all = Vec::new();
@@ -23,7 +24,7 @@ fn parts(layout: &Layout) -> Vec<[u32; 3]> {
     all
 }
 
-/// Layouts of rank 2, surjective or not.
+/// Generates layouts of rank 2, surjective or not.
 fn any_matrices() -> impl Strategy<Value = Layout> {
     (0..=3_u32, 0..=3_u32, enough_bits(3)).prop_flat_map(|(rows, columns, inputs)| {
         let columns_of = prop::collection::vec(0..1_u32 << (rows + columns), inputs.total() as usize);
@@ -197,7 +198,7 @@ fn restriction_fixes_the_other_inputs_to_zero() {
     });
 }
 
-/// What a blocked layout is, by division with remainder of the coordinates.
+/// Compares blocked layouts with a definition by division with remainder of the coordinates.
 #[test]
 fn blocked_layouts_are_boxes_of_boxes_of_boxes() {
     let log = || 0..=3_u32;
@@ -210,7 +211,7 @@ fn blocked_layouts_are_boxes_of_boxes_of_boxes() {
         let layout = blocked(&shape, &threads, &power(warp), &power(block), &order);
         assert!(layout.is_surjective());
         let box_size = [0, 1].map(|axis| 1_u32 << (thread[axis] + warp[axis] + block[axis]));
-        // A number as coordinates in a box, the first axis of the order fastest.
+        // Splits a number into coordinates in a box, the first axis of the order fastest.
         let split = |number: u32, sizes: [u32; 2]| {
             let mut coordinates = [0; 2];
             coordinates[order[0]] = number % sizes[order[0]];
@@ -247,7 +248,8 @@ fn coalesced_layouts_fill_the_fast_axis_first() {
             assert!(layout.is_surjective());
             assert_eq!((layout.bits_of(Input::Lane), layout.bits_of(Input::Warp)), (lanes, warps));
             let Some(first) = order.first() else { continue };
-            // Registers of the run, then lanes, then warps are consecutive in memory, as far as there are elements.
+            // Registers of the run, then lanes, then warps are consecutive in memory, within the
+            // number of elements.
             let run = shape[*first].min(1 << width);
             let placement =
                 Layout::strided(&shape, &order).inverse().expect("memory holds each element once");
@@ -328,8 +330,8 @@ fn elementary_layouts() {
     assert_eq!(swapped.coordinates(&[(Input::Lane, 3), (Input::Warp, 1)])[..], [0, 0]);
 }
 
-/// Lanes that hold copies take bits of the register: all elements are there, none in more registers of a thread than before, and
-/// what a lane without copies has along other axes it has still.
+/// Lanes that hold copies take register bits: all elements are still held, no thread holds more of
+/// them than before, and a lane without copies keeps its elements along other axes.
 #[test]
 fn lanes_with_copies_share_what_a_thread_holds() {
     let row = blocked(&[1, 16], &[1, 2], &[4, 8], &[2, 1], &[1, 0]);
@@ -338,9 +340,9 @@ fn lanes_with_copies_share_what_a_thread_holds() {
     let shared = whole.shared_by_lanes(0).expect("two bits of the lane are free");
     assert_eq!(shared.to_string(), blocked(&[16, 16], &[1, 2], &[4, 8], &[1, 2], &[1, 0]).to_string());
     assert!(shared.is_surjective());
-    // The row itself is where it was.
+    // The row itself is unchanged.
     assert_eq!(shared.collapse(0).without_duplicate_registers(), row);
-    // No lane has copies any more; there is nothing to share along an axis of lanes.
+    // No lane has copies any more; along an axis of lanes there is nothing to distribute.
     assert!(shared.shared_by_lanes(0).is_none());
     assert!(row.shared_by_lanes(1).is_some_and(|layout| layout.registers() == 1));
 }

@@ -1,4 +1,4 @@
-//! Conversion plans, carried out on a machine of registers, lanes, warps and shared memory.
+//! Executes conversion plans on a machine with registers, lanes, warps and shared memory.
 
 use proptest::prelude::*;
 use tilewright_layout::{
@@ -8,10 +8,10 @@ use tilewright_layout::{
 
 use crate::random::{Bits, check, surjective, tiles};
 
-/// The registers of a block: `registers[warp][lane][register]` holds the number of an element.
+/// The registers of a block: `registers[warp][lane][register]` is the index of an element.
 type Registers = Vec<Vec<Vec<u32>>>;
 
-/// What each register of a value with this layout holds.
+/// Returns the element of each register of a value with this layout.
 fn registers(layout: &Layout) -> Registers {
     let at = |warp, lane, register| {
         layout.at(&[(Input::Warp, warp), (Input::Lane, lane), (Input::Register, register)])
@@ -99,7 +99,7 @@ fn run_shared(plan: &SharedPlan, source: &Registers, to: &Layout) -> Registers {
     result
 }
 
-/// Checks that the plan is right and, through shared memory, that it costs what it says.
+/// Checks that the plan is correct and, through shared memory, that it has the stated cost.
 fn check_plan(plan: &Plan, from: &Layout, to: &Layout, element_bits: u32) {
     assert_eq!(run(plan, registers(from), to), registers(to), "{from}\n{to}\n{plan:?}");
     if let Plan::Shared(plan) = plan {
@@ -126,7 +126,7 @@ fn with_columns(
     surjective(inputs.total(), bits, mixing).prop_map(move |columns| (inputs, columns))
 }
 
-/// Two layouts of one tile on one block of threads.
+/// Generates two layouts of one tile on one block of threads.
 fn pairs() -> impl Strategy<Value = (Layout, Layout)> {
     let sizes =
         (2..=11_u32, 3..=5_u32, 0..=2_u32, [0..=1_u32, 0..=2_u32], prop_oneof![Just(0), Just(2), Just(15)]);
@@ -139,7 +139,8 @@ fn pairs() -> impl Strategy<Value = (Layout, Layout)> {
         .prop_map(|(tile, a, b)| (a.0.layout(&tile, &a.1), b.0.layout(&tile, &b.1)))
 }
 
-/// As `pairs`, but no element has to leave its warp: the second layout mixes registers and lanes of the first.
+/// Generates pairs for which no element has to leave its warp: the second layout mixes registers
+/// and lanes of the first.
 fn pairs_within_warps() -> impl Strategy<Value = (Layout, Layout)> {
     let sums = prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..12);
     (pairs(), sums, any::<bool>()).prop_flat_map(|((from, _), sums, replicated_warps)| {
@@ -204,7 +205,7 @@ fn plans_of_shuffles_are_right_wherever_there_is_one() {
     });
 }
 
-/// A tile by rows and by columns, with accesses of 16 bytes.
+/// Returns the layouts of a tile by rows and by columns, with accesses of 16 bytes.
 fn rows_and_columns(element_bits: u32) -> (Layout, Layout) {
     let width = 128 / element_bits;
     let rows = blocked(&[64, 64], &[1, width], &[4, 8], &[4, 1], &[1, 0]);
@@ -227,7 +228,7 @@ fn transposes_have_no_bank_conflicts() {
 
 #[test]
 fn common_vectors_are_stored_and_loaded_whole() {
-    // The result of a product of matrices, on its way to rows of 16 bytes: pairs of columns are consecutive in both.
+    // The result of a dot and rows of 16 bytes: pairs of columns are consecutive in both.
     let rows = blocked(&[128, 128], &[1, 8], &[4, 8], &[4, 1], &[1, 0]);
     let product = Mma::new(16, 8, 16, 16).layout(Fragment::Accumulator, &[128, 128], [2, 2]);
     for element_bits in [8, 16, 32, 64] {
@@ -248,7 +249,7 @@ fn the_cheapest_kind_of_plan_is_taken() {
     let (rows, columns) = rows_and_columns(32);
     assert_eq!(convert(&rows, &rows, 32), Ok(Plan::Nothing));
     assert!(matches!(convert(&rows, &columns, 32), Ok(Plan::Shared(_))));
-    // Dropping replicas, and numbering the registers in another order.
+    // Dropping replicas, and renaming registers.
     let doubled = rows.product(&Layout::replicated(2, Input::Register, 2));
     assert!(matches!(convert(&doubled, &rows, 32), Ok(Plan::Registers(names)) if names.len() == 32));
     assert!(matches!(convert(&rows, &doubled, 32), Ok(Plan::Registers(names)) if names.len() == 64));
@@ -257,7 +258,7 @@ fn the_cheapest_kind_of_plan_is_taken() {
     let halves = blocked(&[64], &[1], &[32], &[1], &[0]);
     let Ok(Plan::Shuffle(plan)) = convert(&pairs, &halves, 32) else { panic!("a shuffle is enough") };
     assert_eq!((plan.rounds.len(), plan.shuffles(32)), (2, 2));
-    // The accumulator of one product is operand A of the next, as it is.
+    // The accumulator of one dot is operand A of the next, unchanged.
     let mma = Mma::new(16, 8, 16, 16);
     let [accumulator, a] =
         [Fragment::Accumulator, Fragment::A].map(|part| mma.layout(part, &[64, 64], [4, 1]));
@@ -266,7 +267,7 @@ fn the_cheapest_kind_of_plan_is_taken() {
 
 #[test]
 fn narrow_elements_are_shuffled_in_words() {
-    // Lanes 1 and 2 swap their parts in the number; each lane's four elements stay together.
+    // Lanes 1 and 2 of the index swap; each lane's four elements stay together.
     let from = Layout::from_bases(
         &[128],
         &[(Input::Register, &[&[1], &[2]]), (Input::Lane, &[&[4], &[8], &[16], &[32], &[64]])],
@@ -284,14 +285,15 @@ fn words_are_found_where_no_register_stands_for_them() {
     let from = Layout::identity(1, 0, Input::Register, 4).product(&Layout::identity(1, 0, Input::Lane, 32));
     let to = from.with_bases(Input::Register, &[1 ^ 8, 2 ^ 8]).with_bases(Input::Lane, &lanes);
     let plan = shuffle_plan(&from, &to).unwrap();
-    // Of four rounds two go nowhere, and two share a word.
+    // Of four shuffles, two are not needed, and two share a word.
     assert_eq!((plan.rounds.len(), plan.rounds_per_lane, plan.shuffles(16)), (4, 2, 1));
     check_plan(&Plan::Shuffle(Box::new(plan)), &from, &to, 16);
 }
 
 #[test]
 fn replicas_give_what_one_lane_could_not() {
-    // Both halves are in every lane of 16, which lane 16 copies: it gives one half, the other lane the other.
+    // Every lane of 16 has both halves, and lane 16 copies it: it sends one half, the other lane
+    // sends the other.
     let from = Layout::identity(1, 0, Input::Lane, 16)
         .product(&Layout::replicated(1, Input::Lane, 2))
         .product(&Layout::identity(1, 0, Input::Register, 2));
@@ -302,7 +304,8 @@ fn replicas_give_what_one_lane_could_not() {
         assert_eq!((plan.rounds.len() as u32, plan.shuffles(32)), (1, shuffles));
         check_plan(&Plan::Shuffle(Box::new(plan)), &from, &to, 32);
     }
-    // Without copies one round cannot bring every lane an element: here lanes 16 to 31 hold what other warps need.
+    // Without copies one shuffle cannot deliver an element to every lane: here lanes 16 to 31 hold
+    // elements that other warps need.
     let from = Layout::identity(1, 0, Input::Register, 2)
         .product(&Layout::identity(1, 0, Input::Lane, 32))
         .product(&Layout::replicated(1, Input::Warp, 2));
@@ -314,8 +317,8 @@ fn replicas_give_what_one_lane_could_not() {
 
 #[test]
 fn vectors_of_one_side_do_not_break_those_of_both() {
-    // Element 2 is in the span of the threads and element 1: if it joined the vectors of one side, the lanes of the
-    // other would reach into the common vector of element 1.
+    // Element 2 is in the span of the threads and element 1: if it joined the vectors of one side,
+    // lane bits of the other would map into the common vector of element 1.
     let from = Layout::identity(1, 0, Input::Register, 4).product(&Layout::identity(1, 0, Input::Lane, 32));
     let to = from.with_bases(Input::Register, &[1, 4]).with_bases(Input::Lane, &[7, 8, 16, 32, 64]);
     let plan = shared_plan(&from, &to, 32).unwrap();
@@ -325,7 +328,7 @@ fn vectors_of_one_side_do_not_break_those_of_both() {
 
 #[test]
 fn lanes_that_keep_their_elements_do_not_shuffle() {
-    // Each warp holds all; afterwards each has its part: a register chosen by the warp.
+    // Each warp holds all elements before, and its part after: a register selected by the warp.
     let all = Layout::from_bases(
         &[64],
         &[

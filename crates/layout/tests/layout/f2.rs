@@ -1,4 +1,4 @@
-//! The linear algebra against enumeration of subspaces.
+//! Compares the linear algebra with an enumeration of subspaces.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use tilewright_layout::f2;
 
 use crate::random::check;
 
-/// Every sum of the vectors.
+/// Returns every sum of the vectors.
 fn span(vectors: &[u32]) -> BTreeSet<u32> {
     vectors
         .iter()

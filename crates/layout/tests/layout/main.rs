@@ -1,5 +1,5 @@
-//! Tests of the layout algebra against brute force, against the formulas of the PTX ISA, and on a little machine that
-//! carries out conversion plans.
+//! Tests the layout algebra against brute force and the formulas of the PTX ISA, and executes
+//! conversion plans on a small machine.
 
 mod algebra;
 mod convert;

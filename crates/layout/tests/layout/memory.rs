@@ -1,12 +1,12 @@
-//! Swizzled buffers against the address arithmetic of the PTX ISA, the counter of bank conflicts against known patterns,
-//! and `ldmatrix` carried out as the ISA describes it.
+//! Compares swizzled buffers with the address arithmetic of the PTX ISA, the counter of bank
+//! conflicts with known patterns, and executes `ldmatrix` as the ISA describes it.
 
 use tilewright_layout::{
     Fragment, Input, Layout, MatrixAccess, Mma, SwizzleMode, bank_use, blocked, ldmatrix_bank_use,
     matrix_bank_use, swizzled,
 };
 
-/// Bytes of the rows in memory, which are 256 long in the tile, and which bits of the chunk are swizzled.
+/// The bytes of a row in memory (a row of the tile has 256), and the swizzled bits of the chunk.
 const MODES: [(SwizzleMode, u32, u32); 4] = [
     (SwizzleMode::None, 256, 0),
     (SwizzleMode::Bytes32, 32, 0b1),
@@ -51,7 +51,7 @@ fn the_widest_swizzle_serves_ldmatrix_without_conflicts() {
             assert_eq!((cost.instructions, cost.conflicts()), (8 * row_bytes / 16, 0), "{row_bytes} bytes");
             let transposed = swizzled(&[columns, 64], &[0, 1], element_bits, mode);
             assert_eq!(ldmatrix_bank_use(&transposed, element_bits, 1).conflicts(), 0);
-            // Without a swizzle the rows of a matrix meet in the banks of one 16 bytes.
+            // Without a swizzle, the rows of a matrix share the banks of one 16-byte chunk.
             let plain = ldmatrix_bank_use(&Layout::strided(&[64, columns], &[1, 0]), element_bits, 0);
             let wavefronts = (row_bytes / 16).min(8);
             assert_eq!(plain.wavefronts, plain.instructions * wavefronts, "{row_bytes} bytes");
@@ -67,7 +67,7 @@ fn a_three_dimensional_buffer_repeats_the_matrix() {
     assert_eq!(deep, flat.insert_axis(0).product(&outer));
 }
 
-/// Patterns whose conflicts are known.
+/// Patterns with known conflicts.
 #[test]
 fn known_bank_conflicts() {
     let memory = Layout::strided(&[32, 32], &[1, 0]);
@@ -103,8 +103,8 @@ fn known_bank_conflicts() {
     assert_eq!((eight.least_wavefronts, eight.conflicts()), (32, 0));
 }
 
-/// `ldmatrix` as the ISA describes it, of 32-bit words in a memory of elements: for each matrix and lane the elements that
-/// the lane receives.
+/// Executes `ldmatrix` as the ISA describes it, on 32-bit words in a memory of elements: returns
+/// the elements that each lane receives of each matrix.
 fn ldmatrix(rows: &[u32], memory: &[u32], element_bits: u32, is_transposed: bool) -> Vec<Vec<Vec<u32>>> {
     let per_word = 32 / element_bits;
     let matrix = |number: usize| {
@@ -163,7 +163,7 @@ fn operands_are_loaded_by_ldmatrix() {
             let mode = SwizzleMode::widest(64 * element_bits / 8);
             for memory in [swizzled(&shape, &order, element_bits, mode), Layout::strided(&shape, &order)] {
                 let plan = layout.matrix_access(&memory, element_bits);
-                // The product's own axis is contiguous, or the elements can be transposed.
+                // The dot's own axis is contiguous, or the elements can be transposed.
                 let along_k = contiguous == usize::from(fragment == Fragment::A);
                 assert_eq!(plan.is_some(), along_k || element_bits == 16);
                 let Some(plan) = plan else { continue };
@@ -213,7 +213,7 @@ fn small_operands_take_fewer_matrices() {
 fn rows_that_are_not_whole_are_refused() {
     let (a, memory) = (Mma::new(16, 8, 16, 16).a(), Layout::strided(&[16, 16], &[1, 0]));
     assert!(a.matrix_access(&memory, 16).is_some());
-    // A lane of another row, a register or a warp that changes the order within the row.
+    // A lane of another row, or a register or a warp that changes the order within the row.
     let mixed = |input: Input, bit: usize, with: u32| {
         let mut bases = a.bases(input).to_vec();
         bases[bit] ^= with;
@@ -223,7 +223,7 @@ fn rows_that_are_not_whole_are_refused() {
         assert_eq!(layout.matrix_access(&memory, 16), None, "{layout}");
     }
     assert_eq!(a.with_bases(Input::Warp, &[4]).matrix_access(&memory, 16), None);
-    // A register that changes the order within the word is only another register.
+    // A register that changes the order within the word is only renamed.
     let renamed = mixed(Input::Register, 2, 1);
     let plan = renamed.matrix_access(&memory, 16).unwrap();
     check_matrix_access(&renamed, &memory, 16, &plan);

@@ -1,4 +1,4 @@
-//! The questions of code generation, answered a second time by looking at every place.
+//! Compares the queries of code generation with a search over every hardware index.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,8 @@ use tilewright_layout::{Input, Layout, Vector, blocked};
 
 use crate::random::{check, layouts, places, surjective};
 
-/// Checks the accesses of a vector against the offset of every place; they cover what `layout` holds.
+/// Checks the accesses of a vector against the offset of every hardware index; they cover the
+/// elements of `layout`.
 fn check_vector(layout: &Layout, vector: &Vector, offset: impl Fn(u32) -> u32) {
     let representatives: BTreeSet<u32> = layout.representatives().into_iter().collect();
     for place in places(layout)
@@ -28,7 +29,8 @@ fn check_vector(layout: &Layout, vector: &Vector, offset: impl Fn(u32) -> u32) {
     }
 }
 
-/// The widest run, found by trying: in every thread, every register is part of an aligned run of that length.
+/// Returns the widest run, by search: in every thread, every register is part of an aligned run of
+/// that length.
 fn widest(layout: &Layout, limit: u32, offset: impl Fn(u32) -> u32) -> u32 {
     let mut threads: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let registers = layout.bits_of(Input::Register);
@@ -78,7 +80,7 @@ fn vectors_in_a_buffer_are_as_wide_as_they_can_be() {
         check_vector(&layout, &vector, |place| placement.apply(layout.apply(place)));
         let offsets = layout.offsets_in(&memory);
         assert!(places(&layout).all(|(place, element)| offsets.apply(place) == placement.apply(element)));
-        // By trying one finds wider runs only where threads would start at different registers.
+        // The search finds wider runs only if threads would start at different registers.
         let found = widest(&layout, columns.len() as u32, |place| placement.apply(layout.apply(place)));
         assert!(vector.width() <= found);
         let mut images: Vec<u32> = layout.columns().iter().copied().filter(|column| *column != 0).collect();
@@ -154,7 +156,7 @@ trait Duplicate {
 }
 
 impl Duplicate for Layout {
-    /// Every register twice.
+    /// Duplicates every register.
     fn broadcast_free_register(&self) -> Layout {
         self.product(&Layout::replicated(2, Input::Register, 2))
     }

@@ -1,4 +1,4 @@
-//! Random layouts, and the runner of property tests: the same cases in every run.
+//! Random layouts, and a runner of property tests with the same cases in every run.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ pub fn check<S: Strategy>(cases: u32, strategy: S, test: impl Fn(S::Value)) {
     }
 }
 
-/// Numbers of bits of register, lane and warp.
+/// The numbers of bits of register, lane and warp.
 #[derive(Debug, Clone, Copy)]
 pub struct Bits {
     pub register: u32,
@@ -31,7 +31,7 @@ impl Bits {
         self.register + self.lane + self.warp
     }
 
-    /// The layout of a tile with these columns, as many as there are bits.
+    /// Returns the layout of a tile with these columns, one for each bit.
     pub fn layout(self, tile: &Tile, columns: &[u32]) -> Layout {
         let input = Hardware::new(&[
             (Input::Register, self.register),
@@ -42,7 +42,7 @@ impl Bits {
     }
 }
 
-/// Random shapes with `bits` bits in 1 to 3 axes.
+/// Generates shapes with `bits` bits in 1 to 3 axes.
 pub fn tiles(bits: u32) -> impl Strategy<Value = Tile> {
     (0..=bits, 0..=bits, 1..=3_usize).prop_map(move |(a, b, rank)| {
         let (low, high) = (a.min(b), a.max(b));
@@ -54,8 +54,8 @@ pub fn tiles(bits: u32) -> impl Strategy<Value = Tile> {
     })
 }
 
-/// Columns of a surjective map from `total` bits to `bits` bits: a permutation of unit vectors, zeros and further vectors,
-/// then as many sums of pairs of columns as `mixing` says at most.
+/// Generates columns of a surjective map from `total` bits to `bits` bits: a permutation of unit
+/// vectors, zeros and further vectors, then at most `mixing` sums of pairs of columns.
 pub fn surjective(total: u32, bits: u32, mixing: usize) -> impl Strategy<Value = Vec<u32>> {
     assert!(total >= bits);
     let limit = (1_u64 << bits) as u32;
@@ -73,7 +73,7 @@ pub fn surjective(total: u32, bits: u32, mixing: usize) -> impl Strategy<Value =
     })
 }
 
-/// Bits of the inputs for a tile of `bits` bits: enough of them.
+/// Generates enough bits of the inputs for a tile of `bits` bits.
 pub fn enough_bits(bits: u32) -> impl Strategy<Value = Bits> {
     (0..=5_u32, 0..=2_u32, 0..=2_u32).prop_map(move |(lane, warp, spare)| Bits {
         register: bits.saturating_sub(lane + warp) + spare,
@@ -82,7 +82,7 @@ pub fn enough_bits(bits: u32) -> impl Strategy<Value = Bits> {
     })
 }
 
-/// Random layouts that hold every element of a tile of up to 2^9.
+/// Generates layouts that hold every element of a tile of up to 2^9.
 pub fn layouts() -> impl Strategy<Value = Layout> {
     (0..=9_u32)
         .prop_flat_map(|bits| (tiles(bits), enough_bits(bits), prop_oneof![Just(0), Just(12)]))
@@ -93,7 +93,8 @@ pub fn layouts() -> impl Strategy<Value = Layout> {
         .prop_map(|(tile, inputs, columns)| inputs.layout(&tile, &columns))
 }
 
-/// Every place of a layout with the element that it holds, by the definition: the sum of the columns of its bits.
+/// Returns every hardware index of a layout with its element, by definition: the sum of the columns
+/// of its bits.
 pub fn places(layout: &Layout) -> impl Iterator<Item = (u32, u32)> {
     let columns = layout.columns().to_vec();
     (0..1_u32 << columns.len()).map(move |place| {

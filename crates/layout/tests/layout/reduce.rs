@@ -1,4 +1,4 @@
-//! Reductions and scans carried out step by step on the places of random layouts.
+//! Executes reductions and scans step by step on the hardware indices of random layouts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ fn partner(layout: &Layout, step: &Step, place: u32) -> u32 {
         ])
 }
 
-/// What each element is to be combined from: the elements of its line along the axis.
+/// Returns the elements that are combined with an element: those of its line along the axis.
 fn line(layout: &Layout, axis: usize, element: u32) -> Vec<u32> {
     let tile = layout.output();
     let mut coordinates = tile.coordinates(element);
@@ -52,7 +52,7 @@ fn reductions_combine_each_element_once() {
                 combined.sort_unstable();
                 assert_eq!(combined, line(&layout, axis, element), "each element once");
             }
-            // The result is where it is said to be.
+            // Check the position of the result.
             assert_eq!(reduction.registers.len() as u32, reduction.result.registers());
             assert_eq!(reduction.result.unique_registers(), reduction.result.registers());
             for (place, element) in places(&reduction.result) {
@@ -65,7 +65,8 @@ fn reductions_combine_each_element_once() {
                 coordinates.remove(axis);
                 assert_eq!(reduction.result.output().index(&coordinates), element);
             }
-            // After the steps within a thread the registers of the result are enough for the rest.
+            // After the steps within a thread, the other steps only need the registers of the
+            // result.
             for step in reduction.steps.iter().filter(|step| step.reach() != Input::Register) {
                 for register in &reduction.registers {
                     assert!(reduction.registers.contains(&(register ^ step.register)));
@@ -75,7 +76,8 @@ fn reductions_combine_each_element_once() {
     });
 }
 
-/// The part of a line that each place has after the steps within warps, as the elements of the source that it combines.
+/// Returns the elements of the source that a hardware index has combined after the steps within
+/// warps.
 fn parts(layout: &Layout, steps: &[Step], place: u32) -> Vec<u32> {
     let within = steps.iter().filter(|step| step.reach() <= Input::Lane);
     let mut places = vec![place];
@@ -87,7 +89,8 @@ fn parts(layout: &Layout, steps: &[Step], place: u32) -> Vec<u32> {
     elements
 }
 
-/// Checks that the partial layout says of every thread which part it has, and that the parts make up the line.
+/// Checks that the partial layout has the right part of every thread, and that the parts make up
+/// the line.
 fn check_exchange(layout: &Layout, axis: usize, steps: &[Step], registers: &[u32], exchange: &Exchange) {
     let tile = exchange.partials.output();
     let last = tile.rank() - 1;
@@ -111,7 +114,7 @@ fn check_exchange(layout: &Layout, axis: usize, steps: &[Step], registers: &[u32
             assert_eq!(whole, sorted, "in the order of a scan");
         }
     }
-    // Gathered, a thread has the parts of its elements of the result, in order.
+    // After the gather, a thread has the parts of its elements of the result, in order.
     for (place, part) in places(&exchange.gathered) {
         let register = exchange.gathered.input().part(place, Input::Register);
         assert_eq!(tile.coordinate(part, last), register % tile.size(last));
@@ -184,7 +187,7 @@ fn a_row_per_warp() {
     assert_eq!(reduction.steps_of(Input::Lane).map(|step| step.lane).collect::<Vec<_>>(), [1, 2, 4, 8, 16]);
     assert_eq!(reduction.result.to_string(), "[4] lane (0) (0) (0) (0) (0) warp (1) (2)");
     assert!(Scan::along(&layout, 1).is_contiguous());
-    // Across the rows it takes the warps.
+    // A reduction across the rows needs the warps.
     let across = Reduction::along(&layout, 0);
     assert_eq!(
         across.steps.iter().map(|step| (step.reach(), step.warp)).collect::<Vec<_>>(),

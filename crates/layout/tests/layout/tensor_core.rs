@@ -1,13 +1,14 @@
-//! The fragments against the formulas of the PTX ISA, sections "Matrix Fragments for mma.m..n..k.." and "Matrix Fragments
-//! for `wgmma.mma_async.m64nNk..`". In each formula `i` is the element of the fragment, `g` the group of the lane
-//! (`%laneid >> 2`) and `t` its number in the group (`%laneid % 4`).
+//! Compares the fragments with the formulas of the PTX ISA, sections "Matrix Fragments for
+//! mma.m..n..k.." and "Matrix Fragments for `wgmma.mma_async.m64nNk..`". In each formula, `i` is
+//! the element of the fragment, `g` the group of the lane (`%laneid >> 2`) and `t` its index in the
+//! group (`%laneid % 4`).
 
 use tilewright_layout::{Fragment, Input, Layout, Mma};
 
-/// A formula: from element, group and number in the group to row and column.
+/// A formula: from element, group and index in the group to row and column.
 type Formula = fn(u32, u32, u32) -> (u32, u32);
 
-/// Checks every element of every lane, and that there are no more.
+/// Checks every element of every lane, and the number of elements.
 fn check(layout: &Layout, elements: u32, formula: Formula) {
     assert_eq!((layout.registers(), layout.bits_of(Input::Lane)), (elements, 5), "{layout}");
     for lane in 0..32 {
@@ -20,7 +21,7 @@ fn check(layout: &Layout, elements: u32, formula: Formula) {
     assert!(layout.is_surjective());
 }
 
-/// The accumulators of all shapes with 16 rows: pairs of columns, the second pair 8 rows below.
+/// The accumulators of all shapes with 16 rows: pairs of columns; the second pair is 8 rows lower.
 const ACCUMULATOR: Formula = |i, g, t| (if i < 2 { g } else { g + 8 }, t * 2 + (i & 1));
 
 #[test]
@@ -100,7 +101,8 @@ fn f64() {
     check(&k16.accumulator(), 4, ACCUMULATOR);
 }
 
-/// `wgmma`: warp `w` of the warpgroup has rows `16 w` to `16 w + 15`; every four elements of the accumulator are 8 columns on.
+/// `wgmma`: warp `w` of the warpgroup has rows `16 w` to `16 w + 15`; each further four elements of
+/// the accumulator are 8 columns to the right.
 #[test]
 fn wgmma_m64() {
     for n in [8, 16, 64, 256] {
@@ -119,7 +121,7 @@ fn wgmma_m64() {
             }
         }
     }
-    // Operand A from registers: each warp has what mma.sync has.
+    // Operand A from registers: each warp has the fragment of mma.sync.
     for (k, bits) in [(8, 32), (16, 16), (32, 8)] {
         let (group, warp) = (Mma::new(64, 64, k, bits).a(), Mma::new(16, 8, k, bits).a());
         assert_eq!(group, warp.product(&Layout::identity(2, 0, Input::Warp, 4)));
@@ -138,7 +140,8 @@ fn larger_products_repeat_the_instruction() {
         let rest = layout.divide_left(&fragment.insert_axis(0)).expect("the instruction repeats");
         assert_eq!(rest.registers() * size, layout.registers());
     }
-    // What a warp multiplies is what it has: rows of A are rows of its accumulator, columns of B its columns.
+    // A warp multiplies the elements that it holds: rows of A are rows of its accumulator, columns
+    // of B its columns.
     for warp in 0..4 {
         let at = |layout: &Layout| layout.coordinates(&[(Input::Warp, warp)]).to_vec();
         assert_eq!(at(&accumulator), [0, warp % 2 * 16, warp / 2 * 8]);
