@@ -12,7 +12,7 @@ use tilewright_cpu::memory::{load_run, store_run};
 use tilewright_cpu::{Finding, Interrupt, Launch, SanitizedProgram};
 use tilewright_frontend::Failure;
 pub(crate) use tilewright_sanitize::Check;
-use tilewright_sanitize::{Checks, MEMORY, Written};
+use tilewright_sanitize::{Checks, InitializedMemory, MEMORY};
 
 use crate::checks;
 use crate::specialize::{CpuArguments, cpu_argument};
@@ -274,7 +274,7 @@ impl Handle {
 /// Memory as it was, which it is again when this is dropped.
 struct Before<'a> {
     regions: Vec<(Region<'a>, Vec<u8>)>,
-    written: Written,
+    written: InitializedMemory,
 }
 
 impl<'a> Before<'a> {

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-/// One kind of finding that a sanitized launch looks for.
+/// A kind of check in a sanitized launch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Check {
-    /// Accesses outside of memory. These are always looked for.
+    /// Out-of-bounds accesses. This check cannot be turned off.
     Bounds,
-    /// Accesses that nothing orders, of which one writes.
+    /// Data races.
     Race,
-    /// Reads of memory that nobody has written, and values of masked lanes that have none.
+    /// Reads of uninitialized memory, and values of masked-off lanes without `other`.
     Init,
-    /// Addresses that are no multiple of their element, and promises about values that do not hold.
+    /// Misaligned addresses, and violated hints.
     Alignment,
-    /// Integers that wrap on their way into an address.
+    /// Integer overflow in the computation of addresses.
     Overflow,
-    /// NaN and infinity that an operation makes of other numbers.
+    /// Operations that produce NaN or infinity from finite numbers.
     Nan,
 }
 
@@ -24,7 +24,7 @@ impl Check {
     pub const ALL: [Check; 6] =
         [Check::Bounds, Check::Race, Check::Init, Check::Alignment, Check::Overflow, Check::Nan];
 
-    /// The name by which programs ask for it.
+    /// Returns its name in lists of checks.
     pub fn name(self) -> &'static str {
         match self {
             Check::Bounds => "bounds",
@@ -47,40 +47,40 @@ impl Checks {
     /// Every check.
     pub const ALL: Checks = Checks((1 << Check::ALL.len()) - 1);
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether this one is among them.
+    /// Returns whether the set contains a check.
     pub fn has(self, check: Check) -> bool {
         self.0 >> check as u8 & 1 == 1
     }
 
-    /// These and others.
+    /// Returns the union of two sets.
     #[must_use]
     pub fn with(self, others: Checks) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// Those of them that are among these.
+    /// Returns the intersection with a list of checks.
     #[must_use]
     pub fn with_only(self, checks: &[Check]) -> Self {
         Self(checks.iter().fold(0, |bits, check| bits | self.0 & 1 << *check as u8))
     }
 
-    /// As a number, which [`from_bits`](Self::from_bits) takes.
+    /// Returns the set as a number, for [`from_bits`](Self::from_bits).
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// The set with this number.
+    /// Returns the set with this number.
     pub fn from_bits(bits: u8) -> Self {
         Self(bits & Self::ALL.0)
     }
 
-    /// The checks in a list such as `race,init`; `1`, `all` and nothing are all of them, `0` is none. Fails with the name that
-    /// is none.
+    /// Parses a list such as `race,init`; `1`, `all` and the empty string mean all checks, `0`
+    /// means none. Fails with the unknown name.
     pub fn parse(list: &str) -> Result<Self, String> {
         match list.trim().to_ascii_lowercase().as_str() {
             "" | "1" | "all" | "true" | "on" | "yes" => return Ok(Self::ALL),
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read() {
+    fn lists_are_parsed() {
         assert_eq!(Checks::parse(""), Ok(Checks::ALL));
         assert_eq!(Checks::parse("0"), Ok(Checks::NONE));
         let two = Checks::parse("race, NaN").expect("both are checks");

@@ -1,4 +1,4 @@
-//! Vector clocks of all agents of a launch, of which there may be very many: parts that two clocks have in common are shared.
+//! Vector clocks over all agents of a launch, which can be very many; clocks share equal chunks.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use rustc_hash::FxHashMap;
 
 const CHUNK: usize = 64;
 
-/// Of each agent, the last of its steps that is ordered before what comes. (Lamport's happened-before with Mattern's vector
-/// clocks.)
+/// A vector clock (Lamport's happened-before with Mattern's vector clocks): for each agent, its
+/// last step that happens before the owner's next one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Clock {
     chunks: Vec<Option<Arc<[u32; CHUNK]>>>,
 }
 
 impl Clock {
-    /// Whether that step of an agent is ordered before what comes.
+    /// Returns whether a step of an agent happens before the owner's next one.
     #[inline]
     pub fn knows(&self, agent: u32, step: u32) -> bool {
         self.step_of(agent) >= step
     }
 
-    /// The last step of an agent that is known; 0 if none is.
+    /// Returns the last known step of an agent, or 0.
     #[inline]
     pub fn step_of(&self, agent: u32) -> u32 {
         let agent = agent as usize;
@@ -30,7 +30,7 @@ impl Clock {
         }
     }
 
-    /// Learns that an agent has done this step.
+    /// Records that a step of an agent happened before.
     pub fn learn(&mut self, agent: u32, step: u32) {
         if self.knows(agent, step) {
             return;
@@ -43,7 +43,7 @@ impl Clock {
         Arc::make_mut(chunk)[agent % CHUNK] = step;
     }
 
-    /// Learns what another clock knows.
+    /// Merges another clock into this one: the elementwise maximum.
     pub fn join(&mut self, other: &Self) {
         if self.chunks.len() < other.chunks.len() {
             self.chunks.resize(other.chunks.len(), None);
@@ -66,12 +66,12 @@ impl Clock {
         }
     }
 
-    /// Whether it knows nothing.
+    /// Returns whether the clock is all zero.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// What it knows of agents: each with its step.
+    /// Returns the nonzero entries: agents and their steps.
     pub fn known(&self) -> impl Iterator<Item = (u32, u32)> {
         let chunks = self.chunks.iter().enumerate().filter_map(|(at, chunk)| Some((at, chunk.as_ref()?)));
         chunks.flat_map(|(at, chunk)| {
@@ -81,37 +81,37 @@ impl Clock {
     }
 }
 
-/// What who acquires somewhere learns: the clock of an agent when it released there.
+/// The release that an acquire synchronizes with: the clock of the releasing agent.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// Who released.
+    /// The releasing agent.
     pub agent: u32,
-    /// The step that this ended.
+    /// The step that the release ended.
     pub step: u32,
-    /// What it knew, its own step among it.
+    /// The agent's clock, including its own step.
     pub clock: Clock,
 }
 
-/// What was released at each address.
+/// The releases at each address.
 #[derive(Debug, Default)]
 pub struct Releases {
     at: FxHashMap<u64, Vec<Arc<Published>>>,
 }
 
 impl Releases {
-    /// What who acquires at an address learns.
+    /// Returns the releases that an acquire at an address synchronizes with.
     pub fn get(&self, address: u64) -> &[Arc<Published>] {
         self.at.get(&address).map_or(&[], |published| published)
     }
 
-    /// An atomic operation that reads and writes: what was released before stays released.
+    /// An atomic read-modify-write: earlier releases stay in the release sequence.
     pub fn add(&mut self, address: u64, published: &Arc<Published>) {
         let all = self.at.entry(address).or_default();
         all.retain(|old| !published.clock.knows(old.agent, old.step));
         all.push(Arc::clone(published));
     }
 
-    /// An atomic store: what was released before is not seen by who reads this one.
+    /// An atomic store: it replaces the earlier releases.
     pub fn set(&mut self, address: u64, published: Option<&Arc<Published>>) {
         match published {
             Some(published) => {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_stays_until_one_that_knows_it() {
+    fn a_release_stays_until_a_later_one_includes_it() {
         let published = |agent, knows: &[(u32, u32)]| {
             let mut clock = Clock::default();
             for &(agent, step) in knows {

@@ -1,17 +1,17 @@
-//! What a sanitized launch remembers of global memory. It knows neither IR nor PTX: the executor of the CPU and the simulator
-//! tell it who accesses which addresses, and who synchronises with whom.
+//! Analysis of the global-memory accesses of a sanitized launch. It depends on neither IR nor PTX:
+//! the CPU executor and the simulator report accesses and synchronization.
 //!
-//! - [`Checks`] says which findings are looked for.
-//! - [`Shadow`] has the last accesses of each element, and says which of them race.
-//! - [`Clock`] and [`Published`] order accesses: vector clocks that releases leave at addresses.
-//! - [`Written`] knows the allocations that began without content, and what has been written to them.
+//! - [`Checks`] is the set of enabled checks.
+//! - [`Shadow`] keeps the last accesses to each element and detects races between them.
+//! - [`Clock`] and [`Published`] order accesses: vector clocks that releases publish at addresses.
+//! - [`InitializedMemory`] tracks the initialized bytes of allocations without initial content.
 
 mod checks;
 mod clock;
+mod initialized;
 mod shadow;
-mod written;
 
 pub use checks::{Check, Checks};
 pub use clock::{Clock, Published, Releases};
+pub use initialized::{InitializedMemory, MEMORY};
 pub use shadow::{Access, Conflict, Mode, Rules, Shadow};
-pub use written::{MEMORY, Written};

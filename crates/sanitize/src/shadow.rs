@@ -1,67 +1,69 @@
-//! The last accesses of each element of global memory, and which of them race.
+//! Shadow memory: the last accesses to each element of global memory, and race detection.
 //!
-//! An element has its last write and two of the reads since then, of different agents or lanes as far as there are some. Two
-//! accesses race if at least one writes, not both are atomic, and nothing orders them: neither a clock, nor, in one agent,
-//! what its [`Rules`] say. A write of what is there already does not race with an earlier write.
+//! The shadow of an element keeps its last write and two reads since then, of different agents or
+//! lanes if there are several. Two accesses race if at least one is a write, not both are atomic,
+//! and they are ordered neither by a clock nor, within an agent, by its [`Rules`]. A write of the
+//! value already there does not race with an earlier write.
 
 use rustc_hash::FxHashMap;
 
-/// How an access reaches memory.
+/// The atomicity of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// As ordinary loads and stores do.
+    /// An ordinary load or store.
     Plain,
-    /// Atomic for the threads of one block.
+    /// Atomic at block scope.
     Block,
-    /// Atomic for the whole device; also volatile loads.
+    /// Atomic at device scope, or a volatile load.
     Device,
 }
 
-/// What the elements of an access have in common.
+/// The common properties of an access's elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// Who: a program, or a warp of the launch.
+    /// The accessing agent: a program, or a warp of the launch.
     pub agent: u32,
-    /// The program that the agent is part of.
+    /// The program of the agent.
     pub program: u32,
-    /// The step of the agent between its releases.
+    /// The agent's step, incremented by its releases.
     pub step: u32,
-    /// How many barriers the program has passed.
+    /// The number of barriers that the program has passed.
     pub phase: u32,
-    /// What accesses: a number that the caller gives.
+    /// The caller's number for the accessing instruction.
     pub site: u32,
-    /// How.
+    /// Its atomicity.
     pub mode: Mode,
-    /// Whether it writes.
+    /// True for writes.
     pub is_write: bool,
 }
 
-/// What orders accesses.
+/// The ordering of accesses.
 pub trait Rules {
-    /// Whether that step of another agent is ordered before what the accessing one does.
+    /// Returns whether a step of another agent happens before the current access.
     fn knows(&self, agent: u32, step: u32) -> bool;
 
-    /// Whether two accesses of an agent by different lanes, without a barrier between them, are ordered.
+    /// Returns whether two accesses of an agent by different lanes, without a barrier between them,
+    /// are ordered.
     fn are_ordered(&self, first: &Access, second: &Access) -> bool;
 
-    /// Whether a write of a lane leaves what an earlier one of the lane `first` has written.
+    /// Returns whether a lane's write stores the value already written by the lane `first`.
     fn writes_same(&self, first: &Access, first_lane: u32, lane: u32, address: u64) -> bool;
 }
 
-/// An access that the one under way races with.
+/// A race with the current access.
 #[derive(Clone, Copy, Debug)]
 pub struct Conflict {
     /// The earlier access.
     pub first: Access,
     /// Its lane.
     pub first_lane: u32,
-    /// The lane of the later one.
+    /// The lane of the later access.
     pub lane: u32,
-    /// The element.
+    /// The address of the element.
     pub address: u64,
 }
 
-/// An access of a lane: the number of its record (0: none), and the lane.
+/// The access of one lane: its record (0: none), and the lane.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Touch {
     record: u32,
@@ -76,13 +78,13 @@ struct Cell {
 
 const PAGE: usize = 1024;
 
-/// The shadow of the memory of a launch.
+/// The shadow memory of a launch.
 pub struct Shadow {
-    /// The bytes of an element, as a power of two.
+    /// The granularity in bytes, as a power of two.
     unit: u32,
     pages: FxHashMap<u64, u32>,
     cells: Vec<Box<[Cell]>>,
-    /// The page that was accessed last.
+    /// The most recently used page.
     last: (u64, u32),
     /// By number; the first is a placeholder.
     records: Vec<Access>,
@@ -91,9 +93,9 @@ pub struct Shadow {
 }
 
 impl Shadow {
-    /// Of elements of so many bytes, a power of two: the least that anything accesses.
+    /// Returns a shadow with a granularity in bytes: a power of two, the smallest access size.
     pub fn new(unit: usize) -> Self {
-        let nobody = Access {
+        let placeholder = Access {
             agent: u32::MAX,
             program: u32::MAX,
             step: 0,
@@ -107,12 +109,12 @@ impl Shadow {
             pages: FxHashMap::default(),
             cells: Vec::new(),
             last: (u64::MAX, 0),
-            records: vec![nobody],
+            records: vec![placeholder],
             recent: FxHashMap::default(),
         }
     }
 
-    /// The number of a record, which [`touch`](Self::touch) takes.
+    /// Returns the number of a record, for [`touch`](Self::touch).
     pub fn begin(&mut self, access: Access) -> u32 {
         let key = (access.site, access.is_write);
         if let Some(&number) = self.recent.get(&key)
@@ -126,7 +128,8 @@ impl Shadow {
         number
     }
 
-    /// Notes that a lane accesses so many bytes, and gives the first access that it races with.
+    /// Records the access of a lane to this many bytes, and returns the first access with which it
+    /// races.
     pub fn touch(
         &mut self,
         record: u32,
@@ -179,7 +182,7 @@ impl Shadow {
                 let read_by = &self.records[read.record as usize];
                 read.record != 0 && (read_by.agent != now.agent || read.lane != lane)
             };
-            // Of two reads that both tell something, that of the same agent goes.
+            // Of two reads that are both worth keeping, the one of the same agent is replaced.
             let [first, second] = cell.reads;
             let is_of_agent = |read: Touch| self.records[read.record as usize].agent == now.agent;
             let takes_second = !is_kept(first) || is_kept(second) && is_of_agent(first);
@@ -202,7 +205,7 @@ impl Shadow {
     }
 }
 
-/// Whether an access comes after an earlier one.
+/// Returns whether an access happens after an earlier one.
 #[inline]
 fn is_ordered(first: &Access, first_lane: u32, now: &Access, lane: u32, rules: &impl Rules) -> bool {
     if first.mode != Mode::Plain && now.mode != Mode::Plain {
@@ -222,7 +225,7 @@ mod tests {
     use super::*;
     use crate::Clock;
 
-    /// Nothing orders lanes, and every write changes something.
+    /// Lanes are unordered, and every write changes the value.
     struct Strict<'a>(&'a Clock);
 
     impl Rules for Strict<'_> {
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_races_with_what_it_does_not_know() {
+    fn a_write_races_with_unordered_accesses() {
         let (mut shadow, nothing) = (Shadow::new(4), Clock::default());
         assert_eq!(touch(&mut shadow, access(0, true), 0, 64, &nothing), None);
         assert_eq!(touch(&mut shadow, access(1, false), 0, 68, &nothing), None);
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_of_others_are_kept() {
+    fn reads_of_other_agents_are_kept() {
         let (mut shadow, nothing) = (Shadow::new(4), Clock::default());
         for agent in [0, 1, 1, 1] {
             assert_eq!(touch(&mut shadow, access(agent, false), 0, 64, &nothing), None);
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn atomics_race_with_other_accesses_alone() {
+    fn atomics_race_only_with_other_accesses() {
         let (mut shadow, nothing) = (Shadow::new(4), Clock::default());
         let atomic = |agent| Access { mode: Mode::Device, ..access(agent, true) };
         assert_eq!(touch(&mut shadow, atomic(0), 0, 64, &nothing), None);

@@ -55,7 +55,7 @@ impl Context<'_> {
         if watch.unwritten {
             let mut memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
             if !memory.is_empty() {
-                if touch.reads && !memory.is_written(address, bytes as u64) {
+                if touch.reads && !memory.is_initialized(address, bytes as u64) {
                     state.add(WatchFinding { is_write: false, ..found(None) });
                 }
                 if touch.writes {

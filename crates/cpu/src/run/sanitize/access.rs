@@ -236,7 +236,7 @@ fn check_written(
         return;
     }
     let size = places.size as u64;
-    let is_unwritten = |&(_, address): &(usize, u64)| !memory.is_written(address, size);
+    let is_unwritten = |&(_, address): &(usize, u64)| !memory.is_initialized(address, size);
     if reads && let Some((lane, addresses)) = found(places.lanes().filter(is_unwritten)) {
         let lane = places.ty.lane(lane);
         let place = Place { machine, checker, point, pointer, lane, addresses: &addresses };

@@ -1,38 +1,38 @@
-//! Which memory nobody has written yet: allocations that began without content, as `torch.empty` makes them.
+//! Uninitialized memory: allocations without initial content, such as those of `torch.empty`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// The allocations of this process that began without content.
-pub static MEMORY: Mutex<Written> = Mutex::new(Written::new());
+/// The process's allocations without initial content.
+pub static MEMORY: Mutex<InitializedMemory> = Mutex::new(InitializedMemory::new());
 
-/// Allocations that began without content, each with the bytes that were written since then. All other memory counts as
-/// written.
+/// Allocations without initial content, each with its initialized bytes. All other memory counts as
+/// initialized.
 #[derive(Clone, Debug, Default)]
-pub struct Written {
-    /// By their first address.
+pub struct InitializedMemory {
+    /// By start address.
     allocations: BTreeMap<u64, Allocation>,
 }
 
 #[derive(Clone, Debug)]
 struct Allocation {
     len: u64,
-    /// A bit for each byte.
+    /// One bit per byte, set if initialized.
     bits: Vec<u64>,
 }
 
-impl Written {
-    /// Without any allocation.
+impl InitializedMemory {
+    /// Returns a set of no allocations.
     pub const fn new() -> Self {
         Self { allocations: BTreeMap::new() }
     }
 
-    /// Whether all memory counts as written.
+    /// Returns whether all memory counts as initialized.
     pub fn is_empty(&self) -> bool {
         self.allocations.is_empty()
     }
 
-    /// An allocation without content.
+    /// Registers an uninitialized allocation.
     pub fn allocated(&mut self, address: u64, len: u64) {
         self.freed(address, len);
         if len != 0 {
@@ -41,7 +41,7 @@ impl Written {
         }
     }
 
-    /// Memory that is given back, or that somebody has filled whole.
+    /// Removes memory that was freed or initialized as a whole.
     pub fn freed(&mut self, address: u64, len: u64) {
         let end = address.saturating_add(len);
         let touched = |(&start, allocation): (&u64, &Allocation)| {
@@ -53,7 +53,7 @@ impl Written {
         }
     }
 
-    /// Bytes that are written.
+    /// Marks bytes as initialized.
     pub fn write(&mut self, address: u64, len: u64) {
         self.each(address, len, |bits, first, last| {
             for word in first / 64..=last / 64 {
@@ -63,8 +63,8 @@ impl Written {
         });
     }
 
-    /// Whether bytes have been written, all of them.
-    pub fn is_written(&mut self, address: u64, len: u64) -> bool {
+    /// Returns whether all of the bytes are initialized.
+    pub fn is_initialized(&mut self, address: u64, len: u64) -> bool {
         self.each(address, len, |bits, first, last| {
             (first / 64..=last / 64).all(|word| {
                 let mask = mask(word, first, last);
@@ -73,8 +73,8 @@ impl Written {
         })
     }
 
-    /// Calls a function with the part of the bytes that lies in an allocation: the first and the last byte. Allocations do not
-    /// overlap, and an access lies in one.
+    /// Calls a function with the first and last byte of the part of the range that lies in an
+    /// allocation. Allocations do not overlap, and an access lies within a single one.
     fn each(&mut self, address: u64, len: u64, call: impl FnOnce(&mut [u64], u64, u64) -> bool) -> bool {
         let end = address.saturating_add(len);
         let Some((&start, allocation)) = self.allocations.range_mut(..end).next_back() else { return true };
@@ -86,7 +86,7 @@ impl Written {
     }
 }
 
-/// The bits of a word that stand for bytes from the first to the last one.
+/// Returns the bits of a word for the bytes from the first to the last.
 fn mask(word: u64, first: u64, last: u64) -> u64 {
     let low = if word == first / 64 { u64::MAX << (first % 64) } else { u64::MAX };
     let high = if word == last / 64 { u64::MAX >> (63 - last % 64) } else { u64::MAX };
@@ -98,20 +98,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_written_one_by_one() {
-        let mut memory = Written::new();
-        assert!(memory.is_written(1000, 4));
+    fn bytes_are_initialized_individually() {
+        let mut memory = InitializedMemory::new();
+        assert!(memory.is_initialized(1000, 4));
         memory.allocated(1000, 400);
         memory.allocated(2000, 4);
-        assert!(!memory.is_written(1000, 4) && !memory.is_written(1396, 4) && memory.is_written(1400, 4));
+        assert!(
+            !memory.is_initialized(1000, 4)
+                && !memory.is_initialized(1396, 4)
+                && memory.is_initialized(1400, 4)
+        );
         memory.write(1060, 140);
-        assert!(memory.is_written(1060, 140) && !memory.is_written(1056, 8) && !memory.is_written(1196, 8));
+        assert!(
+            memory.is_initialized(1060, 140)
+                && !memory.is_initialized(1056, 8)
+                && !memory.is_initialized(1196, 8)
+        );
         memory.write(1000, 400);
-        assert!(memory.is_written(1000, 400) && !memory.is_written(2000, 1));
+        assert!(memory.is_initialized(1000, 400) && !memory.is_initialized(2000, 1));
         memory.freed(1990, 100);
-        assert!(memory.is_written(2000, 1));
+        assert!(memory.is_initialized(2000, 1));
         memory.allocated(1200, 8);
-        assert!(memory.is_written(1000, 4), "an allocation takes the place of those that it overlaps");
+        assert!(memory.is_initialized(1000, 4), "an allocation replaces those that it overlaps");
         memory.freed(0, u64::MAX);
         assert!(memory.is_empty());
     }
