@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tilewright_trace::{Batch, File, Kind, Launch, Limits, Op, Parameter, Place, Recording, Role, ValueInfo};
+use tilewright_trace::{
+    Batch, File, Kind, Launch, Limits, Op, Parameter, Recording, Role, SourceRange, ValueInfo,
+};
 
 use crate::trace::{TensorParts, TraceRecorder, tensor};
 
@@ -51,8 +53,13 @@ impl InterpretedTrace {
     ) -> PyResult<u32> {
         let unknown = |name: &str| PyValueError::new_err(format!("there is no '{name}'"));
         let kind = Kind::parse(kind).ok_or_else(|| unknown(kind))?;
-        let place =
-            |(file, line, column, end_line, end_column)| Place { file, line, column, end_line, end_column };
+        let place = |(file, line, column, end_line, end_column)| SourceRange {
+            file,
+            line,
+            column,
+            end_line,
+            end_column,
+        };
         let value = |(role, dtype, size, shape): (String, String, u32, Vec<u32>)| {
             let role = Role::parse(&role).ok_or_else(|| unknown(&role))?;
             Ok(ValueInfo { role, dtype, size, shape })
@@ -169,6 +176,6 @@ fn record(batch: &mut Batch<'_>, launch: &Launch, event: &Event) {
         }
     }
     if has_values {
-        batch.took(event.nanoseconds);
+        batch.end_event(event.nanoseconds);
     }
 }

@@ -164,6 +164,6 @@ impl TraceFile {
 
     /// Who accesses an element of a tensor.
     fn who(&self, py: Python<'_>, launch: usize, tensor: usize, place: u64) -> Option<String> {
-        py.detach(|| self.0.who(launch, tensor, place))
+        py.detach(|| self.0.element_accesses(launch, tensor, place))
     }
 }

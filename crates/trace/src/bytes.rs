@@ -1,14 +1,14 @@
-//! Numbers, texts and lists as bytes, and back.
+//! Encoding of numbers, strings and lists, and its inverse.
 
-/// Appends to a buffer.
-pub(crate) trait Put {
+/// Appends encoded values to a buffer.
+pub(crate) trait Encoder {
     fn number(&mut self, value: u64);
     fn signed(&mut self, value: i64);
     fn text(&mut self, text: &str);
     fn list<T>(&mut self, items: &[T], put: impl FnMut(&mut Self, &T));
 }
 
-impl Put for Vec<u8> {
+impl Encoder for Vec<u8> {
     fn number(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.push(value as u8 | 0x80);
@@ -34,11 +34,12 @@ impl Put for Vec<u8> {
     }
 }
 
-/// Takes from the front of bytes. What is not there is nothing.
+/// Decodes from the front of a byte slice. Methods return `None` at the end of the bytes or if they
+/// are malformed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Take<'a>(pub &'a [u8]);
+pub(crate) struct Decoder<'a>(pub &'a [u8]);
 
-impl<'a> Take<'a> {
+impl<'a> Decoder<'a> {
     pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -81,7 +82,7 @@ impl<'a> Take<'a> {
 
     pub fn list<T>(&mut self, mut take: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.size()?;
-        // Each item has a byte at least: a wrong length asks for no memory.
+        // Every item takes at least one byte, so a damaged length cannot cause a large allocation.
         if count > self.0.len() {
             return None;
         }

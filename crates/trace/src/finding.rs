@@ -1,14 +1,14 @@
-//! What a sanitizer has found in a launch, as the trace of it says it.
+//! The findings of a sanitizer in a launch, as recorded in its trace.
 
 use serde::Serialize;
 
-use crate::bytes::{Put, Take};
+use crate::bytes::{Decoder, Encoder};
 use crate::model::{Launch, Tensor};
 
-/// Something that a sanitizer has found.
+/// A finding of a sanitizer.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// The check that has found it.
+    /// The name of the check.
     pub check: String,
     /// The code of its diagnostic.
     pub code: String,
@@ -16,24 +16,24 @@ pub struct Finding {
     pub message: String,
     /// The whole diagnostic.
     pub text: String,
-    /// Where it stands: file, line and column.
+    /// Its source location: file, line and column.
     pub place: Option<(String, u32, u32)>,
-    /// The same of the first access of a race.
+    /// The source location of the first access of a race.
     pub other: Option<(String, u32, u32)>,
-    /// The element of the tile, in the first occurrence; empty for a scalar.
+    /// The index of the tile element in the first occurrence; empty for a scalar.
     pub lane: Vec<u32>,
-    /// How often it was found.
+    /// The number of occurrences.
     pub count: u64,
-    /// Where it was found, the first times.
+    /// The first occurrences.
     pub occurrences: Vec<Occurrence>,
 }
 
-/// Where something was found.
+/// An occurrence of a finding.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Occurrence {
-    /// The number of the program, x counted fastest.
+    /// The number of the program, x varying fastest.
     pub program: u64,
-    /// The parameter through which memory is accessed, and the element of it.
+    /// The parameter through which memory is accessed, and the element's index.
     pub element: Option<(String, i64)>,
     /// The program of the first access of a race.
     pub other: Option<u64>,
@@ -48,12 +48,12 @@ fn put_place(out: &mut Vec<u8>, place: Option<&(String, u32, u32)>) {
     }
 }
 
-/// Whether an optional value follows, as [`put_place`] says it.
-fn follows(from: &mut Take<'_>) -> Option<bool> {
+/// Reads whether an optional value is present, as written by [`put_place`].
+fn follows(from: &mut Decoder<'_>) -> Option<bool> {
     from.number().map(|is_there| is_there != 0)
 }
 
-fn place(from: &mut Take<'_>) -> Option<(String, u32, u32)> {
+fn place(from: &mut Decoder<'_>) -> Option<(String, u32, u32)> {
     Some((from.text()?, from.small()?, from.small()?))
 }
 
@@ -77,7 +77,7 @@ impl Finding {
         });
     }
 
-    pub(crate) fn decode(from: &mut Take<'_>) -> Option<Self> {
+    pub(crate) fn decode(from: &mut Decoder<'_>) -> Option<Self> {
         Some(Self {
             check: from.text()?,
             code: from.text()?,
@@ -85,7 +85,7 @@ impl Finding {
             text: from.text()?,
             place: if follows(from)? { Some(place(from)?) } else { None },
             other: if follows(from)? { Some(place(from)?) } else { None },
-            lane: from.list(Take::small)?,
+            lane: from.list(Decoder::small)?,
             count: from.number()?,
             occurrences: from.list(|from| {
                 Some(Occurrence {
@@ -97,14 +97,14 @@ impl Finding {
         })
     }
 
-    /// The finding as a page reads it: files are indices, elements indices in tensors.
+    /// Returns the finding for a page: files and tensors are indices.
     pub(crate) fn page(&self, launch: &Launch) -> FindingPage<'_> {
         let place = |(file, line, column): &(String, u32, u32)| {
             let index = launch.files.iter().position(|known| known.name == *file);
             [index.map_or(-1, |index| index as i64), i64::from(*line), i64::from(*column)]
         };
         let occurrence = |occurrence: &Occurrence| {
-            let (tensor, place) = occurrence.place(launch).unwrap_or((-1, -1));
+            let (tensor, place) = occurrence.tensor_element(launch).unwrap_or((-1, -1));
             let other = occurrence.other.map_or(-1, |other| other as i64);
             [occurrence.program as i64, tensor, place, other]
         };
@@ -122,30 +122,30 @@ impl Finding {
     }
 }
 
-/// A finding as a page reads it.
+/// A finding for a page.
 #[derive(Serialize)]
 pub(crate) struct FindingPage<'a> {
     check: &'a str,
     code: &'a str,
     message: &'a str,
     text: &'a str,
-    /// File, line and column; the file is -1 if the trace does not have it.
+    /// File, line and column; the file is -1 if the trace does not contain it.
     place: Option<[i64; 3]>,
     other: Option<[i64; 3]>,
     lane: &'a [u32],
     count: u64,
-    /// Program, tensor, element and the other program, -1 where there is none.
+    /// Program, tensor, element and the other program, or -1 for missing ones.
     occurrences: Vec<[i64; 4]>,
 }
 
 impl Occurrence {
-    /// The tensor, and the place in it, row after row.
-    fn place(&self, launch: &Launch) -> Option<(i64, i64)> {
+    /// Returns the tensor and the element's row-major index in it.
+    fn tensor_element(&self, launch: &Launch) -> Option<(i64, i64)> {
         let (name, index) = self.element.as_ref()?;
         let parameter = launch.parameters.iter().find(|parameter| parameter.name == *name)?;
         let is_in = |tensor: &Tensor| {
             let bytes = index.wrapping_mul(i64::from(tensor.size));
-            tensor.place(parameter.bits.wrapping_add(bytes as u64))
+            tensor.element_index(parameter.bits.wrapping_add(bytes as u64))
         };
         let own = launch.tensors.iter().enumerate().filter(|(_, tensor)| tensor.name == *name);
         let others = launch.tensors.iter().enumerate().filter(|(_, tensor)| tensor.name != *name);
@@ -179,21 +179,21 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_read_as_they_were_written() {
+    fn findings_round_trip() {
         for found in [finding(), Finding::default()] {
             let mut bytes = Vec::new();
             found.encode(&mut bytes);
-            let mut from = Take(&bytes);
+            let mut from = Decoder(&bytes);
             assert_eq!(Finding::decode(&mut from), Some(found));
             assert!(from.0.is_empty());
             for length in 0..bytes.len() {
-                assert_eq!(Finding::decode(&mut Take(&bytes[..length])), None);
+                assert_eq!(Finding::decode(&mut Decoder(&bytes[..length])), None);
             }
         }
     }
 
     #[test]
-    fn elements_are_places_in_tensors() {
+    fn elements_are_indices_in_tensors() {
         let tensor = |name: &str, address, strides| Tensor {
             name: name.into(),
             dtype: "fp32".into(),
@@ -205,7 +205,7 @@ mod tests {
         let launch = Launch {
             files: vec![crate::File { name: "k.py".into(), text: String::new(), first_line: 1 }],
             parameters: vec![Parameter { name: "x".into(), dtype: "*fp32".into(), bits: 1024 }],
-            // Columns are contiguous in the one; the other lies before it.
+            // The columns of `x` are contiguous; `y` precedes it in memory.
             tensors: vec![tensor("x", 1024, vec![1, 2]), tensor("y", 1000, vec![3, 1])],
             ..Launch::default()
         };

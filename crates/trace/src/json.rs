@@ -1,21 +1,23 @@
-//! Elements of tensors as JSON.
+//! JSON encoding of tensor elements.
 
 use serde::Serialize;
 
-/// Writes a page's data as JSON.
+/// Serializes a page's data as JSON.
 pub(crate) fn to_text(page: &impl Serialize) -> String {
-    serde_json::to_string(page).expect("writing to a string cannot fail, and all keys are texts")
+    serde_json::to_string(page).expect("writing to a string cannot fail, and all keys are strings")
 }
 
-/// An element of a tensor as JSON. A value that JSON has no number for, or that JavaScript would round, is a text.
+/// A tensor element as JSON. Values that have no JSON number, or that JavaScript would round,
+/// become strings.
 #[derive(Serialize, PartialEq, Debug)]
 #[serde(untagged)]
 pub(crate) enum Element {
-    /// A truth value.
+    /// A boolean.
     Boolean(bool),
-    /// An integer that a binary64 number holds.
+    /// An integer that binary64 represents exactly.
     Integer(i64),
-    /// A finite number of at most 32 bits, written with the digits that tell it from its binary32 neighbors.
+    /// A finite number of at most 32 bits, written with the shortest digits that identify it in
+    /// binary32.
     Single(f32),
     /// A finite binary64 number.
     Double(f64),
@@ -24,7 +26,7 @@ pub(crate) enum Element {
 }
 
 impl Element {
-    /// Reads the bits of an element.
+    /// Decodes the bits of an element.
     pub(crate) fn new(dtype: &str, bits: u64) -> Self {
         let signed = |width: u32| Self::integer((((bits << (64 - width)) as i64) >> (64 - width)).into());
         match dtype {
@@ -67,9 +69,10 @@ impl Element {
     }
 }
 
-/// The number that a float of 8 or 16 bits is; none for other types.
+/// Returns the value of an 8- or 16-bit float; `None` for other types.
 fn narrow_float(dtype: &str, bits: u64) -> Option<f64> {
-    // The bits of exponent and mantissa, the offset of the exponent, and whether the largest exponent is of infinities and NaNs.
+    // The widths of exponent and mantissa, the exponent bias, and whether the largest exponent
+    // encodes infinities and NaNs.
     let (exponent_bits, mantissa_bits, offset, has_infinities) = match dtype {
         "fp16" => (5, 10, 15, true),
         "bf16" => (8, 7, 127, true),
@@ -106,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_are_the_numbers_that_they_are() {
+    fn elements_have_their_exact_values() {
         let element = |dtype: &str, bits: u64| to_text(&Element::new(dtype, bits));
         let cases = [
             ("fp16", 0x3e00, "1.5"),

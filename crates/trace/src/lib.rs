@@ -1,40 +1,45 @@
-//! Traces of launches: what each program of a grid did, in a compact binary format, and what can be asked of it.
+//! Traces of launches: a compact binary record of the events of each program in a grid, and queries
+//! over it.
 //!
-//! An executor writes ([`Recorder`], [`Recording`], [`Batch`]); the visualiser asks ([`Trace`], and the JSON of
-//! [`report`] and [`overlap`]). The module knows no executor and no IR: ops and types are what the launch says they are.
+//! An executor writes a trace with [`Recorder`], [`Recording`] and [`Batch`]; the visualizer
+//! queries it through [`Trace`] and the JSON of [`report`] and [`overlap`]. This crate does not
+//! depend on any executor or IR: the launch tables describe the ops and types.
 //!
 //! # The format
 //!
-//! A file is the eight bytes `TWTRACE\x02`, then chunks in any order: a tag of four letters, the length of the payload in
-//! eight bytes (little-endian), the payload. Each chunk is written at once, so that what a crash leaves can be read; a
-//! reader passes over tags that it does not know. In payloads, `n` is an unsigned LEB128 number, `z` the same of a signed
-//! one in zigzag form, `s` a text (its length `n`, then UTF-8), and `list` its length `n`, then the items.
+//! A file consists of the eight bytes `TWTRACE\x02`, then chunks in any order: a tag of four
+//! letters, the length of the payload in eight bytes (little-endian), the payload. Each chunk is
+//! written in one call, so that the file stays readable after a crash; readers skip unknown tags.
+//! In payloads, `n` is an unsigned LEB128 number, `z` a signed one in zigzag encoding, `s` a string
+//! (its length `n`, then UTF-8), and `list` a length `n`, then the items.
 //!
 //! | tag | payload |
 //! |---|---|
-//! | `LNCH` | launch `n`, then [`Launch`] as [`Launch::encode`](model::Launch) writes it: kernel, grid, sampling, files, parameters, tensors, constants, ops |
-//! | `TENS` | launch `n`, tensor `n`, phase `n` (0 before, 1 after the launch), the bytes of the elements, row after row |
-//! | `PROG` | launch `n`, then programs: number `n`, flags `n` (1 with values, 2 cut short, 4 it stopped at its last event), nanoseconds `n`, length of the events in bytes `n`, events |
-//! | `FIND` | launch `n`, the checks `s` that a sanitizer made, what it found: `list` of [`Finding`] |
+//! | `LNCH` | launch `n`, then [`Launch`] encoded by [`Launch::encode`](model::Launch): kernel, grid, sampling, files, parameters, tensors, constants, ops |
+//! | `TENS` | launch `n`, tensor `n`, phase `n` (0 before, 1 after the launch), the bytes of the elements in row-major order |
+//! | `PROG` | launch `n`, then programs: number `n`, flags `n` (1 with values, 2 truncated, 4 stopped at its last event), nanoseconds `n`, length of the events in bytes `n`, events |
+//! | `FIND` | launch `n`, the sanitizer's checks `s`, its findings: `list` of [`Finding`] |
 //! | `DONE` | launch `n`, nanoseconds `n`, the diagnostic `s` if it failed, else empty |
 //!
-//! An event is the number of its op `n` and the values that the op table names for it, each in a form: of a program without
-//! values, only those of pointers and masks, for ops that access memory; of one with values, all, and then the nanoseconds
-//! `n` that the op took. The forms:
+//! An event is the number of its op `n` and the values that the op table lists for it, each in one
+//! of the forms below. Programs without values record only pointers and masks, of ops that access
+//! memory; programs with values record all, followed by the duration of the op in nanoseconds `n`.
+//! The forms:
 //!
 //! | byte | form | then |
 //! |---|---|---|
 //! | 0 | not recorded | |
 //! | 1 | all elements have these bits | `n` |
 //! | 2 | `base + Σ strides[axis] * index[axis]` | base `z`, a stride `z` for each axis |
-//! | 3 | booleans that are true in a box | for each axis `n` from, `n` to (exclusive) |
-//! | 4 | the elements | their bytes, row after row |
+//! | 3 | booleans that are true inside a box | for each axis `n` from, `n` to (exclusive) |
+//! | 4 | the elements | their bytes, row-major |
 //! | 5 | pointers | 8 bytes an element |
 //! | 6 | pointers | 4 bytes an element, signed |
-//! | 7 | booleans | a bit an element, the first one lowest |
+//! | 7 | booleans | one bit per element, least significant first |
 //!
-//! Pointers are counted in bytes from a parameter: the form of one is preceded by the number of the parameter plus one, `n`;
-//! where that is 0 they are addresses. A loop is an op too: its event begins an iteration, and says its counter.
+//! Pointers are byte offsets from a parameter: the form is preceded by the number of the parameter
+//! plus one, `n`; if that is 0 they are addresses. A loop is an op, too: its event begins an
+//! iteration and records the induction variable.
 
 mod bytes;
 pub mod finding;
@@ -46,6 +51,6 @@ pub mod report;
 mod write;
 
 pub use finding::{Finding, Occurrence};
-pub use model::{File, Kind, Launch, Op, Parameter, Place, Role, Tensor, ValueInfo};
+pub use model::{File, Kind, Launch, Op, Parameter, Role, SourceRange, Tensor, ValueInfo};
 pub use read::{Event, Form, Program, ReadError, Trace};
 pub use write::{Batch, Limits, Recorder, Recording};

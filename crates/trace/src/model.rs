@@ -1,28 +1,28 @@
-//! What a launch is and which ops it has: the tables that events refer to.
+//! The tables of a launch that events refer to: its parameters, source files and ops.
 
 use serde::Serialize;
 
-use crate::bytes::{Put, Take};
-use crate::read::is_place;
+use crate::bytes::{Decoder, Encoder};
+use crate::read::is_pointer_or_mask;
 
-/// What an op does, as far as a reader has to know.
+/// The effect of an op, as far as readers of a trace need it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// It computes.
+    /// A computation.
     Value,
-    /// It reads memory.
+    /// A memory read.
     Load,
-    /// It writes memory.
+    /// A memory write.
     Store,
-    /// It reads and writes memory, each element at once.
+    /// An atomic read-modify-write of each element.
     Atomic,
-    /// A product of matrices.
+    /// A matrix multiplication.
     Dot,
     /// A reduction along an axis.
     Reduce,
     /// A scan along an axis.
     Scan,
-    /// A loop; its events begin iterations.
+    /// A loop; each of its events begins an iteration.
     Loop,
 }
 
@@ -44,42 +44,42 @@ impl Kind {
         (Kind::Loop, "loop"),
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 
-    /// The one with this name.
+    /// Returns the kind with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
     }
 
-    /// Whether it accesses memory.
+    /// Returns whether it accesses memory.
     pub fn is_access(self) -> bool {
         matches!(self, Kind::Load | Kind::Store | Kind::Atomic)
     }
 }
 
-/// What a value is to its op.
+/// The role of a value in its op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// The pointers of an access.
     Pointer,
-    /// Where an access takes place.
+    /// The mask of an access.
     Mask,
-    /// What a load gives elsewhere.
+    /// The `other` operand of a load.
     Other,
-    /// An operand.
+    /// Any other operand.
     Operand,
     /// A result.
     Result,
-    /// The left matrix.
+    /// The left matrix of a multiplication.
     Left,
-    /// The right matrix.
+    /// The right matrix of a multiplication.
     Right,
-    /// What a product is added to.
+    /// The accumulator of a multiplication.
     Accumulator,
-    /// The counter of a loop.
+    /// The induction variable of a loop.
     Counter,
 }
 
@@ -102,41 +102,43 @@ impl Role {
         (Role::Counter, "counter"),
     ];
 
-    /// The one with this name.
+    /// Returns the role with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(role, _)| *role)
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 }
 
-/// A launch of a kernel.
+/// The description of a kernel launch.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Launch {
-    /// The name of the kernel.
+    /// The kernel's name.
     pub kernel: String,
-    /// The programs along x, y and z.
+    /// The number of programs along x, y and z.
     pub grid: [u32; 3],
-    /// Programs whose number is a multiple of this are recorded with values, and the last one.
+    /// The sampling interval: values are recorded for programs whose number is a multiple of this,
+    /// and for the last one.
     pub every: u64,
-    /// Whether programs were run by the interpreter, not compiled.
+    /// True if the interpreter ran the programs.
     pub interpreted: bool,
-    /// The source files that ops are in.
+    /// The source files of the ops.
     pub files: Vec<File>,
-    /// The parameters that are passed at run time.
+    /// The parameters passed at run time.
     pub parameters: Vec<Parameter>,
-    /// The tensors behind them.
+    /// The tensors passed to pointer parameters.
     pub tensors: Vec<Tensor>,
-    /// The compile-time values: name and value.
+    /// The names and values of the compile-time constants.
     pub constants: Vec<(String, String)>,
-    /// The ops that events are of.
+    /// The ops that events refer to.
     pub ops: Vec<Op>,
-    /// The tile IR that the frontend made, as text: of it the stages of a GPU can be made. Empty if it was interpreted.
+    /// The tile IR from the frontend as text, from which the GPU stages can be derived. Empty for
+    /// interpreted launches.
     pub ir: String,
-    /// The warps and pipeline stages that the launch asked for on a GPU.
+    /// The numbers of warps and pipeline stages of the launch on a GPU.
     pub warps_and_stages: [u32; 2],
 }
 
@@ -144,55 +146,55 @@ pub struct Launch {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct File {
-    /// The path.
+    /// Its path.
     pub name: String,
-    /// The text, from `first_line` on.
+    /// Its text, from `first_line` on.
     pub text: String,
-    /// The line of the file that the text begins at, from 1.
+    /// The line of the file at which the text starts, from 1.
     pub first_line: u32,
 }
 
-/// A parameter that is passed at run time.
+/// A parameter passed at run time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parameter {
     /// Its name.
     pub name: String,
     /// Its type: `fp32`, `*fp32`.
     pub dtype: String,
-    /// Its bits; of a pointer, the address.
+    /// Its bits; for a pointer, the address.
     pub bits: u64,
 }
 
-/// A tensor that was passed.
+/// A tensor argument.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Tensor {
     /// The name of its parameter.
     pub name: String,
-    /// The type of its elements.
+    /// The element type.
     pub dtype: String,
-    /// The bytes of an element.
+    /// The element size in bytes.
     pub size: u32,
     /// The address of its first element.
     #[serde(skip)]
     pub address: u64,
-    /// Its extents.
+    /// Its shape.
     pub shape: Vec<u64>,
     /// Its strides, in elements.
     pub strides: Vec<i64>,
 }
 
-/// Where an op stands in the source.
+/// A range of source text.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct SourceRange {
     /// The number of the file.
     pub file: u32,
-    /// The line, from 1.
+    /// The first line, from 1.
     pub line: u32,
-    /// The column, from 1.
+    /// The first column, from 1.
     pub column: u32,
-    /// The line of the end.
+    /// The last line.
     pub end_line: u32,
-    /// One past the last column.
+    /// The column after the last.
     pub end_column: u32,
 }
 
@@ -201,64 +203,64 @@ pub struct Place {
 pub struct Op {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its kind.
     pub kind: Kind,
-    /// The innermost loop that it is in.
+    /// The innermost enclosing loop.
     pub parent: Option<u32>,
-    /// Where it stands, and the calls that lead there, innermost first.
-    pub places: Vec<Place>,
-    /// What its events say.
+    /// Its source range, followed by those of the inlined calls that lead to it, innermost first.
+    pub places: Vec<SourceRange>,
+    /// The values that its events record.
     pub values: Vec<ValueInfo>,
 }
 
 /// A value of an op.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ValueInfo {
-    /// What it is to the op.
+    /// Its role in the op.
     pub role: Role,
-    /// The type of its elements: `fp32`, `int1`, `*fp32`.
+    /// The element type: `fp32`, `int1`, `*fp32`.
     pub dtype: String,
-    /// The bytes of an element.
+    /// The element size in bytes.
     #[serde(skip)]
     pub size: u32,
-    /// Its extents; of a scalar none.
+    /// Its shape; empty for scalars.
     pub shape: Vec<u32>,
 }
 
 impl ValueInfo {
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().map(|&extent| extent as usize).product()
     }
 }
 
-/// No tile has more elements.
-const MOST_LANES: u64 = 1 << 24;
+/// The maximum number of elements of a tile.
+const MAX_TILE_ELEMENTS: u64 = 1 << 24;
 
-/// No kernel has more parameters: 4 KiB of one byte each.
-const MOST_PARAMETERS: usize = 4096;
+/// The maximum number of parameters: 4 KiB of one byte each.
+const MAX_PARAMETERS: usize = 4096;
 
 fn product(mut extents: impl Iterator<Item = u64>) -> Option<u64> {
     extents.try_fold(1_u64, u64::checked_mul)
 }
 
-/// How many elements there would be if no extent were 0: what goes axis by axis makes as many.
-fn room(extents: impl Iterator<Item = u64>) -> Option<u64> {
+/// Returns the number of elements if extents of 0 were 1: loops over the axes may build that many.
+fn padded_product(extents: impl Iterator<Item = u64>) -> Option<u64> {
     product(extents.map(|extent| extent.max(1)))
 }
 
-/// Whether elements of this size can be so many.
+/// Returns whether the element size is valid and there are at most `most` elements.
 fn is_sound(size: u32, elements: Option<u64>, most: u64) -> bool {
     (1..=16).contains(&size) && elements.is_some_and(|elements| elements <= most)
 }
 
 impl Launch {
-    /// How many programs there are.
+    /// Returns the number of programs.
     pub fn programs(&self) -> u64 {
         product(self.grid.iter().map(|&extent| extent.into())).unwrap_or(u64::MAX)
     }
 
-    /// Whether a program is recorded with values.
+    /// Returns whether values of a program are recorded.
     pub fn is_sampled(&self, program: u64) -> bool {
         program.is_multiple_of(self.every.max(1)) || program + 1 == self.programs()
     }
@@ -297,7 +299,7 @@ impl Launch {
             out.number(op.kind as u64);
             out.number(op.parent.map_or(0, |parent| u64::from(parent) + 1));
             out.list(&op.places, |out, place| {
-                let Place { file, line, column, end_line, end_column } = *place;
+                let SourceRange { file, line, column, end_line, end_column } = *place;
                 for part in [file, line, column, end_line, end_column] {
                     out.number(part.into());
                 }
@@ -315,24 +317,25 @@ impl Launch {
         }
     }
 
-    pub(crate) fn decode(from: &mut Take<'_>) -> Option<Self> {
+    pub(crate) fn decode(from: &mut Decoder<'_>) -> Option<Self> {
         let launch = Self::decode_parts(from)?;
         let values = launch.ops.iter().flat_map(|op| &op.values);
         let mut tiles =
-            values.map(|value| (value.size, room(value.shape.iter().map(|&extent| extent.into()))));
+            values.map(|value| (value.size, padded_product(value.shape.iter().map(|&extent| extent.into()))));
         let mut tensors =
-            launch.tensors.iter().map(|tensor| (tensor.size, room(tensor.shape.iter().copied())));
-        let are_tiles_sound = tiles.all(|(size, elements)| is_sound(size, elements, MOST_LANES));
+            launch.tensors.iter().map(|tensor| (tensor.size, padded_product(tensor.shape.iter().copied())));
+        let are_tiles_sound = tiles.all(|(size, elements)| is_sound(size, elements, MAX_TILE_ELEMENTS));
         let are_tensors_sound = tensors.all(|(size, elements)| is_sound(size, elements, u64::MAX >> 8));
         let has_strides = launch.tensors.iter().all(|tensor| tensor.strides.len() == tensor.shape.len());
-        let are_places_first =
-            launch.ops.iter().all(|op| op.values.is_sorted_by_key(|value| !is_place(value)));
-        let are_few = launch.parameters.len().max(launch.tensors.len()) <= MOST_PARAMETERS;
-        let is_sound = are_tiles_sound && are_tensors_sound && has_strides && are_places_first && are_few;
+        let are_pointers_and_masks_first =
+            launch.ops.iter().all(|op| op.values.is_sorted_by_key(|value| !is_pointer_or_mask(value)));
+        let are_few = launch.parameters.len().max(launch.tensors.len()) <= MAX_PARAMETERS;
+        let is_sound =
+            are_tiles_sound && are_tensors_sound && has_strides && are_pointers_and_masks_first && are_few;
         is_sound.then_some(launch)
     }
 
-    fn decode_parts(from: &mut Take<'_>) -> Option<Self> {
+    fn decode_parts(from: &mut Decoder<'_>) -> Option<Self> {
         Some(Self {
             kernel: from.text()?,
             grid: [from.small()?, from.small()?, from.small()?],
@@ -350,8 +353,8 @@ impl Launch {
                     dtype: from.text()?,
                     size: from.small()?,
                     address: from.number()?,
-                    shape: from.list(Take::number)?,
-                    strides: from.list(Take::signed)?,
+                    shape: from.list(Decoder::number)?,
+                    strides: from.list(Decoder::signed)?,
                 })
             })?,
             constants: from.list(|from| Some((from.text()?, from.text()?)))?,
@@ -363,14 +366,14 @@ impl Launch {
 }
 
 impl Op {
-    fn decode(from: &mut Take<'_>) -> Option<Self> {
+    fn decode(from: &mut Decoder<'_>) -> Option<Self> {
         Some(Self {
             name: from.text()?,
             kind: Kind::ALL.get(from.size()?)?.0,
             parent: from.small()?.checked_sub(1),
             places: from.list(|from| {
                 let mut part = || from.small();
-                Some(Place {
+                Some(SourceRange {
                     file: part()?,
                     line: part()?,
                     column: part()?,
@@ -383,7 +386,7 @@ impl Op {
                     role: Role::ALL.get(from.size()?)?.0,
                     dtype: from.text()?,
                     size: from.small()?,
-                    shape: from.list(Take::small)?,
+                    shape: from.list(Decoder::small)?,
                 })
             })?,
         })

@@ -1,7 +1,7 @@
-//! Overlaps: which programs read and write each element of a tensor, and which of them race.
+//! Overlaps: the programs that read and write each element of a tensor, and the races among them.
 //!
-//! Two programs of a launch are not ordered, so two accesses to one element race if they are of different programs, at
-//! least one of them writes, and not both are atomic.
+//! The programs of a launch are unordered, so two accesses to one element race if they come from
+//! different programs, at least one is a write, and not both are atomic.
 
 use serde::Serialize;
 
@@ -9,10 +9,10 @@ use crate::json::to_text;
 use crate::model::{Kind, Tensor};
 use crate::read::{Access, Trace};
 
-/// What is known of an element.
+/// The accesses to an element so far.
 #[derive(Clone, Copy, Default, Debug)]
 struct Element {
-    /// The last program that read it, plus one, and how many did. Programs come in order.
+    /// The last program that read it plus one, and the number of readers. Programs come in order.
     reader: u64,
     readers: u32,
     writer: u64,
@@ -40,9 +40,9 @@ impl Element {
         }
     }
 
-    /// Whether programs race for it.
+    /// Returns whether programs race for the element.
     fn is_raced(&self) -> bool {
-        // With one program each, the first one is the only one.
+        // If each kind has a single program, the first is the only one.
         let differ = |counts: [u32; 2], firsts: [u64; 2]| {
             counts[0] > 0 && counts[1] > 0 && (counts[0] > 1 || counts[1] > 1 || firsts[0] != firsts[1])
         };
@@ -54,20 +54,21 @@ impl Element {
     }
 }
 
-/// The most elements of a tensor that are looked at one by one.
-const MOST_ELEMENTS: u64 = 1 << 22;
+/// The maximum number of elements of a tensor that are analyzed.
+const MAX_ELEMENTS: u64 = 1 << 22;
 
-/// The most accesses of an element that are listed.
-const MOST_LISTED: usize = 256;
+/// The maximum number of listed accesses to an element.
+const MAX_LISTED: usize = 256;
 
-/// The answer about a tensor with more elements, or more accesses, than are looked at.
+/// The response for a tensor with more elements or accesses than are analyzed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TooLarge {
     too_large: bool,
 }
 
-/// For each element, the number of programs that read, write and atomically access it, and the elements that they race for.
+/// For each element, the number of programs that read, write and atomically access it, and the
+/// elements with races.
 #[derive(Serialize)]
 struct OverlapPage {
     readers: Vec<u32>,
@@ -76,7 +77,7 @@ struct OverlapPage {
     races: Vec<usize>,
 }
 
-/// The accesses of an element: op, program and lane of the first ones.
+/// The accesses to an element: op, program and lane of the first ones.
 #[derive(Serialize)]
 struct ElementPage {
     count: u64,
@@ -85,16 +86,17 @@ struct ElementPage {
 }
 
 impl Trace {
-    /// For each element of a tensor, how many programs read it, write it and access it atomically, and whether they race.
+    /// For each element of a tensor, the number of programs that read it, write it and access it
+    /// atomically, and the elements with races.
     pub fn overlaps(&self, launch: usize, tensor: usize) -> Option<String> {
         let info = self.launches.get(launch)?.launch.tensors.get(tensor)?;
         let too_large = || Some(to_text(&TooLarge { too_large: true }));
-        if info.elements() > MOST_ELEMENTS {
+        if info.elements() > MAX_ELEMENTS {
             return too_large();
         }
         let mut elements = vec![Element::default(); info.elements() as usize];
-        let is_whole = self.each_access(launch, info, &mut |_, kind, program, _, place| {
-            elements[place as usize].add(kind, program);
+        let is_whole = self.each_access(launch, info, &mut |_, kind, program, _, element| {
+            elements[element as usize].add(kind, program);
         })?;
         if !is_whole {
             return too_large();
@@ -104,19 +106,19 @@ impl Trace {
             readers: elements.iter().map(|element| element.readers).collect(),
             writers: elements.iter().map(|element| element.writers).collect(),
             atomics: elements.iter().map(|element| element.atomics).collect(),
-            races: races.map(|(place, _)| place).collect(),
+            races: races.map(|(element, _)| element).collect(),
         }))
     }
 
-    /// Who accesses an element of a tensor: op, program, lane.
-    pub fn who(&self, launch: usize, tensor: usize, place: u64) -> Option<String> {
+    /// Returns the accesses to an element of a tensor: op, program, lane.
+    pub fn element_accesses(&self, launch: usize, tensor: usize, element: u64) -> Option<String> {
         let info = self.launches.get(launch)?.launch.tensors.get(tensor)?;
         let mut found = Vec::new();
         let mut count = 0;
         let is_whole = self.each_access(launch, info, &mut |op, _, program, lane, at| {
-            if at == place {
+            if at == element {
                 count += 1;
-                if found.len() < MOST_LISTED {
+                if found.len() < MAX_LISTED {
                     found.push([u64::from(op), program, lane]);
                 }
             }
@@ -124,8 +126,8 @@ impl Trace {
         Some(to_text(&ElementPage { count, partial: !is_whole, accesses: found }))
     }
 
-    /// Calls a function with op, kind, program, lane and place of each access to a tensor. False if accesses were left out
-    /// because there are too many.
+    /// Calls a function with op, kind, program, lane and element index of each access to a tensor.
+    /// Returns false if accesses were skipped because the lane budget was exhausted.
     fn each_access(
         &self,
         launch: usize,
@@ -141,16 +143,16 @@ impl Trace {
                 if !kind.is_access() {
                     return;
                 }
-                is_whole &= budget.pays(launch, &event, std::slice::from_ref(tensor));
+                is_whole &= budget.charge(launch, &event, std::slice::from_ref(tensor));
                 if !is_whole {
                     return;
                 }
                 let Some(access) = Access::new(launch, &event) else { return };
                 for (lane, &address) in access.addresses.iter().enumerate() {
                     if access.is_active(lane)
-                        && let Some(place) = tensor.place(address)
+                        && let Some(element) = tensor.element_index(address)
                     {
-                        each(event.op, kind, program.number, lane as u64, place);
+                        each(event.op, kind, program.number, lane as u64, element);
                     }
                 }
             });

@@ -5,73 +5,73 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use crate::bytes::Take;
+use crate::bytes::Decoder;
 use crate::finding::Finding;
 use crate::model::{Launch, Role, Tensor, ValueInfo};
 use crate::write::{CUT_SHORT, MAGIC, STOPPED, WITH_VALUES};
 
-/// A trace that was written.
+/// A recorded trace.
 #[derive(Debug)]
 pub struct Trace {
     bytes: Vec<u8>,
-    /// By number.
-    pub launches: Vec<Traced>,
+    /// The launches, by number.
+    pub launches: Vec<LaunchTrace>,
 }
 
-/// A launch of a trace.
+/// The record of one launch.
 #[derive(Debug, Default)]
-pub struct Traced {
+pub struct LaunchTrace {
     /// Its tables.
     pub launch: Launch,
-    /// How long it took.
+    /// Its duration.
     pub nanoseconds: u64,
     /// Its diagnostic, if it failed.
     pub failure: String,
-    /// What a sanitizer has checked in it; empty if nothing.
+    /// The checks that a sanitizer made; empty if none.
     pub checks: String,
-    /// What it has found.
+    /// The sanitizer's findings.
     pub findings: Vec<Finding>,
     /// Its programs, in the order of their numbers.
     pub programs: Vec<Program>,
-    /// Where the elements of tensors are, by tensor and phase.
+    /// The byte ranges of recorded tensor elements, by tensor and phase.
     snapshots: FxHashMap<(u32, u32), (usize, usize)>,
 }
 
 /// A program of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Its number, x counted fastest.
+    /// Its number, x varying fastest.
     pub number: u64,
     flags: u64,
-    /// How long it took.
+    /// Its duration.
     pub nanoseconds: u64,
     start: usize,
     length: usize,
 }
 
 impl Program {
-    /// Whether values were recorded.
+    /// Returns whether values were recorded.
     pub fn has_values(&self) -> bool {
         self.flags & WITH_VALUES != 0
     }
 
-    /// Whether something was left out.
+    /// Returns whether events or values were dropped.
     pub fn is_cut_short(&self) -> bool {
         self.flags & CUT_SHORT != 0
     }
 
-    /// Whether it stopped at its last event.
+    /// Returns whether the program stopped at its last event.
     pub fn has_stopped(&self) -> bool {
         self.flags & STOPPED != 0
     }
 }
 
-/// Why a file is no trace.
+/// The error for a file that is not a valid trace.
 #[derive(Debug)]
 pub enum ReadError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Io(std::io::Error),
-    /// It is something else, or damaged.
+    /// The file is not a trace, or damaged.
     Malformed(&'static str),
 }
 
@@ -89,35 +89,35 @@ impl fmt::Display for ReadError {
 pub struct Event<'a> {
     /// The number of the op.
     pub op: u32,
-    /// A form for each value of the op; of an event without values, for pointer and mask.
+    /// A form for each value of the op; without recorded values, only for pointer and mask.
     pub values: Vec<Form<'a>>,
-    /// How long it took; 0 where not known.
+    /// Its duration; 0 if unknown.
     pub nanoseconds: u64,
 }
 
-/// How the elements of a value are recorded.
+/// The encoding of a value's elements.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Form<'a> {
-    /// Not at all.
+    /// Not recorded.
     Absent,
-    /// All have these bits.
+    /// All elements have these bits.
     Uniform(u64),
     /// `base + Σ strides[axis] * index[axis]`.
     Affine(i64, Vec<i64>),
-    /// True in a box.
+    /// Booleans that are true inside a box.
     Box(Vec<(u32, u32)>),
-    /// Row after row.
+    /// The elements in row-major order.
     Dense(&'a [u8]),
-    /// Booleans, a bit each.
+    /// Booleans, one bit each.
     Bits(&'a [u8]),
-    /// Pointers relative to a parameter, or addresses.
+    /// Pointers, as offsets from a parameter or as addresses.
     Pointers(Option<u32>, Offsets<'a>),
 }
 
-/// Pointers, in bytes.
+/// Pointers in bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Offsets<'a> {
-    /// All the same.
+    /// All equal.
     Uniform(i64),
     /// `base + Σ strides[axis] * index[axis]`.
     Affine(i64, Vec<i64>),
@@ -127,21 +127,23 @@ pub enum Offsets<'a> {
     Narrow(&'a [u8]),
 }
 
-/// How many launches may have a number without a chunk of their own: those that have begun in other threads.
-const MOST_PENDING: usize = 4096;
+/// The maximum number of launches beyond the number of chunks read so far: launches begun by other
+/// threads whose chunks are not written yet.
+const MAX_PENDING_LAUNCHES: usize = 4096;
 
-/// How many lanes are looked at one by one in any case, and how many more for each byte of the file: an event of few bytes
-/// may be of a tile of a million elements.
+/// The number of lanes that a query may always visit, and the number of additional lanes for each
+/// byte of the file: a short event may describe a tile with a million elements.
 const LANES: u64 = 1 << 26;
-const LANES_OF_BYTE: u64 = 64;
+const LANES_PER_BYTE: u64 = 64;
 
-/// How many lanes a question may still look at.
+/// The number of lanes that a query may still visit.
 #[derive(Debug)]
 pub(crate) struct Budget(u64);
 
 impl Budget {
-    /// Takes what an access costs that is compared with tensors. False if that is more than there is.
-    pub fn pays(&mut self, launch: &Launch, event: &Event<'_>, tensors: &[Tensor]) -> bool {
+    /// Subtracts the cost of comparing an access with tensors. Returns false if it exceeds the
+    /// budget.
+    pub fn charge(&mut self, launch: &Launch, event: &Event<'_>, tensors: &[Tensor]) -> bool {
         let Some(op) = launch.ops.get(event.op as usize) else { return true };
         let lanes = op.values.first().map_or(0, ValueInfo::elements) as u64;
         let each = tensors.iter().map(|tensor| 1 + tensor.shape.len() as u64).sum::<u64>();
@@ -152,12 +154,12 @@ impl Budget {
 }
 
 impl Trace {
-    /// How many lanes a question about all events may look at: bounded by the size of the file.
+    /// Returns the lane budget of a query over all events, bounded by the size of the file.
     pub(crate) fn budget(&self) -> Budget {
-        Budget(LANES + LANES_OF_BYTE * self.bytes.len() as u64)
+        Budget(LANES + LANES_PER_BYTE * self.bytes.len() as u64)
     }
 
-    /// The tables of a launch.
+    /// Returns the tables of a launch.
     pub fn described(&self, number: usize) -> Option<&Launch> {
         self.launches.get(number).map(|traced| &traced.launch)
     }
@@ -167,15 +169,15 @@ impl Trace {
         Self::new(std::fs::read(path).map_err(ReadError::Io)?)
     }
 
-    /// Of the content of a file.
+    /// Parses the content of a file.
     pub fn new(bytes: Vec<u8>) -> Result<Self, ReadError> {
-        let wrong = ReadError::Malformed("this is no trace of tilewright, or one of another version");
+        let wrong = ReadError::Malformed("this is not a tilewright trace, or it has another version");
         if !bytes.starts_with(MAGIC) {
             return Err(wrong);
         }
-        let mut launches: Vec<Traced> = Vec::new();
+        let mut launches: Vec<LaunchTrace> = Vec::new();
         let (mut at, mut chunks) = (MAGIC.len(), 0);
-        // A chunk that is not whole ends the file: the writer was stopped.
+        // An incomplete chunk ends the file: the writer was interrupted.
         while let Some(head) = bytes.get(at..at + 12) {
             let length = head[4..].iter().rev().fold(0_u64, |length, &byte| length << 8 | u64::from(byte));
             let start = at + 12;
@@ -183,7 +185,8 @@ impl Trace {
             let Some(payload) = end.and_then(|end| bytes.get(start..end)) else { break };
             let damaged = || ReadError::Malformed("the trace is damaged");
             chunks += 1;
-            chunk(&head[..4], payload, start, chunks + MOST_PENDING, &mut launches).ok_or_else(damaged)?;
+            chunk(&head[..4], payload, start, chunks + MAX_PENDING_LAUNCHES, &mut launches)
+                .ok_or_else(damaged)?;
             at = start + payload.len();
         }
         for launch in &mut launches {
@@ -193,32 +196,43 @@ impl Trace {
         Ok(Self { bytes, launches })
     }
 
-    /// The events of a program.
-    pub fn events(&self, launch: &Traced, program: &Program) -> Vec<Event<'_>> {
+    /// Returns the events of a program.
+    pub fn events(&self, launch: &LaunchTrace, program: &Program) -> Vec<Event<'_>> {
         let mut events = Vec::new();
         self.each_event(launch, program, &mut |event| events.push(event));
         events
     }
 
     /// Calls a function with each event of a program.
-    pub fn each_event<'a>(&'a self, launch: &Traced, program: &Program, each: &mut dyn FnMut(Event<'a>)) {
-        let mut from = Take(&self.bytes[program.start..program.start + program.length]);
+    pub fn each_event<'a>(
+        &'a self,
+        launch: &LaunchTrace,
+        program: &Program,
+        each: &mut dyn FnMut(Event<'a>),
+    ) {
+        let mut from = Decoder(&self.bytes[program.start..program.start + program.length]);
         while !from.0.is_empty() {
             let Some(event) = event(&launch.launch, program, &mut from) else { return };
             each(event);
         }
     }
 
-    /// The elements of a tensor before or after a launch, if they were recorded.
-    pub fn snapshot(&self, launch: &Traced, tensor: u32, is_after: bool) -> Option<&[u8]> {
+    /// Returns the elements of a tensor before or after a launch, if they were recorded.
+    pub fn snapshot(&self, launch: &LaunchTrace, tensor: u32, is_after: bool) -> Option<&[u8]> {
         let &(start, length) = launch.snapshots.get(&(tensor, is_after.into()))?;
         self.bytes.get(start..start + length)
     }
 }
 
-/// Reads a chunk, of a launch whose number is at most `most`.
-fn chunk(tag: &[u8], payload: &[u8], start: usize, most: usize, launches: &mut Vec<Traced>) -> Option<()> {
-    let mut from = Take(payload);
+/// Reads a chunk. Launch numbers above `most` are rejected.
+fn chunk(
+    tag: &[u8],
+    payload: &[u8],
+    start: usize,
+    most: usize,
+    launches: &mut Vec<LaunchTrace>,
+) -> Option<()> {
+    let mut from = Decoder(payload);
     let known = [b"LNCH", b"TENS", b"PROG", b"FIND", b"DONE"];
     if !known.iter().any(|known| *known == tag) {
         return Some(());
@@ -228,10 +242,10 @@ fn chunk(tag: &[u8], payload: &[u8], start: usize, most: usize, launches: &mut V
         return None;
     }
     if launches.len() <= number {
-        launches.resize_with(number + 1, Traced::default);
+        launches.resize_with(number + 1, LaunchTrace::default);
     }
     let launch = &mut launches[number];
-    let place = |from: &Take<'_>| start + payload.len() - from.0.len();
+    let place = |from: &Decoder<'_>| start + payload.len() - from.0.len();
     match tag {
         b"LNCH" => launch.launch = Launch::decode(&mut from)?,
         b"TENS" => {
@@ -252,28 +266,29 @@ fn chunk(tag: &[u8], payload: &[u8], start: usize, most: usize, launches: &mut V
     Some(())
 }
 
-fn event<'a>(launch: &Launch, program: &Program, from: &mut Take<'a>) -> Option<Event<'a>> {
+fn event<'a>(launch: &Launch, program: &Program, from: &mut Decoder<'a>) -> Option<Event<'a>> {
     let number = from.small()?;
     let op = launch.ops.get(number as usize)?;
     let mut values = Vec::new();
-    // Pointer and mask come first: an event costs no more time than it has bytes.
-    for value in op.values.iter().take_while(|value| program.has_values() || is_place(value)) {
+    // Pointer and mask come first, so the time per event is bounded by its bytes.
+    for value in op.values.iter().take_while(|value| program.has_values() || is_pointer_or_mask(value)) {
         values.push(form(value, from)?);
     }
     let nanoseconds = if program.has_values() { from.number()? } else { 0 };
     Some(Event { op: number, values, nanoseconds })
 }
 
-/// Whether a value says where an access takes place: these are recorded of each program.
-pub(crate) fn is_place(value: &ValueInfo) -> bool {
+/// Returns whether a value is the pointer or the mask of an access. They are recorded for every
+/// program.
+pub(crate) fn is_pointer_or_mask(value: &ValueInfo) -> bool {
     matches!(value.role, Role::Pointer | Role::Mask)
 }
 
-fn form<'a>(value: &ValueInfo, from: &mut Take<'a>) -> Option<Form<'a>> {
+fn form<'a>(value: &ValueInfo, from: &mut Decoder<'a>) -> Option<Form<'a>> {
     let is_pointer = value.role == Role::Pointer;
     let base = if is_pointer { from.small()?.checked_sub(1) } else { None };
     let rank = value.shape.len();
-    let strides = |from: &mut Take<'a>| (0..rank).map(|_| from.signed()).collect::<Option<Vec<i64>>>();
+    let strides = |from: &mut Decoder<'a>| (0..rank).map(|_| from.signed()).collect::<Option<Vec<i64>>>();
     let pointers = |offsets| Some(Form::Pointers(base, offsets));
     match (from.byte()?, is_pointer) {
         (0, _) => Some(Form::Absent),
@@ -292,8 +307,8 @@ fn form<'a>(value: &ValueInfo, from: &mut Take<'a>) -> Option<Form<'a>> {
     }
 }
 
-/// The elements of an arithmetic progression, row after row.
-fn progression(shape: &[u32], base: i64, strides: &[i64]) -> Vec<u64> {
+/// Returns the elements of an affine form in row-major order.
+fn affine_elements(shape: &[u32], base: i64, strides: &[i64]) -> Vec<u64> {
     let mut elements = vec![base];
     for (&extent, &stride) in shape.iter().zip(strides) {
         let steps = (0..i64::from(extent)).map(|index| stride.wrapping_mul(index));
@@ -302,8 +317,8 @@ fn progression(shape: &[u32], base: i64, strides: &[i64]) -> Vec<u64> {
     elements.into_iter().map(|element| element as u64).collect()
 }
 
-/// Where a box is, row after row.
-fn boxed(shape: &[u32], ranges: &[(u32, u32)]) -> Vec<u64> {
+/// Returns the elements of a box form in row-major order.
+fn box_elements(shape: &[u32], ranges: &[(u32, u32)]) -> Vec<u64> {
     let mut elements = vec![1];
     for (&extent, &(low, high)) in shape.iter().zip(ranges) {
         let is_in = |index: u32| u64::from((low..high).contains(&index));
@@ -312,33 +327,33 @@ fn boxed(shape: &[u32], ranges: &[(u32, u32)]) -> Vec<u64> {
     elements
 }
 
-fn parts(bytes: &[u8], size: usize) -> Vec<u64> {
+fn split_elements(bytes: &[u8], size: usize) -> Vec<u64> {
     let number = |part: &[u8]| part.iter().rev().fold(0_u64, |bits, &byte| bits << 8 | u64::from(byte));
     bytes.chunks_exact(size.max(1)).map(number).collect()
 }
 
 impl Form<'_> {
-    /// The bits of each element, row after row; of pointers, what they are relative to their parameter. None if they were
-    /// not recorded.
+    /// Returns the bits of each element in row-major order; for pointers, their offsets from the
+    /// parameter. Returns `None` if they were not recorded.
     pub fn expand(&self, value: &ValueInfo) -> Option<Vec<u64>> {
         let shape = &value.shape;
         Some(match self {
             Form::Absent => return None,
             Form::Uniform(bits) => vec![*bits; value.elements()],
-            Form::Affine(base, strides) => progression(shape, *base, strides),
-            Form::Box(ranges) => boxed(shape, ranges),
-            Form::Dense(bytes) => parts(bytes, value.size as usize),
+            Form::Affine(base, strides) => affine_elements(shape, *base, strides),
+            Form::Box(ranges) => box_elements(shape, ranges),
+            Form::Dense(bytes) => split_elements(bytes, value.size as usize),
             Form::Bits(bytes) => {
                 let bit = |element: usize| u64::from(bytes[element / 8] >> (element % 8) & 1);
                 (0..value.elements()).map(bit).collect()
             }
             Form::Pointers(_, offsets) => match offsets {
                 Offsets::Uniform(offset) => vec![*offset as u64; value.elements()],
-                Offsets::Affine(base, strides) => progression(shape, *base, strides),
-                Offsets::Wide(bytes) => parts(bytes, 8),
+                Offsets::Affine(base, strides) => affine_elements(shape, *base, strides),
+                Offsets::Wide(bytes) => split_elements(bytes, 8),
                 Offsets::Narrow(bytes) => {
                     let widen = |bits: u64| i64::from((bits as u32).cast_signed()) as u64;
-                    parts(bytes, 4).into_iter().map(widen).collect()
+                    split_elements(bytes, 4).into_iter().map(widen).collect()
                 }
             },
         })
@@ -350,12 +365,12 @@ impl Form<'_> {
 pub struct Access {
     /// The address of each lane.
     pub addresses: Vec<u64>,
-    /// Whether the mask holds, 1 or 0; none if there is no mask, or none is known.
+    /// The mask of each lane, 1 or 0; `None` without a mask, or if it was not recorded.
     pub mask: Option<Vec<u64>>,
 }
 
 impl Access {
-    /// Of an event of an op that accesses memory.
+    /// Returns the access of an event. `None` if its op does not access memory.
     pub fn new(launch: &Launch, event: &Event<'_>) -> Option<Self> {
         let op = launch.ops.get(event.op as usize)?;
         // Pointer and mask come first in the table.
@@ -373,7 +388,7 @@ impl Access {
         Some(Self { addresses, mask: find(Role::Mask).and_then(|(value, form)| form.expand(value)) })
     }
 
-    /// Whether the mask holds.
+    /// Returns whether a lane is active.
     pub fn is_active(&self, lane: usize) -> bool {
         self.mask.as_ref().is_none_or(|mask| mask.get(lane) != Some(&0))
     }

@@ -1,14 +1,15 @@
-//! What a page shows of a trace, as JSON: launches, a program's events, the elements of a value, those of a tensor.
+//! The JSON of the visualizer's pages: launches, the events of a program, and the elements of
+//! values and tensors.
 
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
 use crate::finding::FindingPage;
 use crate::json::{Element, to_text};
-use crate::model::{File, Kind, Launch, Op, Parameter, Place, Tensor, ValueInfo};
-use crate::read::{Access, Event, Form, Program, Trace, Traced, is_place};
+use crate::model::{File, Kind, Launch, Op, Parameter, SourceRange, Tensor, ValueInfo};
+use crate::read::{Access, Event, Form, LaunchTrace, Program, Trace, is_pointer_or_mask};
 
-/// What the programs of a launch have done by an op.
+/// Statistics of an op over the programs of a launch.
 #[derive(Clone, Copy, Default, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Count {
@@ -17,11 +18,11 @@ struct Count {
     masked: u64,
     out_of_bounds: u64,
     nanoseconds: u64,
-    /// In how many events the time is known.
+    /// The number of events with a known duration.
     timed: u64,
 }
 
-/// A launch in a few words.
+/// The summary of a launch.
 #[derive(Serialize)]
 struct Heading<'a> {
     kernel: &'a str,
@@ -33,7 +34,7 @@ struct Heading<'a> {
 }
 
 impl<'a> Heading<'a> {
-    fn new(traced: &'a Traced) -> Self {
+    fn new(traced: &'a LaunchTrace) -> Self {
         Self {
             kernel: &traced.launch.kernel,
             grid: traced.launch.grid,
@@ -45,7 +46,7 @@ impl<'a> Heading<'a> {
     }
 }
 
-/// A launch: its tables, its programs, and what its ops have done.
+/// A launch: its tables, its programs, and the statistics of its ops.
 #[derive(Serialize)]
 struct LaunchPage<'a> {
     #[serde(flatten)]
@@ -61,7 +62,7 @@ struct LaunchPage<'a> {
     constants: &'a [(String, String)],
     tensors: Vec<TensorPage<'a>>,
     ops: Vec<OpPage<'a>>,
-    /// Number, flags (1 with values, 2 cut short, 4 stopped at the last event) and nanoseconds.
+    /// Number, flags (1 with values, 2 truncated, 4 stopped at the last event) and nanoseconds.
     programs: Vec<[u64; 3]>,
 }
 
@@ -91,9 +92,9 @@ struct TensorPage<'a> {
 struct OpPage<'a> {
     name: &'a str,
     kind: Kind,
-    /// The loop that it is in, -1 outside of loops.
+    /// The enclosing loop, or -1.
     parent: i64,
-    /// File, line, column, end line and end column.
+    /// File, line, column, end line and end column of each source range.
     places: Vec<[u32; 5]>,
     values: &'a [ValueInfo],
     #[serde(flatten)]
@@ -103,7 +104,8 @@ struct OpPage<'a> {
 
 impl<'a> OpPage<'a> {
     fn new(op: &'a Op, count: Count) -> Self {
-        let place = |place: &Place| [place.file, place.line, place.column, place.end_line, place.end_column];
+        let place =
+            |place: &SourceRange| [place.file, place.line, place.column, place.end_line, place.end_column];
         Self {
             name: &op.name,
             kind: op.kind,
@@ -128,7 +130,7 @@ struct ProgramPage<'a> {
     events: Vec<EventPage<'a>>,
 }
 
-/// An event: op, nanoseconds, and each value in a few words.
+/// An event: op, nanoseconds, and a summary of each value.
 struct EventPage<'a> {
     event: Event<'a>,
     values: &'a [ValueInfo],
@@ -146,7 +148,8 @@ impl Serialize for EventPage<'_> {
     }
 }
 
-/// A form in a few words: `["uniform", 3]`, `["affine", base, strides…]`, `["box", [low, high]…]`, `["dense"]`, `["absent"]`.
+/// The summary of a form: `["uniform", 3]`, `["affine", base, strides…]`, `["box", [low, high]…]`,
+/// `["dense"]`, `["absent"]`.
 struct Summary<'a>(&'a ValueInfo, &'a Form<'a>);
 
 impl Serialize for Summary<'_> {
@@ -163,7 +166,7 @@ impl Serialize for Summary<'_> {
     }
 }
 
-/// Writes a list whose first item is a name.
+/// Serializes a list whose first item is a name.
 fn named<S: Serializer>(
     name: &str,
     items: impl IntoIterator<Item = impl Serialize>,
@@ -180,11 +183,11 @@ fn named<S: Serializer>(
 struct ValuePage<'a> {
     dtype: &'a str,
     shape: &'a [u32],
-    /// None if they were not recorded.
+    /// `None` if they were not recorded.
     elements: Option<Elements<'a>>,
 }
 
-/// Elements by their type and bits.
+/// Elements by type and bits.
 struct Elements<'a>(&'a str, Vec<u64>);
 
 impl Serialize for Elements<'_> {
@@ -193,10 +196,10 @@ impl Serialize for Elements<'_> {
     }
 }
 
-/// The elements that an access touches, lane by lane.
+/// The elements that an access touches, by lane.
 #[derive(Serialize)]
 struct AccessPage {
-    /// The tensor that most lanes are in, or -1.
+    /// The tensor that contains the most lanes, or -1.
     tensor: i64,
     mask: Vec<u8>,
     tensors: Vec<i64>,
@@ -205,12 +208,13 @@ struct AccessPage {
 }
 
 impl Trace {
-    /// Each launch in a few words.
+    /// Returns the summaries of all launches.
     pub fn list(&self) -> String {
         to_text(&self.launches.iter().map(Heading::new).collect::<Vec<_>>())
     }
 
-    /// A launch: its tables, its programs, and what its ops have done. Nothing if there is none with this number.
+    /// Returns a launch: its tables, its programs, and the statistics of its ops. `None` if there
+    /// is no launch with this number.
     pub fn launch(&self, number: usize) -> Option<String> {
         let traced = self.launches.get(number)?;
         let launch = &traced.launch;
@@ -243,8 +247,9 @@ impl Trace {
         }))
     }
 
-    /// What the ops of a launch have done, and whether lanes were left out because there are too many.
-    fn counts(&self, traced: &Traced) -> (Vec<Count>, bool) {
+    /// Returns the statistics of a launch's ops, and whether lanes were skipped because the lane
+    /// budget was exhausted.
+    fn counts(&self, traced: &LaunchTrace) -> (Vec<Count>, bool) {
         let launch = &traced.launch;
         let mut counts = vec![Count::default(); launch.ops.len()];
         let (mut budget, mut is_partial) = (self.budget(), false);
@@ -256,13 +261,13 @@ impl Trace {
                     count.nanoseconds = count.nanoseconds.saturating_add(event.nanoseconds);
                     count.timed += 1;
                 }
-                if launch.ops[event.op as usize].values.first().is_some_and(is_place) {
-                    is_partial |= !budget.pays(launch, &event, &launch.tensors);
+                if launch.ops[event.op as usize].values.first().is_some_and(is_pointer_or_mask) {
+                    is_partial |= !budget.charge(launch, &event, &launch.tensors);
                 }
                 if !is_partial && let Some(access) = Access::new(launch, &event) {
                     let active = |lane: &usize| access.is_active(*lane);
                     let lanes = (0..access.addresses.len()).filter(active);
-                    let outside = |lane: &usize| tensor_at(launch, access.addresses[*lane]).is_none();
+                    let outside = |lane: &usize| tensor_containing(launch, access.addresses[*lane]).is_none();
                     count.lanes += access.addresses.len() as u64;
                     count.masked += (access.addresses.len() - lanes.clone().count()) as u64;
                     count.out_of_bounds += lanes.filter(outside).count() as u64;
@@ -272,14 +277,14 @@ impl Trace {
         (counts, is_partial)
     }
 
-    /// The program of a launch with this number.
-    pub fn program(&self, launch: usize, number: u64) -> Option<(&Traced, &Program)> {
+    /// Returns the program of a launch with this number.
+    pub fn program(&self, launch: usize, number: u64) -> Option<(&LaunchTrace, &Program)> {
         let traced = self.launches.get(launch)?;
         let found = traced.programs.binary_search_by_key(&number, |program| program.number).ok()?;
         Some((traced, &traced.programs[found]))
     }
 
-    /// The events of a program: op, nanoseconds, and of each value its form in a few words.
+    /// Returns the events of a program: op, nanoseconds, and a summary of each value's form.
     pub fn events_of(&self, launch: usize, number: u64) -> Option<String> {
         let (traced, program) = self.program(launch, number)?;
         let mut events = Vec::new();
@@ -297,8 +302,8 @@ impl Trace {
         }))
     }
 
-    /// The elements of a value of an event, row after row; of pointers the tensor and the place in it, of places outside
-    /// `null`.
+    /// Returns the elements of a value of an event in row-major order; for pointers, the tensor and
+    /// the element's index, or `null` outside all tensors.
     pub fn value(&self, launch: usize, program: u64, event: usize, value: usize) -> Option<String> {
         let (traced, program) = self.program(launch, program)?;
         let events = self.events(traced, program);
@@ -310,8 +315,9 @@ impl Trace {
         Some(to_text(&ValuePage { dtype: &info.dtype, shape: &info.shape, elements }))
     }
 
-    /// What an access touches: for each lane whether its mask holds, the tensor, and the place in it, row after row of the
-    /// tensor; outside of all tensors -1 and the bytes from the tensor that most lanes are in.
+    /// Returns the elements that an access touches: for each lane the mask, the tensor, and the
+    /// element's row-major index; outside all tensors -1 and the byte offset from the tensor that
+    /// contains the most lanes.
     pub fn touched(&self, launch: usize, program: u64, event: usize) -> Option<String> {
         let (traced, program) = self.program(launch, program)?;
         let launch = &traced.launch;
@@ -319,7 +325,7 @@ impl Trace {
         let event: &Event<'_> = events.get(event)?;
         let access = Access::new(launch, event)?;
         let found: Vec<Option<(usize, u64)>> =
-            access.addresses.iter().map(|&address| tensor_at(launch, address)).collect();
+            access.addresses.iter().map(|&address| tensor_containing(launch, address)).collect();
         let own = Self::own_tensor(traced, event);
         let base = own.map_or(0, |own| launch.tensors[own].address);
         let distance = |address: &u64| address.wrapping_sub(base).cast_signed();
@@ -332,8 +338,9 @@ impl Trace {
         }))
     }
 
-    /// The tensor of the parameter that the pointers of an event come from, or the one that the first active lane is in.
-    fn own_tensor(traced: &Traced, event: &Event<'_>) -> Option<usize> {
+    /// Returns the tensor of the parameter from which the pointers of an event derive, or the one
+    /// that contains the first active lane.
+    fn own_tensor(traced: &LaunchTrace, event: &Event<'_>) -> Option<usize> {
         let launch = &traced.launch;
         if let Some(Form::Pointers(Some(parameter), _)) = event.values.first() {
             let name = &launch.parameters.get(*parameter as usize)?.name;
@@ -341,10 +348,10 @@ impl Trace {
         }
         let access = Access::new(launch, event)?;
         let first = (0..access.addresses.len()).find(|&lane| access.is_active(lane))?;
-        tensor_at(launch, access.addresses[first]).map(|found| found.0)
+        tensor_containing(launch, access.addresses[first]).map(|found| found.0)
     }
 
-    /// The elements of a tensor before or after a launch.
+    /// Returns the elements of a tensor before or after a launch.
     pub fn elements(&self, launch: usize, tensor: usize, is_after: bool) -> Option<String> {
         let traced = self.launches.get(launch)?;
         let info = traced.launch.tensors.get(tensor)?;
@@ -356,8 +363,8 @@ impl Trace {
 }
 
 impl Tensor {
-    /// The place of an address among the elements, row after row.
-    pub fn place(&self, address: u64) -> Option<u64> {
+    /// Returns the row-major index of the element at an address.
+    pub fn element_index(&self, address: u64) -> Option<u64> {
         if self.shape.contains(&0) {
             return None;
         }
@@ -366,7 +373,8 @@ impl Tensor {
             return None;
         }
         rest /= i64::from(self.size);
-        // The axes by their strides, the longest first. Those of stride 0 repeat elements: the first one counts.
+        // The axes by descending stride. Axes with stride 0 repeat elements; index 0 is used for
+        // them.
         let mut axes: Vec<usize> = (0..self.shape.len()).filter(|&axis| self.shape[axis] > 1).collect();
         axes.sort_by_key(|&axis| std::cmp::Reverse(self.strides[axis]));
         let mut index = vec![0; self.shape.len()];
@@ -378,17 +386,17 @@ impl Tensor {
                 rest = rest.wrapping_sub(at.wrapping_mul(stride));
             }
         }
-        (rest == 0).then(|| index.iter().zip(&self.shape).fold(0, |place, (at, extent)| place * extent + at))
+        (rest == 0).then(|| index.iter().zip(&self.shape).fold(0, |flat, (at, extent)| flat * extent + at))
     }
 
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn elements(&self) -> u64 {
         self.shape.iter().product()
     }
 }
 
-/// The first tensor that has an address, and the place in it.
-pub(crate) fn tensor_at(launch: &Launch, address: u64) -> Option<(usize, u64)> {
+/// Returns the first tensor that contains an address, and the element's index in it.
+pub(crate) fn tensor_containing(launch: &Launch, address: u64) -> Option<(usize, u64)> {
     let mut tensors = launch.tensors.iter().enumerate();
-    tensors.find_map(|(index, tensor)| Some((index, tensor.place(address)?)))
+    tensors.find_map(|(index, tensor)| Some((index, tensor.element_index(address)?)))
 }

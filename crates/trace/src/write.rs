@@ -1,4 +1,4 @@
-//! Writing a trace: a file that many threads append batches of programs to.
+//! Writing a trace: a file to which many threads append batches of programs.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::bytes::Put;
+use crate::bytes::Encoder;
 use crate::finding::Finding;
 use crate::model::Launch;
 
@@ -16,26 +16,26 @@ pub(crate) const WITH_VALUES: u64 = 1;
 pub(crate) const CUT_SHORT: u64 = 2;
 pub(crate) const STOPPED: u64 = 4;
 
-/// A thread hands its programs over once they have so many bytes.
+/// The number of bytes after which a thread writes its batch of programs.
 const BATCH: usize = 1 << 18;
 
-/// A trace that is being written.
+/// A trace file that is being written.
 #[derive(Debug)]
 pub struct Recorder {
     file: Mutex<File>,
     launches: AtomicU32,
-    /// Why nothing more can be written.
+    /// The error after which nothing more is written.
     failure: Mutex<Option<io::Error>>,
 }
 
-/// How much of a launch is recorded.
+/// Limits on the size of a launch's record.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// At most so many programs are recorded with values.
+    /// The maximum number of programs recorded with values.
     pub programs: u64,
-    /// Bytes of values in all; then values are left out.
+    /// The maximum number of bytes of values in total; further values are dropped.
     pub value_bytes: u64,
-    /// Bytes in all; then accesses are left out too.
+    /// The maximum number of bytes in total; further accesses are dropped, too.
     pub bytes: u64,
 }
 
@@ -46,19 +46,19 @@ impl Default for Limits {
 }
 
 impl Recorder {
-    /// A new file.
+    /// Creates a file.
     pub fn create(path: &Path) -> io::Result<Self> {
         let mut file = File::create(path)?;
         file.write_all(MAGIC)?;
         Ok(Self { file: Mutex::new(file), launches: AtomicU32::new(0), failure: Mutex::new(None) })
     }
 
-    /// The number of the next launch.
+    /// Allocates the number of the next launch.
     pub fn next_launch(&self) -> u32 {
         self.launches.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Writes the elements of a tensor, row after row, before or after a launch.
+    /// Writes the elements of a tensor in row-major order, before or after a launch.
     pub fn snapshot(&self, launch: u32, tensor: u32, is_after: bool, elements: &[u8]) {
         let mut head = Vec::new();
         head.number(launch.into());
@@ -67,7 +67,7 @@ impl Recorder {
         self.chunk(*b"TENS", &[&head, elements]);
     }
 
-    /// Writes what a sanitizer has found in a launch by these checks.
+    /// Writes the findings of a sanitized launch and the checks that were made.
     pub fn findings(&self, launch: u32, checks: &str, findings: &[Finding]) {
         let mut bytes = Vec::new();
         bytes.number(launch.into());
@@ -76,7 +76,7 @@ impl Recorder {
         self.chunk(*b"FIND", &[&bytes]);
     }
 
-    /// What went wrong with the file since it was asked for last.
+    /// Returns and clears the first write error since the last call.
     pub fn take_failure(&self) -> Option<io::Error> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -104,12 +104,12 @@ pub struct Recording<'a> {
     launch: &'a Launch,
     value_bytes_left: AtomicI64,
     bytes_left: AtomicI64,
-    /// Nothing more is recorded.
+    /// True if the size limit is reached.
     is_full: AtomicBool,
 }
 
 impl<'a> Recording<'a> {
-    /// Begins to record a launch, whose number [`Recorder::next_launch`] has given.
+    /// Begins to record a launch whose number comes from [`Recorder::next_launch`].
     pub fn begin(recorder: &'a Recorder, number: u32, launch: &'a Launch, limits: Limits) -> Self {
         let mut bytes = Vec::new();
         bytes.number(number.into());
@@ -126,12 +126,12 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// The tables of the launch.
+    /// Returns the tables of the launch.
     pub fn launch(&self) -> &'a Launch {
         self.launch
     }
 
-    /// What a thread appends programs to.
+    /// Creates a batch of programs for a thread.
     pub fn batch(&'a self) -> Batch<'a> {
         Batch {
             recording: self,
@@ -144,7 +144,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Ends the recording, with the diagnostic of a launch that failed.
+    /// Ends the recording, with the diagnostic of a failed launch.
     pub fn end(self, nanoseconds: u64, failure: Option<&str>) {
         let mut bytes = Vec::new();
         bytes.number(self.number.into());
@@ -154,25 +154,25 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// Programs that one thread runs, one after the other.
+/// The programs that one thread runs, one after another.
 #[derive(Debug)]
 pub struct Batch<'a> {
     recording: &'a Recording<'a>,
     programs: Vec<u8>,
-    /// Those of the program that runs.
+    /// The events of the current program.
     events: Vec<u8>,
     number: u64,
     flags: u64,
-    /// How many bytes of values the program may still have, and how many bytes.
+    /// The remaining bytes of values for the program, and the remaining bytes in total.
     values_left: usize,
     left: usize,
 }
 
-/// What a program may have of what is left for all of them.
+/// A program may use at most this fraction (1 / `SHARE`) of the bytes remaining for all programs.
 const SHARE: i64 = 8;
 
 impl Batch<'_> {
-    /// A program begins.
+    /// Begins a program.
     pub fn begin(&mut self, number: u64) {
         let recording = self.recording;
         let share = |left: &AtomicI64| (left.load(Ordering::Relaxed) / SHARE).max(0) as usize;
@@ -185,12 +185,12 @@ impl Batch<'_> {
         }
     }
 
-    /// Whether the program is recorded with values.
+    /// Returns whether values are recorded for the program.
     pub fn has_values(&self) -> bool {
         self.flags & WITH_VALUES != 0
     }
 
-    /// An event begins, if there is room for one.
+    /// Begins an event. Returns false if the space is exhausted.
     pub fn event(&mut self, op: u32) -> bool {
         if self.events.len() >= self.left {
             self.flags |= CUT_SHORT;
@@ -200,38 +200,38 @@ impl Batch<'_> {
         true
     }
 
-    /// Where the next event will be.
+    /// Returns the position of the next event.
     pub fn mark(&self) -> usize {
         self.events.len()
     }
 
-    /// Takes back what was recorded since the mark.
+    /// Drops everything recorded since the mark.
     pub fn rewind(&mut self, mark: usize) {
         self.events.truncate(mark);
     }
 
-    /// An event of a program with values ends.
-    pub fn took(&mut self, nanoseconds: u64) {
+    /// Ends an event of a program with values, with its duration.
+    pub fn end_event(&mut self, nanoseconds: u64) {
         self.events.number(nanoseconds);
     }
 
-    /// A value that is not recorded.
+    /// Writes a value that is not recorded.
     pub fn absent(&mut self) {
         self.events.push(0);
     }
 
-    /// Pointers follow, relative to a parameter or, without one, as addresses.
+    /// Sets the parameter from which the next pointers are offset; without one they are addresses.
     pub fn relative_to(&mut self, parameter: Option<usize>) {
         self.events.number(parameter.map_or(0, |parameter| parameter as u64 + 1));
     }
 
-    /// A value all of whose elements have these bits.
+    /// Writes a value whose elements all have these bits.
     pub fn uniform(&mut self, bits: u64) {
         self.events.push(1);
         self.events.number(bits);
     }
 
-    /// A value in arithmetic progression.
+    /// Writes a value in affine form.
     pub fn affine(&mut self, base: i64, strides: &[i64]) {
         self.events.push(2);
         self.events.signed(base);
@@ -240,7 +240,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Booleans that are true in a box.
+    /// Writes booleans that are true inside a box.
     pub fn ranges(&mut self, ranges: impl Iterator<Item = (u32, u32)>) {
         self.events.push(3);
         for (low, high) in ranges {
@@ -249,7 +249,7 @@ impl Batch<'_> {
         }
     }
 
-    /// The elements of a value, if there is room for them.
+    /// Writes the elements of a value if there is enough space.
     pub fn elements(&mut self, bytes: &[u8]) {
         if bytes.len() > self.values_left {
             self.flags |= CUT_SHORT;
@@ -260,7 +260,7 @@ impl Batch<'_> {
         self.events.extend_from_slice(bytes);
     }
 
-    /// Pointers, relative to what [`relative_to`](Self::relative_to) has said.
+    /// Writes pointers, relative to the base from [`relative_to`](Self::relative_to).
     pub fn pointers(&mut self, offsets: impl Iterator<Item = i64> + Clone) {
         if offsets.clone().all(|offset| i32::try_from(offset).is_ok()) {
             self.events.push(6);
@@ -271,7 +271,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Booleans, a byte each.
+    /// Writes booleans, given as one byte each.
     pub fn bits(&mut self, bytes: &[u8]) {
         self.events.push(7);
         let packed = bytes.chunks(8).map(|eight| {
@@ -280,7 +280,7 @@ impl Batch<'_> {
         self.events.extend(packed);
     }
 
-    /// The program ends, or has stopped at its last event.
+    /// Ends the program; `has_stopped` if it stopped at its last event.
     pub fn end(&mut self, nanoseconds: u64, has_stopped: bool) {
         let recording = self.recording;
         if recording.is_full.load(Ordering::Relaxed) {

@@ -1,10 +1,10 @@
-//! What is written is read again: programs of several threads, every form, files that end early, and overlaps.
+//! Round trips: programs of several threads, every form, truncated files, and overlaps.
 
 use std::path::PathBuf;
 
 use tilewright_trace::{
-    Batch, File, Finding, Kind, Launch, Limits, Occurrence, Op, Parameter, Place, Recorder, Recording, Role,
-    Tensor, Trace, ValueInfo,
+    Batch, File, Finding, Kind, Launch, Limits, Occurrence, Op, Parameter, Recorder, Recording, Role,
+    SourceRange, Tensor, Trace, ValueInfo,
 };
 
 fn path(name: &str) -> PathBuf {
@@ -16,11 +16,11 @@ fn value(role: Role, dtype: &str, size: u32, shape: &[u32]) -> ValueInfo {
 }
 
 fn op(name: &str, kind: Kind, values: Vec<ValueInfo>) -> Op {
-    let place = Place { file: 0, line: 3, column: 5, end_line: 3, end_column: 9 };
+    let place = SourceRange { file: 0, line: 3, column: 5, end_line: 3, end_column: 9 };
     Op { name: name.into(), kind, parent: None, places: vec![place], values }
 }
 
-/// A kernel that loads four elements and stores them, under a mask.
+/// Returns a kernel that loads four elements and stores them, under a mask.
 fn launch(programs: u32, every: u64) -> Launch {
     let access = |role| {
         vec![
@@ -59,7 +59,8 @@ fn launch(programs: u32, every: u64) -> Launch {
     }
 }
 
-/// Program `p` loads the elements from 2p of x, four of them, and stores them from 2p of y on: neighbours overlap.
+/// Program `p` loads the four elements of x from 2p on and stores them to y from 2p on, so that
+/// neighbors overlap.
 fn program(batch: &mut Batch<'_>, number: u64) {
     batch.begin(number);
     let offset = 8 * number as i64;
@@ -84,13 +85,13 @@ fn program(batch: &mut Batch<'_>, number: u64) {
         if batch.has_values() {
             let bytes: Vec<u8> = (0..4_u8).flat_map(|lane| f32::from(lane).to_le_bytes()).collect();
             batch.elements(&bytes);
-            batch.took(5);
+            batch.end_event(5);
         }
     }
     batch.end(100 + number, false);
 }
 
-/// A race of programs 0 and 1 for an element of the tensor y.
+/// Returns a race of programs 0 and 1 for an element of the tensor y.
 fn finding() -> Finding {
     Finding {
         check: "race".into(),
@@ -127,7 +128,7 @@ fn written(name: &str, programs: u32, every: u64, limits: Limits) -> PathBuf {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn traces_round_trip() {
     let path = written("again", 4, 3, Limits::default());
     let trace = Trace::open(&path).expect("it is a trace");
     let traced = &trace.launches[0];
@@ -159,7 +160,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn overlaps_are_those_of_a_count_by_hand() {
+fn overlaps_match_a_manual_count() {
     let path = written("overlaps", 4, 1, Limits::default());
     let trace = Trace::open(&path).expect("it is a trace");
     // Programs access 2p, 2p + 1 and 2p + 2.
@@ -169,18 +170,18 @@ fn overlaps_are_those_of_a_count_by_hand() {
     let list = |items: &[usize]| items.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     assert!(json.contains(&format!("\"writers\":[{}]", list(&counts))), "{json}");
     assert!(json.contains("\"races\":[2,4,6]"), "{json}");
-    // Nobody writes what all read.
+    // No program writes the tensor that all read.
     let json = trace.overlaps(0, 0).expect("there is such a tensor");
     assert!(
         json.contains(&format!("\"readers\":[{}]", list(&counts))) && json.contains("\"races\":[]"),
         "{json}"
     );
-    let who = trace.who(0, 1, 2).expect("there is such a tensor");
+    let who = trace.element_accesses(0, 1, 2).expect("there is such a tensor");
     assert_eq!(who, "{\"count\":2,\"partial\":false,\"accesses\":[[1,0,2],[1,1,0]]}");
 }
 
 #[test]
-fn a_file_that_ends_early_is_read_up_to_there() {
+fn truncated_files_are_read_up_to_the_last_complete_chunk() {
     let path = written("early", 5, 1, Limits::default());
     let bytes = std::fs::read(&path).expect("it was written");
     for length in 0..bytes.len() {
@@ -197,7 +198,7 @@ fn a_file_that_ends_early_is_read_up_to_there() {
 }
 
 #[test]
-fn damaged_files_are_refused_or_read() {
+fn damaged_files_are_rejected_or_read() {
     let bytes = std::fs::read(written("damaged", 3, 1, Limits::default())).expect("it was written");
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
@@ -215,7 +216,8 @@ fn damaged_files_are_refused_or_read() {
     }
 }
 
-/// The bytes of a trace of a launch, with these events in its only program, which has values.
+/// Returns the bytes of a trace of a launch with these events in its only program, which has
+/// values.
 fn traced(launch: &Launch, events: &dyn Fn(&mut Batch<'_>)) -> Vec<u8> {
     let path = path("malformed");
     let recorder = Recorder::create(&path).expect("the folder is there");
@@ -228,7 +230,7 @@ fn traced(launch: &Launch, events: &dyn Fn(&mut Batch<'_>)) -> Vec<u8> {
     std::fs::read(&path).expect("it was written")
 }
 
-/// Extents whose product is small only because one of them is 0 would be walked axis by axis.
+/// Extents whose product is small only because one is 0 must not be iterated axis by axis.
 #[test]
 fn tiles_without_elements_are_bounded_by_their_other_extents() {
     let mut launch = launch(1, 1);
@@ -238,9 +240,10 @@ fn tiles_without_elements_are_bounded_by_their_other_extents() {
     assert!(Trace::new(traced(&launch, &|_| {})).is_ok());
 }
 
-/// An event of few bytes may be of a tile of millions of elements: there are more of those than anybody can look at.
+/// A short event may describe a tile with millions of elements, so queries bound the number of
+/// lanes.
 #[test]
-fn lanes_that_are_looked_at_are_bounded_by_the_size_of_the_file() {
+fn visited_lanes_are_bounded_by_the_size_of_the_file() {
     let mut launch = launch(1, 1);
     launch.ops[0].values.truncate(1);
     launch.ops[0].values[0].shape = vec![1 << 24];
@@ -249,18 +252,18 @@ fn lanes_that_are_looked_at_are_bounded_by_the_size_of_the_file() {
             assert!(batch.event(0));
             batch.relative_to(Some(0));
             batch.affine(0, &[0]);
-            batch.took(u64::MAX);
+            batch.end_event(u64::MAX);
         }
     };
     let trace = Trace::new(traced(&launch, &events)).expect("it is a trace");
     let json = trace.launch(0).expect("there is such a launch");
     assert!(json.contains("\"partial\":true") && json.contains("\"events\":1000"), "{json}");
     assert_eq!(trace.overlaps(0, 0).expect("there is such a tensor"), "{\"tooLarge\":true}");
-    let who = trace.who(0, 0, 0).expect("there is such a tensor");
+    let who = trace.element_accesses(0, 0, 0).expect("there is such a tensor");
     assert!(who.contains("\"partial\":true"), "{who}");
 }
 
-/// A chunk of a few bytes announces at most one launch more than the chunks before it.
+/// A chunk of a few bytes extends the launches by a bounded number.
 #[test]
 fn launches_are_bounded_by_the_chunks_of_the_file() {
     let mut bytes = traced(&launch(1, 1), &|_| {})[..8].to_vec();
@@ -278,13 +281,13 @@ fn launches_are_bounded_by_the_chunks_of_the_file() {
 }
 
 #[test]
-fn a_launch_that_has_no_room_is_cut_short() {
+fn launches_over_the_size_limit_are_truncated() {
     let limits = Limits { programs: 1, value_bytes: 300, bytes: 1 << 20 };
     let trace = Trace::open(&written("values", 40, 1, limits)).expect("it is a trace");
     let programs = &trace.launches[0].programs;
     assert_eq!(programs.len(), 40);
     assert!(programs.iter().any(tilewright_trace::Program::is_cut_short));
-    // The accesses are all there.
+    // All accesses are recorded.
     assert!(programs.iter().all(|program| trace.events(&trace.launches[0], program).len() == 2));
     let limits = Limits { programs: 1, value_bytes: 0, bytes: 400 };
     let trace = Trace::open(&written("bytes", 400, 1, limits)).expect("it is a trace");

@@ -197,7 +197,7 @@ pub fn trace(bytes: &[u8]) {
     for launch in 0..trace.launches.len() {
         drop(trace.launch(launch));
         for tensor in 0..2 {
-            drop((trace.overlaps(launch, tensor), trace.who(launch, tensor, 1)));
+            drop((trace.overlaps(launch, tensor), trace.element_accesses(launch, tensor, 1)));
             drop((trace.elements(launch, tensor, true), trace.elements(launch, tensor, false)));
         }
         for program in 0..2 {

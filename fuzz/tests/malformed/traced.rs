@@ -1,8 +1,8 @@
 //! The trace that is changed: a launch whose values have every form.
 
 use tilewright_trace::{
-    Batch, File, Finding, Kind, Launch, Limits, Occurrence, Op, Parameter, Place, Recorder, Recording, Role,
-    Tensor, ValueInfo,
+    Batch, File, Finding, Kind, Launch, Limits, Occurrence, Op, Parameter, Recorder, Recording, Role,
+    SourceRange, Tensor, ValueInfo,
 };
 
 fn value(role: Role, dtype: &str, size: u32, shape: &[u32]) -> ValueInfo {
@@ -10,7 +10,7 @@ fn value(role: Role, dtype: &str, size: u32, shape: &[u32]) -> ValueInfo {
 }
 
 fn op(name: &str, kind: Kind, values: Vec<ValueInfo>) -> Op {
-    let place = Place { file: 0, line: 3, column: 5, end_line: 3, end_column: 9 };
+    let place = SourceRange { file: 0, line: 3, column: 5, end_line: 3, end_column: 9 };
     Op { name: name.into(), kind, parent: None, places: vec![place], values }
 }
 
@@ -78,7 +78,7 @@ fn program(batch: &mut Batch<'_>, number: u64) {
         if batch.has_values() {
             let bytes: Vec<u8> = (0..4_u8).flat_map(|lane| f32::from(lane).to_le_bytes()).collect();
             batch.elements(&bytes);
-            batch.took(5);
+            batch.end_event(5);
         }
     }
     batch.end(100 + number, false);

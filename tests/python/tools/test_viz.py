@@ -360,7 +360,7 @@ def test_saved_traces(kernels, tmp_path):
     viz.load(tmp_path / "one.twtrace")
     assert Traced().about["kernel"] == "copy"
     (tmp_path / "other").write_bytes(b"something else")
-    with pytest.raises(ValueError, match="no trace of tilewright"):
+    with pytest.raises(ValueError, match="not a tilewright trace"):
         viz.load(tmp_path / "other")
     # A launch begins a new trace.
     viz.trace(kernels.race)[(2,)](torch.zeros(1, dtype=torch.int32))

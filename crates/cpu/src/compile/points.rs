@@ -63,13 +63,13 @@ fn files(sources: &SourceMap) -> Vec<trace::File> {
     sources.files().map(|(_, source)| file(source)).collect()
 }
 
-fn place(sources: &SourceMap, span: Span) -> trace::Place {
+fn place(sources: &SourceMap, span: Span) -> trace::SourceRange {
     let file = sources.file(span.file);
     let ((line, column), (end_line, end_column)) = (file.line_column(span.start), file.line_column(span.end));
     // The text of the trace has not the columns that were removed.
     let (column, end_column) = (column - file.removed_columns, end_column - file.removed_columns);
     let number = sources.files().position(|(id, _)| id == span.file).unwrap_or(0) as u32;
-    trace::Place { file: number, line, column, end_line, end_column }
+    trace::SourceRange { file: number, line, column, end_line, end_column }
 }
 
 fn type_name(ty: &TileType) -> String {

@@ -83,7 +83,7 @@ impl Tracer<'_> {
             for &result in &point.results {
                 self.value(machine.ty(result), machine.form_of(result));
             }
-            self.batch.took(nanoseconds);
+            self.batch.end_event(nanoseconds);
         }
     }
 
@@ -91,7 +91,7 @@ impl Tracer<'_> {
     fn stopped(&mut self, point: &Point) {
         if self.batch.has_values() {
             point.results.iter().for_each(|_| self.batch.absent());
-            self.batch.took(0);
+            self.batch.end_event(0);
         }
     }
 
@@ -158,7 +158,7 @@ impl Observer for Tracer<'_> {
         if let Some(&counter) = counter {
             self.value(machine.ty(counter), machine.form_of(counter));
         }
-        self.batch.took(0);
+        self.batch.end_event(0);
     }
 
     fn allows_fusion(&self) -> bool {
