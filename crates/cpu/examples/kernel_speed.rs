@@ -1,5 +1,6 @@
-//! Prints how fast the kernels are on this machine: ns per element for tiles that stay in the first-level cache, and
-//! GFLOP/s of matrix products. `cargo run --release -p tilewright-cpu --example kernel_speed [filter]`
+//! Prints the speed of the kernels on this machine: ns per element for tiles that stay in the
+//! first-level cache, and GFLOP/s of dots. `cargo run --release -p tilewright-cpu --example
+//! kernel_speed [filter]`
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -16,7 +17,7 @@ use tilewright_ir::{Dtype, ElementwiseFn as F, Rounding};
 /// The elements of a tile.
 const TILE: usize = 1024;
 
-/// The best time of a call in ns, over several samples of about 2 ms.
+/// Returns the best time of a call in ns, over several samples of about 2 ms.
 fn time(mut call: impl FnMut()) -> f64 {
     let start = Instant::now();
     let mut calls = 0_u32;
@@ -39,7 +40,7 @@ fn report(name: &str, elements: usize, ns: f64) {
     println!("{name:<44} {:>9.4} ns/element {ns:>10.1} ns/call", ns / elements as f64);
 }
 
-/// A tile of numbers between 0.5 and 8 (integers: 1 to 16).
+/// Returns a tile of numbers between 0.5 and 8 (integers: 1 to 16).
 fn tile(dtype: Dtype, elements: usize) -> Buffer {
     let numbers: Vec<f32> = (0..elements).map(|i| 0.5 + (i * 7919 % 1000) as f32 * 0.0075).collect();
     let mut out = Buffer::new(elements * dtype.bytes());

@@ -1,6 +1,7 @@
-//! Times the executor on the kernels of `tests/kernels`: `cargo run --release -p tilewright-cpu --example measure`.
+//! Times the executor on the kernels of `tests/kernels`: `cargo run --release -p tilewright-cpu
+//! --example measure`.
 //!
-//! `measure [threads] [name]`. Prints the median of many launches.
+//! `measure [threads] [name]` prints the median of many launches.
 
 use std::time::Instant;
 
@@ -8,12 +9,12 @@ use tilewright_cpu::memory::Region;
 use tilewright_cpu::{Argument, Interrupt, Launch, Program};
 use tilewright_ir::parse;
 
-/// The elements of a tensor argument, and how many there are.
+/// The type and the number of a tensor's elements.
 #[derive(Clone, Copy)]
 enum Tensor {
     Floats(usize),
     Halves(usize),
-    /// Floats that are allocated anew for each launch, as the outputs of many users are.
+    /// Floats that are newly allocated for each launch, as outputs often are.
     Fresh(usize),
 }
 
@@ -47,7 +48,8 @@ impl Tensor {
     }
 }
 
-/// The bytes of a tensor and where they begin: at a multiple of 64 bytes, as tensors of torch do.
+/// Returns the bytes of a tensor and the offset of its first one, which is aligned to 64 bytes, as
+/// torch tensors are.
 fn aligned(tensor: Tensor) -> (Vec<u8>, usize) {
     let mut bytes = vec![0; 64];
     bytes.extend(tensor.bytes());
@@ -147,7 +149,8 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// The nanoseconds that this thread has run, as far as the system tells: other work on the machine does not count.
+/// Returns the nanoseconds that this thread has run, if the system reports them: other work on the
+/// machine does not count.
 fn cpu_time() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0)

@@ -1,4 +1,5 @@
-//! Inline assembly on a CPU: who embeds the executor says what runs it. The executor knows no PTX.
+//! Inline assembly on a CPU. The embedder of the executor passes an assembler; the executor itself
+//! knows no PTX.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use tilewright_ir::{Dtype, Element};
 
 use crate::memory::Region;
 
-/// Inline assembly as a kernel has it.
+/// An inline assembly op of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct AssemblyCode<'a> {
     /// The text, with `$0` for the first operand.
@@ -19,29 +20,30 @@ pub struct AssemblyCode<'a> {
     pub results: &'a [Dtype],
     /// The types of the arguments.
     pub arguments: &'a [Element],
-    /// How many elements of each a run has.
+    /// Elements of each operand in one run.
     pub pack: u32,
 }
 
-/// Makes assembly executable.
+/// Makes inline assembly executable.
 pub trait Assembler {
-    /// The executable form, or why there is none.
+    /// Returns the executable form.
     fn assemble(&self, code: &AssemblyCode<'_>) -> Result<Arc<dyn Assembly>, AssemblyError>;
 }
 
-/// Why assembly cannot be run.
+/// The reason why assembly cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AssemblyError {
-    /// It is wrong.
+    /// The assembly is invalid.
     Wrong(String),
-    /// It may be right, but has something that nothing here runs.
+    /// The assembly may be valid, but the assembler does not support it.
     Unknown(String),
 }
 
-/// Assembly that can be run.
+/// Executable inline assembly.
 pub trait Assembly: fmt::Debug + Send + Sync {
-    /// Runs it so many times. Of each operand, outputs first, there are as many words, one for each run; those of the inputs
-    /// hold the bits of the register, and so do those of the outputs afterwards.
+    /// Runs the assembly `runs` times. `words` has `runs` words for each operand, outputs first.
+    /// The words of the inputs hold the bits of their registers; the run writes those of the
+    /// outputs.
     fn run(
         &self,
         runs: usize,
@@ -51,11 +53,11 @@ pub trait Assembly: fmt::Debug + Send + Sync {
     ) -> Result<(), AssemblyFault>;
 }
 
-/// Why a run stopped.
+/// The reason why a run stopped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AssemblyFault {
-    /// Whether it touched memory that it may not.
+    /// True if it accessed memory outside of the regions.
     pub is_out_of_bounds: bool,
-    /// What happened.
+    /// The description of the fault.
     pub message: String,
 }

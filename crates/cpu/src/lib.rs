@@ -3,20 +3,23 @@
 //! ```text
 //! ir::Module ── compile ──> Program ── launch ──> threads ── machine ──> ops ── kernels, memory
 //! ```
-//! - [`Program::new`] compiles a module, before or after optimisation, to a `Program` (`program`): straight lists of steps
-//!   over slots. `compile/` lowers the module and fuses steps. A program is compiled once and launched often, from any
-//!   thread.
-//! - [`Program::launch`] runs it for each point of a grid (`run/launch.rs`). Each thread has a machine that executes the
-//!   steps (`run/machine.rs`) over values (`run/value.rs`): tiles that stay symbolic while they can (`run/symbolic.rs`),
-//!   otherwise dense buffers that are recycled (`run/tile.rs`).
-//! - [`Program::evaluate`] runs it once, on values that the caller holds ([`Held`]) and gets back: interpret mode evaluates
-//!   a program of one op at a time (`run/evaluate.rs`).
-//! - `run/ops/` holds one file for each family of ops. They decide between symbolic and dense execution; the loops over
-//!   elements are in [`kernels`], and [`memory`] alone accesses user memory.
-//! - What goes wrong in a running kernel is a `Fault` (`run/fault.rs`), which becomes a diagnostic.
+//! - [`Program::new`] compiles a module, before or after optimization, to a `Program` (`program`):
+//!   lists of steps over slots. `compile/` lowers the module and fuses steps. A program is compiled
+//!   once and launched often, from any thread.
+//! - [`Program::launch`] runs it for each point of a grid (`run/launch.rs`). Each thread has a
+//!   machine that executes the steps (`run/machine.rs`) over values (`run/value.rs`): tiles that
+//!   stay symbolic while they can (`run/symbolic.rs`), otherwise dense buffers that are recycled
+//!   (`run/tile.rs`).
+//! - [`Program::evaluate`] runs it once, on values that the caller holds ([`Held`]): interpret mode
+//!   evaluates a program of one op at a time (`run/evaluate.rs`).
+//! - `run/ops/` has one file for each family of ops. They decide between symbolic and dense
+//!   execution; the loops over elements are in [`kernels`], and only [`memory`] accesses user
+//!   memory.
+//! - A fault of a running kernel is a `Fault` (`run/fault.rs`), which becomes a diagnostic.
 //!
-//! Invariants: no `unsafe` outside of [`memory`]; a warm thread allocates nothing per program; a store that faults has
-//! written nothing; the result of a launch does not depend on the number of threads, unless the program races.
+//! Invariants: no `unsafe` outside of [`memory`]; a warm thread allocates nothing per program; a
+//! store that faults has written nothing; the result of a launch does not depend on the number of
+//! threads, unless the program races.
 
 mod assembly;
 mod compile;
@@ -25,7 +28,7 @@ mod run;
 mod types;
 
 pub use assembly::{Assembler, Assembly, AssemblyCode, AssemblyError, AssemblyFault};
-pub use compile::points::TracePoints;
+pub use compile::trace_points::TracePoints;
 pub use program::Program;
 pub use run::argument::Argument;
 pub use run::evaluate::{EvaluationError, Held, Surroundings};
@@ -34,6 +37,6 @@ pub use run::interrupt::Interrupt;
 pub use run::launch::Launch;
 pub use run::padding::PaddedReads;
 pub use run::profile::{Profile, StepCost, StepProfile};
-pub use run::sanitize::{Finding, Occurrence, Other, SanitizedProgram};
+pub use run::sanitize::{Finding, Occurrence, OtherAccess, SanitizedProgram};
 pub use run::trace::Tracing;
 pub use run::{kernels, memory};

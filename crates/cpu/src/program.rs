@@ -1,9 +1,10 @@
 //! The executable form of a kernel: blocks of steps over slots.
 //!
-//! Each SSA value of the kernel has a slot. Each use of a slot says whether it is the last one: the value is then moved
-//! out, so that the op may work in place. What dies without being moved is in the list `kills` of the step.
+//! Each SSA value of the kernel has a slot. Each use of a slot says whether it is the last one: the
+//! step then moves the value out, so that the op may work in place. A step clears the slots that
+//! die without being moved; they are its `kills`.
 
-#![allow(clippy::inline_always, reason = "a step asks for its result on every execution")]
+#![allow(clippy::inline_always, reason = "each execution of a step reads its result slot")]
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -21,22 +22,22 @@ pub(crate) mod fused;
 pub use combine::Combine;
 pub(crate) use fused::FusedGroup;
 
-/// The number of a slot.
+/// The index of a slot.
 pub(crate) type Slot = u32;
 
-/// The number of a block.
+/// The index of a block.
 pub(crate) type BlockId = u32;
 
-/// The number of a type.
+/// The index of a type.
 pub(crate) type TypeId = u32;
 
-/// A kernel that can be launched. It is compiled once and launched often, from any thread.
+/// A compiled kernel. It is compiled once and launched often, from any thread.
 #[derive(Debug)]
 pub struct Program {
     pub(crate) name: String,
     /// The slots of the arguments, in order, with their names.
     pub(crate) parameters: Vec<Parameter>,
-    /// Every type once.
+    /// The distinct types.
     pub(crate) types: Vec<TileType>,
     /// The type of each slot.
     pub(crate) slots: Vec<TypeId>,
@@ -45,18 +46,18 @@ pub struct Program {
     pub(crate) preamble: BlockId,
     /// The steps of one program of the grid.
     pub(crate) body: BlockId,
-    /// Where each step comes from: the innermost place first, then the calls that led there.
+    /// The origin of each step: the innermost span first, then the call sites.
     pub(crate) sites: Vec<SmallVec<[Span; 2]>>,
     pub(crate) sources: Arc<SourceMap>,
-    /// An estimate of how many nanoseconds one program of the grid takes.
+    /// The estimated nanoseconds of one program of the grid.
     pub(crate) estimate: u64,
-    /// How long one program took in earlier launches, in nanoseconds; 0 where not known.
+    /// The nanoseconds of one program in earlier launches; 0 before the first.
     pub(crate) measured: AtomicU64,
-    /// Whether tiles may have symbolic forms; only tests switch them off.
+    /// True if tiles may be symbolic; tests switch this off.
     pub(crate) symbolic: bool,
-    /// Whether a program of the grid may wait for what another one does.
+    /// True if a program of the grid may wait for another one.
     pub(crate) waits: bool,
-    /// The condition blocks of loops that wait for what other programs do.
+    /// The condition blocks of loops that wait for other programs.
     pub(crate) waiting_loops: Vec<BlockId>,
 }
 
@@ -82,9 +83,9 @@ pub(crate) struct Block {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     pub slot: Slot,
-    /// The type of the operand: the slot of a scalar is also read as the uniform tile of it.
+    /// The type of the operand. The slot of a scalar is also read as the uniform tile of it.
     pub ty: TypeId,
-    /// Whether the slot is dead afterwards.
+    /// True if the slot is dead afterwards.
     pub last: bool,
 }
 
@@ -94,7 +95,7 @@ pub(crate) struct Step {
     pub action: Action,
     pub operands: SmallVec<[Use; 4]>,
     pub results: SmallVec<[Slot; 1]>,
-    /// The blocks that the regions of the op became.
+    /// The lowered regions of the op.
     pub blocks: SmallVec<[BlockId; 2]>,
     /// Slots to clear afterwards.
     pub kills: SmallVec<[Slot; 2]>,
@@ -102,11 +103,12 @@ pub(crate) struct Step {
     pub site: u32,
 }
 
-/// What a step does: an op of the IR's table, or a form of one that lowering or fusion has chosen.
+/// The operation of a step: an op of the IR, or a specialization that lowering or fusion has
+/// chosen.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Op(Op),
-    /// `dot`; whether the last two axes of a and of b are swapped first.
+    /// `dot`. `transposed` swaps the last two axes of a and of b first.
     Dot {
         transposed: [bool; 2],
     },
@@ -114,7 +116,8 @@ pub(crate) enum Action {
         axis: usize,
         strategy: Strategy,
     },
-    /// A function of single elements: its block takes `pack` of each tile, or whole tiles if it has no control flow.
+    /// A function of single elements. Its block takes `pack` elements of each tile, or whole tiles
+    /// if it has no control flow.
     Map {
         pack: usize,
         strategy: Strategy,
@@ -126,43 +129,44 @@ pub(crate) enum Action {
         reverse: bool,
         strategy: Strategy,
     },
-    /// The steps after it as one loop, if their operands allow; these steps are then skipped.
+    /// The following steps as one loop, which skips them if their operands allow the loop.
     Fused(Box<FusedGroup>),
 }
 
-/// Inline assembly with what runs it.
+/// Inline assembly in executable form.
 #[derive(Clone, Debug)]
 pub(crate) struct InlineAssembly {
     pub code: Arc<dyn Assembly>,
-    /// How many elements a run has.
+    /// Elements of each operand in one run.
     pub pack: u32,
-    /// Whether it need not run where nobody reads its results.
+    /// True if it may be dropped when its results are unused.
     pub is_pure: bool,
 }
 
-/// How a reduction or a scan is computed.
+/// The algorithm of a reduction, a scan or a map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Strategy {
-    /// By a loop over the elements, for a combine function that it knows.
+    /// A loop over the elements, for a combine function with a kernel.
     Kernel(Combine),
-    /// As a tree over whole tiles: one block for each level, which halves the axis; of a scan, which doubles its blocks.
+    /// A tree over whole tiles: one block for each level, which halves the axis. A scan has two
+    /// blocks a level.
     Tree,
-    /// Element by element, by one block, because the combine region has control flow.
+    /// Element by element with one block, because the combine region has control flow.
     Sequential,
 }
 
 impl Program {
-    /// The name of the kernel.
+    /// Returns the name of the kernel.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The source that the spans of diagnostics point into.
+    /// Returns the sources of the spans in diagnostics.
     pub fn sources(&self) -> &Arc<SourceMap> {
         &self.sources
     }
 
-    /// The type of a slot.
+    /// Returns the type of a slot.
     #[inline]
     pub(crate) fn ty(&self, slot: Slot) -> &TileType {
         &self.types[self.slots[slot as usize] as usize]
@@ -170,16 +174,16 @@ impl Program {
 }
 
 impl Step {
-    /// The slot of its only result, or of the first one.
+    /// Returns the slot of its only or first result.
     #[inline(always)]
     pub(crate) fn result(&self) -> Slot {
         match self.results[..] {
             [result, ..] => result,
-            [] => unreachable!("a step without results has no use of them"),
+            [] => unreachable!("the step has no result"),
         }
     }
 
-    /// The op of the IR that it executes as the table has it.
+    /// Returns the op of the IR that it executes without specialization.
     pub(crate) fn op(&self) -> Option<&Op> {
         match &self.action {
             Action::Op(op) => Some(op),
@@ -192,7 +196,7 @@ impl Step {
         }
     }
 
-    /// Whether it is dead if its results are.
+    /// Returns whether it is dead if its results are.
     pub(crate) fn is_pure(&self) -> bool {
         match &self.action {
             Action::Op(op) => op.is_pure(),
@@ -202,12 +206,12 @@ impl Step {
         }
     }
 
-    /// Whether it only reads memory.
+    /// Returns whether it only reads memory.
     pub(crate) fn is_load(&self) -> bool {
         matches!(self.action, Action::Op(Op::Load { .. }))
     }
 
-    /// Whether it may write memory or stop the launch: no load is moved across it.
+    /// Returns whether it may write memory or stop the launch. No load moves across it.
     pub(crate) fn has_side_effects(&self) -> bool {
         match &self.action {
             Action::Op(op) => !matches!(op.info().effect, Effect::Pure | Effect::Read),
@@ -217,7 +221,8 @@ impl Step {
         }
     }
 
-    /// Whether it gives the same for each program of the grid if its operands do, and is worth keeping for a launch.
+    /// Returns whether its result is the same in each program of the grid if its operands are, and
+    /// worth keeping for a launch.
     pub(crate) fn is_grid_invariant(&self) -> bool {
         self.op().is_some_and(|op| match op.family() {
             OpFamily::Scalar => !matches!(op, Op::ProgramId { .. } | Op::Machine { .. }),
@@ -229,7 +234,7 @@ impl Step {
         })
     }
 
-    /// Whether its blocks may run more than once, or one after the other.
+    /// Returns whether its blocks may run more than once, or one after the other.
     pub(crate) fn repeats_blocks(&self) -> bool {
         !matches!(self.action, Action::Op(Op::If { .. }))
     }

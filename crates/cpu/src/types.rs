@@ -1,49 +1,49 @@
-//! The types of slots, with what the executor derives from them once.
+//! The types of slots, with derived properties that the executor computes once.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Dtype, Element, Shape, Type};
 
-/// Tiles of more axes than this are never affine nor boxes.
+/// Tiles of more axes are never affine and never box masks.
 pub(crate) const SYMBOLIC_RANK: usize = 4;
 
-/// The type of a value, with what follows from it.
+/// The type of a value, with derived properties.
 #[derive(Clone, Debug)]
 pub(crate) struct TileType {
     /// The element type.
     pub element: Element,
     /// The bytes of an element.
     pub size: usize,
-    /// The bytes of the pointee of an element; 1 if it is no pointer.
+    /// The bytes of the pointee of a pointer element; 1 for other elements.
     pub pointee: usize,
     pub number: Number,
     pub extents: Extents,
 }
 
-/// An element type in arithmetic: that of the elements, `uint64` for pointers.
+/// The element type in arithmetic; `uint64` for pointers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number {
     pub dtype: Dtype,
-    /// 64 less the width in bits.
+    /// 64 minus the width in bits.
     unused: u32,
     signed: bool,
 }
 
-/// The extents of a tile, with what symbolic arithmetic needs of them.
+/// The extents of a tile, with derived properties for symbolic arithmetic.
 #[derive(Clone, Debug)]
 pub(crate) struct Extents {
     /// The extents; empty for a scalar.
     pub shape: Shape,
     /// The number of elements.
     pub elements: usize,
-    /// Whether there are so few axes that a tile may be affine.
+    /// True if the rank allows an affine tile.
     pub may_be_symbolic: bool,
-    /// The number of axes, [`SYMBOLIC_RANK`] at the most.
+    /// The number of axes, at most [`SYMBOLIC_RANK`].
     pub rank: usize,
     /// The last index along each axis.
     pub last: [i64; SYMBOLIC_RANK],
 }
 
-/// What symbolic arithmetic needs of a type.
+/// The parts of a type that symbolic arithmetic reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub number: Number,
@@ -55,53 +55,53 @@ impl Number {
         Self { dtype, unused: 64 - dtype.bits(), signed: dtype.is_signed() }
     }
 
-    /// Whether it is an integer of at least 8 bits, or a pointer.
+    /// Returns whether it is an integer of at least 8 bits, or a pointer.
     #[inline]
     pub(crate) fn may_be_affine(self) -> bool {
         self.dtype.is_int() && self.unused < 63
     }
 
-    /// The width in bits.
+    /// Returns the width in bits.
     #[inline]
     pub(crate) fn bits(self) -> u32 {
         64 - self.unused
     }
 
-    /// Whether it is signed.
+    /// Returns whether it is signed.
     #[inline]
     pub(crate) fn is_signed(self) -> bool {
         self.signed
     }
 
-    /// Whether it is a boolean.
+    /// Returns whether it is a boolean.
     #[inline]
     pub(crate) fn is_bool(self) -> bool {
         self.unused == 63
     }
 
-    /// The bits that the type has; the others zero.
+    /// Clears the bits above the width of the type.
     #[inline]
     pub(crate) fn truncate(self, bits: u64) -> u64 {
         bits << self.unused >> self.unused
     }
 
-    /// The number with these bits, sign-extended.
+    /// Sign-extends the bits of a number.
     #[inline]
     pub(crate) fn sign_extend(self, bits: u64) -> i64 {
         (bits << self.unused) as i64 >> self.unused
     }
 
-    /// The number with these bits, extended as its type says; the bits as they are for `uint64`.
+    /// Extends the bits of a number as its type says; returns those of `uint64` unchanged.
     #[inline]
     pub(crate) fn extend(self, bits: u64) -> i64 {
         if self.signed { self.sign_extend(bits) } else { self.truncate(bits) as i64 }
     }
 
-    /// Whether all numbers from `low` to `high` are of the type.
+    /// Returns whether the type represents all numbers from `low` to `high`.
     #[inline]
     pub(crate) fn contains(self, low: i64, high: i64) -> bool {
         let is_itself = |value: i64| self.extend(value as u64) == value;
-        // An `i64` holds large `uint64` numbers as negative ones: it refuses both.
+        // An `i64` holds large `uint64` numbers as negative ones: refuse them all.
         is_itself(low) && is_itself(high) && (self.signed || low >= 0)
     }
 }
@@ -137,7 +137,7 @@ impl TileType {
         }
     }
 
-    /// A tile of other elements with the same extents.
+    /// Returns the type of a tile of other elements with the same extents.
     pub(crate) fn of(&self, dtype: Dtype) -> Self {
         Self {
             element: Element::Value(dtype),
@@ -148,48 +148,48 @@ impl TileType {
         }
     }
 
-    /// The element type and the extents.
+    /// Returns the element type and the extents.
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
         View { number: self.number, extents: &self.extents }
     }
 
-    /// The element type as numbers.
+    /// Returns the element type in arithmetic.
     #[inline]
     pub(crate) fn dtype(&self) -> Dtype {
         self.number.dtype
     }
 
-    /// The extents; empty for a scalar.
+    /// Returns the extents; empty for a scalar.
     #[inline]
     pub(crate) fn shape(&self) -> &[u32] {
         &self.extents.shape
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub(crate) fn elements(&self) -> usize {
         self.extents.elements
     }
 
-    /// Whether it is a scalar.
+    /// Returns whether it is a scalar.
     #[inline]
     pub(crate) fn is_scalar(&self) -> bool {
         self.extents.shape.is_empty()
     }
 
-    /// The bytes of a dense tile.
+    /// Returns the bytes of a dense tile.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.extents.elements * self.size
     }
 
-    /// Whether it holds pointers.
+    /// Returns whether it holds pointers.
     pub(crate) fn is_pointer(&self) -> bool {
         matches!(self.element, Element::Pointer(_))
     }
 
-    /// The multi-index of an element.
+    /// Returns the multi-index of an element.
     pub(crate) fn lane(&self, mut element: usize) -> SmallVec<[u32; 4]> {
         let mut lane: SmallVec<[u32; 4]> = SmallVec::from_elem(0, self.shape().len());
         for (index, &extent) in lane.iter_mut().zip(self.shape()).rev() {

@@ -1,5 +1,6 @@
-//! Every function of the elementwise table on every type that it takes: whole tiles and single numbers agree.
-#![allow(clippy::format_push_string, reason = "kernels are put together of lines of text")]
+//! Compares whole tiles with single numbers, for every function of the elementwise table on every
+//! type that it takes.
+#![allow(clippy::format_push_string, reason = "kernels are assembled from lines of text")]
 
 mod common;
 
@@ -11,7 +12,8 @@ const COUNT: usize = 64;
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
-/// Loads `shape` of each operand, applies the function, stores. `shape` is empty or `[64]`.
+/// Returns a kernel that loads `shape` of each operand, applies the function and stores. `shape` is
+/// empty or `[64]`.
 fn kernel(function: ElementwiseFn, dtype: Dtype, is_tile: bool) -> String {
     let info = function.info();
     let shape = if is_tile { "[64]" } else { "" };
@@ -45,7 +47,7 @@ fn kernel(function: ElementwiseFn, dtype: Dtype, is_tile: bool) -> String {
     text + &format!("  store %o, %r {STORE}\n  return_values\n}}\n")
 }
 
-/// Numbers with many of the special ones among them.
+/// Returns numbers, many of them special ones.
 fn numbers(dtype: Dtype, seed: u64) -> Vec<u64> {
     let mut random = Random(seed);
     let width = dtype.bits();
@@ -81,7 +83,7 @@ fn bytes(arg: &Arg) -> &[u8] {
     }
 }
 
-/// A NaN is a NaN, whatever its payload.
+/// NaN equals NaN, with any payload.
 fn is_nan(dtype: Dtype, bits: &[u8]) -> bool {
     match dtype {
         Dtype::F16 => half::f16::from_le_bytes([bits[0], bits[1]]).is_nan(),
@@ -115,7 +117,7 @@ fn check(function: ElementwiseFn, dtype: Dtype, seed: u64) {
         let operands: Vec<u64> = inputs.iter().map(|(_, numbers)| numbers[index]).collect();
         assert!(
             tile == scalar || is_nan(result, tile) && is_nan(result, scalar),
-            "{} of {dtype} {operands:x?}: {tile:x?} as a tile, {scalar:x?} as a number",
+            "{} of {dtype} {operands:x?}: {tile:x?} as a tile, {scalar:x?} as a scalar",
             function.name()
         );
     }

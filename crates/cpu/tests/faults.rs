@@ -1,4 +1,4 @@
-//! What goes wrong in a running kernel, and launches of every kind.
+//! Faults of a running kernel, and launches of every kind.
 
 mod common;
 
@@ -10,7 +10,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_cpu::memory::Region;
 use tilewright_cpu::{Argument, Interrupt, Launch, PaddedReads};
 
-/// Program i reads 8 elements from 8 i on, and writes them doubled.
+/// Program i reads 8 elements from 8 i on, and stores them doubled.
 const DOUBLE: &str = "\
 kernel func0 @double(%in: *fp32, %out: *fp32) {
   %pid = program_id {axis = 0} : int32
@@ -165,7 +165,7 @@ kernel func0 @k(%address: int64, %out: *int32) {
     let mut args = [int(4096), i32s(&[0])];
     let error = fault(text, [1, 1, 1], &mut args);
     assert_eq!(error.message, "load outside of the memory of every argument");
-    // Memory that the launch names is allowed.
+    // Memory that the launch lists is allowed.
     let (mut other, mut out) = (42_i32.to_le_bytes(), [0; 4]);
     let (foreign, region) = ([Region::of(&mut other)], Region::of(&mut out));
     let address = Argument::Scalar(foreign[0].address());
@@ -288,7 +288,7 @@ fn empty_and_large_grids() {
     for grid in [[0, 1, 1], [5, 0, 1], [u32::MAX, u32::MAX, 0]] {
         launch(&program(DOUBLE), grid, &mut [f32s(&[]), f32s(&[])]).expect("nothing runs");
     }
-    // Ends at the first program out of bounds, long before the last.
+    // The launch ends at the first program out of bounds, long before the last.
     let mut args = [f32s(&[1.0; 80]), f32s(&[0.0; 80])];
     let error = launch_with(&program(DOUBLE), [u32::MAX, u32::MAX, u32::MAX], &mut args, 2, Interrupt::Never);
     assert_eq!(error.expect_err("it ends").code, Code::OutOfBounds);
@@ -306,7 +306,8 @@ fn a_hundred_thousand_tiny_programs_on_many_threads() {
         launch_with(&program, [count as u32, 1, 1], &mut args, threads, Interrupt::Never).expect("it runs");
         assert!(args[1].as_f32() == expected, "{threads} threads");
     }
-    // Of several faults, that of the lowest program is reported, which those below it do not notice.
+    // Of several faults, the launch reports that of the lowest program, which is the same in every
+    // run.
     for _ in 0..50 {
         let mut args = [f32s(&input[..400]), f32s(&vec![0.0; count * 8])];
         let error = launch_with(&program, [count as u32, 1, 1], &mut args, 7, Interrupt::Never);

@@ -1,4 +1,4 @@
-//! Random programs of binary32 tiles: the same fused and one step at a time, to the bit.
+//! Compares random programs of binary32 tiles, fused and one step at a time, to the bit.
 
 mod common;
 
@@ -7,18 +7,19 @@ use std::fmt::Write;
 use common::{Arg, f32s, int, program, run};
 use tilewright_fuzz::random::Random;
 
-/// The elements of a tile, and of the memory that the kernels work on.
+/// The elements of a tile, and of the memory that the kernels access.
 const TILE: usize = 512;
 const MEMORY: usize = 2048;
 
-/// A kernel of tiles of one axis under construction.
+/// A kernel with tiles of one axis, under construction.
 struct Kernel {
     random: Random,
     text: String,
     count: usize,
     tiles: Vec<String>,
     scalars: Vec<String>,
-    /// Whether all loads and stores are of the same elements, as in a kernel that overwrites what it reads.
+    /// True if all loads and stores access the same elements, as in a kernel that overwrites its
+    /// operand.
     in_place: bool,
 }
 
@@ -51,7 +52,8 @@ impl Kernel {
         name
     }
 
-    /// The pointers to a tile of an argument, at a multiple of 64 elements or not, forwards (`%i`) or backwards (`%back`).
+    /// Returns pointers to a tile of an argument, at a multiple of 64 elements or not, forwards
+    /// (`%i`) or backwards (`%back`).
     fn pointers(&mut self, argument: &str, indices: &str) -> String {
         self.count += 1;
         let number = self.count;
@@ -73,7 +75,7 @@ impl Kernel {
 
     fn load(&mut self) {
         let argument = self.random.pick(&["%in", "%in", "%out"]);
-        // Backwards they are no run of memory, and a fused loop cannot read them.
+        // Backwards pointers are not a run of memory, and a fused loop cannot read them.
         let indices = self.random.pick(&["%i", "%i", "%i", "%back"]);
         let pointers = self.pointers(argument, indices);
         let rest = if self.random.below(2) == 0 {
@@ -96,7 +98,8 @@ impl Kernel {
             .expect("a string takes it");
     }
 
-    /// Mostly the newest tile, so that groups are large; in place, any: what was read is used after others are written.
+    /// Returns mostly the newest tile, so that groups are large; in place, any tile, so that a
+    /// loaded tile is used after other stores.
     fn tile(&mut self) -> String {
         let count = self.tiles.len();
         let is_newest = !self.in_place && self.random.below(3) != 0;
@@ -174,7 +177,7 @@ impl Kernel {
     }
 }
 
-/// Numbers of which some are zeros of either sign, infinite, or not numbers.
+/// Returns numbers; some are zeros of either sign, infinite, or NaN.
 fn memory(random: &mut Random, specials: bool) -> Vec<f32> {
     let special = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-40, f32::MAX];
     (0..MEMORY)
@@ -187,7 +190,7 @@ fn memory(random: &mut Random, specials: bool) -> Vec<f32> {
         .collect()
 }
 
-/// NaN is compared as such: which of two is the result is unspecified.
+/// Replaces NaN by a canonical one: which of two NaN is the result is unspecified.
 fn without_payloads(args: &mut [Arg]) {
     for arg in args {
         if let Arg::Bytes(_) = arg {
@@ -224,7 +227,7 @@ fn fused_groups_give_what_their_steps_give() {
 }
 
 #[test]
-fn what_is_read_before_a_store_does_not_move_behind_it() {
+fn a_load_does_not_move_past_a_later_store() {
     let pointers = |name: &str| {
         format!(
             "  %{name}s = splat %{name} {{shape = [512]}} : *fp32[512]\n  \
@@ -232,7 +235,7 @@ fn what_is_read_before_a_store_does_not_move_behind_it() {
              %{name}x = load %{name}p {{cache = \"\", eviction = \"\", volatile = false}} : fp32[512]\n"
         )
     };
-    // `%q` is of a chain whose end is stored over `%dx`, and of `%dx` itself.
+    // `%q` depends on a chain whose end is stored to `%dx`, and on `%dx` itself.
     let text = format!(
         "kernel func0 @k(%d: *fp32, %e: *fp32) {{\n  \
          %i = arange {{start = 0, end = 512}} : int32[512]\n{}{}  \
@@ -254,7 +257,7 @@ fn what_is_read_before_a_store_does_not_move_behind_it() {
 }
 
 #[test]
-fn a_column_is_not_written_out_for_its_rows() {
+fn a_column_is_not_materialized_for_its_rows() {
     let text = "\
 kernel func0 @k(%x: *fp32, %y: *fp32, %out: *fp32) {
   %i = arange {start = 0, end = 8} : int32[8]
@@ -309,7 +312,8 @@ fn fused_exponentials_are_those_of_single_steps() {
              store %q, %y {{cache = \"\", eviction = \"\"}}\n  return_values\n}}\n"
         );
         assert!(program(&text).to_string().contains("fused {steps = 3}"), "{}", program(&text));
-        // In order, so that some blocks have results that are all normal numbers and others have not.
+        // Ascending, so that all results of some blocks are normal numbers and those of others are
+        // not.
         let x: Vec<f32> = (0..4096).map(|i| (i as f32 - 2048.0) * 0.078_123).collect();
         let (mut fused, mut single) = ([f32s(&x), f32s(&x)], [f32s(&x), f32s(&x)]);
         common::launch(&program(&text), [3, 1, 1], &mut fused).expect("it runs");
@@ -347,7 +351,7 @@ kernel func0 @k(%in: *fp32, %out: *fp32, %d: fp32) {
     };
     let special = [0.0, -0.0, 1e-40, f32::MAX, f32::MIN_POSITIVE, f32::INFINITY, f32::NAN, 1.0, -3.0];
     for round in 0..300 {
-        // Numbers of a middling size, and then of any.
+        // Numbers of medium size first, and then of any size.
         let exponents = if round < 200 { 68..186 } else { 0..255 };
         let divisor = special.get(round).copied().unwrap_or_else(|| bits(exponents.clone()));
         let mut x: Vec<f32> = (0..4096).map(|_| bits(exponents.clone())).collect();
@@ -365,7 +369,7 @@ kernel func0 @k(%in: *fp32, %out: *fp32, %d: fp32) {
 }
 
 #[test]
-fn what_is_read_before_and_after_a_reduction_is_loaded_twice_and_not_written() {
+fn a_tile_used_before_and_after_a_reduction_is_loaded_twice() {
     let text = |load: &str| {
         format!(
             "kernel func0 @k(%in: *fp32, %out: *fp32, %n: int32) {{\n  \
@@ -388,7 +392,8 @@ fn what_is_read_before_and_after_a_reduction_is_loaded_twice_and_not_written() {
     };
     let loads = |text: &str| program(text).to_string().matches("= load").count();
     assert_eq!((loads(&text("false")), loads(&text("true"))), (2, 1), "{}", program(&text("false")));
-    // The largest element is certain, a zero of either sign, or not there; the result goes where the operand was, or not.
+    // The maximum is certain, a zero of either sign, or missing; the result overwrites the operand
+    // or does not.
     for (first, end) in [(3.0, 512), (0.0, 512), (-0.0, 300), (f32::NAN, 511), (7.0, 1), (1.0, 0)] {
         let mut x: Vec<f32> = (0..512).map(|i| -0.0 - (i as f32 % 7.0)).collect();
         x[0] = first;

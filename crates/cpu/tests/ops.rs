@@ -1,5 +1,6 @@
-//! Each op of the table does what its row says; and every op of the table is in some test.
-#![allow(clippy::format_push_string, reason = "kernels are put together of lines of text")]
+//! Tests that each op does what its row of the table says, and that every op of the table has a
+//! test.
+#![allow(clippy::format_push_string, reason = "kernels are assembled from lines of text")]
 
 mod common;
 
@@ -9,8 +10,8 @@ use tilewright_ir::OPS;
 const LOAD: &str = "{cache = \"\", eviction = \"\", volatile = false}";
 const STORE: &str = "{cache = \"\", eviction = \"\"}";
 
-/// A kernel of these parameters and this body. `load NAME from PTR: TYPE[N]` and `store NAME to PTR: TYPE[N]` stand for
-/// accesses to the first N elements.
+/// Returns a kernel with these parameters and this body. `load NAME from PTR: TYPE[N]` and `store
+/// NAME to PTR: TYPE[N]` expand to accesses to the first N elements.
 fn kernel(parameters: &str, body: &str) -> String {
     let mut text = format!("kernel func0 @k({parameters}) {{\n");
     for (number, line) in body.lines().map(str::trim).enumerate() {
@@ -52,8 +53,8 @@ fn every_op_is_tested() {
         let is_used = sources.iter().any(|source| {
             source.contains(&format!("= {} ", op.name)) || source.contains(&format!("  {}", op.name))
         });
-        // The functions of the other table are run, every one, by `elementwise.rs`. What runs assembly is given to the
-        // executor from above it: it is tested with what gives it.
+        // `elementwise.rs` runs every function of the elementwise table. A crate above the executor
+        // passes it the assembler, and tests inline assembly.
         let is_elsewhere = ["elementwise", "inline_asm", "volatile_asm"].contains(&op.name);
         assert!(is_used || is_elsewhere, "{} is in no test", op.name);
     }
@@ -86,7 +87,7 @@ fn program_id_counts_x_fastest_and_num_programs_is_the_grid() {
 
 #[test]
 fn shapes() {
-    // The transposed table of products, through every op that moves elements.
+    // The transposed multiplication table, through every op that moves elements.
     let text = kernel(
         "%in: *int32, %out: *int32",
         "load %v from %in: int32[12]
@@ -158,7 +159,7 @@ fn casts() {
 
 #[test]
 fn pointers_as_integers() {
-    // A pointer that went through an integer may point into any argument.
+    // A pointer that was converted to an integer and back may point into any argument.
     let text = kernel(
         "%a: *int32, %out: *int32, %address: *int64",
         "%n = cast %a {element = int64, rounding = \"rtne\"} : int64
@@ -208,8 +209,8 @@ fn atomic_operations() {
          %seen = atomic_load %same, %odd {sem = \"acquire\", scope = \"gpu\"} : int32[8]
          %eight = constant {value = 8:int32} : int32
          %eights = splat %eight {shape = [8]} : int32[8]
-         %behind = ptr_add %places, %eights : *int32[8]
-         store %behind, %seen {cache = \"\", eviction = \"\"}
+         %after = ptr_add %places, %eights : *int32[8]
+         store %after, %seen {cache = \"\", eviction = \"\"}
          %last = ptr_add %out, %eight : *int32
          %q = ptr_add %last, %eight : *int32
          store %q, %swapped {cache = \"\", eviction = \"\"}
@@ -223,7 +224,7 @@ fn atomic_operations() {
     );
     let mut args = [i32s(&[0, 100]), i32s(&[-1; 19])];
     run(&text, [1, 1, 1], &mut args);
-    // Even elements meet at the first place, in their order, and odd ones at the second.
+    // Even elements update the first address, in their order, and odd ones the second.
     assert_eq!(args[0].as_i32(), [5, 116]);
     let out = args[1].as_i32();
     assert_eq!(out[..8], [0, 216, 0, 217, 2, 220, 6, 225]);
@@ -232,7 +233,8 @@ fn atomic_operations() {
 
 #[test]
 fn loads_under_masks() {
-    // An affine block, single addresses, and one address for all, each under a box and under a written-out mask.
+    // An affine block, single addresses, and one address for all, each under a box mask and a dense
+    // mask.
     let text = kernel(
         "%in: *int32, %out: *int32, %n: int32",
         "%i = arange {start = 0, end = 8} : int32[8]
@@ -370,7 +372,8 @@ fn reductions_along_each_axis() {
         let mut args = [i32s(&input), i32s(&vec![0; extent]), i32s(&vec![0; extent])];
         run(&reduce(axis, extent as u32), [1, 1, 1], &mut args);
         assert_eq!(args[1].as_i32(), expected(axis as usize, false), "sum along {axis}");
-        // "The right one" is associative and not commutative: the order of the elements is kept.
+        // "The right operand" is associative and not commutative: the order of the elements is
+        // kept.
         assert_eq!(args[2].as_i32(), expected(axis as usize, true), "last along {axis}");
     }
 }
@@ -459,7 +462,7 @@ fn exchanges_and_counts() {
     );
     let mut args = [i32s(&[3, 1, 4, 9, 7, 5, -1, 3]), i32s(&[0; 8]), i32s(&[0; 8]), i32s(&[0; 4])];
     run(&text, [1, 1, 1], &mut args);
-    // Blocks of four, the second one downwards.
+    // Blocks of four; the second one is descending.
     assert_eq!(args[1].as_i32(), [1, 3, 4, 9, 7, 5, 3, -1]);
     assert_eq!(args[2].as_i32(), [5, 7, 3, -1, 1, 3, 9, 4]);
     assert_eq!(args[3].as_i32(), [0, 1, 0, 2]);
@@ -489,13 +492,13 @@ fn loops() {
     check(0, 5, 2, [6, 1]);
     check(5, 5, 1, [0, 0]);
     check(5, 0, 1, [0, 0]);
-    // The counter does not wrap: this ends.
+    // The counter does not wrap, so the loop ends.
     check(i64::MAX - 1, i64::MAX, 2, [i64::MAX - 1, 1]);
 }
 
 #[test]
 fn while_loops_and_nested_branches() {
-    // The number of Collatz steps, and the tile that is carried along.
+    // The number of Collatz steps, and a carried tile.
     let text = kernel(
         "%out: *int32, %n: int32, %tile: *int32",
         "%zero = constant {value = 0:int32} : int32
@@ -539,7 +542,7 @@ fn while_loops_and_nested_branches() {
 }
 
 #[test]
-fn promises_and_barriers_do_nothing() {
+fn hints_and_barriers_do_nothing() {
     let text = kernel(
         "%in: *fp64, %out: *fp64",
         "load %v from %in: fp64[4]
@@ -576,7 +579,7 @@ fn a_tile_that_is_still_needed_is_not_overwritten() {
 }
 
 #[test]
-fn an_operand_in_two_places_is_read_in_both() {
+fn an_operand_used_twice_is_read_twice() {
     let text = kernel(
         "%in: *int1, %masks: *int1, %stored: *int1, %out: *int32",
         &format!(
@@ -600,7 +603,7 @@ fn an_operand_in_two_places_is_read_in_both() {
 }
 
 #[test]
-fn slice_and_gather_take_elements_by_their_places() {
+fn slice_and_gather_take_elements_by_index() {
     let text = kernel(
         "%x: *int32, %n: *int32, %out: *int32, %taken: *int32",
         "load %t from %x: int32[6]
@@ -617,7 +620,7 @@ fn slice_and_gather_take_elements_by_their_places() {
 }
 
 #[test]
-fn what_a_kernel_asks_of_the_machine() {
+fn a_kernel_queries_the_machine() {
     let text = kernel(
         "%out: *int32",
         "%t = machine {quantity = \"smid\"} : int32
@@ -632,7 +635,7 @@ fn what_a_kernel_asks_of_the_machine() {
 
 #[test]
 fn functions_of_elements() {
-    // Without control flow, with it, and on pairs, of which the last one lacks an element.
+    // Without control flow, with it, and on pairs; the last pair is incomplete.
     let text = kernel(
         "%in: *int32, %whole: *int32, %ways: *int32, %most: *int32, %least: *int32",
         "load %v from %in: int32[7]

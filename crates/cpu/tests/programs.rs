@@ -83,7 +83,7 @@ fn assert_close(found: &[f32], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// The rows of `a` times the rows of `b`, each of length k.
+/// Multiplies the rows of `a` by the rows of `b`, each of length k.
 fn products(a: &[f64], b: &[f64], k: usize) -> Vec<f64> {
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     a.chunks(k).flat_map(|x| b.chunks(k).map(move |y| dot(x, y))).collect()

@@ -1,4 +1,5 @@
-//! Random programs of index arithmetic, masks and accesses: the same with symbolic tiles and with written-out ones.
+//! Compares random programs of index arithmetic, masks and accesses with symbolic and with dense
+//! tiles.
 
 mod common;
 
@@ -49,7 +50,7 @@ impl Kernel {
         name
     }
 
-    /// The index along an axis as a tile of the shape.
+    /// Adds the index along an axis as a tile of the shape.
     fn index(&mut self, axis: usize) {
         let extent = self.shape[axis];
         let start = self.random.pick(&[0, 0, 5, -3, 2_147_483_600, -2_147_483_648]);
@@ -150,7 +151,7 @@ impl Kernel {
         self.masks.push(name);
     }
 
-    /// A load of the data where an integer tile is an index into it and a mask holds.
+    /// Adds a masked load of the data whose indices are an integer tile.
     fn access(&mut self) {
         let i = self.random.below(self.ints.len());
         let (offset, dtype) = self.ints[i].clone();
@@ -188,7 +189,7 @@ impl Kernel {
         self.ints.push((name, "int32"));
     }
 
-    /// Stores every tile, one after the other.
+    /// Stores every tile, one after another.
     fn finish(mut self) -> (String, usize) {
         let elements: u32 = self.shape.iter().product();
         let shape = format!("{:?}", self.shape);
@@ -215,7 +216,7 @@ impl Kernel {
 }
 
 #[test]
-fn symbolic_tiles_are_what_written_out_tiles_are() {
+fn symbolic_tiles_equal_dense_tiles() {
     for seed in 0..400 {
         let mut kernel = Kernel::new(seed);
         for _ in 0..14 {

@@ -1,11 +1,14 @@
-//! Fusion: producer-consumer chains of steps on binary32 tiles become one loop, in which elements stay in registers.
+//! Fusion: scheduler producer-consumer chains of steps on binary32 tiles into one loop, in which
+//! elements stay in registers.
 //!
-//! A fused group begins with a load or with the first operand of a function, goes on with functions that consume the
-//! element, and may end in a reduction and a store. Its members stay in the program behind it: if an operand is not dense
-//! or uniform at run time, they are executed one by one. A load or store that the loop cannot do itself, a strided one
-//! say, it leaves to the member.
+//! A fused group begins with a load or with the first operand of a function, continues with
+//! functions that consume the element, and may end in a reduction and a store. Its members stay in
+//! the program after it: if an operand is neither dense nor uniform at run time, the executor runs
+//! them one by one. The loop leaves a load or store that it cannot do itself, such as a strided
+//! one, to the member.
 //!
-//! Steps are reordered for it, but no load moves across a store, and nothing across a step with side effects.
+//! Fusion reorders steps, but moves no load across a store, and nothing across a step with side
+//! effects.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -15,22 +18,24 @@ use crate::compile::liveness;
 use crate::program::fused::{BLOCK, Binary, Function, FusedGroup, FusedOp, Reduction, Unary};
 use crate::program::{Action, Block, Combine, Program, Slot, Step, Strategy, Use};
 
-/// The most members of a group.
+/// Maximum members of a group.
 const MAX_MEMBERS: usize = 32;
 
-/// The most steps that a search for dependences visits.
+/// Maximum steps that a search for dependences visits.
 const MAX_VISITED: usize = 64;
 
-/// The most steps among which groups are looked for, so that the time of fusion is linear in the number of steps.
+/// Maximum steps among which groups are sought, so that the time of fusion is linear in the number
+/// of steps.
 const MAX_WINDOW: usize = 256;
 
 /// Smaller tiles do not repay the set-up of a fused loop.
 const MIN_ELEMENTS: usize = 4 * BLOCK;
 
-/// Larger tiles, in bytes, are freed as soon as they are dead, so that others reuse their cache lines.
+/// Larger tiles, in bytes, are freed as soon as they are dead, so that others reuse their cache
+/// lines.
 const MAX_KEPT: usize = 8192;
 
-/// Puts fused groups before the steps that they stand for, and marks last uses anew.
+/// Inserts fused groups before their members, and recomputes last uses.
 pub(crate) fn fuse(program: &mut Program) {
     let mut uses = vec![0; program.slots.len()];
     for block in &program.blocks {
@@ -52,14 +57,15 @@ pub(crate) fn fuse(program: &mut Program) {
     for block in &mut program.blocks {
         note_frees(block, |slot| {
             let ty = &types.0[types.1[slot as usize] as usize];
-            // Pointers are hardly ever materialized.
+            // Pointers are rarely materialized.
             let is_light = ty.is_scalar() || ty.is_pointer() && ty.bytes() <= MAX_KEPT;
             !is_light && !kept.contains(&slot)
         });
     }
 }
 
-/// Small outputs of groups: their slots keep the tiles for the next program of the grid.
+/// Returns the small outputs of groups, whose slots keep the tiles for the next program of the
+/// grid.
 fn kept(program: &Program) -> FxHashSet<Slot> {
     let groups = program.blocks.iter().flat_map(|block| &block.steps).filter_map(|step| match &step.action {
         Action::Fused(group) => Some(group),
@@ -108,36 +114,37 @@ fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
 fn fuse_window(program: &Program, uses: &[u32], steps: &mut Vec<Step>) {
     let mut index = 0;
     while index < steps.len() {
-        // Groups before this place may have moved a store there, across which no load moves.
+        // An earlier group may have moved a store into this range, across which no load moves.
         let is_barrier = |step: &Step| !matches!(step.action, Action::Fused(_)) && step.has_side_effects();
         let side_effect = steps[..index].iter().rposition(is_barrier);
-        let window = Window::new(program, uses, steps, side_effect.map_or(0, |place| place + 1));
+        let window = Window::new(program, uses, steps, side_effect.map_or(0, |store| store + 1));
         let found = (index..steps.len()).find_map(|head| window.group_from(head));
         let Some(found) = found else { return };
         index = found.rearrange(steps);
     }
 }
 
-/// Steps, of which those from some place on are looked at: of these, only the last one may have side effects.
+/// The steps from some index on. Only the last of these may have side effects.
 struct Window<'a> {
     program: &'a Program,
-    /// How often the whole program reads each slot.
+    /// Reads of each slot in the whole program.
     uses: &'a [u32],
     steps: &'a [Step],
-    /// Def-use chains of the slots that are defined from that place on: the step that defines a slot, and those that read it.
+    /// Def-use chains of the slots that are defined in the window: the defining step, and the steps
+    /// that read the slot.
     definitions: FxHashMap<Slot, usize>,
     readers: FxHashMap<Slot, SmallVec<[usize; 2]>>,
 }
 
-/// A group that is being built. Its members are known by their place in the window.
-struct Draft {
+/// A group under construction. Its members are indices of the window.
+struct GroupDraft {
     group: FusedGroup,
     members: SmallVec<[usize; 16]>,
-    /// The slot of what the last op gave.
+    /// The slot of the last op's result.
     current: Slot,
 }
 
-/// Where a binary function finds the operand that is not what the last op gave.
+/// The other operand of a binary function, besides the last op's result.
 #[derive(Clone, Copy)]
 enum FusedOperand {
     Slot(Use),
@@ -147,7 +154,7 @@ enum FusedOperand {
 }
 
 impl FusedOperand {
-    /// The op that applies a function to it.
+    /// Returns the op that applies a function to the operand.
     fn apply(self, function: Binary) -> FusedOp {
         match self {
             FusedOperand::Slot(operand) => FusedOp::Slot(function, operand),
@@ -158,8 +165,8 @@ impl FusedOperand {
     }
 }
 
-impl Draft {
-    /// Writes what the last op gave to an output.
+impl GroupDraft {
+    /// Writes the last op's result to an output.
     fn write(&mut self) {
         self.group.ops.push(FusedOp::Write(self.group.outputs.len()));
     }
@@ -181,31 +188,31 @@ impl<'a> Window<'a> {
         window
     }
 
-    /// The group that begins with a step.
-    fn group_from(&self, head: usize) -> Option<Found> {
+    /// Returns the group that begins with a step.
+    fn group_from(&self, head: usize) -> Option<CompleteGroup> {
         let mut draft = self.begin(head)?;
         while draft.members.len() < MAX_MEMBERS && self.extend(&mut draft) {}
         if draft.members.len() < 2 {
             return None;
         }
         draft.members.sort_unstable();
-        Some(Found { site: self.steps[head].site, draft })
+        Some(CompleteGroup { site: self.steps[head].site, draft })
     }
 
-    fn begin(&self, head: usize) -> Option<Draft> {
+    fn begin(&self, head: usize) -> Option<GroupDraft> {
         let step = &self.steps[head];
         let &[result] = &step.results[..] else { return None };
         let ty = self.program.ty(result);
         if ty.is_pointer() || ty.dtype() != Dtype::F32 || !is_worthwhile(ty.elements()) {
             return None;
         }
-        let mut draft = Draft {
+        let mut draft = GroupDraft {
             group: FusedGroup { elements: ty.elements(), ..FusedGroup::default() },
             members: SmallVec::from_slice(&[head]),
             current: result,
         };
         if step.is_load() {
-            // A function that is its only reader begins the group in its place.
+            // If a function is the only reader, the group begins with that function.
             let readers = self.readers.get(&result).map_or(&[][..], |readers| &readers[..]);
             if self.uses[result as usize] == 1 && readers.iter().any(|&reader| self.is_function(reader)) {
                 return None;
@@ -227,13 +234,14 @@ impl<'a> Window<'a> {
         self.apply(&mut draft, head).then_some(draft)
     }
 
-    /// Whether a step is a function that a fused loop computes.
+    /// Returns whether a step is a function that a fused loop computes.
     fn is_function(&self, step: usize) -> bool {
         elementwise(&self.steps[step]).is_some_and(is_fusible)
     }
 
-    /// Adds the consumers of what the last op gave: a reduction, and a function or a store. False at the end.
-    fn extend(&self, draft: &mut Draft) -> bool {
+    /// Adds the consumers of the last op's result: a reduction, and a function or a store. Returns
+    /// false at the end.
+    fn extend(&self, draft: &mut GroupDraft) -> bool {
         let current = draft.current;
         let readers = self.readers.get(&current).map_or(&[][..], |readers| &readers[..]);
         let fresh = || readers.iter().copied().filter(|reader| !draft.members.contains(reader));
@@ -246,7 +254,8 @@ impl<'a> Window<'a> {
         };
         let consumed: u32 = [reduce, next, store].into_iter().flatten().map(occurrences).sum();
         let reduction = reduce.and_then(|reader| self.reduction(draft, reader));
-        // A maximum may have to be computed again: from an output, or by all members if the group gives nothing else.
+        // The executor may have to compute a maximum again: from an output, or with all members if
+        // the group has no other result.
         let is_end = next.is_none() && store.is_none();
         if self.uses[current as usize] > consumed || (reduction == Some(Reduction::Max) && !is_end) {
             draft.write();
@@ -265,8 +274,8 @@ impl<'a> Window<'a> {
         next.is_some_and(|reader| self.apply(draft, reader))
     }
 
-    /// Whether a step reduces what the last op gave to a scalar, and how.
-    fn reduction(&self, draft: &Draft, reader: usize) -> Option<Reduction> {
+    /// Returns the reduction if a step reduces the last op's result to a scalar.
+    fn reduction(&self, draft: &GroupDraft, reader: usize) -> Option<Reduction> {
         let step = &self.steps[reader];
         let Action::Reduce { strategy, .. } = step.action else { return None };
         let from = &self.program.types[step.operands[0].ty as usize];
@@ -284,8 +293,9 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Whether a step stores what the last op gave, and no load before it depends on members.
-    fn can_store(&self, draft: &Draft, reader: usize) -> bool {
+    /// Returns whether a step stores the last op's result, and no load before it depends on
+    /// members.
+    fn can_store(&self, draft: &GroupDraft, reader: usize) -> bool {
         let step = &self.steps[reader];
         let [pointer, value, mask @ ..] = &step.operands[..] else { return false };
         matches!(step.op(), Some(Op::Store { .. }))
@@ -301,12 +311,12 @@ impl<'a> Window<'a> {
             })
     }
 
-    fn can_apply(&self, draft: &Draft, reader: usize) -> bool {
+    fn can_apply(&self, draft: &GroupDraft, reader: usize) -> bool {
         self.function(draft, reader).is_some()
     }
 
-    /// Adds a function. False if the loop does not have it.
-    fn apply(&self, draft: &mut Draft, reader: usize) -> bool {
+    /// Adds a function. Returns false if the loop does not have it.
+    fn apply(&self, draft: &mut GroupDraft, reader: usize) -> bool {
         let Some((op, member)) = self.function(draft, reader) else { return false };
         draft.members.extend(member);
         draft.group.ops.push(op);
@@ -315,8 +325,9 @@ impl<'a> Window<'a> {
         true
     }
 
-    /// The op of a function of what the last op gave, and the step that becomes a member with it.
-    fn function(&self, draft: &Draft, reader: usize) -> Option<(FusedOp, Option<usize>)> {
+    /// Returns the op of a function of the last op's result, and the step that becomes a member
+    /// with it.
+    fn function(&self, draft: &GroupDraft, reader: usize) -> Option<(FusedOp, Option<usize>)> {
         let step = &self.steps[reader];
         let function = elementwise(step)?;
         let ty = self.program.ty(step.result());
@@ -347,8 +358,9 @@ impl<'a> Window<'a> {
         Some((operand.apply(function), member))
     }
 
-    /// Where an op finds an operand that is not what the last one gave, and the step that becomes a member with it.
-    fn operand(&self, draft: &Draft, operand: Use) -> Option<(FusedOperand, Option<usize>)> {
+    /// Returns the operand of an op besides the last op's result, and the step that becomes a
+    /// member with it.
+    fn operand(&self, draft: &GroupDraft, operand: Use) -> Option<(FusedOperand, Option<usize>)> {
         if let Some(number) = draft.group.outputs.iter().position(|&slot| slot == operand.slot) {
             return Some((FusedOperand::Output(number), None));
         }
@@ -377,13 +389,13 @@ impl<'a> Window<'a> {
                 let rows = FusedOperand::Rows(step.operands[0], blocks.trailing_zeros() as usize);
                 Some((rows, Some(definition)))
             }
-            // tidy: wildcard because the value of any other step is read from its slot.
+            // tidy: wildcard because the slot has the value of any other step.
             _ => from_slot,
         }
     }
 
-    /// Whether a slot depends on a member. True as well if the search takes too long.
-    fn depends(&self, draft: &Draft, slot: Slot) -> bool {
+    /// Returns whether a slot depends on a member, or the search exceeds its limit.
+    fn depends(&self, draft: &GroupDraft, slot: Slot) -> bool {
         let mut open: SmallVec<[Slot; 16]> = SmallVec::from_slice(&[slot]);
         let mut visited = 0;
         while let Some(slot) = open.pop() {
@@ -398,7 +410,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// The function that a step applies to each element.
+/// Returns the function that a step applies to each element.
 pub(crate) fn elementwise(step: &Step) -> Option<ElementwiseFn> {
     match step.op() {
         Some(Op::Elementwise { function }) => Some(*function),
@@ -407,28 +419,28 @@ pub(crate) fn elementwise(step: &Step) -> Option<ElementwiseFn> {
     }
 }
 
-/// Whether a fused loop computes a function.
+/// Returns whether a fused loop computes a function.
 pub(crate) fn is_fusible(function: ElementwiseFn) -> bool {
     function == ElementwiseFn::Select || Function::of(function).is_some()
 }
 
-/// Whether tiles of this size are worth a fused loop.
+/// Returns whether tiles of this size are worth a fused loop.
 pub(crate) fn is_worthwhile(elements: usize) -> bool {
     elements >= MIN_ELEMENTS && elements.is_multiple_of(BLOCK)
 }
 
-/// A group that is complete.
-struct Found {
-    draft: Draft,
+/// A complete group.
+struct CompleteGroup {
+    draft: GroupDraft,
     /// The site of its first member.
     site: u32,
 }
 
-impl Found {
-    /// Moves the members to the place of the last one, with the group before them and what depends on members after them.
-    /// Returns the place of the first step after the members.
+impl CompleteGroup {
+    /// Moves the members to the position of the last one, preceded by the group and followed by the
+    /// steps that depend on members. Returns the index of the first step after the members.
     fn rearrange(self, steps: &mut Vec<Step>) -> usize {
-        let Draft { mut group, members, .. } = self.draft;
+        let GroupDraft { mut group, members, .. } = self.draft;
         let number = |place: &mut usize| *place = members.binary_search(place).expect("it is a member");
         for op in &mut group.ops {
             if let FusedOp::Load(_, place) = op {

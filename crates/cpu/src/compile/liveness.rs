@@ -3,12 +3,12 @@
 use crate::program::{Block, BlockId, Program, Slot, Step, Use};
 
 /// Hoists grid-invariant steps into the preamble, drops dead steps, and marks last uses.
-pub(crate) fn analyse(program: &mut Program) {
+pub(crate) fn analyze(program: &mut Program) {
     hoist(program);
     mark(program);
 }
 
-/// Drops dead steps and marks last uses anew.
+/// Drops dead steps and recomputes last uses.
 pub(crate) fn mark(program: &mut Program) {
     let mut analysis = Analysis {
         owner: vec![PINNED; program.slots.len()],
@@ -48,7 +48,7 @@ fn hoist(program: &mut Program) {
     program.blocks[program.body as usize].steps = each;
 }
 
-/// Clears all marks.
+/// Clears all last uses and kills.
 fn unmark(block: &mut Block) {
     let operands = block.steps.iter_mut().flat_map(|step| &mut step.operands);
     for operand in operands.chain(&mut block.yields) {
@@ -61,7 +61,8 @@ fn unmark(block: &mut Block) {
 }
 
 struct Analysis {
-    /// The innermost repeated block (or the body) that defines the slot; [`PINNED`] for what lives longer.
+    /// The innermost repeated block (or the body) that defines the slot; [`PINNED`] for
+    /// longer-lived slots.
     owner: Vec<BlockId>,
     live: Vec<bool>,
     blocks: Vec<Block>,
@@ -90,8 +91,9 @@ impl Analysis {
         }
     }
 
-    /// Walks a block backwards. `live` holds the slots that are live after it, then those that are live before it. The
-    /// block may free a slot only if `root` owns it: the next iteration would read it otherwise.
+    /// Walks a block backwards. On entry, `live` holds the slots that are live after it; on return,
+    /// those that are live before it. The block may free a slot only if `root` owns it: otherwise
+    /// the next iteration would read it.
     fn block(&mut self, block: BlockId, root: BlockId) {
         let mut data = std::mem::take(&mut self.blocks[block as usize]);
         self.uses(&mut data.yields, root);
@@ -131,7 +133,8 @@ impl Analysis {
         }
     }
 
-    /// Walks the blocks of a step. What they capture and is dead afterwards is freed after the step.
+    /// Walks the blocks of a step. Captured slots that are dead afterwards are freed after the
+    /// step.
     fn inner_blocks(&mut self, step: &mut Step, root: BlockId) {
         if step.blocks.is_empty() {
             return;
@@ -171,8 +174,8 @@ impl Analysis {
     }
 }
 
-/// Frees a slot after the step if several operands of the step use it last: a step takes its operands in any order, and
-/// the first one would move the value out.
+/// Frees a slot after the step if several operands of the step use it last: a step takes its
+/// operands in any order, and the first one would move the value out.
 fn release_shared(step: &mut Step) {
     for index in 1..step.operands.len() {
         let Use { slot, last, .. } = step.operands[index];

@@ -1,6 +1,6 @@
-//! Lowering: from a module to the blocks of a program, with calls inlined.
+//! Lowering: translates a module to the blocks of a program, and inlines calls.
 //!
-//! An op becomes one step with the same op, unless it is named in [`Lowering::inst`].
+//! An op becomes one step with the same op, unless [`Lowering::inst`] names it.
 
 use std::sync::atomic::AtomicU64;
 
@@ -19,16 +19,16 @@ use crate::program::{
 };
 use crate::types::TileType;
 
-/// Deeper call chains are refused: only recursion makes them.
+/// Maximum depth of calls, which only recursion exceeds.
 const MAX_CALL_DEPTH: usize = 64;
 
-/// Programs of more steps are refused: only calls that multiply make them.
+/// Maximum steps, which only multiplying calls exceed.
 const MAX_STEPS: usize = 4_000_000;
 
-/// Deeper nests of regions are refused, so that the executor does not run out of stack.
+/// Maximum nesting of regions, so that the executor does not run out of stack.
 const MAX_NESTING: usize = 256;
 
-/// The trip count that the cost estimate assumes of a loop.
+/// The trip count that the cost estimate assumes for a loop.
 const ASSUMED_TRIP_COUNT: u64 = 8;
 
 type Result<T = ()> = std::result::Result<T, Box<Diagnostic>>;
@@ -40,7 +40,7 @@ pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Asse
     lower_with(module, symbolic, assembler, false)
 }
 
-/// The same, with a step for each barrier and each promise about a value, which do nothing.
+/// Lowers the kernel with a step for each barrier and each hint, which have no effect.
 pub(crate) fn lower_whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program> {
     lower_with(module, true, assembler, true)
 }
@@ -85,7 +85,7 @@ fn lower_with(
         tile: None,
     };
     for (index, &value) in kernel.blocks[kernel.entry].parameters.iter().enumerate() {
-        // A kernel takes scalars; what is evaluated alone may take tiles.
+        // A kernel takes scalars; a program that is evaluated may also take tiles.
         let slot = lowering.define(value, kernel.ty(value).is_scalar());
         let name = kernel.parameters[index].name.clone();
         lowering.program.parameters.push(Parameter { name, slot });
@@ -95,43 +95,44 @@ fn lower_with(
     Ok(lowering.program)
 }
 
-/// Where the value of an SSA name is.
+/// The slot of an SSA value.
 #[derive(Clone, Copy)]
 struct Location {
     slot: Slot,
-    /// Whether all elements are known to be the same, so that the slot may be shared with the scalar.
+    /// True if all elements are known to be equal, so that the slot may be shared with the scalar.
     uniform: bool,
 }
 
 struct Lowering<'a> {
     module: &'a Module,
-    /// What runs inline assembly.
+    /// The assembler of inline assembly.
     assembler: Option<&'a dyn Assembler>,
-    /// Whether barriers and promises become steps.
+    /// True if barriers and hints become steps.
     is_whole: bool,
     program: Program,
-    /// The function that is being lowered, the slots of its values, and the calls that it is inlined through.
+    /// The function that is being lowered, the slots of its values, and its call sites.
     function: &'a Function,
     slots: FxHashMap<Value, Location>,
     types: FxHashMap<Type, TypeId>,
     callers: SmallVec<[Span; 2]>,
-    /// Where steps are appended.
+    /// The block to which steps are appended.
     block: BlockId,
     /// The depth of calls and of regions.
     depth: usize,
     nesting: usize,
     steps: usize,
-    /// How often the current block is assumed to run per program.
+    /// The assumed number of times that the current block runs per program.
     weight: u64,
-    /// In the combine region of a tree reduction: the shape that stands for a scalar.
+    /// In the combine region of a tree reduction: the shape that replaces a scalar.
     tile: Option<Shape>,
 }
 
 impl Lowering<'_> {
-    /// The type of a value at run time.
+    /// Returns the type of a value at run time.
     fn ty(&mut self, value: Value) -> TypeId {
         let mut ty = self.function.ty(value).clone();
-        // What the combine region of a tree reduction captures stays a scalar. It is uniform, so its shape is not read.
+        // A scalar that the combine region of a tree reduction captures stays a scalar. It is
+        // uniform, so its shape is not read.
         if let Some(shape) = &self.tile {
             ty.shape = shape.clone();
         }
@@ -142,7 +143,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// The slot of a value that is being defined.
+    /// Allocates the slot of a defined value.
     fn define(&mut self, value: Value, uniform: bool) -> Slot {
         let ty = self.ty(value);
         let slot = self.program.slots.len() as Slot;
@@ -158,7 +159,7 @@ impl Lowering<'_> {
             .collect()
     }
 
-    /// Whether values are scalars or known to be uniform.
+    /// Returns whether values are scalars or known to be uniform.
     fn are_uniform(&self, values: &[Value]) -> bool {
         self.tile.is_none() && values.iter().all(|value| self.slots[value].uniform)
     }
@@ -172,13 +173,13 @@ impl Lowering<'_> {
                 let operands = self.uses(&data.operands);
                 self.step(inst, Action::Op(op.clone()), operands, SmallVec::new())
             }
-            // A promise about a value is the value, and one thread holds all elements of a tile.
+            // A hint is the value itself: one thread holds all elements of a tile.
             Op::Hint { .. } => {
                 let location = self.slots[&data.operands[0]];
                 self.alias(inst, &[location]);
                 Ok(())
             }
-            // A promise takes no time, a barrier of one thread neither, and a block knows what it yields.
+            // Hints take no time, neither do barriers of one thread, and a block knows its yields.
             Op::Assume { .. } | Op::Barrier { .. } | Op::Yield { .. } | Op::Return { .. } => Ok(()),
             Op::Call { callee, .. } => self.inline(inst, *callee),
             Op::Splat { .. }
@@ -189,7 +190,7 @@ impl Lowering<'_> {
             | Op::Transpose { .. }
                 if self.program.symbolic && self.are_uniform(&data.operands) =>
             {
-                // The elements of a uniform tile may stand anywhere.
+                // Moving the elements of a uniform tile does not change it.
                 let slot = self.slots[&data.operands[0]].slot;
                 self.alias(inst, &[Location { slot, uniform: true }]);
                 Ok(())
@@ -213,7 +214,7 @@ impl Lowering<'_> {
                     data.operands.iter().map(|value| function.ty(*value).element).collect();
                 let (results, pack) = (&dtypes.0[..], *pack);
                 let code = AssemblyCode { text, constraints, results, arguments: &arguments, pack };
-                let nothing = || Err(AssemblyError::Unknown("nothing here runs it".into()));
+                let nothing = || Err(AssemblyError::Unknown("no assembler is configured".into()));
                 let assembled = self.assembler.map_or_else(nothing, |assembler| assembler.assemble(&code));
                 let code = assembled.map_err(|error| refused_assembly(&self.call_chain(inst), error))?;
                 let assembly = InlineAssembly { code, pack, is_pure: data.op.is_pure() };
@@ -232,7 +233,7 @@ impl Lowering<'_> {
                 let operands = self.uses(&data.operands);
                 self.step(inst, Action::Scan { axis, reverse, strategy }, operands, blocks)
             }
-            // tidy: wildcard because any other op is executed as the table has it.
+            // tidy: wildcard because any other op is executed without specialization.
             op => {
                 let is_loop = !matches!(op, Op::If { .. });
                 let mut blocks = SmallVec::new();
@@ -285,12 +286,12 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The place of an instruction and the calls that it is inlined through, innermost first.
+    /// Returns the span of an instruction and its call sites, innermost first.
     fn call_chain(&self, inst: Inst) -> SmallVec<[Span; 2]> {
         self.function.call_chain(inst).into_iter().chain(self.callers.iter().copied()).collect()
     }
 
-    /// An estimate of the nanoseconds that a step takes.
+    /// Estimates the nanoseconds of a step.
     fn cost(&self, action: &Action, operands: &[Use], results: &[Slot]) -> u64 {
         let types = results.iter().map(|&slot| self.program.ty(slot));
         let types = types.chain(operands.iter().map(|operand| &self.program.types[operand.ty as usize]));
@@ -318,7 +319,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Lowers the instructions of a block and gives its terminator's operands.
+    /// Lowers the instructions of a block and returns its terminator's operands.
     fn insts(&mut self, block: IrBlock) -> Result<SmallVec<[Use; 4]>> {
         let function = self.function;
         for &inst in &function.blocks[block].insts {
@@ -327,7 +328,7 @@ impl Lowering<'_> {
         Ok(self.uses(function.yielded(block)))
     }
 
-    /// Lowers a region to a block of its own.
+    /// Lowers a region to a block.
     fn region(&mut self, region: IrBlock) -> Result<BlockId> {
         let id = self.program.blocks.len() as BlockId;
         self.program.blocks.push(Block::default());
@@ -389,7 +390,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The function of a combine region that is one op of the table on its two parameters.
+    /// Returns the function of a combine region that is one op of the elementwise table on its two
+    /// parameters.
     fn combine(&self, region: IrBlock) -> Option<Combine> {
         let data = &self.function.blocks[region];
         let [inst, _] = data.insts[..] else { return None };
@@ -403,7 +405,8 @@ impl Lowering<'_> {
         combine_of(function)
     }
 
-    /// Whether a block of a function has control flow or side effects, also in the functions that it calls.
+    /// Returns whether a block of a function has control flow or side effects, including those of
+    /// its callees.
     fn has_control(&self, function: &Function, block: IrBlock, depth: usize) -> bool {
         depth > MAX_CALL_DEPTH
             || function.blocks[block].insts.iter().any(|&inst| match &function.insts[inst].op {
@@ -411,12 +414,12 @@ impl Lowering<'_> {
                     let callee = &self.module.functions[*callee];
                     self.has_control(callee, callee.entry, depth + 1)
                 }
-                // tidy: wildcard because the effect of the row and the regions decide.
+                // tidy: wildcard because the op's effect and its regions decide.
                 op => !op.is_pure() && !op.is_terminator() || !function.insts[inst].regions.is_empty(),
             })
     }
 
-    /// How a reduction along an axis is computed, and the blocks of its combine region.
+    /// Returns the strategy of a reduction along an axis, and the blocks of its combine region.
     fn reduction(&mut self, data: &InstData, axis: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
         let region = data.regions[0];
         let ty = self.function.ty(data.operands[0]);
@@ -426,7 +429,8 @@ impl Lowering<'_> {
                 return Ok((Strategy::Kernel(combine), SmallVec::new()));
             }
         }
-        // A reduction in the combine region of a tree reduction has tiles in place of scalars already.
+        // In a reduction inside the combine region of a tree reduction, tiles already replace
+        // scalars.
         if self.has_control(self.function, region, 0) || self.tile.is_some() {
             return Ok((Strategy::Sequential, SmallVec::from_slice(&[self.loop_region(region)?])));
         }
@@ -443,7 +447,7 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, levels))
     }
 
-    /// How a scan along an axis is computed, and the blocks of its combine region.
+    /// Returns the strategy of a scan along an axis, and the blocks of its combine region.
     fn scan(&mut self, data: &InstData, axis: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
         let region = data.regions[0];
         let ty = self.function.ty(data.operands[0]);
@@ -467,7 +471,8 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, levels))
     }
 
-    /// How a function of single elements is computed, and its block: without control flow it takes whole tiles.
+    /// Returns the strategy of a function of single elements, and its block, which takes whole
+    /// tiles if it has no control flow.
     fn map(&mut self, data: &InstData, pack: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
         let region = data.regions[0];
         if pack > 1 || self.has_control(self.function, region, 0) || self.tile.is_some() {
@@ -480,13 +485,14 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, SmallVec::from_slice(&[block?])))
     }
 
-    /// An operand of `dot`, and whether it is transposed: the product reads a transposed operand in place.
+    /// Returns an operand of `dot`, and whether it is transposed: the dot reads a transposed
+    /// operand in place.
     fn dot_operand(&self, value: Value) -> (Value, bool) {
         let Some(inst) = self.function.defining_inst(value) else { return (value, false) };
         let inst = &self.function.insts[inst];
         let swaps = match &inst.op {
             Op::Transpose { permutation } => matches!(permutation[..], [1, 0] | [0, 2, 1]),
-            // tidy: wildcard because only a transposition swaps axes.
+            // tidy: wildcard because only a transpose swaps axes.
             _ => false,
         };
         if swaps { (inst.operands[0], true) } else { (value, false) }
@@ -505,7 +511,7 @@ fn combine_of(function: ElementwiseFn) -> Option<Combine> {
         F::And => Combine::And,
         F::Or => Combine::Or,
         F::Xor => Combine::Xor,
-        // tidy: wildcard because the region of any other combination is run step by step.
+        // tidy: wildcard because the region of any other combine function is executed step by step.
         _ => return None,
     })
 }

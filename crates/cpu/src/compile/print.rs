@@ -1,6 +1,7 @@
-//! The text of a program, which `tilewright compile --emit cpu` prints: that of the IR, with slots in place of values.
+//! Prints a program for `tilewright compile --emit cpu`: the text of the IR, with slots in place of
+//! values.
 //!
-//! A slot is `s3`, and `s3!` where it is used for the last time.
+//! A slot is `s3`, and `s3!` at its last use.
 
 use std::fmt;
 
@@ -65,7 +66,7 @@ fn name(action: &Action) -> &'static str {
 fn print_attributes(f: &mut fmt::Formatter<'_>, action: &Action) -> fmt::Result {
     let mut attributes = Vec::new();
     match action {
-        // Its function is its name.
+        // The function is the name of the op.
         Action::Op(Op::Elementwise { .. }) => {}
         Action::Op(op) => op.print_attributes(|name, text| attributes.push(format!("{name} = {text}"))),
         Action::Dot { transposed: [a, b] } => {
@@ -106,7 +107,7 @@ fn slots(slots: &[Slot]) -> String {
     slots.iter().map(|slot| format!("s{slot}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The shape of a tile; nothing for a scalar.
+/// Prints the shape of a tile; nothing for a scalar.
 struct Shape<'a>(&'a Program, Slot);
 
 impl fmt::Display for Shape<'_> {

@@ -1,9 +1,10 @@
-//! Rematerialization: a reader recomputes a tile where that is cheaper than to keep it.
+//! Rematerialization: recomputes a tile at a reader if that is cheaper than keeping the tile.
 //!
-//! A reduction ends a [fused group](crate::compile::fusion), so a tile that is read before and after it would be written
-//! by one group and read by the next. Memory that was read a moment ago is as near as that tile, and a sum or a
-//! product takes no longer than a store. So loads of contiguous memory, and cheap functions of them, are copied to each
-//! reader. There is no side effect between the copies, so all give the same.
+//! A reduction ends a [fused group](crate::compile::fusion), so one group would write a tile that
+//! is read before and after the reduction, and the next would read it. Recently loaded memory is as
+//! near as that tile, and an addition or a multiplication takes no longer than a store. So the pass
+//! copies loads of contiguous memory, and cheap functions of them, to each reader. No side effect
+//! separates the copies, so all compute the same.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -12,19 +13,19 @@ use tilewright_ir::{Dtype, ElementwiseFn, Op};
 use crate::compile::fusion::{elementwise, is_fusible, is_worthwhile};
 use crate::program::{Action, Block, Program, Slot, Step, Strategy};
 
-/// A tile with more readers is kept.
+/// Tiles with more readers are kept.
 const MAX_READERS: usize = 6;
 
-/// The most steps that are copied to a reader.
+/// Maximum steps that are copied to a reader.
 const MAX_STEPS: usize = 3;
 
-/// The most additions through which a pointer is followed.
+/// Maximum additions through which a pointer is followed.
 const MAX_DEPTH: usize = 6;
 
-/// The numbers of steps in a block, ascending.
+/// The indices of steps in a block, ascending.
 type Steps = SmallVec<[usize; MAX_STEPS]>;
 
-/// Copies cheap steps to the readers of their results. Last uses have to be marked anew afterwards.
+/// Copies cheap steps to the readers of their results. The caller has to recompute last uses.
 pub(crate) fn rematerialize(program: &mut Program) {
     let mut blocks = std::mem::take(&mut program.blocks);
     let steps = || blocks.iter().flat_map(|block| &block.steps);
@@ -58,7 +59,7 @@ struct Copies {
     steps: Steps,
 }
 
-/// Puts copies of steps before their readers.
+/// Inserts copies of steps before their readers.
 fn apply(program: &mut Program, block: &mut Block, mut copies: Vec<Copies>) {
     copies.sort_by_key(|copies| copies.reader);
     let mut copies = copies.into_iter().peekable();
@@ -90,17 +91,17 @@ fn apply(program: &mut Program, block: &mut Block, mut copies: Vec<Copies>) {
     }
 }
 
-/// What is known of a block while steps to copy are looked for.
+/// The facts about a block that the search for steps to copy reads.
 struct Candidates<'a> {
     program: &'a Program,
     /// The steps of the whole program that compute pointers, by result.
     pointers: &'a FxHashMap<Slot, Step>,
-    /// How often the whole program reads each slot.
+    /// Reads of each slot in the whole program.
     uses: &'a [u32],
     steps: &'a [Step],
-    /// How many steps with side effects there are before each step.
+    /// The number of steps with side effects before each step.
     side_effects: Vec<usize>,
-    /// Def-use chains: the step that defines a slot, and those that read it.
+    /// Def-use chains: the defining step of a slot, and the steps that read it.
     definitions: FxHashMap<Slot, usize>,
     readers: FxHashMap<Slot, SmallVec<[usize; 4]>>,
 }
@@ -132,7 +133,7 @@ impl<'a> Candidates<'a> {
             let Some(steps) = self.cheap(index, MAX_STEPS) else { continue };
             let slot = step.result();
             let Some(readers) = self.readers.get(&slot) else { continue };
-            // Every use is by a step of this block before the next side effect.
+            // Steps of this block before the next side effect are the only readers.
             let is_known = readers.len() == self.uses[slot as usize] as usize
                 && readers.iter().all(|&reader| self.side_effects[reader] == self.side_effects[index]);
             let mut readers = readers.clone();
@@ -146,8 +147,8 @@ impl<'a> Candidates<'a> {
         copies
     }
 
-    /// The steps that compute the result of a step, that one among them: a load, and cheap functions of it. None if there
-    /// are others or more than `most`.
+    /// Returns the steps that compute the result of a step, including the step: a load, and cheap
+    /// functions of it. Returns `None` if other steps are involved, or more than `most`.
     fn cheap(&self, index: usize, most: usize) -> Option<Steps> {
         let step = &self.steps[index];
         if most == 0 {
@@ -178,7 +179,7 @@ impl<'a> Candidates<'a> {
         self.program.ty(slot).is_scalar()
     }
 
-    /// Whether a step loads binary32 elements that are likely to be contiguous.
+    /// Returns whether a step loads binary32 elements that are likely to be contiguous.
     fn is_contiguous_load(&self, step: &Step) -> bool {
         let (Some(Op::Load { volatile: false, .. }), &[result]) = (step.op(), &step.results[..]) else {
             return false;
@@ -192,7 +193,7 @@ impl<'a> Candidates<'a> {
             && self.is_contiguous(step.operands[0].slot, MAX_DEPTH)
     }
 
-    /// Whether pointers or offsets are a range plus uniform terms.
+    /// Returns whether pointers or offsets are a range plus uniform terms.
     fn is_contiguous(&self, slot: Slot, depth: usize) -> bool {
         let Some(step) = self.pointers.get(&slot).filter(|_| depth > 0) else { return false };
         match step.operands[..] {
@@ -202,7 +203,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Whether a step may be a member of a fused group.
+    /// Returns whether a step may be a member of a fused group.
     fn is_fusible(&self, index: usize) -> bool {
         let step = &self.steps[index];
         matches!(step.action, Action::Reduce { strategy: Strategy::Kernel(_), .. })
@@ -210,7 +211,7 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Whether a function takes about as long as a load or a store.
+/// Returns whether a function takes about as long as a load or a store.
 fn is_cheap(function: ElementwiseFn) -> bool {
     use ElementwiseFn as F;
     matches!(function, F::Add | F::Sub | F::Mul | F::Neg | F::Abs | F::Select)

@@ -1,59 +1,60 @@
-//! What a sanitized launch checks at each step of a program, and which accesses of one program order each other.
+//! Plans a sanitized launch: the check of each step of a program, and the accesses of one program
+//! that order each other.
 //!
-//! A tile is loaded, computed and stored by many threads, which only a barrier orders. But an op that combines elements of
-//! different lanes (a reduction, a scan, a product) ends after all loads that it depends on: what comes of it is ordered
-//! after these. That is what [`Plan::orders`] has.
+//! Many threads load, compute and store a tile, and only a barrier orders them. But an op that
+//! combines elements of different lanes (a reduction, a scan, a dot) ends after all loads that it
+//! depends on, so its users are ordered after these loads. [`Plan::orders`] answers this.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ElementwiseFamily as Family, Op, OpFamily};
 
 use crate::program::{Action, BlockId, Program, Slot, Step};
 
-/// What is checked at each step.
+/// The checks of each step.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// Of each block, those of its steps.
-    pub points: Vec<Vec<Point>>,
-    /// Of each point, its entry in [`Program::sites`].
+    /// The points of each block's steps.
+    pub points: Vec<Vec<CheckPoint>>,
+    /// The entry of each point in [`Program::sites`].
     pub sites: Vec<u32>,
-    /// Of each point that writes memory, the loads that come before it whatever the threads do.
+    /// The loads that always precede a write of memory, by the point of the write.
     orders: FxHashMap<u32, FxHashSet<u32>>,
-    /// Where the values come from of slots that blocks and control flow hand on.
+    /// The slots from which blocks and control flow set a slot.
     pub sources: Vec<Vec<Slot>>,
-    /// The least bytes of an element that anything accesses.
+    /// The smallest access, in bytes.
     pub unit: usize,
 }
 
-/// What is checked at a step.
+/// The check of a step.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Point {
-    /// Its number.
+pub(crate) struct CheckPoint {
+    /// The index of the point.
     pub number: u32,
-    pub what: What,
-    /// Whether it is a load that leaves lanes without a value.
+    pub what: CheckKind,
+    /// True for a load that leaves lanes without a value.
     pub leaves_lanes: bool,
 }
 
-/// The ways to check a step.
+/// The kinds of checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum What {
-    /// Nothing can go wrong.
+pub(crate) enum CheckKind {
+    /// No check.
     #[default]
     Nothing,
     Access,
     Atomic,
     Barrier,
-    Promise,
-    /// An integer on its way into an address.
+    Hint,
+    /// An integer that becomes part of an address.
     Offset,
-    /// Floating-point numbers at places, which those at the same places of the operands give.
+    /// Floating-point numbers, each computed from the operands at the same index.
     Numbers,
-    /// Floating-point numbers, any of which any of the operands gives.
+    /// Floating-point numbers, each computed from any elements of the operands.
     Combined,
 }
 
 impl Plan {
-    /// The plan of a program whose slots are each set by one step.
+    /// Plans the checks of a program in which one step sets each slot.
     pub fn new(program: &Program) -> Self {
         let mut analysis = Analysis {
             program,
@@ -64,12 +65,13 @@ impl Plan {
         };
         analysis.number(program.body);
         analysis.mark_offsets();
-        // Each pass through a loop may carry loads one place on.
+        // Each pass over a loop may carry loads one iteration further.
         while analysis.follow(program.body, &FxHashSet::default()) {}
         Plan { sources: analysis.sources, ..analysis.plan }
     }
 
-    /// Whether a load comes before a write of the same program whatever the threads do.
+    /// Returns whether a load always precedes a write of the same program, in any order of the
+    /// threads.
     pub fn orders(&self, first: u32, second: u32) -> bool {
         self.orders.get(&second).is_some_and(|loads| loads.contains(&first))
     }
@@ -78,9 +80,9 @@ impl Plan {
 /// The loads that a value depends on.
 #[derive(Clone, Default)]
 struct Loads {
-    /// Those whose element at the same place it depends on.
+    /// The loads whose element at the same index it depends on.
     same: FxHashSet<u32>,
-    /// Those that are complete before it is.
+    /// The loads that are complete before it is.
     all: FxHashSet<u32>,
 }
 
@@ -96,15 +98,15 @@ impl Loads {
 struct Analysis<'a> {
     program: &'a Program,
     plan: Plan,
-    /// Where the values come from of slots that blocks and control flow hand on.
+    /// The slots from which blocks and control flow set a slot.
     sources: Vec<Vec<Slot>>,
-    /// The step that sets a slot: block and place.
+    /// The step that sets a slot: its block and index.
     makers: Vec<Option<(BlockId, usize)>>,
     loads: Vec<Loads>,
 }
 
 impl Analysis<'_> {
-    /// Numbers the steps of a block and says what is checked at them.
+    /// Numbers the steps of a block and selects their checks.
     fn number(&mut self, block: BlockId) {
         let steps = &self.program.blocks[block as usize].steps;
         let mut points = Vec::with_capacity(steps.len());
@@ -115,13 +117,13 @@ impl Analysis<'_> {
                 self.makers[result as usize] = Some((block, place));
             }
             let what = self.what(step);
-            if matches!(what, What::Access | What::Atomic) {
+            if matches!(what, CheckKind::Access | CheckKind::Atomic) {
                 let pointer = &self.program.types[step.operands[0].ty as usize];
                 self.plan.unit = self.plan.unit.min(pointer.pointee);
             }
-            points.push(Point { number, what, leaves_lanes: self.leaves_lanes(step) });
-            self.hand_on(step);
-            // What combines elements runs inside of its op.
+            points.push(CheckPoint { number, what, leaves_lanes: self.leaves_lanes(step) });
+            self.propagate(step);
+            // The combine steps of an op run inside of it.
             if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. }) {
                 for &inner in &step.blocks {
                     self.number(inner);
@@ -131,9 +133,9 @@ impl Analysis<'_> {
         self.plan.points[block as usize] = points;
     }
 
-    fn what(&self, step: &Step) -> What {
+    fn what(&self, step: &Step) -> CheckKind {
         let is_float = step.results.iter().any(|&slot| self.program.ty(slot).dtype().is_float());
-        let combined = if is_float { What::Combined } else { What::Nothing };
+        let combined = if is_float { CheckKind::Combined } else { CheckKind::Nothing };
         let op = match &step.action {
             Action::Op(op) => op,
             Action::Dot { .. }
@@ -141,25 +143,25 @@ impl Analysis<'_> {
             | Action::Scan { .. }
             | Action::Map { .. }
             | Action::Assembly(_) => return combined,
-            Action::Fused(_) => return What::Nothing,
+            Action::Fused(_) => return CheckKind::Nothing,
         };
         match op {
-            Op::Load { .. } | Op::Store { .. } => What::Access,
-            Op::Barrier {} => What::Barrier,
-            Op::Hint { .. } => What::Promise,
+            Op::Load { .. } | Op::Store { .. } => CheckKind::Access,
+            Op::Barrier {} => CheckKind::Barrier,
+            Op::Hint { .. } => CheckKind::Hint,
             // tidy: wildcard because the family of any other op says what it does
             op => match op.family() {
-                OpFamily::Atomic => What::Atomic,
-                OpFamily::Pointwise if is_float && !matches!(op, Op::Bitcast { .. }) => What::Numbers,
+                OpFamily::Atomic => CheckKind::Atomic,
+                OpFamily::Pointwise if is_float && !matches!(op, Op::Bitcast { .. }) => CheckKind::Numbers,
                 OpFamily::Reduction | OpFamily::Scan => combined,
                 // tidy: wildcard because no other op makes numbers or accesses memory
-                _ => What::Nothing,
+                _ => CheckKind::Nothing,
             },
         }
     }
 
-    /// Whether a load gives no value to the lanes that its mask leaves out. A mask that the load has made itself, of the bounds
-    /// of a descriptor or a block pointer, goes with a padding.
+    /// Returns whether a load leaves masked-off lanes without a value. A mask that the load itself
+    /// computes from the bounds of a descriptor or a block pointer comes with a padding value.
     fn leaves_lanes(&self, step: &Step) -> bool {
         let (Some(Op::Load { .. }), [_, mask]) = (step.op(), &step.operands[..]) else { return false };
         let mut slot = mask.slot;
@@ -175,8 +177,8 @@ impl Analysis<'_> {
         true
     }
 
-    /// Notes what control flow hands from slot to slot.
-    fn hand_on(&mut self, step: &Step) {
+    /// Notes the slots between which control flow copies values.
+    fn propagate(&mut self, step: &Step) {
         let mut hand = |to: &[Slot], from: &mut dyn Iterator<Item = Slot>| {
             for (&to, from) in to.iter().zip(from) {
                 self.sources[to as usize].push(from);
@@ -208,13 +210,13 @@ impl Analysis<'_> {
                     hand(&step.results, &mut block(id).yields.iter().map(|operand| operand.slot));
                 }
             }
-            // tidy: wildcard because no other op hands values to blocks
+            // tidy: wildcard because no other op passes values to blocks
             _ => {}
         }
     }
 
-    /// Marks the integers that go into addresses by sums, products and shifts. What goes through a remainder or a bitwise
-    /// function may wrap on purpose, as hashes do.
+    /// Marks the integers that become part of addresses through sums, products and shifts. Integers
+    /// under a remainder or a bitwise function may wrap on purpose, as hashes do.
     fn mark_offsets(&mut self) {
         let is_offset = |step: &&Step| matches!(step.op(), Some(Op::PtrAdd {}));
         let steps = self.program.blocks.iter().flat_map(|block| &block.steps);
@@ -238,7 +240,8 @@ impl Analysis<'_> {
                     _ => (false, false),
                 },
                 Op::Cast { .. } | Op::Hint { .. } | Op::Splat { .. } => (true, false),
-                // tidy: wildcard because of other ops those count that move elements alone
+                // tidy: wildcard because of the other ops, only those that move elements pass
+                // integers on
                 op => (op.family() == OpFamily::Shape, false),
             };
             if is_linear && !self.program.ty(slot).is_pointer() {
@@ -251,16 +254,17 @@ impl Analysis<'_> {
                 && !self.program.ty(slot).is_pointer()
                 && let Some(point) = self.plan.points[block as usize].get_mut(place)
             {
-                point.what = What::Offset;
+                point.what = CheckKind::Offset;
             }
         }
     }
 
-    /// Follows loads through a block that runs after what `control` names is complete. True if anything was new.
+    /// Follows loads through a block that runs after the loads of `control` are complete. Returns
+    /// whether anything was new.
     fn follow(&mut self, block: BlockId, control: &FxHashSet<u32>) -> bool {
         let mut is_new = false;
         for (place, step) in self.program.blocks[block as usize].steps.iter().enumerate() {
-            let Point { number, what, .. } = self.plan.points[block as usize][place];
+            let CheckPoint { number, what, .. } = self.plan.points[block as usize][place];
             let mut loads = Loads::default();
             for operand in &step.operands {
                 loads.add(&self.loads[operand.slot as usize]);
@@ -272,8 +276,8 @@ impl Analysis<'_> {
             }
             let mut inner = control.clone();
             inner.extend(&loads.all);
-            // A scalar is what all threads have.
-            if matches!(what, What::Access | What::Atomic) {
+            // All threads hold a scalar.
+            if matches!(what, CheckKind::Access | CheckKind::Atomic) {
                 let known = self.plan.orders.entry(number).or_default();
                 let before = known.len();
                 known.extend(&loads.all);
@@ -303,7 +307,8 @@ impl Analysis<'_> {
     }
 }
 
-/// Whether each element of the results may depend on elements of the operands at other places.
+/// Returns whether an element of the results may depend on elements of the operands at other
+/// indices.
 fn combines_lanes(step: &Step) -> bool {
     match &step.action {
         Action::Dot { .. } | Action::Reduce { .. } | Action::Scan { .. } => true,

@@ -1,21 +1,21 @@
-//! How elements are combined: the functions that reductions and scans have loops for, and the levels of a scan by a tree.
+//! The combine functions for which reductions and scans have loops, and the levels of a tree scan.
 
 use tilewright_ir::Dtype;
 
-/// How two elements are combined; the rows of the elementwise table of the same names.
+/// A combine function; each is the row of the same name in the elementwise table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Combine {
-    /// Sum.
+    /// The sum.
     Sum,
-    /// Product.
+    /// The product.
     Product,
-    /// The smaller one; NaN is ignored.
+    /// The minimum; ignores NaN.
     Min,
-    /// The larger one; NaN is ignored.
+    /// The maximum; ignores NaN.
     Max,
-    /// The smaller one; NaN if either is.
+    /// The minimum; NaN if either operand is.
     MinNan,
-    /// The larger one; NaN if either is.
+    /// The maximum; NaN if either operand is.
     MaxNan,
     /// Bitwise and.
     And,
@@ -26,7 +26,8 @@ pub enum Combine {
 }
 
 impl Combine {
-    /// Whether there is a loop that scans elements of this type. Narrow floats round after each step, as the region says.
+    /// Returns whether a loop scans elements of this type. Narrow floats use the region, because
+    /// they round after each step.
     pub fn can_scan(self, dtype: Dtype) -> bool {
         let is_bitwise = matches!(self, Self::And | Self::Or | Self::Xor);
         match dtype {
@@ -37,7 +38,8 @@ impl Combine {
     }
 }
 
-/// How many elements along an axis belong to the later block of their pair, in a level: one such element takes part in it.
+/// Returns how many elements along an axis are in the later half of their pair of blocks at a level
+/// of a tree scan.
 pub(crate) fn later_elements(n: usize, level: usize) -> usize {
-    (0..n).filter(|place| place >> level & 1 == 1).count()
+    (0..n).filter(|index| index >> level & 1 == 1).count()
 }

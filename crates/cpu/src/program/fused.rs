@@ -1,4 +1,5 @@
-//! Fused loops: the steps on binary32 tiles that one loop executes, and the functions that such a loop has.
+//! Fused loops: the steps on binary32 tiles that one loop executes, and the functions of such a
+//! loop.
 
 use tilewright_ir::{ArithmeticFn, ElementwiseFamily as Family, ElementwiseFn, FloatFn, MathFn};
 
@@ -7,50 +8,53 @@ use super::{Slot, Use};
 /// The elements of a fused loop are a multiple of this.
 pub(crate) const BLOCK: usize = 64;
 
-/// Steps on binary32 tiles as one loop: see [`fusion`](crate::compile::fusion). The steps after it are its members, known
-/// by their number.
+/// Steps on binary32 tiles as one loop: see [`fusion`](crate::compile::fusion). The steps after it
+/// are its members; the group refers to them by index.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct FusedGroup {
-    /// How many steps it stands for.
+    /// The number of members.
     pub members: usize,
-    /// The elements of each tile.
+    /// Elements of each tile.
     pub elements: usize,
-    /// The body of the loop: a pipeline in which each op takes the element that the one before gave.
+    /// The body of the loop: a pipeline in which each op takes the element that the previous op
+    /// computed.
     pub ops: Vec<FusedOp>,
-    /// The slots that [`FusedOp::Write`] writes, by number. The tile of the store comes after them.
+    /// The slots that [`FusedOp::Write`] writes, by index. The tile of the store comes after them.
     pub outputs: Vec<Slot>,
-    /// How the elements are reduced, and the member that does so.
+    /// The reduction of the elements, and the member that performs it.
     pub reduction: Option<(Reduction, usize)>,
-    /// The member that stores the elements: the last one.
+    /// The member that stores the elements, which is the last one.
     pub store: Option<usize>,
-    /// The tiles that are dead after its members.
+    /// The tiles that are dead after the members.
     pub frees: Vec<Slot>,
 }
 
-/// One op of a fused loop. Kind and operand are one enum, so that the executor branches once for each.
+/// An op of a fused loop. Kind and operand are one enum, so that the executor branches once for
+/// each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FusedOp {
-    /// A function of the element and that of a slot.
+    /// Combines the element with that of a slot.
     Slot(Binary, Use),
-    /// A function of the element and that which the member with this number loads.
+    /// Combines the element with one that the member of this index loads.
     Load(Binary, usize),
-    /// A function of the element and that of a slot with one element for each row of `BLOCK << shift` elements.
+    /// Combines the element with that of a slot that has one element for each row of `BLOCK <<
+    /// shift` elements.
     Rows(Binary, Use, usize),
-    /// A function of the element and that of an output that an earlier [`FusedOp::Write`] wrote.
+    /// Combines the element with that of an output of an earlier [`FusedOp::Write`].
     Output(Binary, usize),
-    /// A function of the element and itself.
+    /// Combines the element with itself.
     Itself(Binary),
-    /// A function of the element.
+    /// Applies a function to the element.
     Unary(Unary),
-    /// The element where the first operand holds, else that of the second one.
+    /// Selects the element where the first operand is true, else that of the second one.
     Select(Use, Use),
-    /// The element goes to the output with this number.
+    /// Writes the element to the output of this index.
     Write(usize),
-    /// The element is reduced. A group has one such op at the most.
+    /// Reduces the elements. A group has at most one such op.
     Reduce(Reduction),
 }
 
-/// How a fused loop computes a function of the elementwise table.
+/// The implementation of an elementwise function in a fused loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
     Unary(Unary),
@@ -58,18 +62,18 @@ pub(crate) enum Function {
     Binary(Binary, Binary),
 }
 
-/// How the elements are reduced to one.
+/// The reduction of the elements to a scalar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reduction {
     Sum,
-    /// The largest number by comparison. The loop says whether it is certain to be the maximum.
+    /// The largest element by comparison. The loop reports whether it is certainly the maximum.
     Max,
 }
 
 /// Functions of the element and an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Binary {
-    /// The operand itself: the beginning of a group.
+    /// The operand itself, at the beginning of a group.
     Take,
     Add,
     Sub,
@@ -96,7 +100,7 @@ pub(crate) enum Unary {
 }
 
 impl Function {
-    /// How a function is computed; none if a fused loop does not have it.
+    /// Returns the implementation of a function; `None` if fused loops do not have it.
     pub(crate) fn of(function: ElementwiseFn) -> Option<Function> {
         Some(match function.family() {
             Family::Arithmetic(ArithmeticFn::Add) => Function::Binary(Binary::Add, Binary::Add),
@@ -110,9 +114,9 @@ impl Function {
             Family::Float(FloatFn::Sqrt | FloatFn::SqrtRn) => Function::Unary(Unary::Sqrt),
             Family::Math(MathFn::Exp | MathFn::AccurateExp) => Function::Unary(Unary::Exp),
             Family::Math(MathFn::Exp2) => Function::Unary(Unary::Exp2),
-            // tidy: wildcard because a function that is not here ends the group.
+            // tidy: wildcard because a function that is not listed ends the group.
             Family::Float(_) | Family::Math(_)
-            // Of integers and booleans, or with booleans among the operands or results.
+            // Functions of integers and booleans, or with boolean operands or results.
             | Family::Division(_)
             | Family::Bitwise(_)
             | Family::WideProduct(_)

@@ -7,11 +7,11 @@ use crate::run::memory::Region;
 pub enum Argument<'a> {
     /// A pointer, and the memory that may be accessed through it.
     Pointer {
-        /// The address that the kernel gets.
+        /// The address that the kernel receives.
         address: u64,
         /// The allocation.
         region: Region<'a>,
     },
-    /// A number: its bits. Those above the width of the parameter are ignored.
+    /// The bits of a number. Bits above the width of the parameter are ignored.
     Scalar(u64),
 }

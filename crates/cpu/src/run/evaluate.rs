@@ -1,6 +1,7 @@
-//! Evaluation: a program that runs once, on values that the caller holds.
+//! Evaluation: runs a program once, on values that the caller holds.
 //!
-//! Interpret mode keeps the values of a kernel between its ops, and evaluates one op, as a program of its own, at a time.
+//! Interpret mode keeps the values of a kernel between its ops, and evaluates one op at a time as a
+//! program of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,22 +23,22 @@ use crate::run::tile::Tile;
 use crate::run::value::{Form, Provenance, Value};
 use crate::types::TileType;
 
-/// A scalar or tile that lives on between evaluations. It stays on the thread that made it.
+/// A scalar or tile that outlives an evaluation. It stays on the thread that made it.
 #[derive(Clone, Debug)]
 pub struct Held(Value);
 
 impl Held {
-    /// The argument of a launch with this number, for a parameter of this type.
+    /// Returns the value of a launch's argument for a parameter of this type.
     pub fn argument(index: usize, argument: &Argument<'_>, ty: &Type) -> Self {
         Self(Value::of_argument(index, argument, &TileType::new(ty)))
     }
 
-    /// A scalar with these bits; those above the width of its type are zero.
+    /// Returns a scalar with these bits; those above the width of its type are zero.
     pub fn scalar(bits: u64) -> Self {
         Self(Value::uniform(bits))
     }
 
-    /// What [`Self::to_bytes`] gives, as a value again; nothing if there are not as many bytes as the type takes.
+    /// Decodes the bytes of [`Self::to_bytes`]. Returns `None` if the type does not have that size.
     pub fn from_bytes(ty: &Type, bytes: &[u8]) -> Option<Self> {
         let ty = TileType::new(ty);
         if bytes.len() != ty.bytes() {
@@ -53,7 +54,7 @@ impl Held {
         Some(Self(Value::dense(tile)))
     }
 
-    /// The bits of all elements, if they are known to be the same, as those of a scalar are.
+    /// Returns the bits of all elements, if they are known to be equal, as for a scalar.
     pub fn uniform_bits(&self) -> Option<u64> {
         match self.0.form {
             Form::Uniform(bits) => Some(bits),
@@ -61,12 +62,12 @@ impl Held {
         }
     }
 
-    /// The elements in row-major order, each in as many bytes as its type has.
+    /// Returns the elements in row-major order, each in the bytes of its type.
     pub fn to_bytes(&self, ty: &Type) -> Vec<u8> {
         materialize(&TileType::new(ty), self.0.clone()).bytes().to_vec()
     }
 
-    /// The number of the argument that the pointers in it are derived from.
+    /// Returns the index of the argument that its pointers are derived from.
     pub fn argument_index(&self) -> Option<usize> {
         self.0.provenance.index()
     }
@@ -76,33 +77,36 @@ impl Held {
 pub struct Surroundings<'a> {
     /// The arguments of the kernel, whose memory pointers may access.
     pub arguments: &'a [Argument<'a>],
-    /// What each is called.
+    /// The names of the arguments.
     pub names: &'a [Arc<str>],
-    /// The memory of all arguments, and that which pointers of unknown provenance may access besides.
+    /// The memory of all arguments, and other memory that pointers of unknown provenance may
+    /// access.
     pub regions: &'a [Region<'a>],
-    /// How many programs run along x, y and z.
+    /// The number of programs along x, y and z.
     pub grid: [u32; 3],
-    /// Which of them this is.
+    /// The coordinates of this program.
     pub id: [u32; 3],
-    /// What stops a loop in the program.
+    /// Interrupts a loop in the program.
     pub interrupt: Interrupt<'a>,
-    /// Where loads are noted that end in the padding of a region, and give 0. Without it they are errors.
+    /// Notes loads that end in the padding of a region and read as 0. Without it, such loads are
+    /// errors.
     pub padded: Option<&'a PaddedReads>,
 }
 
-/// Why there are no results.
+/// The reason why an evaluation has no results.
 #[derive(Debug)]
 pub struct EvaluationError {
-    /// What a user is told. Its places are in the sources of the program.
+    /// The diagnostic for the user. Its spans are in the sources of the program.
     pub diagnostic: Diagnostic,
-    /// Whether a pointer of unknown provenance points outside of all regions. Nothing has been written then.
+    /// True if a pointer of unknown provenance points outside of all regions. Nothing has been
+    /// written then.
     pub is_outside_of_regions: bool,
 }
 
 impl Program {
-    /// Runs the program once and gives its results.
+    /// Runs the program once and returns its results.
     ///
-    /// Panics if there are not as many inputs as parameters.
+    /// Panics if the number of inputs differs from the number of parameters.
     pub fn evaluate<'h>(
         &self,
         inputs: impl ExactSizeIterator<Item = &'h Held>,
@@ -130,9 +134,9 @@ impl Program {
 }
 
 impl PaddedReads {
-    /// What a user would be told of each load from padding if it had ended the evaluation.
+    /// Returns the diagnostic that each load from padding would have caused.
     pub fn of_evaluation(&self, program: &Program, surroundings: &Surroundings<'_>) -> Vec<Diagnostic> {
         let Surroundings { arguments, names, grid, .. } = *surroundings;
-        self.told(program, arguments, &|index| names.get(index).cloned().unwrap_or_default(), grid)
+        self.diagnostics_of(program, arguments, &|index| names.get(index).cloned().unwrap_or_default(), grid)
     }
 }

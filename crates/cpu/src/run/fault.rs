@@ -11,13 +11,13 @@ use crate::program::{Program, Step};
 use crate::run::argument::Argument;
 use crate::run::value::Provenance;
 
-/// Why a program of the grid cannot go on.
+/// The reason why a program of the grid stopped.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub kind: FaultKind,
     /// The entry in [`Program::sites`] of the step.
     pub site: u32,
-    /// Where in the tile; empty for a scalar, or where it is not about an element.
+    /// The index in the tile; empty for a scalar, or if the fault concerns no element.
     pub lane: SmallVec<[u32; 4]>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum FaultKind {
         address: u64,
         size: usize,
     },
-    /// The index of a gather names no element.
+    /// A gather index outside of the axis.
     IndexOutOfBounds {
         index: i32,
         extent: u32,
@@ -46,11 +46,11 @@ pub(crate) enum FaultKind {
     Assembly(AssemblyFault),
     OutOfMemory,
     Interrupted,
-    /// Stopped since a program with a lower number faulted, which is what the launch fails with.
+    /// A program with a lower index faulted; the launch fails with that fault.
     Superseded,
 }
 
-/// The outcome of a step. The fault is boxed, so that the outcome is small.
+/// The outcome of a step. The fault is boxed to keep the outcome small.
 pub(crate) type Outcome<T = ()> = Result<T, Box<Fault>>;
 
 #[expect(clippy::unnecessary_box_returns, reason = "it becomes the error of a step")]
@@ -59,14 +59,14 @@ impl Fault {
         Box::new(Self { kind, site: u32::MAX, lane: SmallVec::new() })
     }
 
-    /// Sets where in the tile.
+    /// Sets the index in the tile.
     #[must_use]
     pub(crate) fn at(mut self: Box<Self>, lane: SmallVec<[u32; 4]>) -> Box<Self> {
         self.lane = lane;
         self
     }
 
-    /// The fault in a step, unless it is one in a step inside of it.
+    /// Sets the step of the fault, unless an inner step has set it.
     #[must_use]
     pub(crate) fn in_step(mut self: Box<Self>, step: &Step) -> Box<Self> {
         if self.site == u32::MAX {
@@ -75,7 +75,8 @@ impl Fault {
         self
     }
 
-    /// The diagnostic of a fault in the program of the grid at these coordinates; `name` says what an argument is called.
+    /// Returns the diagnostic of a fault in the program at these coordinates; `name` returns the
+    /// name of an argument.
     pub(crate) fn diagnostic(
         &self,
         program: &Program,
@@ -92,8 +93,8 @@ impl Fault {
                 .located(
                     program,
                     Code::MisalignedAtomic,
-                    format!("an atomic operation on {size} bytes at an address that is no multiple of {size}"),
-                    &format!("the address is a multiple of {size} plus {}", address % *size as u64),
+                    format!("an atomic operation on {size} bytes at an address that is not a multiple of {size}"),
+                    &format!("the address modulo {size} is {}", address % *size as u64),
                 )
                 .hint("pass an array whose memory is aligned to its elements"),
             FaultKind::Assertion(Failure::DivisionByZero) => self
@@ -107,8 +108,8 @@ impl Fault {
                 .located(
                     program,
                     Code::IndexOutOfBounds,
-                    format!("index {index} of `gather` is out of bounds of axis {axis}, which has {extent} elements"),
-                    &format!("takes element {index} of 0 to {}", i64::from(*extent) - 1),
+                    format!("`gather` index {index} is out of bounds: axis {axis} has {extent} elements"),
+                    &format!("the index has to be from 0 to {}", i64::from(*extent) - 1),
                 )
                 .hint("keep the index inside of the axis, also where the result is not used: `tl.where(mask, index, 0)`"),
             FaultKind::Assertion(failure @ Failure::IndexOutOfBounds(_)) => {
@@ -138,7 +139,7 @@ impl Fault {
         diagnostic
     }
 
-    /// A diagnostic at the step, with the calls that led there.
+    /// Returns a diagnostic at the step, with its call sites.
     fn located(&self, program: &Program, code: Code, message: impl Into<String>, label: &str) -> Diagnostic {
         let mut diagnostic = Diagnostic::new(code, message);
         let chain: &[Span] = program.sites.get(self.site as usize).map_or(&[], |site| site);
@@ -206,7 +207,8 @@ impl Fault {
     }
 }
 
-/// What to say of an offset that 32-bit arithmetic may have wrapped to: it is far from the elements, which end before `last`.
+/// Returns a note and a hint about an offset that 32-bit arithmetic may have wrapped: one that is
+/// far from the elements, which end before `last`.
 pub fn wrapped_offset(offset: i64, last: i64) -> Option<(String, &'static str)> {
     const HINT: &str = "compute it in 64 bits, before it is multiplied: `row.to(tl.int64) * stride`";
     if offset < -(1 << 20) {

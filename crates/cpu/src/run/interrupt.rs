@@ -1,4 +1,4 @@
-//! Interrupts: how a running launch is stopped from outside.
+//! Interrupts: stop a running launch from outside.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -6,47 +6,49 @@ use std::time::{Duration, Instant};
 use crate::run::fault::{Fault, FaultKind, Outcome};
 use crate::run::padding::PaddedReads;
 
-/// What stops a running launch from outside.
+/// The source of an interrupt.
 #[derive(Clone, Copy)]
 pub enum Interrupt<'a> {
-    /// Nothing.
+    /// None: the launch cannot be interrupted.
     Never,
-    /// The flag, once it is true.
+    /// Interrupts when the flag is true.
     Flag(&'a AtomicBool),
-    /// The function, once it returns true. It is called every few milliseconds, on the thread that launches only.
+    /// Interrupts when the function returns true. The launching thread calls it every few
+    /// milliseconds.
     Poll(&'a (dyn Fn() -> bool + Sync)),
 }
 
-/// How often a callback is asked whether to stop.
+/// The interval between calls of an interrupt function.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How many checks may pass before the clock is looked at.
+/// Checks between reads of the clock.
 const CHECKS_PER_CLOCK: u32 = 64;
 
-/// How often a program looks for what it waits for until it is another one's turn.
-const LOOKS_PER_TURN: u32 = 32;
+/// Polls of a waiting program before another one runs.
+const POLLS_PER_TURN: u32 = 32;
 
-/// Says whether to go on, when a machine asks at a loop iteration or between programs.
+/// Decides whether a machine continues, at each loop iteration and between programs.
 pub(crate) struct Control<'a> {
     stop: &'a AtomicBool,
-    /// The lowest program that faulted: those above it stop.
+    /// The lowest program that faulted: higher ones stop.
     faulted: Option<&'a AtomicU64>,
-    /// The program that runs.
+    /// The index of the running program.
     number: u64,
     flag: Option<&'a AtomicBool>,
     poll: Option<&'a (dyn Fn() -> bool + Sync)>,
     checks: u32,
     last_poll: Option<Instant>,
     /// Lets other programs run, in a launch of programs that wait for each other.
-    pass: Option<&'a dyn Fn()>,
-    /// How often the program has looked in vain for what it waits for.
-    looks: u32,
-    /// Where loads from padding are noted, if they are no faults.
+    park: Option<&'a dyn Fn()>,
+    /// Polls of the waiting program so far.
+    polls: u32,
+    /// Notes loads from padding; without it, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
 }
 
 impl<'a> Control<'a> {
-    /// The control of a thread: `stop` ends all threads of the launch, and only the calling thread polls.
+    /// Creates the control of a thread. `stop` ends all threads of the launch, and only the calling
+    /// thread polls the interrupt.
     pub(crate) fn new(stop: &'a AtomicBool, interrupt: Interrupt<'a>, is_caller: bool) -> Self {
         let flag = match interrupt {
             Interrupt::Flag(flag) => Some(flag),
@@ -64,39 +66,39 @@ impl<'a> Control<'a> {
             poll,
             checks: 0,
             last_poll: None,
-            pass: None,
-            looks: 0,
+            park: None,
+            polls: 0,
             padded: None,
         }
     }
 
-    /// Stops programs once one with a lower number than theirs has faulted, which the launch notes here.
+    /// Stops programs above the lowest one that faulted, which the launch notes in `faulted`.
     pub(crate) fn below(self, faulted: &'a AtomicU64) -> Self {
         Self { faulted: Some(faulted), ..self }
     }
 
-    /// A program with this number begins. Fails if it is to stop.
+    /// Begins a program. Fails if the launch has to stop.
     pub(crate) fn begin(&mut self, number: u64) -> Outcome {
         self.number = number;
         self.check()
     }
 
-    /// With a function that lets other programs run.
-    pub(crate) fn in_turns(self, pass: &'a dyn Fn()) -> Self {
-        Self { pass: Some(pass), ..self }
+    /// Sets a function that lets other programs run.
+    pub(crate) fn with_scheduler(self, park: &'a dyn Fn()) -> Self {
+        Self { park: Some(park), ..self }
     }
 
-    /// With what loads from padding are noted in, if they are no faults.
+    /// Sets the collector of loads from padding.
     pub(crate) fn noting(self, padded: Option<&'a PaddedReads>) -> Self {
         Self { padded, ..self }
     }
 
-    /// What becomes true when the launch is to stop, for those who cannot ask.
+    /// Returns the flag that becomes true when the launch has to stop, for code that cannot poll.
     pub(crate) fn stop(&self) -> &'a AtomicBool {
         self.flag.unwrap_or(self.stop)
     }
 
-    /// Fails if the launch is to stop.
+    /// Fails if the launch has to stop.
     #[inline]
     pub(crate) fn check(&mut self) -> Outcome {
         let flagged = self.flag.is_some_and(|flag| flag.load(Ordering::Relaxed));
@@ -109,13 +111,14 @@ impl<'a> Control<'a> {
         Ok(())
     }
 
-    /// Lets other programs run now and then, as this one may wait for them. Fails if the launch is to stop.
+    /// Lets other programs run now and then, because this one may wait for them. Fails if the
+    /// launch has to stop.
     pub(crate) fn wait(&mut self) -> Outcome {
-        self.looks += 1;
-        if self.looks.is_multiple_of(LOOKS_PER_TURN)
-            && let Some(pass) = self.pass
+        self.polls += 1;
+        if self.polls.is_multiple_of(POLLS_PER_TURN)
+            && let Some(park) = self.park
         {
-            pass();
+            park();
         }
         self.check()
     }
@@ -129,7 +132,7 @@ impl<'a> Control<'a> {
         let now = Instant::now();
         let last = *self.last_poll.get_or_insert(now);
         if now - last < POLL_INTERVAL {
-            // Few long steps between checks: look at the clock more often.
+            // Checks are rare, because steps are long: read the clock more often.
             if now - last > POLL_INTERVAL / 8 {
                 self.checks = CHECKS_PER_CLOCK - 1;
             }

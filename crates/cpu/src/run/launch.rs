@@ -1,10 +1,10 @@
-//! Launching: a program for every point of a grid, spread over threads.
+//! Launching: runs a program for every point of a grid, on several threads.
 //!
-//! The calling thread begins alone, and wakes others only once enough work is left that waking them pays: a small launch
-//! never leaves the calling thread. Scheduling is guided: chunks shrink towards the end, so that many tiny programs cost
-//! little and a few large ones balance.
+//! The calling thread begins on its own, and wakes others only if enough work remains to repay
+//! that: a small launch never leaves the calling thread. Scheduling is guided: chunks shrink
+//! towards the end, so that many tiny programs have little overhead and a few large ones balance.
 //!
-//! Programs that may wait for each other are launched in another way: see [`turns`](crate::run::turns).
+//! Programs that may wait for each other use [`scheduler`](crate::run::scheduler) instead.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -26,78 +26,80 @@ use crate::run::memory::Region;
 use crate::run::observer::Observe;
 use crate::run::padding::PaddedReads;
 use crate::run::profile::Profile;
+use crate::run::scheduler::Scheduler;
 use crate::run::trace::Tracing;
-use crate::run::turns::Turns;
 
 /// A launch of a program.
 pub struct Launch<'a> {
-    /// How many programs run along x, y and z; x is counted fastest. If one is 0, nothing runs.
+    /// The number of programs along x, y and z; x is fastest. If one is 0, nothing runs.
     pub grid: [u32; 3],
     /// The arguments, one for each parameter.
     pub arguments: &'a [Argument<'a>],
-    /// Memory that pointers of unknown provenance (made of integers, say) may access besides that of the arguments.
+    /// Memory that pointers of unknown provenance (made from integers, for example) may access, in
+    /// addition to that of the arguments.
     pub foreign: &'a [Region<'a>],
-    /// How many threads may work, the calling one among them; 0 counts as 1.
+    /// Maximum threads, including the calling one; 0 counts as 1.
     pub threads: usize,
-    /// What stops the launch early.
+    /// Stops the launch early.
     pub interrupt: Interrupt<'a>,
-    /// Where loads are noted that end in the padding of a region, and give 0. Without it they are faults.
+    /// Notes loads that end in the padding of a region and read as 0. Without it, such loads are
+    /// faults.
     pub padded: Option<&'a PaddedReads>,
 }
 
-/// Launches estimated to take longer, in nanoseconds, are spread over threads.
-const WORTH_WAKING: u64 = 20_000;
+/// Launches with a longer estimate, in nanoseconds, use several threads.
+const MIN_PARALLEL_NANOSECONDS: u64 = 20_000;
 
-/// The most programs in a chunk.
+/// Maximum programs in a chunk.
 const MAX_CHUNK: u64 = 1024;
 
-/// What the threads of a launch share.
+/// The state that the threads of a launch share.
 struct Shared<'a> {
     program: &'a Program,
     launch: &'a Launch<'a>,
-    /// What the launch is recorded to, measured or checked by.
+    /// Record, measure or check the launch.
     observers: &'a [&'a dyn Observe],
     regions: &'a [Region<'a>],
     total: u64,
     /// The first program that no thread has taken.
     next: AtomicU64,
     stop: AtomicBool,
-    /// The number of the lowest program that faulted, `u64::MAX` before: programs below it still run, so that it is the same
-    /// in each run.
+    /// The index of the lowest program that faulted, `u64::MAX` before that. Programs below it
+    /// still run, so that every run reports the same fault.
     faulted: AtomicU64,
-    /// The fault of the lowest program that faulted.
+    /// The fault of that program.
     fault: Mutex<Option<(u64, Box<Fault>)>>,
-    /// Helpers that still work.
+    /// Helper threads that still work.
     helpers: Mutex<usize>,
     helper_done: Condvar,
 }
 
-/// Measures how long programs take, while the calling thread works alone.
+/// Measures how long programs take, while the calling thread works on its own.
 struct Probe {
     start: Instant,
     done: u64,
-    /// How many programs to run until the clock is looked at.
+    /// Programs to run before the next read of the clock.
     chunk: u64,
 }
 
 impl Probe {
-    /// Adds programs that were run. True if the rest is worth waking others for.
+    /// Adds programs that were run. Returns whether the remaining work repays waking other threads.
     fn finds_work(&mut self, shared: &Shared<'_>, programs: u64) -> bool {
         self.done += programs;
         self.chunk = self.done.min(MAX_CHUNK);
         let each = self.start.elapsed().as_nanos() as u64 / self.done;
         shared.program.measured.store(each.max(1), Ordering::Relaxed);
-        each.saturating_mul(shared.total - self.done) > WORTH_WAKING
+        each.saturating_mul(shared.total - self.done) > MIN_PARALLEL_NANOSECONDS
     }
 }
 
 /// Counts a helper down when dropped, also if the helper panics.
-struct Done<'s, 'a>(&'s Shared<'a>);
+struct HelperGuard<'s, 'a>(&'s Shared<'a>);
 
-impl Drop for Done<'_, '_> {
+impl Drop for HelperGuard<'_, '_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Nobody waits for what a thread that is gone would have done.
+            // The rest of this thread's work would never complete.
             self.0.stop.store(true, Ordering::Relaxed);
         }
         *self.0.helpers.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
@@ -108,26 +110,27 @@ impl Drop for Done<'_, '_> {
 impl Program {
     /// Runs the program for every point of the grid.
     ///
-    /// Fails with the diagnostic of the program that could not go on, the one with the lowest number of several, x counted
-    /// fastest. Programs with a lower number have had their effects, unless programs wait for each other: then the first fault
-    /// that is met ends the launch.
+    /// Fails with the diagnostic of the lowest program that faulted, x fastest. Lower programs have
+    /// had their effects, unless programs wait for each other: then the first fault that occurs
+    /// ends the launch.
     ///
-    /// Panics if there are not as many arguments as parameters, or of the other kind.
+    /// Panics if the number or the kinds of the arguments differ from the parameters.
     pub fn launch(&self, launch: &Launch<'_>) -> Result<(), Box<Diagnostic>> {
         self.start(launch, &[])
     }
 
-    /// The same, and measures what each step takes.
+    /// Runs the program as [`Self::launch`], and measures each step.
     pub fn launch_profiled(&self, launch: &Launch<'_>, profile: &Profile) -> Result<(), Box<Diagnostic>> {
         self.start(launch, &[profile])
     }
 
-    /// The same, recorded. The program is one of [`Program::for_traces`].
+    /// Runs the program as [`Self::launch`], and records it. The program is one of
+    /// [`Program::for_traces`].
     pub fn launch_traced(&self, launch: &Launch<'_>, tracing: Tracing<'_>) -> Result<(), Box<Diagnostic>> {
         self.start(launch, &[&tracing])
     }
 
-    /// Runs the program for every point of the grid, and has it observed.
+    /// Runs the program for every point of the grid, with observers.
     pub(crate) fn start(
         &self,
         launch: &Launch<'_>,
@@ -180,10 +183,10 @@ impl Program {
 }
 
 impl PaddedReads {
-    /// What a user would be told of each if it had ended the launch.
+    /// Returns the diagnostic that each load from padding would have caused.
     pub fn diagnostics(&self, program: &Program, launch: &Launch<'_>) -> Vec<Diagnostic> {
         let name = |index: usize| Arc::clone(&program.parameters[index].name);
-        self.told(program, launch.arguments, &name, launch.grid)
+        self.diagnostics_of(program, launch.arguments, &name, launch.grid)
     }
 }
 
@@ -191,7 +194,7 @@ impl<'a> Shared<'a> {
     fn run(&'a self) {
         let threads = self.launch.threads.max(1).min(usize::try_from(self.total).unwrap_or(usize::MAX));
         if self.program.waits && self.total > 1 {
-            self.run_in_turns(threads);
+            self.run_scheduled(threads);
             return;
         }
         if threads == 1 {
@@ -200,11 +203,11 @@ impl<'a> Shared<'a> {
         }
         let known = self.program.measured.load(Ordering::Relaxed);
         let estimate = if known == 0 { self.program.estimate } else { known };
-        if estimate.saturating_mul(self.total) > 2 * WORTH_WAKING {
+        if estimate.saturating_mul(self.total) > 2 * MIN_PARALLEL_NANOSECONDS {
             self.spread(threads);
             return;
         }
-        // Alone, until the measured time exceeds the estimate.
+        // Work on this thread only, until the measured time exceeds the estimate.
         let mut probe = Probe { start: Instant::now(), done: 0, chunk: 1 };
         if self.work(true, Some(&mut probe)) {
             self.spread(threads);
@@ -221,7 +224,7 @@ impl<'a> Shared<'a> {
         pool.in_place_scope(|scope| {
             for _ in 1..threads {
                 scope.spawn(|_| {
-                    let _done = Done(self);
+                    let _done = HelperGuard(self);
                     self.work(false, None);
                 });
             }
@@ -230,11 +233,12 @@ impl<'a> Shared<'a> {
         });
     }
 
-    /// Runs programs that wait for each other. The calling thread runs none, as a program may wait for long.
-    fn run_in_turns(&'a self, threads: usize) {
-        let turns = Turns::default();
+    /// Runs programs that wait for each other. The calling thread runs none, because a program may
+    /// wait for long.
+    fn run_scheduled(&'a self, threads: usize) {
+        let scheduler = Scheduler::default();
         std::thread::scope(|scope| {
-            let begun = (0..threads).filter(|_| self.begin(&turns, scope)).count();
+            let begun = (0..threads).filter(|_| self.begin(&scheduler, scope)).count();
             if begun == 0 {
                 self.work(true, None);
             }
@@ -242,26 +246,28 @@ impl<'a> Shared<'a> {
         });
     }
 
-    /// Starts a thread for programs that wait for each other. False if the system refuses one.
-    fn begin<'s>(&'s self, turns: &'s Turns, scope: &'s Scope<'s, '_>) -> bool {
+    /// Starts a thread for programs that wait for each other. Returns false if the system refuses
+    /// one.
+    fn begin<'s>(&'s self, scheduler: &'s Scheduler, scope: &'s Scope<'s, '_>) -> bool {
         *self.helpers.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        let done = Done(self);
+        let done = HelperGuard(self);
         let builder = std::thread::Builder::new().name("tilewright-turn".into());
         let begun = builder.spawn_scoped(scope, move || {
             let _done = done;
-            self.take_turns(turns, scope);
+            self.run_until_parked(scheduler, scope);
         });
         begun.is_ok()
     }
 
-    /// Runs programs until none is left, or until a parked one goes on in its place.
-    fn take_turns<'s>(&'s self, turns: &'s Turns, scope: &'s Scope<'s, '_>) {
-        let pass = || {
+    /// Runs programs until none is left, or until a parked one resumes instead.
+    fn run_until_parked<'s>(&'s self, scheduler: &'s Scheduler, scope: &'s Scope<'s, '_>) {
+        let park = || {
             let has_others = self.next.load(Ordering::Relaxed) < self.total;
-            turns.pass(&self.stop, has_others, || self.begin(turns, scope));
+            scheduler.park(&self.stop, has_others, || self.begin(scheduler, scope));
         };
         let Launch { grid, arguments, padded, .. } = *self.launch;
-        let control = Control::new(&self.stop, self.launch.interrupt, false).in_turns(&pass).noting(padded);
+        let control =
+            Control::new(&self.stop, self.launch.interrupt, false).with_scheduler(&park).noting(padded);
         let machine =
             unless_out_of_memory(|| Machine::new(self.program, arguments, self.regions, grid, control));
         let mut machine = match machine {
@@ -275,15 +281,15 @@ impl<'a> Shared<'a> {
                 machine.run_at(coordinates(grid, number))
             });
             if let Err(fault) = outcome {
-                // Others may wait for it.
+                // Other programs may wait for the one that faulted.
                 self.stop.store(true, Ordering::Relaxed);
                 return self.fail(number, fault);
             }
-            if turns.hand_over() {
+            if scheduler.yield_now() {
                 return;
             }
         }
-        turns.hand_over();
+        scheduler.yield_now();
     }
 
     /// Waits for the helpers, and polls the interrupt meanwhile.
@@ -304,7 +310,8 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Runs programs until none is left, or until the probe finds work for helpers. True if it does.
+    /// Runs programs until none is left, or until the probe finds work for helpers. Returns whether
+    /// it did.
     fn work(&'a self, is_caller: bool, mut probe: Option<&mut Probe>) -> bool {
         let Launch { grid, interrupt, padded, .. } = *self.launch;
         let control = Control::new(&self.stop, interrupt, is_caller).below(&self.faulted).noting(padded);
@@ -344,7 +351,7 @@ impl<'a> Shared<'a> {
         false
     }
 
-    /// Takes the next chunk, of `most` programs at the most.
+    /// Takes the next chunk, of at most `most` programs.
     fn take(&self, most: u64) -> Option<(u64, u64)> {
         let threads = self.launch.threads.max(1) as u64;
         let mut first = self.next.load(Ordering::Relaxed);
@@ -359,7 +366,8 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Records a fault, and stops the programs above it. An interruption stops all, and counts only if there is no other fault.
+    /// Records a fault, and stops the programs above it. An interrupt stops all, and is reported
+    /// only without another fault.
     fn fail(&self, number: u64, fault: Box<Fault>) {
         let number = match fault.kind {
             FaultKind::Superseded => return,
@@ -379,9 +387,9 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// The outcome of a program of the grid; a failed allocation, which unwinds, becomes a fault.
+/// Runs a program of the grid; a failed allocation, which unwinds, becomes a fault.
 pub(crate) fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-    // The values that the program leaves behind are dead.
+    // Nothing reads the values that the program leaves.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|payload| {
         if payload.is::<OutOfMemory>() {
             return Err(Fault::new(FaultKind::OutOfMemory));
@@ -390,10 +398,11 @@ pub(crate) fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outco
     })
 }
 
-/// The pool of this size, made once. None if the system refuses more threads.
+/// Returns the thread pool of this size, which it creates once. Returns `None` if the system
+/// refuses more threads.
 ///
-/// The threads of a pool do not survive a fork, so a pool belongs to a process: in the child the first launch makes a
-/// new one.
+/// A child process does not have the threads of its parent's pools, so a pool belongs to one
+/// process: the first launch in a child creates a new pool.
 fn pool(threads: usize) -> Option<Arc<rayon::ThreadPool>> {
     static POOLS: Mutex<BTreeMap<(u32, usize), Arc<rayon::ThreadPool>>> = Mutex::new(BTreeMap::new());
     static NUMBER: AtomicUsize = AtomicUsize::new(0);

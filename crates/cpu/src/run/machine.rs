@@ -1,4 +1,5 @@
-//! The machine of one thread: executes the steps of a program for one point of the grid after the other.
+//! The machine of one thread: executes the steps of a program for one point of the grid after
+//! another.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use std::cell::{Cell, RefCell};
@@ -17,7 +18,7 @@ use crate::run::tile::Tile;
 use crate::run::value::{Affine, Form, Provenance, Value};
 use crate::types::TileType;
 
-/// The values of a program and its place in the grid.
+/// The slots of a running program, and its position in the grid.
 pub(crate) struct Machine<'a> {
     pub program: &'a Program,
     pub arguments: &'a [Argument<'a>],
@@ -26,22 +27,23 @@ pub(crate) struct Machine<'a> {
     pub control: Control<'a>,
     pub grid: [u32; 3],
     pub id: [u32; 3],
-    /// The number of programs of the launch.
+    /// Programs of the launch.
     programs: usize,
     slots: Vec<Value>,
-    /// Values that a block has yielded, until they are parameters of the next block or results of the step.
+    /// Values that a block has yielded, until they become parameters of the next block or results
+    /// of the step.
     stack: Vec<Value>,
     scratch: Option<Box<Scratch>>,
-    /// The addresses of regions for which large pages have been advised.
+    /// The addresses of regions with advised huge pages.
     advised: RefCell<SmallVec<[u64; 2]>>,
-    /// Who watches the programs.
+    /// The observers of the programs.
     observers: Vec<Box<dyn Observer + 'a>>,
 }
 
 /// More bytes than the caches of common processors hold.
 const LARGER_THAN_CACHES: usize = 48 << 20;
 
-/// Allocations that a thread keeps from one machine to the next.
+/// Allocations that a thread reuses for its next machine.
 #[derive(Default)]
 struct Spare {
     slots: Vec<Value>,
@@ -55,7 +57,7 @@ thread_local! {
 }
 
 impl<'a> Machine<'a> {
-    /// A machine that has run the preamble. Fails as a step may fail.
+    /// Creates a machine and runs the preamble. Fails as a step may fail.
     pub(crate) fn new(
         program: &'a Program,
         arguments: &'a [Argument<'a>],
@@ -72,7 +74,7 @@ impl<'a> Machine<'a> {
         Ok(machine)
     }
 
-    /// A machine whose parameters have no values yet.
+    /// Creates a machine whose parameters have no values yet.
     pub(crate) fn idle(
         program: &'a Program,
         arguments: &'a [Argument<'a>],
@@ -102,7 +104,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Runs the program once, at a point of the grid, with values for its parameters; gives its results.
+    /// Runs the program once, at a point of the grid, with values for its parameters. Returns its
+    /// results.
     pub(crate) fn evaluate(
         &mut self,
         id: [u32; 3],
@@ -124,19 +127,19 @@ impl<'a> Machine<'a> {
         if self.observers.is_empty() {
             return self.run(self.program.body);
         }
-        self.tell(|observer, machine| observer.begin(machine));
+        self.notify(|observer, machine| observer.begin(machine));
         let outcome = self.run(self.program.body);
-        self.tell_in_reverse(|observer, _| observer.end(outcome.is_err()));
+        self.notify_in_reverse(|observer, _| observer.end(outcome.is_err()));
         outcome
     }
 
-    /// Has what follows observed.
+    /// Sets the observers of the following programs.
     pub(crate) fn observe(&mut self, by: &'a [&'a dyn Observe]) {
         self.observers = by.iter().map(|observed| observed.observer()).collect();
     }
 
     /// Calls each observer, in order.
-    fn tell(&mut self, mut call: impl FnMut(&mut (dyn Observer + 'a), &Self)) {
+    fn notify(&mut self, mut call: impl FnMut(&mut (dyn Observer + 'a), &Self)) {
         let mut observers = std::mem::take(&mut self.observers);
         for observer in &mut observers {
             call(&mut **observer, self);
@@ -145,7 +148,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Calls each observer, the last one first.
-    fn tell_in_reverse(&mut self, mut call: impl FnMut(&mut (dyn Observer + 'a), &Self)) {
+    fn notify_in_reverse(&mut self, mut call: impl FnMut(&mut (dyn Observer + 'a), &Self)) {
         let mut observers = std::mem::take(&mut self.observers);
         for observer in observers.iter_mut().rev() {
             call(&mut **observer, self);
@@ -163,52 +166,53 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The type of a slot.
+    /// Returns the type of a slot.
     pub(crate) fn ty(&self, slot: Slot) -> &'a TileType {
         self.program.ty(slot)
     }
 
-    /// The type of an operand.
+    /// Returns the type of an operand.
     pub(crate) fn type_of(&self, operand: Use) -> &'a TileType {
         &self.program.types[operand.ty as usize]
     }
 
-    /// The form of an operand, which stays in its slot: a symbolic form in a dead slot holds no memory.
+    /// Returns the form of an operand, which stays in its slot: a symbolic form in a dead slot
+    /// holds no memory.
     #[inline]
     pub(crate) fn form(&self, operand: Use) -> &Form {
         &self.slots[operand.slot as usize].form
     }
 
-    /// The value of an operand, which stays in its slot.
+    /// Returns the value of an operand, which stays in its slot.
     pub(crate) fn value(&self, operand: Use) -> &Value {
         &self.slots[operand.slot as usize]
     }
 
-    /// The value of a slot.
+    /// Returns the value of a slot.
     pub(crate) fn value_of(&self, slot: Slot) -> &Value {
         &self.slots[slot as usize]
     }
 
-    /// The form of the value of a slot.
+    /// Returns the form of a slot's value.
     #[inline]
     pub(crate) fn form_of(&self, slot: Slot) -> &Form {
         &self.slots[slot as usize].form
     }
 
-    /// The provenance of the pointers of an operand.
+    /// Returns the provenance of an operand's pointers.
     #[inline]
     pub(crate) fn provenance(&self, operand: Use) -> Provenance {
         self.slots[operand.slot as usize].provenance
     }
 
-    /// The value of an operand: moved out if this is its last use.
+    /// Returns the value of an operand, moved out if this is its last use.
     #[inline]
     pub(crate) fn take(&mut self, operand: Use) -> Value {
         let slot = &mut self.slots[operand.slot as usize];
         if operand.last { std::mem::replace(slot, Value::EMPTY) } else { slot.clone() }
     }
 
-    /// Frees operands that were looked at and not taken.
+    /// Frees operands that were read but not moved out.
     pub(crate) fn release(&mut self, operands: &[Use]) {
         for operand in operands.iter().filter(|operand| operand.last) {
             self.slots[operand.slot as usize] = Value::EMPTY;
@@ -223,23 +227,25 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The operand with this number, if it is there.
+    /// Takes the operand at an index, if the step has one.
     pub(crate) fn take_optional(&mut self, step: &Step, index: usize) -> Option<Value> {
         step.operands.get(index).map(|&operand| self.take(operand))
     }
 
-    /// The tile of an operand that is dense: moved out if this is its last use. None if it has another form.
+    /// Returns the tile of a dense operand, moved out if this is its last use. Returns `None` for
+    /// other forms.
     #[inline(always)]
     pub(crate) fn take_tile(&mut self, operand: Use) -> Option<Tile> {
         match &mut self.slots[operand.slot as usize].form {
-            // An empty tile stays behind in the dead slot.
+            // An empty tile remains in the dead slot.
             Form::Dense(tile) if operand.last => Some(std::mem::take(tile)),
             Form::Dense(tile) => Some(tile.clone()),
             Form::Uniform(_) | Form::Affine(_) | Form::Box(_) => None,
         }
     }
 
-    /// A tile of so many bytes to write: that which the slot had in the program before, if it fits.
+    /// Returns a tile of `bytes` bytes to write: the slot's tile of the previous program, if it
+    /// fits.
     #[inline(always)]
     pub(crate) fn tile_for(&mut self, slot: Slot, bytes: usize) -> Tile {
         match &mut self.slots[slot as usize].form {
@@ -248,7 +254,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Sets a slot. It is inlined, so that the value is constructed in place: moves of it would cost more than its op.
+    /// Sets a slot. It is inlined, so that the value is constructed in place: moving it would cost
+    /// more than its op.
     #[inline(always)]
     pub(crate) fn set(&mut self, slot: Slot, value: Value) {
         if self.program.symbolic {
@@ -307,8 +314,9 @@ impl<'a> Machine<'a> {
         Value::dense(ops::materialize::materialize(ty, value)).with_provenance(provenance)
     }
 
-    /// Whether stores of `bytes` by each program of the launch to a region are better non-temporal: the data exceeds the
-    /// caches, so that the first of it is evicted before it is read.
+    /// Returns whether stores of `bytes` by each program of the launch to a region should be
+    /// non-temporal: the data exceed the caches, which would evict the first of them before they
+    /// are read.
     #[inline]
     pub(crate) fn non_temporal(&self, region: &Region<'_>, bytes: usize) -> bool {
         let is_large =
@@ -320,12 +328,12 @@ impl<'a> Machine<'a> {
         is_large
     }
 
-    /// Packing memory of matrix products.
+    /// Returns the packing memory of dots.
     pub(crate) fn scratch(&mut self) -> &mut Scratch {
         self.scratch.get_or_insert_default()
     }
 
-    /// Executes the steps of a block. Its parameters are set.
+    /// Executes the steps of a block whose parameters are set.
     pub(crate) fn run(&mut self, block: BlockId) -> Outcome {
         if !self.observers.is_empty() {
             return self.run_observed(block);
@@ -347,12 +355,12 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// The same, and calls the observers around each step.
+    /// Executes the steps of a block, and calls the observers around each step.
     #[cold]
     fn run_observed(&mut self, id: BlockId) -> Outcome {
         let block = self.block(id);
         self.clear(&block.kills);
-        self.tell(|observer, machine| observer.enter(machine, id));
+        self.notify(|observer, machine| observer.enter(machine, id));
         let mut next = 0;
         while next < block.steps.len() {
             let unit = Unit::at(id, block, next);
@@ -362,14 +370,14 @@ impl<'a> Machine<'a> {
             {
                 continue;
             }
-            self.tell(|observer, machine| observer.before(machine, &unit));
+            self.notify(|observer, machine| observer.before(machine, &unit));
             let outcome = self.unit(&unit);
             let end = match outcome {
                 Ok(true) => End::Done,
                 Ok(false) => End::LeftToMembers,
                 Err(_) => End::Failed,
             };
-            self.tell_in_reverse(|observer, machine| observer.after(machine, &unit, end));
+            self.notify_in_reverse(|observer, machine| observer.after(machine, &unit, end));
             if outcome? {
                 next = unit.members.end;
                 if !matches!(unit.step().action, Action::Fused(_)) {
@@ -380,7 +388,8 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Executes a step by itself, or a fused group. False if that does not allow it.
+    /// Executes a step by itself, or a fused group. Returns false if the operands do not allow the
+    /// fused loop.
     fn unit(&mut self, unit: &Unit<'a>) -> Outcome<bool> {
         match &unit.step().action {
             Action::Fused(group) => ops::fused::execute(self, group, unit.steps()),
@@ -396,7 +405,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Executes a step by itself. It is inlined, with the match on ops: a call for each step is measurable.
+    /// Executes a step by itself. It is inlined, including the match on ops, because a call for
+    /// each step costs measurable time.
     #[inline(always)]
     pub(crate) fn single(&mut self, step: &'a Step) -> Outcome {
         ops::execute(self, step).map_err(|fault| fault.in_step(step))?;
@@ -404,7 +414,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// The block with this number.
+    /// Returns the block at an index.
     pub(crate) fn block(&self, block: BlockId) -> &'a Block {
         &self.program.blocks[block as usize]
     }
@@ -417,7 +427,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Moves as many values as there are slots from the stack to them.
+    /// Moves one value from the stack to each slot.
     pub(crate) fn pop_into(&mut self, slots: &[Slot]) {
         let first = self.stack.len() - slots.len();
         for (value, &slot) in self.stack.drain(first..).zip(slots) {
@@ -425,7 +435,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Counts from lower to upper, in the mathematical sense: the counter does not wrap.
+    /// Runs a loop from lower to upper; the counter does not wrap.
     pub(crate) fn for_loop(&mut self, step: &'a Step) -> Outcome {
         let body = step.blocks[0];
         let [lower, upper, stride, carried @ ..] = &step.operands[..] else {
@@ -493,7 +503,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Sets the parameters of a block, runs it, and leaves what it yields on the stack.
+    /// Sets the parameters of a block, runs it, and leaves its yields on the stack.
     pub(crate) fn call(&mut self, block: BlockId, parameters: impl IntoIterator<Item = Value>) -> Outcome {
         let data = self.block(block);
         for (value, &slot) in parameters.into_iter().zip(&data.parameters) {
@@ -504,7 +514,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// The last value of the stack.
+    /// Pops the last value of the stack.
     pub(crate) fn pop(&mut self) -> Value {
         self.stack.pop().unwrap_or(Value::EMPTY)
     }
@@ -513,7 +523,7 @@ impl<'a> Machine<'a> {
 impl Drop for Machine<'_> {
     fn drop(&mut self) {
         fence_stores();
-        // The values are dead; only tiles hold memory.
+        // Nothing reads the values; only tiles hold memory.
         let slots = &mut self.slots[..self.program.slots.len()];
         for value in slots.iter_mut().filter(|value| matches!(value.form, Form::Dense(_))) {
             *value = Value::EMPTY;
@@ -524,7 +534,7 @@ impl Drop for Machine<'_> {
             stack: std::mem::take(&mut self.stack),
             scratch: self.scratch.take(),
         };
-        // While the thread ends there is nothing to keep it for.
+        // A thread that ends has no next machine.
         let _ = SPARE.try_with(|kept| kept.set(spare));
     }
 }

@@ -1,8 +1,10 @@
-//! The launch of a program: machines that execute its steps, the values they hold, the ops, kernels and memory.
+//! The launch of a program: machines that execute its steps, their values, the ops, kernels and
+//! memory.
 //!
-//! A machine executes the steps of a block by the ops, and an op with regions executes its blocks by the machine: these two
-//! modules use each other. The others form layers. What watches a launch ([`trace`], [`profile`], [`sanitize`]) implements
-//! the trait of `observer` and is unknown to the machine.
+//! The machine executes the steps of a block through `ops`, and an op with regions executes its
+//! blocks through the machine: these two modules use each other. The others form layers. The
+//! observers of a launch ([`trace`], [`profile`], [`sanitize`]) implement the trait of `observer`;
+//! the machine does not depend on them.
 
 pub(crate) mod argument;
 pub(crate) mod evaluate;
@@ -19,8 +21,8 @@ pub(crate) mod padding;
 pub(crate) mod profile;
 pub(crate) mod sanitize;
 pub(crate) mod scalar;
+pub(crate) mod scheduler;
 pub(crate) mod symbolic;
 pub(crate) mod tile;
 pub(crate) mod trace;
-pub(crate) mod turns;
 pub(crate) mod value;

@@ -1,90 +1,94 @@
-//! Observers: they watch the steps of a launch, to record, measure or check them.
+//! Observers: record, measure or check the steps of a launch.
 //!
-//! A machine without observers looks once a block whether it has any. A machine with observers calls them around each step,
-//! in order before it and in reverse order after it. They read the values of the machine and cannot change them.
+//! A machine without observers checks once a block that it has none. A machine with observers calls
+//! them around each step, in order before it and in reverse order after it. Observers read the
+//! values of the machine and cannot change them.
 
 use std::ops::Range;
 
 use crate::program::{Action, Block, BlockId, Step};
 use crate::run::machine::Machine;
 
-/// Has a launch observed: each thread of the launch has an observer of its own.
+/// Creates an observer for each thread of a launch.
 pub(crate) trait Observe: Sync {
-    /// An observer for one thread.
+    /// Creates the observer of one thread.
     fn observer(&self) -> Box<dyn Observer + '_>;
 }
 
-/// Watches the programs that one thread runs. After each call of [`Self::before`] there is one of [`Self::after`], unless
-/// the thread panics; the calls for the steps of a region are between those for the step around it.
+/// Observes the programs of one thread. A call of [`Self::after`] follows each call of
+/// [`Self::before`], unless the thread panics; the calls for the steps of a region are between
+/// those for the step around it.
 pub(crate) trait Observer {
-    /// The program at the machine's point of the grid begins.
+    /// Called when the program at the machine's point of the grid begins.
     fn begin(&mut self, _machine: &Machine<'_>) {}
 
-    /// The program has ended.
+    /// Called when the program has ended.
     fn end(&mut self, _has_failed: bool) {}
 
-    /// A block begins, whose parameters are set.
+    /// Called when a block begins; its parameters are set.
     fn enter(&mut self, _machine: &Machine<'_>, _block: BlockId) {}
 
-    /// Whether fused groups may be executed as one loop. Otherwise their members are executed one by one.
+    /// Returns whether fused groups may be executed as one loop. Otherwise their members are
+    /// executed one by one.
     fn allows_fusion(&self) -> bool {
         true
     }
 
-    /// A step or a fused group is about to be executed.
+    /// Called before a step or a fused group is executed.
     fn before(&mut self, machine: &Machine<'_>, unit: &Unit<'_>);
 
-    /// The step or the group has been executed, and its results are set if it is done.
+    /// Called after the step or the group has been executed. Its results are set if it succeeded.
     fn after(&mut self, machine: &Machine<'_>, unit: &Unit<'_>, end: End);
 }
 
 /// A step that is executed by itself, or a fused group.
 pub(crate) struct Unit<'p> {
-    /// The block that it is in.
+    /// The block of the step.
     pub id: BlockId,
     pub block: &'p Block,
-    /// The place of the step in its block.
-    pub place: usize,
-    /// The places of the steps that it executes: its own, or those of the members of the group.
+    /// The index of the step in its block.
+    pub index: usize,
+    /// The indices of the steps that it executes: itself, or the members of the group.
     pub members: Range<usize>,
 }
 
 impl<'p> Unit<'p> {
-    /// The unit that begins at a place of a block.
-    pub(crate) fn at(id: BlockId, block: &'p Block, place: usize) -> Self {
-        let members = match &block.steps[place].action {
-            Action::Fused(group) => place + 1..place + 1 + group.members,
+    /// Returns the unit that begins at an index of a block.
+    pub(crate) fn at(id: BlockId, block: &'p Block, index: usize) -> Self {
+        let members = match &block.steps[index].action {
+            Action::Fused(group) => index + 1..index + 1 + group.members,
             Action::Op(_)
             | Action::Dot { .. }
             | Action::Reduce { .. }
             | Action::Scan { .. }
             | Action::Map { .. }
-            | Action::Assembly(_) => place..place + 1,
+            | Action::Assembly(_) => index..index + 1,
         };
-        Self { id, block, place, members }
+        Self { id, block, index, members }
     }
 
-    /// The step.
+    /// Returns the step.
     pub(crate) fn step(&self) -> &'p Step {
-        &self.block.steps[self.place]
+        &self.block.steps[self.index]
     }
 
-    /// The steps that it executes.
+    /// Returns the steps that it executes.
     pub(crate) fn steps(&self) -> &'p [Step] {
         &self.block.steps[self.members.clone()]
     }
 
-    /// Whether it combines elements by a block of its own: the steps of that block are a part of it.
+    /// Returns whether it combines elements with a block: the steps of that block are a part of it.
     pub(crate) fn combines(&self) -> bool {
         matches!(self.step().action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. })
     }
 }
 
-/// How the execution of a unit ended.
+/// The outcome of a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     Done,
-    /// The operands of a fused group do not allow one loop: nothing has happened, and its members follow one by one.
+    /// The operands of a fused group do not allow one loop: nothing has happened, and its members
+    /// follow one by one.
     LeftToMembers,
     Failed,
 }

@@ -1,8 +1,9 @@
 //! Loads that end in the padding of an allocation.
 //!
-//! An allocator of a GPU rounds the size of an allocation up, so a load past the end of a tensor and before that of its padding
-//! is harmless there, and programs do it. The memory of a host has no such padding. A launch may ask that these loads give 0
-//! and are noted, in place of ending it: see [`Launch::padded`](crate::Launch::padded).
+//! An allocator of a GPU rounds the size of an allocation up, so a load past the end of a tensor
+//! but within its padding is harmless there, and programs rely on it. Host memory has no such
+//! padding. A launch may request that these loads read 0 and are noted instead of ending it: see
+//! [`Launch::padded`](crate::Launch::padded).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +15,11 @@ use crate::run::argument::Argument;
 use crate::run::fault::Fault;
 use crate::run::grid::coordinates;
 
-/// The loads of a launch that ended in the padding of an allocation: of each site in the program the one of the lowest program
-/// of the grid, so that they are the same in each run.
+/// The loads of a launch that ended in the padding of an allocation. For each site, it keeps the
+/// load of the lowest program of the grid, so that every run reports the same loads.
 #[derive(Debug, Default)]
 pub struct PaddedReads {
-    /// By site: the number of the program, and what would have been its fault.
+    /// By site: the index of the program, and the fault that the load would have been.
     found: Mutex<BTreeMap<u32, (u64, Box<Fault>)>>,
 }
 
@@ -32,8 +33,8 @@ impl PaddedReads {
         }
     }
 
-    /// What a user would be told of each if it had ended the launch.
-    pub(crate) fn told(
+    /// Returns the diagnostic that each load would have caused.
+    pub(crate) fn diagnostics_of(
         &self,
         program: &Program,
         arguments: &[Argument<'_>],

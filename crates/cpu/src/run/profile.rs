@@ -1,32 +1,34 @@
-//! Profiling: an observer that measures what each step of the programs takes.
+//! Profiling: an observer that measures each step of the programs.
 //!
-//! The program is the one that any launch runs, fused loops included, so that what is measured is what is executed. A step is
-//! measured without the steps of its regions. Looking at the clock takes some 30 ns a step, which is part of what is measured.
+//! It measures the same program that other launches run, fused loops included. The time of a step
+//! excludes the steps of its regions. Reading the clock takes some 30 ns a step, which are part of
+//! the measured time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use tilewright_ir::{Op, OpFamily};
 
-use crate::compile::points::name;
+use crate::compile::trace_points::name;
 use crate::program::{Action, Program, Step, Use};
 use crate::run::machine::Machine;
 use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::value::Form;
 use crate::types::TileType;
 
-/// What was measured of a step.
+/// The measured cost of a step.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct StepCost {
-    /// How often it was executed.
+    /// Executions.
     pub executions: u64,
-    /// How long that took, summed over threads.
+    /// The time of the executions, summed over threads.
     pub nanoseconds: u64,
-    /// Bytes that lanes read; masked lanes read none.
+    /// Bytes that lanes read; masked-off lanes read none.
     pub bytes_read: u64,
     /// Bytes that lanes wrote.
     pub bytes_written: u64,
-    /// Operations on floats: one for each element and function, two for each product and sum of a matrix product.
+    /// Floating-point operations: one for each element and function, two for each multiply-add of a
+    /// dot.
     pub operations: u64,
 }
 
@@ -41,27 +43,28 @@ impl StepCost {
     }
 }
 
-/// A step, and what was measured of it.
+/// A step and its measured cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepProfile {
-    /// Its op; of a fused loop the ops of its members: `load + mul + store`.
+    /// The op; for a fused loop the ops of its members: `load + mul + store`.
     pub name: String,
-    /// The lines of the source that it is of, outermost calls: file and line. A fused loop may be of several.
+    /// The source lines of the step, at the outermost call: file and line. A fused loop may have
+    /// several.
     pub lines: Vec<(String, u32)>,
-    /// What was measured.
+    /// The measured cost.
     pub cost: StepCost,
 }
 
-/// What is measured of the launches of a program. Threads add to it when they are done.
+/// The measured costs of a program's launches. Each thread adds its costs when it ends.
 #[derive(Debug)]
 pub struct Profile {
-    /// The number of the first step of each block.
+    /// The index of the first step of each block.
     begins: Vec<usize>,
     costs: Mutex<Vec<StepCost>>,
 }
 
 impl Program {
-    /// An empty profile.
+    /// Creates an empty profile.
     pub fn new_profile(&self) -> Profile {
         let mut count = 0;
         let begins = self.blocks.iter().map(|block| {
@@ -72,7 +75,7 @@ impl Program {
         Profile { begins, costs: Mutex::new(vec![StepCost::default(); count]) }
     }
 
-    /// The steps that were executed, in the order of the program, with what was measured of them.
+    /// Returns the executed steps in program order, with their measured costs.
     pub fn profiled(&self, profile: &Profile) -> Vec<StepProfile> {
         let costs = profile.costs.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
@@ -105,7 +108,7 @@ impl Program {
     }
 }
 
-/// The names of steps, each once.
+/// Joins the distinct names of steps.
 fn joined(steps: &[Step]) -> String {
     let mut names: Vec<String> = Vec::new();
     for step in steps {
@@ -133,22 +136,22 @@ impl Observe for Profile {
     }
 }
 
-/// Measures the programs that one thread runs.
+/// Measures the programs of one thread.
 struct Profiler<'a> {
     profile: &'a Profile,
     costs: Vec<StepCost>,
-    /// What steps in regions have taken since the step around them began.
+    /// The time of inner steps since the step around them began.
     inner: u64,
-    /// Whether steps run inside of another one, which combines elements.
+    /// True inside a step that combines elements.
     is_muted: bool,
-    /// The steps that have begun, the innermost last: nothing for those that are not measured.
+    /// The steps that have begun, the innermost last; `None` for those that are not measured.
     running: Vec<Option<Running>>,
 }
 
 /// A step that has begun.
 struct Running {
     work: StepCost,
-    /// What the steps beside it have taken so far.
+    /// The time of its preceding siblings.
     outer: u64,
     began: Instant,
 }
@@ -183,7 +186,7 @@ impl Observer for Profiler<'_> {
         self.is_muted = false;
         let own = nanoseconds.saturating_sub(self.inner);
         self.inner = outer + nanoseconds;
-        let cost = &mut self.costs[self.profile.begins[unit.id as usize] + unit.place];
+        let cost = &mut self.costs[self.profile.begins[unit.id as usize] + unit.index];
         cost.nanoseconds += own;
         if end == End::Done {
             cost.add(&StepCost { executions: 1, nanoseconds: 0, ..work });
@@ -191,7 +194,7 @@ impl Observer for Profiler<'_> {
     }
 }
 
-/// What a step is about to move and to compute.
+/// Returns the bytes and the operations of a step that is about to run.
 fn work_of(machine: &Machine<'_>, step: &Step) -> StepCost {
     let mut work = StepCost::default();
     let elements = |operand: Use| machine.type_of(operand).elements() as u64;
@@ -205,7 +208,8 @@ fn work_of(machine: &Machine<'_>, step: &Step) -> StepCost {
         Action::Dot { .. } => {
             let [a, _, sum] = [0, 1, 2].map(|place| step.operands.get(place).copied());
             if let (Some(a), Some(sum)) = (a, sum) {
-                // Every element of the sum is as many products as A has columns; A may be transposed.
+                // Each element of the result has one multiply-add for each column of A; A may be
+                // transposed.
                 let columns = machine.type_of(sum).shape().last().map_or(1, |&columns| u64::from(columns));
                 let lines = (elements(sum) / columns).max(1);
                 work.operations = 2 * elements(sum) * (elements(a) / lines);
@@ -225,7 +229,7 @@ fn work_of(machine: &Machine<'_>, step: &Step) -> StepCost {
                 work.bytes_read = bytes(step.operands.first(), step.operands.get(2));
                 work.bytes_written = work.bytes_read;
             }
-            // tidy: wildcard because of all other ops only arithmetic counts
+            // tidy: wildcard because of the other ops, only arithmetic counts
             op if op.family() == OpFamily::Pointwise => {
                 let ty = machine.ty(step.result());
                 let is_arithmetic = matches!(op, Op::Elementwise { .. });
@@ -233,7 +237,7 @@ fn work_of(machine: &Machine<'_>, step: &Step) -> StepCost {
                     work.operations = ty.elements() as u64;
                 }
             }
-            // tidy: wildcard because of all other ops only arithmetic counts
+            // tidy: wildcard because of the other ops, only arithmetic counts
             _ => {}
         },
         Action::Map { .. } | Action::Assembly(_) | Action::Fused(_) => {}
@@ -241,7 +245,7 @@ fn work_of(machine: &Machine<'_>, step: &Step) -> StepCost {
     work
 }
 
-/// The lanes that a mask has on.
+/// Returns how many lanes of a mask are true.
 fn active(ty: &TileType, form: &Form) -> u64 {
     let shape = ty.shape();
     let all = ty.elements() as u64;

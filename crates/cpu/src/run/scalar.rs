@@ -1,7 +1,7 @@
-//! Elementwise functions of single numbers: what index arithmetic, loop counters and uniform tiles consist of.
+//! Elementwise functions of single numbers, for index arithmetic, loop counters and uniform tiles.
 //!
-//! The meaning is that of [`kernels::elementwise`](crate::run::kernels::elementwise), which a test compares against, and
-//! which computes what is not written here.
+//! Their meaning is that of [`kernels::elementwise`](crate::run::kernels::elementwise): a test
+//! compares both, and that kernel computes the functions that are not implemented here.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, ElementwiseFamily as Family, ElementwiseFn,
@@ -12,7 +12,7 @@ use crate::run::kernels::elementwise::apply;
 use crate::run::kernels::{Operand, cast};
 use crate::types::Number;
 
-/// The function of these numbers, whose type is `dtype` (that of `x` and `y` for `select`).
+/// Applies a function to numbers of type `dtype` (that of `x` and `y` for `select`).
 pub(crate) fn elementwise(function: ElementwiseFn, number: Number, operands: &[u64]) -> u64 {
     let dtype = number.dtype;
     let known = match (function.family(), operands) {
@@ -24,13 +24,14 @@ pub(crate) fn elementwise(function: ElementwiseFn, number: Number, operands: &[u
         }
         (family, &[x, y]) if dtype.is_int() => integers(family, number, x, y),
         (family, &[x, y]) if dtype == Dtype::F32 => floats(family, x, y),
-        // tidy: wildcard because the loop over tiles computes what is not written here.
+        // tidy: wildcard because the loop over tiles computes the functions that are not
+        // implemented here
         _ => None,
     };
     known.unwrap_or_else(|| by_kernel(function, dtype, operands))
 }
 
-/// The functions of two integers that are a few instructions.
+/// Applies functions of two integers that take a few instructions.
 fn integers(family: Family, number: Number, x: u64, y: u64) -> Option<u64> {
     use {ArithmeticFn as A, BitwiseFn as B, ComparisonFn as C, DivisionFn as D};
     let (signed, width) = (number.is_signed(), u64::from(number.bits()));
@@ -74,7 +75,7 @@ fn integers(family: Family, number: Number, x: u64, y: u64) -> Option<u64> {
     })
 }
 
-/// The functions of two binary32 numbers that are one instruction.
+/// Applies functions of two binary32 numbers that take one instruction.
 fn floats(family: Family, x: u64, y: u64) -> Option<u64> {
     use {ArithmeticFn as A, ComparisonFn as C, FloatFn as F};
     let (x, y) = (f32::from_bits(x as u32), f32::from_bits(y as u32));
@@ -92,12 +93,13 @@ fn floats(family: Family, x: u64, y: u64) -> Option<u64> {
             C::Gt => x > y,
             C::Ge => x >= y,
         })),
-        // tidy: wildcard because the loop over tiles computes what is not written here.
+        // tidy: wildcard because the loop over tiles computes the functions that are not
+        // implemented here
         _ => None,
     }
 }
 
-/// By the loop over tiles, on a tile of one element.
+/// Applies a function with the loop over tiles, on a tile of one element.
 pub(crate) fn by_kernel(function: ElementwiseFn, dtype: Dtype, operands: &[u64]) -> u64 {
     let mut scalars = [Operand::Scalar(0); 3];
     for (scalar, &bits) in scalars.iter_mut().zip(operands) {
@@ -112,7 +114,7 @@ pub(crate) fn by_kernel(function: ElementwiseFn, dtype: Dtype, operands: &[u64])
     u64::from_le(out[0])
 }
 
-/// The conversion of one number.
+/// Converts one number.
 pub(crate) fn convert(from: Dtype, to: Dtype, rounding: Rounding, bits: u64) -> u64 {
     if to.is_bool() && from.is_int() {
         return u64::from(bits != 0);

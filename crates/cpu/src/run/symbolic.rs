@@ -1,8 +1,9 @@
-//! Symbolic arithmetic: on affine forms of integers and pointers, and on box masks.
+//! Symbolic arithmetic on affine integers and pointers, and on box masks.
 //!
-//! A function here returns the exact result or `None`; the caller then materializes the operands. Affine arithmetic is
-//! modular, so sums and products are exact whatever wraps. Comparison, widening and division depend on the order of the
-//! elements: they look at the corners of the tile, and refuse one in which anything wraps.
+//! A function here returns the exact result or `None`; the caller then materializes the operands.
+//! Affine arithmetic is modular, so sums and products are exact even if they wrap. Comparison,
+//! widening and division depend on the order of the elements: they look at the corners of the tile,
+//! and refuse a tile in which an element wraps.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use tilewright_ir::{
@@ -14,7 +15,7 @@ use crate::types::{Extents, Number, SYMBOLIC_RANK, View};
 
 type Indices = [u32; SYMBOLIC_RANK];
 
-/// The affine form with this base and these strides; uniform where nothing varies.
+/// Returns the affine form with this base and these strides; uniform if no element varies.
 #[inline(always)]
 pub(crate) fn affine(ty: View<'_>, base: i64, mut strides: [i64; SYMBOLIC_RANK]) -> Option<Form> {
     let mut varies = 0;
@@ -28,7 +29,7 @@ pub(crate) fn affine(ty: View<'_>, base: i64, mut strides: [i64; SYMBOLIC_RANK])
     ty.extents.may_be_symbolic.then(|| Form::Affine(Affine { base: ty.number.extend(base as u64), strides }))
 }
 
-/// The box mask with these bounds; uniform where it is empty or the whole tile.
+/// Returns the box mask with these bounds; uniform if it is empty or the whole tile.
 pub(crate) fn boxed(ty: View<'_>, low: Indices, high: Indices) -> Option<Form> {
     if ty.extents.shape.len() > SYMBOLIC_RANK {
         return None;
@@ -45,7 +46,7 @@ pub(crate) fn boxed(ty: View<'_>, low: Indices, high: Indices) -> Option<Form> {
     Some(if everything { Form::Uniform(1) } else { Form::Box(mask) })
 }
 
-/// A form as base and strides; uniform values have strides of 0.
+/// Returns the base and strides of a form; uniform values have strides of 0.
 #[inline(always)]
 pub(crate) fn as_affine(number: Number, form: &Form) -> Option<Affine> {
     match form {
@@ -71,7 +72,7 @@ fn as_box(ty: View<'_>, form: &Form) -> Option<BoxMask> {
     }
 }
 
-/// The least and the largest element before anything wraps; `None` where that is not known to 64 bits.
+/// Returns the minimum and the maximum before wrapping; `None` if they exceed 64 bits.
 #[inline(always)]
 pub(crate) fn corners(extents: &Extents, affine: &Affine) -> Option<(i64, i64)> {
     let (mut low, mut high) = (affine.base, affine.base);
@@ -86,14 +87,15 @@ pub(crate) fn corners(extents: &Extents, affine: &Affine) -> Option<(i64, i64)> 
     Some((low, high))
 }
 
-/// The least and the largest element, if none wraps: then the elements are the affine numbers themselves.
+/// Returns the minimum and the maximum, if no element wraps: the elements then equal their affine
+/// values.
 #[inline(always)]
 pub(crate) fn range(ty: View<'_>, affine: &Affine) -> Option<(i64, i64)> {
     let (low, high) = corners(ty.extents, affine)?;
     ty.number.contains(low, high).then_some((low, high))
 }
 
-/// A function of the table on forms; `ty` is the type of its last operand.
+/// Applies an elementwise function to forms; `ty` is the type of its last operand.
 pub(crate) fn elementwise(function: ElementwiseFn, ty: View<'_>, operands: &[&Form]) -> Option<Form> {
     match (function.family(), operands) {
         (Family::Bitwise(function), _) if ty.number.is_bool() => boolean(function, ty, operands),
@@ -102,16 +104,16 @@ pub(crate) fn elementwise(function: ElementwiseFn, ty: View<'_>, operands: &[&Fo
             affine(ty, x.base.wrapping_neg(), x.strides.map(i64::wrapping_neg))
         }
         (family, [x, y]) if ty.number.may_be_affine() => {
-            // Where one operand is dense there is nothing to gain.
+            // With a dense operand, there is nothing to gain.
             let (left, right) = (as_affine(ty.number, x)?, as_affine(ty.number, y)?);
             of_affine(family, ty, &left, &right)
         }
-        // tidy: wildcard because the other functions of one or three operands are not affine.
+        // tidy: wildcard because the other functions of one or three operands are not affine
         _ => None,
     }
 }
 
-/// A bitwise function of boxes.
+/// Applies a bitwise function to boxes.
 fn boolean(function: BitwiseFn, ty: View<'_>, operands: &[&Form]) -> Option<Form> {
     match (function, operands) {
         (BitwiseFn::And, [Form::Uniform(bits), other] | [other, Form::Uniform(bits)]) => {
@@ -125,23 +127,23 @@ fn boolean(function: BitwiseFn, ty: View<'_>, operands: &[&Form]) -> Option<Form
         (BitwiseFn::Or, [Form::Uniform(bits), other] | [other, Form::Uniform(bits)]) => {
             Some(if *bits == 0 { (*other).clone() } else { Form::Uniform(1) })
         }
-        // tidy: wildcard because no other function of boxes is a box.
+        // tidy: wildcard because no other function of boxes is a box
         _ => None,
     }
 }
 
-/// A function of two affine tiles.
+/// Applies a function to two affine tiles.
 fn of_affine(family: Family, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
     match family {
         Family::Arithmetic(function) => arithmetic(function, ty, x, y),
         Family::Division(function) if is_uniform(y) => divided(function, ty, x, y.base),
         Family::Bitwise(BitwiseFn::Shl) if is_uniform(y) => {
             let width = i64::from(ty.number.bits());
-            // 1 << 63 as a factor is negative, which modulo 2^64 is the same.
+            // 1 << 63 as a factor is negative, which is equal modulo 2^64.
             if (0..width).contains(&y.base) { scaled(ty, x, 1_i64 << y.base) } else { Some(Form::Uniform(0)) }
         }
         Family::Comparison(function) => comparison(function, ty, x, y),
-        // tidy: wildcard because the other bits of a sequence are not affine.
+        // tidy: wildcard because the other bitwise functions of a sequence are not affine
         Family::Bitwise(_)
         | Family::Division(_)
         | Family::WideProduct(_)
@@ -188,7 +190,7 @@ fn arithmetic(function: ArithmeticFn, ty: View<'_>, x: &Affine, y: &Affine) -> O
     }
 }
 
-/// Quotient or remainder by a number, where it is the same line for the whole tile.
+/// Divides by a number or returns the remainder, if the result is affine over the whole tile.
 fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Option<Form> {
     let (low, high) = range(ty, x)?;
     if divisor <= 0 || low < 0 {
@@ -211,7 +213,8 @@ fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Opti
     None
 }
 
-/// A comparison that holds in a box: of tiles whose difference varies along one axis, or whose ranges decide it.
+/// Compares tiles whose difference varies along one axis, or whose ranges decide; the result is a
+/// box.
 fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> Option<Form> {
     range(ty, x)?;
     range(ty, y)?;
@@ -240,7 +243,7 @@ fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> O
     boxed(ty, lows, highs)
 }
 
-/// The truth of `d ? 0` for every d in the range, if it is the same.
+/// Returns the truth of `d ? 0` for every d in the range, if it is constant.
 fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
     let (all, none) = match function {
         ComparisonFn::Lt => (most < 0, least >= 0),
@@ -259,14 +262,15 @@ fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
     }
 }
 
-/// The indices i in `0..extent` where `base + stride * i ? 0`, if they are one range. The stride is not 0.
+/// Returns the indices i in `0..extent` where `base + stride * i ? 0`, if they are one range. The
+/// stride is not 0.
 fn solve(function: ComparisonFn, base: i64, stride: i64, extent: i64) -> Option<(i64, i64)> {
     // The first index at which an ascending line is at least (above) zero.
     let first_at_least =
         |base: i64, stride: i64| (-base).div_euclid(stride) + i64::from((-base).rem_euclid(stride) != 0);
     let first_above = |base: i64, stride: i64| (-base).div_euclid(stride) + 1;
     let clamp = |index: i64| index.clamp(0, extent);
-    // The base is within the range of a 64-bit difference, so that its negation may wrap only at one value.
+    // The base is a 64-bit difference, so that its negation may wrap only for one value.
     if base == i64::MIN || stride == i64::MIN {
         return None;
     }
@@ -306,7 +310,7 @@ fn intersection(ty: View<'_>, x: &BoxMask, y: &BoxMask) -> Option<Form> {
     boxed(ty, low, high)
 }
 
-/// The complement of a box that is cut off along one axis only.
+/// Returns the complement of a box that is bounded along one axis only.
 fn complement(ty: View<'_>, mask: &BoxMask) -> Option<Form> {
     let mut partial = (0..ty.extents.shape.len())
         .filter(|&axis| mask.low[axis] != 0 || mask.high[axis] != ty.extents.shape[axis]);
@@ -322,7 +326,7 @@ fn complement(ty: View<'_>, mask: &BoxMask) -> Option<Form> {
     boxed(ty, low, high)
 }
 
-/// A conversion between integers or to booleans; `from` and `to` are the types before and after.
+/// Converts integers, to integers or booleans; `from` and `to` are the types before and after.
 pub(crate) fn cast(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form> {
     let Form::Affine(tile) = form else { return None };
     if to.number.is_bool() {
@@ -338,7 +342,7 @@ pub(crate) fn cast(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form> {
     affine(to, tile.base, tile.strides)
 }
 
-/// Pointers moved by a number of elements of `size` bytes.
+/// Advances pointers by a number of elements of `size` bytes.
 #[inline(always)]
 pub(crate) fn ptr_add(
     ty: View<'_>,
@@ -359,12 +363,12 @@ pub(crate) fn ptr_add(
     affine(ty, pointer.base.wrapping_add(offset.base.wrapping_mul(size)), strides)
 }
 
-/// A tile under another shape of as many elements.
+/// Reshapes a tile to another shape with the same number of elements.
 pub(crate) fn reshape(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form> {
     match form {
         Form::Uniform(_) | Form::Dense(_) => Some(form.clone()),
         Form::Affine(tile) => {
-            // Only where the elements are in arithmetic progression in row-major order.
+            // Requires that the elements are an arithmetic progression in row-major order.
             let (mut step, mut run) = (None, 1_i64);
             for axis in (0..from.extents.shape.len()).rev().filter(|&axis| from.extents.shape[axis] > 1) {
                 let expected = *step.get_or_insert(tile.strides[axis]);
@@ -385,7 +389,7 @@ pub(crate) fn reshape(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form>
     }
 }
 
-/// A tile whose axis `axes[i]` becomes axis i; `None` stands for a new axis.
+/// Permutes axes: axis `axes[i]` becomes axis i; `None` inserts an axis.
 pub(crate) fn rearrange(to: View<'_>, form: &Form, axes: &[Option<usize>]) -> Option<Form> {
     if axes.len() > SYMBOLIC_RANK {
         return None;
@@ -412,7 +416,7 @@ pub(crate) fn rearrange(to: View<'_>, form: &Form, axes: &[Option<usize>]) -> Op
     }
 }
 
-/// Of each axis a part.
+/// Slices each axis.
 pub(crate) fn slice(to: View<'_>, form: &Form, starts: &[i64], steps: &[i64]) -> Option<Form> {
     match form {
         Form::Uniform(_) => Some(form.clone()),
@@ -428,7 +432,7 @@ pub(crate) fn slice(to: View<'_>, form: &Form, starts: &[i64], steps: &[i64]) ->
     }
 }
 
-/// A tile repeated along axes of extent 1.
+/// Repeats a tile along axes of extent 1.
 pub(crate) fn broadcast(from: View<'_>, to: View<'_>, form: &Form) -> Option<Form> {
     match form {
         Form::Uniform(_) | Form::Affine(_) => Some(form.clone()),

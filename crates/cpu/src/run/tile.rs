@@ -9,7 +9,7 @@ use crate::run::kernels::buffer::{ALIGNMENT, Buffer};
 #[derive(Clone, Default)]
 pub(crate) struct Tile(Option<Rc<Buffer>>);
 
-/// The most bytes in the free lists of a thread; any more go back to the allocator.
+/// Maximum bytes in the free lists of a thread; further buffers return to the allocator.
 const MAX_POOLED_BYTES: usize = 256 << 20;
 
 /// Size classes: the powers of two, in cache lines.
@@ -25,14 +25,14 @@ thread_local! {
         const { RefCell::new(Pool { free: [const { Vec::new() }; CLASSES], bytes: 0 }) };
 }
 
-/// The size class of a buffer; none if it is too large to be pooled.
+/// Returns the size class of a buffer; `None` if it is too large to be pooled.
 fn class(bytes: usize) -> Option<usize> {
     let class = bytes.div_ceil(ALIGNMENT).next_power_of_two().trailing_zeros() as usize;
     (class < CLASSES).then_some(class)
 }
 
 impl Tile {
-    /// A tile with unspecified content.
+    /// Creates a tile with unspecified content.
     pub(crate) fn new(bytes: usize) -> Self {
         let Some(class) = class(bytes) else { return Self(Some(Rc::new(Buffer::new(bytes)))) };
         let pooled = POOL.try_with(|pool| {
@@ -51,34 +51,35 @@ impl Tile {
         Self(Some(buffer))
     }
 
-    /// The elements.
+    /// Returns the elements.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], |buffer| buffer.bytes())
     }
 
-    /// The length in bytes of the varying prefix: the rest is known to be copies of one binary32 number.
+    /// Returns the length in bytes of the varying prefix; the rest is known to be copies of one
+    /// binary32 number.
     pub(crate) fn varying(&self) -> usize {
         self.0.as_ref().map_or(0, |buffer| buffer.varying())
     }
 
-    /// Notes the length of the varying prefix, in a tile with one owner.
+    /// Sets the length of the varying prefix, in a tile with one owner.
     pub(crate) fn set_varying(&mut self, bytes: usize) {
         if let Some(buffer) = self.0.as_mut().and_then(Rc::get_mut) {
             buffer.set_varying(bytes);
         }
     }
 
-    /// The elements, to be written, if the tile has one owner.
+    /// Returns the elements for writing, if the tile has one owner.
     pub(crate) fn unique(&mut self) -> Option<&mut [u8]> {
         Rc::get_mut(self.0.as_mut()?).map(Buffer::bytes_mut)
     }
 
-    /// The elements of a tile that was just made or found to be [unique](Self::unique).
+    /// Returns the elements for writing, in a new tile or one that is [unique](Self::unique).
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.unique().expect("only the sole owner of a tile writes to it")
     }
 
-    /// Whether the tile has one owner.
+    /// Returns whether the tile has one owner.
     pub(crate) fn is_unique(&self) -> bool {
         self.0.as_ref().is_some_and(|buffer| Rc::strong_count(buffer) == 1)
     }
@@ -89,7 +90,7 @@ impl Drop for Tile {
         let Some(mut buffer) = self.0.take() else { return };
         let Some(unshared) = Rc::get_mut(&mut buffer) else { return };
         let Some(class) = class(unshared.bytes().len()) else { return };
-        // While the thread ends, the list may be gone; the buffer is then freed.
+        // While the thread ends, the list may not exist; the buffer is then freed.
         let _ = POOL.try_with(|pool| {
             let pool = &mut *pool.borrow_mut();
             if pool.bytes + (ALIGNMENT << class) <= MAX_POOLED_BYTES {

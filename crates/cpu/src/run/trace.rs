@@ -1,13 +1,13 @@
-//! Tracing: an observer that records what the programs do.
+//! Tracing: an observer that records the programs.
 //!
-//! Programs that are recorded with values run step by step, and the others as they are, fused loops included: of these the
-//! tracer records what memory they access.
+//! Programs that are recorded with values run step by step. The others run as in any launch, fused
+//! loops included: the tracer records their memory accesses.
 
 use std::time::Instant;
 
 use tilewright_trace::{Batch, Kind, Recording, Role};
 
-use crate::compile::points::{Point, TracePoints};
+use crate::compile::trace_points::{TracePoint, TracePoints};
 use crate::program::{Action, BlockId};
 use crate::run::argument::Argument;
 use crate::run::machine::Machine;
@@ -15,10 +15,10 @@ use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::value::{Form, Value};
 use crate::types::{SYMBOLIC_RANK, TileType};
 
-/// What a launch is recorded to.
+/// The points and the recording of a traced launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Tracing<'a> {
-    /// What is recorded of the program.
+    /// The trace points of the program.
     pub points: &'a TracePoints,
     /// The recording.
     pub recording: &'a Recording<'a>,
@@ -32,13 +32,13 @@ impl Observe for Tracing<'_> {
     }
 }
 
-/// Records the programs that one thread runs.
+/// Records the programs of one thread.
 struct Tracer<'a> {
     points: &'a TracePoints,
     batch: Batch<'a>,
-    /// Whether steps run inside of another one, which combines elements.
+    /// True inside a step that combines elements.
     is_muted: bool,
-    /// When the program began.
+    /// The time at which the program began.
     began: Instant,
     /// The steps that have begun, the innermost last.
     running: Vec<Running>,
@@ -47,18 +47,19 @@ struct Tracer<'a> {
 /// A step, or a fused group, that has begun.
 #[derive(Default)]
 struct Running {
-    /// The point of a step that is recorded.
+    /// The point of a recorded step.
     recorded: Option<u32>,
-    /// When a step began that is recorded with values.
+    /// The time at which a step that is recorded with values began.
     began: Option<Instant>,
-    /// Whether it mutes the steps inside of it.
+    /// True if it mutes its inner steps.
     mutes: bool,
-    /// Where the events of a group begin.
+    /// The index of a group's first event.
     mark: Option<usize>,
 }
 
 impl Tracer<'_> {
-    /// Records pointers and masks of an access, or with values all operands. False if there is no room.
+    /// Records pointers and masks of an access, or with values all operands. Returns false if there
+    /// is no room.
     fn event(&mut self, machine: &Machine<'_>, number: u32) -> bool {
         let point = &self.points.points[number as usize];
         let has_values = self.batch.has_values();
@@ -77,8 +78,8 @@ impl Tracer<'_> {
         true
     }
 
-    /// Records the results of a program with values.
-    fn results(&mut self, machine: &Machine<'_>, point: &Point, nanoseconds: u64) {
+    /// Records the results of a step, in a program with values.
+    fn results(&mut self, machine: &Machine<'_>, point: &TracePoint, nanoseconds: u64) {
         if self.batch.has_values() {
             for &result in &point.results {
                 self.value(machine.ty(result), machine.form_of(result));
@@ -87,8 +88,8 @@ impl Tracer<'_> {
         }
     }
 
-    /// Records that there are no results.
-    fn stopped(&mut self, point: &Point) {
+    /// Records that a step has no results.
+    fn stopped(&mut self, point: &TracePoint) {
         if self.batch.has_values() {
             point.results.iter().for_each(|_| self.batch.absent());
             self.batch.end_event(0);
@@ -173,7 +174,7 @@ impl Observer for Tracer<'_> {
             for &number in numbers.get(unit.members.clone()).unwrap_or_default().iter().flatten() {
                 self.event(machine, number);
             }
-        } else if let Some(&Some(number)) = numbers.get(unit.place)
+        } else if let Some(&Some(number)) = numbers.get(unit.index)
             && self.points.ops[number as usize].kind != Kind::Loop
         {
             running.recorded = self.event(machine, number).then_some(number);

@@ -1,32 +1,33 @@
-//! Values of a running program: what a slot holds.
+//! The values of a running program, which its slots hold.
 //!
-//! A value does not know its type; the slot does ([`TileType`](crate::types::TileType)). A scalar is always
-//! [`Form::Uniform`]. A tile has any form that describes it: the forms are equal in meaning, and no result depends on which
-//! one a tile has.
+//! A value does not have its type; the slot does ([`TileType`](crate::types::TileType)). A scalar
+//! is always [`Form::Uniform`]. A tile has any form that describes it: forms are equal in meaning,
+//! and no result depends on the form of a tile.
 
 use crate::run::argument::Argument;
 use crate::run::tile::Tile;
 use crate::types::{SYMBOLIC_RANK, TileType};
 
-/// Elements `base + Σ strides[axis] * index[axis]`, modulo 2 to the width of the element type.
+/// The elements `base + Σ strides[axis] * index[axis]`, modulo 2 to the width of the element type.
 ///
-/// `base` is the element at the origin, extended to 64 bits as its type says (the bits as they are for 64-bit types);
-/// strides are sign-extended from the element's width. A stride along an axis of extent 1 is 0, and not all are.
-/// Pointers count in bytes.
+/// `base` is the element at the origin, extended to 64 bits as its type says (unchanged for 64-bit
+/// types); strides are sign-extended from the element's width. The stride of an axis of extent 1 is
+/// 0, and at least one stride is not 0. Pointers count in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Affine {
     pub base: i64,
     pub strides: [i64; SYMBOLIC_RANK],
 }
 
-/// True where the index is in `low..high` along every axis. Neither empty nor the whole tile.
+/// A mask that is true where the index is in `low..high` along every axis. It is neither empty nor
+/// the whole tile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BoxMask {
     pub low: [u32; SYMBOLIC_RANK],
     pub high: [u32; SYMBOLIC_RANK],
 }
 
-/// How the elements of a value are represented.
+/// The representation of a value's elements.
 #[derive(Clone, Debug)]
 #[repr(u64)]
 pub(crate) enum Form {
@@ -40,34 +41,35 @@ pub(crate) enum Form {
     Dense(Tile),
 }
 
-/// The provenance of a pointer: the argument of the kernel that it is derived from.
+/// The provenance of a pointer: the kernel argument that it is derived from.
 ///
-/// It is a whole word, as the tag of a [`Form`] is: values are copied by words, and store forwarding fails where a word is
-/// read of which only a part has just been written.
+/// It is a whole word, as the tag of a [`Form`] is: values are copied by words, and store
+/// forwarding fails for a word if only a part of it has just been written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Provenance(u64);
 
 impl Provenance {
-    /// Derived from an integer or from several arguments; also that of values that are not pointers.
+    /// Derived from an integer or from several arguments; also the provenance of values that are
+    /// not pointers.
     pub(crate) const UNKNOWN: Provenance = Provenance(u64::MAX);
 
-    /// The argument with this number.
+    /// Returns the provenance of an argument.
     pub(crate) fn argument(index: usize) -> Self {
         Self(index as u64)
     }
 
-    /// The number of the argument.
+    /// Returns the index of the argument.
     pub(crate) fn index(self) -> Option<usize> {
         (self != Self::UNKNOWN).then_some(self.0 as usize)
     }
 
-    /// The provenance of a pointer that is one of two.
+    /// Returns the provenance of a pointer that is one of two.
     pub(crate) fn or(self, other: Self) -> Self {
         if self == other { self } else { Self::UNKNOWN }
     }
 }
 
-/// What a slot holds.
+/// The content of a slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub form: Form,
@@ -82,7 +84,7 @@ impl Value {
         Form::Uniform(bits).into()
     }
 
-    /// The value of an argument of a launch, for a parameter of this type.
+    /// Returns the value of a launch's argument, for a parameter of this type.
     pub(crate) fn of_argument(index: usize, argument: &Argument<'_>, ty: &TileType) -> Self {
         match argument {
             Argument::Pointer { address, .. } => {
@@ -96,7 +98,7 @@ impl Value {
         Form::Dense(tile).into()
     }
 
-    /// The bits of a scalar.
+    /// Returns the bits of a scalar.
     pub(crate) fn scalar(&self) -> u64 {
         match self.form {
             Form::Uniform(bits) => bits,

@@ -1,4 +1,4 @@
-//! What the integration tests share: launching IR text on typed vectors.
+//! Launches IR text on typed vectors, for the integration tests.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use tilewright_base::Diagnostic;
@@ -16,12 +16,12 @@ pub enum Arg {
 
 macro_rules! tensors {
     ($($name:ident $read:ident $ty:ty;)*) => {$(
-        /// A tensor argument.
+        /// Returns a tensor argument.
         pub fn $name(values: &[$ty]) -> Arg {
             Arg::Bytes(values.iter().flat_map(|value| value.to_le_bytes()).collect())
         }
         impl Arg {
-            /// The elements of a tensor.
+            /// Returns the elements of a tensor.
             pub fn $read(&self) -> Vec<$ty> {
                 const SIZE: usize = size_of::<$ty>();
                 let Arg::Bytes(bytes) = self else { panic!("it is a scalar") };
@@ -35,18 +35,18 @@ tensors! {
     i32s as_i32 i32; u32s as_u32 u32; i64s as_i64 i64; u64s as_u64 u64;
 }
 
-/// A scalar argument.
+/// Returns a scalar argument.
 pub fn int(value: i64) -> Arg {
     Arg::Scalar(value as u64)
 }
 
-/// The program of IR text.
+/// Compiles IR text.
 pub fn program(text: &str) -> Program {
     let module = parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     Program::new(&module).expect("it can be lowered")
 }
 
-/// The program of IR text that writes every tile out.
+/// Compiles IR text to a program that materializes every tile.
 pub fn dense_program(text: &str) -> Program {
     let module = parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     Program::without_symbolic_forms(&module, None).expect("it can be lowered")
@@ -78,7 +78,8 @@ pub fn launch(program: &Program, grid: [u32; 3], args: &mut [Arg]) -> Result<(),
     launch_with(program, grid, args, 1, Interrupt::Never)
 }
 
-/// Launches IR text, symbolically and written out, and checks that both do the same. The tensors then hold the result.
+/// Launches IR text with symbolic and with dense tiles, and compares the results. The tensors then
+/// hold the result.
 pub fn run(text: &str, grid: [u32; 3], args: &mut [Arg]) {
     let before: Vec<Option<Vec<u8>>> = args
         .iter()

@@ -1,4 +1,4 @@
-//! Every element type to every other.
+//! Casts of every element type to every other.
 
 use tilewright_cpu::kernels::cast::cast;
 use tilewright_ir::{Dtype, Rounding};
@@ -62,7 +62,7 @@ fn every_narrow_float_widens() {
     }
 }
 
-/// Around every value and every midpoint between two values of a format.
+/// Tests numbers around every value of a format and every midpoint between two values.
 #[test]
 fn rounding_boundaries() {
     for dtype in

@@ -11,7 +11,7 @@ use tilewright_ir::{
 
 use crate::oracle::{Number, Random, RandomElements, decode, encode, pack, same, specials, unpack};
 
-/// The sign of zero decides between equal floats.
+/// Returns the smaller number; -0 is below +0.
 fn smaller(x: f64, y: f64) -> f64 {
     if x < y || (x == y && x.is_sign_negative()) { x } else { y }
 }
@@ -19,7 +19,7 @@ fn smaller(x: f64, y: f64) -> f64 {
 fn float_arithmetic(function: ArithmeticFn, x: f64, y: f64, dtype: Dtype) -> f64 {
     let single = |f: fn(f32, f32) -> f32| f64::from(f(x as f32, y as f32));
     match (function, dtype) {
-        // Rounded twice, these would be wrong: the wide result is not exact.
+        // The binary64 result is not exact, and rounding twice would be wrong.
         (ArithmeticFn::Add, Dtype::F32) => single(|x, y| x + y),
         (ArithmeticFn::Sub, Dtype::F32) => single(|x, y| x - y),
         (ArithmeticFn::Add, _) => x + y,
@@ -65,7 +65,7 @@ fn int_arithmetic(function: ArithmeticFn, x: i128, y: i128) -> i128 {
 
 fn division(function: DivisionFn, x: i128, y: i128) -> i128 {
     match function {
-        // All bits one.
+        // All bits set.
         DivisionFn::IntDiv | DivisionFn::IntRem if y == 0 => -1,
         DivisionFn::IntDiv => x / y,
         DivisionFn::IntRem => x % y,
@@ -73,7 +73,7 @@ fn division(function: DivisionFn, x: i128, y: i128) -> i128 {
 }
 
 fn bitwise(function: BitwiseFn, x: i128, y: i128, bits: u32) -> i128 {
-    // A count is unsigned.
+    // A shift count is unsigned.
     let count = (y & ((1_i128 << bits) - 1)).min(127) as u32;
     match function {
         BitwiseFn::And => x & y,
@@ -120,7 +120,8 @@ fn expect(function: F, dtype: Dtype, x: u64, y: u64) -> u64 {
         (Family::Division(f), Number::Int(x), Number::Int(y)) => Number::Int(division(f, x, y)),
         (Family::Bitwise(f), Number::Int(x), Number::Int(y)) => Number::Int(bitwise(f, x, y, dtype.bits())),
         (Family::WideProduct(f), Number::Int(x), Number::Int(y)) => Number::Int(wide_product(f, x, y, dtype)),
-        // tidy: wildcard because the table gives no other family that is exact and of one or two operands such types.
+        // tidy: wildcard because the table has no other exact family with one or two operands of
+        // these types.
         _ => panic!("{function:?} of {dtype} has tests of its own"),
     };
     match result {
@@ -129,7 +130,8 @@ fn expect(function: F, dtype: Dtype, x: u64, y: u64) -> u64 {
     }
 }
 
-/// The functions on an element type that [`expect`] knows: all but those that are not exact, selections and fma.
+/// Iterates over the functions of an element type that [`expect`] implements: all except inexact
+/// ones, selections and fma.
 fn exact_functions(dtype: Dtype) -> impl Iterator<Item = F> {
     F::ALL.iter().copied().filter(move |function| {
         let info = function.info();
@@ -138,7 +140,7 @@ fn exact_functions(dtype: Dtype) -> impl Iterator<Item = F> {
     })
 }
 
-/// All operand forms at one length.
+/// Checks all operand forms at one length.
 fn check(function: F, dtype: Dtype, elements: usize, random: &mut Random) {
     let bit = |x: u64| if dtype == Dtype::I1 { x & 1 } else { x };
     let x: Vec<u64> = random.tile(dtype, elements).into_iter().map(bit).collect();
@@ -156,7 +158,7 @@ fn check(function: F, dtype: Dtype, elements: usize, random: &mut Random) {
     let forms = if compares { "tt ts st ss" } else { "tt ts st ss ot os to so oo" };
     for form in forms.split(' ') {
         let forms: Vec<char> = form.chars().collect();
-        // The operands of the packed tiles live long enough: leaking them keeps the helper above simple.
+        // Leaking the packed tiles keeps the helper above simple.
         let leak = |buffer: &tilewright_cpu::kernels::buffer::Buffer| -> &'static [u8] {
             let copy: &'static mut tilewright_cpu::kernels::buffer::Buffer =
                 Box::leak(Box::new(buffer.clone()));
@@ -184,7 +186,7 @@ fn check(function: F, dtype: Dtype, elements: usize, random: &mut Random) {
     }
 }
 
-/// Bits above the width of a scalar, to be ignored.
+/// Returns bits above the width of a scalar, which the kernel has to ignore.
 fn garbage(dtype: Dtype) -> u64 {
     if dtype.bytes() == 8 { 0 } else { 0xa5 << 56 }
 }
@@ -213,7 +215,7 @@ fn functions_of_integers() {
     }
 }
 
-/// Every pair of 8-bit integers.
+/// Tests every pair of 8-bit integers.
 #[test]
 fn small_division_is_exhaustive() {
     for dtype in [Dtype::I8, Dtype::U8] {
@@ -230,7 +232,8 @@ fn small_division_is_exhaustive() {
     }
 }
 
-/// Every dividend of a byte and the special ones of wider types, by zeros in a tile, one zero for all, and in place.
+/// Tests every dividend of a byte and the special ones of wider types, with zeros in a tile, one
+/// zero for all, and in place.
 #[test]
 fn division_by_zero_has_a_value() {
     for &dtype in Dtype::ALL.iter().filter(|dtype| dtype.is_int()) {
@@ -288,7 +291,7 @@ fn selection() {
     }
 }
 
-/// x * y + z of binary16 with integers: all are multiples of 2^-48 that fit 128 bits.
+/// Compares x * y + z of binary16 with integers: all are multiples of 2^-48 that fit into 128 bits.
 #[test]
 fn fma_of_binary16_is_rounded_once() {
     let mut random = Random(13);
@@ -315,7 +318,7 @@ fn fma_of_binary16_is_rounded_once() {
             assert_eq!(out & 0x7fff, 0);
             continue;
         }
-        // Rounded to odd, 53 bits are enough for the oracle.
+        // After rounding to odd, 53 bits are enough for the oracle.
         let excess = (128 - exact.unsigned_abs().leading_zeros()).saturating_sub(53);
         let kept = exact.unsigned_abs() >> excess;
         let odd = kept | u128::from(kept << excess != exact.unsigned_abs());

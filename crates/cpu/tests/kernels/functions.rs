@@ -1,4 +1,4 @@
-//! The functions of analysis within the errors that they state.
+//! Tests that the errors of transcendental functions are within their stated bounds.
 
 use tilewright_cpu::kernels::Operand;
 use tilewright_cpu::kernels::elementwise::apply;
@@ -6,12 +6,12 @@ use tilewright_ir::{Accuracy, Dtype, ElementwiseFn, MathFn as F};
 
 use crate::oracle::{Random, RandomElements, pack, specials, unpack};
 
-/// What `math32` and `math64` state of a function.
+/// The bounds that `math32` and `math64` state for a function.
 struct Stated {
     function: F,
     /// The function in binary64, with an error far below an ulp of binary32.
     exact: fn(f64) -> f64,
-    /// The error bounds in ulp; that of binary64 against a function that may be wrong by one itself.
+    /// The error bounds in ulp; that of binary64 allows for a reference that is off by one.
     binary32: f64,
     binary64: f64,
 }
@@ -37,8 +37,8 @@ fn find(function: F) -> Option<&'static Stated> {
     STATED.iter().find(|stated| stated.function == function)
 }
 
-/// The function in binary64: where nothing is stated, as the kernel has it, which the conformance test compares with wider
-/// numbers.
+/// Returns the function in binary64: a reference if a bound is stated, else that of the kernel,
+/// which the conformance test compares with wider numbers.
 fn exact(function: F, x: f64) -> f64 {
     if let Some(stated) = find(function) {
         return (stated.exact)(x);
@@ -48,7 +48,7 @@ fn exact(function: F, x: f64) -> f64 {
     f64::from_bits(unpack(Dtype::F64, out.bytes())[0])
 }
 
-/// The error bound of binary32, in ulp: where nothing sharper is stated, that of the row.
+/// Returns the error bound of binary32 in ulp: the stated one, else that of the row.
 fn bound_32(function: F) -> f64 {
     match (find(function), ElementwiseFn::from(function).info().accuracy) {
         (Some(stated), _) => stated.binary32,
@@ -59,7 +59,8 @@ fn bound_32(function: F) -> f64 {
     }
 }
 
-/// The largest error in ulp of binary32 over these arguments; the same special values are demanded.
+/// Returns the largest error of binary32 in ulp over these arguments; special values have to be
+/// equal.
 fn worst_32(function: F, x: &[u32]) -> (f64, f32) {
     let words: Vec<u64> = x.iter().map(|&x| x.into()).collect();
     let mut out = pack(Dtype::F32, &words);
@@ -79,7 +80,8 @@ fn worst_32(function: F, x: &[u32]) -> (f64, f32) {
             );
             continue;
         }
-        // One ulp of the binade of the result; subnormal numbers have that of the smallest normal one.
+        // An ulp of the binade of the result; subnormal numbers have that of the smallest normal
+        // one.
         let exponent = (rounded.to_bits() >> 23 & 0xff).max(1);
         let inverse_ulp = f64::from_bits(u64::from(127 + 23 + 1023 - exponent) << 52);
         let error = (f64::from(out) - expect).abs() * inverse_ulp;
@@ -94,7 +96,8 @@ fn worst_32(function: F, x: &[u32]) -> (f64, f32) {
 fn binary32_is_within_its_bounds() {
     let mut sample: Vec<u32> = specials(Dtype::F32).into_iter().map(|x| x as u32).collect();
     sample.extend((0..u32::MAX).step_by(9973));
-    // The neighbourhood of 1, where logarithms are small, and the range where exponentials are finite.
+    // The neighborhood of 1, where logarithms are small, and the range where exponentials are
+    // finite.
     sample.extend((0x3f80_0000 - 20_000)..(0x3f80_0000 + 20_000));
     sample.extend((0..40_000).map(|i| (i as f32 * 0.005 - 100.0).to_bits()));
     for &function in F::ALL {
@@ -103,7 +106,7 @@ fn binary32_is_within_its_bounds() {
     }
 }
 
-/// All arguments: minutes.
+/// Tests all arguments, which takes minutes.
 #[test]
 #[ignore = "takes minutes, with --release; run it after a change of math32"]
 fn binary32_is_within_its_bounds_everywhere() {
@@ -158,7 +161,7 @@ fn narrow_floats_are_rounded_once() {
             for (&x, out) in all.iter().zip(unpack(dtype, out.bytes())) {
                 let expect =
                     crate::oracle::encode(dtype, crate::oracle::Number::Float(exact(function, value(x))));
-                // The error of binary32 may move a result that lies on a boundary.
+                // The error of binary32 may move a result that is on a rounding boundary.
                 let close = out.abs_diff(expect) <= 1 || (value(out).is_nan() && value(expect).is_nan());
                 assert!(close, "{function:?} {dtype} of {:e}: {out:#x}, expected {expect:#x}", value(x));
             }

@@ -1,4 +1,5 @@
-//! The kernels against oracles that share no code with them: one element at a time, in wider types.
+//! Compares the kernels with oracles that share no code with them: one element at a time, in wider
+//! types.
 
 #![allow(clippy::unreadable_literal, reason = "bit patterns of floats and constants of generators")]
 #![allow(
@@ -12,8 +13,8 @@
 )]
 
 mod casts;
+mod dots;
 mod elementwise;
 mod functions;
 mod oracle;
-mod products;
 mod reductions;

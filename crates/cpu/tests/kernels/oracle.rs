@@ -1,23 +1,24 @@
-//! Values of all element types as exact numbers, and rounding by search among all values of a format.
+//! The oracle: values of all element types as exact numbers, and rounding by search among all
+//! values of a format.
 
 use half::{bf16, f16};
 use tilewright_cpu::kernels::buffer::Buffer;
 pub use tilewright_fuzz::random::Random;
 use tilewright_ir::Dtype;
 
-/// A number of some element type.
+/// The value of an element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     Int(i128),
     Float(f64),
 }
 
-/// Random elements.
+/// Generates random elements.
 pub trait RandomElements {
-    /// The bits of an element: often a special one, often a small one.
+    /// Returns the bits of an element: often a special one, often a small one.
     fn element(&mut self, dtype: Dtype) -> u64;
 
-    /// A tile of such elements.
+    /// Returns a tile of such elements.
     fn tile(&mut self, dtype: Dtype, elements: usize) -> Vec<u64>;
 }
 
@@ -38,7 +39,7 @@ impl RandomElements for Random {
     }
 }
 
-/// Bits worth testing.
+/// Returns the special bits of a type.
 pub fn specials(dtype: Dtype) -> Vec<u64> {
     let bits = dtype.bits();
     let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -103,7 +104,7 @@ pub fn specials(dtype: Dtype) -> Vec<u64> {
     list
 }
 
-/// The value of the bits of an element.
+/// Decodes the bits of an element.
 pub fn decode(dtype: Dtype, bits: u64) -> Number {
     Number::Float(match dtype {
         Dtype::F8E5 => small_float(bits, 2, 15, true, false),
@@ -134,7 +135,7 @@ fn small_float(bits: u64, mantissa: u32, bias: i32, infinities: bool, unsigned_z
     if infinities && exponent == largest {
         return if fraction == 0.0 { sign * f64::INFINITY } else { f64::NAN.copysign(sign) };
     }
-    // fp8e4nv has one NaN of each sign; fp8e4b15, with its bias, none.
+    // fp8e4nv has one NaN of each sign; fp8e4b15, with its bias, has none.
     if !infinities && !unsigned_zero && bias == 7 && bits & 0x7f == 0x7f {
         return f64::NAN.copysign(sign);
     }
@@ -145,7 +146,7 @@ fn small_float(bits: u64, mantissa: u32, bias: i32, infinities: bool, unsigned_z
     }
 }
 
-/// All finite values of a narrow float that are not negative, with their bits, ascending.
+/// Returns all finite non-negative values of a narrow float, with their bits, ascending.
 fn values(dtype: Dtype) -> &'static [(f64, u64)] {
     use std::sync::OnceLock;
     static TABLES: [OnceLock<Vec<(f64, u64)>>; 18] = [const { OnceLock::new() }; 18];
@@ -163,7 +164,7 @@ fn values(dtype: Dtype) -> &'static [(f64, u64)] {
     })
 }
 
-/// The order of an exact number and a float.
+/// Compares an exact number with a float.
 fn compare(x: Number, y: f64) -> std::cmp::Ordering {
     match x {
         Number::Float(x) => x.partial_cmp(&y).expect("no NaN"),
@@ -173,12 +174,12 @@ fn compare(x: Number, y: f64) -> std::cmp::Ordering {
     }
 }
 
-/// The bits of the number rounded to nearest even.
+/// Rounds a number to nearest even, and returns its bits.
 pub fn encode(dtype: Dtype, number: Number) -> u64 {
     round(dtype, number, false)
 }
 
-/// The bits of the number rounded to the type, as a cast does.
+/// Rounds a number as a cast does, and returns its bits.
 pub fn round(dtype: Dtype, number: Number, towards_zero: bool) -> u64 {
     let mask = if dtype.bits() == 64 { u64::MAX } else { (1 << dtype.bits()) - 1 };
     match (dtype, number) {
@@ -238,7 +239,7 @@ fn round_narrow(dtype: Dtype, number: Number, towards_zero: bool) -> u64 {
     let (below, below_bits) = table[index - 1];
     let bits = if index == table.len() {
         let is_infinite = magnitude == Number::Float(f64::INFINITY);
-        // The next value, if the exponent went on.
+        // The next value, if the exponent had no limit.
         let next = largest + (largest - table[table.len() - 2].0);
         if has_infinity
             && (is_infinite || (!towards_zero && compare(magnitude, (largest + next) / 2.0).is_ge()))
@@ -259,13 +260,13 @@ fn round_narrow(dtype: Dtype, number: Number, towards_zero: bool) -> u64 {
     if negative && !(no_negative_zero && bits == 0) { bits | sign_bit } else { bits }
 }
 
-/// Whether the bits are equal or both NaN.
+/// Returns whether the bits are equal or both NaN.
 pub fn same(dtype: Dtype, a: u64, b: u64) -> bool {
     let nan = |bits| matches!(decode(dtype, bits), Number::Float(x) if x.is_nan());
     a == b || (nan(a) && nan(b))
 }
 
-/// A tile of these elements.
+/// Packs elements to a tile.
 pub fn pack(dtype: Dtype, elements: &[u64]) -> Buffer {
     let size = dtype.bytes();
     let mut buffer = Buffer::new(elements.len() * size);
@@ -275,7 +276,7 @@ pub fn pack(dtype: Dtype, elements: &[u64]) -> Buffer {
     buffer
 }
 
-/// The elements of a tile.
+/// Unpacks the elements of a tile.
 pub fn unpack(dtype: Dtype, bytes: &[u8]) -> Vec<u64> {
     let element = |bytes: &[u8]| {
         let mut word = [0; 8];

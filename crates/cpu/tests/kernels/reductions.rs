@@ -1,4 +1,4 @@
-//! Reductions, bit for bit in the order that they document.
+//! Compares reductions, to the bit, with their documented order.
 
 use tilewright_cpu::kernels::reduce::{Axis, Combine, reduce};
 use tilewright_ir::Dtype;
@@ -57,8 +57,9 @@ fn combine(function: Combine, dtype: Dtype, x: Number, y: Number) -> Number {
     }
 }
 
-/// `[n, inner]` to `[inner]` in the documented order. Narrow floats of more than 1024 elements, which are reduced in
-/// parts, are tested with combines whose order does not matter.
+/// Reduces `[n, inner]` to `[inner]` in the documented order. Narrow floats of more than 1024
+/// elements, which are reduced in parts, are tested with combine functions that do not depend on
+/// the order.
 fn expect(function: Combine, dtype: Dtype, n: usize, inner: usize, block: &[Number]) -> Vec<Number> {
     let f = |x: Number, y: Number| combine(function, dtype, x, y);
     if inner < 64 && inner.is_power_of_two() {
@@ -123,7 +124,7 @@ fn all_types_and_shapes() {
         (1, 8, 64),
         (2, 4, 130),
         (4, 1, 32),
-        // Squares of rows, and rows that are left.
+        // Squares of rows, and remaining rows.
         (16, 16, 1),
         (16, 64, 1),
         (20, 15, 1),
@@ -152,7 +153,7 @@ fn long_rows_of_narrow_floats() {
     }
 }
 
-/// Without NaN, a minimum or maximum of rows is found by comparisons alone, unless it is a zero.
+/// Without NaN, comparisons find the minimum or maximum of a row, unless it is a zero.
 #[test]
 fn extremes_of_rows_without_nan() {
     for dtype in [Dtype::F32, Dtype::F64] {

@@ -1,7 +1,7 @@
 //! What the simulator has found in a launch that is sanitized, and that has not ended it.
 
 use tilewright_base::{Code, Diagnostic};
-use tilewright_cpu::{Finding, Occurrence, Other};
+use tilewright_cpu::{Finding, Occurrence, OtherAccess};
 use tilewright_sanitize::Check;
 use tilewright_sim::{Fault, FaultKind};
 
@@ -60,16 +60,16 @@ pub(crate) fn from_watch(fault: &Fault, count: u64, handle: &Handle) -> Finding 
                 }
             };
             let diagnostic = diagnostic.note("nothing orders the two accesses").hint(hint);
-            let other = Other { span: first_span, program: *block };
+            let other = OtherAccess { span: first_span, program: *block };
             (diagnostic, element, Some(other), Check::Race)
         }
         FaultKind::UnwrittenGlobal { address, bytes } => {
             let (found, element, name) = find(false, *address, *bytes);
-            let message = format!("{name} is read, and nobody has written it");
+            let message = format!("{name} is read, but was never written");
             let diagnostic = found
                 .locate(Diagnostic::new(Code::Unwritten, message), line, "reads it here")
-                .note("the memory comes from `torch.empty` or the like, and has been given no content since")
-                .hint("make it with `torch.zeros`, or let a kernel write it first");
+                .note("the memory comes from `torch.empty` or a similar function, and nothing has been stored to it since")
+                .hint("allocate it with `torch.zeros`, or store to it before");
             (diagnostic, element, None, Check::Init)
         }
         kind => (Diagnostic::new(Code::DeviceFault, kind.to_string()), None, None, Check::Bounds),

@@ -1,12 +1,14 @@
-//! Parts of bitonic merges of integers along one axis.
+//! Compare-exchange steps of bitonic merges of integers along one axis.
 
 use tilewright_ir::Dtype;
 
 use super::reduce::Axis;
 use super::{Element, typed_mut};
 
-/// For each bit from `high` down to `low`, puts the elements whose coordinates differ in it in order, by the bit `block` of the
-/// coordinate: `merge` is these three and whether the order is a descending one where that bit is 0.
+/// Merges bitonically: for each bit from `high` down to `low`, orders the pairs of elements whose
+/// coordinates differ in that bit. `merge` is `high`, `low`, `block` and `descending`: the order is
+/// descending where bit `block` of the coordinate is 0 if `descending` is set, else where that bit
+/// is 1.
 ///
 /// Panics if the tile has the wrong length or alignment.
 pub fn merge(dtype: Dtype, axis: Axis, merge: ([u32; 3], bool), tile: &mut [u8]) {

@@ -1,8 +1,8 @@
-//! Storage of tiles, aligned to a cache line, so that no vector access straddles two.
+//! Storage of tiles, aligned to a cache line, so that no vector access straddles two lines.
 //!
-//! Buffers of a page or more begin at different offsets in their pages, against 4K aliasing: a processor takes a load to
-//! depend on a pending store whose address differs by a multiple of the page, and a loop over two tiles with such
-//! addresses takes twice as long.
+//! Buffers of a page or more begin at different offsets in their pages to avoid 4K aliasing: a
+//! processor assumes that a load depends on a pending store whose address differs by a multiple of
+//! the page size, and a loop over two tiles with such addresses takes twice as long.
 
 use std::cell::Cell;
 
@@ -15,52 +15,53 @@ pub const ALIGNMENT: usize = 64;
 #[repr(C, align(64))]
 struct Line([u8; ALIGNMENT]);
 
-/// The lines of a page.
+/// Cache lines of a page.
 const PAGE: usize = 4096 / ALIGNMENT;
 
-/// The distance in lines of the page offsets of successive buffers. It is odd, so that all offsets are used before one
-/// recurs, and far from a small fraction of a page, so that successive buffers stay apart.
+/// The distance, in lines, between the page offsets of successive buffers. It is odd, so that all
+/// offsets occur before one recurs, and far from a small fraction of a page, so that successive
+/// buffers stay apart.
 const STAGGER: usize = 25;
 
-/// The page offset, in lines, of a new buffer of this size.
-fn next_place(lines: usize) -> usize {
+/// Returns the page offset, in lines, of a new buffer of this size.
+fn next_page_offset(lines: usize) -> usize {
     thread_local! {
-        static PLACE: Cell<usize> = const { Cell::new(0) };
+        static OFFSET: Cell<usize> = const { Cell::new(0) };
     }
     if lines < PAGE / 2 {
         return 0;
     }
-    PLACE.try_with(|place| place.replace((place.get() + STAGGER) % PAGE)).unwrap_or(0)
+    OFFSET.try_with(|offset| offset.replace((offset.get() + STAGGER) % PAGE)).unwrap_or(0)
 }
 
 /// A failed allocation of a tile.
 ///
-/// It is the only panic payload of this crate, because every op allocates: it unwinds to the loop over the programs of the
-/// grid, which makes it an error of the launch.
+/// It is the only panic payload of this crate. Every op allocates, so the failure unwinds to the
+/// loop over the programs of the grid, which scheduler it into an error of the launch.
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfMemory;
 
-/// Bytes that begin at a multiple of [`ALIGNMENT`].
+/// Bytes aligned to [`ALIGNMENT`].
 #[derive(Clone, Default)]
 pub struct Buffer {
     lines: Vec<Line>,
-    /// The lines before the first byte.
+    /// The unused lines before the first byte.
     skipped: usize,
     len: usize,
-    /// The length of the varying prefix; the bytes behind it are copies of one binary32 number.
+    /// The length of the varying prefix; the bytes after it are copies of one binary32 number.
     varying: usize,
 }
 
 impl Buffer {
-    /// A buffer of `len` zero bytes. Unwinds with [`OutOfMemory`] if the allocation fails.
+    /// Creates a buffer of `len` zero bytes. Unwinds with [`OutOfMemory`] if the allocation fails.
     pub fn new(len: usize) -> Self {
-        let skipped = next_place(len.div_ceil(ALIGNMENT));
+        let skipped = next_page_offset(len.div_ceil(ALIGNMENT));
         let mut buffer = Self { lines: Vec::new(), skipped, len: 0, varying: 0 };
         buffer.resize(len);
         buffer
     }
 
-    /// Makes it at least so long, and exactly so long to those who read it. What it holds is unspecified afterwards.
+    /// Sets the length and grows the storage if necessary. The content is unspecified afterwards.
     pub fn resize(&mut self, len: usize) {
         let lines = self.skipped + len.div_ceil(ALIGNMENT);
         if lines > self.lines.len() {
@@ -72,13 +73,13 @@ impl Buffer {
         (self.len, self.varying) = (len, len);
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &bytemuck::cast_slice(&self.lines)[self.skipped * ALIGNMENT..][..self.len]
     }
 
-    /// The bytes, to be written.
+    /// Returns the bytes for writing.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.varying = self.len;
@@ -87,12 +88,13 @@ impl Buffer {
 }
 
 impl Buffer {
-    /// How many bytes are not known to be followed by copies of one binary32 number.
+    /// Returns the length of the prefix that is not known to be copies of one binary32 number.
     pub(crate) fn varying(&self) -> usize {
         self.varying
     }
 
-    /// Notes that all bytes from one on are copies of one binary32 number. It holds until the buffer is written.
+    /// Notes that all bytes from `bytes` on are copies of one binary32 number. A write to the
+    /// buffer resets it.
     pub(crate) fn set_varying(&mut self, bytes: usize) {
         self.varying = bytes;
     }

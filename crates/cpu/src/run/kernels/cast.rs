@@ -2,19 +2,20 @@
 //!
 //! | from | to | result |
 //! |---|---|---|
-//! | integer | integer | sign- or zero-extended by the type it comes from, or the low bits |
+//! | integer | integer | sign- or zero-extended by the source type, or the low bits |
 //! | any | `int1` | 1 where the value is not zero (NaN is not zero) |
 //! | `int1` | any | 0 or 1 |
-//! | float | integer | truncated towards zero; NaN gives 0; what is out of range gives the nearest end of the range |
-//! | integer | float | rounded once, as said |
+//! | float | integer | truncated towards zero; NaN becomes 0; a value out of range becomes the nearest bound |
+//! | integer | float | rounded once, in the requested mode |
 //! | float | wider float | exact |
-//! | float | narrower float | rounded once, as said; overflow gives an infinity (towards zero: the largest finite number) |
-//! | float | fp8 | rounded once, as said; overflow and infinities give the largest finite number, as PTX's `satfinite` |
+//! | float | narrower float | rounded once; overflow becomes an infinity (towards zero: the largest finite number) |
+//! | float | fp8 | rounded once; overflow and infinities become the largest finite number, as with PTX's `satfinite` |
 //!
-//! NaN stays NaN (quiet, its payload unspecified), except in `fp8e4b15`, which has none: it gives the largest finite
-//! number with the sign of the NaN. The formats without negative zero give zero for it.
+//! NaN stays NaN (quiet, its payload unspecified), except in `fp8e4b15`, which has no NaN: it
+//! becomes the largest finite number with the sign of the NaN. Formats without negative zero use
+//! zero for it.
 //!
-//! Rounded once means just that on every path: where a conversion goes through binary32, it is rounded to odd there.
+//! Rounding happens once on every path: a conversion through binary32 rounds to odd there.
 
 use tilewright_ir::{Dtype, Rounding};
 
@@ -22,12 +23,12 @@ use super::formats::{self, E4M3, E4M3B8, E4M3B15, E5M2, E5M2B16, F16, Format};
 use super::simd::each;
 use super::{typed, typed_mut};
 
-/// The elements that go through the stack at a time.
+/// Elements that are converted through the stack at a time.
 const CHUNK: usize = 256;
 
 /// Converts a tile: `out[i] = x[i]` as the type `to`. The buffers do not overlap.
 ///
-/// Panics if the tiles do not have equally many elements or are not aligned.
+/// Panics if the tiles have different numbers of elements or are not aligned.
 pub fn cast(from: Dtype, to: Dtype, rounding: Rounding, out: &mut [u8], x: &[u8]) {
     let towards_zero = rounding == Rounding::TowardsZero;
     assert!(x.len() / from.bytes() == out.len() / to.bytes(), "a cast keeps the number of elements");
@@ -58,12 +59,12 @@ pub fn cast(from: Dtype, to: Dtype, rounding: Rounding, out: &mut [u8], x: &[u8]
     }
 }
 
-/// Whether it is a float that goes through binary32.
+/// Returns whether it is a float that is converted through binary32.
 fn is_narrow(dtype: Dtype) -> bool {
     dtype.is_float() && dtype.bytes() <= 2
 }
 
-/// The format of a narrow float other than bfloat16.
+/// Returns the format of a narrow float other than bfloat16.
 fn format(dtype: Dtype) -> Format {
     match dtype {
         Dtype::F16 => F16,
@@ -138,7 +139,8 @@ fn to_f32_odd(from: Dtype, out: &mut [f32], x: &[u8]) {
     }
 }
 
-/// Converts integers and binary64 to binary32 or binary64, towards zero. Rare, so not all of it is vector code.
+/// Converts integers and binary64 to binary32 or binary64, towards zero. This is rare, so not all
+/// of it is vectorized.
 fn to_float_towards_zero(from: Dtype, to: Dtype, out: &mut [u8], x: &[u8]) {
     match (from, to) {
         (Dtype::F64, _) => each(typed_mut(out), typed(x), formats::f64_to_f32_zero),
@@ -163,14 +165,15 @@ fn to_float_towards_zero(from: Dtype, to: Dtype, out: &mut [u8], x: &[u8]) {
     }
 }
 
-/// One loop between two native types, with Rust's `as`: it wraps, extends, saturates and rounds as the table says.
+/// A loop between two native types with Rust's `as`, which wraps, extends, saturates and rounds as
+/// the table says.
 macro_rules! loop_as {
     ($out:ident, $x:ident, $from:ty, $to:ty) => {
         each(typed_mut($out), typed($x), |x: $from| x as $to)
     };
 }
 
-/// One loop from a float to an integer of at most 32 bits, as `as` does, but as vector code.
+/// A vectorized loop from a float to an integer of at most 32 bits, with the results of `as`.
 macro_rules! loop_saturate {
     ($out:ident, $x:ident, $from:ty, $to:ty) => {
         each(typed_mut($out), typed($x), |x: $from| {
@@ -184,14 +187,14 @@ macro_rules! loop_saturate {
     };
 }
 
-/// One loop that compares with zero.
+/// A loop that compares with zero.
 macro_rules! loop_bool {
     ($out:ident, $x:ident, $from:ty) => {
         each($out, typed($x), |x: $from| u8::from(x != <$from>::default()))
     };
 }
 
-/// Conversions between integers, binary32 and binary64, to nearest even.
+/// Converts between integers, binary32 and binary64, to nearest even.
 fn direct(from: Dtype, to: Dtype, out: &mut [u8], x: &[u8]) {
     match (from, to) {
         (_, Dtype::I1) => to_bool(from, out, x),

@@ -1,11 +1,13 @@
-//! Matrix products of tiles: `acc[m, n] += a[m, k] * b[k, n]`.
+//! Dots of tiles: `acc[m, n] += a[m, k] * b[k, n]`.
 //!
-//! Each element of the accumulator is updated by fused multiply-adds (`dot` of integers: wrapping) with k ascending, so
-//! the result does not depend on the processor or on how the operands are stored. Operands narrower than the accumulator
-//! are converted first, exactly. An accumulator of 16 bits is computed in binary32 and rounded once at the end.
+//! Each element of the accumulator is updated by fused multiply-adds (wrapping ones for integers)
+//! with k ascending, so the result depends neither on the processor nor on the layout of the
+//! operands. Operands narrower than the accumulator are first converted, exactly. A 16-bit
+//! accumulator is computed in binary32 and rounded once at the end.
 //!
-//! The microkernel keeps a block of rows times a few vectors of columns in registers; tiles are small enough for the
-//! caches, so all that is packed is one panel of columns of `b`, where its rows would collide in the first-level cache.
+//! The microkernel keeps a block of rows times a few vectors of columns in registers. Tiles fit
+//! into the caches, so it packs only one panel of columns of `b`, and only if its rows would
+//! collide in the first-level cache.
 
 use pulp::{Simd, WithSimd};
 use tilewright_ir::{Dtype, Rounding};
@@ -15,33 +17,33 @@ use super::simd::vectorize;
 use super::{cast, typed, typed_mut};
 use crate::run::memory::{Axis, rearrange};
 
-/// An operand: a tile read as a matrix.
+/// An operand: a tile viewed as a matrix.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
-    /// Its element type.
+    /// The element type.
     pub dtype: Dtype,
     /// The elements.
     pub tile: &'a [u8],
-    /// The distance of two rows, in elements.
+    /// The distance between rows, in elements.
     pub row_stride: usize,
-    /// The distance of two columns, in elements.
+    /// The distance between columns, in elements.
     pub column_stride: usize,
 }
 
 impl<'a> Matrix<'a> {
-    /// A dense row-major matrix.
+    /// Returns a dense row-major matrix.
     pub fn new(dtype: Dtype, tile: &'a [u8], columns: usize) -> Self {
         Self { dtype, tile, row_stride: columns, column_stride: 1 }
     }
 
-    /// The transposed matrix, without moving elements.
+    /// Returns the transpose, without moving elements.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self { row_stride: self.column_stride, column_stride: self.row_stride, ..self }
     }
 }
 
-/// The extents of a product.
+/// The extents of a dot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extents {
     /// The rows of `a` and of the accumulator.
@@ -52,7 +54,7 @@ pub struct Extents {
     pub k: usize,
 }
 
-/// Memory that a product works in; keep it from one to the next.
+/// Working memory of dots, which the caller reuses.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     a: Buffer,
@@ -62,10 +64,10 @@ pub struct Scratch {
     panel: Buffer,
 }
 
-/// `acc += a * b`; `acc` is dense and row-major.
+/// Computes `acc += a * b`; `acc` is dense and row-major.
 ///
-/// The accumulator is of `fp32`, `fp64`, `int32`, `fp16` or `bf16`; the operands are of types that it holds exactly
-/// (wider ones are converted by a cast). Panics if a tile is too short.
+/// The accumulator is `fp32`, `fp64`, `int32`, `fp16` or `bf16`; it represents the operands' types
+/// exactly (casts convert wider ones). Panics if a tile is too short.
 pub fn dot(
     dtype: Dtype,
     acc: &mut [u8],
@@ -101,12 +103,12 @@ pub fn dot(
             pulp::Arch::new().dispatch(Product32 { acc: &mut *wide, a, b, extents, panel });
             cast::narrow(dtype, acc, wide, false);
         }
-        Dtype::I32 => product_i32(typed_mut(acc), typed(a), typed(b), extents),
+        Dtype::I32 => dot_i32(typed_mut(acc), typed(a), typed(b), extents),
         other => panic!("{other} is not an accumulator type"),
     }
 }
 
-/// The operand as a dense row-major matrix of the type that is computed in.
+/// Converts an operand to a dense row-major matrix of the computation's type.
 fn prepare<'a>(
     matrix: Matrix<'a>,
     rows: usize,
@@ -131,7 +133,8 @@ fn prepare<'a>(
     } else if is_dense {
         cast::cast(dtype, to, Rounding::NearestEven, buffer.bytes_mut(), &tile[..rows * columns * size]);
     } else if row_stride == 1 && column_stride == rows {
-        // A dense transposed matrix: 32-bit elements are transposed faster than narrower ones.
+        // A dense transposed matrix: transposing 32-bit elements is faster than transposing
+        // narrower ones.
         dense.resize(rows * columns * to.bytes());
         cast::cast(dtype, to, Rounding::NearestEven, dense.bytes_mut(), &tile[..rows * columns * size]);
         let wide = axes.map(|axis| Axis { stride: axis.stride / size as i64 * to.bytes() as i64, ..axis });
@@ -147,8 +150,8 @@ fn prepare<'a>(
 /// The columns of a packed panel.
 const PANEL: usize = 64;
 
-/// The product for one float type; the names are those of `pulp`.
-macro_rules! product {
+/// The dot of one float type; the names are those of `pulp`.
+macro_rules! dot_kernel {
     ($product:ident, $rows:ident, $block:ident, $ty:ty, $vector:ident, $lanes:ident, $as_simd:ident, $as_mut_simd:ident,
      $splat:ident, $mul_add:ident) => {
         struct $product<'a> {
@@ -166,14 +169,14 @@ macro_rules! product {
             fn with_simd<S: Simd>(self, simd: S) {
                 let Self { acc, a, b, extents, panel } = self;
                 let Extents { n, k, .. } = extents;
-                // Registers allow for 4 vectors of columns if there are 32 of them, else for 2.
+                // 32 registers have room for 4 vectors of columns, fewer for 2.
                 let most = if S::REGISTER_COUNT >= 32 { 4 } else { 2 };
                 let mut column = 0;
                 while column < n {
                     let rest = n - column;
                     let vectors = [4, 2, 1].into_iter().find(|&v| v <= most && v * S::$lanes <= rest);
                     let width = vectors.map_or(rest, |v| v * S::$lanes);
-                    // Rows of b that are a multiple of 1 KiB apart fall into few sets of the cache.
+                    // Rows of b at a multiple of 1 KiB use few sets of the cache.
                     let (b, stride, first) =
                         if n > width && extents.m > 8 && width <= PANEL && vectors.is_some() {
                             for (to, from) in panel.chunks_exact_mut(width).zip(b.chunks_exact(n)) {
@@ -195,7 +198,7 @@ macro_rules! product {
             }
         }
 
-        /// All rows of a panel of `V` vectors of columns.
+        /// Computes all rows of a panel of `V` vectors of columns.
         #[inline(always)]
         fn $rows<S: Simd, const V: usize>(
             simd: S,
@@ -205,7 +208,8 @@ macro_rules! product {
             extents: Extents,
         ) {
             let mut row = 0;
-            // 24 accumulators leave registers for b and for the broadcast of a; 2 vectors need more rows to be as many.
+            // 24 accumulators leave registers for b and for the broadcast of a; with 2 vectors,
+            // that takes more rows.
             while row < extents.m {
                 let rest = extents.m - row;
                 if rest >= 6 && (V == 4 || S::REGISTER_COUNT < 32) {
@@ -224,7 +228,7 @@ macro_rules! product {
             }
         }
 
-        /// `R` rows by `V` vectors of columns in registers.
+        /// Computes `R` rows by `V` vectors of columns in registers.
         #[inline(always)]
         fn $block<S: Simd, const R: usize, const V: usize>(
             simd: S,
@@ -259,7 +263,7 @@ macro_rules! product {
         }
     };
 }
-product!(
+dot_kernel!(
     Product32,
     rows_32,
     block_32,
@@ -271,7 +275,7 @@ product!(
     splat_f32s,
     mul_add_f32s
 );
-product!(
+dot_kernel!(
     Product64,
     rows_64,
     block_64,
@@ -284,20 +288,20 @@ product!(
     mul_add_f64s
 );
 
-/// Where the columns of a panel are.
+/// The columns of a panel.
 #[derive(Clone, Copy)]
 struct Columns<'a, T> {
     /// The matrix, or a packed panel of it.
     b: &'a [T],
-    /// The distance of its rows.
+    /// The distance between its rows.
     stride: usize,
-    /// The first column in it.
+    /// The first column in `b`.
     first: usize,
     /// The first column in the accumulator.
     column: usize,
 }
 
-/// Fewer columns than a vector has lanes.
+/// Computes fewer columns than a vector has lanes.
 #[inline(always)]
 fn narrow_columns<T: Copy>(
     acc: &mut [T],
@@ -318,8 +322,9 @@ fn narrow_columns<T: Copy>(
     }
 }
 
-/// Integers: four rows of b at a time onto a row of the accumulator. Wrapping sums have no order.
-fn product_i32(acc: &mut [i32], a: &[i32], b: &[i32], extents: Extents) {
+/// The dot of integers: adds four rows of b at a time to a row of the accumulator. Wrapping
+/// addition is associative.
+fn dot_i32(acc: &mut [i32], a: &[i32], b: &[i32], extents: Extents) {
     let Extents { n, k, .. } = extents;
     if n == 0 || k == 0 {
         return;

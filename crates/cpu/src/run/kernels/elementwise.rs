@@ -1,19 +1,23 @@
 //! The elementwise table: every function on every element type, on whole tiles.
 //!
-//! The meaning of each function is in its row ([`ElementwiseFn`]). What the rows leave open is decided here:
+//! The row of a function ([`ElementwiseFn`]) defines its meaning. This module decides what the rows
+//! leave open:
 //!
-//! - `shl` and `shr` read the shift count as an unsigned number of the operand's width, so a negative count is a large
-//!   one.
-//! - A NaN result is some quiet or signalling NaN: its payload is unspecified, but does not depend on the processor's
-//!   vector width.
-//! - Booleans are integers modulo 2: `add` and `sub` are exclusive or, `neg` and `abs` are the identity.
-//! - 16- and 8-bit floats are computed in binary32 and rounded once to nearest even, fp8 saturating to the largest
-//!   finite value as casts do. This is exact (correctly rounded) for `add`, `sub`, `mul`, `div` and `sqrt`, because
-//!   binary32 has more than twice their precision; `fma` is computed in binary64 with rounding to odd, which is exact
-//!   too; so are `neg`, `abs`, minima, maxima, comparisons and `float_rem`.
-//! - `div` of binary32 and binary64 is the correctly rounded quotient, `sqrt` the correctly rounded root.
+//! - `shl` and `shr` read the shift count as an unsigned number of the operand's width, so a
+//!   negative count is a large one.
+//! - A NaN result is some quiet or signaling NaN: its payload is unspecified, but does not depend
+//!   on the processor's vector width.
+//! - Booleans are integers modulo 2: `add` and `sub` are exclusive or, `neg` and `abs` are the
+//!   identity.
+//! - 16- and 8-bit floats are computed in binary32 and rounded once to nearest even; fp8 saturates
+//!   to the largest finite value, as in casts. The result is correctly rounded for `add`, `sub`,
+//!   `mul`, `div` and `sqrt`, because binary32 has more than twice their precision. `fma` is
+//!   computed in binary64 with rounding to odd, and is also correctly rounded; so are `neg`, `abs`,
+//!   minima, maxima, comparisons and `float_rem`.
+//! - `div` of binary32 and binary64 is the correctly rounded quotient, `sqrt` the correctly rounded
+//!   root.
 //!
-//! The errors of the transcendental functions are stated in `math32` and `math64` at each function.
+//! `math32` and `math64` state the error of each transcendental function.
 
 use tilewright_ir::{
     ArithmeticFn, ComparisonFn, Dtype, Element, ElementwiseFamily as Family, ElementwiseFn, FloatFn, MathFn,
@@ -24,13 +28,13 @@ use super::{Operand, float, integer, narrow};
 
 /// Applies a function of the table: `out[i] = function(operands[0][i], operands[1][i], …)`.
 ///
-/// `dtype` is the element type of the operands (of `x` and `y` for `select`, whose condition is `int1`); pass
-/// [`Dtype::U64`] for pointers. `out` holds as many elements as each operand that is a tile, of the same type, or of
-/// `int1` for comparisons. [`Operand::Out`] may stand for any operand but those of a comparison and the condition of a
-/// selection.
+/// `dtype` is the element type of the operands (of `x` and `y` for `select`, whose condition is
+/// `int1`); pass [`Dtype::U64`] for pointers. `out` has the length of each tile operand and the
+/// same type, or `int1` for comparisons. [`Operand::Out`] may replace any operand except those of a
+/// comparison and the condition of a selection.
 ///
-/// Panics if the function does not take the element type or so many operands, or if a tile has the wrong length or
-/// alignment: the verifier excludes all that.
+/// Panics if the function does not take the element type or the number of operands, or if a tile
+/// has the wrong length or alignment; the verifier excludes all of these.
 #[inline]
 pub fn apply(function: ElementwiseFn, dtype: Dtype, out: &mut [u8], operands: &[Operand<'_>]) {
     let info = function.info();
@@ -89,7 +93,7 @@ fn float_function(function: FloatFn, dtype: Dtype, out: &mut [u8], operands: [Op
     match dtype {
         Dtype::F32 => float::float_32(function, out, operands),
         Dtype::F64 => float::float_64(function, out, operands),
-        // In binary32 this would be rounded twice.
+        // In binary32, `fma` would be rounded twice.
         _ if function == FloatFn::Fma => narrow::fma(dtype, out, x, y, z),
         _ => narrow::apply(dtype, out, [x, y], &|out, x, y| float::float_32(function, out, [x, y, z])),
     }
@@ -105,7 +109,7 @@ fn math(function: MathFn, dtype: Dtype, out: &mut [u8], x: Operand<'_>) {
     }
 }
 
-/// Writes a scalar to every element: the splat. `bits` are those of the scalar.
+/// Fills the tile with a scalar: the splat. `bits` are those of the scalar.
 pub fn fill(bytes: usize, out: &mut [u8], bits: u64) {
     match bytes {
         1 => out.fill(bits as u8),
@@ -115,7 +119,8 @@ pub fn fill(bytes: usize, out: &mut [u8], bits: u64) {
     }
 }
 
-/// Writes `base + step * i` to the i-th element of an integer tile of 1, 2, 4 or 8 bytes an element; it wraps.
+/// Writes `base + step * i` to the i-th element of an integer tile of 1, 2, 4 or 8 bytes an
+/// element; it wraps.
 pub fn ramp(bytes: usize, out: &mut [u8], base: i64, step: i64) {
     macro_rules! write {
         ($ty:ty) => {

@@ -22,7 +22,7 @@ macro_rules! families {
             }
         }
 
-        /// What floats alone have.
+        /// Functions of floats only.
         pub(super) fn $float(function: FloatFn, out: &mut [u8], [x, y, z]: [Operand<'_>; 3]) {
             let out = typed_mut::<$ty>(out);
             let (a, b) = (Source::<$ty>::new(x), Source::<$ty>::new(y));
@@ -40,7 +40,8 @@ macro_rules! families {
 
         /// `x * y + z` rounded once.
         fn $fma(out: &mut [$ty], x: Operand<'_>, y: Operand<'_>, z: Operand<'_>) {
-            // The product is commutative, and the loop takes the result itself in the second and third place.
+            // Multiplication is commutative, and the loop accepts its own result as the second and
+            // third operand.
             let (x, y) = if matches!(x, Operand::Out) { (y, x) } else { (x, y) };
             let (x, y, z) = (Source::<$ty>::new(x), Source::<$ty>::new(y), Source::<$ty>::new(z));
             vectorize(
@@ -49,7 +50,7 @@ macro_rules! families {
             );
         }
 
-        /// A function of analysis.
+        /// Transcendental functions.
         pub(super) fn $math_fn(function: MathFn, out: &mut [u8], x: Operand<'_>) {
             let out = typed_mut::<$ty>(out);
             let x = Source::<$ty>::new(x);

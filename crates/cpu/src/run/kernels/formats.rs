@@ -1,37 +1,39 @@
-//! Conversion of one element between floating-point formats, by integer operations and without branches, so that a
-//! loop over it is vector code on any instruction set.
+//! Converts one element between floating-point formats with integer operations and without
+//! branches, so that a loop over it is vectorized on any instruction set.
 //!
-//! Narrowing starts from binary32. To narrow from binary64 or from integers, bring them to binary32 with
-//! [`f64_to_f32_odd`] first: rounding to odd keeps what the second rounding must know, because binary32 has at least
-//! two bits of precision more than every narrower format.
+//! Narrowing starts from binary32. To narrow binary64 or integers, first convert them to binary32
+//! with [`f64_to_f32_odd`]: rounding to odd keeps the information that the second rounding needs,
+//! because binary32 has at least two bits of precision more than every narrower format.
 
-/// What a narrow float format can represent.
+/// The parameters of a narrow float format.
 #[derive(Clone, Copy)]
 pub(super) struct Format {
-    /// Bits of the mantissa that are stored.
+    /// Stored bits of the mantissa.
     mantissa: u32,
     /// The exponent bias.
     bias: u32,
     /// The bits of the largest finite number.
     largest: u32,
-    /// The bits of positive NaN; the format has none if this is `largest`.
+    /// The bits of positive NaN; equal to `largest` if the format has no NaN.
     nan: u32,
-    /// What overflows becomes this: an infinity or the largest finite number.
+    /// The result of overflow: an infinity or the largest finite number.
     overflow: u32,
-    /// Whether -0 exists.
+    /// True if -0 exists.
     negative_zero: bool,
 }
 
-/// IEEE binary16. Overflow gives an infinity.
+/// IEEE binary16. Overflow becomes an infinity.
 pub(super) const F16: Format =
     Format { mantissa: 10, bias: 15, largest: 0x7bff, nan: 0x7e00, overflow: 0x7c00, negative_zero: true };
-/// E5M2: as binary16 with fewer bits. Overflow and infinities saturate to the largest finite number, 57344.
+/// E5M2: as binary16 with fewer bits. Overflow and infinities saturate to the largest finite
+/// number, 57344.
 pub(super) const E5M2: Format =
     Format { mantissa: 2, bias: 15, largest: 0x7b, nan: 0x7f, overflow: 0x7b, negative_zero: true };
 /// E4M3 of OCP: no infinities, NaN is 0x7f and 0xff. Overflow and infinities saturate to 448.
 pub(super) const E4M3: Format =
     Format { mantissa: 3, bias: 7, largest: 0x7e, nan: 0x7f, overflow: 0x7e, negative_zero: true };
-/// E4M3 with bias 15: no infinities and no NaN. Overflow, infinities and NaN saturate to 0x7f, which is 1.875.
+/// E4M3 with bias 15: no infinities and no NaN. Overflow, infinities and NaN saturate to 0x7f,
+/// which is 1.875.
 pub(super) const E4M3B15: Format =
     Format { mantissa: 3, bias: 15, largest: 0x7f, nan: 0x7f, overflow: 0x7f, negative_zero: true };
 /// E4M3FNUZ: bias 8, 0x80 is the only NaN. Overflow and infinities saturate to 240.
@@ -41,29 +43,32 @@ pub(super) const E4M3B8: Format =
 pub(super) const E5M2B16: Format =
     Format { mantissa: 2, bias: 16, largest: 0x7f, nan: 0x80, overflow: 0x7f, negative_zero: false };
 
-/// The bits of 2^exponent in binary32.
+/// Returns the bits of 2^exponent in binary32.
 const fn power_of_two(exponent: i32) -> u32 {
     ((exponent + 127) as u32) << 23
 }
 
 impl Format {
-    /// The sign bit of the format.
+    /// Returns the sign bit of the format.
     const fn sign(self) -> u32 {
         if self.mantissa == 10 { 0x8000 } else { 0x80 }
     }
 
     /// Rounds binary32 to the format, to nearest even or towards zero.
     ///
-    /// Towards zero, what is finite and too large becomes the largest finite number; infinities are as in the other mode.
+    /// Towards zero, a finite number that is too large becomes the largest finite number;
+    /// infinities are as in the other mode.
     #[inline(always)]
     pub(super) fn narrow(self, value: f32, towards_zero: bool) -> u32 {
         let shift = 23 - self.mantissa;
         let bits = value.to_bits();
         let magnitude = bits & 0x7fff_ffff;
-        // Normal numbers of the format: round in integers, a carry moves into the exponent as it should.
+        // Normal numbers of the format: round in integers; a carry correctly increments the
+        // exponent.
         let round = if towards_zero { 0 } else { ((magnitude >> shift) & 1) + ((1 << (shift - 1)) - 1) };
         let normal = magnitude.wrapping_add(round).wrapping_sub((127 - self.bias) << 23) >> shift;
-        // Subnormal numbers: the sum with a power of two whose last place is the smallest subnormal rounds to even.
+        // Subnormal numbers: adding a power of two whose last place is the smallest subnormal
+        // rounds to even.
         let smallest_exponent = 1 - self.bias as i32 - self.mantissa as i32;
         let shifter = power_of_two(smallest_exponent + 23);
         let sum = (f32::from_bits(magnitude) + f32::from_bits(shifter)).to_bits().wrapping_sub(shifter);
@@ -72,7 +77,7 @@ impl Format {
         let subnormal = if towards_zero && above { sum.wrapping_sub(1) } else { sum };
         let is_subnormal = magnitude < power_of_two(1 - self.bias as i32);
         let finite = if is_subnormal { subnormal } else { normal };
-        // The comparison of encodings is the comparison of values. In binary32, above the finite numbers are infinities.
+        // Encodings compare as values do. In binary32, infinities are above the finite numbers.
         let too_large = if towards_zero && magnitude < 0x7f80_0000 { self.largest } else { self.overflow };
         let number = if finite > self.largest || magnitude >= 0x7f80_0000 { too_large } else { finite };
         let sign = (bits >> 31) * self.sign();
@@ -84,13 +89,13 @@ impl Format {
         }
     }
 
-    /// The value in binary32; every value of the format is one.
+    /// Converts to binary32, which represents every value of the format.
     #[inline(always)]
     pub(super) fn widen(self, bits: u32) -> f32 {
         let magnitude = bits & (self.sign() - 1);
         let sign = (bits & self.sign()) << if self.mantissa == 10 { 16 } else { 24 };
-        // With the mantissa in place, the exponent is too small by the difference of the biases: a multiplication adds
-        // it, and normalises subnormal numbers.
+        // With the mantissa in position, the exponent is too small by the difference of the biases:
+        // a multiplication adds it, and normalizes subnormal numbers.
         let scaled = f32::from_bits(magnitude << (23 - self.mantissa))
             * f32::from_bits(power_of_two(127 - self.bias as i32));
         let has_infinity = self.nan > self.largest + 1 && self.nan != self.sign();
@@ -105,8 +110,8 @@ impl Format {
     }
 }
 
-/// bfloat16 from binary32, to nearest even or towards zero. Overflow gives an infinity, or the largest finite number
-/// towards zero; NaN stays NaN.
+/// Rounds binary32 to bfloat16, to nearest even or towards zero. Overflow becomes an infinity, or
+/// the largest finite number towards zero; NaN stays NaN.
 #[inline(always)]
 pub(super) fn bf16_narrow(value: f32, towards_zero: bool) -> u16 {
     let bits = value.to_bits();
@@ -115,14 +120,15 @@ pub(super) fn bf16_narrow(value: f32, towards_zero: bool) -> u16 {
     (if bits & 0x7fff_ffff > 0x7f80_0000 { (bits >> 16) | 0x40 } else { rounded }) as u16
 }
 
-/// binary32 from bfloat16.
+/// Converts bfloat16 to binary32.
 #[inline(always)]
 pub(super) fn bf16_widen(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// binary32 from binary64, rounded to odd: exact, or the neighbour whose last bit is 1. NaN stays NaN; what is finite
-/// and too large becomes the largest finite number, which narrower formats then overflow from.
+/// Rounds binary64 to binary32, to odd: exact, or the neighbor whose last bit is 1. NaN stays NaN.
+/// A finite number that is too large becomes the largest finite number, from which narrower formats
+/// overflow.
 #[inline(always)]
 pub(super) fn f64_to_f32_odd(value: f64) -> f32 {
     let nearest = value as f32;
@@ -133,7 +139,7 @@ pub(super) fn f64_to_f32_odd(value: f64) -> f32 {
     if inexact && bits & 1 == 0 { f32::from_bits(toward) } else { nearest }
 }
 
-/// binary32 from binary64, towards zero.
+/// Rounds binary64 to binary32, towards zero.
 #[inline(always)]
 pub(super) fn f64_to_f32_zero(value: f64) -> f32 {
     let nearest = value as f32;
@@ -141,22 +147,23 @@ pub(super) fn f64_to_f32_zero(value: f64) -> f32 {
     if above { f32::from_bits(nearest.to_bits().wrapping_sub(1)) } else { nearest }
 }
 
-/// binary64 from a signed integer, inexact ones with the last bit set (rounded to odd).
+/// Converts a signed integer to binary64; inexact results have the last bit set (rounded to odd).
 #[inline(always)]
 pub(super) fn i64_to_f64_odd(value: i64) -> f64 {
     let magnitude = u64_to_f64_odd(value.unsigned_abs());
     if value < 0 { -magnitude } else { magnitude }
 }
 
-/// binary64 from an unsigned integer, inexact ones with the last bit set (rounded to odd).
+/// Converts an unsigned integer to binary64; inexact results have the last bit set (rounded to
+/// odd).
 #[inline(always)]
 pub(super) fn u64_to_f64_odd(value: u64) -> f64 {
-    // Above 2^53 the 11 low bits may not fit: they leave a mark in the bit above them.
+    // Above 2^53 the 11 low bits may not fit: they set the bit above them.
     let sticky = (value & !0x7ff) | (u64::from(value & 0x7ff != 0) << 11);
     (if value >> 53 == 0 { value } else { sticky }) as f64
 }
 
-/// binary64 from an unsigned integer, towards zero.
+/// Converts an unsigned integer to binary64, towards zero.
 #[inline(always)]
 pub(super) fn u64_to_f64_zero(value: u64) -> f64 {
     let nearest = value as f64;

@@ -1,9 +1,11 @@
-//! Fused loops: several ops on binary32 tiles in one pass, each of which takes the registers that the one before gave.
+//! Fused loops: several ops on binary32 tiles in one pass; each op takes the registers of the
+//! previous op's result.
 //!
-//! A loop goes over its tiles in blocks of [`BLOCK`] elements, or of several times as many where there are registers
-//! enough, so that the dispatch of an op costs little beside the op. Each block goes through all stages. The results are
-//! those of the ops one after the other, to the bit: a sum has as many interleaved accumulators as [`BLOCK`] has elements,
-//! and combines them in the order of [`reduce`](super::reduce).
+//! A loop covers its tiles in blocks of [`BLOCK`] elements, or of a multiple of that if there are
+//! enough registers, so that the dispatch of an op costs little compared with the op. Each block
+//! passes through all stages. The results equal those of the ops executed one after another, to the
+//! bit: a sum has [`BLOCK`] interleaved accumulators and combines them in the order of
+//! [`reduce`](super::reduce).
 
 use pulp::{Simd, WithSimd};
 
@@ -11,13 +13,13 @@ use super::fused_math::{Block, any_nan, apply, apply_alone, quotient, reciprocal
 use crate::program::fused::{BLOCK, Binary, Reduction, Unary};
 use crate::run::memory::{RunPart, RunReader, RunWriter};
 
-/// The most elements that go through the stages at a time.
+/// Maximum elements that pass through the stages at a time.
 const WIDE: usize = 128;
 
-/// Memory that the elements are written to.
+/// The memory that the elements are written to.
 pub(crate) struct FusedOutput<'a> {
     pub run: RunWriter<'a>,
-    /// How many of the first elements are written.
+    /// The number of elements that are written, from the first on.
     pub elements: usize,
 }
 
@@ -25,12 +27,12 @@ pub(crate) struct FusedOutput<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reduced {
     pub value: f32,
-    /// Whether the value is the one that [`reduce`](super::reduce::reduce) gives.
+    /// True if [`reduce`](super::reduce::reduce) would return the same value.
     pub is_certain: bool,
 }
 
-/// A table of the binary functions: the name of each, and its opcodes for an operand that is a number, a tile, and a
-/// column of a tile.
+/// The table of binary functions: the name of each, and its opcodes for an operand that is a
+/// number, a tile, or a column of a tile.
 macro_rules! binary_functions {
     ($with:ident) => {
         $with! {
@@ -49,8 +51,8 @@ macro_rules! binary_functions {
 
 macro_rules! opcodes {
     ($($function:ident $number:ident $tile:ident $rows:ident;)*) => {
-        /// What a stage does. The function and the kind of its operand are one opcode, so that the dispatch is one indirect
-        /// jump: three in a row take as long as what they lead to.
+        /// The opcode of a stage. It encodes the function and the kind of its operand, so that the
+        /// dispatch is one indirect jump: three jumps in a row would take as long as the op.
         #[derive(Clone, Copy, Debug)]
         enum Opcode {
             $($number, $tile, $rows,)*
@@ -92,11 +94,11 @@ macro_rules! opcodes {
 }
 binary_functions!(opcodes);
 
-/// One op of a fused loop, whose operand has been located.
+/// An op of a fused loop whose operand has been located.
 #[derive(Clone, Copy)]
 pub(crate) struct Stage<'a> {
     code: Opcode,
-    /// That of [`Opcode::Itself`].
+    /// The function of [`Opcode::Itself`].
     function: Binary,
     number: f32,
     reciprocal: f32,
@@ -114,7 +116,7 @@ impl<'a> Stage<'a> {
         run: RunReader::EMPTY,
     };
 
-    /// A function of the element and a number.
+    /// Combines the element with a number.
     #[inline(always)]
     pub(crate) fn number(function: Binary, number: f32) -> Self {
         let code = function.of_number();
@@ -126,26 +128,27 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// A function of the element and the one of a run at the same place; behind the end of the run, of a number.
+    /// Combines the element with that of a run at the same index; after the end of the run, with a
+    /// number.
     #[inline(always)]
     pub(crate) fn tile(function: Binary, run: RunReader<'a>, rest: f32) -> Self {
         Stage { code: function.of_tile(), number: rest, run, ..Self::EMPTY }
     }
 
-    /// A function of the element and the one of a run at the number of its row, which has `1 << shift` times [`BLOCK`]
-    /// elements.
+    /// Combines the element with that of a run at the index of its row; a row has `1 << shift`
+    /// times [`BLOCK`] elements.
     #[inline(always)]
     pub(crate) fn rows(function: Binary, run: RunReader<'a>, shift: usize) -> Self {
         Stage { code: function.of_rows(), count: shift, run, ..Self::EMPTY }
     }
 
-    /// A function of the element and itself.
+    /// Combines the element with itself.
     #[inline(always)]
     pub(crate) fn itself(function: Binary) -> Self {
         Stage { code: Opcode::Itself, function, ..Self::EMPTY }
     }
 
-    /// A function of the element.
+    /// Applies a function to the element.
     #[inline(always)]
     pub(crate) fn unary(function: Unary) -> Self {
         let code = match function {
@@ -159,19 +162,19 @@ impl<'a> Stage<'a> {
         Stage { code, ..Self::EMPTY }
     }
 
-    /// Elements from `end` on are this number.
+    /// Replaces the elements from `end` on by a number.
     #[inline(always)]
     pub(crate) fn cut(end: usize, number: f32) -> Self {
         Stage { code: Opcode::Cut, number, count: end, ..Self::EMPTY }
     }
 
-    /// The elements go to the target with this number.
+    /// Writes the elements to the target at an index.
     #[inline(always)]
     pub(crate) fn write(target: usize) -> Self {
         Stage { code: Opcode::Write, count: target, ..Self::EMPTY }
     }
 
-    /// The elements are reduced.
+    /// Reduces the elements.
     #[inline(always)]
     pub(crate) fn reduce(reduction: Reduction) -> Self {
         let code = match reduction {
@@ -181,15 +184,15 @@ impl<'a> Stage<'a> {
         Stage { code, ..Self::EMPTY }
     }
 
-    /// The memory that it reads; empty if none.
+    /// Returns the memory that it reads; empty if none.
     #[inline(always)]
     pub(crate) fn reads(&self) -> &RunReader<'a> {
         &self.run
     }
 }
 
-/// Sends `elements` elements through the stages. From `varying` on the operands are uniform, so that one block stands for
-/// the others. Both are multiples of [`BLOCK`].
+/// Passes `elements` elements through the stages. From `varying` on the operands are uniform, so
+/// one block represents all others. Both are multiples of [`BLOCK`].
 pub(crate) fn run(
     stages: &[Stage<'_>],
     targets: &mut [FusedOutput<'_>],
@@ -213,7 +216,7 @@ impl WithSimd for Loop<'_, '_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Option<Reduced> {
-        // The number of registers in a block of the larger kind, and in one of the smaller kind.
+        // The number of registers in a large block and in a small one.
         match S::F32_LANES {
             16 => self.run::<S, 8, 4>(simd),
             8 => self.run::<S, 8, 8>(simd),
@@ -230,12 +233,12 @@ struct Scratch([f32; WIDE]);
 /// The [`BLOCK`] interleaved accumulators of a reduction, in M registers.
 struct Accumulators<S: Simd, const M: usize> {
     values: [S::f32s; M],
-    /// A NaN in each lane that has met one.
+    /// NaN in each lane that has read one.
     nan: S::f32s,
 }
 
 impl Scratch {
-    /// Takes the block by value: one whose address is taken is not kept in registers.
+    /// Takes the block by value: a block whose address is taken does not stay in registers.
     #[inline(always)]
     fn put<S: Simd, const N: usize>(&mut self, block: Block<S, N>) {
         let mut run = RunWriter::of(bytemuck::cast_slice_mut(&mut self.0));
@@ -246,7 +249,7 @@ impl Scratch {
         );
     }
 
-    /// The block that it holds.
+    /// Returns its block.
     #[inline(always)]
     fn get<S: Simd, const N: usize>(&self, mut block: Block<S, N>) -> Block<S, N> {
         let part = RunReader::of(bytemuck::cast_slice(&self.0)).part::<S::f32s, N>(0);
@@ -259,11 +262,11 @@ impl Scratch {
 }
 
 impl Loop<'_, '_, '_> {
-    /// Only cold functions are called on the way, so that the block and the accumulators stay in registers.
+    /// Calls only cold functions, so that the block and the accumulators stay in registers.
     #[inline(always)]
     fn run<S: Simd, const N: usize, const M: usize>(mut self, simd: S) -> Option<Reduced> {
         let neutral = match self.reduction {
-            // The only number whose addition changes no other.
+            // The only number whose addition changes no other number.
             None | Some(Reduction::Sum) => -0.0,
             Some(Reduction::Max) => f32::NEG_INFINITY,
         };
@@ -284,7 +287,7 @@ impl Loop<'_, '_, '_> {
         Some(reduced::<S, M>(simd, self.reduction?, &accumulators, &mut scratch))
     }
 
-    /// Sends a block of N registers through the stages; it stands for `blocks` equal ones.
+    /// Passes a block of N registers through the stages; it represents `blocks` equal ones.
     #[inline(always)]
     fn block<S: Simd, const N: usize, const M: usize>(
         &mut self,
@@ -371,7 +374,7 @@ impl Loop<'_, '_, '_> {
     }
 }
 
-/// The elements of a tile for the block of N registers that begins with this element.
+/// Returns the elements of a tile for the block of N registers that begins with this element.
 #[inline(always)]
 fn part<'p, S: Simd, const N: usize>(
     stage: &Stage<'p>,
@@ -387,7 +390,7 @@ fn part<'p, S: Simd, const N: usize>(
     RunReader::of(bytemuck::cast_slice(&scratch.0)).part(0)
 }
 
-/// The numbers of the rows that a block of N registers begins and ends in.
+/// Returns the numbers of the rows in which a block of N registers begins and ends.
 #[inline(always)]
 fn rows<S: Simd, const N: usize>(simd: S, stage: &Stage<'_>, first: usize) -> [S::f32s; 2] {
     let last = first + N * S::F32_LANES - 1;
@@ -396,7 +399,7 @@ fn rows<S: Simd, const N: usize>(simd: S, stage: &Stage<'_>, first: usize) -> [S
     [number(row(first)), number(row(last))]
 }
 
-/// The elements of a run from a byte on, and others behind its end.
+/// Copies the elements of a run from a byte on, and fills the rest with a number.
 #[cold]
 #[inline(never)]
 fn pad(elements: &mut [f32], run: RunReader<'_>, offset: usize, rest: f32) {
@@ -408,14 +411,14 @@ fn pad(elements: &mut [f32], run: RunReader<'_>, offset: usize, rest: f32) {
     }
 }
 
-/// Sets the elements from one on.
+/// Sets the elements from an index on.
 #[cold]
 #[inline(never)]
 fn cut(scratch: &mut Scratch, end: usize, value: f32) {
     scratch.0[end.min(WIDE)..].fill(value);
 }
 
-/// Combines the accumulators: the upper half with the lower one, until one is left.
+/// Combines the accumulators: the upper half with the lower half, until one is left.
 #[inline(always)]
 fn reduced<S: Simd, const M: usize>(
     simd: S,
@@ -437,7 +440,7 @@ fn reduced<S: Simd, const M: usize>(
             }
         )*}};
     }
-    // Of registers, then of the lanes of the one that is left.
+    // First combine registers, then the lanes of the last one.
     match reduction {
         Reduction::Sum => halves!(x y => simd.add_f32s(x, y); 32 16 8 4 2 1),
         Reduction::Max => halves!(x y => simd.max_f32s(y, x); 32 16 8 4 2 1),
@@ -456,7 +459,7 @@ fn reduced<S: Simd, const M: usize>(
     }
 }
 
-/// The upper half of the first elements onto the lower one, until one element is left.
+/// Combines the upper half of the first elements with the lower half, until one element is left.
 #[inline(always)]
 fn halve(all: &mut [f32; WIDE], count: usize, f: impl Fn(f32, f32) -> f32) -> f32 {
     macro_rules! halves {

@@ -1,5 +1,5 @@
-//! The functions of [`fused`](super::fused) on a block of registers. They give what those of the elementwise table give,
-//! to the bit.
+//! The functions of [`fused`](super::fused) on a block of registers. Their results equal those of
+//! the elementwise table, to the bit.
 
 use std::hint::black_box;
 
@@ -11,8 +11,8 @@ use crate::program::fused::{Binary, Unary};
 /// A block in N registers.
 pub(super) type Block<S, const N: usize> = [<S as Simd>::f32s; N];
 
-/// Calls a function with the number of each register of a block. The compiler's own unrolling may come too late to keep the
-/// block in registers.
+/// Calls a function with the index of each register of a block. The compiler's own unrolling may
+/// come too late to keep the block in registers.
 #[inline(always)]
 pub(super) fn unrolled<const N: usize>(mut each: impl FnMut(usize)) {
     macro_rules! calls {
@@ -31,7 +31,7 @@ pub(super) fn unrolled<const N: usize>(mut each: impl FnMut(usize)) {
     }
 }
 
-/// A function of a block and an operand, whose registers the closure gives.
+/// Combines a block with an operand, whose registers the closure returns.
 #[inline(always)]
 pub(super) fn apply<S: Simd, const N: usize>(
     simd: S,
@@ -70,7 +70,7 @@ pub(super) fn apply<S: Simd, const N: usize>(
     out
 }
 
-/// A function of a block.
+/// Applies a function to a block.
 #[inline(always)]
 pub(super) fn apply_alone<S: Simd, const N: usize>(simd: S, function: Unary, x: Block<S, N>) -> Block<S, N> {
     let mut out = x;
@@ -101,8 +101,8 @@ fn bits<S: Simd>(simd: S, x: S::f32s) -> S::u32s {
     simd.transmute_u32s_f32s(x)
 }
 
-/// The minimum or maximum as [`math32`](super::math32) has it, of the one that a comparison finds and the one
-/// among zeros.
+/// Selects the minimum or maximum of [`math32`](super::math32): the result of the comparison, or
+/// that for equal numbers, which may be zeros.
 #[inline(always)]
 fn extreme<S: Simd>(simd: S, x: S::f32s, y: S::f32s, compared: S::f32s, of_equals: S::u32s) -> S::f32s {
     let of_equals = simd.transmute_f32s_u32s(of_equals);
@@ -110,34 +110,35 @@ fn extreme<S: Simd>(simd: S, x: S::f32s, y: S::f32s, compared: S::f32s, of_equal
     simd.select_f32s(simd.equal_f32s(y, y), ordered, x)
 }
 
-/// Whether a number is larger than this.
+/// Returns whether an element exceeds a limit.
 #[inline(always)]
 pub(super) fn any_above<S: Simd>(simd: S, x: S::u32s, limit: u32) -> bool {
     simd.first_true_m32s(simd.greater_than_u32s(x, simd.splat_u32s(limit))) < S::F32_LANES
 }
 
-/// Whether an element is not a number.
+/// Returns whether an element is NaN.
 #[inline(always)]
 pub(super) fn any_nan<S: Simd>(simd: S, x: S::f32s) -> bool {
-    // It has larger bits than any number.
+    // NaN has larger bits than any number.
     any_above(simd, bits(simd, simd.abs_f32s(x)), f32::INFINITY.to_bits())
 }
 
-/// Of numbers between these, positive or negative ones, a quotient and what is left of it are neither too small nor too
-/// large.
+/// For dividends and divisors between these magnitudes, a quotient and its remainder neither
+/// underflow nor overflow.
 const DIVISIBLE: [u32; 2] = [(127 - 60) << 23, (127 + 60) << 23];
 
-/// The reciprocal of a divisor that [`quotient`] takes.
+/// Returns the reciprocal of a divisor that [`quotient`] accepts.
 #[inline(always)]
 pub(super) fn reciprocal(divisor: f32) -> Option<f32> {
     let [least, most] = DIVISIBLE;
     (least..=most).contains(&divisor.abs().to_bits()).then(|| 1.0 / divisor)
 }
 
-/// The block divided by a number, correctly rounded as a division is. The product with the reciprocal is off by less than
-/// two units in the last place; what it leaves of the dividend then gives the right one (Markstein, Computation of
-/// elementary functions on the IBM RISC System/6000 processor, 1990). That all of the quotients which lie so close to the
-/// middle of two numbers that they could go wrong do not, was tried for every divisor. It takes half as long as a division.
+/// Divides the block by a number, correctly rounded. The product with the reciprocal is off by less
+/// than two units in the last place; its remainder then determines the correct quotient (Markstein,
+/// Computation of elementary functions on the IBM RISC System/6000 processor, 1990). An exhaustive
+/// test over every divisor showed that no quotient close to a midpoint between two numbers is
+/// rounded wrongly. It takes half as long as a division.
 #[inline(always)]
 pub(super) fn quotient<S: Simd, const N: usize>(
     simd: S,
@@ -169,7 +170,7 @@ pub(super) fn quotient<S: Simd, const N: usize>(
     out
 }
 
-/// x between two bounds; NaN stays.
+/// Clamps x between two bounds; NaN stays.
 #[inline(always)]
 fn clamp<S: Simd>(simd: S, x: S::f32s, [low, high]: [f32; 2]) -> S::f32s {
     let (low, high) = (simd.splat_f32s(low), simd.splat_f32s(high));
@@ -186,11 +187,11 @@ fn polynomial<S: Simd, const K: usize>(simd: S, x: S::f32s, coefficients: &[f32;
     sum
 }
 
-/// The numbers that an exponential needs. They are kept in memory: in registers, which they would be for as long as a loop
-/// runs, they leave no place for its blocks.
+/// The constants of an exponential. They stay in memory: in registers, for the whole loop, they
+/// would leave no room for its blocks.
 struct Exponential<const K: usize> {
     bounds: [f32; 2],
-    /// The result of a number between minus this and this is neither subnormal nor infinite.
+    /// The result for arguments below this magnitude is neither subnormal nor infinite.
     moderate: f32,
     shifter: f32,
     log2_e: f32,
@@ -255,8 +256,9 @@ fn exp2<S: Simd, const N: usize>(simd: S, x: Block<S, N>) -> Block<S, N> {
     )
 }
 
-/// An exponential of a block, of which `parts` gives p and n + [`SHIFTER`] such that the result is p * 2^n. Where all
-/// numbers are moderate, n is added to the exponent of p, which is the same and takes less.
+/// Computes an exponential of a block. `parts` returns p and n + [`SHIFTER`] such that the result
+/// is p * 2^n. If all arguments are moderate, n is added to the exponent of p, which is equivalent
+/// and faster.
 #[inline(always)]
 fn scaled<S: Simd, const N: usize>(
     simd: S,
@@ -284,7 +286,7 @@ fn scaled<S: Simd, const N: usize>(
             #[inline(always)]
             |i| {
                 let (p, shifted) = parts(x[i]);
-                // The low bits of the sum are n, and the others are shifted out.
+                // The low bits of the sum are n; the shift drops the others.
                 let n = simd.wrapping_dyn_shl_u32s(bits(simd, shifted), simd.splat_u32s(23));
                 out[i] = simd.transmute_f32s_u32s(simd.add_u32s(bits(simd, p), n));
             },
@@ -293,7 +295,8 @@ fn scaled<S: Simd, const N: usize>(
     out
 }
 
-/// x * 2^n in two steps, so that a subnormal result is rounded once; `shifted` is n + [`SHIFTER`].
+/// Returns x * 2^n in two steps, so that a subnormal result is rounded once; `shifted` is n +
+/// [`SHIFTER`].
 #[inline(always)]
 fn scale<S: Simd>(simd: S, x: S::f32s, shifted: S::f32s) -> S::f32s {
     /// An even number that makes n positive.

@@ -1,21 +1,21 @@
-//! The integer rows of the elementwise table. Everything wraps; nothing panics.
+//! The integer rows of the elementwise table. All arithmetic wraps; nothing panics.
 //!
-//! What does not depend on signedness is compiled for unsigned types only.
+//! Functions that do not depend on signedness are compiled only for unsigned types.
 
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, WideProductFn};
 
 use super::simd::{binary, binary_commutative, binary_long, compare, map3, unary, vectorize};
 use super::{Element, Operand, Source, typed, typed_mut};
 
-/// What depends on the integer type beyond its native operators.
+/// Operations that depend on the integer type beyond its native operators.
 trait Integer: Element {
-    /// The quotient; anything by zero.
+    /// Returns the quotient; unspecified for a zero divisor.
     fn quotient(self, divisor: Self) -> Self;
-    /// `self >> count` of an unsigned count: the sign, or 0, where that is the width or more.
+    /// `self >> count` with an unsigned count: the sign, or 0, if it is the width or more.
     fn shift_right(self, count: Self) -> Self;
-    /// The upper half of the product.
+    /// Returns the upper half of the product.
     fn mul_high(self, factor: Self) -> Self;
-    /// The absolute value; the smallest signed number stays itself.
+    /// Returns the absolute value; that of the minimum is the minimum.
     fn absolute(self) -> Self;
 }
 
@@ -43,7 +43,7 @@ macro_rules! integer_type {
     };
 }
 
-/// `x >> y` of a signed type: the sign where y, unsigned, is the width or more.
+/// `x >> y` of a signed type: the sign if y, unsigned, is the width or more.
 macro_rules! shr_signed {
     ($ty:ty, $uint:ty) => {
         |x: $ty, y: $ty| {
@@ -53,15 +53,15 @@ macro_rules! shr_signed {
     };
 }
 
-/// `x >> y` of an unsigned type: 0 where y is the width or more.
+/// `x >> y` of an unsigned type: 0 if y is the width or more.
 macro_rules! shr_unsigned {
     ($ty:ty) => {
         |x: $ty, y: $ty| if y < <$ty>::BITS as $ty { x >> (y & (<$ty>::BITS as $ty - 1)) } else { 0 }
     };
 }
 
-// The quotient of integers of half the precision of a float, rounded to that float, is never rounded up to the next
-// integer: truncating it is exact. This makes division vector code.
+// The quotient of integers of half the precision of a float, rounded to that float, is never
+// rounded up to the next integer: truncating it is exact. This allows vectorized division.
 integer_type!(
     i8,
     i16,
@@ -95,22 +95,22 @@ integer_type!(
 );
 integer_type!(u64, u128, |x, y| x.checked_div(y).unwrap_or(0), shr_unsigned!(u64), |x| x);
 
-/// The integer part of a float below 2^22 in magnitude; any integer for others. A conversion with `as` would saturate,
-/// which is slow.
+/// Returns the integer part of a float below 2^22 in magnitude, and any integer for others. A
+/// conversion with `as` would saturate, which is slow.
 #[inline(always)]
 fn truncate_32(value: f32) -> u32 {
     const SHIFTER: f32 = 12_582_912.0; // 1.5 * 2^23
     (value.trunc() + SHIFTER).to_bits().wrapping_sub(SHIFTER.to_bits())
 }
 
-/// The integer part of a float below 2^51 in magnitude; any integer for others.
+/// Returns the integer part of a float below 2^51 in magnitude, and any integer for others.
 #[inline(always)]
 fn truncate_64(value: f64) -> u64 {
     const SHIFTER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
     (value.trunc() + SHIFTER).to_bits().wrapping_sub(SHIFTER.to_bits())
 }
 
-/// An expression with `$ty` as the unsigned integer of so many bytes.
+/// Evaluates an expression with `$ty` as the unsigned integer of `$bytes` bytes.
 macro_rules! unsigned {
     ($bytes:expr, $ty:ident => $body:expr) => {
         match $bytes {
@@ -134,7 +134,7 @@ macro_rules! unsigned {
     };
 }
 
-/// An expression with `$ty` as the integer of so many bytes, signed or not.
+/// Evaluates an expression with `$ty` as the integer of `$bytes` bytes, signed or not.
 macro_rules! either {
     ($bytes:expr, $signed:expr, $ty:ident => $body:expr) => {
         match ($bytes, $signed) {
@@ -164,12 +164,12 @@ fn ordered<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl F
     binary(typed_mut(out), Source::new(x), Source::new(y), f);
 }
 
-/// The same for a function that may be given swapped operands.
+/// `out[i] = f(x[i], y[i])` for a function that accepts swapped operands.
 fn commutative<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> T + Copy) {
     binary_commutative(typed_mut(out), Source::new(x), Source::new(y), f);
 }
 
-/// The same for a long function.
+/// `out[i] = f(x[i], y[i])` for a long function.
 fn long<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> T + Copy) {
     binary_long(typed_mut(out), Source::new(x), Source::new(y), f);
 }
@@ -184,7 +184,7 @@ fn truth<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(
     compare(out, Source::new(x), Source::new(y), f);
 }
 
-/// Arithmetic of integers of so many bytes.
+/// Arithmetic of integers of `bytes` bytes.
 pub(super) fn arithmetic(
     function: ArithmeticFn,
     (bytes, signed): (usize, bool),
@@ -207,7 +207,7 @@ pub(super) fn arithmetic(
     }
 }
 
-/// Division of integers of so many bytes.
+/// Division of integers of `bytes` bytes.
 pub(super) fn division(
     function: DivisionFn,
     (bytes, signed): (usize, bool),
@@ -233,7 +233,7 @@ pub(super) fn division(
     }
 }
 
-/// Bitwise functions and shifts of integers of so many bytes.
+/// Bitwise functions and shifts of integers of `bytes` bytes.
 pub(super) fn bitwise(
     function: BitwiseFn,
     (bytes, signed): (usize, bool),
@@ -253,7 +253,7 @@ pub(super) fn bitwise(
     }
 }
 
-/// Products of twice the width, of integers of so many bytes.
+/// Products of twice the width, of integers of `bytes` bytes.
 pub(super) fn wide_product(
     function: WideProductFn,
     (bytes, signed): (usize, bool),
@@ -266,7 +266,7 @@ pub(super) fn wide_product(
     }
 }
 
-/// A comparison of integers of so many bytes.
+/// A comparison of integers of `bytes` bytes.
 pub(super) fn compare_integers(
     function: ComparisonFn,
     (bytes, signed): (usize, bool),
@@ -284,7 +284,7 @@ pub(super) fn compare_integers(
     }
 }
 
-/// How booleans are stored: bytes that are 0 or 1.
+/// The storage of booleans: bytes that are 0 or 1.
 const BOOLEAN: (usize, bool) = (1, false);
 
 /// Arithmetic of booleans, which are integers modulo 2.
@@ -303,7 +303,7 @@ pub(super) fn arithmetic_of_booleans(function: ArithmeticFn, out: &mut [u8], x: 
 /// Division of booleans.
 pub(super) fn division_of_booleans(function: DivisionFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     division(function, BOOLEAN, out, x, y);
-    // What is divided by zero has one bit.
+    // The all-ones result of a division by zero is one bit.
     bitwise(BitwiseFn::And, BOOLEAN, out, Operand::Out, Operand::Scalar(1));
 }
 
@@ -314,7 +314,7 @@ pub(super) fn bitwise_of_booleans(function: BitwiseFn, out: &mut [u8], x: Operan
             bitwise(function, BOOLEAN, out, x, y);
         }
         BitwiseFn::Not => bitwise(BitwiseFn::Xor, BOOLEAN, out, x, Operand::Scalar(1)),
-        // One bit shifted by one or more leaves the width.
+        // A shift by one or more leaves no bit.
         BitwiseFn::Shl => bitwise(BitwiseFn::Shr, BOOLEAN, out, x, y),
     }
 }
@@ -333,7 +333,7 @@ fn select_width<T: Element>(out: &mut [u8], condition: Operand<'_>, x: Operand<'
     );
 }
 
-/// `x` where the condition is not 0, else `y`; elements of so many bytes.
+/// `x` where the condition is not 0, else `y`; elements of `bytes` bytes.
 pub(super) fn select(bytes: usize, out: &mut [u8], condition: Operand<'_>, x: Operand<'_>, y: Operand<'_>) {
     match bytes {
         1 => select_width::<u8>(out, condition, x, y),
@@ -343,17 +343,17 @@ pub(super) fn select(bytes: usize, out: &mut [u8], condition: Operand<'_>, x: Op
     }
 }
 
-/// The sign of a float of so many bytes.
+/// Returns the sign bit of a float of `bytes` bytes.
 fn sign_of(bytes: usize) -> u64 {
     1 << (8 * bytes - 1)
 }
 
-/// The negation of floats of so many bytes: the other sign.
+/// Negates floats of `bytes` bytes by flipping the sign.
 pub(super) fn negate_float(bytes: usize, out: &mut [u8], x: Operand<'_>) {
     bitwise(BitwiseFn::Xor, (bytes, false), out, x, Operand::Scalar(sign_of(bytes)));
 }
 
-/// The absolute value of floats of so many bytes: without the sign.
+/// Returns the absolute values of floats of `bytes` bytes by clearing the sign.
 pub(super) fn absolute_float(bytes: usize, out: &mut [u8], x: Operand<'_>) {
     bitwise(BitwiseFn::And, (bytes, false), out, x, Operand::Scalar(!sign_of(bytes)));
 }

@@ -1,7 +1,8 @@
 //! Minima, maxima and transcendental functions of one binary32 element, branch-free.
 //!
-//! Each function states its largest error in units in the last place of the exact result; the tests hold it to that
-//! (the ignored one of `tests/kernels/functions.rs` over all arguments). Subnormal arguments and results are handled, not flushed.
+//! Each function states its largest error in units in the last place of the exact result, and the
+//! tests check it (the ignored one of `tests/kernels/functions.rs` for all arguments). Subnormal
+//! arguments and results are handled, not flushed.
 #![allow(
     clippy::excessive_precision,
     reason = "nine digits determine a binary32 number; fewer may be the wrong one"
@@ -10,20 +11,20 @@
 use super::Source;
 use super::simd::{self, vectorize};
 
-/// Adding and subtracting this rounds to an integer; the integer is then in the low bits. It is 1.5 * 2^23.
+/// Adding and subtracting this rounds to an integer, which is then in the low bits: 1.5 * 2^23.
 pub(super) const SHIFTER: f32 = 12_582_912.0;
 const SIGN: u32 = 0x8000_0000;
 
-/// Outside of these, e^x and 2^x are 0 or infinite.
+/// Outside of these bounds, e^x and 2^x are 0 or infinite.
 pub(super) const EXP_BOUNDS: [f32; 2] = [-104.0, 89.0];
 pub(super) const EXP2_BOUNDS: [f32; 2] = [-151.0, 129.0];
 
-/// Minus the natural logarithm of 2, in two parts: small multiples of the first one are exact.
+/// Minus the natural logarithm of 2, in two parts; small multiples of the first one are exact.
 pub(super) const EXP_REDUCTION: [f32; 2] = [-0.693_145_752, -1.428_606_77e-6];
-/// e^x near 0.
+/// The polynomial of e^x near 0.
 pub(super) const EXP: [f32; 7] =
     [1.378_059_39e-3, 8.373_124_52e-3, 4.166_953_64e-2, 1.666_647_20e-1, 4.999_998_51e-1, 1.0, 1.0];
-/// 2^x near 0.
+/// The polynomial of 2^x near 0.
 pub(super) const EXP2: [f32; 8] = [
     1.519_615_7e-5,
     1.546_675_6e-4,
@@ -35,10 +36,10 @@ pub(super) const EXP2: [f32; 8] = [
     1.0,
 ];
 
-/// Above this, the arguments of sin and cos are reduced in binary64 one by one.
+/// Larger arguments of sin and cos are reduced in binary64 one by one.
 const LARGEST_FAST_ANGLE: f32 = 71_476.0;
 
-/// The smaller number; the other one where one is NaN; -0 is below +0.
+/// Returns the minimum; of a NaN and a number, the number; -0 is below +0.
 #[inline(always)]
 pub(super) fn min(x: f32, y: f32) -> f32 {
     let less = if x < y { x } else { y };
@@ -46,7 +47,7 @@ pub(super) fn min(x: f32, y: f32) -> f32 {
     if y.is_nan() { x } else { ordered }
 }
 
-/// The larger number; the other one where one is NaN; +0 is above -0.
+/// Returns the maximum; of a NaN and a number, the number; +0 is above -0.
 #[inline(always)]
 pub(super) fn max(x: f32, y: f32) -> f32 {
     let more = if x > y { x } else { y };
@@ -54,7 +55,7 @@ pub(super) fn max(x: f32, y: f32) -> f32 {
     if y.is_nan() { x } else { ordered }
 }
 
-/// The smaller number; NaN where one is NaN; -0 is below +0.
+/// Returns the minimum; NaN if either is NaN; -0 is below +0.
 #[inline(always)]
 pub(super) fn min_nan(x: f32, y: f32) -> f32 {
     let less = if x < y { x } else { y };
@@ -62,7 +63,7 @@ pub(super) fn min_nan(x: f32, y: f32) -> f32 {
     if x.is_nan() { x } else { ordered }
 }
 
-/// The larger number; NaN where one is NaN; +0 is above -0.
+/// Returns the maximum; NaN if either is NaN; +0 is above -0.
 #[inline(always)]
 pub(super) fn max_nan(x: f32, y: f32) -> f32 {
     let more = if x > y { x } else { y };
@@ -70,7 +71,8 @@ pub(super) fn max_nan(x: f32, y: f32) -> f32 {
     if x.is_nan() { x } else { ordered }
 }
 
-/// The coefficients of a polynomial, highest first, by Horner's rule in fused multiply-adds.
+/// Evaluates a polynomial by Horner's rule in fused multiply-adds; the highest coefficient is
+/// first.
 #[inline(always)]
 fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     let mut sum = coefficients[0];
@@ -80,21 +82,22 @@ fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     sum
 }
 
-/// The nearest integer, as a float and as an integer. |x| is below 2^22.
+/// Returns the nearest integer, as a float and as an integer. |x| is below 2^22.
 #[inline(always)]
 fn round(x: f32) -> (f32, i32) {
     let shifted = x + SHIFTER;
     (shifted - SHIFTER, shifted.to_bits().wrapping_sub(SHIFTER.to_bits()) as i32)
 }
 
-/// x between two bounds; NaN stays.
+/// Clamps x between two bounds; NaN stays.
 #[inline(always)]
 fn clamp(x: f32, low: f32, high: f32) -> f32 {
     let x = if x < low { low } else { x };
     if x > high { high } else { x }
 }
 
-/// x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is at most 250.
+/// Returns x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is
+/// at most 250.
 #[inline(always)]
 fn scale(x: f32, exponent: i32) -> f32 {
     let half = exponent >> 1;
@@ -120,7 +123,7 @@ pub(super) fn exp2(x: f32) -> f32 {
     scale(polynomial(x - n, EXP2), exponent)
 }
 
-/// A positive normal or subnormal x as 2^exponent * (1 + m) with m in [-1/3, 1/3].
+/// Splits a positive normal or subnormal x into 2^exponent * (1 + m) with m in [-1/3, 1/3].
 #[inline(always)]
 fn split(x: f32) -> (f32, f32) {
     let subnormal = x < f32::MIN_POSITIVE;
@@ -131,7 +134,7 @@ fn split(x: f32) -> (f32, f32) {
     ((exponent >> 23) as f32 + bias, m)
 }
 
-/// What a logarithm is outside the positive finite numbers.
+/// Replaces the result of a logarithm outside of the positive finite numbers.
 #[inline(always)]
 fn log_special(x: f32, result: f32) -> f32 {
     let result = if x < f32::INFINITY { result } else { x }; // infinity and NaN
@@ -139,7 +142,7 @@ fn log_special(x: f32, result: f32) -> f32 {
     if x == 0.0 { f32::NEG_INFINITY } else { result }
 }
 
-/// The natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
+/// Returns the natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
 #[inline(always)]
 pub(super) fn log(x: f32) -> f32 {
     let (exponent, m) = split(x);
@@ -150,7 +153,8 @@ pub(super) fn log(x: f32) -> f32 {
     log_special(x, exponent.mul_add(std::f32::consts::LN_2, r))
 }
 
-/// The binary logarithm within 1.5 ulp, exact at powers of two; NaN below 0, -inf at both zeros.
+/// Returns the binary logarithm within 1.5 ulp, exact at powers of two; NaN below 0, -inf at both
+/// zeros.
 #[inline(always)]
 pub(super) fn log2(x: f32) -> f32 {
     let (exponent, m) = split(x);
@@ -194,7 +198,7 @@ fn sin_shifted(x: f32, quarter: i32) -> f32 {
 
 #[inline(always)]
 fn is_large_angle(x: f32) -> bool {
-    // False for infinities and NaN, of which the fast path makes NaN.
+    // False for infinities and NaN, for which the fast path returns NaN.
     x.abs() > LARGEST_FAST_ANGLE && x.abs() < f32::INFINITY
 }
 
@@ -214,7 +218,7 @@ pub(super) fn cos_tile(out: &mut [f32], x: Source<'_, f32>) {
     );
 }
 
-/// The error function within 1 ulp.
+/// Returns the error function within 1 ulp.
 #[inline(always)]
 fn erf(x: f32) -> f32 {
     let t = x.abs();
@@ -223,7 +227,7 @@ fn erf(x: f32) -> f32 {
     let u = (-3.883_964_38e-3_f32).mul_add(t, 2.425_462_19e-2);
     let r = r.mul_add(s, u).mul_add(t, -1.067_778_77e-1).mul_add(t, -6.348_466_87e-1);
     let r = r.mul_add(t, -1.287_175_12e-1).mul_add(t, -t);
-    // Above 4 the result is 1; the polynomial is not made for large arguments.
+    // Above 4 the result is 1; the polynomial is not valid for large arguments.
     let tail = if t > 4.0 { 1.0 } else { 1.0 - exp(r) };
     let large = f32::from_bits(tail.to_bits() | (x.to_bits() & SIGN));
     let p = polynomial(
@@ -246,7 +250,7 @@ pub(super) fn erf_tile(out: &mut [f32], x: Source<'_, f32>) {
     simd::unary(out, x, erf);
 }
 
-/// The hyperbolic tangent within 2 ulp.
+/// Returns the hyperbolic tangent within 2 ulp.
 #[inline(always)]
 pub(super) fn tanh(x: f32) -> f32 {
     let t = x.abs();

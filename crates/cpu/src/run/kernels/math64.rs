@@ -1,19 +1,20 @@
-//! Minima, maxima and transcendental functions of one binary64 element, branch-free but for the calls of `libm`.
+//! Minima, maxima and transcendental functions of one binary64 element, branch-free except for the
+//! calls of `libm`.
 //!
-//! The polynomials of log, sin and cos are those of FreeBSD's msun. Each function states its largest error in units in
-//! the last place.
+//! The polynomials of log, sin and cos are those of FreeBSD's msun. Each function states its
+//! largest error in units in the last place.
 
 use super::Source;
 use super::simd::{self, vectorize};
 
-/// Adding and subtracting this rounds to an integer; the integer is then in the low bits. It is 1.5 * 2^52.
+/// Adding and subtracting this rounds to an integer, which is then in the low bits: 1.5 * 2^52.
 const SHIFTER: f64 = 6_755_399_441_055_744.0;
 const SIGN: u64 = 1 << 63;
 
-/// Above this, the arguments of sin and cos go to `libm`.
+/// `libm` handles larger arguments of sin and cos.
 const LARGEST_FAST_ANGLE: f64 = 1_000_000.0;
 
-/// The smaller number; the other one where one is NaN; -0 is below +0.
+/// Returns the minimum; of a NaN and a number, the number; -0 is below +0.
 #[inline(always)]
 pub(super) fn min(x: f64, y: f64) -> f64 {
     let less = if x < y { x } else { y };
@@ -21,7 +22,7 @@ pub(super) fn min(x: f64, y: f64) -> f64 {
     if y.is_nan() { x } else { ordered }
 }
 
-/// The larger number; the other one where one is NaN; +0 is above -0.
+/// Returns the maximum; of a NaN and a number, the number; +0 is above -0.
 #[inline(always)]
 pub(super) fn max(x: f64, y: f64) -> f64 {
     let more = if x > y { x } else { y };
@@ -29,7 +30,7 @@ pub(super) fn max(x: f64, y: f64) -> f64 {
     if y.is_nan() { x } else { ordered }
 }
 
-/// The smaller number; NaN where one is NaN; -0 is below +0.
+/// Returns the minimum; NaN if either is NaN; -0 is below +0.
 #[inline(always)]
 pub(super) fn min_nan(x: f64, y: f64) -> f64 {
     let less = if x < y { x } else { y };
@@ -37,7 +38,7 @@ pub(super) fn min_nan(x: f64, y: f64) -> f64 {
     if x.is_nan() { x } else { ordered }
 }
 
-/// The larger number; NaN where one is NaN; +0 is above -0.
+/// Returns the maximum; NaN if either is NaN; +0 is above -0.
 #[inline(always)]
 pub(super) fn max_nan(x: f64, y: f64) -> f64 {
     let more = if x > y { x } else { y };
@@ -45,7 +46,8 @@ pub(super) fn max_nan(x: f64, y: f64) -> f64 {
     if x.is_nan() { x } else { ordered }
 }
 
-/// The coefficients of a polynomial, highest first, by Horner's rule in fused multiply-adds.
+/// Evaluates a polynomial by Horner's rule in fused multiply-adds; the highest coefficient is
+/// first.
 #[inline(always)]
 fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
     let mut sum = coefficients[0];
@@ -55,41 +57,42 @@ fn polynomial<const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
     sum
 }
 
-/// The nearest integer, as a float and as an integer. |x| is below 2^51.
+/// Returns the nearest integer, as a float and as an integer. |x| is below 2^51.
 #[inline(always)]
 fn round(x: f64) -> (f64, i64) {
     let shifted = x + SHIFTER;
     (shifted - SHIFTER, shifted.to_bits().wrapping_sub(SHIFTER.to_bits()) as i64)
 }
 
-/// An integer below 2^51 in magnitude as a float, by what [`round`] does backwards.
+/// Converts an integer below 2^51 in magnitude to a float: the inverse of [`round`].
 #[inline(always)]
 fn to_float(x: i64) -> f64 {
     f64::from_bits(SHIFTER.to_bits().wrapping_add(x as u64)) - SHIFTER
 }
 
-/// x between two bounds; NaN stays.
+/// Clamps x between two bounds; NaN stays.
 #[inline(always)]
 fn clamp(x: f64, low: f64, high: f64) -> f64 {
     let x = if x < low { low } else { x };
     if x > high { high } else { x }
 }
 
-/// 2^exponent of a normal number.
+/// Returns 2^exponent for a normal result.
 #[inline(always)]
 fn power(exponent: i64) -> f64 {
     f64::from_bits((exponent.wrapping_add(1023) as u64) << 52)
 }
 
-/// x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is at most 2000.
+/// Returns x * 2^exponent in two steps, so that a subnormal result is rounded once. |exponent| is
+/// at most 2000.
 #[inline(always)]
 fn scale(x: f64, exponent: i64) -> f64 {
-    // Half of it without a shift of signed 64-bit numbers, which AVX2 has not.
+    // Halve it without a shift of signed 64-bit numbers, which AVX2 lacks.
     let half = ((exponent.wrapping_add(4096) as u64) >> 1) as i64 - 2048;
     x * power(half) * power(exponent.wrapping_sub(half))
 }
 
-/// (e^r - 1 - r) / r^2 for |r| up to 0.35: the Taylor series, whose rest is below 2^-57.
+/// (e^r - 1 - r) / r^2 for |r| up to 0.35: the Taylor series, with a remainder below 2^-57.
 #[inline(always)]
 fn exp_tail(r: f64) -> f64 {
     polynomial(
@@ -111,7 +114,7 @@ fn exp_tail(r: f64) -> f64 {
     )
 }
 
-/// x = n * ln 2 + r.
+/// Splits x into n * ln 2 + r.
 #[inline(always)]
 fn reduce_exp(x: f64) -> (f64, i64) {
     let (n, exponent) = round(x * std::f64::consts::LOG2_E);
@@ -137,8 +140,10 @@ pub(super) fn exp2(x: f64) -> f64 {
     scale(p, exponent)
 }
 
-/// A positive x as 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2), and log(1 + f) - f + f^2/2 as a
-/// fraction of the remaining terms: `(exponent, f, s * (f^2/2 + R), f^2/2)`.
+/// Splits a positive x into 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2).
+///
+/// Computes log(1 + f) - f + f^2/2 as a fraction of the remaining terms. Returns
+/// `(exponent, f, s * (f^2/2 + R), f^2/2)`.
 #[inline(always)]
 fn split(x: f64) -> (f64, f64, f64, f64) {
     let subnormal = x < f64::MIN_POSITIVE;
@@ -165,7 +170,7 @@ fn split(x: f64) -> (f64, f64, f64, f64) {
     (exponent, f, s * (half_square + (even + odd)), half_square)
 }
 
-/// What a logarithm is outside the positive finite numbers.
+/// Replaces the result of a logarithm outside of the positive finite numbers.
 #[inline(always)]
 fn log_special(x: f64, result: f64) -> f64 {
     let result = if x < f64::INFINITY { result } else { x }; // infinity and NaN
@@ -173,7 +178,7 @@ fn log_special(x: f64, result: f64) -> f64 {
     if x == 0.0 { f64::NEG_INFINITY } else { result }
 }
 
-/// The natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
+/// Returns the natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
 #[inline(always)]
 pub(super) fn log(x: f64) -> f64 {
     let (exponent, f, rest, half_square) = split(x);
@@ -181,7 +186,8 @@ pub(super) fn log(x: f64) -> f64 {
     log_special(x, exponent.mul_add(6.931_471_803_691_238e-1, low - half_square + f))
 }
 
-/// The binary logarithm within 1 ulp, exact at powers of two; NaN below 0, -inf at both zeros.
+/// Returns the binary logarithm within 1 ulp, exact at powers of two; NaN below 0, -inf at both
+/// zeros.
 #[inline(always)]
 pub(super) fn log2(x: f64) -> f64 {
     const HIGH: f64 = 1.442_695_040_721_446_3;
@@ -196,7 +202,7 @@ pub(super) fn log2(x: f64) -> f64 {
     log_special(x, low + sum)
 }
 
-/// a - b exactly, as a sum of two.
+/// Returns a - b exactly, as a sum of two numbers.
 #[inline(always)]
 fn exact_difference(a: f64, b: f64) -> (f64, f64) {
     let high = a - b;
@@ -211,7 +217,8 @@ fn sin_shifted(x: f64, quarter: i64) -> f64 {
         [std::f64::consts::FRAC_PI_2, 6.123_233_995_736_766e-17, -1.497_384_904_859_169_8e-33];
     let (n, quadrant) = round(x * std::f64::consts::FRAC_2_PI);
     let quadrant = quadrant.wrapping_add(quarter);
-    // x - n * pi/2 with twice the precision: x - n * HALF_PI[0] is exact up to the error of the product.
+    // x - n * pi/2 with twice the precision: x - n * HALF_PI[0] is exact up to the error of the
+    // product.
     let product = n * HALF_PI[0];
     let (high, low) = exact_difference(x - product, n.mul_add(HALF_PI[0], -product));
     let product = n * HALF_PI[1];
@@ -255,7 +262,7 @@ fn sin_shifted(x: f64, quarter: i64) -> f64 {
 
 #[inline(always)]
 fn is_large_angle(x: f64) -> bool {
-    // False for infinities and NaN, of which the fast path makes NaN.
+    // False for infinities and NaN, for which the fast path returns NaN.
     x.abs() > LARGEST_FAST_ANGLE && x.abs() < f64::INFINITY
 }
 
@@ -284,7 +291,7 @@ pub(super) fn erf_tile(out: &mut [f64], x: Source<'_, f64>) {
     }
 }
 
-/// The hyperbolic tangent within 3 ulp.
+/// Returns the hyperbolic tangent within 3 ulp.
 #[inline(always)]
 pub(super) fn tanh(x: f64) -> f64 {
     // With u = e^(-2|x|) - 1: tanh |x| = -u / (2 + u).

@@ -1,30 +1,32 @@
-//! The numeric inner loops: what each op does to dense tiles.
+//! The numeric inner loops of each op on dense tiles.
 //!
-//! A dense tile is a byte slice that holds its elements in row-major order, aligned to its element (see
-//! [`Buffer`](buffer::Buffer), which aligns to a cache line). The executor calls one function per tile op; nothing here
-//! allocates, and nothing here is `unsafe` (only [`crate::run::memory`] is).
+//! A dense tile is a byte slice that holds its elements in row-major order, aligned to its element
+//! (see [`Buffer`](buffer::Buffer), which aligns to a cache line). The executor calls one function
+//! per tile op; nothing here allocates, and nothing here is `unsafe` (only [`crate::run::memory`]
+//! is).
 //!
 //! | module | what it does | entry |
 //! |---|---|---|
 //! | [`elementwise`] | every row of the elementwise table on every element type | [`elementwise::apply`] |
 //! | [`cast`] | every element type to every other | [`cast::cast`] |
-//! | [`bitonic`] | parts of bitonic merges along one axis | [`bitonic::merge`] |
+//! | [`bitonic`] | compare-exchange steps of bitonic merges along one axis | [`bitonic::merge`] |
 //! | [`scan`] | scan with a known combine along one axis | [`scan::scan`] |
 //! | [`reduce`] | reduction with a known combine along one axis | [`reduce::reduce`] |
-//! | [`dot`] | matrix product into an accumulator | [`dot::dot`] |
+//! | [`dot`] | dot with an accumulator | [`dot::dot`] |
 //! | [`buffer`] | aligned storage of tiles | |
 //!
-//! `fused` is the loop of a fused group, with the functions of `fused_math`. Below them: `simd` chooses the instruction set
-//! and splits tiles into blocks; `integer` and `float` are the loops of the elementwise table; `narrow` runs 16- and 8-bit
-//! floats through binary32; `math32` and `math64` are the transcendental functions of one element, branch-free so that a
-//! block of them is vector code; `formats` converts one element between floating-point formats; `shuffle` transposes
+//! `fused` is the loop of a fused group, with the functions of `fused_math`. Below them: `simd`
+//! selects the instruction set and splits tiles into blocks; `integer` and `float` are the loops of
+//! the elementwise table; `narrow` computes 16- and 8-bit floats in binary32; `math32` and `math64`
+//! are the transcendental functions of one element, branch-free so that a block of them is
+//! vectorized; `formats` converts one element between floating-point formats; `shuffle` transposes
 //! blocks of registers.
 //!
-//! The results do not depend on the instruction set: sums have a fixed order, and a fused multiply-add is written as one
-//! wherever it is used. (A processor without the instruction emulates it.)
+//! The results do not depend on the instruction set: sums have a fixed order, and the code writes
+//! every fused multiply-add explicitly. (A processor without the instruction emulates it.)
 #![allow(
     clippy::inline_always,
-    reason = "what is not inlined is not compiled for the instruction set of its caller"
+    reason = "only inlined functions are compiled for the instruction set of the caller"
 )]
 #![allow(
     clippy::many_single_char_names,
@@ -53,20 +55,20 @@ mod simd;
 
 use bytemuck::Pod;
 
-/// Where an elementwise function finds an operand.
+/// An operand of an elementwise function.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand<'a> {
     /// A dense tile with as many elements as the result.
     Tile(&'a [u8]),
-    /// One value for all elements: its bits, those above its width ignored.
+    /// One value for all elements; bits above its width are ignored.
     Scalar(u64),
-    /// What the result buffer holds before: the function works in place.
+    /// The current content of the result buffer: the function works in place.
     Out,
 }
 
 /// A native element type of tiles.
 trait Element: Pod + Default {
-    /// The value with these bits, those above its width ignored.
+    /// Returns the value with these bits; bits above its width are ignored.
     fn from_word(bits: u64) -> Self;
 }
 
@@ -101,12 +103,12 @@ impl<'a, T: Element> Source<'a, T> {
     }
 }
 
-/// The elements of a tile. Panics if the tile is not aligned to its elements.
+/// Views a tile as elements. Panics if the tile is not aligned to its elements.
 fn typed<T: Pod>(bytes: &[u8]) -> &[T] {
     bytemuck::cast_slice(bytes)
 }
 
-/// The elements of a tile, to be written.
+/// Views a tile as elements for writing.
 fn typed_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
     bytemuck::cast_slice_mut(bytes)
 }

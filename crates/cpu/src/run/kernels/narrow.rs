@@ -1,14 +1,14 @@
-//! The floating-point rows of the elementwise table for 16- and 8-bit floats: chunks are widened to binary32 on the
-//! stack, computed there, and rounded once.
+//! The floating-point rows of the elementwise table for 16- and 8-bit floats: widens chunks to
+//! binary32 on the stack, computes there, and rounds once.
 
 use tilewright_ir::{ComparisonFn, Dtype};
 
 use super::simd::vectorize;
 use super::{Operand, cast, float, formats};
 
-/// The most elements in a chunk.
+/// Maximum elements of a chunk.
 const CHUNK: usize = 256;
-/// The elements of a tile that is treated with less stack, which must be zeroed.
+/// Tiles of at most this many elements use less stack, which has to be zeroed.
 const SMALL: usize = 16;
 
 /// Binary32 values on the stack.
@@ -19,7 +19,7 @@ impl<const CHUNK: usize> Wide<CHUNK> {
         bytemuck::cast_slice_mut(&mut self.0[..len])
     }
 
-    /// Loads the part of an operand that belongs to a chunk, and says what it now is.
+    /// Loads the part of an operand for a chunk, and returns it as a binary32 operand.
     fn load<'a>(&'a mut self, dtype: Dtype, operand: Operand<'_>, start: usize, out: &[u8]) -> Operand<'a> {
         let len = out.len() / dtype.bytes();
         let narrow = match operand {
@@ -36,7 +36,7 @@ impl<const CHUNK: usize> Wide<CHUNK> {
     }
 }
 
-/// A function of one or two elements, as `single` has it for binary32.
+/// Applies a function of one or two elements, with `single` as its binary32 version.
 pub(super) fn apply(
     dtype: Dtype,
     out: &mut [u8],
@@ -68,7 +68,7 @@ fn apply_chunks<const CHUNK: usize>(
     }
 }
 
-/// A comparison.
+/// Compares.
 pub(super) fn compare(function: ComparisonFn, dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     assert!(
         !matches!((&x, &y), (Operand::Out, _) | (_, Operand::Out)),
@@ -85,7 +85,7 @@ pub(super) fn compare(function: ComparisonFn, dtype: Dtype, out: &mut [u8], x: O
     }
 }
 
-/// `x * y + z` rounded once: the product is exact in binary64, the sum is rounded to odd there.
+/// `x * y + z` rounded once: the product is exact in binary64, and the sum is rounded to odd there.
 pub(super) fn fma(dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>, z: Operand<'_>) {
     let mut wide = [Wide([0.0; CHUNK]), Wide([0.0; CHUNK]), Wide([0.0; CHUNK])];
     let mut product = [0.0_f32; CHUNK];
@@ -116,13 +116,13 @@ fn fma_odd(x: f32, y: f32, z: f32) -> f32 {
     let product = f64::from(x) * f64::from(y);
     let z = f64::from(z);
     let sum = product + z;
-    // The exact error of the sum: 0, or it says on which side of the sum the exact value is.
+    // The exact error of the sum: 0, or its sign says on which side of the sum the exact value is.
     let part = sum - product;
     let error = (product - (sum - part)) + (z - part);
     let bits = sum.to_bits();
     let away = (error > 0.0) == (sum > 0.0);
     let odd = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
-    // NaN comes of infinities.
+    // Infinities cause NaN.
     let inexact = error != 0.0 && !error.is_nan();
     let sum = if inexact && bits & 1 == 0 { f64::from_bits(odd) } else { sum };
     formats::f64_to_f32_odd(sum)

@@ -1,16 +1,18 @@
-//! Reduction of a tile along one axis with a known combine.
+//! Reduction of a tile along one axis with a known combine function.
 //!
-//! The tile is seen as `(outer, n, inner)`; the result is `(outer, inner)`. The order of combination depends on the
-//! shape alone, never on the processor:
+//! The tile is viewed as `(outer, n, inner)`; the result is `(outer, inner)`. The order of
+//! combination depends only on the shape, never on the processor:
 //!
-//! - `inner` a power of two below 64 (1 is a reduction of rows): the elements `[n, inner]` in row-major order form 64
-//!   interleaved accumulators (of the elements 0, 64, 128, …; 1, 65, 129, …), then the upper half of the accumulators is
-//!   combined onto the lower half, until `inner` are left. With fewer than 64 elements there are as many accumulators as
-//!   the largest power of two that is not above their number.
-//! - otherwise: from the first to the last element of the axis, one after the other.
+//! - If `inner` is a power of two below 64 (1 for a reduction of rows): the elements `[n, inner]`
+//!   in row-major order form 64 interleaved accumulators (of the elements 0, 64, 128, …; 1, 65,
+//!   129, …), then the upper half of the accumulators is combined with the lower half, until
+//!   `inner` are left. Fewer than 64 elements form as many accumulators as the largest power of two
+//!   that does not exceed their number.
+//! - Otherwise: from the first to the last element of the axis, one after another.
 //!
-//! Integers wrap. 16- and 8-bit floats accumulate in binary32 and round once at the end. Minima and maxima are those of
-//! the elementwise table, so the result of `min` and `max` is NaN only if all elements are.
+//! Integers wrap. 16- and 8-bit floats accumulate in binary32 and round once at the end. Minima and
+//! maxima are those of the elementwise table, so the result of `min` and `max` is NaN only if all
+//! elements are.
 
 use tilewright_ir::Dtype;
 
@@ -32,10 +34,11 @@ pub struct Axis {
 
 /// The interleaved accumulators of a reduction, and the columns that are reduced at a time.
 const ACCUMULATORS: usize = 64;
-/// The elements of binary32 on the stack for narrow floats.
+/// The binary32 elements on the stack for narrow floats.
 const CHUNK: usize = 1024;
 
-/// Calls the `run` of the module that uses it, for integers of one width; only minima and maxima depend on the sign.
+/// Calls the `run` of the calling module for integers of one width; only minima and maxima depend
+/// on the sign.
 macro_rules! integers {
     ($combine:expr, $axis:ident, $out:ident, $x:ident, $dtype:ident, $uint:ty, $int:ty) => {
         match ($combine, $dtype.is_signed()) {
@@ -117,8 +120,9 @@ macro_rules! floats {
 floats!(floats_32, f32, math32);
 floats!(floats_64, f64, math64);
 
-/// A minimum or maximum of rows by a comparison. True if that is what the combine gives: without NaN, the least (or
-/// largest) number is the same whatever the order, unless it is a zero, of which there are two.
+/// Finds a minimum or maximum of rows with comparisons only. Returns whether it equals that of the
+/// combine function: without NaN, the minimum (or maximum) does not depend on the order, unless it
+/// is a zero, which has two signs.
 fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) -> bool {
     let zero = T::default();
     if axis.inner != 1 {
@@ -146,14 +150,14 @@ fn quick<T: Element + PartialOrd>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn
     out.iter().all(|&value| value != zero)
 }
 
-/// Whether it is not even equal to itself.
+/// Returns whether the value is NaN, which does not equal itself.
 #[inline(always)]
 #[expect(clippy::eq_op, reason = "that is what a NaN is")]
 fn is_nan<T: PartialEq + Copy>(value: T) -> bool {
     value != value
 }
 
-/// Narrow floats through binary32: many short reductions at a time, or parts of a long one.
+/// Reduces narrow floats in binary32: many short reductions at a time, or parts of a long one.
 fn narrow(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) {
     let bytes = dtype.bytes();
     let Axis { n, inner, .. } = axis;
@@ -176,7 +180,8 @@ fn narrow(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u8]) 
     }
 }
 
-/// `[n, inner]` narrow floats to `[inner]`, at most [`ACCUMULATORS`] columns and [`CHUNK`] elements at a time.
+/// Reduces `[n, inner]` narrow floats to `[inner]`, at most [`ACCUMULATORS`] columns and [`CHUNK`]
+/// elements at a time.
 fn narrow_long(combine: Combine, dtype: Dtype, n: usize, out: &mut [u8], x: &[u8]) {
     let bytes = dtype.bytes();
     let inner = out.len() / bytes;
@@ -187,7 +192,7 @@ fn narrow_long(combine: Combine, dtype: Dtype, n: usize, out: &mut [u8], x: &[u8
         let sums = &mut sums[..columns];
         let mut row = 0;
         while row < n {
-            // The sums so far take the place of a first row.
+            // The partial sums replace the first row.
             let carried = usize::from(row > 0);
             let rows = (n - row).min(CHUNK / columns - carried);
             wide[..carried * columns].copy_from_slice(&sums[..carried * columns]);
@@ -208,7 +213,7 @@ fn narrow_long(combine: Combine, dtype: Dtype, n: usize, out: &mut [u8], x: &[u8
     }
 }
 
-/// The reduction with a combine that is inlined.
+/// Reduces with an inlined combine function.
 fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) {
     let Axis { n, inner, .. } = axis;
     if out.is_empty() {
@@ -232,7 +237,8 @@ fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + C
         );
     }
     let blocks = out.chunks_exact_mut(inner).zip(x.chunks_exact(n * inner));
-    // Loops, not `for_each`: that is a function of its own, which is not compiled for the instruction set.
+    // Loops, not `for_each`, which is a function of its own and is not compiled for the instruction
+    // set.
     if inner < ACCUMULATORS && inner.is_power_of_two() {
         vectorize(
             #[inline(always)]
@@ -254,7 +260,8 @@ fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + C
     }
 }
 
-/// Rows of accumulators combined into the first one, a few columns at a time, so that these stay in registers.
+/// Combines rows of accumulators into the first one, a few columns at a time, so that these stay in
+/// registers.
 #[inline(always)]
 fn fold_rows<T: Element>(
     first: &[T; ACCUMULATORS],
@@ -277,14 +284,15 @@ fn fold_rows<T: Element>(
     accumulators
 }
 
-/// The accumulators of some elements, and how many there are; those behind them are unspecified.
+/// Returns the accumulators of some elements, and their number; accumulators beyond that are
+/// unspecified.
 #[inline(always)]
 fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; ACCUMULATORS], usize) {
     if let Some((first, rest)) = block.split_first_chunk::<ACCUMULATORS>() {
         let (rows, tail) = rest.as_chunks::<ACCUMULATORS>();
         let mut accumulators = fold_rows(first, rows, f);
         if !tail.is_empty() {
-            // Through a copy: what is indexed by a number that is not known at compile time is kept in memory.
+            // Through a copy: an array indexed by a run-time value stays in memory.
             let mut all = accumulators;
             for (accumulator, &value) in all.iter_mut().zip(tail) {
                 *accumulator = f(*accumulator, value);
@@ -302,8 +310,8 @@ fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; A
     (accumulators, count)
 }
 
-/// Combines the upper half of the accumulators onto the lower half, for each size above the wanted one. Unrolled, so that
-/// the accumulators stay in registers.
+/// Combines the upper half of the accumulators with the lower half, for each size above the wanted
+/// one. It is unrolled, so that the accumulators stay in registers.
 macro_rules! halve {
     ($accumulators:ident, $count:expr, $wanted:expr, $f:ident, $($half:literal)*) => {$(
         if $count > $half && $wanted <= $half {
@@ -314,7 +322,8 @@ macro_rules! halve {
     )*};
 }
 
-/// `[n, inner]` elements to `[inner]`, in interleaved accumulators; the length of `out` divides [`ACCUMULATORS`].
+/// Reduces `[n, inner]` elements to `[inner]`, with interleaved accumulators; the length of `out`
+/// divides [`ACCUMULATORS`].
 #[inline(always)]
 fn horizontal<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
     let (mut accumulators, count) = accumulators(block, f);
@@ -322,8 +331,8 @@ fn horizontal<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Co
     out.copy_from_slice(&accumulators[..out.len()]);
 }
 
-/// [`horizontal`] for [`SIDE`] rows of at least as many elements of 32 bits: the last [`SIDE`] accumulators of all rows are
-/// transposed and combined side by side, in the same order.
+/// [`horizontal`] for [`SIDE`] rows of at least as many 32-bit elements: transposes the last
+/// [`SIDE`] accumulators of all rows and combines them side by side, in the same order.
 #[inline(always)]
 fn rows<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
     let mut square = [[T::default(); SIDE]; SIDE];
@@ -344,7 +353,7 @@ fn rows<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
     out.copy_from_slice(&square[0]);
 }
 
-/// `[n, inner]` elements to `[inner]`, row by row.
+/// Reduces `[n, inner]` elements to `[inner]`, row by row.
 #[inline(always)]
 fn vertical<T: Element>(out: &mut [T], block: &[T], f: impl Fn(T, T) -> T + Copy) {
     let inner = out.len();

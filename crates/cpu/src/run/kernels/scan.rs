@@ -1,4 +1,4 @@
-//! Scan of a tile along one axis with a known combine, one element after the other.
+//! Scan of a tile along one axis with a known combine function, one element after another.
 
 use tilewright_ir::Dtype;
 
@@ -20,11 +20,12 @@ macro_rules! floats {
     }};
 }
 
-/// Scans a tile: `out[o, k, i] = x[o, 0, i] ∘ … ∘ x[o, k, i]`, and from the last element on with `reverse`.
+/// Scans a tile: `out[o, k, i] = x[o, 0, i] ∘ … ∘ x[o, k, i]`; with `reverse`, from the last
+/// element on.
 ///
-/// Panics if a tile has the wrong length or alignment, or if [`Combine::can_scan`] says no.
+/// Panics if a tile has the wrong length or alignment, or if [`Combine::can_scan`] is false.
 pub fn scan(combine: Combine, dtype: Dtype, (axis, reverse): (Axis, bool), out: &mut [u8], x: &[u8]) {
-    assert!(combine.can_scan(dtype), "there is a loop for these elements");
+    assert!(combine.can_scan(dtype), "scans of this combine function and type have a loop");
     let axis = (axis, reverse);
     match (dtype, dtype.bytes()) {
         (Dtype::F32, _) => floats!(combine, axis, out, x, math32),
@@ -36,7 +37,7 @@ pub fn scan(combine: Combine, dtype: Dtype, (axis, reverse): (Axis, bool), out: 
     }
 }
 
-/// The scan with a combine that is inlined.
+/// Scans with an inlined combine function.
 fn run<T: Element>((axis, reverse): (Axis, bool), out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + Copy) {
     let Axis { n, inner, .. } = axis;
     let block = (n * inner).max(1);

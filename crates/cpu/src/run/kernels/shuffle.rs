@@ -47,7 +47,7 @@ mod x86 {
 
     type Rows = [__m256; 8];
 
-    /// Four blocks of 8 by 8, two of which change places.
+    /// Transposes four blocks of 8 by 8, and swaps two of them.
     #[inline(always)]
     pub(super) fn transpose(simd: V3, block: &mut [[u32; SIDE]; SIDE]) {
         let top_left = transpose_8(simd, load(block, 0, 0));
@@ -76,7 +76,7 @@ mod x86 {
         }
     }
 
-    /// Pairs of elements, then pairs of pairs, then halves.
+    /// Exchanges pairs of elements, then pairs of pairs, then halves.
     #[inline(always)]
     fn transpose_8(simd: V3, r: Rows) -> Rows {
         let avx = simd.avx;

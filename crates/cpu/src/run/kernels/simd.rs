@@ -1,7 +1,8 @@
-//! The instruction set, and the loops over blocks of elements that it is applied to.
+//! Selects the instruction set, and loops over blocks of elements.
 //!
-//! Every loop here works on blocks of [`BLOCK`] elements. The last, partial block is padded, so that the function is
-//! compiled once per loop and always as vector code: nothing is left to a scalar remainder loop.
+//! Every loop here works on blocks of [`BLOCK`] elements. The last, partial block is padded, so
+//! that the function is compiled once per loop and always vectorized: there is no scalar remainder
+//! loop.
 
 use super::Source;
 
@@ -10,13 +11,13 @@ pub(super) const BLOCK: usize = 32;
 
 /// Runs a function compiled for the best instruction set of this processor.
 ///
-/// What it calls must be inlined into it: mark it `#[inline(always)]`.
+/// Its callees have to be inlined: mark them `#[inline(always)]`.
 #[inline(always)]
 pub(super) fn vectorize<R>(function: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(function)
 }
 
-/// Converts each element with a function of one.
+/// Converts each element with a function.
 pub(super) fn each<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
     vectorize(
         #[inline(always)]
@@ -25,7 +26,7 @@ pub(super) fn each<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[T],
 }
 
 impl<T: Copy + Default> Source<'_, T> {
-    /// The element of an operand of one element.
+    /// Returns the element of an operand of one element.
     #[inline(always)]
     fn only(&self) -> T {
         match self {
@@ -45,8 +46,8 @@ struct Feed<'a, T> {
 }
 
 impl<'a, T: Copy> Feed<'a, T> {
-    /// `splat` receives the copies of a scalar. [`Source::Out`] reads as an unspecified scalar: the loops that allow
-    /// for it treat it themselves.
+    /// `splat` receives the copies of a scalar. [`Source::Out`] reads as an unspecified scalar: the
+    /// loops that allow it handle it themselves.
     #[inline(always)]
     fn new(source: Source<'a, T>, splat: &'a mut [T; BLOCK], elements: usize) -> Self {
         if let Source::Tile(data) = source {
@@ -65,7 +66,7 @@ impl<'a, T: Copy> Feed<'a, T> {
         &self.blocks[index * self.step]
     }
 
-    /// The partial block.
+    /// Returns the partial block, padded.
     #[inline(always)]
     fn padded(&self) -> [T; BLOCK]
     where
@@ -75,7 +76,7 @@ impl<'a, T: Copy> Feed<'a, T> {
     }
 }
 
-/// A partial block with the default value behind it.
+/// Pads a partial block with the default value.
 #[inline(always)]
 fn padded<T: Copy + Default>(tail: &[T]) -> [T; BLOCK] {
     let mut pad = [T::default(); BLOCK];
@@ -217,8 +218,8 @@ pub(super) fn convert<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[
     }
 }
 
-/// `out[i] = f(out[i])` on whole blocks. The number of blocks is unknown to the compiler: it would unroll a single one
-/// before it makes vectors of it.
+/// `out[i] = f(out[i])` on whole blocks. The compiler does not know the number of blocks: otherwise
+/// it would unroll a single block before vectorizing it.
 #[inline(always)]
 fn update1<T: Copy>(out: &mut [T], f: impl Fn(T) -> T) {
     let whole = out.len() & !(BLOCK - 1);
@@ -227,7 +228,7 @@ fn update1<T: Copy>(out: &mut [T], f: impl Fn(T) -> T) {
     }
 }
 
-/// Brings the operand of a function into its result, to be replaced there.
+/// Copies the operand of a function to its result, to be replaced there.
 #[inline(always)]
 fn bring<T: Copy>(out: &mut [T], x: Source<'_, T>) {
     match x {
@@ -239,8 +240,8 @@ fn bring<T: Copy>(out: &mut [T], x: Source<'_, T>) {
 
 /// `out[i] = f(x[i])`, or `f(out[i])` for [`Source::Out`].
 ///
-/// The operand is copied into the result and the function applied there, and partial blocks take the same path as whole
-/// ones, so that the function is compiled once: it may be long.
+/// The function is applied to a copy of the operand in the result, and partial blocks take the same
+/// path as whole ones, so that the function, which may be long, is compiled once.
 #[inline(always)]
 pub(super) fn map1<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl Fn(T) -> T) {
     bring(out, x);
@@ -263,7 +264,7 @@ fn update2_long<T: Copy>(out: &mut [T], y: &[T], f: impl Fn(T, T) -> T) {
     }
 }
 
-/// `out[i] = f(x[i])` where f is right unless the argument is hard; those elements get `slow(x[i])`.
+/// `out[i] = f(x[i])`, except for hard arguments, for which it is `slow(x[i])`.
 #[inline(always)]
 pub(super) fn map1_guarded<T: Copy + Default>(
     out: &mut [T],
@@ -289,10 +290,10 @@ pub(super) fn map1_guarded<T: Copy + Default>(
     }
 }
 
-/// How many elements are copied aside at a time where a function takes its own result twice.
+/// Elements that are copied aside at a time, if a function takes its own result twice.
 pub(super) const CHUNK: usize = 256;
 
-/// `out[i] = f(x[i], y[i])` for a function that may be given swapped operands.
+/// `out[i] = f(x[i], y[i])` for a function that accepts swapped operands.
 pub(super) fn binary_commutative<T: Copy + Default>(
     out: &mut [T],
     x: Source<'_, T>,
@@ -347,7 +348,8 @@ pub(super) fn binary<T: Copy + Default>(
     }
 }
 
-/// `out[i] = f(x[i], y[i])` for long functions, which are compiled fewer times and run over the result in place.
+/// `out[i] = f(x[i], y[i])` for long functions, which are compiled fewer times and run over the
+/// result in place.
 pub(super) fn binary_long<T: Copy + Default>(
     out: &mut [T],
     x: Source<'_, T>,

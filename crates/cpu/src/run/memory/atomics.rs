@@ -1,6 +1,6 @@
-//! Atomic operations: an address for each element.
+//! Atomic operations with an address for each element.
 //!
-//! Every operation acquires and releases, whatever weaker order the program asks for.
+//! Each operation acquires and releases, also if the program requests a weaker order.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -11,11 +11,11 @@ use super::scattered::{check, check_writable, find};
 use super::{AccessError, AccessErrorKind, Region, fence_stores};
 use crate::run::kernels::{Operand, elementwise};
 
-/// Replaces the element at each address by its combination with a value, one element after the other, where the mask is
-/// not 0 or there is no mask; `old` receives what was there before. (Elsewhere `old` stays as it is.)
+/// Combines the element at each address with a value, one element after another, where the mask is
+/// not 0 or absent. `old` receives the previous elements; masked-off ones stay unchanged.
 ///
-/// `dtype` is of 16, 32 or 64 bits. Fails, with nothing written, if an element is outside the regions or not aligned to
-/// its size. Panics if the slices do not have equally many elements.
+/// `dtype` has 16, 32 or 64 bits. Fails, with nothing written, if an element is outside the regions
+/// or not aligned to its size. Panics if the slices have different numbers of elements.
 pub fn read_modify_write(
     regions: &[Region<'_>],
     kind: AtomicKind,
@@ -45,8 +45,9 @@ pub fn read_modify_write(
     })
 }
 
-/// Replaces the element of `size` bytes (2, 4 or 8) at each address by a value if its bits are the expected ones, one
-/// element after the other; `old` receives what was there before. See [`read_modify_write`].
+/// Replaces the element of `size` bytes (2, 4 or 8) at each address by a value if its bits equal
+/// the expected ones, one element after another. `old` receives the previous elements. See
+/// [`read_modify_write`].
 pub fn compare_exchange(
     regions: &[Region<'_>],
     size: usize,
@@ -66,8 +67,8 @@ pub fn compare_exchange(
     })
 }
 
-/// Reads the element of `size` bytes (1, 2, 4 or 8) at each address, where the mask is not 0 or there is no mask; elsewhere
-/// `out` stays as it is. See [`read_modify_write`].
+/// Reads the element of `size` bytes (1, 2, 4 or 8) at each address, where the mask is not 0 or
+/// absent; masked-off elements of `out` stay unchanged. See [`read_modify_write`].
 pub fn load_each(
     regions: &[Region<'_>],
     size: usize,
@@ -84,8 +85,8 @@ pub fn load_each(
     Ok(())
 }
 
-/// Writes the element of `size` bytes (1, 2, 4 or 8) at each address, where the mask is not 0 or there is no mask. See
-/// [`read_modify_write`].
+/// Writes the element of `size` bytes (1, 2, 4 or 8) at each address, where the mask is not 0 or
+/// absent. See [`read_modify_write`].
 pub fn store_each(
     regions: &[Region<'_>],
     size: usize,
@@ -101,8 +102,8 @@ pub fn store_each(
     Ok(())
 }
 
-/// Checks all accesses, then calls a function for each element under the mask, with the place of its bytes in a tile; `old`
-/// receives what the function returns.
+/// Checks all accesses, then calls a function for each element under the mask, with the range of
+/// its bytes in a tile; `old` receives its results.
 fn each_cell(
     regions: &[Region<'_>],
     size: usize,
@@ -131,7 +132,7 @@ fn check_changes(
     check_writable(regions, size, addresses, mask)
 }
 
-/// Calls a function for each element under the mask, with the place of its bytes in a tile.
+/// Calls a function for each element under the mask, with the range of its bytes in a tile.
 fn each(
     regions: &[Region<'_>],
     size: usize,
@@ -139,7 +140,7 @@ fn each(
     mask: Option<&[u8]>,
     mut access: impl FnMut(Cell<'_>, Range<usize>),
 ) {
-    // What was stored past the caches comes before.
+    // Earlier non-temporal stores become visible first.
     fence_stores();
     for (element, &address) in addresses.iter().enumerate() {
         if mask.is_none_or(|mask| mask[element] != 0) {
@@ -148,9 +149,10 @@ fn each(
     }
 }
 
-/// What an operation stores, of the bits in memory and those of a value.
+/// Returns the stored bits of an operation, from the old bits and those of a value.
 fn combine(kind: AtomicKind, dtype: Dtype, before: u64, value: u64) -> u64 {
-    // Floats are in order as integers are with their bits, and negative ones in the opposite order.
+    // Positive floats are ordered as their bits are as integers, and negative floats in the
+    // opposite order.
     let is_negative = value >> (dtype.bits() - 1) & 1 == 1;
     let ordered = match (dtype.is_float() && kind != AtomicKind::Add, is_negative) {
         (true, true) => integer(dtype.bits(), false),
@@ -175,7 +177,7 @@ fn combine(kind: AtomicKind, dtype: Dtype, before: u64, value: u64) -> u64 {
     bits[0]
 }
 
-/// The integers of so many bits.
+/// Returns the integer type of a width.
 fn integer(bits: u32, signed: bool) -> Dtype {
     match (bits, signed) {
         (16, false) => Dtype::U16,
@@ -188,7 +190,7 @@ fn integer(bits: u32, signed: bool) -> Dtype {
     }
 }
 
-/// The bits of an element, zero-extended.
+/// Returns the bits of an element, zero-extended.
 fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word[..bytes.len()].copy_from_slice(bytes);
@@ -214,13 +216,13 @@ enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// The element at an address that is inside a region and aligned.
+    /// Returns the element at an address that is inside a region and aligned.
     fn new(regions: &'a [Region<'_>], address: i64, size: usize) -> Self {
         let region = find(regions, address, size).expect("the addresses are checked before");
         let pointer = region.pointer(address as u64);
         assert!(pointer.addr().is_multiple_of(size), "the alignment is checked before");
-        // SAFETY: the element is inside a region, which lives for 'a, and aligned. The reference is to an atomic, and
-        // racing accesses that are not atomic are what this module allows for.
+        // SAFETY: the element is inside a region, which lives for 'a, and aligned. The reference is
+        // to an atomic, and this module allows racing accesses that are not atomic.
         unsafe {
             match size {
                 1 => Cell::Bits8(AtomicU8::from_ptr(pointer)),
@@ -259,7 +261,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// What was there before; it was replaced if it was the expected one.
+    /// Returns the old bits; they were replaced if they equal the expected ones.
     fn compare_exchange(&self, expected: u64, value: u64) -> u64 {
         const ORDER: Ordering = Ordering::AcqRel;
         const FAILED: Ordering = Ordering::Acquire;

@@ -6,10 +6,12 @@ use crate::run::kernels::shuffle::{SIDE, Word};
 
 /// Reads a strided block of elements of 1, 2, 4 or 8 bytes into a tile.
 ///
-/// Element `[i, j, …]` of the block is at `address + i * axes[0].stride + j * axes[1].stride + …` in memory and at
-/// `i * axes[0].tile + …` in the tile. The rest of the tile stays as it is, so a block may be a part of a tile.
+/// Element `[i, j, …]` of the block is at `address + i * axes[0].stride + j * axes[1].stride + …`
+/// in memory and at `i * axes[0].tile + …` in the tile. The other elements of the tile stay
+/// unchanged, so a block may be a part of a tile.
 ///
-/// Fails if an element is not inside the region; the tile is unchanged then. Panics if the block leaves the tile.
+/// Fails if an element is not inside the region; the tile is unchanged then. Panics if the block
+/// leaves the tile.
 pub fn load_block(
     region: &Region<'_>,
     size: usize,
@@ -25,7 +27,7 @@ pub fn load_block(
 
 /// Writes a strided block of elements of 1, 2, 4 or 8 bytes from a tile. See [`load_block`].
 ///
-/// Where several elements have one address, one of them is written.
+/// If several elements share an address, one of them is written.
 pub fn store_block(
     region: &Region<'_>,
     size: usize,
@@ -37,15 +39,17 @@ pub fn store_block(
     if !region.is_writable() {
         return Err(AccessError { kind: AccessErrorKind::ReadOnly, element: 0, address });
     }
-    // SAFETY: `check` has shown that every element is inside the region and inside the tile. A store only reads the tile.
+    // SAFETY: `check` has shown that every element is inside the region and inside the tile. A
+    // store only reads the tile.
     unsafe { copy::<false>(size, &plan, region.pointer(address), tile.as_ptr().cast_mut()) };
     Ok(())
 }
 
-/// Copies a strided block of one tile into another: transpositions, broadcasts, slices.
+/// Copies a strided block of one tile to another: transposes, broadcasts, slices.
 ///
-/// `axes` describe the loops, outermost first: `stride` counts bytes of `from`, whose first element is at byte `start`,
-/// `tile` counts elements of `to`. Panics if an element lies outside either.
+/// `axes` describe the loops, outermost first: `stride` counts bytes of `from`, whose first element
+/// is at byte `start`, and `tile` counts elements of `to`. Panics if an element is outside of
+/// either.
 pub fn rearrange(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: usize) {
     if let [outer, inner @ ..] = axes
         && axes.len() > MAX_RANK
@@ -62,7 +66,8 @@ pub fn rearrange(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: 
     load_block(&region, size, address, axes, to).expect("the block lies in the tile");
 }
 
-/// Checks a block against the region and the length of the tile. `None` if it has no elements.
+/// Checks a block against the region and the length of the tile. Returns `None` if it has no
+/// elements.
 #[inline]
 fn check(
     region: &Region<'_>,
@@ -91,7 +96,8 @@ fn check(
 ///
 /// # Safety
 ///
-/// Every element of the plan is valid at `memory` for reads (`LOAD`) or writes, and at `tile` for the opposite.
+/// Every element of the plan is valid at `memory` for reads (`LOAD`) or writes, and at `tile` for
+/// the opposite.
 #[inline]
 unsafe fn copy<const LOAD: bool>(size: usize, plan: &BlockAxes, memory: *mut u8, tile: *mut u8) {
     let mut axes = [Axis::default(); MAX_RANK];
@@ -108,7 +114,7 @@ unsafe fn copy<const LOAD: bool>(size: usize, plan: &BlockAxes, memory: *mut u8,
     }
 }
 
-/// If the last axis is not contiguous in memory but another one is, moves that one to the place before the last.
+/// If the last axis is not contiguous in memory but another one is, moves that one before the last.
 #[inline]
 fn order(axes: &mut [Axis], size: i64) -> &[Axis] {
     if let [outer @ .., last] = &mut *axes
@@ -149,7 +155,7 @@ unsafe fn walk<T: Word, const LOAD: bool>(axes: &[Axis], memory: *mut u8, tile: 
         match axes {
             [] => element::<T, LOAD>(memory, tile),
             [row] if contiguous(row) && row.tile == 1 => {
-                // Counted in bytes: neither pointer needs to be aligned.
+                // Counted in bytes: neither pointer has to be aligned.
                 if LOAD {
                     memory.copy_to_nonoverlapping(tile.cast(), row.count * size_of::<T>());
                 } else {
@@ -157,7 +163,7 @@ unsafe fn walk<T: Word, const LOAD: bool>(axes: &[Axis], memory: *mut u8, tile: 
                 }
             }
             [row] if LOAD && row.stride == 0 && row.tile == 1 => {
-                // A loop of its own: with neighbours it is vector code.
+                // A loop of its own, so that the compiler vectorizes it.
                 let value = memory.cast::<T>().read_unaligned();
                 for i in 0..row.count {
                     tile.add(i).write_unaligned(value);
@@ -190,13 +196,14 @@ unsafe fn walk<T: Word, const LOAD: bool>(axes: &[Axis], memory: *mut u8, tile: 
     }
 }
 
-/// Copies two axes of which one is contiguous in memory and the other in the tile, by square blocks on the stack.
+/// Copies two axes, one contiguous in memory and the other in the tile, through square blocks on
+/// the stack.
 ///
 /// # Safety
 ///
 /// Every element of the axes is valid at `memory` and at `tile`.
 unsafe fn transpose<T: Word, const LOAD: bool>(run: Axis, row: Axis, memory: *mut u8, tile: *mut T) {
-    // `block[j][i]` is element i of the run and j of the row; transposed, `block[i][j]`.
+    // `block[j][i]` is element i of the run and j of the row; after the transpose, `block[i][j]`.
     let mut block = [[T::default(); SIDE]; SIDE];
     for first_j in (0..row.count).step_by(SIDE) {
         let columns = (row.count - first_j).min(SIDE);

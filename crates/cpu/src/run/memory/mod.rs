@@ -1,22 +1,25 @@
 //! Loads from and stores to user memory: the only `unsafe` code of this crate.
 //!
-//! User memory is what the arguments of a kernel point to. Programs of the grid may access it at the same time, without
-//! synchronisation: that is legal for kernels, so no reference to user memory is ever made, only raw copies through
-//! pointers. Where programs race, an element that is read is a mixture of bytes that were there at some time; nothing else
-//! goes wrong. Addresses need no alignment, except those of atomic operations.
+//! The arguments of a kernel point to user memory. Programs of the grid may access it at the same
+//! time without synchronization. That is legal for kernels, so the code never makes a reference to
+//! user memory, only raw copies through pointers. If programs race, a read element is a mixture of
+//! bytes that were there at some time; nothing else goes wrong. Addresses need no alignment, except
+//! those of atomic operations.
 //!
-//! A [`Region`] is memory that may be accessed. Whoever makes one promises that it stays valid. Every function here checks
-//! all its accesses against the regions that it is given before the first one. If one is out of bounds, nothing is written.
+//! A [`Region`] is memory that may be accessed. Its creator guarantees that it stays valid. Every
+//! function here checks all its accesses against its regions before the first one. If one is out of
+//! bounds, nothing is written.
 //!
-//! - `run`: contiguous elements; `block`: strided blocks, whose copies `plan` orders; `scattered`: gather and scatter;
+//! - `run`: contiguous elements; `block`: strided blocks, whose copies `plan` orders; `scattered`:
+//!   gather and scatter;
 //! - `atomics`: accesses to elements that other programs change at the same time.
 #![expect(
     unsafe_code,
-    reason = "user memory is known by address only; every access is checked against a region"
+    reason = "user memory is known only by address; every access is checked against a region"
 )]
 #![allow(
     clippy::inline_always,
-    reason = "what is not inlined is not compiled for the instruction set of its caller"
+    reason = "only inlined functions are compiled for the instruction set of the caller"
 )]
 
 mod atomics;
@@ -35,21 +38,21 @@ pub use tilewright_base::memory::Region;
 /// The bytes of a cache line.
 const LINE: usize = 64;
 
-/// What is wrong with an access.
+/// The reason why an access is illegal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccessErrorKind {
-    /// A byte of it lies outside the regions.
+    /// A byte of the access is outside of the regions.
     OutOfBounds,
-    /// It is atomic, and its address is not a multiple of its size.
+    /// The access is atomic, and its address is not a multiple of its size.
     Misaligned,
-    /// It writes to a region that may only be read.
+    /// The access writes to a read-only region.
     ReadOnly,
 }
 
-/// The first access that is not allowed. Nothing was written.
+/// The first illegal access. Nothing was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessError {
-    /// What is wrong.
+    /// The reason.
     pub kind: AccessErrorKind,
     /// The row-major index of the element.
     pub element: usize,
@@ -57,20 +60,21 @@ pub struct AccessError {
     pub address: u64,
 }
 
-/// Reads a run of contiguous elements: [`load_block`] of one axis, for the case that matters most.
+/// Reads a run of contiguous elements: a fast path of [`load_block`] for one axis.
 #[inline]
 pub fn load_run(region: &Region<'_>, size: usize, address: u64, tile: &mut [u8]) -> Result<(), AccessError> {
     let memory = readable_run(region, size, address, tile.len())?;
-    // SAFETY: the region has as many bytes from here on as the tile.
+    // SAFETY: the region has at least the tile's bytes from here on.
     unsafe { memory.copy_to_nonoverlapping(tile.as_mut_ptr(), tile.len()) };
     prefetch_after::<false>(region, address, tile.len());
     Ok(())
 }
 
-/// Writes a run of contiguous elements: [`store_block`] of one axis, for the case that matters most.
+/// Writes a run of contiguous elements: a fast path of [`store_block`] for one axis.
 ///
-/// With `non_temporal`, which is for data that is not read soon, other threads may see the data only after this thread has
-/// executed a store fence, as a launch does before it returns, or an atomic operation on memory.
+/// With `non_temporal`, for data that is not read soon, other threads may see the data only after
+/// this thread has executed a store fence, as a launch does before it returns, or an atomic
+/// operation on memory.
 #[inline]
 pub fn store_run(
     region: &Region<'_>,
@@ -81,21 +85,23 @@ pub fn store_run(
 ) -> Result<(), AccessError> {
     let memory = writable_run(region, size, address, tile.len())?;
     if non_temporal && memory.addr().is_multiple_of(LINE) {
-        // SAFETY: the region has as many bytes from here on as the tile, and begins at a multiple of a line.
+        // SAFETY: the region has at least the tile's bytes from here on, and begins at a multiple
+        // of a line.
         unsafe { stream(memory, tile) };
         return Ok(());
     }
-    // SAFETY: the region has as many bytes from here on as the tile.
+    // SAFETY: the region has at least the tile's bytes from here on.
     unsafe { memory.copy_from_nonoverlapping(tile.as_ptr(), tile.len()) };
     prefetch_after::<true>(region, address, tile.len());
     Ok(())
 }
 
-/// Copies a tile by non-temporal stores: the lines of the memory are not read before they are written.
+/// Copies a tile with non-temporal stores: the lines of the memory are not read before they are
+/// written.
 ///
 /// # Safety
 ///
-/// The memory is valid for writes of as many bytes as the tile has, and aligned to a line.
+/// The memory is valid for writes of the tile's length, and aligned to a line.
 #[allow(clippy::cast_ptr_alignment, reason = "the caller promises the alignment")]
 unsafe fn stream(memory: *mut u8, tile: &[u8]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -103,7 +109,8 @@ unsafe fn stream(memory: *mut u8, tile: &[u8]) {
         use std::arch::x86_64::{__m128i, _mm_stream_si128};
         let (words, rest) = tile.as_chunks::<16>();
         for (index, word) in words.iter().enumerate() {
-            // SAFETY: as for this function; a word of 16 bytes at a multiple of 16 is within a line.
+            // SAFETY: as for this function; a word of 16 bytes at a multiple of 16 is within a
+            // line.
             unsafe {
                 let memory = memory.add(index * 16).cast::<__m128i>();
                 _mm_stream_si128(memory, bytemuck::cast::<[u8; 16], __m128i>(*word));
@@ -119,12 +126,12 @@ unsafe fn stream(memory: *mut u8, tile: &[u8]) {
     };
 }
 
-/// Advises the system to use large pages for a region. Memory that a launch fills is often fresh, and one page fault then
-/// takes the place of hundreds. The content stays.
+/// Advises the system to use huge pages for a region. Memory that a launch fills is often fresh,
+/// and one page fault then replaces hundreds. The content stays.
 pub(crate) fn advise_large_pages(region: &Region<'_>) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        /// The size of large pages, or a divisor of it.
+        /// The size of huge pages, or a divisor of it.
         const LARGE: u64 = 2 << 20;
         let first = region.address().next_multiple_of(LARGE);
         let end = (region.address() + region.len() as u64) / LARGE * LARGE;
@@ -139,7 +146,7 @@ pub(crate) fn advise_large_pages(region: &Region<'_>) {
     let _ = region;
 }
 
-/// Orders non-temporal stores before later synchronisation with other threads.
+/// Orders non-temporal stores before later synchronization with other threads.
 pub(crate) fn fence_stores() {
     // SAFETY: every processor of this architecture has the instruction; it touches no memory.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -148,8 +155,8 @@ pub(crate) fn fence_stores() {
     };
 }
 
-/// Prefetches what follows a run: the next program of the grid, which the same thread runs, probably accesses it, and the
-/// hardware prefetcher does not cross pages.
+/// Prefetches the memory after a run: the next program of the grid, which the same thread runs,
+/// probably accesses it, and the hardware prefetcher does not cross pages.
 #[inline]
 fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: usize) {
     /// The bytes after which the hardware prefetcher takes over.
@@ -169,7 +176,7 @@ fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: u
     let _ = (region, address, bytes, AHEAD);
 }
 
-/// Checks a run of contiguous elements that is read, and gives its first byte.
+/// Checks a run of contiguous elements that is read, and returns its first byte.
 #[inline(always)]
 fn readable_run(
     region: &Region<'_>,
@@ -184,7 +191,7 @@ fn readable_run(
     Ok(region.pointer(address))
 }
 
-/// Checks a run of contiguous elements that is written, and gives its first byte.
+/// Checks a run of contiguous elements that is written, and returns its first byte.
 #[inline(always)]
 fn writable_run(
     region: &Region<'_>,
@@ -199,7 +206,7 @@ fn writable_run(
     Ok(memory)
 }
 
-/// The first element of a block, in row-major order, that is outside the region.
+/// Returns the first element of a block, in row-major order, that is outside of the region.
 #[cold]
 fn find_outside(region: &Region<'_>, size: usize, address: u64, axes: &[Axis]) -> AccessError {
     let elements: usize = axes.iter().map(|axis| axis.count).product();
@@ -215,7 +222,7 @@ fn find_outside(region: &Region<'_>, size: usize, address: u64, axes: &[Axis]) -
             break;
         }
     }
-    // An extent that overflows 64 bits although each element wraps into the region: refuse it all the same.
+    // The extent overflows 64 bits, although each element wraps into the region: refuse it.
     let (element, address) = first.unwrap_or((0, address));
     AccessError { kind: AccessErrorKind::OutOfBounds, element, address }
 }

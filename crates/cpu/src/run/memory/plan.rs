@@ -1,17 +1,18 @@
-//! The loop nest of a strided copy: one [`Axis`] a loop. Planning drops and merges axes, so that the fewest loops over the
-//! longest runs are left.
+//! The loop nest of a strided copy: one [`Axis`] for each loop. Planning drops and merges axes to
+//! get the fewest loops over the longest runs.
 
-/// The largest rank of a block.
+/// Maximum rank of a block.
 pub(super) const MAX_RANK: usize = 8;
 
 /// One axis of a strided block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Axis {
-    /// How many elements it has.
+    /// The number of elements.
     pub count: usize,
-    /// The distance of two of them in memory, in bytes. It may be negative, or 0 for a broadcast.
+    /// The distance of adjacent elements in memory, in bytes. It may be negative, or 0 for a
+    /// broadcast.
     pub stride: i64,
-    /// The distance of two of them in the tile, in elements.
+    /// The distance of adjacent elements in the tile, in elements.
     pub tile: usize,
 }
 
@@ -23,16 +24,17 @@ pub(super) struct BlockAxes {
 }
 
 impl BlockAxes {
-    /// The axes, outermost first.
+    /// Returns the axes, outermost first.
     pub(super) fn axes(&self) -> &[Axis] {
         &self.axes[..self.rank]
     }
 }
 
-/// Drops axes of one element, and merges neighbours that are one run on both sides. The order of the axes stays, so the
-/// elements are visited in the row-major order of the block.
+/// Drops axes of one element, and merges adjacent axes that are one run on both sides. The order of
+/// the axes stays, so a copy visits the elements in the row-major order of the block.
 ///
-/// `None` if the block has no elements. Panics if there are more than [`MAX_RANK`] axes of more than one element.
+/// Returns `None` if the block has no elements. Panics if there are more than [`MAX_RANK`] axes of
+/// more than one element.
 pub(super) fn plan(axes: &[Axis]) -> Option<BlockAxes> {
     let mut plan = BlockAxes { axes: [Axis::default(); MAX_RANK], rank: 0 };
     for &axis in axes {
@@ -55,7 +57,7 @@ pub(super) fn plan(axes: &[Axis]) -> Option<BlockAxes> {
     Some(plan)
 }
 
-/// The axes of a dense row-major tile of this shape whose elements are strided in memory.
+/// Returns the axes of a dense row-major tile of this shape whose elements are strided in memory.
 pub fn dense_axes<'a>(shape: &'a [u32], strides: &'a [i64]) -> impl Iterator<Item = Axis> + 'a {
     shape.iter().zip(strides).enumerate().map(|(i, (&count, &stride))| Axis {
         count: count as usize,
@@ -64,8 +66,9 @@ pub fn dense_axes<'a>(shape: &'a [u32], strides: &'a [i64]) -> impl Iterator<Ite
     })
 }
 
-/// The lowest and highest offset in bytes that a block covers from the address of its first element, the highest one
-/// exclusive. `None` if it has no elements or if an offset does not fit 64 bits.
+/// Returns the lowest and highest byte offset that a block covers from the address of its first
+/// element; the highest one is exclusive. Returns `None` if it has no elements or if an offset
+/// exceeds 64 bits.
 pub fn extent(size: usize, axes: &[Axis]) -> Option<(i64, i64)> {
     let (mut low, mut high) = (0_i64, size as i64);
     for axis in axes {

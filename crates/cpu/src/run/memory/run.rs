@@ -6,7 +6,8 @@ use bytemuck::Pod;
 
 use super::{AccessError, LINE, Region, prefetch_after, readable_run, stream, writable_run};
 
-/// Contiguous bytes of user memory or of a tile. Like a [`Region`] it is no reference: others may write there meanwhile.
+/// Contiguous bytes of user memory or of a tile. Like a [`Region`] it is not a reference: other
+/// code may write there meanwhile.
 #[derive(Clone, Copy)]
 pub(crate) struct RunReader<'a> {
     first: *const u8,
@@ -18,7 +19,8 @@ pub(crate) struct RunReader<'a> {
 pub(crate) struct RunWriter<'a> {
     first: *mut u8,
     len: usize,
-    /// 1 if stores are non-temporal. A whole word, so that store forwarding works where it is copied with its neighbours.
+    /// 1 if stores are non-temporal. It is a whole word, so that store forwarding works when it is
+    /// copied with its neighbors.
     non_temporal: usize,
     lifetime: PhantomData<&'a mut ()>,
 }
@@ -27,13 +29,13 @@ impl<'a> RunReader<'a> {
     /// No bytes.
     pub(crate) const EMPTY: Self = Self { first: std::ptr::dangling(), len: 0, lifetime: PhantomData };
 
-    /// The bytes of a tile.
+    /// Returns the bytes of a tile.
     #[inline]
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self { first: bytes.as_ptr(), len: bytes.len(), lifetime: PhantomData }
     }
 
-    /// `len` bytes of user memory from an address, which hold elements of `size` bytes.
+    /// Returns `len` bytes of user memory from an address, which hold elements of `size` bytes.
     #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
@@ -46,13 +48,13 @@ impl<'a> RunReader<'a> {
         Ok(Self { first, len, lifetime: PhantomData })
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The value whose bytes begin at an offset, which must be in the run.
+    /// Reads the value at an offset in bytes, which has to be in the run.
     #[inline(always)]
     pub(crate) fn read<T: Pod>(&self, offset: usize) -> T {
         assert!(size_of::<T>() <= self.len && offset <= self.len - size_of::<T>(), "the value is in the run");
@@ -60,15 +62,16 @@ impl<'a> RunReader<'a> {
         unsafe { self.first.add(offset).cast::<T>().read_unaligned() }
     }
 
-    /// Copies bytes from an offset on, which must be in the run.
+    /// Copies bytes from an offset, which has to be in the run.
     #[inline]
     pub(crate) fn copy_to(&self, offset: usize, out: &mut [u8]) {
         assert!(out.len() <= self.len && offset <= self.len - out.len(), "the bytes are in the run");
-        // SAFETY: the bytes were checked when the run was made; `out` is referred to by nobody else.
+        // SAFETY: the bytes were checked when the run was made; `out` is the only reference to its
+        // bytes.
         unsafe { self.first.add(offset).copy_to_nonoverlapping(out.as_mut_ptr(), out.len()) };
     }
 
-    /// N values whose bytes begin at an offset; they must be in the run.
+    /// Returns N values at an offset in bytes; they have to be in the run.
     #[inline(always)]
     pub(crate) fn part<T: Pod, const N: usize>(&self, offset: usize) -> RunPart<'a, T, N> {
         let bytes = N * size_of::<T>();
@@ -77,7 +80,7 @@ impl<'a> RunReader<'a> {
     }
 }
 
-/// N values of a run, to be read one by one.
+/// N values of a run, which are read one by one.
 #[derive(Clone, Copy)]
 pub(crate) struct RunPart<'a, T, const N: usize> {
     first: *const T,
@@ -85,24 +88,24 @@ pub(crate) struct RunPart<'a, T, const N: usize> {
 }
 
 impl<T: Pod, const N: usize> RunPart<'_, T, N> {
-    /// The value with this number.
+    /// Reads the value at an index.
     #[inline(always)]
     pub(crate) fn read(&self, index: usize) -> T {
         assert!(index < N, "the value is in the part");
-        // SAFETY: the run has N values from here on, and its bytes were checked when it was made; a raw read needs no
-        // alignment.
+        // SAFETY: the run has N values from here on, and its bytes were checked when it was made; a
+        // raw read needs no alignment.
         unsafe { self.first.add(index).read_unaligned() }
     }
 }
 
 impl<'a> RunWriter<'a> {
-    /// The bytes of a tile.
+    /// Returns the bytes of a tile for writing.
     #[inline]
     pub(crate) fn of(bytes: &'a mut [u8]) -> Self {
         Self { first: bytes.as_mut_ptr(), len: bytes.len(), non_temporal: 0, lifetime: PhantomData }
     }
 
-    /// `len` bytes of user memory from an address, which hold elements of `size` bytes. See
+    /// Returns `len` bytes of user memory from an address, which hold elements of `size` bytes. See
     /// [`store_run`](super::store_run) for `non_temporal`.
     #[inline(always)]
     pub(crate) fn new(
@@ -117,15 +120,16 @@ impl<'a> RunWriter<'a> {
         Ok(Self { first, len, non_temporal: non_temporal.into(), lifetime: PhantomData })
     }
 
-    /// Puts bytes where an offset is, which must be in the run.
+    /// Writes bytes at an offset, which has to be in the run.
     #[inline]
     pub(crate) fn copy_from(&mut self, offset: usize, bytes: &[u8]) {
         assert!(bytes.len() <= self.len && offset <= self.len - bytes.len(), "the bytes are in the run");
-        // SAFETY: the bytes were checked when the run was made, and `bytes` are not among them: they would be borrowed.
+        // SAFETY: the bytes were checked when the run was made, and `bytes` are not among them:
+        // they would be borrowed.
         unsafe { self.first.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
-    /// N places for values, which begin at an offset; they must be in the run.
+    /// Returns N values at an offset in bytes for writing; they have to be in the run.
     #[inline(always)]
     pub(crate) fn part<T: Pod, const N: usize>(&mut self, offset: usize) -> RunPartMut<'_, T, N> {
         let bytes = N * size_of::<T>();
@@ -135,20 +139,20 @@ impl<'a> RunWriter<'a> {
         RunPartMut { first: first.cast(), non_temporal, lifetime: PhantomData }
     }
 
-    /// The same bytes, to be read, before or after they are written.
+    /// Returns a reader of the same bytes, for use before or after they are written.
     #[inline(always)]
     pub(crate) fn reader(&self) -> RunReader<'a> {
         RunReader { first: self.first, len: self.len, lifetime: PhantomData }
     }
 
-    /// Whether what is written here would be read there at another place of the run.
+    /// Returns whether a write here would be read there at another offset of the run.
     pub(crate) fn is_shifted_against(&self, read: &RunReader<'_>) -> bool {
         let (first, other) = (self.first.addr(), read.first.addr());
         read.len > 0 && first != other && first < other + read.len && other < first + self.len
     }
 }
 
-/// N places of a run for values, to be written one by one.
+/// N values of a run, which are written one by one.
 pub(crate) struct RunPartMut<'a, T, const N: usize> {
     first: *mut T,
     non_temporal: bool,
@@ -156,22 +160,22 @@ pub(crate) struct RunPartMut<'a, T, const N: usize> {
 }
 
 impl<T: Pod, const N: usize> RunPartMut<'_, T, N> {
-    /// Whether values of whole lines are to be written by [`stream`](Self::stream).
+    /// Returns whether values of whole lines should be written by [`stream`](Self::stream).
     #[inline(always)]
     pub(crate) fn non_temporal(&self) -> bool {
         self.non_temporal && size_of::<T>().is_multiple_of(LINE)
     }
 
-    /// Puts a value at the place with this number.
+    /// Writes the value at an index.
     #[inline(always)]
     pub(crate) fn write(&mut self, index: usize, value: T) {
         assert!(index < N, "the value is in the part");
-        // SAFETY: the run has N values from here on, and its bytes were checked when it was made; a raw write needs no
-        // alignment.
+        // SAFETY: the run has N values from here on, and its bytes were checked when it was made; a
+        // raw write needs no alignment.
         unsafe { self.first.add(index).write_unaligned(value) };
     }
 
-    /// Puts a value at the place with this number, by a non-temporal store.
+    /// Writes the value at an index with a non-temporal store.
     #[inline(always)]
     pub(crate) fn stream(&mut self, index: usize, value: T) {
         assert!(index < N && self.non_temporal(), "the value is in the part, and as long as some lines");

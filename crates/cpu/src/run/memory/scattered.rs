@@ -1,12 +1,12 @@
-//! Gather and scatter: an address for each element.
+//! Gather and scatter, with an address for each element.
 
 use super::{AccessError, AccessErrorKind, Region};
 
-/// Reads the element of `size` bytes (1, 2, 4 or 8) at each address into a tile, where the mask is not 0 or there is no
-/// mask. The other elements of the tile stay as they are: fill it with what they should be before.
+/// Reads the element of `size` bytes (1, 2, 4 or 8) at each address into a tile, where the mask is
+/// not 0 or absent. Masked-off elements of the tile stay unchanged: the caller fills them before.
 ///
-/// Fails if an element is not inside one of the regions; the tile is unchanged then. Panics if the slices do not have
-/// equally many elements.
+/// Fails if an element is not inside one of the regions; the tile is unchanged then. Panics if the
+/// slices have different numbers of elements.
 pub fn gather(
     regions: &[Region<'_>],
     size: usize,
@@ -16,7 +16,8 @@ pub fn gather(
 ) -> Result<(), AccessError> {
     assert!(out.len() == addresses.len() * size, "a tile of as many elements as addresses");
     check(regions, size, addresses, mask)?;
-    // SAFETY: `check` has shown that every element is inside a region, and the tile has room for each.
+    // SAFETY: `check` has shown that every element is inside a region, and the tile has room for
+    // each.
     unsafe {
         match size {
             1 => each::<u8>(regions, addresses, mask, out.as_mut_ptr(), |memory, tile| {
@@ -37,11 +38,11 @@ pub fn gather(
     Ok(())
 }
 
-/// Writes the element of `size` bytes (1, 2, 4 or 8) of a tile to each address, where the mask is not 0 or there is no
-/// mask. Where several elements have one address, the last one is written.
+/// Writes the element of `size` bytes (1, 2, 4 or 8) of a tile to each address, where the mask is
+/// not 0 or absent. If several elements share an address, the last one is written.
 ///
-/// Fails if an element is not inside one of the regions; nothing is written then. Panics if the slices do not have
-/// equally many elements.
+/// Fails if an element is not inside one of the regions; nothing is written then. Panics if the
+/// slices have different numbers of elements.
 pub fn scatter(
     regions: &[Region<'_>],
     size: usize,
@@ -53,7 +54,8 @@ pub fn scatter(
     check(regions, size, addresses, mask)?;
     check_writable(regions, size, addresses, mask)?;
     let tile = values.as_ptr().cast_mut();
-    // SAFETY: `check` has shown that every element is inside a region; the tile has each element and is only read.
+    // SAFETY: `check` has shown that every element is inside a region; the tile has each element
+    // and is only read.
     unsafe {
         match size {
             1 => each::<u8>(regions, addresses, mask, tile, |memory, tile| memory.write_unaligned(*tile)),
@@ -72,11 +74,11 @@ pub fn scatter(
     Ok(())
 }
 
-/// Calls a function with the place of each element in memory and in the tile.
+/// Calls a function with pointers to each element in memory and in the tile.
 ///
 /// # Safety
 ///
-/// Every address under the mask is inside a region, and `tile` has as many elements as there are addresses.
+/// Every address under the mask is inside a region, and `tile` has an element for each address.
 #[inline(always)]
 unsafe fn each<T>(
     regions: &[Region<'_>],
@@ -108,12 +110,12 @@ unsafe fn each<T>(
     }
 }
 
-/// The region that an element is in.
+/// Returns the region that contains an element.
 pub(super) fn find<'a, 'r>(regions: &'a [Region<'r>], address: i64, size: usize) -> Option<&'a Region<'r>> {
     regions.iter().find(|region| region.contains(address as u64, size))
 }
 
-/// Whether all elements under the mask are inside the region, without a branch per element.
+/// Returns whether all elements under the mask are inside the region, without a branch per element.
 #[inline(always)]
 fn all_inside(region: &Region<'_>, size: usize, addresses: &[i64], mask: Option<&[u8]>) -> bool {
     let base = region.address();
@@ -140,7 +142,7 @@ fn all_inside(region: &Region<'_>, size: usize, addresses: &[i64], mask: Option<
     outside == 0
 }
 
-/// Checks that every element under the mask, which is inside a region, is inside one that may be written.
+/// Checks that every element under the mask, which is inside a region, is inside a writable one.
 pub(super) fn check_writable(
     regions: &[Region<'_>],
     size: usize,
@@ -159,7 +161,8 @@ pub(super) fn check_writable(
     Ok(())
 }
 
-/// A byte for each element: 1 if it is under the mask, in no region, and ends in the padding of one.
+/// Returns a byte for each element: 1 if it is under the mask, in no region, and ends in the
+/// padding of one.
 pub fn in_padding(regions: &[Region<'_>], size: usize, addresses: &[i64], mask: Option<&[u8]>) -> Vec<u8> {
     let is_padding = |address: i64| {
         find(regions, address, size).is_none()

@@ -1,4 +1,5 @@
-//! Small enough for Miri: `cargo +nightly miri test -p tilewright-cpu memory`.
+//! Tests of the memory module, small enough for Miri: `cargo +nightly miri test -p tilewright-cpu
+//! memory`.
 
 use tilewright_ir::{AtomicKind, Dtype};
 
@@ -8,7 +9,7 @@ use super::{
     store_run,
 };
 
-/// The offsets of the elements of a block in memory and in the tile.
+/// Returns the offsets of a block's elements in memory and in the tile.
 fn places(size: usize, axes: &[Axis]) -> Vec<(i64, usize)> {
     axes.iter().fold(vec![(0, 0)], |places, axis| {
         let along = |(memory, tile): (i64, usize)| {
@@ -22,7 +23,7 @@ fn axis(count: usize, stride: i64, tile: usize) -> Axis {
     Axis { count, stride, tile }
 }
 
-/// Loads and stores a block, against copies of single elements.
+/// Loads and stores a block, and compares with copies of single elements.
 fn check(size: usize, start: usize, memory: usize, tile: usize, axes: &[Axis]) {
     let mut user: Vec<u8> = (0..memory).map(|i| (i * 37 + 11) as u8).collect();
     let before = user.clone();
@@ -91,9 +92,9 @@ fn blocks_outside_name_the_first_element() {
     let axes = [axis(26, 4, 1)];
     assert_eq!(load_block(&region, 4, base, &axes, &mut tile), outside(25, base + 100));
     assert_eq!(store_block(&region, 4, base, &axes, &tile), outside(25, base + 100));
-    // The last byte of the last element.
+    // The last byte of the last element is outside.
     assert_eq!(load_block(&region, 4, base + 1, &[axis(25, 4, 1)], &mut tile), outside(24, base + 97));
-    // The order of the axes, not of the addresses.
+    // In the order of the axes, not of the addresses.
     let axes = [axis(4, -40, 8), axis(8, 4, 1)];
     assert_eq!(load_block(&region, 4, base + 60, &axes, &mut tile), outside(16, base - 20));
     // Nothing was written.
@@ -376,6 +377,6 @@ fn padding_is_no_memory() {
     let addresses = [0, 20, 28, 40].map(|offset| base as i64 + offset);
     assert_eq!(in_padding(&regions, 4, &addresses, None), [0, 1, 1, 0]);
     assert_eq!(in_padding(&regions, 4, &addresses, Some(&[1, 0, 1, 1])), [0, 0, 1, 0]);
-    // Memory of another region is memory.
+    // Memory of another region is not padding.
     assert_eq!(in_padding(&regions, 4, &[base as i64 + 24], None), [0]);
 }

@@ -1,5 +1,6 @@
-//! Inline assembly: elements are packed into the words of its registers, and the words of its outputs unpacked. Runs take
-//! elements that are neighbours in row-major order; one that lacks elements has copies of the last one.
+//! Inline assembly: packs elements into the words of its registers, and unpacks the words of its
+//! outputs. A run takes adjacent elements in row-major order; an incomplete run repeats the last
+//! element.
 
 use tilewright_ir::{AsmPacking, Element};
 
@@ -69,7 +70,7 @@ pub(crate) fn assembly(machine: &mut Machine<'_>, step: &Step, assembly: &Inline
     Ok(())
 }
 
-/// The bits of an element.
+/// Returns the bits of an element.
 fn read(bytes: &[u8], size: usize, element: usize) -> u64 {
     let mut word = [0; 8];
     word[..size].copy_from_slice(&bytes[element * size..(element + 1) * size]);

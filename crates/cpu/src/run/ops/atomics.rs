@@ -1,4 +1,4 @@
-//! Atomic operations. Every one acquires and releases, whatever weaker order the program asks for.
+//! Atomic operations. Each acquires and releases, also if the program requests a weaker order.
 
 use std::time::{Duration, Instant};
 
@@ -19,17 +19,17 @@ use crate::types::TileType;
 use super::materialize::materialize;
 use super::memory::{Predicate, may_read_padding, others, out_of_bounds, regions_of, scalar_or_tile};
 
-/// The places that an operation accesses.
-struct Places<'a> {
+/// The memory elements that an operation accesses.
+struct AccessedElements<'a> {
     provenance: Provenance,
     pointers: &'a TileType,
     addresses: Tile,
-    /// A byte for each place; none if all are accessed.
+    /// A byte for each element; `None` if all are accessed.
     mask: Option<Tile>,
 }
 
-impl<'a> Places<'a> {
-    /// Of the operands of a step; none if the mask holds nowhere.
+impl<'a> AccessedElements<'a> {
+    /// Returns the accessed elements of a step's operands; `None` if the mask is false everywhere.
     fn new(machine: &mut Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<Self> {
         let (pointers, provenance) = (machine.type_of(pointer), machine.provenance(pointer));
         let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
@@ -41,7 +41,7 @@ impl<'a> Places<'a> {
         Some(Self { provenance, pointers, addresses, mask })
     }
 
-    /// Accesses each place by a function of the regions, the addresses and the mask.
+    /// Calls `access` with the regions, the addresses and the mask.
     fn access(
         &self,
         machine: &Machine<'_>,
@@ -64,12 +64,12 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The elements of an operand.
+/// Returns the elements of an operand.
 fn elements(machine: &mut Machine<'_>, operand: Use) -> Tile {
     materialize(machine.type_of(operand), machine.take(operand))
 }
 
-/// Gives the step its result: what the function finds at the places, and zeros where the mask does not hold.
+/// Sets the result of a step to the old elements, and to zeros where the mask is false.
 fn find(
     machine: &mut Machine<'_>,
     step: &Step,
@@ -83,9 +83,9 @@ fn find(
     let mut found = Tile::new(ty.bytes());
     found.bytes_mut().fill(0);
     let pointer = pointer.expect("an atomic operation has a pointer");
-    if let Some(places) = Places::new(machine, pointer, mask) {
+    if let Some(accessed) = AccessedElements::new(machine, pointer, mask) {
         let out = found.bytes_mut();
-        places.access(machine, (is_store, ty.size), |regions, addresses, mask| {
+        accessed.access(machine, (is_store, ty.size), |regions, addresses, mask| {
             access(regions, addresses, mask, &values, out)
         })?;
     } else {
@@ -95,7 +95,7 @@ fn find(
     Ok(())
 }
 
-/// `atomic_rmw`: the elements of a tile one after the other.
+/// `atomic_rmw`: updates the elements of a tile one after another.
 pub(crate) fn read_modify(machine: &mut Machine<'_>, step: &Step, kind: AtomicKind) -> Outcome {
     let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("it has two operands") };
     let dtype = machine.ty(step.result()).dtype();
@@ -136,7 +136,7 @@ pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         match load_each(regions, size, addresses, mask, out) {
             Err(error) if may_pad && error.kind == AccessErrorKind::OutOfBounds => {
                 let lanes = in_padding(regions, size, addresses, mask);
-                // What is not loaded stays zero.
+                // Elements that are not loaded stay zero.
                 load_each(regions, size, addresses, Some(&others(&lanes, mask)), out)?;
                 padded = lanes.iter().position(|&lane| lane != 0).map(|element| AccessError {
                     element,
@@ -160,31 +160,31 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };
     let size = machine.type_of(*value).size;
     let values = elements(machine, *value);
-    let Some(places) = Places::new(machine, *pointer, rest.first().copied()) else {
+    let Some(accessed) = AccessedElements::new(machine, *pointer, rest.first().copied()) else {
         machine.release(&step.operands);
         return Ok(());
     };
-    places.access(machine, (true, size), |regions, addresses, mask| {
+    accessed.access(machine, (true, size), |regions, addresses, mask| {
         store_each(regions, size, addresses, mask, values.bytes())
     })
 }
 
-/// `atomic_poll`: other programs run meanwhile.
+/// `atomic_poll`: lets other programs run meanwhile.
 pub(crate) fn poll(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, expected, rest @ ..] = &step.operands[..] else { unreachable!("it has two operands") };
     let size = machine.type_of(*expected).size;
     let expected = elements(machine, *expected);
-    // Nobody waits longer than a clock counts; a negative time is over.
+    // A timeout beyond the range of the clock never expires; a negative one has expired.
     let timeout = rest.first().map(|&timeout| {
         let nanoseconds = machine.take(timeout).scalar() as i64;
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(0))
     });
     let start = Instant::now();
-    let places = Places::new(machine, *pointer, None).expect("there is no mask");
+    let accessed = AccessedElements::new(machine, *pointer, None).expect("there is no mask");
     let mut found = Tile::new(size);
     let is_met = loop {
         let out = found.bytes_mut();
-        places.access(machine, (false, size), |regions, addresses, mask| {
+        accessed.access(machine, (false, size), |regions, addresses, mask| {
             load_each(regions, size, addresses, mask, out)
         })?;
         if found.bytes() == expected.bytes() {

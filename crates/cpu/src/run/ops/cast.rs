@@ -1,4 +1,4 @@
-//! Conversions: `cast`, `bitcast`, and `ptr_add`, which moves pointers.
+//! Conversions: `cast`, `bitcast`, and `ptr_add`, which advances pointers.
 
 use tilewright_ir::{Dtype, ElementwiseFn, Rounding};
 
@@ -14,7 +14,7 @@ use crate::types::TileType;
 use super::materialize::{materialize, materialize_unique};
 use super::memory::scalar_or_tile;
 
-/// Conversion of elements. A pointer that becomes an integer loses its provenance.
+/// Converts elements. A pointer that becomes an integer loses its provenance.
 pub(crate) fn cast(machine: &mut Machine<'_>, step: &Step, rounding: Rounding) {
     let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.result()));
     let value = machine.take(step.operands[0]);
@@ -47,7 +47,7 @@ fn converted(from: &TileType, to: &TileType, value: Value, rounding: Rounding) -
     Value::dense(out)
 }
 
-/// The same bits under another type.
+/// Reinterprets the bits as another type.
 pub(crate) fn bitcast(machine: &mut Machine<'_>, step: &Step) {
     let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.result()));
     let value = machine.take(step.operands[0]);
@@ -62,7 +62,7 @@ pub(crate) fn bitcast(machine: &mut Machine<'_>, step: &Step) {
     machine.set(step.result(), result.with_provenance(provenance));
 }
 
-/// Pointers moved by a number of elements, in 64 bits; the offset is extended as its type says.
+/// Advances pointers by a number of elements, in 64 bits; the offset is extended as its type says.
 pub(crate) fn ptr_add(machine: &mut Machine<'_>, step: &Step) {
     let (ty, offset_ty) = (machine.ty(step.result()), machine.type_of(step.operands[1]));
     let provenance = machine.provenance(step.operands[0]);
@@ -77,7 +77,7 @@ pub(crate) fn ptr_add(machine: &mut Machine<'_>, step: &Step) {
         && offset_ty.number.bits() < 64
         && symbolic::range(offset_ty.view(), offset).is_some()
     {
-        // No stride wraps, so that the pointers vary as the offsets do.
+        // The strides do not wrap, so the pointers vary as the offsets do.
         let base = pointer.wrapping_add_signed(offset.base.wrapping_mul(size as i64));
         let strides = offset.strides.map(|stride| stride.wrapping_mul(size as i64));
         machine.set_pointers(step.result(), Affine { base: base as i64, strides }, provenance);

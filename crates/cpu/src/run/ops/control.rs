@@ -1,4 +1,5 @@
-//! `assert`, and what the machine is asked. Loops and branches are in the machine, because they execute blocks.
+//! `assert`, and queries of the machine. The machine itself has loops and branches, because they
+//! execute blocks.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +12,7 @@ use crate::run::value::Form;
 
 use super::materialize::materialize;
 
-/// Fails where the condition does not hold and the mask does.
+/// Fails where the condition is false and the mask is true.
 pub(crate) fn assert(machine: &mut Machine<'_>, step: &Step, failure: &Failure) -> Outcome {
     let ty = machine.type_of(step.operands[0]);
     let condition = machine.take(step.operands[0]);
@@ -31,7 +32,8 @@ pub(crate) fn assert(machine: &mut Machine<'_>, step: &Step, failure: &Failure) 
     }
 }
 
-/// What the machine says of itself: the nanoseconds since 1970, the number of the thread that runs the program.
+/// Returns a quantity of the machine: the nanoseconds since 1970, or the index of the thread that
+/// runs the program.
 pub(crate) fn machine(machine: &mut Machine<'_>, step: &Step, quantity: MachineQuantity) {
     let bits = match quantity {
         MachineQuantity::GlobalTimer => {

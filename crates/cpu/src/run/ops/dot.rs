@@ -1,8 +1,10 @@
-//! `dot`: `acc + a @ b` over the last two axes, for each index of the first axis if there are three.
+//! `dot`: `acc + a @ b` over the last two axes, for each index of the first axis if there are
+//! three.
 //!
-//! Each element is accumulated by fused multiply-adds along k, ascending; see [`crate::run::kernels::dot`]. With an
-//! accumulator of 16 bits the sum is in binary32 and rounded once at the end. Operands of `fp32` keep their precision,
-//! whatever the input precision says: it allows less, and demands nothing.
+//! Each element accumulates fused multiply-adds along k, ascending; see
+//! [`crate::run::kernels::dot`]. A 16-bit accumulator is computed in binary32 and rounded once at
+//! the end. `fp32` operands keep their precision: a lower input precision is permission, not a
+//! requirement.
 
 use crate::program::Step;
 use crate::run::kernels::dot::{Extents, Matrix, dot as product};

@@ -1,4 +1,4 @@
-//! Functions of the elementwise table on values of any form.
+//! Applies functions of the elementwise table to values of any form.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use tilewright_ir::{Dtype, ElementwiseFn, Signature};
@@ -14,7 +14,7 @@ use crate::types::{TileType, View};
 
 use super::materialize::{materialize, only_element};
 
-/// An elementwise op; the row of the function defines it.
+/// Executes an elementwise op; the row of the function defines it.
 #[inline(always)]
 pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) {
     if let [x, y] = step.operands[..]
@@ -60,7 +60,7 @@ fn on_tiles(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) {
     let dtype = machine.type_of(step.operands[step.operands.len() - 1]).dtype();
     let provenance = match (function, &step.operands[..]) {
         (ElementwiseFn::Select, &[_, x, y]) => machine.provenance(x).or(machine.provenance(y)),
-        // tidy: wildcard because of the functions only `select` gives pointers.
+        // tidy: wildcard because only `select` returns pointers.
         _ => Provenance::UNKNOWN,
     };
     let first = usize::from(function == ElementwiseFn::Select);
@@ -86,7 +86,8 @@ enum Input {
     Bits(u64),
 }
 
-/// An operand as a loop over the elements takes it: the elements are of this type, their places those of the result.
+/// Takes an operand for a loop over the elements: converts it to this type and to the shape of the
+/// result.
 #[inline(always)]
 fn take_input(machine: &mut Machine<'_>, operand: Use, to: &TileType, dtype: Dtype) -> Input {
     if let Form::Uniform(bits) = *machine.form(operand) {
@@ -98,7 +99,7 @@ fn take_input(machine: &mut Machine<'_>, operand: Use, to: &TileType, dtype: Dty
     }
 }
 
-/// The result where no operand has to be materialized.
+/// Returns the result if no operand has to be materialized.
 #[inline(always)]
 fn without_elements<const N: usize>(
     machine: &Machine<'_>,
@@ -122,7 +123,7 @@ fn without_elements<const N: usize>(
     if number.dtype.is_float() {
         return None;
     }
-    // The shape is the result's, the elements are the operands'.
+    // The shape is the result's; the element type is the operands'.
     let ty = View { number, extents: &machine.ty(step.result()).extents };
     symbolic::elementwise(function, ty, operands)
 }
@@ -131,7 +132,7 @@ fn is_comparison(function: ElementwiseFn) -> bool {
     function.info().signature == Signature::Compare
 }
 
-/// By a loop over the elements, in place of a dead operand if there is one.
+/// Computes the result with a loop over the elements, in place of a dead operand if there is one.
 fn dense(function: ElementwiseFn, to: &TileType, dtype: Dtype, operands: &mut [Input]) -> Tile {
     let first = usize::from(function == ElementwiseFn::Select);
     let mut out = None;

@@ -1,8 +1,9 @@
-//! Fused groups: several steps on binary32 tiles as one loop, or else not at all.
+//! Executes fused groups: several steps on binary32 tiles as one loop, or not at all.
 //!
-//! Each program of the grid locates the operands of each group, which for a row of some hundred elements takes as long as a
-//! part of the loop. So list items are constructed in place: an option or enum that a function returns is written in parts
-//! and read as a whole, which defeats store forwarding.
+//! Each program of the grid locates the operands of each group, which takes a notable part of the
+//! loop's time for a row of some hundred elements. So list items are constructed in place: an
+//! option or enum that a function returns is written in parts and read as a whole, which defeats
+//! store forwarding.
 #![allow(clippy::inline_always, reason = "see above")]
 
 use smallvec::SmallVec;
@@ -24,7 +25,8 @@ const SIZE: usize = size_of::<f32>();
 /// The outputs of a group.
 type Tiles = SmallVec<[Tile; 4]>;
 
-/// Executes a group in place of its members. False if their operands do not allow it; nothing has happened then.
+/// Executes a group in place of its members. Returns false if their operands do not allow it;
+/// nothing has happened then.
 #[inline(always)]
 pub(crate) fn execute<'a>(
     machine: &mut Machine<'a>,
@@ -37,7 +39,7 @@ pub(crate) fn execute<'a>(
     with_loads(machine, group, members)
 }
 
-/// Executes a group some of whose loads the loop cannot do itself: their steps do.
+/// Executes a group with loads that the loop cannot do itself: their steps execute first.
 #[cold]
 fn with_loads<'a>(machine: &mut Machine<'a>, group: &FusedGroup, members: &'a [Step]) -> Outcome<bool> {
     if !is_applicable(machine, group) {
@@ -55,11 +57,12 @@ fn with_loads<'a>(machine: &mut Machine<'a>, group: &FusedGroup, members: &'a [S
         }
     }
     let is_done = execute_loop(machine, group, members, &loaded)?;
-    assert!(is_done, "all operands are there");
+    assert!(is_done, "all operands are dense or uniform");
     Ok(true)
 }
 
-/// Whether each operand will be dense or uniform once its load is executed, and some will be dense.
+/// Returns whether each operand will be dense or uniform once its load is executed, and some will
+/// be dense.
 fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
     let mut has_elements = false;
     let all_known = group.ops.iter().all(|op| match op {
@@ -85,16 +88,16 @@ fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
     all_known && has_elements
 }
 
-/// The stages of a loop while they are built.
+/// The stages of a loop under construction.
 struct Stages<'m> {
     list: SmallVec<[Stage<'m>; 12]>,
     has_elements: bool,
-    /// The elements from here on have uniform operands: a multiple of a block.
+    /// The operands are uniform from this element on, which is a multiple of a block.
     varying: usize,
 }
 
 impl<'m> Stages<'m> {
-    /// A function of a tile, which is uniform from the byte `varying` on.
+    /// Adds a function of a tile that is uniform from the byte `varying` on.
     #[inline(always)]
     fn push_bytes(&mut self, function: Binary, bytes: &'m [u8], varying: usize) {
         let (first, rest) = bytes.split_at(varying);
@@ -109,7 +112,7 @@ impl<'m> Stages<'m> {
         self.list.push(Stage::tile(function, run, rest));
     }
 
-    /// A function of the elements of a slot, if they are dense or uniform.
+    /// Adds a function of the elements of a slot, if they are dense or uniform.
     #[inline(always)]
     fn push_slot(&mut self, function: Binary, form: &'m Form) -> bool {
         match form {
@@ -121,7 +124,8 @@ impl<'m> Stages<'m> {
     }
 }
 
-/// Locates the operands. False if the loop cannot read one of them; `loaded` are the members that have been executed.
+/// Locates the operands. Returns false if the loop cannot read one of them; `loaded` are the
+/// members that have been executed.
 #[inline(always)]
 fn locate<'m>(
     machine: &'m Machine<'_>,
@@ -194,7 +198,7 @@ fn locate<'m>(
     Ok(stages.has_elements)
 }
 
-/// The end of a selection of the first elements, and the number that follows it.
+/// Returns the end of a selection of the first elements, and the number that follows it.
 #[inline(always)]
 fn cut_at(machine: &Machine<'_>, group: &FusedGroup, [condition, other]: [Slot; 2]) -> Option<(usize, f32)> {
     match (machine.form_of(condition), machine.form_of(other)) {
@@ -208,9 +212,10 @@ fn cut_at(machine: &Machine<'_>, group: &FusedGroup, [condition, other]: [Slot; 
     }
 }
 
-/// Runs the loop and sets the slots of its results. False if the loop cannot read an operand; nothing has happened then.
+/// Runs the loop and sets the slots of its results. Returns false if the loop cannot read an
+/// operand; nothing has happened then.
 ///
-/// It is one function, because tiles and targets would be moved from one to the other.
+/// It is one function, because a call would move tiles and targets.
 #[inline(always)]
 fn execute_loop<'a>(
     machine: &mut Machine<'a>,
@@ -221,11 +226,11 @@ fn execute_loop<'a>(
     let bytes = group.elements * SIZE;
     let mut tiles = Tiles::new();
     for &slot in &group.outputs {
-        // A tile that a member has loaded is about to be read.
+        // A later stage reads a tile that a member has loaded.
         let is_loaded = loaded.iter().any(|&member| members[member].results[0] == slot);
         tiles.push(if is_loaded { Tile::new(bytes) } else { machine.tile_for(slot, bytes) });
     }
-    // A tile that the member stores, if the loop does not.
+    // The tile that the member stores, if the loop does not store it.
     let mut unstored = Tile::default();
     let mut targets: SmallVec<[FusedOutput<'_>; 4]> = SmallVec::new();
     for tile in &mut tiles {
@@ -287,7 +292,7 @@ fn execute_loop<'a>(
     Ok(true)
 }
 
-/// Executes the members of a group without a store, but those that have been executed.
+/// Executes the members of a group without a store, except those that have been executed.
 #[cold]
 fn one_by_one<'a>(machine: &mut Machine<'a>, members: &'a [Step], loaded: &[usize]) -> Outcome {
     for (member, step) in members.iter().enumerate() {

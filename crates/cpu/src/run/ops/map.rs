@@ -1,5 +1,6 @@
-//! `map`: a function of scalars on the elements of tiles. Without control flow it runs once, on whole tiles; otherwise once
-//! for every `pack` elements that are neighbours in row-major order, the last ones repeated where a run lacks some.
+//! `map`: applies a function of scalars to the elements of tiles. Without control flow it runs
+//! once, on whole tiles; otherwise once for each `pack` adjacent elements in row-major order. An
+//! incomplete run repeats the last element.
 
 use smallvec::SmallVec;
 use tilewright_ir::Shape;
@@ -36,7 +37,7 @@ fn whole(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     for &result in step.results.iter().rev() {
         let value = machine.pop();
         let ty = machine.ty(result);
-        // What the function yields may be a scalar, or a tile of one axis.
+        // The function may yield a scalar, or a tile of one axis.
         let line = TileType::with_shape(ty.element, Shape::from([ty.elements() as u32]));
         let tile = materialize(&line, value);
         machine.set_dense(result, tile);

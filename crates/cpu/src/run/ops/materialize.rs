@@ -1,11 +1,11 @@
-//! Materialization: a value of any form as a dense tile.
+//! Materialization: converts a value of any form to a dense tile.
 
 use crate::run::kernels::elementwise::{fill, ramp};
 use crate::run::tile::Tile;
 use crate::run::value::{Affine, BoxMask, Form, Value};
 use crate::types::{SYMBOLIC_RANK, TileType};
 
-/// The elements of a value as a dense tile.
+/// Returns the elements of a value as a dense tile.
 pub(crate) fn materialize(ty: &TileType, value: Value) -> Tile {
     match value.form {
         Form::Dense(tile) => tile,
@@ -27,7 +27,7 @@ pub(crate) fn materialize(ty: &TileType, value: Value) -> Tile {
     }
 }
 
-/// The value as a dense tile with one owner.
+/// Returns the value as a dense tile with one owner.
 pub(crate) fn materialize_unique(ty: &TileType, value: Value) -> Tile {
     let tile = materialize(ty, value);
     if tile.is_unique() {
@@ -38,7 +38,7 @@ pub(crate) fn materialize_unique(ty: &TileType, value: Value) -> Tile {
     copy
 }
 
-/// The axes of a tile moved to the back of [`SYMBOLIC_RANK`] ones.
+/// Moves the axes of a tile to the end of [`SYMBOLIC_RANK`] axes.
 fn at_the_back<T: Copy>(rank: usize, values: &[T], filler: T) -> [T; SYMBOLIC_RANK] {
     let mut result = [filler; SYMBOLIC_RANK];
     result[SYMBOLIC_RANK - rank..].copy_from_slice(&values[..rank]);
@@ -85,7 +85,7 @@ fn write_box(ty: &TileType, mask: &BoxMask, out: &mut [u8]) {
     }
 }
 
-/// The bits of the only element of a dense tile.
+/// Returns the bits of the only element of a dense tile.
 pub(crate) fn only_element(size: usize, tile: &[u8]) -> u64 {
     let mut bits = [0; 8];
     bits[..size].copy_from_slice(&tile[..size]);

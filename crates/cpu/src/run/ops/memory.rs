@@ -1,8 +1,9 @@
 //! `load` and `store`.
 //!
-//! An access through affine pointers under a box mask is one strided block copy with one bounds check; any other gathers or
-//! scatters. A pointer may access the memory of its provenance, which is an argument; a pointer of unknown provenance that
-//! of any argument, and the foreign memory of the launch.
+//! An access through affine pointers under a box mask is one strided block copy with one bounds
+//! check; any other access gathers or scatters. A pointer may access the memory of its provenance,
+//! which is an argument. A pointer of unknown provenance may access the memory of any argument, and
+//! the foreign memory of the launch.
 #![allow(clippy::inline_always, reason = "a value that is constructed in place is not moved through memory")]
 
 use smallvec::SmallVec;
@@ -46,7 +47,7 @@ impl Predicate {
         }
     }
 
-    /// A byte for each lane, 0 or 1, from the operand of the mask; none if the mask holds everywhere.
+    /// Returns a byte for each lane, 0 or 1, from the mask; `None` if the mask is true everywhere.
     pub(super) fn lanes(self, machine: &mut Machine<'_>, ty: &TileType, mask: Option<Use>) -> Option<Tile> {
         match (self, mask) {
             (Predicate::Always | Predicate::Never, _) | (_, None) => None,
@@ -63,7 +64,7 @@ struct Block {
     /// The address of its first element.
     address: u64,
     axes: SmallVec<[Axis; SYMBOLIC_RANK]>,
-    /// The place of its first element in the tile, in elements.
+    /// The index of its first element in the tile.
     first: usize,
     low: [u32; SYMBOLIC_RANK],
 }
@@ -88,7 +89,7 @@ impl Block {
         block
     }
 
-    /// The multi-index in the tile of an element of the block.
+    /// Returns the multi-index in the tile of an element of the block.
     fn lane(&self, mut element: usize) -> SmallVec<[u32; 4]> {
         let mut lane: SmallVec<[u32; 4]> = SmallVec::from_elem(0, self.axes.len());
         for (axis, index) in lane.iter_mut().enumerate().rev() {
@@ -103,7 +104,7 @@ impl Block {
 /// The part of a tile of one axis that is accessed as a run of contiguous elements.
 struct Run {
     address: u64,
-    /// The first element in the tile, and one past the last one.
+    /// The index of the first element in the tile, and one past the last one.
     low: usize,
     high: usize,
 }
@@ -123,13 +124,13 @@ impl Run {
         Some(Self { address: (affine.base as u64).wrapping_add((low * size) as u64), low, high })
     }
 
-    /// The place in the tile of an element of the run.
+    /// Returns the multi-index in the tile of an element of the run.
     fn lane(&self, element: usize) -> SmallVec<[u32; 4]> {
         SmallVec::from_slice(&[(self.low + element) as u32])
     }
 }
 
-/// The strided block that is accessed, if pointers and predicate make one.
+/// Returns the accessed strided block, if pointers and predicate form one.
 #[inline]
 fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block> {
     if matches!(predicate, Predicate::PerLane) {
@@ -145,7 +146,8 @@ fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block
     Some(Block::new(ty, &affine, predicate))
 }
 
-/// The memory that a block may access: the region of its provenance, else the one that holds its first element.
+/// Returns the memory that a block may access: the region of its provenance, else the region of its
+/// first element.
 #[inline(always)]
 fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) -> Region<'a> {
     if let Some(Argument::Pointer { region, .. }) = provenance.index().map(|index| machine.arguments[index]) {
@@ -155,7 +157,7 @@ fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) ->
     found.copied().unwrap_or_else(|| Region::of(&mut []))
 }
 
-/// The memory that a gather or scatter may access.
+/// Returns the memory that a gather or scatter may access.
 pub(super) fn regions_of<'a, 'b>(machine: &'b Machine<'a>, provenance: Provenance) -> &'b [Region<'a>] {
     match provenance.index().map(|index| &machine.arguments[index]) {
         Some(Argument::Pointer { region, .. }) => std::slice::from_ref(region),
@@ -173,7 +175,7 @@ pub(super) fn out_of_bounds(
     Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, provenance })
 }
 
-/// A load: `other`, or zero without one, where the mask does not hold. A boolean is true if its byte is not 0.
+/// Loads; `other`, or zero, where the mask is false. A boolean is true if its byte is not 0.
 pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
     let (mask, other) = (rest.first().copied(), rest.get(1).copied());
@@ -231,7 +233,7 @@ fn load_one(
     Ok(if ty.dtype() == Dtype::I1 { u64::from(bits != 0) } else { bits })
 }
 
-/// Loads into a tile where the mask holds.
+/// Loads into a tile where the mask is true.
 fn load_tile(
     machine: &mut Machine<'_>,
     step: &Step,
@@ -266,7 +268,7 @@ fn load_tile(
     Ok(())
 }
 
-/// Loads into a tile what is a run or a strided block; none if it is neither.
+/// Loads a run or a strided block into a tile; returns `None` for other accesses.
 #[inline(always)]
 fn load_contiguous(
     machine: &Machine<'_>,
@@ -295,13 +297,14 @@ fn load_contiguous(
     )
 }
 
-/// Whether a load that leaves its memory may end in padding.
+/// Returns whether an out-of-bounds load may end in padding.
 pub(super) fn may_read_padding(machine: &Machine<'_>, provenance: Provenance) -> bool {
     machine.control.padded.is_some()
         && regions_of(machine, provenance).iter().any(|region| region.padding() > 0)
 }
 
-/// Loads what is not in padding, and 0 where it is; the first element there. Fails if another one is out of bounds.
+/// Loads elements, and 0 for those in padding. Returns the first element in padding. Fails if
+/// another element is out of bounds.
 #[cold]
 fn load_around_padding(
     regions: &[Region<'_>],
@@ -318,17 +321,17 @@ fn load_around_padding(
     Ok(padded.iter().position(|&lane| lane != 0))
 }
 
-/// The lanes under a mask that are not in padding.
+/// Returns the lanes under a mask that are not in padding.
 pub(super) fn others(padded: &[u8], mask: Option<&[u8]>) -> Vec<u8> {
     let is_on = |element: usize| mask.is_none_or(|mask| mask[element] != 0);
     padded.iter().enumerate().map(|(element, &lane)| u8::from(lane == 0 && is_on(element))).collect()
 }
 
-/// The destination of a load: it holds `other` where the mask does not hold.
+/// Returns the destination of a load: it holds `other` where the mask is false.
 fn background(ty: &TileType, predicate: Predicate, other: Value) -> Tile {
     match (predicate, &other.form) {
         (Predicate::Always, _) => Tile::new(ty.bytes()),
-        // A box that spans the inner axes: fill before and after it.
+        // The box spans the inner axes: fill before and after it.
         (Predicate::Box(mask), &Form::Uniform(bits)) if covers_inner(ty, &mask) => {
             let mut tile = Tile::new(ty.bytes());
             let row = ty.bytes() / (ty.shape()[0] as usize).max(1);
@@ -345,8 +348,8 @@ fn covers_inner(ty: &TileType, mask: &BoxMask) -> bool {
     (1..ty.shape().len()).all(|axis| mask.low[axis] == 0 && mask.high[axis] == ty.shape()[axis])
 }
 
-/// A store where the mask holds. It writes nothing if an element is out of bounds. Where elements have one address, one
-/// of them is written.
+/// Stores where the mask is true. Writes nothing if an element is out of bounds. If elements share
+/// an address, one of them is written.
 pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };
     let mask = rest.first().copied();
@@ -387,8 +390,9 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(error.element)))
 }
 
-/// A load of the first elements of a binary32 tile, which are contiguous in memory, as an operand of a fused loop: they,
-/// and the number that follows them. None if it is another one. Fails as the step does.
+/// Returns the operand of a fused loop for a load of the first elements of a binary32 tile that are
+/// contiguous in memory: these elements, and the number that follows them. Returns `None` for other
+/// loads. Fails as the step does.
 #[inline(always)]
 pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<(RunReader<'a>, f32)>> {
     let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };
@@ -409,8 +413,8 @@ pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Opt
     }
 }
 
-/// A store of the first elements of a binary32 tile, which are contiguous in memory, as the target of a fused loop. None
-/// if it is another one. Fails as the step does.
+/// Returns the target of a fused loop for a store of the first elements of a binary32 tile that are
+/// contiguous in memory. Returns `None` for other stores. Fails as the step does.
 #[inline(always)]
 pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<FusedOutput<'a>>> {
     let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };
@@ -426,7 +430,7 @@ pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Op
     }
 }
 
-/// The memory of an access to the first elements of a binary32 tile, if they are a run.
+/// Returns the memory of an access to the first elements of a binary32 tile, if they are a run.
 #[inline(always)]
 fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<(Region<'a>, Run)> {
     let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));
@@ -434,7 +438,7 @@ fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<
     (run.low == 0).then(|| (region_of(machine, machine.provenance(pointer), run.address), run))
 }
 
-/// The bits of a scalar that was computed as a tile of one element.
+/// Returns a scalar that was computed as a tile of one element, or the tile.
 pub(crate) fn scalar_or_tile(ty: &TileType, tile: Tile) -> Value {
     if ty.is_scalar() { Value::uniform(only_element(ty.size, tile.bytes())) } else { Value::dense(tile) }
 }

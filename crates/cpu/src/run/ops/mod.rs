@@ -1,6 +1,6 @@
-//! What each op does. An op takes its operands from the machine, looks for a symbolic result, and otherwise materializes
-//! its operands and calls a kernel.
-#![allow(clippy::inline_always, reason = "a call for each step is measurable")]
+//! The execution of each op. An op takes its operands from the machine, tries to compute a symbolic
+//! result, and otherwise materializes its operands and calls a kernel.
+#![allow(clippy::inline_always, reason = "a call for each step costs measurable time")]
 
 use tilewright_ir::Op;
 
@@ -11,12 +11,12 @@ use crate::run::machine::Machine;
 mod assembly;
 mod atomics;
 mod cast;
+mod compare_exchange;
 mod control;
-mod count;
 mod dot;
 mod elementwise;
-mod exchange;
 pub(crate) mod fused;
+mod histogram;
 mod map;
 pub(crate) mod materialize;
 mod memory;
@@ -26,7 +26,7 @@ mod reduce;
 pub(crate) mod scan;
 mod shape;
 
-/// Executes a step: the one place where the ops of the table are told apart.
+/// Executes a step. Only this function dispatches on the ops of the table.
 #[inline(always)]
 pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome {
     let op = match &step.action {
@@ -55,10 +55,12 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::Broadcast { .. } => shape::broadcast(machine, step),
         Op::Reshape { .. } => shape::reshape(machine, step),
         Op::Transpose { permutation } => shape::transpose(machine, step, permutation),
-        Op::Histogram { bins } => count::histogram(machine, step, *bins),
-        Op::Butterfly { axis, mask } => exchange::butterfly(machine, step, *axis as usize, *mask as usize),
+        Op::Histogram { bins } => histogram::histogram(machine, step, *bins),
+        Op::Butterfly { axis, mask } => {
+            compare_exchange::butterfly(machine, step, *axis as usize, *mask as usize);
+        }
         Op::Bitonic { axis, high, low, block, descending } => {
-            exchange::bitonic(machine, step, *axis as usize, ([*high, *low, *block], *descending));
+            compare_exchange::bitonic(machine, step, *axis as usize, ([*high, *low, *block], *descending));
         }
         Op::Elementwise { function } => elementwise::elementwise(machine, step, *function),
         Op::Cast { rounding, .. } => cast::cast(machine, step, *rounding),
@@ -74,12 +76,12 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::Assert { failure } => return control::assert(machine, step, failure),
         Op::Print { prefix, digits, extents } => print::print(machine, step, prefix, *digits, extents),
         Op::Machine { quantity } => control::machine(machine, step, *quantity),
-        // Programs that are sanitized have these: they do nothing.
+        // Sanitized programs have hints, which do nothing.
         Op::Hint { .. } => {
             let value = machine.take(step.operands[0]);
             machine.set(step.result(), value);
         }
-        // One thread has nobody to wait for, and the grids of a CPU run one after the other.
+        // A program runs on one thread, and grids run one after another.
         Op::Barrier {} | Op::Dependency { .. } => {}
         Op::For { .. } => return machine.for_loop(step),
         Op::While {} => return machine.while_loop(step),

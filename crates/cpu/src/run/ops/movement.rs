@@ -1,4 +1,4 @@
-//! Ops that take elements from other places: `slice`, `gather`.
+//! Ops that take elements from other indices: `slice`, `gather`.
 
 use smallvec::SmallVec;
 use tilewright_ir::IntList;
@@ -14,7 +14,7 @@ use crate::run::value::{Form, Value};
 use super::materialize::materialize;
 use super::shape::row_major;
 
-/// What is symbolic stays so.
+/// A symbolic operand stays symbolic.
 pub(crate) fn slice(machine: &mut Machine<'_>, step: &Step, starts: &IntList, steps: &IntList) {
     let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.result()));
     let value = machine.take(step.operands[0]);
@@ -67,7 +67,7 @@ pub(crate) fn gather(machine: &mut Machine<'_>, step: &Step, axis: usize) -> Out
     Ok(())
 }
 
-/// The fault of the first index that names no element of an axis, and the element that has it.
+/// Returns the fault of the first index outside of an axis, and its element.
 fn check_indices(indices: &[u8], extent: u32, axis: usize) -> Result<(), (Box<Fault>, usize)> {
     let number = |bytes: &[u8]| i32::from_le_bytes(bytes.try_into().expect("an index has four bytes"));
     let is_outside = |index: i32| index.cast_unsigned() >= extent;
@@ -78,7 +78,8 @@ fn check_indices(indices: &[u8], extent: u32, axis: usize) -> Result<(), (Box<Fa
     Err((Fault::new(FaultKind::IndexOutOfBounds { index, extent, axis }), element))
 }
 
-/// Each element from its line: `inner` elements lie behind each place of the axis, of `extent` and `length` places.
+/// Gathers along an axis of `extent` elements in the source and `length` in the result; each has
+/// `inner` contiguous elements.
 fn take<const SIZE: usize>(to: &mut [u8], from: &[u8], indices: &[u8], [inner, extent, length]: [usize; 3]) {
     let rows = to.chunks_exact_mut(inner * SIZE).zip(indices.chunks_exact(inner * 4));
     for (row, (to, indices)) in rows.enumerate() {

@@ -1,4 +1,4 @@
-//! `print`: a line for each element.
+//! `print`: prints a line for each element.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::run::machine::Machine;
 
 use super::materialize::materialize;
 
-/// Prints the elements of a tile, each with the program and its place, or the text alone.
+/// Prints the elements of a tile, each with the program and its index, or only the text.
 pub(crate) fn print(machine: &mut Machine<'_>, step: &Step, prefix: &str, digits: u32, extents: &[i64]) {
     let [x, y, z] = machine.id;
     let program = format!("pid ({x}, {y}, {z})");
@@ -38,7 +38,7 @@ pub(crate) fn print(machine: &mut Machine<'_>, step: &Step, prefix: &str, digits
     print_text(&text);
 }
 
-/// An element as C prints it: of `print`, it has 32 or 64 bits.
+/// Formats an element as C does; elements of `print` have 32 or 64 bits.
 fn number(element: Element, bytes: &[u8], digits: u32) -> String {
     let mut raw = [0_u8; 8];
     raw[..bytes.len()].copy_from_slice(bytes);

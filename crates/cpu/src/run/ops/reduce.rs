@@ -1,10 +1,11 @@
-//! `reduce`: tiles combined along an axis.
+//! `reduce`: combines tiles along an axis.
 //!
-//! A combine region that is one function of the elementwise table is a loop over the elements, in the order of
-//! [`kernels::reduce`](crate::run::kernels::reduce). Any other region runs as a tree over whole tiles: each level combines
-//! neighbours along the axis, the first with the second, the third with the fourth and so on, and passes on an element
-//! without a neighbour. So the order depends on the extent alone, and operands are not swapped. A region with control flow
-//! runs element by element, from the first to the last.
+//! A combine region that is one function of the elementwise table is a loop over the elements, in
+//! the order of [`kernels::reduce`](crate::run::kernels::reduce). Any other region runs as a tree
+//! over whole tiles: each level combines neighbors along the axis (the first with the second, the
+//! third with the fourth, and so on) and passes on an element without a neighbor. So the order
+//! depends only on the extent, and operands are never swapped. A region with control flow runs
+//! element by element, from the first to the last.
 
 use smallvec::SmallVec;
 use tilewright_ir::Shape;
@@ -21,7 +22,7 @@ use crate::types::TileType;
 use super::materialize::{materialize, only_element};
 use super::memory::scalar_or_tile;
 
-/// A tile as `(outer, n, inner)` around the axis.
+/// A tile viewed as `(outer, n, inner)` around the axis.
 #[derive(Clone, Copy)]
 pub(super) struct Extents {
     pub outer: usize,
@@ -35,10 +36,11 @@ impl Extents {
         Self { outer: product(&shape[..axis]), n: shape[axis] as usize, inner: product(&shape[axis + 1..]) }
     }
 
-    /// Of the tile as rows of `inner` elements, those at these places of the axis, which may be counted from its end.
-    pub fn rows(&self, places: &[usize], reverse: bool) -> Vec<usize> {
-        let place = |place: &usize| if reverse { self.n - 1 - place } else { *place };
-        (0..self.outer).flat_map(|outer| places.iter().map(move |at| outer * self.n + place(at))).collect()
+    /// Views the tile as rows of `inner` elements, and returns the rows at these indices of the
+    /// axis. `reverse` counts them from its end.
+    pub fn rows(&self, indices: &[usize], reverse: bool) -> Vec<usize> {
+        let along = |index: &usize| if reverse { self.n - 1 - index } else { *index };
+        (0..self.outer).flat_map(|outer| indices.iter().map(move |at| outer * self.n + along(at))).collect()
     }
 }
 
@@ -101,7 +103,7 @@ fn as_tree(machine: &mut Machine<'_>, step: &Step, levels: &[BlockId], extents: 
         let rest = now.n % 2;
         for index in (0..tiles.len()).rev() {
             let combined = machine.pop();
-            // The region may yield a scalar of outside, whose type has not the shape of the level.
+            // The region may yield a captured scalar, whose type lacks the shape of the level.
             let elements = half.outer * half.n * half.inner;
             let element = machine.type_of(step.operands[index]);
             let ty = TileType::with_shape(element.element, Shape::from([elements as u32]));
@@ -122,7 +124,7 @@ fn as_tree(machine: &mut Machine<'_>, step: &Step, levels: &[BlockId], extents: 
     Ok(())
 }
 
-/// The axis of `from` at `first`, `first + step` and so on.
+/// Returns the slices `first`, `first + step` and so on along the axis.
 fn part(size: usize, tile: &Tile, from: Extents, first: usize, step: usize, count: usize) -> Tile {
     let Extents { outer, n, inner } = from;
     let mut out = Tile::new(outer * count * inner * size);
@@ -136,7 +138,7 @@ fn part(size: usize, tile: &Tile, from: Extents, first: usize, step: usize, coun
     out
 }
 
-/// A tile with one more slice at the end of the axis.
+/// Appends one slice at the end of the axis.
 fn joined(size: usize, tile: &Tile, last: &Tile, extents: Extents) -> Tile {
     let Extents { outer, n, inner } = extents;
     let mut out = Tile::new(outer * (n + 1) * inner * size);

@@ -1,9 +1,10 @@
-//! `scan`: each element of a line combined with all before it.
+//! `scan`: combines each element along an axis with all elements before it.
 //!
-//! A combine region that is one function of the elementwise table is a loop over the elements, one after the other. Any other
-//! region runs on whole tiles, level by level: of two neighbouring blocks of 1, 2, 4 … elements, what the first one combines to
-//! is combined with each element of the second. A region with control flow runs element by element. Operands are
-//! never swapped, and the order depends on the extent alone.
+//! A combine region that is one function of the elementwise table is a loop over the elements, one
+//! after another. Any other region runs on whole tiles, level by level: for each pair of adjacent
+//! blocks of 1, 2, 4 … elements, the total of the first block is combined with each element of the
+//! second. A region with control flow runs element by element. Operands are never swapped, and the
+//! order depends only on the extent.
 
 use smallvec::SmallVec;
 
@@ -83,7 +84,7 @@ fn in_levels(
         machine.call(block, left.into_iter().chain(right))?;
         for (tile, ty) in tiles.iter_mut().rev() {
             let combined = machine.pop();
-            // The region may yield a scalar of outside, whose type has not the shape of the level.
+            // The region may yield a captured scalar, whose type lacks the shape of the level.
             let shape = tilewright_ir::Shape::from([(later.len() * extents.inner) as u32]);
             let combined = materialize(&TileType::with_shape(ty.element, shape), combined);
             put(ty.size * extents.inner, tile, &later, &combined);
@@ -95,7 +96,7 @@ fn in_levels(
     Ok(())
 }
 
-/// Rows of so many bytes, one after the other.
+/// Copies rows of `bytes` bytes, one after another.
 fn take(bytes: usize, tile: &Tile, rows: &[usize]) -> Tile {
     let mut out = Tile::new(rows.len() * bytes);
     for (to, row) in out.bytes_mut().chunks_exact_mut(bytes).zip(rows) {

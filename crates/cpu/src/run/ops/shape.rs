@@ -1,4 +1,5 @@
-//! Ops that only rename the places of elements: `arange`, `splat`, `expand_dims`, `broadcast`, `reshape`, `transpose`.
+//! Ops that only change the indices of elements: `arange`, `splat`, `expand_dims`, `broadcast`,
+//! `reshape`, `transpose`.
 //!
 //! Symbolic tiles stay symbolic. `expand_dims` and `reshape` do not copy a dense tile.
 
@@ -23,7 +24,7 @@ pub(crate) fn arange(machine: &mut Machine<'_>, step: &Step, start: i64) {
     machine.set(step.result(), form.into());
 }
 
-/// The scalar is the uniform tile.
+/// The uniform tile has the same value as its scalar.
 pub(crate) fn splat(machine: &mut Machine<'_>, step: &Step) {
     let scalar = machine.take(step.operands[0]);
     machine.set(step.result(), scalar);
@@ -51,9 +52,9 @@ pub(crate) fn reshape(machine: &mut Machine<'_>, step: &Step) {
     let value = machine.take(step.operands[0]);
     let provenance = value.provenance;
     let result = match symbolic::reshape(from.view(), to.view(), &value.form) {
-        // A scalar is uniform, whatever it was as a tile.
+        // A scalar is uniform, also if its tile was dense.
         Some(Form::Dense(tile)) if to.is_scalar() => scalar_or_tile(to, tile),
-        // The operand is moved rather than cloned, so that a dense tile keeps its only owner.
+        // Moving the operand instead of cloning it leaves a dense tile with one owner.
         Some(Form::Dense(_) | Form::Uniform(_)) => value,
         Some(form) => form.into(),
         None => Value::dense(materialize(from, value)),
@@ -105,12 +106,13 @@ pub(crate) fn transpose(machine: &mut Machine<'_>, step: &Step, permutation: &In
     machine.set(step.result(), result.with_provenance(provenance));
 }
 
-/// The strides of a dense tile, in elements.
+/// Returns the strides of a dense tile, in elements.
 pub(crate) fn row_major(ty: &TileType) -> impl Iterator<Item = usize> + '_ {
     (0..ty.shape().len()).map(|axis| ty.shape()[axis + 1..].iter().map(|&extent| extent as usize).product())
 }
 
-/// A dense copy of type `to`; `strides` are those of its axes in the value, in elements.
+/// Copies a value to a dense tile of type `to`; `strides` are those of its axes in the value, in
+/// elements.
 fn copied(from: &TileType, to: &TileType, value: Value, strides: &[usize]) -> Value {
     if let Form::Uniform(_) = value.form {
         return value;

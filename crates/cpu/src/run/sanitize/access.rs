@@ -1,4 +1,4 @@
-//! Accesses to memory: races, memory that nobody has written, alignment.
+//! Checks accesses to memory: races, uninitialized reads, alignment.
 
 use std::sync::{Arc, PoisonError};
 
@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tilewright_ir::{MemoryScope, MemorySemantics, Op};
 use tilewright_sanitize::{Access, Check, Clock, Conflict, MEMORY, Mode, Published, Rules};
 
-use crate::compile::sanitize::{Plan, Point};
+use crate::compile::sanitize::{Plan, CheckPoint};
 use crate::program::{Step, Use};
 use crate::run::argument::Argument;
 use crate::run::machine::Machine;
@@ -16,11 +16,11 @@ use crate::run::tile::Tile;
 use crate::run::value::Form;
 use crate::types::TileType;
 
-use super::report::{self, Key, Place};
+use super::report::{self, AccessReport, Key};
 use super::{Checker, numbers};
 
 /// The elements that a step accesses.
-struct Places<'a> {
+struct AccessedElements<'a> {
     ty: &'a TileType,
     addresses: Tile,
     mask: Option<Tile>,
@@ -28,7 +28,7 @@ struct Places<'a> {
     regions: SmallVec<[Region<'a>; 1]>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> AccessedElements<'a> {
     fn new(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<Self> {
         let ty = machine.type_of(pointer);
         let mask = match mask {
@@ -50,7 +50,8 @@ impl<'a> Places<'a> {
         Some(Self { ty, addresses, mask, size: ty.pointee, regions })
     }
 
-    /// The lanes that access something, with their addresses. What is outside of memory ends the launch, and is left out.
+    /// Returns the lanes that access memory, with their addresses. An access outside of memory ends
+    /// the launch, and is left out.
     fn lanes(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let addresses: &[i64] = bytemuck::cast_slice(self.addresses.bytes());
         let mask = self.mask.as_ref().map(Tile::bytes);
@@ -60,7 +61,7 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// The bytes of memory at an address.
+    /// Reads memory at an address.
     fn content(&self, address: u64) -> Option<[u8; 8]> {
         let region = self.regions.iter().find(|region| region.contains(address, self.size))?;
         let mut bytes = [0; 8];
@@ -69,13 +70,13 @@ impl<'a> Places<'a> {
     }
 }
 
-/// What orders the lanes of one program.
+/// The order of the lanes of one program.
 struct Lanes<'r, 'a> {
     plan: &'r Plan,
-    places: &'r Places<'a>,
+    accessed: &'r AccessedElements<'a>,
     clock: &'r Clock,
     now: Access,
-    /// What is stored.
+    /// The stored values.
     values: Option<&'r [u8]>,
 }
 
@@ -90,55 +91,56 @@ impl Rules for Lanes<'_, '_> {
 
     fn writes_same(&self, first: &Access, first_lane: u32, lane: u32, address: u64) -> bool {
         let Some(values) = self.values else { return false };
-        let size = self.places.size;
+        let size = self.accessed.size;
         let value = |lane: u32| values.get(lane as usize * size..(lane as usize + 1) * size);
         let is_same_step = first.site == self.now.site && first.agent == self.now.agent;
         if is_same_step && value(first_lane) == value(lane) {
             return true;
         }
-        self.places.content(address).is_some_and(|bytes| value(lane) == Some(&bytes[..size]))
+        self.accessed.content(address).is_some_and(|bytes| value(lane) == Some(&bytes[..size]))
     }
 }
 
-/// A load or a store, before it is executed.
-pub(super) fn plain(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: Point) {
+/// Checks a load or a store, before it is executed.
+pub(super) fn plain(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let [pointer, rest @ ..] = &step.operands[..] else { return };
     let (value, mask, is_volatile) = match step.op() {
         Some(Op::Store { .. }) => (rest.first(), rest.get(1), false),
         Some(Op::Load { volatile, .. }) => (None, rest.first(), *volatile),
-        // tidy: wildcard because loads and stores alone are plain accesses
+        // tidy: wildcard because only loads and stores are plain accesses
         _ => return,
     };
-    let Some(places) = Places::new(machine, *pointer, mask.copied()) else { return };
+    let Some(accessed) = AccessedElements::new(machine, *pointer, mask.copied()) else { return };
     let values = value.map(|value| materialize(machine.type_of(*value), machine.value(*value).clone()));
     if let (Some(value), Some(values)) = (value, &values)
         && checker.has(Check::Nan)
     {
-        let mask = places.mask.as_ref().map(Tile::bytes);
+        let mask = accessed.mask.as_ref().map(Tile::bytes);
         numbers::stored(checker, machine, (machine.type_of(*value), values.bytes(), mask));
     }
     if checker.has(Check::Alignment) {
-        let is_misaligned = |&(_, address): &(usize, u64)| address % places.size as u64 != 0;
-        if let Some((lane, addresses)) = found(places.lanes().filter(is_misaligned)) {
-            let (pointer, lane) = (*pointer, places.ty.lane(lane));
-            let place = Place { machine, checker, point, pointer, lane, addresses: &addresses };
-            report::misaligned(&place, addresses[0], value.is_some());
+        let is_misaligned = |&(_, address): &(usize, u64)| address % accessed.size as u64 != 0;
+        if let Some((lane, addresses)) = found(accessed.lanes().filter(is_misaligned)) {
+            let (pointer, lane) = (*pointer, accessed.ty.lane(lane));
+            let access = AccessReport { machine, checker, point, pointer, lane, addresses: &addresses };
+            report::misaligned(&access, addresses[0], value.is_some());
         }
     }
     if checker.has(Check::Init) {
-        check_written(checker, machine, &places, (point, *pointer), (value.is_none(), value.is_some()));
+        check_written(checker, machine, &accessed, (point, *pointer), (value.is_none(), value.is_some()));
     }
     if checker.has(Check::Race) {
         let mode = if is_volatile { Mode::Device } else { Mode::Plain };
         let values = values.as_ref().map(Tile::bytes);
-        check_races(checker, machine, &places, (point, *pointer), (mode, value.is_some()), values);
+        check_races(checker, machine, &accessed, (point, *pointer), (mode, value.is_some()), values);
     }
 }
 
-/// An atomic operation, after it was executed.
-pub(super) fn atomic(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: Point) {
+/// Checks an atomic operation, after it was executed.
+pub(super) fn atomic(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let [pointer, rest @ ..] = &step.operands[..] else { return };
-    // Semantics, mask, whether it reads and writes, and whether it leaves what others have released.
+    // Semantics, scope, mask, whether it reads and writes, and whether earlier releases remain in
+    // effect.
     let (sem, scope, mask, (reads, writes), keeps) = match step.op() {
         Some(&Op::AtomicRmw { sem, scope, .. }) => (sem, scope, rest.get(1), (true, true), true),
         Some(&Op::AtomicCas { sem, scope }) => (sem, scope, rest.get(2), (true, true), true),
@@ -148,32 +150,32 @@ pub(super) fn atomic(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &St
         // tidy: wildcard because no other op is atomic
         _ => return,
     };
-    let Some(places) = Places::new(machine, *pointer, mask.copied()) else { return };
+    let Some(accessed) = AccessedElements::new(machine, *pointer, mask.copied()) else { return };
     if checker.has(Check::Init) {
-        check_written(checker, machine, &places, (point, *pointer), (reads, writes));
+        check_written(checker, machine, &accessed, (point, *pointer), (reads, writes));
     }
     if !checker.has(Check::Race) {
         return;
     }
     let is_seen_by_others = scope != MemoryScope::Cta;
     if sem.acquires() && reads && is_seen_by_others {
-        acquire(checker, &places);
+        acquire(checker, &accessed);
     }
     if sem.releases() {
         checker.phase += 1;
     }
     let mode = if is_seen_by_others { Mode::Device } else { Mode::Block };
-    check_races(checker, machine, &places, (point, *pointer), (mode, writes), None);
+    check_races(checker, machine, &accessed, (point, *pointer), (mode, writes), None);
     if sem.acquires() {
         checker.phase += 1;
     }
     if writes && is_seen_by_others {
         let is_done = compared(machine, step);
-        release(checker, &places, (sem, keeps), &is_done);
+        release(checker, &accessed, (sem, keeps), &is_done);
     }
 }
 
-/// Whether an operation has written at a lane: a comparison that fails writes nothing.
+/// Returns whether an operation has written at a lane: a failed comparison writes nothing.
 fn compared<'m>(machine: &'m Machine<'_>, step: &Step) -> impl Fn(usize) -> bool + use<'m> {
     let tiles = matches!(step.op(), Some(Op::AtomicCas { .. })).then(|| {
         let (expected, found) = (step.operands[1], step.result());
@@ -189,11 +191,11 @@ fn compared<'m>(machine: &'m Machine<'_>, step: &Step) -> impl Fn(usize) -> bool
     }
 }
 
-fn acquire(checker: &mut Checker<'_>, places: &Places<'_>) {
+fn acquire(checker: &mut Checker<'_>, accessed: &AccessedElements<'_>) {
     let state = checker.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-    for (_, address) in places.lanes() {
+    for (_, address) in accessed.lanes() {
         for published in state.releases.get(address) {
-            // Who knows that step knows all that came before it.
+            // A program that knows that step knows all that precedes it.
             if published.agent != checker.agent && !checker.clock.knows(published.agent, published.step) {
                 checker.clock.join(&published.clock);
             }
@@ -203,7 +205,7 @@ fn acquire(checker: &mut Checker<'_>, places: &Places<'_>) {
 
 fn release(
     checker: &mut Checker<'_>,
-    places: &Places<'_>,
+    accessed: &AccessedElements<'_>,
     (sem, keeps): (MemorySemantics, bool),
     is_done: &dyn Fn(usize) -> bool,
 ) {
@@ -215,7 +217,7 @@ fn release(
         Arc::new(Published { agent, step, clock })
     });
     let mut state = checker.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-    for (_, address) in places.lanes().filter(|&(lane, _)| is_done(lane)) {
+    for (_, address) in accessed.lanes().filter(|&(lane, _)| is_done(lane)) {
         match &published {
             Some(published) if keeps => state.releases.add(address, published),
             published if !keeps => state.releases.set(address, published.as_ref()),
@@ -227,23 +229,23 @@ fn release(
 fn check_written(
     checker: &Checker<'_>,
     machine: &Machine<'_>,
-    places: &Places<'_>,
-    (point, pointer): (Point, Use),
+    accessed: &AccessedElements<'_>,
+    (point, pointer): (CheckPoint, Use),
     (reads, writes): (bool, bool),
 ) {
     let mut memory = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     if memory.is_empty() {
         return;
     }
-    let size = places.size as u64;
+    let size = accessed.size as u64;
     let is_unwritten = |&(_, address): &(usize, u64)| !memory.is_initialized(address, size);
-    if reads && let Some((lane, addresses)) = found(places.lanes().filter(is_unwritten)) {
-        let lane = places.ty.lane(lane);
-        let place = Place { machine, checker, point, pointer, lane, addresses: &addresses };
-        report::unwritten(&place, addresses[0]);
+    if reads && let Some((lane, addresses)) = found(accessed.lanes().filter(is_unwritten)) {
+        let lane = accessed.ty.lane(lane);
+        let access = AccessReport { machine, checker, point, pointer, lane, addresses: &addresses };
+        report::unwritten(&access, addresses[0]);
     }
     if writes {
-        for (_, address) in places.lanes() {
+        for (_, address) in accessed.lanes() {
             memory.write(address, size);
         }
     }
@@ -252,8 +254,8 @@ fn check_written(
 fn check_races(
     checker: &Checker<'_>,
     machine: &Machine<'_>,
-    places: &Places<'_>,
-    (point, pointer): (Point, Use),
+    accessed: &AccessedElements<'_>,
+    (point, pointer): (CheckPoint, Use),
     (mode, is_write): (Mode, bool),
     values: Option<&[u8]>,
 ) {
@@ -267,17 +269,17 @@ fn check_races(
         mode,
         is_write,
     };
-    let rules = Lanes { plan, places, clock: &checker.clock, now, values };
+    let rules = Lanes { plan, accessed, clock: &checker.clock, now, values };
     let mut conflicts: SmallVec<[(Conflict, Vec<u64>); 2]> = SmallVec::new();
     {
         let mut state = checker.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         let record = state.shadow.begin(now);
-        for (lane, address) in places.lanes() {
-            let access = (address, places.size);
+        for (lane, address) in accessed.lanes() {
+            let access = (address, accessed.size);
             let Some(conflict) = state.shadow.touch(record, lane as u32, access, &rules) else {
                 continue;
             };
-            // The first lane stands for all that race with the same access.
+            // The first lane represents all that race with the same access.
             let key = |conflict: &Conflict| (conflict.first.site, conflict.first.agent == checker.agent);
             match conflicts.iter_mut().find(|(other, _)| key(other) == key(&conflict)) {
                 Some((_, addresses)) => addresses.push(address),
@@ -286,19 +288,19 @@ fn check_races(
         }
     }
     for (conflict, addresses) in conflicts {
-        let lane = places.ty.lane(conflict.lane as usize);
-        let place = Place { machine, checker, point, pointer, lane, addresses: &addresses };
-        report::race(&place, &conflict, now, places.ty);
+        let lane = accessed.ty.lane(conflict.lane as usize);
+        let access = AccessReport { machine, checker, point, pointer, lane, addresses: &addresses };
+        report::race(&access, &conflict, now, accessed.ty);
     }
 }
 
-/// The first of the lanes that show something, and the addresses of all.
+/// Returns the first of the affected lanes, and the addresses of all.
 fn found(mut lanes: impl Iterator<Item = (usize, u64)>) -> Option<(usize, Vec<u64>)> {
     let (lane, address) = lanes.next()?;
     Some((lane, std::iter::once(address).chain(lanes.map(|(_, address)| address)).collect()))
 }
 
-/// The key of a finding about one access.
-pub(super) fn key(check: Check, point: Point) -> Key {
+/// Returns the key of a finding about one access.
+pub(super) fn key(check: Check, point: CheckPoint) -> Key {
     (check.name(), point.number, u32::MAX, false)
 }

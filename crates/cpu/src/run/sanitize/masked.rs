@@ -1,9 +1,9 @@
-//! Lanes that a mask leaves out of a load without `other`: they have no value. A finding where one is stored, goes into an
-//! atomic operation, or decides a branch.
+//! Lanes that the mask of a load without `other` disables: their values are undefined. A finding if
+//! such a value is stored, used by an atomic operation, or decides a branch.
 //!
-//! Each value that depends on such lanes has a mark for each of its elements. Ops of elements and of shapes carry marks on,
-//! reductions and products along their lines; what moves elements to places that values name loses them, so that nothing is
-//! said that is not sure.
+//! Each value that depends on such lanes has a mark for each of its elements. Elementwise and shape
+//! ops carry marks on; reductions and dots carry them along their axes. Ops that move elements to
+//! data-dependent indices drop them, so that every finding is certain.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{ElementwiseFn, Op, OpFamily};
 use tilewright_sanitize::Check;
 
-use crate::compile::sanitize::Point;
+use crate::compile::sanitize::CheckPoint;
 use crate::program::{Action, BlockId, Slot, Step, Use};
 use crate::run::machine::Machine;
 use crate::run::ops::materialize::materialize;
@@ -22,12 +22,12 @@ use crate::types::TileType;
 use super::Checker;
 use super::report::{Key, Report};
 
-/// The elements of a value that have none.
+/// The elements of a value that are undefined.
 #[derive(Debug)]
 struct Mark {
     /// The load.
     origin: u32,
-    /// One for each element; one alone stands for all.
+    /// One for each element, or a single one for all.
     lanes: Vec<bool>,
 }
 
@@ -37,16 +37,16 @@ impl Mark {
     }
 }
 
-/// The marks of the values of a program.
+/// The marks of a program's values.
 #[derive(Default)]
 pub(super) struct Masked {
     slots: Vec<Option<Rc<Mark>>>,
-    /// Whether any value has ever had one.
+    /// True if any value has ever had a mark.
     is_any: bool,
 }
 
 impl Masked {
-    /// Before a program begins.
+    /// Clears the marks before a program begins.
     pub fn clear(&mut self) {
         if self.is_any {
             self.slots.fill(None);
@@ -67,25 +67,25 @@ impl Masked {
     }
 }
 
-/// What a block is handed.
+/// Propagates marks to the parameters of a block.
 pub(super) fn enter(checker: &mut Checker<'_>, machine: &Machine<'_>, block: BlockId) {
     if checker.masked.is_any {
         for &parameter in &machine.block(block).parameters {
-            hand_on(checker, parameter);
+            propagate(checker, parameter);
         }
     }
 }
 
-/// A slot that control flow hands values to has the marks of these.
-fn hand_on(checker: &mut Checker<'_>, to: Slot) {
+/// Propagates marks to a slot from the slots that control flow sets it from.
+fn propagate(checker: &mut Checker<'_>, to: Slot) {
     let plan = checker.shared.plan;
     let sources = plan.sources.get(to as usize).map_or(&[][..], |sources| sources);
     let mark = sources.iter().find_map(|&source| checker.masked.of(source).cloned());
     checker.masked.set(to, mark);
 }
 
-/// Before a step: whether it uses what has no value.
-pub(super) fn before(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: Point) {
+/// Checks, before a step, whether it uses an undefined value.
+pub(super) fn before(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     if !checker.masked.is_any {
         return;
     }
@@ -95,7 +95,7 @@ pub(super) fn before(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, 
         Op::AtomicRmw { .. } => (1, Some(2), "combines it with memory"),
         Op::AtomicCas { .. } => (2, Some(3), "stores it"),
         Op::If {} => (0, None, "depends on it"),
-        // tidy: wildcard because other ops make values of values
+        // tidy: wildcard because other ops make values from values
         _ => return,
     };
     let Some(&operand) = step.operands.get(value) else { return };
@@ -119,11 +119,11 @@ fn describe(report: &Report<'_, '_>, origin: u32, does: &str) -> Diagnostic {
         diagnostic = diagnostic.secondary(span, "the load gives these lanes no value");
     }
     diagnostic
-        .note("without `other`, what a load gives where its mask does not hold is not defined")
-        .hint("say what these lanes are: `tl.load(…, mask=mask, other=0.0)`, or leave them out with `tl.where` or a mask")
+        .note("without `other`, a load returns undefined values where its mask is false")
+        .hint("define the values of these lanes: `tl.load(…, mask=mask, other=0.0)`, or exclude the lanes with `tl.where` or a mask")
 }
 
-/// Which lanes a mask has on.
+/// Returns a predicate for the lanes that a mask enables.
 fn lanes_of_mask(machine: &Machine<'_>, mask: Option<Use>) -> impl Fn(usize) -> bool + use<> {
     let mask = mask.map(|mask| materialize(machine.type_of(mask), machine.value(mask).clone()));
     move |lane| {
@@ -132,8 +132,8 @@ fn lanes_of_mask(machine: &Machine<'_>, mask: Option<Use>) -> impl Fn(usize) -> 
     }
 }
 
-/// After a step: the marks of its results.
-pub(super) fn after(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: Point) {
+/// Sets the marks of a step's results, after it.
+pub(super) fn after(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     if let (Some(Op::Load { .. }), Some(&mask)) = (step.op(), step.operands.get(1))
         && point.leaves_lanes
     {
@@ -152,7 +152,7 @@ pub(super) fn after(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Ste
     }
     if matches!(step.op(), Some(Op::For { .. } | Op::While {} | Op::If {})) {
         for &result in &step.results {
-            hand_on(checker, result);
+            propagate(checker, result);
         }
         return;
     }
@@ -169,7 +169,7 @@ pub(super) fn after(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Ste
     }
 }
 
-/// Which elements of a result depend on marked ones; nothing where that is not followed.
+/// Returns which elements of a result depend on marked ones; `None` if that is not followed.
 fn lanes_after(
     machine: &Machine<'_>,
     step: &Step,
@@ -233,12 +233,13 @@ fn lanes_after(
         Op::ExpandDims { .. } | Op::Reshape { .. } | Op::Splat { .. } | Op::Hint { .. } => {
             Some(all_lanes.map(|lane| at(0, lane)).collect())
         }
-        // tidy: wildcard because the family of any other op says whether it takes elements from the same place
+        // tidy: wildcard because the family of any other op says whether it takes elements from the
+        // same index
         op => (op.family() == OpFamily::Pointwise).then(|| all_lanes.map(any).collect()),
     }
 }
 
-/// The place in a tile before it was broadcast.
+/// Returns the index of an element before its tile was broadcast.
 fn broadcast_from(from: &TileType, to: &TileType, lane: usize) -> usize {
     let mut index = to.lane(lane);
     for (place, &extent) in index.iter_mut().zip(from.shape()) {
@@ -253,14 +254,14 @@ fn linear(shape: &[u32], index: &[u32]) -> usize {
     shape.iter().zip(index).fold(0, |place, (&extent, &index)| place * extent as usize + index as usize)
 }
 
-/// The number of the line along an axis that an element is on.
+/// Returns the index of the line along an axis that contains an element.
 fn line_of(shape: &[u32], axis: usize, lane: usize) -> Option<usize> {
     let inner: usize = shape.get(axis + 1..)?.iter().map(|&extent| extent as usize).product();
     let extent = *shape.get(axis)? as usize;
     Some(lane / (inner * extent) * inner + lane % inner)
 }
 
-/// Of each line along an axis, whether any element is marked.
+/// Returns, for each line along an axis, whether any element is marked.
 fn lines(from: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool> {
     let extent = from.shape().get(axis).map_or(1, |&extent| extent.max(1) as usize);
     let mut lines = vec![false; from.elements() / extent];
@@ -272,14 +273,14 @@ fn lines(from: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool>
     lines
 }
 
-/// The marks of a reduction, whose elements are the lines.
+/// Returns the marks of a reduction, whose elements are the lines.
 fn along(from: &TileType, to: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool> {
     let mut lines = lines(from, axis, any);
     lines.resize(to.elements(), false);
     lines
 }
 
-/// The marks of a product: an element depends on a row of a and a column of b.
+/// Returns the marks of a dot: an element depends on a row of a and a column of b.
 fn product(
     machine: &Machine<'_>,
     step: &Step,
@@ -290,7 +291,7 @@ fn product(
     let [a, b, _] = step.operands[..] else { return None };
     let [a, b] = [machine.type_of(a), machine.type_of(b)];
     let rank = ty.shape().len();
-    // The axis of K, along which a line is a row of a, or a column of b.
+    // Along the axis K, a line is a row of a or a column of b.
     let rows = lines(a, rank - 1 - usize::from(transposed[0]), &|lane| at(0, lane));
     let columns = lines(b, rank - 2 + usize::from(transposed[1]), &|lane| at(1, lane));
     let (m, n) = (ty.shape()[rank - 2] as usize, ty.shape()[rank - 1] as usize);

@@ -1,8 +1,9 @@
-//! Sanitizing: an observer that checks what the programs do.
+//! Sanitizing: an observer that checks the programs.
 //!
-//! Programs are compiled without liveness and fusion: each step of the source is one step, each slot is set by one step and
-//! keeps its value, so that a check finds operands also after the step. They run one after the other on one thread, in the
-//! order of the grid (those that wait for each other in turns), so that findings do not depend on luck.
+//! Programs are compiled without liveness and fusion: each step of the source is one step, and one
+//! step sets each slot, which keeps its value; so a check finds the operands also after the step.
+//! The programs run one after another on one thread, in the order of the grid (waiting ones in
+//! scheduler), so that findings are deterministic.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +13,7 @@ use tilewright_ir::Module;
 use tilewright_sanitize::{Check, Checks, Clock, Releases, Shadow};
 
 use crate::assembly::Assembler;
-use crate::compile::sanitize::{Plan, Point, What};
+use crate::compile::sanitize::{CheckKind, Plan, CheckPoint};
 use crate::program::{BlockId, Program};
 use crate::run::launch::Launch;
 use crate::run::machine::Machine;
@@ -20,16 +21,16 @@ use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::trace::Tracing;
 
 mod access;
+mod hints;
 mod masked;
 mod numbers;
 mod offsets;
-mod promises;
 mod report;
 
-use numbers::Made;
-pub use report::{Finding, Occurrence, Other};
+use numbers::NonFinite;
+pub use report::{Finding, Occurrence, OtherAccess};
 
-/// A program that is checked while it runs.
+/// A program that is compiled for checked launches.
 #[derive(Debug)]
 pub struct SanitizedProgram {
     program: Program,
@@ -37,32 +38,32 @@ pub struct SanitizedProgram {
 }
 
 impl SanitizedProgram {
-    /// Compiles the kernel of a module, before optimisation: see [`Program::with_assembler`].
+    /// Compiles the kernel of a module, before optimization: see [`Program::with_assembler`].
     pub fn new(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Self, Box<Diagnostic>> {
         let program = crate::compile::whole(module, assembler)?;
         let plan = Plan::new(&program);
         Ok(Self { program, plan })
     }
 
-    /// The program.
+    /// Returns the program.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// Runs the program for every point of the grid, and gives what the checks have found. After a finding the program goes on;
-    /// what [`Program::launch`] fails with ends the launch here too.
+    /// Runs the program for every point of the grid, and returns the findings. The program goes on
+    /// after a finding; a fault that ends [`Program::launch`] also ends this launch.
     pub fn launch(&self, launch: &Launch<'_>, checks: Checks) -> (Result<(), Box<Diagnostic>>, Vec<Finding>) {
         self.launch_observed(launch, checks, None)
     }
 
-    /// The same, recorded if somebody wants that.
+    /// Runs and checks the program, and optionally records it.
     pub fn launch_observed(
         &self,
         launch: &Launch<'_>,
         checks: Checks,
         tracing: Option<Tracing<'_>>,
     ) -> (Result<(), Box<Diagnostic>>, Vec<Finding>) {
-        let state = State {
+        let state = SanitizerState {
             shadow: Shadow::new(self.plan.unit),
             releases: Releases::default(),
             findings: Vec::new(),
@@ -79,35 +80,35 @@ impl SanitizedProgram {
     }
 }
 
-/// What the programs of a launch share that is sanitized.
+/// The state that the programs of a sanitized launch share.
 struct Sanitizing<'a> {
     checks: Checks,
     plan: &'a Plan,
-    state: Mutex<State>,
+    state: Mutex<SanitizerState>,
 }
 
-struct State {
+struct SanitizerState {
     shadow: Shadow,
     releases: Releases,
     findings: Vec<Finding>,
-    /// The place in `findings` of each that was found before.
+    /// The index in `findings` of each distinct finding.
     known: FxHashMap<report::Key, usize>,
 }
 
-/// Checks the programs that one thread runs.
+/// Checks the programs of one thread.
 struct Checker<'a> {
     shared: &'a Sanitizing<'a>,
-    /// The number of the program that runs.
+    /// The index of the running program.
     agent: u32,
     /// Its step between releases.
     step: u32,
-    /// How many barriers it has passed.
+    /// Barriers that it has passed.
     phase: u32,
-    /// What it knows of the other programs.
+    /// The steps of other programs that it knows.
     clock: Clock,
-    /// Where it has made NaN or infinity.
-    made: Vec<Made>,
-    /// Which values depend on lanes without any.
+    /// The steps in which it has made NaN or infinity.
+    made: Vec<NonFinite>,
+    /// The values that depend on masked-off lanes.
     masked: masked::Masked,
 }
 
@@ -145,11 +146,16 @@ impl Observer for Checker<'_> {
     fn before(&mut self, machine: &Machine<'_>, unit: &Unit<'_>) {
         let (step, point) = (unit.step(), self.point(unit));
         match point.what {
-            What::Access => access::plain(self, machine, step, point),
-            What::Barrier => self.phase += 1,
-            What::Promise if self.has(Check::Alignment) => promises::check(self, machine, step, point),
-            What::Offset if self.has(Check::Overflow) => offsets::check(self, machine, step, point),
-            What::Nothing | What::Atomic | What::Promise | What::Offset | What::Numbers | What::Combined => {}
+            CheckKind::Access => access::plain(self, machine, step, point),
+            CheckKind::Barrier => self.phase += 1,
+            CheckKind::Hint if self.has(Check::Alignment) => hints::check(self, machine, step, point),
+            CheckKind::Offset if self.has(Check::Overflow) => offsets::check(self, machine, step, point),
+            CheckKind::Nothing
+            | CheckKind::Atomic
+            | CheckKind::Hint
+            | CheckKind::Offset
+            | CheckKind::Numbers
+            | CheckKind::Combined => {}
         }
         if self.follows_masks(unit.id) {
             masked::before(self, machine, step, point);
@@ -162,17 +168,17 @@ impl Observer for Checker<'_> {
         }
         let (step, point) = (unit.step(), self.point(unit));
         match point.what {
-            What::Atomic => access::atomic(self, machine, step, point),
-            What::Numbers | What::Combined if self.has(Check::Nan) => {
+            CheckKind::Atomic => access::atomic(self, machine, step, point),
+            CheckKind::Numbers | CheckKind::Combined if self.has(Check::Nan) => {
                 numbers::note(self, machine, step, point);
             }
-            What::Nothing
-            | What::Access
-            | What::Barrier
-            | What::Promise
-            | What::Offset
-            | What::Numbers
-            | What::Combined => {}
+            CheckKind::Nothing
+            | CheckKind::Access
+            | CheckKind::Barrier
+            | CheckKind::Hint
+            | CheckKind::Offset
+            | CheckKind::Numbers
+            | CheckKind::Combined => {}
         }
         if self.follows_masks(unit.id) {
             masked::after(self, machine, step, point);
@@ -185,12 +191,13 @@ impl Checker<'_> {
         self.shared.checks.has(check)
     }
 
-    /// How a step is checked. Steps that combine elements run inside of their op, which is checked as a whole.
-    fn point(&self, unit: &Unit<'_>) -> Point {
-        self.shared.plan.points[unit.id as usize].get(unit.place).copied().unwrap_or_default()
+    /// Returns the check of a step. Steps that combine elements run inside of their op, which is
+    /// checked as a whole.
+    fn point(&self, unit: &Unit<'_>) -> CheckPoint {
+        self.shared.plan.points[unit.id as usize].get(unit.index).copied().unwrap_or_default()
     }
 
-    /// Whether marks of lanes without a value are followed through a block.
+    /// Returns whether marks of masked-off lanes are followed through a block.
     fn follows_masks(&self, block: BlockId) -> bool {
         self.has(Check::Init) && !self.shared.plan.points[block as usize].is_empty()
     }

@@ -1,11 +1,12 @@
-//! NaN and infinity: found at the op that makes them of finite numbers, and reported if they reach memory. Lanes that a mask
-//! leaves out, and values that a selection discards, make many that nobody sees.
+//! NaN and infinity: finds the op that makes them from finite numbers, and reports it if they are
+//! stored. Masked-off lanes, and values that a selection discards, often have NaN that never
+//! reaches memory.
 
 use tilewright_base::Code;
 use tilewright_ir::{Dtype, ElementwiseFn, Op};
 use tilewright_sanitize::Check;
 
-use crate::compile::sanitize::{Point, What};
+use crate::compile::sanitize::{CheckKind, CheckPoint};
 use crate::program::{Action, Step, Use};
 use crate::run::machine::Machine;
 use crate::run::value::Form;
@@ -14,21 +15,21 @@ use crate::types::TileType;
 use super::Checker;
 use super::report::{Key, Report};
 
-/// Where a program has made NaN or infinity of other numbers.
-pub(super) struct Made {
+/// A step that has made NaN or infinity from finite numbers.
+pub(super) struct NonFinite {
     number: u32,
-    /// What of.
+    /// The operation, for the message.
     operation: &'static str,
     is_nan: bool,
     ty: TileType,
-    /// The lanes, a bit each.
+    /// The affected lanes, a bit each.
     lanes: Vec<u64>,
 }
 
-/// So many places are remembered of a program.
-const MOST_MADE: usize = 256;
+/// Maximum steps that are kept of a program.
+const MAX_NON_FINITE: usize = 256;
 
-/// What an element is.
+/// The class of a floating-point number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Finite,
@@ -53,7 +54,8 @@ fn class(dtype: Dtype, bits: u64) -> Class {
     }
 }
 
-/// Calls a function with each lane of a value that is not finite, until it gives true. All lanes of a uniform one are lane 0.
+/// Calls a function with each lane that is not finite, until it returns true. A uniform value has
+/// only lane 0.
 fn any(ty: &TileType, form: &Form, mut call: impl FnMut(usize, Class) -> bool) -> bool {
     let dtype = ty.dtype();
     if !dtype.is_float() {
@@ -76,7 +78,7 @@ fn element(bytes: &[u8], size: usize, lane: usize) -> u64 {
     u64::from_le_bytes(bits)
 }
 
-/// Whether an operand has a number that is not finite at a lane.
+/// Returns whether an operand is not finite at a lane.
 fn is_given(machine: &Machine<'_>, operand: Use, lane: usize) -> bool {
     let ty = machine.type_of(operand);
     match machine.form(operand) {
@@ -90,8 +92,8 @@ fn is_given(machine: &Machine<'_>, operand: Use, lane: usize) -> bool {
     }
 }
 
-/// Notes what a step has made, after it.
-pub(super) fn note(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: Point) {
+/// Notes the NaN and infinities of a step, after it.
+pub(super) fn note(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let Some(&result) = step.results.iter().find(|&&slot| machine.ty(slot).dtype().is_float()) else {
         return;
     };
@@ -101,17 +103,17 @@ pub(super) fn note(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step
         return;
     }
     let has_bad = |operand: &Use| any(machine.type_of(*operand), machine.form(*operand), |_, _| true);
-    if point.what == What::Combined && step.operands.iter().any(has_bad) {
+    if point.what == CheckKind::Combined && step.operands.iter().any(has_bad) {
         return;
     }
     let is_uniform = matches!(form, Form::Uniform(_));
     let mut lanes = vec![0_u64; ty.elements().div_ceil(64)];
     let (mut is_made, mut is_nan) = (false, false);
     any(ty, form, |lane, class| {
-        let is_own = point.what == What::Combined
+        let is_own = point.what == CheckKind::Combined
             || !step.operands.iter().any(|&operand| is_given(machine, operand, lane));
         if is_own {
-            // The first lane says what it is called.
+            // The first lane determines the kind.
             is_nan |= class == Class::Nan && !is_made;
             is_made = true;
             lanes[lane / 64] |= 1 << (lane % 64);
@@ -124,12 +126,12 @@ pub(super) fn note(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step
     if is_uniform {
         lanes.fill(u64::MAX);
     }
-    let has_room = checker.made.len() < MOST_MADE;
+    let has_room = checker.made.len() < MAX_NON_FINITE;
     match checker.made.iter_mut().find(|made| made.number == point.number) {
         Some(made) => made.lanes.iter_mut().zip(&lanes).for_each(|(old, new)| *old |= new),
         None if has_room => {
             let (number, operation) = (point.number, operation(step));
-            checker.made.push(Made { number, operation, is_nan, ty: ty.clone(), lanes });
+            checker.made.push(NonFinite { number, operation, is_nan, ty: ty.clone(), lanes });
         }
         None => {}
     }
@@ -140,7 +142,7 @@ fn operation(step: &Step) -> &'static str {
         Action::Op(Op::Elementwise { function: ElementwiseFn::Div }) => "a division",
         Action::Op(Op::Elementwise { function }) => function.name(),
         Action::Op(Op::Cast { .. }) => "a conversion",
-        Action::Dot { .. } => "a product of matrices",
+        Action::Dot { .. } => "a dot",
         Action::Reduce { .. } => "a reduction",
         Action::Scan { .. } => "a scan",
         Action::Map { .. } => "a function of elements",
@@ -150,7 +152,7 @@ fn operation(step: &Step) -> &'static str {
     }
 }
 
-/// Reports what has made the numbers that are stored and not finite.
+/// Reports the step that has made the NaN or infinities of a store.
 pub(super) fn stored(
     checker: &mut Checker<'_>,
     machine: &Machine<'_>,
@@ -167,7 +169,7 @@ pub(super) fn stored(
     let bad: Vec<usize> = (0..elements).filter(|&lane| is_stored(lane)).collect();
     let Some(&first) = bad.first() else { return };
     let made = std::mem::take(&mut checker.made);
-    // The op that was first has the others as its consequence.
+    // The other ops are consequences of the first one.
     let found = made.iter().find_map(|made| {
         let has = |lane: usize| made.lanes.get(lane / 64).is_some_and(|word| word >> (lane % 64) & 1 == 1);
         if made.ty.elements() == elements {
@@ -184,9 +186,9 @@ pub(super) fn stored(
             let operation = made.operation;
             report
                 .located(Code::NotFinite, format!("{what} made by {operation}"), &format!("{what} here"))
-                .note("the operands are finite there, and the result goes on to memory")
+                .note("the operands are finite, and the result is stored")
                 .hint(if made.is_nan {
-                    "keep the operands in the domain of the operation: `tl.where(d == 0, 1, d)` below a division, say"
+                    "keep the operands in the domain of the operation: `tl.where(d == 0, 1, d)` before a division, for example"
                 } else {
                     "keep the result in the range of its type: compute in fp32, or subtract the maximum before `exp`"
                 })

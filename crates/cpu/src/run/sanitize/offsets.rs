@@ -1,10 +1,10 @@
-//! Integers that wrap on their way into an address.
+//! Integers that wrap before they become part of an address.
 
 use tilewright_base::Code;
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ElementwiseFamily as Family, Op};
 use tilewright_sanitize::Check;
 
-use crate::compile::sanitize::Point;
+use crate::compile::sanitize::CheckPoint;
 use crate::program::{Step, Use};
 use crate::run::machine::Machine;
 use crate::run::ops::materialize::materialize;
@@ -15,8 +15,8 @@ use crate::types::{Number, TileType};
 use super::Checker;
 use super::report::{Key, Report};
 
-/// Checks a sum, a product or a shift before it is executed.
-pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: Point) {
+/// Checks an addition, a multiplication or a shift before it is executed.
+pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let Some(Op::Elementwise { function }) = step.op() else { return };
     let ty = machine.ty(step.result());
     let compute = |x: i128, y: i128| match function.family() {
@@ -30,12 +30,12 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
     };
     let wraps = |x: i128, y: i128| compute(x, y).is_none_or(|exact| !holds(ty.number, exact));
     let operands: Vec<Use> = step.operands.iter().copied().collect();
-    // Where both operands are in arithmetic progression, the corners decide.
+    // If both operands are affine, their corners decide.
     let corners = |operand: &Use| {
         let operand_ty = machine.type_of(*operand);
         let affine = as_affine(operand_ty.number, machine.form(*operand))?;
         let (low, high) = range(operand_ty.view(), &affine)?;
-        // A uint64 above the largest int64 is seen as a negative number.
+        // A uint64 above the largest int64 would appear negative.
         (operand_ty.number.is_signed() || low >= 0).then_some([i128::from(low), i128::from(high)])
     };
     let bounds: Option<Vec<[i128; 2]>> = operands.iter().map(corners).collect();
@@ -76,7 +76,7 @@ fn holds(number: Number, value: i128) -> bool {
     (low..=largest(number)).contains(&value)
 }
 
-/// The elements of an operand.
+/// Returns the elements of an operand.
 fn numbers(machine: &Machine<'_>, operand: Use) -> Vec<i128> {
     let ty = machine.type_of(operand);
     let number = ty.number;

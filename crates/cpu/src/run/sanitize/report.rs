@@ -1,4 +1,4 @@
-//! Findings, and the diagnostics that they become.
+//! Findings, and their diagnostics.
 
 use std::sync::PoisonError;
 
@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_sanitize::{Access, Check, Conflict, Mode};
 
-use crate::compile::sanitize::Point;
+use crate::compile::sanitize::CheckPoint;
 use crate::program::Use;
 use crate::run::argument::Argument;
 use crate::run::grid::coordinates;
@@ -15,54 +15,56 @@ use crate::types::TileType;
 
 use super::Checker;
 
-/// What makes findings one: the check, the point, the other point of a race, and whether that is of the same program.
+/// The identity of a finding: the check, the point, the other point of a race, and whether that is
+/// of the same program.
 pub(super) type Key = (&'static str, u32, u32, bool);
 
-/// Something that a check has found. The same thing at other lanes and programs is not a finding of its own.
+/// A distinct finding of a check. Occurrences at other lanes and in other programs belong to the
+/// same finding.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The check.
     pub check: Check,
-    /// What is to be said about it.
+    /// The diagnostic for the user.
     pub diagnostic: Diagnostic,
-    /// The first program in which it was found.
+    /// The first program in which it occurred.
     pub program: [u32; 3],
     /// The first element of its tile; empty for a scalar.
     pub lane: Vec<u32>,
-    /// The argument through which memory is accessed, and the element of it.
+    /// The argument of the accessed memory, and the element of it.
     pub element: Option<(String, i64)>,
-    /// The access before, of a race.
-    pub other: Option<Other>,
-    /// How many executions of the step have shown it.
+    /// The earlier access of a race.
+    pub other: Option<OtherAccess>,
+    /// Executions of the step that showed it.
     pub count: u64,
-    /// Where it was found, the first times.
+    /// The first occurrences.
     pub occurrences: Vec<Occurrence>,
 }
 
-/// Where something was found.
+/// An occurrence of a finding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Occurrence {
     /// The program.
     pub program: [u32; 3],
-    /// The element of an argument.
+    /// The argument and its element.
     pub element: Option<(String, i64)>,
-    /// The program of the other access, of a race.
+    /// The program of the other access of a race.
     pub other: Option<[u32; 3]>,
 }
 
-/// So many occurrences of a finding are kept.
-const MOST_OCCURRENCES: usize = 1024;
+/// Maximum occurrences of a finding that are kept.
+const MAX_OCCURRENCES: usize = 1024;
 
 /// The first access of a race.
 #[derive(Clone, Debug)]
-pub struct Other {
-    /// Where it stands.
+pub struct OtherAccess {
+    /// Its position.
     pub span: Option<Span>,
     /// Its program.
     pub program: [u32; 3],
 }
 
-/// Where something is found: at a point of the program that runs.
+/// The context of a finding: a point of the running program.
 pub(super) struct Report<'r, 'a> {
     pub machine: &'r Machine<'a>,
     pub checker: &'r Checker<'a>,
@@ -70,32 +72,32 @@ pub(super) struct Report<'r, 'a> {
     pub lane: SmallVec<[u32; 4]>,
 }
 
-/// Where something is found, at an access.
-pub(super) struct Place<'r, 'a> {
+/// The context of a finding about an access.
+pub(super) struct AccessReport<'r, 'a> {
     pub machine: &'r Machine<'a>,
     pub checker: &'r Checker<'a>,
-    pub point: Point,
+    pub point: CheckPoint,
     pub pointer: Use,
     pub lane: SmallVec<[u32; 4]>,
-    /// The addresses of the lanes that show it, the first one first.
+    /// The addresses of the affected lanes, the first one first.
     pub addresses: &'r [u64],
 }
 
-/// What the names of the library's files begin with: a finding there is one of the program that calls it.
+/// The prefix of the library's file names: a finding in the library is reported at its caller.
 const LIBRARY: &str = "tilewright/lib/";
 
 impl Report<'_, '_> {
-    /// Adds a finding, unless it is there already.
+    /// Adds a finding, or an occurrence of an existing one.
     pub fn add(&self, check: Check, key: Key, describe: impl FnOnce() -> Diagnostic) {
         self.add_with(check, key, (&mut std::iter::once(None), None), describe);
     }
 
-    /// Of the elements the first one is that of the first lane.
+    /// Adds a finding with elements; the first one is that of the first lane.
     fn add_with(
         &self,
         check: Check,
         key: Key,
-        (elements, other): (&mut dyn Iterator<Item = Option<(String, i64)>>, Option<Other>),
+        (elements, other): (&mut dyn Iterator<Item = Option<(String, i64)>>, Option<OtherAccess>),
         describe: impl FnOnce() -> Diagnostic,
     ) {
         let mut state = self.checker.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,16 +106,16 @@ impl Report<'_, '_> {
         if let Some(&known) = state.known.get(&key) {
             let finding = &mut state.findings[known];
             finding.count += 1;
-            let room = MOST_OCCURRENCES.saturating_sub(finding.occurrences.len());
+            let room = MAX_OCCURRENCES.saturating_sub(finding.occurrences.len());
             for occurrence in occurrences.take(room) {
-                // A loop shows it again and again.
+                // A loop repeats the same occurrence.
                 if finding.occurrences.last() != Some(&occurrence) {
                     finding.occurrences.push(occurrence);
                 }
             }
             return;
         }
-        let occurrences: Vec<Occurrence> = occurrences.by_ref().take(MOST_OCCURRENCES).collect();
+        let occurrences: Vec<Occurrence> = occurrences.by_ref().take(MAX_OCCURRENCES).collect();
         let place = match self.lane[..] {
             [] => format!("in program {}", text(self.machine.id)),
             _ => format!("in program {}, at element {:?} of the tile", text(self.machine.id), &self.lane[..]),
@@ -132,7 +134,7 @@ impl Report<'_, '_> {
         });
     }
 
-    /// The calls that lead to a point, innermost first, without those within the library.
+    /// Returns the call sites of a point, innermost first, without those within the library.
     fn chain(&self, number: u32) -> SmallVec<[Span; 2]> {
         let program = self.machine.program;
         let site = self.checker.shared.plan.sites[number as usize];
@@ -142,12 +144,12 @@ impl Report<'_, '_> {
         if own.is_empty() { all.clone() } else { own }
     }
 
-    /// Where a point stands in the program's own source.
+    /// Returns the position of a point in the program's own source.
     pub fn place_of(&self, number: u32) -> Option<Span> {
         self.chain(number).first().copied()
     }
 
-    /// A diagnostic at the point, with the calls that led there.
+    /// Returns a diagnostic at the point, with its call sites.
     pub fn located(&self, code: Code, message: impl Into<String>, label: &str) -> Diagnostic {
         let mut diagnostic = Diagnostic::new(code, message);
         for (depth, span) in self.chain(self.number).into_iter().enumerate() {
@@ -161,13 +163,13 @@ impl Report<'_, '_> {
     }
 }
 
-impl<'r, 'a> Place<'r, 'a> {
+impl<'r, 'a> AccessReport<'r, 'a> {
     fn report(&self) -> Report<'r, 'a> {
-        let Place { machine, checker, point, ref lane, .. } = *self;
+        let AccessReport { machine, checker, point, ref lane, .. } = *self;
         Report { machine, checker, number: point.number, lane: lane.clone() }
     }
 
-    /// The argument that an address belongs to, and the element of it.
+    /// Returns the argument that an address belongs to, and the element of it.
     fn element(&self, address: u64) -> Option<(String, i64)> {
         let machine = self.machine;
         let of = |index: usize| match machine.arguments.get(index) {
@@ -193,7 +195,7 @@ impl<'r, 'a> Place<'r, 'a> {
         }
     }
 
-    /// The elements that show it.
+    /// Returns the accessed elements.
     fn elements(&self) -> impl Iterator<Item = Option<(String, i64)>> {
         self.addresses.iter().map(|&address| self.element(address))
     }
@@ -203,52 +205,52 @@ fn text(id: [u32; 3]) -> String {
     format!("({}, {}, {})", id[0], id[1], id[2])
 }
 
-/// A load or store at an address that is no multiple of its element.
-pub(super) fn misaligned(place: &Place<'_, '_>, address: u64, is_store: bool) {
-    let size = place.machine.type_of(place.pointer).pointee;
-    let name = place.name(address);
+/// Reports a load or store at an address that is not a multiple of its element.
+pub(super) fn misaligned(access: &AccessReport<'_, '_>, address: u64, is_store: bool) {
+    let size = access.machine.type_of(access.pointer).pointee;
+    let name = access.name(address);
     let noun = if is_store { "store" } else { "load" };
-    let report = place.report();
-    let key = super::access::key(Check::Alignment, place.point);
-    report.add_with(Check::Alignment, key, (&mut place.elements(), None), || {
+    let report = access.report();
+    let key = super::access::key(Check::Alignment, access.point);
+    report.add_with(Check::Alignment, key, (&mut access.elements(), None), || {
         let label = format!("{name} begins {} bytes after a multiple of {size}", address % size as u64);
         report
             .located(Code::Misaligned, format!("misaligned {noun} of {size} bytes"), &label)
-            .note("a GPU stops at such an access")
+            .note("a misaligned access is a fault on a GPU")
             .hint("access elements where they begin: pass memory that is aligned to its elements")
     });
 }
 
-/// A read of memory that nobody has written.
-pub(super) fn unwritten(place: &Place<'_, '_>, address: u64) {
-    let name = place.name(address);
-    let report = place.report();
-    let key = super::access::key(Check::Init, place.point);
-    report.add_with(Check::Init, key, (&mut place.elements(), None), || {
+/// Reports a read of uninitialized memory.
+pub(super) fn unwritten(access: &AccessReport<'_, '_>, address: u64) {
+    let name = access.name(address);
+    let report = access.report();
+    let key = super::access::key(Check::Init, access.point);
+    report.add_with(Check::Init, key, (&mut access.elements(), None), || {
         report
-            .located(Code::Unwritten, format!("{name} is read, and nobody has written it"), "reads it here")
-            .note("the memory comes from `torch.empty` or the like, and has been given no content since")
-            .hint("make it with `torch.zeros`, or let a kernel write it first")
+            .located(Code::Unwritten, format!("{name} is read, but was never written"), "reads it here")
+            .note("the memory comes from `torch.empty` or a similar function, and nothing has been stored to it since")
+            .hint("allocate it with `torch.zeros`, or store to it before")
     });
 }
 
-/// Two accesses that nothing orders.
-pub(super) fn race(place: &Place<'_, '_>, conflict: &Conflict, now: Access, ty: &TileType) {
+/// Reports two unordered accesses.
+pub(super) fn race(access: &AccessReport<'_, '_>, conflict: &Conflict, now: Access, ty: &TileType) {
     let Conflict { first, first_lane, address, .. } = *conflict;
     let is_own = first.agent == now.agent;
-    let report = place.report();
-    let (grid, id) = (place.machine.grid, place.machine.id);
+    let report = access.report();
+    let (grid, id) = (access.machine.grid, access.machine.id);
     let first_id = coordinates(grid, first.agent.into());
-    let name = place.name(address);
-    let key: Key = (Check::Race.name(), place.point.number, first.site, is_own);
+    let name = access.name(address);
+    let key: Key = (Check::Race.name(), access.point.number, first.site, is_own);
     let first_span = report.chain(first.site).first().copied();
-    let other = Other { span: first_span, program: first_id };
-    report.add_with(Check::Race, key, (&mut place.elements(), Some(other)), || {
+    let other = OtherAccess { span: first_span, program: first_id };
+    report.add_with(Check::Race, key, (&mut access.elements(), Some(other)), || {
         let (does, did) = (verb(now.is_write, false), verb(first.is_write, true));
         let (who, whom) = if is_own {
             (
                 "two lanes of a program".to_owned(),
-                (lane_name(&place.lane), lane_name(&ty.lane(first_lane as usize))),
+                (lane_name(&access.lane), lane_name(&ty.lane(first_lane as usize))),
             )
         } else {
             let names = (format!("program {}", text(id)), format!("program {}", text(first_id)));
@@ -289,18 +291,18 @@ fn verb(is_write: bool, is_past: bool) -> &'static str {
 fn advise(diagnostic: Diagnostic, is_own: bool, is_same_step: bool, accesses: [&Access; 2]) -> Diagnostic {
     if is_same_step {
         return diagnostic
-            .note("they write different values, of which either stays")
+            .note("they write different values, and either may remain")
             .hint("give each element of the tile an address of its own, or mask all but one");
     }
     if is_own {
         return diagnostic
-            .note("elements of a tile are in different threads of a GPU, and no barrier is between the accesses")
+            .note("different threads of a GPU hold the elements of a tile, and no barrier separates the accesses")
             .hint("put `tl.debug_barrier()` between them, or write to other memory than is read");
     }
     let atomic = accesses.iter().filter(|access| access.mode != Mode::Plain).count();
     if atomic == 2 {
         return diagnostic
-            .note("an operation with `scope=\"cta\"` is atomic for its own program alone")
+            .note("an operation with `scope=\"cta\"` is atomic only within its own program")
             .hint("leave `scope` at its default, `\"gpu\"`");
     }
     let diagnostic =

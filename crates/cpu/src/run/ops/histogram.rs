@@ -1,4 +1,4 @@
-//! `histogram`: how often each small integer is in a tile.
+//! `histogram`: counts the occurrences of each small integer in a tile.
 
 use crate::program::Step;
 use crate::run::machine::Machine;

@@ -1,11 +1,11 @@
-//! Matrix products against sums of exact products.
+//! Compares dots with sums of exact products.
 
 use tilewright_cpu::kernels::dot::{Extents, Matrix, Scratch, dot};
 use tilewright_ir::Dtype;
 
 use crate::oracle::{Number, Random, decode, encode, pack, unpack};
 
-/// Small integers and halves, whose products and sums are exact in every type: the result must be exact too.
+/// Returns small integers and halves, whose products and sums every type represents exactly.
 fn exact_tile(random: &mut Random, dtype: Dtype, elements: usize) -> Vec<u64> {
     let number = |x: i64| if dtype.is_int() { Number::Int(x.into()) } else { Number::Float(x as f64 / 2.0) };
     (0..elements).map(|_| encode(dtype, number(random.below(7) as i64 - 3))).collect()
@@ -79,7 +79,7 @@ fn all_types_and_shapes() {
     check(I32, (I32, I32), Extents { m: 4, n: 4, k: 4 }, &mut scratch);
 }
 
-/// The order is fixed: fused multiply-adds with k ascending.
+/// Tests the fixed order: fused multiply-adds with k ascending.
 #[test]
 fn binary32_is_summed_in_order() {
     let mut random = Random(41);

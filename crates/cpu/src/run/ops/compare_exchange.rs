@@ -1,4 +1,4 @@
-//! `butterfly` and `bitonic`: elements of a line that change places.
+//! `butterfly` and `bitonic`: exchange elements along an axis.
 
 use crate::program::Step;
 use crate::run::kernels::{self, reduce::Axis};

@@ -1,4 +1,4 @@
-//! Trace points: which steps of a program are recorded when a launch of it is traced, and what is recorded of each.
+//! Trace points: the steps that a traced launch records, and what it records of each.
 
 use tilewright_base::{SourceMap, Span};
 use tilewright_ir::{Op, OpFamily};
@@ -8,32 +8,32 @@ use tilewright_trace::{Kind, Role};
 use crate::program::{Action, BlockId, Program, Slot, Step, Use};
 use crate::types::TileType;
 
-/// What a launch that is traced records of a program.
+/// The records that a traced launch makes of a program.
 #[derive(Debug, Default)]
 pub struct TracePoints {
     /// The op table of the trace.
     pub ops: Vec<trace::Op>,
-    /// The files that its places are in.
+    /// The files of its source positions.
     pub files: Vec<trace::File>,
-    /// Of each block, the point of each of its steps.
+    /// The point of each step, by block.
     pub(crate) steps: Vec<Vec<Option<u32>>>,
-    /// Of each block that is the body of a loop, the point of the loop.
+    /// The point of a loop, by the block of its body.
     pub(crate) loops: Vec<Option<u32>>,
-    /// What is recorded, by point.
-    pub(crate) points: Vec<Point>,
+    /// The records of each point.
+    pub(crate) points: Vec<TracePoint>,
 }
 
-/// What is recorded of a step.
+/// The record of a step.
 #[derive(Debug, Default)]
-pub(crate) struct Point {
-    /// Whether it accesses memory: its pointers and mask are recorded in each program.
+pub(crate) struct TracePoint {
+    /// True for a memory access, whose pointers and mask are recorded in each program.
     pub is_access: bool,
     pub operands: Operands,
     pub results: Vec<Slot>,
 }
 
 impl Program {
-    /// The trace points of the steps that each program of the grid executes.
+    /// Returns the trace points of the steps that each program of the grid executes.
     pub fn trace_points(&self) -> TracePoints {
         let mut points = TracePoints {
             steps: vec![Vec::new(); self.blocks.len()],
@@ -45,7 +45,7 @@ impl Program {
         points
     }
 
-    /// The parameters of the program, for a trace: name and type.
+    /// Returns the name and the type of each parameter, for a trace.
     pub fn traced_parameters(&self) -> impl Iterator<Item = (String, String)> {
         self.parameters
             .iter()
@@ -56,7 +56,7 @@ impl Program {
 fn files(sources: &SourceMap) -> Vec<trace::File> {
     let file = |file: &tilewright_base::SourceFile| trace::File {
         name: file.name.clone(),
-        // Nobody wants to read the library.
+        // The text of the library is of no interest to users.
         text: if file.is_library() { String::new() } else { file.text.clone() },
         first_line: file.first_line,
     };
@@ -66,7 +66,7 @@ fn files(sources: &SourceMap) -> Vec<trace::File> {
 fn place(sources: &SourceMap, span: Span) -> trace::SourceRange {
     let file = sources.file(span.file);
     let ((line, column), (end_line, end_column)) = (file.line_column(span.start), file.line_column(span.end));
-    // The text of the trace has not the columns that were removed.
+    // The text of the trace lacks the removed indentation.
     let (column, end_column) = (column - file.removed_columns, end_column - file.removed_columns);
     let number = sources.files().position(|(id, _)| id == span.file).unwrap_or(0) as u32;
     trace::SourceRange { file: number, line, column, end_line, end_column }
@@ -98,7 +98,7 @@ impl TracePoints {
                 }
                 number
             }));
-            // What combines elements runs inside of its op, and has no events.
+            // The combine steps of an op run inside of it and have no events.
             if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. }) {
                 for &nested in &step.blocks {
                     self.block(program, nested, inner);
@@ -132,15 +132,15 @@ impl TracePoints {
         let places = program.sites[step.site as usize].iter();
         let places = places.map(|&span| place(&program.sources, span)).collect();
         self.ops.push(trace::Op { name, kind, parent, places, values });
-        self.points.push(Point { is_access: kind.is_access(), operands, results });
+        self.points.push(TracePoint { is_access: kind.is_access(), operands, results });
         self.ops.len() as u32 - 1
     }
 }
 
-/// The operands that are recorded.
+/// The recorded operands.
 type Operands = Vec<(Role, Use)>;
 
-/// The kind and name of a step that is recorded, and those of its operands that are.
+/// Returns the kind and name of a recorded step, and its recorded operands.
 fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
     let roles = |roles: &[Role]| roles.iter().copied().zip(step.operands.iter().copied()).collect();
     let operands = || step.operands.iter().map(|&operand| (Role::Operand, operand)).collect();
@@ -167,7 +167,7 @@ fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
         }
         Op::For { .. } | Op::While {} => (Kind::Loop, Vec::new()),
         Op::ProgramId { .. } => (Kind::Value, Vec::new()),
-        // Where pointers lead is shown where they are used.
+        // Pointers are shown at the accesses that use them.
         Op::PtrAdd {} => return None,
         // tidy: wildcard because the family of any other op says whether it computes elements
         op => match op.family() {
@@ -181,13 +181,13 @@ fn describe(step: &Step) -> Option<(Kind, String, Operands)> {
     Some((kind, name(op), roles))
 }
 
-/// Pointer and mask in front: they are recorded in each program.
+/// Sorts pointer and mask to the front: these are recorded in each program.
 fn pointers_first(mut operands: Operands) -> Operands {
     operands.sort_by_key(|(role, _)| !matches!(role, Role::Pointer | Role::Mask));
     operands
 }
 
-/// The name of an op, for people.
+/// Returns the name of an op, for people.
 pub(crate) fn name(op: &Op) -> String {
     match op {
         Op::Elementwise { function } => function.name().into(),

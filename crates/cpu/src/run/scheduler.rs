@@ -1,24 +1,26 @@
-//! Programs that wait for each other, at locks or for what another one stores.
+//! Schedules programs that wait for each other, at locks or for stores of another program.
 //!
-//! A program that waits keeps its thread, parked, and another thread takes its turn: so many run at once as a launch has
-//! threads, and every program of the grid makes progress, as on a GPU that holds them all. Who waits lets a program begin that
-//! has not, or else the one run that has been parked the longest. When a program ends, which is what others may wait for, the
-//! longest parked one goes on before a new one begins: programs that wait for earlier ones alone keep few threads.
+//! A waiting program keeps its thread parked, and another thread runs instead. So a launch runs as
+//! many programs at once as it has threads, and every program of the grid makes progress, as on a
+//! GPU that holds all of them. A waiting thread starts a program that has not begun; if there is
+//! none, it resumes the thread that has been parked longest. When a program ends, which others may
+//! wait for, the thread that has been parked longest resumes before a new program begins; so
+//! programs that only wait for earlier ones need few threads.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// So many threads are parked at the most. Those that find no room go on looking for what they wait for.
-const MOST_PARKED: usize = 8192;
+/// Maximum parked threads. Further waiting threads poll instead.
+const MAX_PARKED: usize = 8192;
 
-/// How often a parked thread looks whether the launch is to stop.
+/// The interval at which a parked thread checks whether the launch has to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The threads of a launch that are parked, the longest first.
+/// The parked threads of a launch, the one parked longest first.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct Scheduler {
     parked: Mutex<VecDeque<Arc<Parked>>>,
 }
 
@@ -28,9 +30,10 @@ struct Parked {
     woken: Condvar,
 }
 
-impl Turns {
-    /// Lets the longest parked thread run in place of this one. False if there is none.
-    pub(crate) fn hand_over(&self) -> bool {
+impl Scheduler {
+    /// Resumes the thread that has been parked longest, in place of this one. Returns false if
+    /// there is none.
+    pub(crate) fn yield_now(&self) -> bool {
         let next = self.parked.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         next.is_some_and(|next| {
             next.wake();
@@ -38,11 +41,11 @@ impl Turns {
         })
     }
 
-    /// Parks this thread until it is its turn again, or until the launch is to stop; `begin` starts a thread for another program
-    /// if there is one that has not begun, and says whether it could.
-    pub(crate) fn pass(&self, stop: &AtomicBool, has_others: bool, begin: impl FnOnce() -> bool) {
+    /// Parks this thread until it resumes, or until the launch has to stop. `begin` starts a thread
+    /// for a program that has not begun, and returns whether it could.
+    pub(crate) fn park(&self, stop: &AtomicBool, has_others: bool, begin: impl FnOnce() -> bool) {
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
-        let begins = has_others && parked.len() < MOST_PARKED;
+        let begins = has_others && parked.len() < MAX_PARKED;
         let next = if begins { None } else { parked.pop_front() };
         if !begins && next.is_none() {
             drop(parked);
@@ -55,9 +58,9 @@ impl Turns {
         match next {
             Some(next) => next.wake(),
             None if begin() => {}
-            // The system has no more threads.
+            // The system refuses more threads.
             None => {
-                self.hand_over();
+                self.yield_now();
             }
         }
         own.sleep(stop);

@@ -1,10 +1,11 @@
-//! Promises about values: `tl.multiple_of`, `tl.max_contiguous`, `tl.max_constancy`. Code for a GPU relies on them.
+//! Hints about values: `tl.multiple_of`, `tl.max_contiguous`, `tl.max_constancy`. Code for a GPU
+//! relies on them.
 
 use tilewright_base::Code;
 use tilewright_ir::{HintKind, Op};
 use tilewright_sanitize::Check;
 
-use crate::compile::sanitize::Point;
+use crate::compile::sanitize::CheckPoint;
 use crate::program::Step;
 use crate::run::machine::Machine;
 use crate::run::ops::materialize::materialize;
@@ -13,15 +14,15 @@ use crate::types::TileType;
 use super::Checker;
 use super::report::{Key, Report};
 
-/// Checks a promise before its step is executed.
-pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: Point) {
+/// Checks a hint before its step is executed.
+pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let Some(Op::Hint { kind, values }) = step.op() else { return };
     let ty = machine.type_of(step.operands[0]);
     if *kind == HintKind::Described {
         described(checker, machine, step, (point, values));
         return;
     }
-    // Pointers count in bytes where they are multiples, and in elements where they are contiguous.
+    // Pointers count in bytes for multiples, and in elements for contiguous runs.
     if !ty.number.dtype.is_int() {
         return;
     }
@@ -34,15 +35,15 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
     let elements: Vec<i64> = tile.bytes().chunks_exact(ty.size).map(element).collect();
     let unit = ty.pointee as i64;
     let Some((lane, value, axis)) = broken(ty, *kind, values, &elements, unit) else { return };
-    let promised = values.get(axis).copied().unwrap_or(1);
+    let hinted = values.get(axis).copied().unwrap_or(1);
     let report = Report { machine, checker, number: point.number, lane: ty.lane(lane) };
     let key: Key = (Check::Alignment.name(), point.number, u32::MAX, false);
     report.add(Check::Alignment, key, || {
         let what = match kind {
-            HintKind::MultipleOf => format!("a multiple of {promised}"),
-            HintKind::MaxContiguous => format!("contiguous in runs of {promised}"),
-            HintKind::MaxConstancy => format!("equal in runs of {promised}"),
-            HintKind::Described => unreachable!("a part of a descriptor is checked above"),
+            HintKind::MultipleOf => format!("a multiple of {hinted}"),
+            HintKind::MaxContiguous => format!("contiguous in runs of {hinted}"),
+            HintKind::MaxConstancy => format!("equal in runs of {hinted}"),
+            HintKind::Described => unreachable!("descriptors are checked above"),
         };
         report
             .located(
@@ -50,13 +51,14 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
                 format!("`tl.{}` hint is wrong: the value is not {what}", kind.name()),
                 &format!("{value} is not {what}"),
             )
-            .note("a GPU joins elements into accesses of up to 16 bytes because of the hint")
+            .note("a GPU relies on the hint to combine elements into accesses of up to 16 bytes")
             .hint("give a hint that holds for every value of this line, or none")
     });
 }
 
-/// Checks a part of a tensor descriptor: what a GPU copies blocks of begins at a multiple of 16 bytes, and so do its rows.
-fn described(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, (point, values): (Point, &[i64])) {
+/// Checks a part of a tensor descriptor: GPU copies require a base and strides that are multiples
+/// of 16 bytes.
+fn described(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, (point, values): (CheckPoint, &[i64])) {
     let ty = machine.type_of(step.operands[0]);
     let (&[multiple, part], true) = (values, ty.is_scalar()) else { return };
     let tile = materialize(ty, machine.value(step.operands[0]).clone());
@@ -85,7 +87,7 @@ fn described(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, (point, 
     });
 }
 
-/// The first lane at which a promise does not hold, with its value and the axis.
+/// Returns the first lane whose value contradicts a hint, with the value and the axis.
 fn broken(
     ty: &TileType,
     kind: HintKind,
@@ -94,24 +96,23 @@ fn broken(
     unit: i64,
 ) -> Option<(usize, i64, usize)> {
     if ty.is_scalar() {
-        let promised = values.first().copied().unwrap_or(1);
+        let hinted = values.first().copied().unwrap_or(1);
         let value = *elements.first()?;
-        return (kind == HintKind::MultipleOf && promised > 1 && value % promised != 0)
-            .then_some((0, value, 0));
+        return (kind == HintKind::MultipleOf && hinted > 1 && value % hinted != 0).then_some((0, value, 0));
     }
-    for (axis, (&promised, &extent)) in values.iter().zip(ty.shape()).enumerate() {
-        if promised <= 1 {
+    for (axis, (&hinted, &extent)) in values.iter().zip(ty.shape()).enumerate() {
+        if hinted <= 1 {
             continue;
         }
         let stride: usize = ty.shape()[axis + 1..].iter().map(|&extent| extent as usize).product();
-        let run = promised.min(i64::from(extent));
+        let run = hinted.min(i64::from(extent));
         for (lane, &value) in elements.iter().enumerate() {
             let index = (lane / stride % extent as usize) as i64;
             let before = (index > 0).then(|| elements[lane - stride]);
             let follows = before.is_some_and(|before| value == before.wrapping_add(unit));
             let holds = match kind {
-                // The first of a contiguous run counts for all of it.
-                HintKind::MultipleOf => follows || value % promised == 0,
+                // The first element of a contiguous run determines the others.
+                HintKind::MultipleOf => follows || value % hinted == 0,
                 HintKind::MaxContiguous => index % run == 0 || follows,
                 HintKind::MaxConstancy => index % run == 0 || before == Some(value),
                 HintKind::Described => true,
