@@ -1,11 +1,13 @@
-//! Compiles a corpus of kernels and compares two compilations of it; `cargo xtask replay` runs it for two commits.
+//! Compiles a corpus of kernels and compares two such compilations; `cargo xtask replay` runs it on
+//! two commits.
 //!
 //! ```text
 //! replay compile CORPUS OUT       writes OUT/KERNEL.VARIANT.STAGE for each CORPUS/KERNEL.ir
 //! replay compare BEFORE AFTER     lists the texts that differ, with registers, instructions and spills of the PTX
 //! ```
-//! A file of the corpus is tile IR as the frontend emits it, after a comment with the options of its launch. Each is
-//! compiled for the CPU with its options, and for each GPU of [`VARIANTS`]. A compilation that fails has its message as text.
+//! A corpus file is tile IR as emitted by the frontend, after a comment with the launch options.
+//! Each is compiled for the CPU with its options, and for each GPU of [`VARIANTS`]. The output of a
+//! failed compilation is its error message.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,10 +22,11 @@ use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir::Module;
 use tilewright_testkit::{Ptxas, Usage};
 
-/// The GPUs that each kernel is compiled for, and whether its launcher makes tensor maps.
+/// The target GPUs, and whether the launcher provides tensor maps.
 const VARIANTS: [(&str, bool); 4] = [("sm_75", false), ("sm_80", false), ("sm_90a", true), ("sm_100a", true)];
 
-/// How many differing PTX texts a comparison lists before it only counts.
+/// The maximum number of differing PTX files that a comparison lists; further ones are only
+/// counted.
 const MAX_ROWS: u32 = 60;
 
 type Failure = Box<dyn std::error::Error>;
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The options of a launch, from the first line of a file.
+/// The launch options in the first line of a file.
 #[derive(Clone, Copy)]
 struct LaunchOptions {
     num_warps: u32,
@@ -78,7 +81,7 @@ fn compile_corpus(corpus: &Path, out: &Path) -> Result<(), Failure> {
     kernels.retain(|path| path.extension().is_some_and(|extension| extension == "ir"));
     kernels.sort();
     std::fs::create_dir_all(out)?;
-    // A panic of the compiler becomes a text, as other failures do.
+    // A compiler panic becomes a text, like other failures.
     std::panic::set_hook(Box::new(|_| {}));
     let next = AtomicUsize::new(0);
     let work = || {
@@ -128,7 +131,7 @@ fn compile_kernel(path: &Path, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The program in the language of the GPU path, with the remarks of the passes after it.
+/// Returns the program in the GPU language, followed by the remarks of the passes.
 fn compile_for_gpu(
     module: &Module,
     target: GpuTarget,
@@ -152,7 +155,7 @@ fn compile_for_gpu(
     for remark in remarks {
         let (pass, kind) = (remark.pass, remark.kind.name());
         writeln!(text, "// {pass} {kind}: {}: {}: {}", remark.subject, remark.decision, remark.reason)
-            .expect("a string takes all");
+            .expect("writing to a string cannot fail");
     }
     Ok(text)
 }
@@ -161,7 +164,7 @@ fn rendered(diagnostic: &Diagnostic, module: &Module) -> String {
     diagnostic.render(&module.sources, Color::Never)
 }
 
-/// The text of a stage, or why there is none.
+/// Returns the output of a stage, or its error.
 fn guarded(stage: impl FnOnce() -> Result<String, String>) -> String {
     match catch_unwind(AssertUnwindSafe(stage)) {
         Ok(Ok(text)) => text,
@@ -174,7 +177,7 @@ fn guarded(stage: impl FnOnce() -> Result<String, String>) -> String {
     }
 }
 
-/// A PTX text as the assembler sees it.
+/// The assembler's figures for a PTX file.
 #[derive(Clone, Copy, Default)]
 struct Figures {
     registers: u32,
@@ -199,7 +202,7 @@ impl Figures {
     }
 }
 
-/// Whether both folders have the same texts.
+/// Returns whether both directories contain the same files.
 fn compare(before: &Path, after: &Path) -> Result<bool, Failure> {
     let names = |folder: &Path| -> Result<BTreeSet<String>, std::io::Error> {
         std::fs::read_dir(folder)?
@@ -231,7 +234,8 @@ fn compare(before: &Path, after: &Path) -> Result<bool, Failure> {
     Ok(differing.is_empty())
 }
 
-/// Prints registers, instructions and spills of the PTX that differs, and the geometric means of their ratios.
+/// Prints registers, instructions and spills of the PTX files that differ, and the geometric means
+/// of their ratios.
 fn compare_figures(
     before: &Path,
     after: &Path,

@@ -1,4 +1,4 @@
-//! Tensors of tests: any dtype, dense, row-major, at an address that is a multiple of 16.
+//! Tensors for tests: any dtype, dense, row-major, 16-byte aligned.
 
 use half::{bf16, f16};
 use tilewright::Dtype;
@@ -7,50 +7,50 @@ use tilewright::runtime::{Device, Pointer, Region, Value};
 /// A tensor.
 #[derive(Clone, Debug)]
 pub struct Array {
-    /// The type of the elements.
+    /// The element type.
     pub dtype: Dtype,
-    /// The extents.
+    /// The shape.
     pub shape: Vec<usize>,
     storage: Vec<u128>,
 }
 
 impl Array {
-    /// A tensor of zeros.
+    /// Returns a tensor of zeros.
     pub fn zeros(dtype: Dtype, shape: &[usize]) -> Self {
         let elements: usize = shape.iter().product();
         let storage = vec![0; (elements * dtype.bytes()).div_ceil(16)];
         Self { dtype, shape: shape.to_vec(), storage }
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The argument that gives the whole tensor to a kernel.
+    /// Returns the kernel argument for the whole tensor.
     pub fn argument(&mut self) -> Value<'_> {
         let pointee = self.dtype;
         let region = Region::of(self.bytes_mut());
         Value::Pointer(Pointer { pointee, address: region.address(), region, device: Device::Cpu })
     }
 
-    /// The elements as they lie in memory.
+    /// Returns the elements as they are in memory.
     pub fn bytes(&self) -> &[u8] {
         &bytemuck::cast_slice(&self.storage)[..self.len() * self.dtype.bytes()]
     }
 
-    /// The same, to be changed.
+    /// Returns the mutable elements as they are in memory.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let length = self.len() * self.dtype.bytes();
         &mut bytemuck::cast_slice_mut(&mut self.storage)[..length]
     }
 
-    /// An element, by its row-major number.
+    /// Returns an element, by its row-major index.
     pub fn get(&self, index: usize) -> f64 {
         let size = self.dtype.bytes();
         let mut word = [0; 8];
@@ -61,15 +61,15 @@ impl Array {
         number.unwrap_or(bits as f64)
     }
 
-    /// Sets an element; the value is rounded to the dtype, and wrapped if it is an integer. For the 8-bit formats it is
-    /// the bits.
+    /// Sets an element; the value is rounded to the dtype, and wrapped for integers. For the 8-bit
+    /// float formats, the value is the element's bits.
     pub fn set(&mut self, index: usize, value: f64) {
         let size = self.dtype.bytes();
         let word = bits(self.dtype, value).to_le_bytes();
         self.bytes_mut()[index * size..(index + 1) * size].copy_from_slice(&word[..size]);
     }
 
-    /// A value as an element would hold it.
+    /// Returns a value rounded to the dtype.
     pub fn rounded(&self, value: f64) -> f64 {
         let mut one = Array::zeros(self.dtype, &[1]);
         one.set(0, value);

@@ -1,4 +1,4 @@
-//! One case: a kernel, its inputs, and what is expected of it.
+//! A test case: a kernel, its inputs and its expected results.
 
 use std::sync::Arc;
 
@@ -11,61 +11,62 @@ use crate::{Array, Expression};
 /// A case of a page.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The line of the page that it begins at.
+    /// The line of the page on which it starts.
     pub line: usize,
     /// The kernel's name.
     pub kernel: String,
-    /// The program.
+    /// The Python source.
     pub code: String,
-    /// What it is compiled for, where it is not run.
+    /// The signature for which it is compiled if it is not run.
     pub signature: Option<String>,
     /// Its arguments and options, by name.
     pub inputs: Vec<(String, Input)>,
-    /// What is expected: a tensor, the tolerance (none: exact), the value.
+    /// The expected results: a tensor, its tolerance (`None`: exact), the value.
     pub expect: Vec<(String, Option<f64>, Expression)>,
 }
 
-/// An input.
+/// An input of a case.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A tensor and its elements.
     Tensor(Dtype, Vec<usize>, Expression),
-    /// A number with a type.
+    /// A typed number.
     Number(Dtype, Expression),
-    /// Anything that an argument's description says: `1024`, `'text'`, `(2, 1)`.
+    /// Any value of an argument description: `1024`, `'text'`, `(2, 1)`.
     Constant(Constant),
 }
 
-/// How a case ended.
+/// The outcome of a case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// As expected, where no diagnostics are.
+    /// As expected, if no diagnostics are expected.
     Right,
-    /// With other results than expected.
+    /// Results other than the expected ones.
     Wrong(String),
-    /// With diagnostics.
+    /// Diagnostics.
     Diagnostics(String),
 }
 
-/// Memory of a device that does not work on the host's: tensors are copied there for a launch, and back.
+/// The memory of a device that is separate from the host's: tensors are copied there before a
+/// launch, and back after it.
 pub trait DeviceMemory {
-    /// Copies bytes to the device, and gives their address there, a multiple of 16.
+    /// Copies bytes to the device and returns their address, a multiple of 16.
     fn upload(&mut self, bytes: &[u8]) -> Result<u64, String>;
-    /// Copies bytes back, when all launches are done.
+    /// Copies bytes back after all launches have finished.
     fn download(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), String>;
 }
 
-/// The ways in which a case is run: all must agree.
+/// The ways to run a case, which must all agree.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Mode {
     Optimized,
-    Plain,
+    Unoptimized,
     Dense,
     On(Device),
 }
 
 impl Case {
-    /// Reads a case from the blocks of a page.
+    /// Parses a case from the blocks of a page.
     pub fn parse(line: usize, info: &str, code: &str, inputs: &str, expect: &str) -> Result<Self, String> {
         let attribute = |name: &str| info.split_whitespace().find_map(|word| word.strip_prefix(name));
         let kernel = attribute("kernel=").ok_or("a case needs kernel=<name>")?.to_owned();
@@ -81,22 +82,26 @@ impl Case {
         Ok(Self { line, kernel, code: code.to_owned(), signature, inputs, expect })
     }
 
-    /// Compiles the kernel, runs it in every way that the CPU has if there are inputs, and compares. An error is a mistake in
-    /// the case.
+    /// Compiles the kernel; if there are inputs, runs it in every CPU mode and compares the
+    /// results. An `Err` means the case itself is malformed.
     pub fn run(&self) -> Result<Outcome, String> {
-        self.run_ways(&[Way::Optimized, Way::Plain, Way::Dense], &mut None)
+        self.run_in_modes(&[Mode::Optimized, Mode::Unoptimized, Mode::Dense], &mut None)
     }
 
-    /// As [`run`](Self::run), on a device, which has memory of its own or works on the host's.
+    /// Like [`run`](Self::run), on a device with or without memory separate from the host's.
     pub fn run_on(
         &self,
         device: Device,
         mut memory: Option<&mut dyn DeviceMemory>,
     ) -> Result<Outcome, String> {
-        self.run_ways(&[Way::On(device)], &mut memory)
+        self.run_in_modes(&[Mode::On(device)], &mut memory)
     }
 
-    fn run_ways(&self, ways: &[Way], memory: &mut Option<&mut dyn DeviceMemory>) -> Result<Outcome, String> {
+    fn run_in_modes(
+        &self,
+        modes: &[Mode],
+        memory: &mut Option<&mut dyn DeviceMemory>,
+    ) -> Result<Outcome, String> {
         let diagnostics = |error: Error| Ok(Outcome::Diagnostics(error.render(Color::Never)));
         let kernel =
             Module::from_source("example.py", self.code.as_str()).and_then(|m| m.kernel(&self.kernel));
@@ -110,14 +115,14 @@ impl Case {
                 Err(error) => diagnostics(error),
             };
         }
-        for &way in ways {
+        for &mode in modes {
             let before = self.tensors()?;
             let mut after = before.clone();
-            match self.launch(&kernel, &mut after, way, memory)? {
+            match self.launch(&kernel, &mut after, mode, memory)? {
                 Err(error) => return diagnostics(error),
                 Ok(()) => {
                     if let Some(wrong) = self.compare(&before, &after)? {
-                        return Ok(Outcome::Wrong(format!("{way:?}: {wrong}")));
+                        return Ok(Outcome::Wrong(format!("{mode:?}: {wrong}")));
                     }
                 }
             }
@@ -125,8 +130,8 @@ impl Case {
         Ok(Outcome::Right)
     }
 
-    /// The ops in the IR that the frontend makes of it, by their names in [`OPS`](tilewright::ir::OPS); none where it does
-    /// not compile.
+    /// Returns the ops in the frontend's IR, by their names in [`OPS`](tilewright::ir::OPS); empty
+    /// if the case does not compile.
     pub fn ops(&self) -> Result<Vec<&'static str>, String> {
         let handle = self.handle()?;
         let mut ops = Vec::new();
@@ -136,12 +141,12 @@ impl Case {
         Ok(ops)
     }
 
-    /// The optimised IR; none where it does not compile.
+    /// Returns the optimized IR; `None` if the case does not compile.
     pub fn module(&self) -> Result<Option<tilewright::ir::Module>, String> {
         Ok(self.handle()?.map(|handle| handle.compiled.module.as_ref().clone()))
     }
 
-    /// The kernel for its arguments, if it compiles.
+    /// Returns the kernel compiled for its arguments; `None` if it does not compile.
     fn handle(&self) -> Result<Option<Arc<Handle>>, String> {
         let Ok(kernel) =
             Module::from_source("example.py", self.code.as_str()).and_then(|m| m.kernel(&self.kernel))
@@ -173,7 +178,7 @@ impl Case {
         Ok(tensors)
     }
 
-    /// The arguments and options by name, the tensors first, and the grid.
+    /// Returns the arguments and options by name, tensors first, and the grid.
     fn values<'t>(&'t self, tensors: &'t mut [(String, Array)]) -> Result<(Named<'t>, GridResult), String> {
         let mut values: Named<'t> =
             tensors.iter_mut().map(|(name, array)| (name.as_str(), array.argument())).collect();
@@ -193,12 +198,12 @@ impl Case {
         &self,
         kernel: &Kernel,
         tensors: &mut [(String, Array)],
-        way: Way,
+        mode: Mode,
         memory: &mut Option<&mut dyn DeviceMemory>,
     ) -> Result<Result<(), Error>, String> {
-        let device = match way {
-            Way::On(device) => device,
-            Way::Optimized | Way::Plain | Way::Dense => Device::Cpu,
+        let device = match mode {
+            Mode::On(device) => device,
+            Mode::Optimized | Mode::Unoptimized | Mode::Dense => Device::Cpu,
         };
         let mut addresses = Vec::new();
         if let Some(memory) = memory {
@@ -215,7 +220,7 @@ impl Case {
         let kernel = &kernel.on(device);
         let launched = bind(kernel, &values).and_then(|(arguments, options)| {
             let handle = kernel.handle(&arguments, &options)?;
-            run_in(&handle, way, grid?, &arguments)
+            run_in(&handle, mode, grid?, &arguments)
         });
         if let (Some(memory), Ok(())) = (memory, &launched) {
             for ((_, array), address) in tensors.iter_mut().zip(addresses) {
@@ -225,7 +230,7 @@ impl Case {
         Ok(launched)
     }
 
-    /// What is not as expected.
+    /// Returns the first difference from the expected results.
     fn compare(
         &self,
         before: &[(String, Array)],
@@ -259,7 +264,7 @@ impl Case {
 type Named<'t> = Vec<(&'t str, Value<'t>)>;
 type GridResult = Result<Grid, Error>;
 
-/// One value for each parameter, and the options.
+/// Returns a value for each parameter, and the options.
 fn bind<'t>(kernel: &Kernel, values: &Named<'t>) -> Result<(Vec<Value<'t>>, Options), Error> {
     let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
     let binding = kernel.signature().bind(0, &names)?;
@@ -278,11 +283,11 @@ fn bind<'t>(kernel: &Kernel, values: &Named<'t>) -> Result<(Vec<Value<'t>>, Opti
     Ok((arguments.collect(), options))
 }
 
-fn run_in(handle: &Handle, way: Way, grid: Grid, arguments: &[Value<'_>]) -> Result<(), Error> {
-    let program = match way {
-        Way::Optimized | Way::On(_) => return handle.launch(grid, arguments, Interrupt::Never),
-        Way::Plain => tilewright_compiler::cpu_program(&handle.compiled.lowered),
-        Way::Dense => tilewright_compiler::cpu_program_without_symbolic_forms(&handle.compiled.module),
+fn run_in(handle: &Handle, mode: Mode, grid: Grid, arguments: &[Value<'_>]) -> Result<(), Error> {
+    let program = match mode {
+        Mode::Optimized | Mode::On(_) => return handle.launch(grid, arguments, Interrupt::Never),
+        Mode::Unoptimized => tilewright_compiler::cpu_program(&handle.compiled.lowered),
+        Mode::Dense => tilewright_compiler::cpu_program_without_symbolic_forms(&handle.compiled.module),
     };
     let program = program.map_err(|diagnostic| Error::from(*diagnostic))?;
     handle.launch_program(&program, grid, arguments, Interrupt::Never)
@@ -368,7 +373,7 @@ fn number(dtype: Dtype, expression: &Expression) -> Result<Value<'static>, Strin
     Ok(Value::Scalar(literal))
 }
 
-/// The indices of the element with this row-major number.
+/// Returns the indices of the element with this row-major index.
 fn indices(shape: &[usize], mut flat: usize) -> Vec<usize> {
     let mut indices = vec![0; shape.len()];
     for (axis, &extent) in shape.iter().enumerate().rev() {

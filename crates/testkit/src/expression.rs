@@ -1,7 +1,8 @@
-//! The expressions of tests: Python's syntax, numbers in binary64, and a few functions.
+//! The expressions of test cases: Python syntax, evaluated in binary64, with a few functions.
 //!
-//! `i`, `j`, `k`, `l` are the indices of the element; `x[i, j]` is an element of an input. `sum(k, 8, …)`, `max(k, 8, …)`
-//! and `min(k, 8, …)` bind `k` from 0 to 7. `tdiv` and `tmod` truncate, as kernels' `//` and `%` of integers do.
+//! `i`, `j`, `k`, `l` are the indices of the element; `x[i, j]` is an element of an input. `sum(k,
+//! 8, …)`, `max(k, 8, …)` and `min(k, 8, …)` bind `k` to 0 through 7. `tdiv` and `tmod` truncate,
+//! like `//` and `%` on integers in kernels.
 
 use ruff_python_ast::{CmpOp, Expr, Number, Operator, UnaryOp};
 use ruff_python_parser::parse_expression;
@@ -15,7 +16,7 @@ pub struct Expression {
     text: String,
 }
 
-/// What names mean.
+/// The values of names.
 struct Scope<'a> {
     arrays: &'a [(String, Array)],
     variables: Vec<(String, f64)>,
@@ -24,13 +25,13 @@ struct Scope<'a> {
 type Number64 = Result<f64, String>;
 
 impl Expression {
-    /// Reads an expression.
+    /// Parses an expression.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parsed = parse_expression(text).map_err(|error| format!("'{text}': {error}"))?;
         Ok(Self { tree: *parsed.into_syntax().body, text: text.to_owned() })
     }
 
-    /// Its value at an element.
+    /// Returns its value at an element.
     pub fn evaluate(&self, indices: &[usize], arrays: &[(String, Array)]) -> Number64 {
         let names = ["i", "j", "k", "l"];
         let variables = names.iter().zip(indices).map(|(name, &index)| ((*name).to_owned(), index as f64));
@@ -214,7 +215,7 @@ fn compare(op: CmpOp, left: f64, right: f64) -> Number64 {
     Ok(f64::from(u8::from(holds)))
 }
 
-/// The error function by its series, for the small arguments of tests.
+/// Returns the error function, by a series that suits the small arguments of tests.
 fn erf(x: f64) -> f64 {
     if x.abs() > 5.0 {
         return x.signum();

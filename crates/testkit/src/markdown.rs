@@ -1,4 +1,4 @@
-//! Markdown pages with cases in them.
+//! Markdown pages with test cases.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,23 @@ use crate::snapshot::{difference, is_blessing};
 /// A fenced block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fence {
-    /// What stands behind the opening quotes.
+    /// The info string after the opening backquotes.
     pub info: String,
-    /// The line that it begins at, from 1.
+    /// The line of the opening fence, from 1.
     pub line: usize,
-    /// The bytes of what is in it.
+    /// The byte range of the content.
     pub body: Range<usize>,
 }
 
-/// The root of the project. Cargo says at run time where a package lies; a test without cargo is run in the root.
+/// Returns the root of the project. Cargo sets the package directory at run time; without cargo,
+/// tests run in the root.
 pub fn project_root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR");
     let root = package.map_or_else(|| ".".into(), |package| PathBuf::from(package).join("../.."));
     root.canonicalize().unwrap_or(root)
 }
 
-/// Runs the cases of every page in a folder, and fails with all that went wrong.
+/// Runs the cases of every page in a directory and panics with all failures.
 #[track_caller]
 pub fn run_directory(path: &Path) {
     let entries = std::fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -36,7 +37,7 @@ pub fn run_directory(path: &Path) {
     assert!(findings.is_empty(), "{} failed\n\n{}", findings.len(), findings.join("\n\n"));
 }
 
-/// Runs the cases of a page. Gives what went wrong.
+/// Runs the cases of a page and returns the failures.
 pub fn run_markdown(path: &Path) -> Vec<String> {
     let mut page = match std::fs::read_to_string(path) {
         Ok(page) => page,
@@ -51,7 +52,7 @@ pub fn run_markdown(path: &Path) -> Vec<String> {
             (Err(error) | Ok(Outcome::Wrong(error)), _) => findings.push(format!("{place}: {error}")),
             (Ok(Outcome::Right), None) => {}
             (Ok(Outcome::Right), Some(_)) => {
-                findings.push(format!("{place}: a diagnostic is expected, and there is none"));
+                findings.push(format!("{place}: expected a diagnostic, but there is none"));
             }
             (Ok(Outcome::Diagnostics(found)), None) => {
                 findings.push(format!("{place}: an unexpected diagnostic\n{found}"));
@@ -77,12 +78,12 @@ pub fn run_markdown(path: &Path) -> Vec<String> {
     findings
 }
 
-/// The cases of a page.
+/// Returns the cases of a page.
 pub fn cases(page: &str) -> Result<Vec<Case>, String> {
     parse(page).into_iter().map(|(case, _)| case).collect()
 }
 
-/// A case, and the place of the diagnostics that are expected of it.
+/// A case, and the byte range of its expected diagnostics.
 type Expected = (Result<Case, String>, Option<Range<usize>>);
 
 fn parse(page: &str) -> Vec<Expected> {
@@ -106,7 +107,7 @@ fn parse(page: &str) -> Vec<Expected> {
     found
 }
 
-/// The fenced blocks of a page, in order.
+/// Returns the fenced blocks of a page, in order.
 pub fn fences(page: &str) -> Vec<Fence> {
     let mut found: Vec<Fence> = Vec::new();
     let mut open: Option<Fence> = None;
@@ -125,7 +126,7 @@ pub fn fences(page: &str) -> Vec<Fence> {
     found
 }
 
-/// Text as it stands in a fenced block: no spaces at the ends of lines, a newline at the end.
+/// Text for a fenced block: without trailing spaces on its lines, with a newline at the end.
 fn with_newline(text: &str) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n"
 }

@@ -1,7 +1,8 @@
-//! NVIDIA's assembler as a judge: whether it accepts a text, what the kernels use, and the machine code they become.
+//! Runs NVIDIA's assembler: whether it accepts a PTX module, the resources of its kernels, and
+//! their machine code.
 //!
-//! It is a test dependency, which `make test` installs into `.venv` from NVIDIA's package. Tests that need it say that they
-//! are skipped where there is none.
+//! It is a test dependency that `make test` installs into `.venv` from NVIDIA's package. Tests that
+//! need it are reported as skipped if it is missing.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -10,11 +11,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{project_root, say_skipped};
 
-/// Begins the line of an error that says that the assembler failed, so it has not judged the text.
+/// The start of the error line for a crash of the assembler, in which case the text was not
+/// validated.
 pub const DIED: &str = "the assembler died";
 
-/// Memory that the assembler may use. For some wrong texts it allocates until the machine has no
-/// more (20 GB in a minute), then dies.
+/// The assembler's memory limit. For some invalid inputs it allocates until the machine has no
+/// memory left (20 GB in a minute), then dies.
 const MAX_MEMORY_KIB: u32 = 2 << 20;
 
 /// The assembler.
@@ -23,38 +25,39 @@ pub struct Ptxas {
     path: PathBuf,
 }
 
-/// What the assembler made of a text.
+/// The assembler's output for a PTX module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assembled {
     /// The ELF image.
     pub cubin: Vec<u8>,
-    /// What each kernel and function that is not inlined uses, as the assembler reports it.
+    /// The resource usage of each kernel and non-inlined function, as reported by the assembler.
     pub usage: Vec<Usage>,
-    /// What it says costs speed, as that it could not let products run beside the threads.
+    /// Performance warnings, such as serialized `wgmma` instructions.
     pub losses: Vec<String>,
 }
 
-/// What a kernel uses.
+/// The resource usage of a kernel.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Usage {
     /// Its name.
     pub name: String,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes of a thread's stack.
+    /// Stack bytes per thread.
     pub stack: u32,
-    /// Bytes of registers written to the stack.
+    /// Bytes of register spill stores.
     pub spill_stores: u32,
-    /// Bytes of registers read back from the stack.
+    /// Bytes of register spill loads.
     pub spill_loads: u32,
-    /// Bytes of static shared memory of a block.
+    /// Static shared memory per block in bytes.
     pub shared: u32,
-    /// Barriers of a block.
+    /// Barriers per block.
     pub barriers: u32,
 }
 
 impl Ptxas {
-    /// The assembler that `TILEWRIGHT_PTXAS` names, or that of the project's environment, or that of the path.
+    /// Returns the assembler named by `TILEWRIGHT_PTXAS`, or that of the project's environment, or
+    /// that of `PATH`.
     pub fn find() -> Option<Self> {
         if let Some(path) = std::env::var_os("TILEWRIGHT_PTXAS") {
             let path = PathBuf::from(path);
@@ -71,7 +74,7 @@ impl Ptxas {
         Some(Self { path: found })
     }
 
-    /// As [`Self::find`]; where there is none, says that the test is skipped.
+    /// Like [`Self::find`], but reports the test as skipped if there is no assembler.
     pub fn find_or_skip(test: &str) -> Option<Self> {
         let found = Self::find();
         if found.is_none() {
@@ -80,12 +83,13 @@ impl Ptxas {
         found
     }
 
-    /// Assembles a text for a target (`sm_90a`), with the assembler's optimisations; `Err` is what it says against it.
+    /// Assembles PTX for a target (`sm_90a`) with optimizations; `Err` contains the assembler's
+    /// messages.
     pub fn assemble(&self, text: &str, target: &str) -> Result<Assembled, String> {
         self.assemble_with(text, target, &[])
     }
 
-    /// As [`Self::assemble`], with further options: `-O0` is quick.
+    /// Like [`Self::assemble`], with additional options: `-O0` is fast.
     pub fn assemble_with(&self, text: &str, target: &str, options: &[&str]) -> Result<Assembled, String> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -93,7 +97,7 @@ impl Ptxas {
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
         let result = self.run(text, target, options, &directory);
-        // What is left in the temporary directory does no harm.
+        // Leftover temporary files are harmless.
         let _ = std::fs::remove_dir_all(&directory);
         result
     }
@@ -108,10 +112,10 @@ impl Ptxas {
         let output = command.output().map_err(|error| format!("{}: {error}", self.path.display()))?;
         let mut messages = String::from_utf8_lossy(&output.stderr).into_owned();
         if !output.status.success() {
-            // An assembler that refuses a text ends by itself, and says what is wrong with the text.
+            // An assembler that rejects its input exits normally, with messages about the input.
             let faults = ["Memory allocation failure", "Internal compiler error"];
             if output.status.code().is_none() || faults.iter().any(|fault| messages.contains(fault)) {
-                writeln!(messages, "{DIED}: {}", output.status).expect("a string takes it");
+                writeln!(messages, "{DIED}: {}", output.status).expect("writing to a string cannot fail");
             }
             return Err(messages);
         }
@@ -123,12 +127,12 @@ impl Ptxas {
 }
 
 impl Assembled {
-    /// What a kernel uses.
+    /// Returns the resource usage of a kernel.
     pub fn usage(&self, kernel: &str) -> Option<&Usage> {
         self.usage.iter().find(|usage| usage.name == kernel)
     }
 
-    /// The machine code: the `.text` sections by name.
+    /// Returns the machine code: the `.text` sections by name.
     pub fn code(&self) -> Vec<(String, Vec<u8>)> {
         let mut code = sections(&self.cubin).expect("ptxas writes 64-bit ELF");
         code.retain(|(name, _)| name.starts_with(".text"));
@@ -137,7 +141,8 @@ impl Assembled {
     }
 }
 
-/// Reads the lines `Compiling entry function 'k' …`, `… bytes stack frame, …`, `Used … registers, …`.
+/// Parses the lines `Compiling entry function 'k' …`, `… bytes stack frame, …`, `Used … registers,
+/// …`.
 fn parse_usage(messages: &str) -> Vec<Usage> {
     let mut all: Vec<Usage> = Vec::new();
     for line in messages.lines() {
@@ -167,7 +172,7 @@ fn parse_usage(messages: &str) -> Vec<Usage> {
     all
 }
 
-/// The sections of a 64-bit little-endian ELF image; `None` if it is not one.
+/// Returns the sections of a 64-bit little-endian ELF image; `None` for other files.
 fn sections(image: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
     let number = |at: u64, bytes: usize| {
         let at = usize::try_from(at).ok()?;
@@ -187,7 +192,7 @@ fn sections(image: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
         let name = name.split(|&byte| byte == 0).next()?;
         let start = usize::try_from(number(header + 0x18, 8)?).ok()?;
         let length = usize::try_from(number(header + 0x20, 8)?).ok()?;
-        // A section of type 8 takes no place in the image.
+        // A section of type 8 (`SHT_NOBITS`) occupies no bytes in the image.
         let content = if number(header + 4, 4)? == 8 { &[][..] } else { image.get(start..start + length)? };
         found.push((String::from_utf8_lossy(name).into_owned(), content.to_vec()));
     }

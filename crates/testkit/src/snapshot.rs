@@ -1,13 +1,13 @@
-//! Text compared with a file.
+//! Comparison of text with a snapshot file.
 
 use std::path::Path;
 
-/// Whether what is found replaces what is expected.
+/// Returns whether snapshots are updated instead of compared.
 pub fn is_blessing() -> bool {
     std::env::var_os("TILEWRIGHT_BLESS").is_some_and(|value| value == "1")
 }
 
-/// Fails unless the file holds this text.
+/// Fails unless the file contains this text.
 #[track_caller]
 pub fn check_snapshot(path: &Path, found: &str) {
     if is_blessing() {
@@ -19,9 +19,9 @@ pub fn check_snapshot(path: &Path, found: &str) {
     assert!(expected == found, "{}", difference(&path.display().to_string(), &expected, found));
 }
 
-/// The message for text that is not what was expected.
+/// Returns the message for text that differs from the snapshot.
 pub(crate) fn difference(place: &str, expected: &str, found: &str) -> String {
-    let mut lines = vec![format!("{place} differs; TILEWRIGHT_BLESS=1 accepts what was found")];
+    let mut lines = vec![format!("{place} differs; TILEWRIGHT_BLESS=1 accepts the new output")];
     let (mut old, mut new) = (expected.lines(), found.lines());
     loop {
         match (old.next(), new.next()) {

@@ -1,4 +1,4 @@
-//! Files of cases that are text in and text out: `tests/ir/*.ir`, `tests/gpu/*.gpu`.
+//! Files of cases with textual input and output: `tests/ir/*.ir`, `tests/gpu/*.gpu`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use crate::markdown::project_root;
 use crate::snapshot::is_blessing;
 
-/// What takes the steps of a case and its input to the text that it gives; an error is a mistake in the case.
+/// Maps the steps of a case and its input to the output; `Err` means the case itself is malformed.
 type Run<'a> = &'a dyn Fn(&[&str], &str) -> Result<String, String>;
 
-/// A case: prose, what is run, on what, and what it has to give.
+/// A case: prose, steps, input and expected output.
 struct TextCase {
     prose: String,
     run: String,
@@ -17,11 +17,11 @@ struct TextCase {
     expected: String,
 }
 
-/// Runs the cases of every file in a folder of the project, of which there are at least so many, and fails with the lines
-/// that differ.
+/// Runs the cases of every file in a directory of the project, which must have at least `at_least`
+/// files, and panics with the lines that differ.
 ///
-/// A file is a row of cases. A case is lines of prose that begin with `//`, a line `// RUN: dce, licm` with the steps, the
-/// input, a line `// ----`, and the expected text.
+/// A file is a sequence of cases. A case is lines of prose that start with `//`, a line `// RUN:
+/// dce, licm` with the steps, the input, a line `// ----`, and the expected text.
 #[track_caller]
 pub fn run_text_cases(folder: &str, extension: &str, at_least: usize, run: Run<'_>) {
     let folder = project_root().join(folder);
@@ -31,7 +31,7 @@ pub fn run_text_cases(folder: &str, extension: &str, at_least: usize, run: Run<'
     paths.sort();
     assert!(paths.len() >= at_least, "found {} files in {}", paths.len(), folder.display());
     let failures: Vec<String> = paths.iter().filter_map(|path| file(path, run).err()).collect();
-    let message = "TILEWRIGHT_BLESS=1 accepts what was found";
+    let message = "TILEWRIGHT_BLESS=1 accepts the new output";
     assert!(failures.is_empty(), "\n{}\n{message}", failures.join("\n"));
 }
 
@@ -57,7 +57,7 @@ fn file(path: &Path, run: Run<'_>) -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(failures) }
 }
 
-/// The lines that differ, between those that both begin and end with.
+/// Returns the lines that differ, without the common prefix and suffix.
 fn difference(expected: &str, found: &str) -> String {
     let (expected, found): (Vec<&str>, Vec<&str>) = (expected.lines().collect(), found.lines().collect());
     let same = expected.iter().zip(&found).take_while(|(x, y)| x == y).count();
@@ -67,7 +67,7 @@ fn difference(expected: &str, found: &str) -> String {
     removed.chain(found[same..found.len() - tail].iter().map(|line| format!("+ {line}\n"))).collect()
 }
 
-/// The steps between the commas that stand in no parentheses.
+/// Splits the steps at commas outside parentheses.
 fn split_steps(steps: &str) -> Vec<&str> {
     let mut depth = 0_i32;
     let is_between = |c: char| {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_a_row_of_cases() {
+    fn a_file_is_a_sequence_of_cases() {
         let found = cases("// One.\n// RUN: a\nx\n// y\n// ----\nz\n\n// Two.\n// RUN: b, c\n\nx\n// ----\n");
         let parts: Vec<[&str; 4]> =
             found.iter().map(|case| [&*case.prose, &*case.run, &*case.input, &*case.expected]).collect();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_what_both_do_not_share() {
+    fn a_difference_omits_the_common_lines() {
         assert_eq!(difference("a\nb\nc\n", "a\nd\ne\nc\n"), "- b\n+ d\n+ e\n");
     }
 }

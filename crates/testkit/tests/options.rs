@@ -1,5 +1,5 @@
-//! `docs/options.md` is the table of launch options, and the page of TW0115 has those that are warned of.
-//! `TILEWRIGHT_BLESS=1` brings the first up to date.
+//! `docs/options.md` contains the table of launch options, and the page of TW0115 lists those that
+//! cause a warning. `TILEWRIGHT_BLESS=1` updates the former.
 
 use tilewright::Code;
 use tilewright::frontend::Constant;
@@ -33,7 +33,7 @@ fn every_option_is_documented() {
 }
 
 #[test]
-fn every_option_that_is_warned_of_is_on_the_page_of_the_warning() {
+fn every_option_with_a_warning_is_on_its_page() {
     let page = Code::OptionWithoutEffect.page();
     let shown = page.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once('`'));
     let shown: Vec<_> = shown.filter_map(|(name, rest)| Some((name, rest.split_once("| ")?.1))).collect();

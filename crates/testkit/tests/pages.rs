@@ -1,5 +1,5 @@
-//! Every page in `docs/diagnostics` shows what tilewright really says, and every kernel in `tests/kernels` does what is
-//! written beside it.
+//! Every page in `docs/diagnostics` shows actual output of tilewright, and every kernel in
+//! `tests/kernels` has its documented results.
 
 use tilewright::ir::OPS;
 use tilewright::{Code, Color, Device};
@@ -28,15 +28,17 @@ fn kernels() {
     run_directory(&project_root().join("tests/kernels"));
 }
 
-/// The kernels that the GPU path does not compile yet, and what it says is not available: the list can only become shorter.
+/// The kernels that the GPU path does not compile yet, and the unavailable feature that it reports.
+/// The list may only shrink.
 const NOT_ON_A_GPU: &[(&str, &str)] = &[];
 
-/// The code in a rendered diagnostic.
+/// Returns the code in a rendered diagnostic.
 fn code(text: &str) -> &str {
     text.split(['[', ']']).nth(1).unwrap_or_default()
 }
 
-/// Each kernel does on a simulated GPU what it does on the CPU: the same results, or a diagnostic of the same code.
+/// Every kernel behaves the same on simulated GPUs and on the CPU: equal results, or a diagnostic
+/// with the same code.
 #[test]
 fn kernels_on_simulated_gpus() {
     for device in ["sim:sm_80", "sim:sm_90"].map(|name| Device::parse(name).expect("it is a device")) {
@@ -52,7 +54,7 @@ fn kernels_on_simulated_gpus() {
                 (Outcome::Diagnostics(found), Outcome::Diagnostics(expected)) => {
                     assert_eq!(code(&found), code(&expected), "{device}, {name}: {found}");
                 }
-                // No GPU notices it.
+                // GPUs do not detect it.
                 (Outcome::Right, Outcome::Diagnostics(text))
                     if code(&text) == Code::DivisionByZero.name() => {}
                 (found, expected) => assert_eq!(found, expected, "{device}, {name}"),
@@ -63,8 +65,9 @@ fn kernels_on_simulated_gpus() {
     }
 }
 
-/// Each kernel with results does on the GPU of this machine, if there is one, what it does on the CPU. The others end in a
-/// diagnostic, and on a GPU with them all further work of the process, if it notices anything.
+/// Every kernel with results behaves the same on the machine's GPU, if any, and on the CPU. The
+/// other kernels end in a diagnostic; on a GPU, a detected fault would end all further work of the
+/// process.
 #[test]
 fn kernels_on_the_gpu() {
     let device = Device::Cuda(0);
@@ -91,7 +94,7 @@ fn kernels_on_the_gpu() {
     assert!(right > 0 && findings.is_empty(), "{}", findings.join("\n"));
 }
 
-/// Tensors of a case on a GPU.
+/// The tensors of a case on a GPU.
 struct Buffers {
     context: Context,
     buffers: Vec<DeviceBuffer>,
@@ -110,7 +113,7 @@ impl DeviceMemory for Buffers {
     }
 }
 
-/// The cases in `tests/kernels` that are run, by their names.
+/// Returns the cases in `tests/kernels` with inputs, by name.
 fn kernel_cases() -> Vec<(String, Case)> {
     let cases_of = |(page, text): (String, String)| {
         let cases = cases(&text).expect("the pages are well formed").into_iter();
@@ -119,7 +122,7 @@ fn kernel_cases() -> Vec<(String, Case)> {
     kernel_pages().into_iter().flat_map(cases_of).filter(|(_, case)| !case.inputs.is_empty()).collect()
 }
 
-/// The pages in `tests/kernels` by their names, sorted.
+/// Returns the pages in `tests/kernels` by name, sorted.
 fn kernel_pages() -> Vec<(String, String)> {
     let folder = std::fs::read_dir(project_root().join("tests/kernels")).expect("the folder is there");
     let read = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -131,7 +134,7 @@ fn kernel_pages() -> Vec<(String, String)> {
     pages
 }
 
-/// Each op of the table appears in a kernel of `tests/kernels`, and so is run in every way.
+/// Every op is used by a kernel in `tests/kernels`, and thus runs in every mode.
 #[test]
 fn every_op_is_in_a_kernel() {
     let mut missing: Vec<&str> = OPS.iter().map(|op| op.name).collect();

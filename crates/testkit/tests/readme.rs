@@ -1,9 +1,9 @@
-//! The README shows what tilewright really prints. `TILEWRIGHT_BLESS=1` brings it up to date.
+//! The README shows actual output of tilewright. `TILEWRIGHT_BLESS=1` updates it.
 
 use tilewright::{Color, Kernel, Module, Options, Stage, args};
 use tilewright_testkit::{check_snapshot, fences, project_root};
 
-/// The word of a block's first line that begins with `name=`.
+/// Returns the value of the attribute `name=` in a block's info string.
 fn attribute<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
@@ -13,7 +13,7 @@ fn kernel(code: &str, name: &str) -> Kernel {
     module.kernel(name).expect("the README has the kernel")
 }
 
-/// What the kernel says without its mask.
+/// Returns the diagnostic of the kernel without its mask.
 fn without_mask(code: &str, name: &str) -> String {
     let kernel = kernel(&code.replace(", mask=mask)", ")"), name);
     let (x, y, mut output) = (vec![0.0_f32; 98_432], vec![0.0_f32; 98_432], vec![0.0_f32; 98_432]);
@@ -21,7 +21,7 @@ fn without_mask(code: &str, name: &str) -> String {
     result.expect_err("it leaves its memory").render(Color::Never)
 }
 
-/// The lines from the first one with a word on, and a mark that there are more.
+/// Returns the lines from the first one that contains `from` on, between marks for omitted lines.
 fn excerpt(text: &str, from: &str, lines: &str) -> String {
     let count = lines.parse().expect("lines is a number");
     let excerpt: Vec<&str> = text.lines().skip_while(|line| !line.contains(from)).take(count).collect();
@@ -29,7 +29,7 @@ fn excerpt(text: &str, from: &str, lines: &str) -> String {
 }
 
 #[test]
-fn the_readme_is_true() {
+fn readme_shows_actual_output() {
     let path = project_root().join("README.md");
     let page = std::fs::read_to_string(&path).expect("there is a README");
     let blocks = fences(&page);
