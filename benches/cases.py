@@ -1,7 +1,7 @@
 """The throughput cases: for each, what tilewright and torch are asked to compute.
 
-Both sides allocate their output in each call, as the wrappers of Triton's tutorials and torch's functions do. Where a
-case says `into`, both write into one that is there already: without the cost of fresh pages, that shows the kernel.
+Both sides allocate their output in each call, as the wrappers of Triton's tutorials and torch's functions do. In a case
+with `into`, both write into an existing output: without the cost of fresh pages, that shows the kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Run = Callable[[], torch.Tensor]
 
 @dataclass(frozen=True)
 class Case:
-    """One computation, done by a kernel and by torch; `floor` is the ratio torch / kernel time that is asked for."""
+    """One computation, done by a kernel and by torch; `floor` is the required ratio torch / kernel time."""
 
     name: str
     floor: float | None

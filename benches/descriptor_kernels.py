@@ -22,7 +22,7 @@ def grouped_descriptors(
     addresses_ptr, sizes_ptr, strides_ptr, GROUPS,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Products A @ B.T of different sizes by so many programs, which load from memory where the matrices are."""
+    """Products A @ B.T of different sizes by a fixed number of programs; addresses and sizes are in memory."""
     tile = tl.program_id(0)
     first = 0
     for group in range(GROUPS):

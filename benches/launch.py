@@ -8,7 +8,7 @@ torch
     ``torch.Tensor`` objects on ``cuda:0``. No GPU is needed: each is a tensor of the processor that torch took back by
     DLPack with another device written into its description, so all that a launch asks of it are torch's own
     functions, as of any CUDA tensor. One function does need a GPU, the one that tells the current stream
-    (``torch._C._cuda_getCurrentRawStream``): the built-in ``abs``, also from an int to an int, stands in for it.
+    (``torch._C._cuda_getCurrentRawStream``): the built-in ``abs``, also from an int to an int, replaces it.
 class
     Objects of a class in Python that has ``data_ptr()`` and ``dtype``, such as wrappers of tensors. ``data_ptr()`` is
     a call of a Python function then, which the line ``data_ptr`` gives by itself.
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 LIMITS = {5: 1.5, 20: 3.0}
-"""Microseconds that are asked for, by the number of arguments."""
+"""The permitted microseconds, by the number of arguments."""
 
 ATTRIBUTE_LIMIT = 1.0
-"""Microseconds that are asked for of an attribute that was read before."""
+"""The permitted microseconds for an attribute that was read before."""
 
 NOT_KEPT = {
     "kernel.cache_key": "a digest of what the kernel reads of the program now",
@@ -130,7 +130,7 @@ class Tensor:
         self.device = "cuda:0"
 
     def data_ptr(self) -> int:
-        """Where it is."""
+        """The address of the tensor."""
         return self.address
 
 
@@ -145,7 +145,7 @@ def torch_tensors(count: int) -> list[object]:
     tensors = []
     for _ in range(count):
         capsule = torch.utils.dlpack.to_dlpack(torch.zeros(128))
-        # The second field of a `DLTensor`, behind the address: the kind of the device, of which 2 is CUDA.
+        # The second field of a `DLTensor`, after the address, is the kind of the device; 2 is CUDA.
         ctypes.c_int32.from_address(pointer_of(capsule, b"dltensor") + 8).value = 2
         tensors.append(torch.utils.dlpack.from_dlpack(capsule))
     return tensors
@@ -172,7 +172,7 @@ def measured(rounds: int, kind: str) -> dict[str, list[float]]:
 
 
 def in_child(arguments: list[str]) -> Any:
-    """What this file prints in a process with the stand-in."""
+    """The output of this file in a process with the stand-in."""
     environment = {**os.environ, "TILEWRIGHT_LIBCUDA": str(stub_library()), "TILEWRIGHT_DEVICE": "cuda"}
     command = [sys.executable, str(Path(__file__).resolve()), *arguments]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -266,8 +266,8 @@ if __name__ == "__main__":
         for kind in ("torch", "class"):
             for name, times in measured(25, kind).items():
                 print(f"{kind:5} {name:15} {statistics.median(times):.3f} µs")
-        print(", ".join(f"{count} arguments: {limit} µs asked for" for count, limit in LIMITS.items()))
+        print(", ".join(f"{count} arguments: {limit} µs permitted" for count, limit in LIMITS.items()))
         times = in_child(["--attributes"])
-        print(f"{len(times)} attributes, {ATTRIBUTE_LIMIT} µs asked for; the slowest:")
+        print(f"{len(times)} attributes, {ATTRIBUTE_LIMIT} µs permitted; the slowest:")
         for name, elapsed in sorted(times.items(), key=lambda row: -row[1])[:8]:
             print(f"  {name:36} {elapsed:.3f} µs")

@@ -83,7 +83,7 @@ class Cutter:
         )
 
     def take(self, file: Path, name: str) -> None:
-        """What a name of a file stands for, behind all that it needs."""
+        """Appends the definition of a name in a file, after all definitions that it needs."""
         if (file, name) in self.done:
             return
         self.done.add((file, name))
@@ -172,7 +172,7 @@ class _Modules(ast.NodeTransformer):
         }
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """The name alone, and what it stands for before."""
+        """Replaces `module.name` by the name, and appends the definition of the name."""
         self.generic_visit(node)
         module = self.modules.get(node.value.id) if isinstance(node.value, ast.Name) else None
         if module is None:

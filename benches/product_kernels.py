@@ -185,7 +185,7 @@ def grouped(
     addresses_ptr, sizes_ptr, strides_ptr, GROUPS,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Products of different sizes by a fixed number of programs, each of which takes tiles of one after the other."""
+    """Products of different sizes by a fixed number of programs; each takes tiles of one product after the other."""
     tile = tl.program_id(0)
     first = 0
     for group in range(GROUPS):

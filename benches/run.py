@@ -38,12 +38,12 @@ class Row:
 
     @property
     def passed(self) -> bool:
-        """Whether the median reaches what is asked for."""
+        """Returns whether the median reaches the required ratio."""
         return self.floor is None or self.ratio >= self.floor
 
     @property
     def asked(self) -> str:
-        """What is asked for, as text."""
+        """The required ratio, as text."""
         return "" if self.floor is None else f"{self.floor:.1f}"
 
 
@@ -132,7 +132,7 @@ def launch_overhead(rounds: int) -> Row:
 
 
 def launch_to_driver(rounds: int) -> list[Row]:
-    """A warm launch on a GPU, as far as the call of its driver, for which a library stands in."""
+    """A warm launch on a GPU, as far as the call of its driver, which a library replaces."""
     import launch
 
     return [
@@ -244,7 +244,7 @@ def interpreter(only: str) -> list[Row]:
 def markdown(rows: list[Row]) -> str:
     """The table as Markdown."""
     lines = [
-        "| case | beside | tilewright | peer or limit | ratio | spread | asked for |",
+        "| case | beside | tilewright | peer or limit | ratio | spread | required |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -261,7 +261,7 @@ def show(rows: list[Row]) -> None:
     from rich.table import Table
 
     table = Table(title=f"tilewright, {THREADS} threads each; ratio = peer / tilewright, more is better")
-    for heading in ("case", "beside", "tilewright", "peer or limit", "ratio", "spread", "asked for"):
+    for heading in ("case", "beside", "tilewright", "peer or limit", "ratio", "spread", "required"):
         table.add_column(heading, justify="left" if heading in ("case", "beside") else "right", no_wrap=True)
     for row in rows:
         style = "green" if row.passed else "red"
@@ -294,7 +294,7 @@ def plot(rows: list[Row], path: Path) -> None:
         if row.floor is not None:
             axes.plot([row.floor, row.floor], [index - 0.4, index + 0.4], color="black", linestyle=":")
     axes.invert_yaxis()
-    axes.set_xlabel("ratio to the peer or limit; dotted: asked for")
+    axes.set_xlabel("ratio to the peer or limit; dotted: required")
     figure.savefig(path)
     plt.close(figure)
 

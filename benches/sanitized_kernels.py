@@ -1,4 +1,4 @@
-"""Kernels for `gpu/sanitized.py` alone: programs that wait for each other, and two with planted mistakes."""
+"""Kernels only for `gpu/sanitized.py`: programs that wait for each other, and two with planted mistakes."""
 
 import triton
 import triton.language as tl

@@ -1,14 +1,14 @@
 """Registers, spills and instructions beside the official compiler: ``python static_figures.py`` in `benches`.
 
 Needs no GPU: both write PTX for `sm_90a`, and one assembler, that of the official triton's package, judges both. A line
-is a kernel with its figures, ours and theirs; behind each family are the geometric means of the ratios ours / theirs.
+is a kernel with its figures, ours and theirs; after each family are the geometric means of the ratios ours / theirs.
 Less is better.
 
-The official compiler is slow, so `static_figures.json` keeps what it gave for each kernel as it stands; `--record`
+The official compiler is slow, so `static_figures.json` keeps its results for each kernel and version; `--record`
 writes it anew. A kernel that has changed since is compiled again.
 
-`--libraries FOLDER` compares kernels of public libraries instead (`library_kernels.py`), of which the folder has
-clones. With `--keep FOLDER` the texts of both compilers stay there, and the official one is asked for no text twice.
+`--libraries FOLDER` compares kernels of public libraries instead (`library_kernels.py`); the folder has their
+clones. With `--keep FOLDER` the texts of both compilers stay there, and the official one compiles no kernel twice.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Kernel:
 
     @property
     def key(self) -> str:
-        """What its figures depend on besides the file."""
+        """The key of its figures, without the file's text."""
         return f"{self.file}::{self.name} {self.arguments} w{self.num_warps} s{self.num_stages}"
 
     @property
@@ -340,7 +340,7 @@ KERNELS = [
 
 @dataclass(frozen=True)
 class Figures:
-    """What the assembler says of a kernel. Accesses are instructions that read or write global memory."""
+    """The assembler's figures of a kernel. Accesses are instructions that read or write global memory."""
 
     registers: int
     spilled: int
@@ -491,7 +491,7 @@ class Libraries:
 
 
 def print_table(rows: Iterable[tuple[str, str, Figures | str, Figures | str]]) -> None:
-    """Lines with a family, a kernel and its figures, ours and theirs, or what went wrong; behind a family the means."""
+    """Prints lines with a family, a kernel and its figures, ours and theirs, or an error; after a family the means."""
     names = [field.name for field in fields(Figures)]
     print(f"| kernel | {' | '.join(f'{name}, theirs' for name in names)} |\n|{'---|' * (len(names) + 1)}")
     for family, members in itertools.groupby(rows, lambda row: row[0]):

@@ -36,7 +36,7 @@ def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def gather(x_ptr, index_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Its pointers are known element by element alone."""
+    """Loads from pointers that are only known element by element."""
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     index = tl.load(index_ptr + offsets, mask=offsets < n, other=0)
     tl.store(out_ptr + offsets, tl.load(x_ptr + index), mask=offsets < n)

@@ -1,4 +1,4 @@
-"""Add two vectors. Needs tilewright and numpy alone: no torch, no GPU.
+"""Add two vectors. Only needs tilewright and numpy: no torch, no GPU.
 
 ```text
   program     0              1              2         …       96

@@ -1,6 +1,6 @@
 """The softmax of the rows of a matrix: a kernel that reads each row once and writes it once.
 
-As four operations of an array library, each of which reads and writes memory:
+As four operations of an array library; each reads and writes memory:
 
 ```text
              reads            writes

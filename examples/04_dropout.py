@@ -38,7 +38,7 @@ def scale_or_drop(x: torch.Tensor, p: float, seed: int, block: int) -> torch.Ten
 
 
 class Dropout(torch.autograd.Function):
-    """What is saved between the passes is one number."""
+    """One number is saved between the passes: the seed."""
 
     @staticmethod
     def forward(ctx, x, p, seed):

@@ -29,7 +29,7 @@ DENSITY_AT_0 = tl.constexpr(1 / math.sqrt(2 * math.pi))
 
 @triton.jit
 def activation(a, KIND: tl.constexpr):
-    """f(a) and its derivative. Who needs one alone pays for one: what is not used is not computed."""
+    """f(a) and its derivative. A caller that needs only one pays for one: unused values are not computed."""
     if KIND == "swiglu":
         s = tl.sigmoid(a)
         return a * s, s + a * s * (1 - s)

@@ -69,7 +69,7 @@ def scale_kernel(x_ptr, factor_ptr, n, BLOCK: tl.constexpr):
 
 
 class CrossEntropy(torch.autograd.Function):
-    """The mean loss. The logits hold their gradient afterwards: nobody else may need them."""
+    """The mean loss. The logits hold their gradient afterwards: no other operation may need them."""
 
     @staticmethod
     def forward(ctx, logits, targets):

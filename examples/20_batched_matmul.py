@@ -8,8 +8,8 @@
   A[2] ┌──┐  B[2] ┌──┐  C[2]        B of [batch, N, K] transposed  N * K, with the strides of row and column exchanged
 ```
 
-A kernel that takes all strides needs no copy for a transposed, sliced or broadcast operand. What belongs to the batch
-is computed in 64 bits: the place of the last matrix may be past 2^31 where no place within a matrix is.
+A kernel that takes all strides needs no copy for a transposed, sliced or broadcast operand. Offsets of the batch
+are computed in 64 bits: the offset of the last matrix may exceed 2^31 where no offset within a matrix does.
 
 Run it with `python examples/20_batched_matmul.py`; it checks itself against torch. Shapes: [batch, M, K] @ [batch, K,
 N].

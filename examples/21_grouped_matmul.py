@@ -9,7 +9,7 @@
   └──┴──┘                  └──┴──┴──┘
 ```
 
-The addresses of the matrices are numbers in a tensor, of which the kernel makes pointers.
+The addresses of the matrices are numbers in a tensor, which the kernel converts to pointers.
 
 Run it with `python examples/21_grouped_matmul.py`; it checks itself against torch. Shapes: [M_g, K_g] @ [K_g, N_g].
 """

@@ -1,4 +1,4 @@
-"""A product of matrices by as many programs as run at once, each of which computes many tiles: C = relu(A @ B + bias).
+"""A product of matrices by as many programs as run at once; each computes many tiles: C = relu(A @ B + bias).
 
 ```text
   one program a tile                          persistent: a program a multiprocessor, which takes every P-th tile
@@ -7,11 +7,11 @@
   SM 1  [start|tile 1|store][start|tile 5|…   SM 1  [start|tile 1|store|tile 5|store|…
 ```
 
-What is done once a program is done P times and not once a tile; and the loads of the next tile need not wait for the
-store of the last. The loop over tiles says so: `flatten=True` asks for one loop of it and the loop along K.
+The prologue of a program runs P times and not once a tile; and the loads of the next tile need not wait for the
+store of the last. The loop over tiles says so: `flatten=True` requests one loop of it and the loop along K.
 
 The operands are tensor descriptors, made by the host: base, sizes and strides in one, so that a load says where in
-the matrix its block begins, and no more. What is outside of the matrix is 0, and is not stored. Such a matrix begins
+the matrix its block begins, and no more. Elements outside of the matrix are 0, and are not stored. Such a matrix begins
 at a multiple of 16 bytes, as each of its rows does.
 
 Run it with `python examples/22_persistent_matmul.py`; it checks itself against torch. Shapes: [M, K] @ [K, N] + [N].

@@ -38,7 +38,7 @@ def split_k_matmul(
         b = tl.load(b_ptr + k[:, None] * N + columns[None, :], mask=in_b, other=0.0)
         sums = tl.dot(a, b, sums)
     in_c = (rows[:, None] < M) & (columns[None, :] < N)
-    # Nobody reads C before the kernel ends: the additions need no order.
+    # C is not read before the kernel ends: the additions need no order.
     tl.atomic_add(c_ptr + rows[:, None] * N + columns[None, :], sums, mask=in_c, sem="relaxed")
 
 

@@ -10,7 +10,7 @@
              ──────────────────> 16 steps                   ───────────> 10 steps
 ```
 
-A tile that one program has alone is stored. Of a tile that several share, each adds its sums to C by atomic
+A tile of one program only is stored. The programs that share a tile each add their sums to C by atomic
 operations, in any order, so that its last bits may differ from run to run. (The paper lets one of them collect the
 parts.)
 
@@ -55,13 +55,13 @@ def stream_k_kernel(
         if end_k - first_k == steps_of_tile:
             tl.store(c_ptrs, sums, mask=in_c)
         else:
-            # Nobody reads C before the kernel ends: the additions need no order.
+            # C is not read before the kernel ends: the additions need no order.
             tl.atomic_add(c_ptrs, sums, mask=in_c, sem="relaxed")
         step += end_k - first_k
 
 
 def matmul(a: torch.Tensor, b: torch.Tensor, programs: int) -> torch.Tensor:
-    """The product in fp32, by so many programs: on a GPU, as many as run at once."""
+    """The product in fp32, by `programs` programs: on a GPU, as many as run at once."""
     (m, k), n = a.shape, b.shape[1]
     c = torch.zeros(m, n, device=a.device)
     stream_k_kernel[(programs,)](a, b, c, m, n, k, BLOCK_M=16, BLOCK_N=16, BLOCK_K=32)

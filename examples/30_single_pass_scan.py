@@ -44,7 +44,7 @@ def scan(x_ptr, out_ptr, ticket_ptr, states_ptr, sums_ptr, prefixes_ptr, n, BLOC
             other -= 1
     tl.store(prefixes_ptr + block, before + total)
     tl.atomic_xchg(states_ptr + block, 2, sem="release")
-    # Inside the block: each element sums up those that are not behind it.
+    # Inside the block: each element sums up itself and the earlier ones.
     inside = tl.sum(tl.where(i[None, :] <= i[:, None], x[None, :], 0), 1)
     tl.store(out_ptr + block * BLOCK + i, before + inside, mask=mask)
 

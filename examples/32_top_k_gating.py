@@ -1,6 +1,6 @@
 """Top-k gating, as a mixture of experts begins: which experts each token goes to, and with what weight.
 
-`tl.topk` gives values alone. So that it says where they came from, each logit and its expert are one integer of 64
+`tl.topk` only returns values. So that they carry their index, each logit and its expert are one integer of 64
 bits: the logit in the high half, as an integer in the order of floats, and the expert in the low one, counted from
 the last, so that of equal logits the first expert wins.
 

@@ -192,7 +192,7 @@ class Attention(torch.autograd.Function):
         o = torch.empty_like(q)
         lse = torch.empty(batch, heads, steps, device=q.device)
         grid = (triton.cdiv(steps, BLOCKS["QUERIES"]), batch * heads)
-        # What all kernels of both passes take.
+        # The options of all kernels of both passes.
         shared = {"CAUSAL": is_causal, "WIDTH": width, **BLOCKS}
         forward_kernel[grid](q, k, v, o, lse, steps, width**-0.5, **shared)
         ctx.save_for_backward(q, k, v, o, lse)

@@ -1,7 +1,7 @@
 """Linear attention with a decay, in chunks: o[t] = q[t] @ S[t] with S[t] = exp(g[t]) S[t - 1] + k[t]^T v[t].
 
 Within a chunk the decays from one step to another are differences of a cumulative sum of g, and the chunk is products
-of matrices; from chunk to chunk goes the state S alone.
+of matrices; only the state S goes from chunk to chunk.
 
 ```text
   chunk        0               1               2

@@ -1,4 +1,4 @@
-"""What is measured: for each case and size the kernel, its arguments and options, and what torch does instead.
+"""The measurements: for each case and size the kernel, its arguments and options, and torch's counterpart.
 
 The sizes are those of Triton's tutorials. Both implementations get the same grid, options and tensors; every side but
 torch's layer norm and attention, which have no `out=`, writes into memory that is there already.
@@ -129,7 +129,7 @@ def layer_norm(cols: int) -> Case:
 
 
 def matmul(size: int, columns: int = 128) -> Case:
-    """Matrix product in blocks of 128 rows and so many columns, and steps of 64."""
+    """Matrix product in blocks of 128 rows and `columns` columns, and steps of 64."""
     blocks = {"BLOCK_M": 128, "BLOCK_N": columns, "BLOCK_K": 64}
 
     def prepare() -> Problem:

@@ -1,6 +1,6 @@
 """The process that measures one case: correctness, then times, of torch, the official triton and tilewright in turn.
 
-What happens is written line by line, as JSON, into a file, so that a process that dies or hangs loses one size at most:
+Events are written line by line, as JSON, into a file, so that a process that dies or hangs loses one size at most:
 `begin` with the case and size, `side` with the side that is about to run, `row` with the result.
 """
 
@@ -27,17 +27,17 @@ from gpu.report import Row, first_line
 from gpu.sides import SIDES, TILEWRIGHT, TORCH, TRITON
 
 LAUNCHES = (5, 20)
-"""Numbers of arguments of which the launch is timed."""
+"""Numbers of arguments for which a launch is timed."""
 
 CASES = (*cases.THROUGHPUT, "launch", "ptx", "cubin")
-"""What a process can be asked to measure."""
+"""The measurements; a process does one of them."""
 
 BROKEN = 3
 """The exit status after a fault that leaves the GPU unusable for this process."""
 
 
 class Journal:
-    """What happens, for the process that started this one."""
+    """The events of the measurement, for the process that started this one."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -209,7 +209,7 @@ def host_microseconds(run: Callable[[], object], calls: int = 200) -> float:
 
 
 def launches(session: Session, skip: int) -> None:
-    """What a launch costs the program that makes it, from Python."""
+    """The host's cost of a launch, from Python."""
     for arguments in LAUNCHES[skip:]:
         row = session.start(Row("launch of an empty kernel", f"{arguments} arguments", "µs", 0.0, None))
         problem = cases.empty(arguments)
@@ -256,7 +256,7 @@ def compile_ours(kernels: Any, problem: cases.Problem) -> float:
 
 
 def signature(problem: cases.Problem) -> str:
-    """What the command `tilewright compile` is told of the arguments: the same that a launch would specialize on."""
+    """The signature for the command `tilewright compile`: a launch would specialize on the same."""
     names = {"float32": "*fp32:16", "float16": "*fp16:16"}
 
     def of(arg: Any) -> str:
@@ -309,7 +309,7 @@ def compilation(session: Session, skip: int, *, to_ptx: bool) -> None:
         session.finish(row)
 
 
-# --- What is there ---
+# --- The machine ---
 
 
 def look_around(session: Session) -> dict[str, Any]:
@@ -345,7 +345,7 @@ def main() -> int:
     parser.add_argument("case", choices=("look", *CASES))
     parser.add_argument("--journal", type=Path, required=True, help="the file to append to")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--step", type=int, default=1, help="of the sizes, every so many")
+    parser.add_argument("--step", type=int, default=1, help="measure each STEP-th size")
     parser.add_argument("--skip", type=int, default=0, help="sizes that were measured already")
     options = parser.parse_args()
     with options.journal.open("a", encoding="utf-8") as file:

@@ -29,7 +29,7 @@ SOURCES = (
     "tests/libraries/**/*.py",
     "docs/differences-from-numpy.md",
     "examples/*.py",
-    # The table of functions, of which a test reads how far each may be off.
+    # The table of functions, from which a test reads the permitted error of each.
     "crates/ir/src/elementwise.rs",
 )
 

@@ -48,12 +48,12 @@ class Problem:
     adds: bool = False
     """The kernel adds to its output, which each launch finds at zero when it is checked."""
     first: Problem | None = None
-    """What is launched before, and timed with it."""
+    """A problem that is launched before, and timed with this one."""
 
 
 @dataclass
 class Row:
-    """A line of the table: its unit of work, what is asked for beside triton and torch, and how to make its data."""
+    """A line of the table: its unit of work, the required ratios to triton and torch, and how to make its data."""
 
     name: str
     unit: str
@@ -116,7 +116,7 @@ def random(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def operand(rows: int, columns: int, dtype: torch.dtype, order: str, gap: int = 0) -> torch.Tensor:
-    """A matrix that is stored by rows (`n`) or by columns (`t`), with so many elements between them."""
+    """A matrix stored by rows (`n`) or by columns (`t`), with `gap` elements between them."""
     if order == "t":
         return operand(columns, rows, dtype, "n", gap).T
     return random(rows, columns + gap, dtype=dtype)[:, :columns]
@@ -333,7 +333,7 @@ def batch(count: int, size: int) -> Problem:
 
 
 def grouped(shapes: list[tuple[int, int, int]]) -> Problem:
-    """Products of different sizes in one launch; the output of all is one tensor, of which each product has a part."""
+    """Products of different sizes in one launch; each has a part of one output tensor."""
     pairs = [(random(m, k, dtype=torch.float16), random(k, n, dtype=torch.float16)) for m, n, k in shapes]
     out = torch.empty(sum(m * n for m, n, _ in shapes), device=DEVICE, dtype=torch.float16)
     parts = out.split([m * n for m, n, _ in shapes])
@@ -365,7 +365,7 @@ def grouped_descriptors(shapes: list[tuple[int, int, int]]) -> Problem:
     programs = torch.cuda.get_device_properties(0).multi_processor_count if DEVICE == "cuda" else 3
 
     def arguments(_: Config, package: ModuleType) -> tuple[Any, ...]:
-        # Where a compiler writes the tensor maps that a kernel makes.
+        # The memory in which a compiler writes the tensor maps that a kernel makes.
         package.set_allocator(lambda size, _, __: torch.empty(size, device=DEVICE, dtype=torch.int8))
         return addresses, sizes, strides, len(shapes)
 

@@ -50,7 +50,7 @@ class ReadingClock(EventClock):
 
 @dataclass
 class Reader:
-    """What stands for the memory that is overwritten elsewhere."""
+    """The replacement of the memory that is overwritten elsewhere."""
 
     zero_: Callable[[], object]
 
@@ -95,7 +95,7 @@ class Side:
 
 
 def wrong(problem: Problem, run: Callable[[], object], expected: torch.Tensor) -> str:
-    """What is wrong with the result, empty if nothing; errors count in units of the whole result's size."""
+    """The error of the result, empty if there is none; it is relative to the whole result's size."""
     problem.out.fill_(0 if problem.adds or not problem.out.is_floating_point() else float("nan"))
     run()
     if DEVICE == "cuda":
@@ -217,7 +217,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[""], help="rows with one of these in their names")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, help="a file for everything that was measured")
-    parser.add_argument("--seconds", type=float, default=3600, help="no row is begun after so many")
+    parser.add_argument("--seconds", type=float, default=3600, help="no row is begun after this many seconds")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--compile", help="of these rows, compile a part for the official side: 3/8")
     options = parser.parse_args()

@@ -10,7 +10,7 @@ from typing import Any
 from gpu.sides import SIDES, TILEWRIGHT, TORCH, TRITON
 
 DRAW = 0.02
-"""A ratio short of what is asked for by this much still reaches it: two runs of one kernel differ by as much."""
+"""A ratio below the required one by this much still passes: two runs of one kernel differ by as much."""
 
 SCALES = {"GB/s": 1e9, "TFLOP/s": 1e12, "µs": 1.0, "ms": 1e-3}
 """How much work a second is one of the unit; how much a microsecond is of a unit of time."""
@@ -26,11 +26,11 @@ class Row:
     work: float
     """Bytes or floating-point operations of a call; 0 where the time itself is the figure."""
     asked: float | None
-    """The ratio to the official triton that is asked for."""
+    """The required ratio to the official triton."""
     rounds: dict[str, list[float]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     asked_torch: float | None = None
-    """The ratio to torch that is asked for."""
+    """The required ratio to torch."""
 
     def time(self, side: str) -> float | None:
         """Microseconds a call: the median of the rounds."""
@@ -56,7 +56,7 @@ class Row:
 
     @property
     def passed(self) -> bool:
-        """Whether the row is as asked for; one of which nothing is asked always is."""
+        """Returns whether the row reaches its required ratios; a row without such ratios always does."""
         wanted = {TRITON: self.asked, TORCH: self.asked_torch}
         if set(wanted.values()) == {None}:
             return True
@@ -77,7 +77,7 @@ class Check:
 
 
 def first_line(error: BaseException | str) -> str:
-    """What fits into a table: the kind of an error and its first line."""
+    """The kind of an error and its first line, cut to fit into a table."""
     text = error if isinstance(error, str) else str(error)
     line = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
     kind = "" if isinstance(error, str) else f"{type(error).__name__}: "
@@ -110,7 +110,7 @@ def _asked(row: Row) -> str:
 
 
 def _wanted(row: Row) -> str:
-    """What is asked for."""
+    """The required ratios."""
     beside = [] if row.asked is None else [f"{row.asked}"]
     return ", ".join(beside if row.asked_torch is None else [*beside, f"{row.asked_torch} of torch"])
 
@@ -118,7 +118,7 @@ def _wanted(row: Row) -> str:
 def sizes_markdown(rows: Iterable[Row]) -> str:
     """Every size of every case, as a Markdown table."""
     lines = [
-        "| case | size | unit | torch | triton | tilewright | µs | beside triton | beside torch | asked for |",
+        "| case | size | unit | torch | triton | tilewright | µs | beside triton | beside torch | required |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -152,7 +152,7 @@ SUMMARY = (
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
     """One line a case: the figures of its last size, the median and the worst ratio of all, and the first error.
 
-    Where the figure is a time, each size is a line.
+    If the figure is a time, each size is a line.
     """
     lines: list[tuple[str, ...]] = []
     for name in dict.fromkeys(row.case for row in rows):

@@ -286,7 +286,7 @@ def launch(name: str, package: str, expected_file: Path) -> int:
 
 @dataclass
 class Found:
-    """What a tool said of a launch."""
+    """The report of a tool about a launch."""
 
     cell: str
     made_of: str
@@ -309,7 +309,7 @@ def own_process(
 
 
 def expect(name: str, file: Path, options: argparse.Namespace) -> Path:
-    """What a launch is to give, computed without a tool."""
+    """The expected results of a launch, computed without a tool."""
     process = own_process([], name, ["--expect", str(file)], options.limit)
     if process.returncode != 0:
         raise RuntimeError(f"{name}: {process.stderr}")

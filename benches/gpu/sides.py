@@ -20,7 +20,7 @@ SIDES = (TORCH, TRITON, TILEWRIGHT)
 """In the order of the table. The first has no kernels."""
 
 _names_of_modules = threading.Lock()
-"""Held while a name stands for another package: two threads would put back each other's."""
+"""Held while a name is that of another package: two threads would restore each other's."""
 
 
 def load(package: str, kernels: Path = KERNELS) -> ModuleType:

@@ -1,7 +1,7 @@
 """The suite that `python3 build/gpu` runs on a machine with a GPU: device tests, benchmarks, one table.
 
 It needs Python 3.10 or newer, torch and the official triton, and the NVIDIA driver: neither Rust, nor a network, nor
-pytest. The exit status is 0 if everything passed and every size of the demanded cases reached what is asked for, 1 if
+pytest. The exit status is 0 if everything passed and every size of the demanded cases reached its required ratio, 1 if
 not, and 2 if there is no GPU: then only the pack is checked.
 """
 
@@ -115,7 +115,7 @@ class Suite:
     # --- The pack ---
 
     def unpack(self) -> bool:
-        """Whether all files of the pack are there; puts its wheels where Python finds them."""
+        """Returns whether all files of the pack exist; puts its wheels where Python finds them."""
         try:
             manifest = json.loads((ROOT / MANIFEST).read_text(encoding="utf-8"))
         except OSError:
@@ -138,7 +138,7 @@ class Suite:
         return True
 
     def look(self) -> bool:
-        """Whether there is a GPU; checks that everything can be imported, and that tables can be made."""
+        """Returns whether there is a GPU; checks that everything can be imported, and that tables can be made."""
         journal = self.scratch / "look.json"
         ended = self.measure("look", journal, 0)
         found = next((line["found"] for line in _lines(journal) if "found" in line), None)
@@ -146,7 +146,7 @@ class Suite:
             self.note("machine", False, f"Python ended with {ended}; the log says why")
             return False
         for name, error in found["missing"].items():
-            # Where there is no official triton, its column stays empty; nothing works without the others.
+            # Without the official triton, its column stays empty; nothing works without the others.
             self.note(f"import {name}", name == TRITON, error)
         versions = [
             f"{name} {found[name]}" for name in ("python", TORCH, TRITON, TILEWRIGHT) if name in found
@@ -172,7 +172,7 @@ class Suite:
         whole = report.terminal([], fake) + report.markdown([], fake) + json.dumps(report.as_json([], fake))
         expected = ("2000", "2.00 (2.00 to 2.00)", "an / error", "1.0 at 2 of 2")
         passed = all(text in whole for text in expected)
-        self.note("tables", passed, "made of times that nobody measured" if passed else "figures are missing")
+        self.note("tables", passed, "made of invented times" if passed else "figures are missing")
 
     # --- Device tests ---
 
@@ -296,7 +296,7 @@ class Suite:
         self.say(f"{part}: {len(rows)} rows, {sum(not row.passed for row in rows)} fall short")
 
     def sanitizers(self) -> None:
-        """Whether the tools of compute-sanitizer find what was planted, and nothing else."""
+        """Checks that the tools of compute-sanitizer find the planted mistakes, and nothing else."""
         if shutil.which("compute-sanitizer") is None:
             self.note(SANITIZERS, True, "there is no compute-sanitizer here")
             return
@@ -365,14 +365,14 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(prog="build/gpu", description=__doc__)
     default = os.environ.get("OUT") or "results"
     parser.add_argument("--out", type=Path, default=Path(default), help="folder for the tables and the log")
     parser.add_argument("--dry", action="store_true", help="only check the pack: needs no GPU")
-    parser.add_argument("--only", nargs="*", choices=PARTS, help="these parts alone")
+    parser.add_argument("--only", nargs="*", choices=PARTS, help="only these parts")
     parser.add_argument(
-        "--step", type=int, default=1, help="of the sizes of each case, every so many (%(default)s)"
+        "--step", type=int, default=1, help="measure each STEP-th size of each case (%(default)s)"
     )
     parser.add_argument("--rounds", type=int, default=9, help="rounds of each comparison (%(default)s)")
     parser.add_argument(

@@ -3,12 +3,12 @@
 Each case runs in a process of its own for each side, one after the other, with empty caches. It computes in three
 ways: eagerly in fp32, which is the truth; eagerly in bf16; and compiled in bf16, which may be twice as far off as the
 second, by the norm of each result. The steps that follow are timed twice: as the host sees them, one after the other,
-and on the GPU alone, which has a step in its queue before it begins. Ratios are the official triton's time to ours.
+and on the GPU only, which has a step in its queue before it begins. Ratios are the official triton's time to ours.
 
 ``--device cpu --small`` runs the side of tilewright without a GPU: Inductor writes Triton for the CPU as well.
 
-A case takes up to a minute a side, most of it compilation. Where time is short, ``--only CASE --sides SIDE`` runs a
-part, and ``--caches FOLDER`` keeps what was compiled: of a second run with it, the steps
+A case takes up to a minute a side, most of it compilation. To save time, ``--only CASE --sides SIDE`` runs a
+part, and ``--caches FOLDER`` keeps the compiled code: of a second run with it, the steps
 count and not the time until the first.
 """
 
@@ -39,16 +39,16 @@ from gpu.sides import TILEWRIGHT, TRITON
 
 @dataclass
 class Case:
-    """What is compiled, and what it is given."""
+    """A function to compile, and its inputs."""
 
     function: Callable[..., Any]
     inputs: tuple[Any, ...]
     trained: list[torch.Tensor] = field(default_factory=list)
     """Of these the gradients are computed and, by a second compiled function, an update; the result is a loss then."""
     options: dict[str, Any] = field(default_factory=dict)
-    """What torch.compile is told."""
+    """The options of torch.compile."""
     mixed: bool = True
-    """Whether products are in bf16."""
+    """True if matrix products are in bf16."""
 
 
 @torch.no_grad()
@@ -211,7 +211,7 @@ AUTOTUNED = {"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
 
 
 def matmul(device: str, small: bool) -> Case:
-    """The templates of products, with what is fused behind them."""
+    """The templates of matrix products, with operations fused after them."""
     m, n, k = (48, 80, 64) if small else (4096, 4096, 4096)
     a, b, bias = (torch.randn(shape, device=device) for shape in ((m, k), (k, n), (n,)))
 
@@ -259,7 +259,7 @@ ON_A_GPU_ALONE = ("flex_attention",)
 
 
 def results(case: Case, function: Callable[..., Any], mixed: bool) -> list[torch.Tensor]:
-    """What the function gives, and the gradients."""
+    """The results of the function, and the gradients."""
     device = case.inputs[0].device.type
     with torch.autocast(device, torch.bfloat16) if mixed else contextlib.nullcontext():
         found = function(*case.inputs)
@@ -295,7 +295,7 @@ def check(case: Case, compiled: Callable[..., Any]) -> str:
 
 
 def on_the_host(step: Callable[[], Any], device: str, least: float) -> float:
-    """Milliseconds a step as its caller sees them; the median of batches of ten, for so many seconds."""
+    """Milliseconds a step as its caller sees them; the median of batches of ten, for at least `least` seconds."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     for _ in range(3):
         step()
@@ -335,7 +335,7 @@ def measure(side: str, name: str, device: str, small: bool) -> dict[str, Any]:
 
     if device == "cpu":
         inductor.cpu_backend = "triton"
-        # What is compiled for the CPU stays in its process; and there torch does not time what it may fuse.
+        # Code for the CPU stays in its process, and torch does not time possible fusions there.
         inductor.compile_threads = 1
         inductor.benchmark_epilogue_fusion = False
     torch.backends.cudnn.allow_tf32 = False
@@ -363,7 +363,7 @@ def measure(side: str, name: str, device: str, small: bool) -> dict[str, Any]:
 
 
 def in_a_process(side: str, name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """What another process finds: `measure`, or the line that it ended with."""
+    """The result of `measure` in another process, or the line that it ended with."""
     with contextlib.ExitStack() as ended:
         if options.caches:
             scratch = os.path.join(os.path.abspath(options.caches), side, name.replace(" ", "-"))
@@ -408,11 +408,11 @@ def row(name: str, sides: dict[str, dict[str, Any]]) -> str:
 def main() -> int:
     """Runs what the command line says; the status is 1 if tilewright failed in a case."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", choices=list(CASES), help="these cases alone")
+    parser.add_argument("--only", nargs="*", choices=list(CASES), help="only these cases")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--small", action="store_true", help="sizes for a test")
     parser.add_argument("--limit", type=float, default=600, help="seconds for a process (%(default)s)")
-    parser.add_argument("--sides", nargs="*", choices=(TRITON, TILEWRIGHT), help="these sides alone")
+    parser.add_argument("--sides", nargs="*", choices=(TRITON, TILEWRIGHT), help="only these sides")
     parser.add_argument(
         "--caches", metavar="FOLDER", help="keep what was compiled there; else it is forgotten"
     )

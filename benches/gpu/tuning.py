@@ -1,7 +1,7 @@
 """Tuning and launching a product of matrices, beside the official triton: ``python -m gpu.tuning`` in `benches`.
 
 A program that tunes 18 configurations at each of the sizes runs in a process of its own with empty caches, and once
-more with what the first one left there: the seconds of the whole process, and of the tuning launches alone. Then
+more with the caches of the first run: the seconds of the whole process, and of the tuning launches only. Then
 every configuration is timed with nothing left out, for how far the chosen one is from the best. Last, the host's
 time of a launch that does little: plain, with ``heuristics``, tuned, and with both.
 """
@@ -41,7 +41,7 @@ LAUNCHES = 200
 
 
 class Program:
-    """What one implementation runs."""
+    """The program of one implementation."""
 
     def __init__(self, package: str) -> None:
         self.package = importlib.import_module(package)
@@ -137,7 +137,7 @@ def _microseconds(launch: Callable[[], object]) -> float:
 
 
 def in_a_process(side: str, caches: str, *more: str) -> dict[str, Any]:
-    """What a process says, and its seconds."""
+    """The output of a process, and its seconds."""
     folders = {
         name: os.path.join(caches, name.split("_")[0])
         for name in ("TILEWRIGHT_CACHE_DIR", "TRITON_CACHE_DIR")

@@ -79,7 +79,7 @@ __all__ = [
 ]
 
 _LAZY = frozenset(("backends", "compiler", "experimental", "knobs", "sanitizer", "testing", "tools", "viz"))
-"""Loaded when they are asked for: most programs need none of them."""
+"""Modules that are imported at their first use: most programs need none of them."""
 
 
 def __getattr__(name: str) -> object:

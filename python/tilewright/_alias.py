@@ -68,13 +68,16 @@ class _AliasLoader:
 
 
 def _own_name(name: str) -> str:
-    """The module of tilewright that stands for one of Triton."""
+    """The module of tilewright that replaces a module of Triton."""
     top, dot, rest = name.partition(".")
     return ("tilewright" if top == "triton" else "tilewright.viz") + dot + rest
 
 
 def _is_ours(top: str) -> bool:
-    """Whether a package is answered for: ``triton_viz`` is unless a program's user wants the public one."""
+    """Returns whether tilewright replaces a package.
+
+    It replaces ``triton_viz`` unless the program's user wants the public one.
+    """
     if top != "triton_viz":
         return top == "triton"
     import os
@@ -97,8 +100,8 @@ class _TritonFinder:
         except ModuleNotFoundError:
             real = None
         if real is None:
-            # The others are asked next, and find nothing: they look in the folders of tilewright. A finder that goes by
-            # the name alone, as those of editable installations do, must not find an official package.
+            # Later finders look in the folders of tilewright and find nothing. A finder that only goes by the name, as
+            # those of editable installations do, must not find an official package.
             _refuse_others(fullname, path, target)
             return None
         # A loader by what it does: importlib.abc would cost half of the import of tilewright.
@@ -120,7 +123,7 @@ def _refuse_others(fullname: str, path: Sequence[str] | None, target: ModuleType
 
 
 def is_installed() -> bool:
-    """Whether what the program has imported as ``triton`` is tilewright."""
+    """Returns whether the module ``triton`` of this program is tilewright."""
     return isinstance(sys.modules.get("triton"), _Top)
 
 
@@ -130,7 +133,7 @@ def install_as_triton() -> None:
     With :func:`tilewright.use_cpu_as_cuda` beside it, a program does for itself what ``tilewright run`` does.
 
     Call it before anything imports ``triton``; a second call changes nothing. An official package may be installed
-    beside tilewright: it is left alone. If it is imported already, this is an ``ImportError``, since kernels of two
+    beside tilewright and is not touched. If it is imported already, this is an ``ImportError``, since kernels of two
     systems in one program could not call each other.
     """
     loaded = sys.modules.get("triton")

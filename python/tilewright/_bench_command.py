@@ -30,16 +30,16 @@ evaluated for each version by itself, with torch, numpy (np), math and triton, f
     tilewright bench a.py::add b.py::add --grid 1024 \\
         --args 'torch.rand(1 << 20), torch.rand(1 << 20), torch.empty(1 << 20), 1 << 20, BLOCK=1024'
 
-What both compute is compared after the first run. The order is drawn anew for each pair of runs; the ratio has a 95 %
-confidence interval by bootstrap. On the simulator of a GPU, where time says nothing, estimates of a model are
-compared."""
+The results of both are compared after the first run. The order is drawn anew for each pair of runs;
+the ratio has a 95 % confidence interval by bootstrap. On the simulator of a GPU, where time says
+nothing, estimates of a model are compared."""
 
 _CONFIDENCE = 0.95
 _RESAMPLES = 2000
-_LEAST_PAIRS = 15
-_MOST_PAIRS = 2000
-_LEAST_SAMPLE = 1e-3
-"""A sample takes at least so many seconds, or the clock is measured."""
+_MIN_PAIRS = 15
+_MAX_PAIRS = 2000
+_MIN_SAMPLE_SECONDS = 1e-3
+"""The minimum duration of a sample in seconds: a shorter one measures the clock."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Comparison:
 
     @property
     def is_different(self) -> bool:
-        """Whether the confidence interval leaves 1 out."""
+        """Returns whether the confidence interval excludes 1."""
         return self.low > 1 or self.high < 1
 
 
@@ -88,7 +88,7 @@ def verdict(comparison: Comparison, names: tuple[str, str]) -> str:
 
 
 class _Refused(Exception):
-    """What is wrong with the command line, or with what it names."""
+    """An error in the command line, or in a version that it names."""
 
 
 def parser() -> Parser:
@@ -180,7 +180,7 @@ def _place(name: str) -> tuple[str, str]:
 
 
 def _version(path: str, function: str, number: int, wanted: Namespace) -> Callable[[], Any]:
-    """What runs a version once and returns what it computes."""
+    """Returns a function that runs a version once and returns its results."""
     name = f"{path}::{function}"
     module = _load(path, number)
     if not hasattr(module, function):
@@ -204,7 +204,10 @@ def _version(path: str, function: str, number: int, wanted: Namespace) -> Callab
 
 
 def _first_run(version: Callable[[], Any], name: str) -> Any:
-    """What a version computes. What its kernels do not take, or do not compile to, is said without our own frames."""
+    """Runs a version for the first time.
+
+    A launch or compile error of its kernels is reported without frames of tilewright.
+    """
     from tilewright.errors import TritonError
 
     try:
@@ -331,12 +334,12 @@ def _measured(versions: list[Callable[[], Any]], seconds: float) -> dict[str, An
         wait()
         return (time.perf_counter() - began) / count
 
-    # Both have run once: they are compiled. What they take decides how many runs are a sample.
-    counts = [max(1, math.ceil(_LEAST_SAMPLE / max(sample(version, 3), 1e-9))) for version in versions]
+    # Both versions have run once, so they are compiled. Their durations decide how many runs make a sample.
+    counts = [max(1, math.ceil(_MIN_SAMPLE_SECONDS / max(sample(version, 3), 1e-9))) for version in versions]
     draw = random.Random(1)
     times: list[list[float]] = [[], []]
     end = time.perf_counter() + seconds
-    while len(times[0]) < _MOST_PAIRS and (len(times[0]) < _LEAST_PAIRS or time.perf_counter() < end):
+    while len(times[0]) < _MAX_PAIRS and (len(times[0]) < _MIN_PAIRS or time.perf_counter() < end):
         order = [0, 1] if draw.random() < 0.5 else [1, 0]
         for number in order:
             times[number].append(sample(versions[number], counts[number]))

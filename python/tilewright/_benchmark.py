@@ -20,9 +20,9 @@ from typing import Any, Literal, overload
 
 from tilewright import _native
 
-_FEWEST = 1
-_MOST = 100_000
-"""How often a function is run, however fast it is."""
+_MIN_RUNS = 1
+_MAX_RUNS = 100_000
+"""The maximum number of runs, however fast a function is."""
 
 
 def quantile(samples: Sequence[float], fraction: float) -> float:
@@ -61,11 +61,11 @@ def _check_mode(return_mode: str) -> None:
 
 
 def nothing() -> None:
-    """What goes before a run if there is nothing to be done."""
+    """The hook before a run that does nothing."""
 
 
 def nothing_after(_error: Exception | None) -> None:
-    """What goes after a run if there is nothing to be done."""
+    """The hook after a run that does nothing."""
 
 
 class HostClock:
@@ -90,7 +90,7 @@ class HostClock:
         before: Callable[[], Any] = nothing,
         after: Callable[[Exception | None], Any] = nothing_after,
     ) -> list[float]:
-        """The milliseconds of so many runs. What goes before and after each is not part of them."""
+        """The milliseconds of each of ``count`` runs, without the time of ``before`` and ``after``."""
         times = []
         for _ in range(count):
             before()
@@ -148,7 +148,7 @@ class GpuClock(HostClock):
         before: Callable[[], Any] = nothing,
         after: Callable[[Exception | None], Any] = nothing_after,
     ) -> list[float]:
-        """The milliseconds of so many runs. What goes before and after each is not part of them."""
+        """The milliseconds of each of ``count`` runs, without the time of ``before`` and ``after``."""
         event = self.interface.Event
         events = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(count)]
         for start, end in events:
@@ -167,7 +167,7 @@ class GpuClock(HostClock):
 
 
 def clock() -> HostClock | GpuClock:
-    """What times work on the active device."""
+    """The clock for work on the active device."""
     from tilewright.runtime.driver import driver
 
     if not _native.device().startswith("cuda"):
@@ -233,10 +233,10 @@ def do_bench(
     if timer.estimating_runs == 1 and estimate < rep / 20:
         # One run of a short function says little.
         estimate = max(timer.estimate(fn, 5, before), 1e-6)
-    for _ in range(min(int(warmup / estimate), _MOST)):
+    for _ in range(min(int(warmup / estimate), _MAX_RUNS)):
         before()
         fn()
-    runs = min(max(int(rep / estimate), _FEWEST), _MOST)
+    runs = min(max(int(rep / estimate), _MIN_RUNS), _MAX_RUNS)
     return summary(timer.sample(fn, runs, before), quantiles, return_mode)
 
 
@@ -266,8 +266,8 @@ def do_bench_cudagraph(
     """How many milliseconds a function takes when a CUDA graph launches it, which costs the processor nothing.
 
     The graph has as many runs as take about ``rep`` milliseconds when the host launches them, since capturing takes as
-    long, and is launched ten times; a sample is the mean of a graph. Where there is no GPU there are no graphs, and
-    this is ``do_bench``.
+    long, and is launched ten times; a sample is the mean of a graph. Without a GPU there are no graphs, and this is
+    ``do_bench``.
     """
     _check_mode(return_mode)
     if not _native.device().startswith("cuda"):
@@ -288,7 +288,7 @@ def do_bench_cudagraph(
             fn()
         torch.cuda.synchronize()
         estimate = (time.perf_counter() - began) * 1e3 / 5
-        runs = min(max(int(rep / max(estimate, 1e-6)), 1), _MOST)
+        runs = min(max(int(rep / max(estimate, 1e-6)), 1), _MAX_RUNS)
         times = _replay(torch, _graph(torch, fn, runs, grad_to_none), 10)
     return summary([elapsed / runs for elapsed in times], quantiles, return_mode)
 

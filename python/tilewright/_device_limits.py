@@ -1,4 +1,4 @@
-"""What a GPU can do at most: bytes and operations a second, by its architecture and its clocks."""
+"""The limits of a GPU: bytes and operations a second, by its architecture and its clocks."""
 
 from __future__ import annotations
 

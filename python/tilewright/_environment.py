@@ -1,7 +1,7 @@
 """The variables of the environment that programs set for the official Triton: those that have no effect here say so.
 
-What is followed is read where it is needed: in ``crates/runtime/src/knobs.rs``, ``crates/cuda/src/settings.rs`` and
-``knobs.py``.
+Other modules read the variables that have an effect: ``crates/runtime/src/knobs.rs``, ``crates/cuda/src/settings.rs``
+and ``knobs.py``.
 """
 
 from __future__ import annotations
@@ -108,5 +108,5 @@ def say_what_has_no_effect() -> None:
 
 
 def asks_for_sanitizer() -> bool:
-    """Whether launches are to be checked."""
+    """Returns whether the sanitizer is to check launches."""
     return bool(os.environ.get("TILEWRIGHT_SANITIZE"))

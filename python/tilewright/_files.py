@@ -4,9 +4,10 @@ from __future__ import annotations
 
 
 def write_file(path: str, content: bytes | str) -> None:
-    """Writes a file, text as UTF-8. Who reads at the same time, and who finds it after a failure, has the old file.
+    """Writes a file atomically, text as UTF-8: concurrent readers, and readers after a failure, see the old file.
 
-    Raises the ``OSError`` of what failed. What is no ordinary file, such as ``/dev/stdout``, is written where it is.
+    Raises the ``OSError`` of the failed step. A file that is not a regular one, such as ``/dev/stdout``, is written
+    in place.
     """
     import os
     import tempfile
@@ -33,7 +34,7 @@ _the_umask: int | None = None
 
 
 def _umask() -> int:
-    """What the process takes away from the rights of new files; it can be read only by setting it."""
+    """The permission bits that the process removes from new files; they can only be read by setting them."""
     global _the_umask
     if _the_umask is None:
         import os

@@ -7,7 +7,7 @@ from typing import Any
 
 _WIDTH = 1200
 _HEIGHT = 18
-_LEAST = 0.3
+_MIN_DRAWN_WIDTH = 0.3
 
 
 class _Frame:
@@ -51,7 +51,7 @@ def _draw(frame: _Frame, whole: float, start: float, depth: int, boxes: list[str
     from tilewright._profile import duration
 
     width = _WIDTH * frame.weight / whole
-    if width < _LEAST and depth:
+    if width < _MIN_DRAWN_WIDTH and depth:
         return depth
     left, top = _WIDTH * start / whole, depth * _HEIGHT + 4
     hue = 8 + sum(frame.name.encode()) % 48

@@ -1,7 +1,7 @@
 """``triton.testing.perf_report``: a function that is measured over a range, as a table, a plot, CSV, PNG and HTML.
 
-pandas makes the data frame and matplotlib the plot. Where pandas is absent the table and the CSV are written all the
-same; where matplotlib is absent a warning says that there is no plot.
+pandas makes the data frame and matplotlib the plot. Without pandas the table and the CSV are written all the same;
+without matplotlib a warning says that there is no plot.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Benchmark:
-    """What a benchmark varies, and how its plot looks.
+    """The arguments that a benchmark varies, and the style of its plot.
 
     The function is called with each of ``x_vals`` as the arguments ``x_names``, a tuple for several, and with each of
     ``line_vals`` as ``line_arg``; ``args`` are passed as they are.
@@ -61,7 +61,7 @@ class _Table:
         return [row[place] for row in self.rows]
 
     def shown(self) -> tuple[list[str], list[list[Any]]]:
-        """What is printed and saved: no ends."""
+        """The columns and rows that are printed and saved: those of the ends of intervals are left out."""
         count = len(self.bench.x_names) + len(self.bench.line_names)
         return self.columns[:count], [row[:count] for row in self.rows]
 

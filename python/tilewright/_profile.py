@@ -1,7 +1,7 @@
 """``tilewright profile``: runs a Python program as ``tilewright run`` does, and says what its kernels take.
 
-On the CPU each op is measured where it runs, on the simulator what was counted goes through a simple model of a GPU,
-on a GPU kernels are timed by CUPTI where it is there, else by an event before and behind each launch.
+On the CPU each op is measured as it runs; on the simulator the counts of events go through a simple model of a GPU; on
+a GPU kernels are timed by CUPTI if it is available, else by events before and after each launch.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _check(wanted: Namespace) -> str | None:
-    """What is wrong with the options, before a program runs for long.
+    """Returns the error in the options, before a program runs for long.
 
     Paths become absolute: the program may change folders.
     """
@@ -108,7 +108,7 @@ def _check(wanted: Namespace) -> str | None:
 
 
 def cupti_folders() -> list[str]:
-    """Where packages of Python have CUPTI: those of NVIDIA, which torch brings."""
+    """The folders of NVIDIA's Python packages, which torch brings, that have CUPTI."""
     import glob
 
     below = ("nvidia/cu[0-9]*/lib", "nvidia/cuda_cupti/lib", "triton/backends/nvidia/lib/cupti*")
@@ -167,7 +167,7 @@ def complete(profile: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lines(kernel: dict[str, Any]) -> list[dict[str, Any]]:
-    """What was measured, by line. The time of a fused loop is shared out evenly among its lines."""
+    """The measurements by line. The time of a fused loop is shared out evenly among its lines."""
     lines: dict[tuple[str, int], dict[str, Any]] = {}
 
     def at(file: str, line: int) -> dict[str, Any]:

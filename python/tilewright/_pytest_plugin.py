@@ -1,4 +1,4 @@
-"""What tests of kernels may take: ``device``, where tensors for kernels are; ``tilewright_sanitize`` checks launches.
+"""Fixtures for tests of kernels: ``device``, where their tensors are; ``tilewright_sanitize`` checks launches.
 
 The device is that of ``TILEWRIGHT_DEVICE``, so that one run of the tests is on the CPU and another on a simulated GPU.
 """
@@ -27,7 +27,7 @@ def device() -> str:
 def tilewright_sanitize() -> Iterator[Found]:
     """Checks every launch of the test, which fails at its end if anything was found.
 
-    What the test expects to be found it takes before: ``tilewright_sanitize.take()`` returns it.
+    A test removes the findings that it expects: ``tilewright_sanitize.take()`` returns them.
     """
     from tilewright import sanitizer
 

@@ -173,7 +173,7 @@ def _sanitize(names: str) -> str | None:
 
 
 def _has_findings() -> bool:
-    """Whether the sanitizer has found anything."""
+    """Returns whether the sanitizer has found anything."""
     sanitizer = sys.modules.get("tilewright.sanitizer")
     return sanitizer is not None and any(sanitizer.all_reports())
 
@@ -188,7 +188,7 @@ def _keep_reports(path: str) -> str | None:
     path = path and os.path.abspath(path)
     try:
         if path:
-            # What is there is not lost if the program ends early.
+            # An existing report is not lost if the program ends early.
             with open(path, "a"):
                 pass
     except OSError as error:
@@ -236,7 +236,7 @@ def _stop_ending(end: Any) -> None:
 
 
 def _program(kind: str, argv: list[str]) -> tuple[Any, ...]:
-    """What is to be called, and with what, once all is as Python has it before the first line."""
+    """The function to call and its arguments, once all is as Python has it before the first line."""
     if kind == "-m":
         sys.argv = ["-m", *argv[1:]]
         _set_path(os.getcwd())

@@ -50,17 +50,17 @@ def list_list_flatten(x: Iterable[Iterable[Any]]) -> tuple[list[int], list[Any]]
 
 
 def is_power_of_two(x: int) -> bool:
-    """Whether a number is a power of two."""
+    """Returns whether a number is a power of two."""
     return x > 0 and x & (x - 1) == 0
 
 
 def is_iterable(x: Any) -> bool:
-    """Whether a path may lead into it."""
+    """Returns whether a value has items that a path may lead to."""
     return isinstance(x, (list, tuple))
 
 
 def is_namedtuple(val: Any) -> bool:
-    """Whether it is the class of a named tuple."""
+    """Returns whether a value is the class of a named tuple."""
     return isinstance(val, type) and issubclass(val, tuple) and hasattr(val, "_fields")
 
 

@@ -31,10 +31,10 @@ class Diagnostic(str):
     """From 1, in characters."""
 
     end_column: int | None
-    """Behind the last underlined one; None if that is on another line."""
+    """The column after the last underlined one; None if that is on another line."""
 
     label: str
-    """What is written beside the underlining."""
+    """The text beside the underlining."""
 
     labels: tuple[tuple[str, int, int, str], ...]
     """Other places that explain the finding: file, line, column, text."""
@@ -43,7 +43,7 @@ class Diagnostic(str):
     hint: str | None
 
     def __new__(cls, text: str, **_attributes: Any) -> Self:
-        """The text alone is the string."""
+        """Makes the string from the text only; ``__init__`` keeps the attributes."""
         return super().__new__(cls, text)
 
     def __init__(self, _text: str, **attributes: Any) -> None:
@@ -77,7 +77,7 @@ class UnsupportedLanguageConstruct(CompilationError):
 
 
 class LaunchError(TritonError):
-    """A launch is not possible as it was asked for."""
+    """A launch is not possible with these arguments, options or grid."""
 
 
 class LaunchTypeError(LaunchError, TypeError):
@@ -193,7 +193,7 @@ _BY_KIND: dict[str, type[TritonError]] = {
 
 
 def from_diagnostics(kind: str, diagnostics: tuple[Diagnostic, ...]) -> TritonError:
-    """The exception for findings, of which the first has this kind; the native module calls it."""
+    """The exception for findings, the first of this kind; the native module calls it."""
     text = "\n\n".join(diagnostics)
     if kind == "OutOfResources":
         import re

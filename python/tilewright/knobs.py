@@ -1,6 +1,6 @@
 """``triton.knobs``: settings that programs read and set, each backed by an environment variable.
 
-A knob is read from the environment when it is asked for, unless the program has assigned a value; an assigned value is
+A knob is read from the environment at each use, unless the program has assigned a value; an assigned value is
 written to the environment as well, so that child processes see it. ``with knobs.runtime.scope():`` takes changes back.
 
 The compiler and the launcher read the environment at the first launch of each kernel, when a knob is assigned, and in
@@ -210,7 +210,7 @@ class _Env:
 env = _Env()
 
 propagate_env = True
-"""Whether a knob that is assigned is written to the environment, where child processes find it."""
+"""True if a knob that is assigned is written to the environment, where child processes find it."""
 
 
 class Knobs:
@@ -286,7 +286,7 @@ class Knobs:
 
     @property
     def knob_descriptors(self) -> dict[str, Any]:
-        """The knobs of the group that environment variables stand behind."""
+        """The knobs of the group that have environment variables."""
         return dict(self._knobs)
 
     def copy(self) -> Knobs:
@@ -354,7 +354,7 @@ class HookChain:
         runtime._changed()
 
     def __bool__(self) -> bool:
-        """Whether there is one: torch prepares what a launch's hooks get to know if there seems to be."""
+        """Returns whether there is a hook: torch prepares launch metadata for hooks if there seems to be one."""
         return bool(self.calls)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
@@ -428,7 +428,7 @@ class _Language(Knobs):
     """The knobs of the language."""
 
     def fp_fusion_enabled(self, requested: bool | None = None) -> bool:
-        """Whether a product and a sum may become one operation with one rounding."""
+        """Returns whether a multiplication and an addition may become one operation with one rounding."""
         if self.force_disable_fp_fusion:
             return False
         return bool(self.default_fp_fusion if requested is None else requested)
@@ -606,7 +606,7 @@ proton = _group(
 base_knobs = Knobs
 
 JITHook = object
-"""What the type of a compile hook is called."""
+"""The name of the type of a compile hook."""
 
 
 def setenv(key: str, value: str | None) -> None:

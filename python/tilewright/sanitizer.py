@@ -1,7 +1,7 @@
 """The sanitizer: launches on the CPU and in the simulator are checked while they run.
 
 ``tilewright run --sanitize script.py``, the variable ``TILEWRIGHT_SANITIZE``, ``enable()`` or the fixture
-``tilewright_sanitize`` of pytest switch it on. What it finds is a ``Report`` with file and line; the kernel goes on.
+``tilewright_sanitize`` of pytest switch it on. Each finding is a ``Report`` with file and line; the kernel goes on.
 docs/sanitizers.md says what each check looks for.
 """
 
@@ -129,7 +129,7 @@ def disable() -> None:
 
 
 def reports() -> list[Report]:
-    """What was found since the last ``clear()``."""
+    """The findings since the last ``clear()``."""
     return [Report(found) for found in _native.sanitizer_reports(False)[0]]
 
 
@@ -139,7 +139,7 @@ def clear() -> None:
 
 
 class Found:
-    """What a ``with sanitize()`` block finds."""
+    """The findings of a ``with sanitize()`` block."""
 
     def __init__(self) -> None:
         self._reports: list[Report] | None = None
@@ -147,11 +147,11 @@ class Found:
 
     @property
     def reports(self) -> list[Report]:
-        """What was found; within the block, until now."""
+        """The findings of the block; within the block, those until now."""
         return reports() if self._reports is None else self._reports
 
     def take(self) -> list[Report]:
-        """What was found until now, which is then expected and no failure."""
+        """Removes and returns the findings until now, which are then expected and no failure."""
         found = reports()
         clear()
         return found
@@ -193,7 +193,7 @@ class Bounds:
     """``proved``: in bounds for every size; ``refuted``: out of bounds for some; ``undecided``."""
 
     access: str
-    """What it is, such as ``load from `x_ptr```."""
+    """The access, such as ``load from `x_ptr```."""
 
     file: str | None
     line: int | None
@@ -220,8 +220,8 @@ def check_bounds(
 ) -> list[Bounds]:
     """Says of each access of a kernel whether it is in bounds for every grid and every size; nothing runs.
 
-    The arguments are those of a launch, or of a ``warmup``: what they are counts, not how large. ``extents`` says how
-    many elements there are behind each pointer, ``grid`` what the grid is and ``assume`` what holds, as expressions of
+    The arguments are those of a launch, or of a ``warmup``: their types count, not their sizes. ``extents`` says how
+    many elements follow each pointer, ``grid`` what the grid is and ``assume`` which conditions hold, as expressions of
     the integer parameters: ``check_bounds(add, x, y, out, n, BLOCK=128, extents={"x": "n", "y": "n", "out": "n"})``.
     Integers that are 1, or multiples of 16, are known to be so, as in a launch.
     """
@@ -236,11 +236,11 @@ def _raise(found: list[dict[str, Any]], dropped: int) -> None:
 
 
 _earlier: list[tuple[list[dict[str, Any]], int]] = []
-"""What was found before ``with`` blocks: the summary at the end has it too."""
+"""The findings before ``with`` blocks: the summary at the end has them too."""
 
 
 def all_reports() -> tuple[list[Report], int]:
-    """What was found since the last ``clear()`` and before ``with`` blocks, and how much more there was."""
+    """The findings since the last ``clear()`` and before ``with`` blocks, and the number of those that were dropped."""
     everything = [*_earlier, _native.sanitizer_reports(False)]
     return [Report(one) for found, _ in everything for one in found], sum(more for _, more in everything)
 
@@ -258,7 +258,7 @@ _is_begun = False
 
 
 def is_begun() -> bool:
-    """Whether a whole program is sanitized."""
+    """Returns whether the sanitizer checks the whole program."""
     return _is_begun
 
 

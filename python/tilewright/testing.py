@@ -59,7 +59,7 @@ def assert_close(
     import numpy as np
 
     actual, expected = _array(x), _array(y)
-    # What is exact need not be close.
+    # Exact types need no tolerance.
     exact = expected.dtype.kind in "biu"
     atol = (0 if exact else 1e-2) if atol is None else _tolerance(atol, expected.dtype)
     rtol = 0 if rtol is None else _tolerance(rtol, expected.dtype)

@@ -1,4 +1,4 @@
-"""What the tests across the Python boundary share: the device, modules made of text, programs in their own process."""
+"""Fixtures of the tests across the Python boundary: the device, modules made of text, programs in their own process."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ sys.path.insert(0, str(ROOT / "tests/python/support"))
 PROGRAMS = ROOT.parent / "shared" / "seed-programs"
 
 DEVICE = os.environ.get("TILEWRIGHT_DEVICE") or "cpu"
-"""Where kernels run: the variable that programs read too. `cpu`, `sim:sm_90`, `cuda`."""
+"""The device that kernels run on, by the variable that programs read too: `cpu`, `sim:sm_90`, `cuda`."""
 
 ON_GPU = DEVICE.startswith("cuda")
 
 WITH_CHECKED_ACCESSES = frozenset(("test_faults.py",))
-"""What these tests do would be the end of a process's work on a GPU, which does not check accesses; the simulator does,
-in other words, and has tests of its own."""
+"""The faults of these tests would end a process's work on a GPU, which does not check accesses; the simulator checks
+them, in other words, and has tests of its own."""
 
 PATIENCE = 900
 """Seconds after which a program counts as hung. The machine may be slow and busy: no test passes because of it."""
 
-# What a test tunes it times, whatever ran before.
+# A test measures the configurations that it tunes, whatever ran before.
 os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "0")
 
 _numbers = itertools.count()
@@ -88,9 +88,9 @@ def skipped_by_reason(reports: Iterable[Any]) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _same_inputs() -> None:
-    """What a test draws without a seed of its own is the same in each run, alone or among others."""
+    """Seeds generators, so that a test without a seed draws the same values in each run, however many tests run."""
     random.seed(0)
-    # Those libraries alone that a test has imported: some tests are about programs that have none.
+    # Only those libraries that a test has imported: some tests are about programs that have none.
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(0)
     if torch := sys.modules.get("torch"):
@@ -104,7 +104,7 @@ def _is_for_device(item: pytest.Item) -> bool:
 
 @pytest.fixture(params=[DEVICE])
 def device() -> Iterator[str]:
-    """Where the tensors are that kernels work on: the simulator of a GPU works on the host's memory."""
+    """The device of the tensors that kernels work on: the simulator of a GPU works on the host's memory."""
     yield "cuda" if ON_GPU else "cpu"
     if ON_GPU:
         _leave_if_the_gpu_is_lost()
@@ -194,7 +194,7 @@ def script(tmp_path: Path) -> Callable[..., Path]:
 
 
 def error_text(error: BaseException) -> str:
-    """The text of an error, with the file's name alone."""
+    """The text of an error, with file names without their folders."""
     lines = str(error).splitlines()
     return "\n".join(_without_folder(line) for line in lines)
 

@@ -11,7 +11,7 @@ torch's functions and of the methods and attributes of tensors:
 - ``.cuda()``, ``.cpu()`` and ``.to(...)`` copy when the mark changes, as they do between two memories.
 - The functions of ``torch.cuda`` that programs call get stand-ins (see ``torch_cuda.py``).
 - A ``torch.cuda.CUDAGraph`` is a list of what was captured, which a replay does again (see ``graphs.py``).
-- What a program registers with torch's dispatcher for ``cuda`` is called for marked tensors (see ``overrides.py``).
+- Kernels that a program registers with torch's dispatcher for ``cuda`` run for marked tensors (see ``overrides.py``).
 
 The mode is one of a thread, and torch takes it off while a call that it saw runs. So it is switched on in each new
 thread, and again where torch calls back into the program: hooks and ``backward`` of autograd,
@@ -21,7 +21,7 @@ tensor, a tensor that is neither marked nor known to be on the CPU counts as mar
 
 A launch with tensors of both devices is refused, as on a GPU. But it is one machine with one memory, and some programs
 work here that fail on a GPU: ``x.numpy()`` of a tensor on ``cuda``, operations of torch on tensors of both devices,
-launches with tensors of the CPU alone, generators of the other device. Random numbers of ``cuda`` come from the
+launches with only tensors of the CPU, generators of the other device. Random numbers of ``cuda`` come from the
 generator of the CPU: they are not those of a GPU, and ``torch.cuda.manual_seed`` seeds both.
 
 Not in reach: threads that were running when torch was imported or that ``threading`` did not start; and
@@ -37,7 +37,7 @@ _active = False
 
 
 def is_active() -> bool:
-    """Whether programs that say ``cuda`` run on the processor."""
+    """Returns whether programs that say ``cuda`` run on the processor."""
     return _active
 
 

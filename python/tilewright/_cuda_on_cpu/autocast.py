@@ -1,8 +1,8 @@
 """``torch.autocast("cuda")``, while ``cuda`` is the processor.
 
-Autocast of the CPU is switched on with the dtype that was asked for: it does matrix products and convolutions, inside
-composed functions as well. Its lists differ from those of CUDA elsewhere; so calls on CUDA's other lists get the casts
-here, and what only the CPU computes in float32 is cast back. Results have the dtype that CUDA gives.
+Autocast of the CPU is switched on with the dtype that the program requested: it casts matrix multiplications and
+convolutions, inside composed functions as well. Its other lists differ from those of CUDA: so calls on CUDA's lists
+get the casts here, and results that only the CPU computes in float32 are cast back. Results have CUDA's dtypes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOWER = _names(
     "rnn_tanh rnn_relu"
 )
 _WIDEST = _names("addcdiv addcmul atan2 bilinear cross dot vdot grid_sample tensordot scatter_add")
-# What only the CPU's list computes in float32.
+# Functions that only the CPU's list computes in float32.
 _ONLY_ON_CPU = _names(
     "avg_pool3d grid_sample polar quantile nanquantile stft trace view_as_complex cholesky cholesky_inverse "
     "cholesky_solve inverse lu_solve orgqr ormqr pinverse max_unpool2d max_unpool3d adaptive_avg_pool3d "

@@ -21,7 +21,7 @@ _capturing: CUDAGraph | None = None
 
 
 def is_capturing() -> bool:
-    """Whether what the program launches is captured."""
+    """Returns whether a graph captures the program's launches now."""
     return _capturing is not None
 
 
@@ -85,7 +85,7 @@ class CUDAGraph:
         self._steps = []
 
     def pool(self) -> tuple[int, int]:
-        """What another graph may share its memory by."""
+        """The key by which another graph may share this graph's memory."""
         return self._pool
 
     def register_generator_state(self, generator: Any) -> None:
@@ -96,7 +96,7 @@ class CUDAGraph:
 
 
 def _make_mode(steps: list[Callable[[], Any]]) -> Any:
-    """What notes the operations of torch."""
+    """Makes the mode that notes the operations of torch."""
     modes = importlib.import_module("torch.utils._python_dispatch")
     tree_leaves = importlib.import_module("torch.utils._pytree").tree_leaves
     torch = sys.modules["torch"]
@@ -144,7 +144,7 @@ def _assign(outputs: list[Any], values: list[Any]) -> None:
 
 
 def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What an operation returns that only writes to its arguments: those; nothing for another one."""
+    """The arguments that an operation returns if it only writes to them; nothing for another operation."""
     schema = func._schema
     if not schema.is_mutable or not schema.returns:
         return None

@@ -24,12 +24,12 @@ def _rebuilt(rebuild: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 
 def is_fake(value: Any) -> bool:
-    """Whether a tensor only stands for another (``FakeTensor``): it has no memory, and its device is what it says."""
+    """Returns whether a tensor is a ``FakeTensor``: it has no memory, and may claim any device."""
     return type(value).__name__ == "FakeTensor"
 
 
 class _Assumption(threading.local):
-    """Whether tensors of this thread count as marked if nothing is known of them."""
+    """If ``holds``, tensors without a mark or its absence count as marked in this thread."""
 
     holds = False
 
@@ -56,22 +56,22 @@ class Marks:
         self.fake_key: Any = torch._C._TorchDispatchModeKey.FAKE
 
     def has(self, value: Any) -> bool:
-        """Whether a tensor is marked."""
+        """Returns whether a tensor is marked."""
         marked = value.__dict__.get(_NAME)
         if marked is None:
             return self.assumptions > 0 and self.assumption.holds and not is_fake(value)
         return bool(marked)
 
     def is_faking(self) -> bool:
-        """Whether what torch makes in this thread are fake tensors, which may be on any device."""
+        """Returns whether torch makes fake tensors in this thread, which may be on any device."""
         return self.mode_in_force(self.fake_key) is not None
 
     def is_on_cpu(self, value: Any) -> bool:
-        """Whether the program has put a tensor where a GPU cannot read it."""
+        """Returns whether the program has put a tensor where a GPU cannot read it."""
         return not self.has(value) and not self.is_pinned(value)
 
     def is_cuda(self, device: Any) -> bool:
-        """Whether a device, as programs name it, is the GPU; an error if it is a second one."""
+        """Returns whether a device, as programs name it, is the GPU; an error if it is a second one."""
         if isinstance(device, str):
             if not device.startswith("cuda"):
                 return False
@@ -90,7 +90,7 @@ class Marks:
         return True
 
     def no_such_device(self) -> NoReturn:
-        """What a machine with one GPU says to ``cuda:1``."""
+        """Raises the error of a machine with one GPU for ``cuda:1``."""
         kind = getattr(self.torch, "AcceleratorError", RuntimeError)
         raise kind(
             "CUDA error: invalid device ordinal\n"
@@ -117,7 +117,7 @@ class Marks:
         return value
 
     def any(self, values: Iterable[Any]) -> bool:
-        """Whether there is a marked tensor."""
+        """Returns whether there is a marked tensor."""
         tensor = self.Tensor
         for value in values:
             if isinstance(value, tensor):
@@ -150,7 +150,7 @@ class Marks:
 
     @contextmanager
     def assuming(self, arguments: Any) -> Iterator[bool]:
-        """Counts tensors of which nothing is known as marked, if an argument is."""
+        """Counts tensors without a known mark as marked, if an argument is marked."""
         with self.counting(self.any(arguments)) as holds:
             yield holds
 
@@ -223,7 +223,7 @@ class Marks:
         return self.autocast.call(self, func, args, kwargs) if self.autocast.depth else func(*args, **kwargs)
 
     def _pinned(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A constructor with ``pin_memory``: the driver's business, of which only the answer is left."""
+        """A constructor with ``pin_memory``: without a driver, only ``is_pinned`` shows an effect."""
         kwargs = dict(kwargs)
         pinned = kwargs.pop("pin_memory")
         result = self.call(func, args, kwargs)
@@ -417,7 +417,7 @@ class Marks:
         return storage
 
     def is_storage_marked(self, storage: Any) -> bool:
-        """Whether a storage is one of a marked tensor."""
+        """Returns whether a storage is one of a marked tensor."""
         return bool(storage.__dict__.get(_NAME, False))
 
     def set_data(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

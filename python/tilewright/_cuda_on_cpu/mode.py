@@ -26,7 +26,7 @@ _PLAIN_METHODS = (
 
 
 class _PastMode(threading.local):
-    """Whether this thread runs what is compiled: the mode stays off there, in nested backward passes too."""
+    """If ``holds``, this thread runs a compiled function: the mode stays off, in nested backward passes too."""
 
     holds = False
 
@@ -96,7 +96,7 @@ def make_mode(torch: Any, mark: Marks) -> Any:
         def _to_classes(
             self, kinds: list[Any], func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         ) -> Any:
-            """What torch does next for tensors of derived classes, with this mode on: it is the program's code."""
+            """Calls ``__torch_function__`` of derived classes with this mode on: it is the program's code."""
             with self:
                 for kind in kinds:
                     result = kind.__torch_function__(func, types, args, kwargs)
@@ -214,8 +214,8 @@ def _replace(torch: Any, modules: list[str], name: str, wrap: Callable[[Any], An
 def compile_past(mode: Any, mark: Marks, torch: Any) -> Any:
     """``torch.compile`` for functions that run past the mode: the compiler would take it for a part of the program.
 
-    What they return is marked if an argument is, and what they launch kernels with counts as marked then, since it is
-    made out of the mode's sight. A compiled function that itself moves tensors has to say ``cpu``.
+    Their results are marked if an argument is. Tensors that they launch kernels with count as marked then too, since
+    they are made out of the mode's sight. A compiled function that itself moves tensors has to say ``cpu``.
     """
     real = torch.compile
     past = _past(mode, mark)
@@ -241,7 +241,7 @@ def compile_past(mode: Any, mark: Marks, torch: Any) -> Any:
 
 
 def _past(mode: Any, mark: Marks) -> Callable[[Any], Any]:
-    """What makes a function run with the mode off."""
+    """Returns a decorator: the decorated function runs with the mode off."""
     overrides = importlib.import_module("torch.overrides")
 
     def past(function: Any) -> Any:

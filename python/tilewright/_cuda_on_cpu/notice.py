@@ -12,7 +12,7 @@ _is_announced = False
 
 
 def is_announced() -> bool:
-    """Whether the program has said ``cuda``."""
+    """Returns whether the program has said ``cuda``."""
     return _is_announced
 
 

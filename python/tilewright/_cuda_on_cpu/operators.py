@@ -1,7 +1,7 @@
 """Operators that programs define (``torch.library``), while ``cuda`` is the processor (see the package).
 
-Torch's dispatcher calls their kernels past the mode, so it is switched on again for each. It sees tensors of the CPU
-alone: a kernel for ``cuda`` runs where an argument is marked.
+Torch's dispatcher calls their kernels past the mode, so it is switched on again for each. The dispatcher only sees
+tensors of the CPU: a kernel for ``cuda`` runs if an argument is marked.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Kernels:
         self.mark = mark
         self.by_key: dict[str, tuple[Callable[..., Any], bool]] = {}
         self.is_asked = False
-        """Whether the dispatcher asks here which kernel is to run."""
+        """True if the dispatcher calls ``choose`` to select a kernel."""
 
     def choose(self, keyset: Any, *args: Any, **kwargs: Any) -> Any:
         """Runs the kernel that a machine with a GPU would run."""
@@ -78,7 +78,7 @@ class _Kernels:
                 kernel, takes_keyset = self.by_key[key]
                 return kernel(keyset, *args, **kwargs) if takes_keyset else kernel(*args, **kwargs)
         raise NotImplementedError(
-            f"Could not run '{self.name}' with arguments from the 'CPU' backend: it has a kernel for 'cuda' alone"
+            f"Could not run '{self.name}' with arguments from the 'CPU' backend: it only has a kernel for 'cuda'"
         )
 
 

@@ -29,7 +29,7 @@ _COMPOSED_BELOW_AUTOGRAD = ("CompositeExplicitAutograd", "CompositeExplicitAutog
 
 
 class _State(threading.local):
-    """Whether the mode is on in this thread."""
+    """``on`` while the mode is on in this thread."""
 
     on = False
 
@@ -94,7 +94,7 @@ class Overrides:
                 return (operator if _has_tensors(operator, args) else operator.overloadpacket)(
                     *args, **kwargs
                 )
-            # What it is composed of is looked up as well.
+            # Operators that compose this one are looked up as well.
             with self.active():
                 return operator._op_dk(key, *args, **kwargs)
         finally:
@@ -143,7 +143,7 @@ class Overrides:
             library.reset()
 
     def _composition(self, operator: Any) -> Any:
-        """Where torch composes an operator of others below autograd: the key of that; else nothing."""
+        """The dispatch key at which torch composes an operator of others below autograd; nothing if it does not."""
         if operator not in self.compositions:
             has = self.torch._C._dispatch_has_kernel_for_dispatch_key
             name = operator.name()
@@ -156,13 +156,13 @@ class Overrides:
 
 
 def _is_of_torch(function: Callable[..., Any]) -> bool:
-    """Whether torch registers a function of its own, which would be of no use here."""
+    """Returns whether torch itself registers a function, which would be of no use here."""
     module = str(getattr(function, "__module__", ""))
     return module.startswith("torch.") and not module.startswith("torch._library.")
 
 
 def _has_tensors(operator: Any, args: tuple[Any, ...]) -> bool:
-    """Whether all is a tensor that is declared as one: torch shows a number that it has made a tensor as a number."""
+    """Returns whether no declared tensor is a number: torch shows some tensors that it made of numbers as numbers."""
     pairs = zip(operator._schema.arguments, args, strict=False)
     return not any(
         isinstance(value, (bool, int, float, complex)) and argument.type.kind() == "TensorType"
@@ -184,7 +184,7 @@ def _make_mode(overrides: Overrides) -> Any:
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
             if isinstance(func, higher_order):
-                # Nobody registers kernels for these; `wrap_triton` launches by one.
+                # Programs register no kernels for these; `wrap_triton` launches by one.
                 return func(*args, **(kwargs or {}))
             return overrides.dispatch(func, args, kwargs or {})
 

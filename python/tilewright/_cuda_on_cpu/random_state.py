@@ -1,6 +1,6 @@
 """The state of a generator of ``cuda`` while that is the processor: 16 bytes, as on a GPU, the seed and an offset.
 
-The numbers come from a generator of the CPU, whose state is some 5,000 bytes. They lie behind the 16 in the storage of
+The numbers come from a generator of the CPU, whose state is some 5,000 bytes. They follow the 16 in the storage of
 the tensor, which is saved and restored with it; copies that lack them find them among the latest states of this
 process. Their offset is a multiple of 2^32 that counts states. Any other offset was made by a program, as libraries do
 that draw numbers themselves and add how many these were: then seed and offset decide which numbers follow.
@@ -15,8 +15,8 @@ BYTES = 16
 
 _STEP = 1 << 32
 
-_MOST = 4096
-"""The most states that are kept for copies: 20 MB."""
+_MAX_KEPT_STATES = 4096
+"""The maximum number of states that are kept for copies: 20 MB."""
 
 _kept: dict[tuple[int, int], bytes] = {}
 _names: dict[bytes, tuple[int, int]] = {}
@@ -96,7 +96,7 @@ def _keep(name: tuple[int, int], state: bytes) -> None:
     _kept.pop(name, None)
     _kept[name] = state
     _names[state] = name
-    if len(_kept) > _MOST:
+    if len(_kept) > _MAX_KEPT_STATES:
         oldest = next(iter(_kept))
         _names.pop(_kept.pop(oldest), None)
 

@@ -1,7 +1,7 @@
 """Stand-ins for the functions of ``torch.cuda`` that programs call, while ``cuda`` is the processor.
 
 A launch on the processor returns when it is done, so there is nothing to wait for: streams are empty shells, and events
-read the clock. What cannot be had says so in one sentence that names it.
+read the clock. An unavailable function raises one sentence that names it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tilewright._cuda_on_cpu.notice import announce, is_announced
 from tilewright._import_hook import when_imported
 
 CAPABILITY = (8, 0)
-"""What programs are told where the processor runs kernels: enough for all types, and none of the newer features."""
+"""The capability that programs see while the processor runs kernels: it has all types, but not the newest features."""
 
 
 def capability() -> tuple[int, int]:
@@ -30,7 +30,7 @@ def capability() -> tuple[int, int]:
 
 
 def named_properties() -> dict[str, int]:
-    """What a program chooses its grid by.
+    """The properties by which a program chooses its grid.
 
     All is that of the device that runs kernels, but the multiprocessors are those of the GPU whose capability the
     program is told, since it divides its work by them.
@@ -145,7 +145,7 @@ class _DeviceProperties(SimpleNamespace):
 
 
 def get_device_properties(device: Any = None) -> Any:
-    """What there is of the processor, by the names of a GPU."""
+    """The processor's properties, by the names of a GPU's."""
     import uuid
 
     if not is_torch(sys._getframe(1)):
@@ -220,13 +220,13 @@ def _memory() -> int:
 
 
 def is_torch(caller: FrameType) -> bool:
-    """Whether code of torch itself is asking."""
+    """Returns whether the caller is code of torch itself."""
     name = str(caller.f_globals.get("__name__", ""))
     return name == "torch" or name.startswith("torch.")
 
 
 def _unless_torch_asks(real: Callable[..., Any], answer: Any) -> Callable[..., Any]:
-    """What a program is told; torch itself goes on hearing the truth, since it would call the driver next."""
+    """Returns ``answer`` to programs and the truth to torch itself, which would call the driver next."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
         if is_torch(sys._getframe(1)):
@@ -444,7 +444,7 @@ def install(torch: Any) -> None:
     nothing = _returning(None)
     _put(cuda.nvtx, dict.fromkeys(("range_push", "range_pop", "mark"), nothing))
     _put(getattr(cuda, "profiler", None), {"start": nothing, "stop": nothing, "init": nothing})
-    # What pins is no business of the program's.
+    # The program need not know how pinning is done.
     warnings.filterwarnings(
         "ignore", message="'pin_memory' argument is set as true but no accelerator is found"
     )
@@ -481,7 +481,7 @@ def _install_accelerator(torch: Any, stream: Stream, memory: dict[str, Any]) -> 
 
 
 def _install_for_generated_code(torch: Any) -> None:
-    """What programs that ``torch.compile`` wrote call past torch's functions; people keep such files."""
+    """Replaces functions that code of ``torch.compile`` calls past torch's functions; people keep such files."""
     guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
     reinterpret = getattr(guards, "_reinterpret_tensor", None)
 

@@ -52,7 +52,7 @@ class CompileOptions:
 
 
 class BaseBackend(metaclass=ABCMeta):
-    """What kernels are compiled with for a target."""
+    """A compiler for targets of one kind."""
 
     binary_ext: str
     """The last stage of a compiled kernel, which the device runs."""
@@ -67,7 +67,7 @@ class BaseBackend(metaclass=ABCMeta):
     @staticmethod
     @abstractmethod
     def supports_target(target: GPUTarget) -> bool:
-        """Whether it compiles for a target."""
+        """Returns whether this back end compiles for a target."""
 
     def hash(self) -> str:
         """The same as long as it makes the same code of a kernel."""
@@ -80,10 +80,10 @@ class BaseBackend(metaclass=ABCMeta):
         return CompileOptions(**{**known, **given, "backend_name": self.target.backend})
 
     def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
-        """What a launch needs: warps, blocks that a program is divided between, and shared memory in bytes."""
+        """The numbers that a launch needs: warps, blocks of a program's cluster, and bytes of shared memory."""
         return (metadata.num_warps, metadata.num_ctas, metadata.shared)
 
-    # The two are asked of every back end, and there is nothing to do.
+    # Tools call both on every back end, and there is nothing to do.
     def add_stages(self, stages: dict[str, Any], options: Any, language: Language) -> None:  # noqa: B027
         """Adds none: ``triton.compile`` goes all the way by itself, and has the text of each stage in ``asm``."""
 
@@ -100,7 +100,7 @@ class BaseBackend(metaclass=ABCMeta):
 
     @staticmethod
     def parse_attr(desc: str) -> list[list[Any]]:
-        """What the letters of a specialization say of an argument."""
+        """The attributes of an argument that the letters of its specialization name."""
         return [["tt.divisibility", 16]] if "D" in desc else []
 
     @staticmethod

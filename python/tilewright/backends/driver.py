@@ -15,12 +15,12 @@ else:
 
 
 def _is_descriptor(arg: Any) -> bool:
-    """Whether a type of a signature is that of a tensor descriptor."""
+    """Returns whether a type of a signature is a tensor descriptor's."""
     return isinstance(arg, str) and arg.startswith("tensordesc")
 
 
 def decompose_descriptor(arg: Any) -> list[Any]:
-    """What is passed for a tensor descriptor to a kernel that makes no tensor map of it; extents and strides twice."""
+    """The arguments for a tensor descriptor in a kernel that makes no tensor map; extents and strides occur twice."""
     options = [arg.padding == "nan", arg.round_f32_to_tf32]
     return [arg.base, *arg.shape, *arg.strides, *options, *arg.shape, *arg.strides]
 
@@ -57,7 +57,7 @@ class DriverBase(metaclass=ABCMeta):
     @classmethod
     @abstractmethod
     def is_active(cls) -> bool:
-        """Whether this machine has the device."""
+        """Returns whether this machine has the device."""
 
     @abstractmethod
     def map_python_to_cpp_type(self, ty: str) -> str:
@@ -65,11 +65,11 @@ class DriverBase(metaclass=ABCMeta):
 
     @abstractmethod
     def get_current_target(self) -> Any:
-        """What kernels are compiled for."""
+        """The target that kernels are compiled for."""
 
     @abstractmethod
     def get_active_torch_device(self) -> Any:
-        """Where tensors for kernels are made."""
+        """The device on which tensors for kernels are made."""
 
     @abstractmethod
     def get_benchmarker(self) -> Any:

@@ -61,7 +61,7 @@ class ASTSource:
         return cls(fn, {name: type_of((place,), about) for place, (name, about) in named}, constexprs, attrs)
 
     def _place(self, key: Any) -> tuple[int, ...]:
-        """Where a parameter, or an item of one, is among the parameters."""
+        """The path of a parameter, or of an item of one, among the parameters."""
         if isinstance(key, str):
             if key not in self.fn.arg_names:
                 raise LaunchTypeError(f"kernel '{self.name}' has no parameter {key!r}")
@@ -94,7 +94,7 @@ class ASTSource:
                 continue
             names.append(name)
             if isinstance(ty, str) and ty.startswith("tensordesc"):
-                # Extents and strides stand behind a descriptor.
+                # The extents and strides follow a descriptor.
                 rank = ty.count(",", ty.index("["), ty.index("]")) + 1
                 names += [f"{name}.{number}" for number in range(2 * rank)]
         accesses = [
@@ -104,7 +104,7 @@ class ASTSource:
         return module(self.name, names, accesses)
 
     def arguments(self) -> list[Any]:
-        """What the compiler is told of each parameter; see ``_native.compile``."""
+        """The description of each parameter for the compiler; see ``_native.compile``."""
         found = []
         for number, param in enumerate(self.fn.params):
             ty = self.signature.get(param.name, "constexpr")

@@ -46,7 +46,7 @@ _ELSEWHERE = {
     "get_sass": "tools.disasm",
     "ir": "_C.libtriton",
 }
-"""What programs take from here, and the module that has it."""
+"""The names that programs import from here, and the modules that have them."""
 
 
 def __getattr__(name: str) -> Any:
@@ -60,7 +60,7 @@ def __getattr__(name: str) -> Any:
 
 
 def parse(full_name: Any, ext: str, context: Any = None) -> str | bytes:
-    """What a file of a stage holds: the text of ``ptx`` and of tilewright's own stages, the bytes of ``cubin``."""
+    """The content of a stage's file: text for ``ptx`` and tilewright's own stages, bytes for ``cubin``."""
     from pathlib import Path
 
     if ext in ("ttir", "ttgir", "llir", "amdgcn", "hsaco"):
@@ -106,7 +106,7 @@ def _restored_metadata(entries: dict[str, Any]) -> Any:
 
 
 class AsmDict(Mapping[str, "str | bytes"]):
-    """The text of each stage of a compiled kernel, made when it is asked for; of ``cubin`` the bytes."""
+    """The text of each stage of a compiled kernel, made at its first use; of ``cubin`` the bytes."""
 
     # Programs ask for the stages by the names of the official compiler.
     _ALIASES = {"source": "ast", "ttir": "ir", "ttgir": "gpu"}  # noqa: RUF012
@@ -149,7 +149,7 @@ class AsmDict(Mapping[str, "str | bytes"]):
         return self._name(str(stage)) in list(self)
 
     def _name(self, stage: str) -> str:
-        """Our name of a stage. The GPU path is not taken on a CPU: there the last text before it stands for its own."""
+        """Our name of a stage. A CPU kernel has no ``gpu`` stage: ``ttgir`` is its last text before code."""
         name = self._ALIASES.get(stage, stage)
         return "opt" if stage == "ttgir" and name not in list(self) else name
 
@@ -160,7 +160,7 @@ class AsmDict(Mapping[str, "str | bytes"]):
 
 
 class LazyDict:
-    """A dict some of whose entries are computed when the whole is asked for."""
+    """A dict some of whose entries are computed when the whole is requested."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
@@ -179,7 +179,7 @@ class LazyDict:
 
 
 class _KernelClass(type):
-    """What launches and warm-ups return counts as a ``CompiledKernel`` as well."""
+    """Counts the native objects that launches and warm-ups return as a ``CompiledKernel`` as well."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return super().__instancecheck__(instance) or isinstance(instance, _native.CompiledKernel)
@@ -188,16 +188,16 @@ class _KernelClass(type):
 class CompiledKernel(metaclass=_KernelClass):
     """What ``triton.compile`` returns: a kernel for the types of its source, which torch launches by this protocol.
 
-    What launches and warm-ups return, a native object, has all of this as well.
+    The native object that launches and warm-ups return has the same attributes.
 
     ``run(grid_0, grid_1, grid_2, stream, function, packed_metadata, launch_metadata, enter_hook, exit_hook, *args)``
     launches it; so does ``kernel[grid](*args)``. The arguments are one for each parameter, or one for each that is no
-    compile-time value. It is loaded when one of ``run``, ``n_regs``, ``kernel[grid]`` is first asked for.
+    compile-time value. It is loaded at the first use of ``run``, ``n_regs`` or ``kernel[grid]``.
     """
 
     # The native kernel is beside the dict: programs pickle the dict.
     __slots__ = ("__dict__", "__weakref__", "_compiled", "_is_of_launch")
-    # By its `[grid]` alone, Python would take it for a sequence without end.
+    # Because of `[grid]`, Python would take it for an endless sequence.
     __iter__ = None
 
     _compiled: _native.CompiledKernel | None
@@ -236,7 +236,7 @@ class CompiledKernel(metaclass=_KernelClass):
 
     @property
     def kernel(self) -> str | bytes:
-        """What the device runs: the simulator runs PTX."""
+        """The code that the device runs: the simulator runs PTX."""
         binary = make_backend(self.metadata.target).binary_ext
         native = self._compiled if self._is_of_launch else None
         return self.asm[binary if native is None or binary in native._stages() else "ptx"]
@@ -291,7 +291,7 @@ class CompiledKernel(metaclass=_KernelClass):
             self.module = self.function = 0
 
     def _load_handle(self, native: _native.CompiledKernel) -> bool:
-        """Loads a kernel of which more than its machine code is known here, if it is for a GPU."""
+        """Loads the kernel of a launch, whose source is known here; returns False if it is not for a GPU."""
         from tilewright.backends.nvidia.driver import CudaLauncher
 
         number = native._load()
@@ -328,7 +328,7 @@ class CompiledKernel(metaclass=_KernelClass):
         return native if native._takes_tensor_maps() else None
 
     def _compiled_from_text(self, gpu: int | None = None) -> _native.CompiledKernel:
-        """What another process has compiled, from the text of its IR: programs of the processor are not sent."""
+        """Compiles the text of the IR that another process sent: it does not send programs of the processor."""
         if "ir" not in self.asm:
             raise LaunchStateError(
                 f"kernel '{self.name}' was compiled in another process, and its IR was not sent with it"
@@ -375,13 +375,13 @@ class CompiledKernel(metaclass=_KernelClass):
 
     @property
     def run(self) -> Callable[..., None]:
-        """What launches it."""
+        """The function that launches it."""
         if self._run is None:
             self._init_handles()
         return self._run  # type: ignore[return-value]
 
     def launch_metadata(self, grid: Any, stream: Any, *args: Any) -> LazyDict | None:
-        """What hooks get to know of a launch; nothing if there is none that is called before launches."""
+        """The launch metadata for hooks; nothing if no hook is called before launches."""
         from tilewright import knobs
 
         hook = knobs.runtime.launch_enter_hook
@@ -391,7 +391,7 @@ class CompiledKernel(metaclass=_KernelClass):
         return describe_launch(self, grid, stream, dict(zip(names, args, strict=False)))
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        """What launches it with a grid, on torch's current stream unless told otherwise."""
+        """A function that launches it with a grid, by default on torch's current stream."""
         from tilewright import knobs
         from tilewright.runtime.driver import driver
 
@@ -413,14 +413,14 @@ class CompiledKernel(metaclass=_KernelClass):
 
 
 def _takes_cpu_for_gpu() -> bool:
-    """Whether the processor runs kernels that are compiled for a GPU, because the program takes it for one."""
+    """Returns whether the processor runs kernels for a GPU, because the program takes it for one."""
     from tilewright import _cuda_on_cpu
 
     return _cuda_on_cpu.is_active() and _native.device() == "cpu"
 
 
 def of_launch(native: _native.CompiledKernel) -> CompiledKernel:
-    """What a launch has compiled, as ``triton.compile`` returns it."""
+    """The kernel that a launch has compiled, as ``triton.compile`` returns it."""
     source = ASTSource.of_arguments(*native._source())
     kernel = CompiledKernel(source, native, native.metadata.target, native.hash)
     kernel._is_of_launch = True
@@ -428,7 +428,7 @@ def of_launch(native: _native.CompiledKernel) -> CompiledKernel:
 
 
 def describe_launch(kernel: CompiledKernel, grid: Any, stream: Any, arguments: dict[str, Any]) -> LazyDict:
-    """What hooks get to know of a launch: what the kernel's ``launch_metadata`` says of its arguments among it."""
+    """The launch metadata for hooks, with the entries that the kernel's ``launch_metadata`` adds."""
     kernel._init_handles()
     found = LazyDict({"name": kernel.name, "function": kernel.function, "stream": stream})
     describe = getattr(getattr(kernel.src, "fn", None), "launch_metadata", None)
@@ -494,13 +494,13 @@ def compile(
 
 
 def get_cache_key(src: Any, backend: Any, backend_options: Any, env_vars: dict[str, str]) -> str:
-    """What tells a compilation from all others."""
+    """A key that no other compilation has."""
     variables = sorted(env_vars.items())
     return f"{triton_key()}-{src.hash()}-{backend.hash()}-{backend_options.hash()}-{variables}"
 
 
 def make_backend(target: Any) -> Any:
-    """What compiles for a target."""
+    """The back end that compiles for a target."""
     from tilewright.backends import backends
 
     for backend in backends.values():

@@ -1,6 +1,6 @@
 """The language of kernels: ``import triton.language as tl``.
 
-What is here are names. Inside a kernel the compiler knows them; the functions come from its own table (see
+This module only has names. The compiler knows them inside a kernel; the functions come from its own table (see
 ``_builtin.py``), the types and classes from ``core.py``. ``__init__.pyi`` is generated from the same table.
 """
 
@@ -16,7 +16,7 @@ __all__ = [*_core_names, "core", "extra", "libdevice", "math", "random", "semant
 
 
 def __getattr__(name: str) -> object:
-    # Loaded when it is asked for: it needs the runtime, which needs the language.
+    # Imported at its first use: it needs the runtime, which needs the language.
     if name == "target_info":
         import importlib
 

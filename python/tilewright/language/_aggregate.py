@@ -186,7 +186,7 @@ def _fields(cls: type) -> Iterator[tuple[str, str, type | None]]:
 
 
 def _defaults(cls: type) -> dict[str, Any]:
-    """What fields hold that a constructor is given no value for."""
+    """The default values of the fields of an aggregate."""
     import inspect
 
     found: dict[str, Any] = {}
@@ -200,7 +200,7 @@ def _defaults(cls: type) -> dict[str, Any]:
 
 
 def _evaluated(annotation: Any, base: type) -> Any:
-    """What an annotation stands for that is given as a text, where it can be found."""
+    """The object that a textual annotation names, if it can be found."""
     if not isinstance(annotation, str):
         return annotation
     import sys
@@ -227,7 +227,7 @@ def _kind(annotation: Any) -> tuple[str, type | None]:
 
 
 def member(cls: type, after: type | None, name: str) -> tuple[str, Any, Any] | None:
-    """What a name is in a class: a kind, a ``JITFunction`` or value, and what Python can call at compile time."""
+    """A class member: its kind, its ``JITFunction`` or value, and the function that Python calls at compile time."""
     mro = cls.__mro__
     if after is not None:
         mro = mro[mro.index(after) + 1 :] if after in mro else ()

@@ -29,7 +29,7 @@ class LanguageFunction(_native.LanguageCall):
 
     @property
     def __signature__(self) -> Any:
-        """What inspect and help() show."""
+        """The signature that inspect and help() show."""
         return _signature(self._parameters)
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class _Text:
 
 
 def _signature(parameters: str) -> Any:
-    """The signature that a text such as ``(x, axis=None)`` stands for."""
+    """The signature of a text such as ``(x, axis=None)``."""
     import ast
     import inspect
 

@@ -111,7 +111,7 @@ class tensor_descriptor_type(base_type):
         return [self.block_type, self.shape_type, self.strides_type]
 
     def mangle(self) -> str:
-        """The part of a mangled name that stands for this type."""
+        """The part of a mangled name that encodes this type."""
         return f"TD{self.block_type.mangle()}"
 
 
@@ -141,7 +141,7 @@ class tuple_type(base_type):
         return hash(self.name)
 
     def mangle(self) -> str:
-        """The part of a mangled name that stands for this type."""
+        """The part of a mangled name that encodes this type."""
         return f"T{'_'.join(item.mangle() for item in self.types)}T"
 
 

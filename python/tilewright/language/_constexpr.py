@@ -33,7 +33,7 @@ class constexpr_type(base_type):
         return f"constexpr_type[{self.value}]"
 
     def mangle(self) -> str:
-        """The part of a mangled name that stands for this type."""
+        """The part of a mangled name that encodes this type."""
         own = getattr(self.value, "mangle", None)
         return f"c{own() if own else repr(self.value)}"
 
@@ -71,7 +71,7 @@ class constexpr:
     """A value that is known when a kernel is compiled; as an annotation, a parameter that takes one."""
 
     _tilewright_path = "constexpr"
-    # Where programs get it from: signatures are shown with it.
+    # The module that programs import it from: signatures are shown with it.
     __module__ = "tilewright.language"
 
     def __new__(cls, value: Any = None) -> Any:

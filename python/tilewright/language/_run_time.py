@@ -1,4 +1,4 @@
-"""What stands for a value at run time in a ``constexpr_function``: a tensor, a pointer or a descriptor of the kernel.
+"""A stand-in for a run-time value in a ``constexpr_function``: a tensor, a pointer or a descriptor of the kernel.
 
 The function runs while the kernel is compiled, so it sees the type and the shape, and no value.
 """
@@ -29,7 +29,7 @@ def _refused(name: str) -> Callable[..., Any]:
 
 
 class RunTimeValue:
-    """An argument of a compile-time function of which the type is known; ``isinstance`` finds it to be what it is."""
+    """An argument of a compile-time function with a known type; ``isinstance`` sees the class of the real value."""
 
     def __init__(self, number: int, is_descriptor: bool, attributes: dict[str, Any]) -> None:
         from tilewright.language import core

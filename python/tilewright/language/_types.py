@@ -42,7 +42,7 @@ class base_type:
     """The base of every type of the language."""
 
     def mangle(self) -> str:
-        """The part of a mangled name that stands for this type."""
+        """The part of a mangled name that encodes this type."""
         raise NotImplementedError(f"{type(self).__name__} has no mangled name")
 
 
@@ -58,13 +58,13 @@ class dtype(base_type):
     OTHER_TYPES: ClassVar[list[str]] = ["void"]
 
     class SIGNEDNESS(enum.IntEnum):
-        """Whether an integer type has a sign."""
+        """The signedness of an integer type."""
 
         SIGNED = 0
         UNSIGNED = 1
 
     class KIND(enum.IntEnum):
-        """What values of a type are."""
+        """The kind of a type's values."""
 
         BOOLEAN = 0
         INTEGRAL = 1
@@ -83,7 +83,7 @@ class dtype(base_type):
         "fp64": (64, 52, 1023),
     }
 
-    # What each type is called in triton.language, where that is not its own name.
+    # The names in triton.language of types whose own names differ.
     _LONG_NAMES: ClassVar[dict[str, str]] = {
         "fp16": "float16",
         "bf16": "bfloat16",
@@ -114,111 +114,111 @@ class dtype(base_type):
 
     @staticmethod
     def is_dtype(type_str: str) -> bool:
-        """Whether there is a dtype of this name."""
+        """Returns whether there is a dtype of this name."""
         return type_str in dtype._known()
 
     def is_fp8(self) -> bool:
-        """Whether this is any of the 8-bit floats."""
+        """Returns whether this is any of the 8-bit floats."""
         return self.name.startswith("fp8")
 
     def is_fp8e4nv(self) -> bool:
-        """Whether this is ``float8e4nv``."""
+        """Returns whether this is ``float8e4nv``."""
         return self.name == "fp8e4nv"
 
     def is_fp8e4b8(self) -> bool:
-        """Whether this is ``float8e4b8``."""
+        """Returns whether this is ``float8e4b8``."""
         return self.name == "fp8e4b8"
 
     def is_fp8e4b15(self) -> bool:
-        """Whether this is ``float8e4b15``."""
+        """Returns whether this is ``float8e4b15``."""
         return self.name == "fp8e4b15"
 
     def is_fp8e5(self) -> bool:
-        """Whether this is ``float8e5``."""
+        """Returns whether this is ``float8e5``."""
         return self.name == "fp8e5"
 
     def is_fp8e5b16(self) -> bool:
-        """Whether this is ``float8e5b16``."""
+        """Returns whether this is ``float8e5b16``."""
         return self.name == "fp8e5b16"
 
     def is_fp16(self) -> bool:
-        """Whether this is ``float16``."""
+        """Returns whether this is ``float16``."""
         return self.name == "fp16"
 
     def is_bf16(self) -> bool:
-        """Whether this is ``bfloat16``."""
+        """Returns whether this is ``bfloat16``."""
         return self.name == "bf16"
 
     def is_fp32(self) -> bool:
-        """Whether this is ``float32``."""
+        """Returns whether this is ``float32``."""
         return self.name == "fp32"
 
     def is_fp64(self) -> bool:
-        """Whether this is ``float64``."""
+        """Returns whether this is ``float64``."""
         return self.name == "fp64"
 
     def is_int1(self) -> bool:
-        """Whether this is ``int1``."""
+        """Returns whether this is ``int1``."""
         return self.name == "int1"
 
     def is_int8(self) -> bool:
-        """Whether this is ``int8``."""
+        """Returns whether this is ``int8``."""
         return self.name == "int8"
 
     def is_int16(self) -> bool:
-        """Whether this is ``int16``."""
+        """Returns whether this is ``int16``."""
         return self.name == "int16"
 
     def is_int32(self) -> bool:
-        """Whether this is ``int32``."""
+        """Returns whether this is ``int32``."""
         return self.name == "int32"
 
     def is_int64(self) -> bool:
-        """Whether this is ``int64``."""
+        """Returns whether this is ``int64``."""
         return self.name == "int64"
 
     def is_uint8(self) -> bool:
-        """Whether this is ``uint8``."""
+        """Returns whether this is ``uint8``."""
         return self.name == "uint8"
 
     def is_uint16(self) -> bool:
-        """Whether this is ``uint16``."""
+        """Returns whether this is ``uint16``."""
         return self.name == "uint16"
 
     def is_uint32(self) -> bool:
-        """Whether this is ``uint32``."""
+        """Returns whether this is ``uint32``."""
         return self.name == "uint32"
 
     def is_uint64(self) -> bool:
-        """Whether this is ``uint64``."""
+        """Returns whether this is ``uint64``."""
         return self.name == "uint64"
 
     def is_floating(self) -> bool:
-        """Whether values are floats."""
+        """Returns whether values are floats."""
         return self.name in dtype.FP_TYPES
 
     def is_standard_floating(self) -> bool:
-        """Whether values are floats of 16 bits or more."""
+        """Returns whether values are floats of 16 bits or more."""
         return self.name in dtype.STANDARD_FP_TYPES
 
     def is_int_signed(self) -> bool:
-        """Whether values are integers with a sign."""
+        """Returns whether values are integers with a sign."""
         return self.name in dtype.SINT_TYPES
 
     def is_int_unsigned(self) -> bool:
-        """Whether values are integers without a sign."""
+        """Returns whether values are integers without a sign."""
         return self.name in dtype.UINT_TYPES
 
     def is_int(self) -> bool:
-        """Whether values are integers, with ``int1`` among them."""
+        """Returns whether values are integers, with ``int1`` among them."""
         return self.int_signedness is not None
 
     def is_bool(self) -> bool:
-        """Whether values are truth values."""
+        """Returns whether values are truth values."""
         return self.is_int1()
 
     def kind(self) -> dtype.KIND:
-        """What values are: truth values, integers or floats."""
+        """The kind of the values: truth values, integers or floats."""
         if self.is_int1():
             return dtype.KIND.BOOLEAN
         if self.is_int():
@@ -244,19 +244,19 @@ class dtype(base_type):
         raise ValueError(f"{self.name} is not an integer type")
 
     def is_void(self) -> bool:
-        """Whether there are no values."""
+        """Returns whether there are no values."""
         return self.name == "void"
 
     def is_block(self) -> bool:
-        """Whether this is a block."""
+        """Returns whether this is a block."""
         return False
 
     def is_ptr(self) -> bool:
-        """Whether this is a pointer."""
+        """Returns whether this is a pointer."""
         return False
 
     def is_const(self) -> bool:
-        """Whether this is a pointer to constant data."""
+        """Returns whether this is a pointer to constant data."""
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -286,11 +286,11 @@ class dtype(base_type):
 
     @property
     def cache_key_part(self) -> str:
-        """The part of a cache key that stands for this type."""
+        """The part of a cache key that encodes this type."""
         return self.name
 
     def mangle(self) -> str:
-        """The part of a mangled name that stands for this type."""
+        """The part of a mangled name that encodes this type."""
         if self.is_int() and not self.is_int1():
             return f"{'i' if self.is_int_signed() else 'u'}{self.int_bitwidth}"
         return "i1" if self.is_int1() else self.name
@@ -316,11 +316,11 @@ class pointer_type(dtype):
         self.itemsize = 8
 
     def is_ptr(self) -> bool:
-        """Whether this is a pointer."""
+        """Returns whether this is a pointer."""
         return True
 
     def is_const(self) -> bool:
-        """Whether this is a pointer to constant data."""
+        """Returns whether this is a pointer to constant data."""
         return self.const
 
     def __eq__(self, other: object) -> bool:
@@ -341,7 +341,7 @@ class pointer_type(dtype):
         return self.name
 
     def mangle(self) -> str:
-        """The part of a mangled name that stands for this type."""
+        """The part of a mangled name that encodes this type."""
         return f"P{self.element_ty.mangle()}"
 
 
@@ -362,7 +362,7 @@ class block_type(dtype):
         self.itemsize = self.element_ty.itemsize
 
     def is_block(self) -> bool:
-        """Whether this is a block."""
+        """Returns whether this is a block."""
         return True
 
     def get_block_shapes(self) -> tuple[int, ...]:
@@ -403,7 +403,7 @@ class block_type(dtype):
         return self.name
 
     def mangle(self) -> str:
-        """The part of a mangled name that stands for this type."""
+        """The part of a mangled name that encodes this type."""
         return f"{self.element_ty.mangle()}S{'_'.join(map(str, self.shape))}S"
 
 

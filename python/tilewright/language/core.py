@@ -39,7 +39,7 @@ _NAMES = sorted(
     {*_aggregate_names, *_constexpr_names, *_type_names, *_class_names, "tensor", "tensor_descriptor"}
 )
 
-# What programs may ask a tensor for; only kernels can call it.
+# The methods of a tensor; only kernels can call them.
 for _path, (_parameters, _doc, _is_method) in NAMES.items():
     if _is_method:
         setattr(tensor, _path.rpartition(".")[2], LanguageFunction(_path, _parameters, _doc))
@@ -49,7 +49,7 @@ class _HostFunction(LanguageFunction):
     """A function of compile-time values, which functions of the host call as well."""
 
     def __call__(self, bitwidth: Any, signed: Any) -> Any:
-        """The integer type of so many bits."""
+        """The integer type with ``bitwidth`` bits."""
         prefix = "int" if _unwrap_if_constexpr(signed) else "uint"
         # `int1` has no sign, and a width that is no integer's is told what there is.
         width = _unwrap_if_constexpr(bitwidth)

@@ -24,38 +24,38 @@ def current_target() -> GPUTarget:
 
 @constexpr_function
 def is_cuda() -> bool:
-    """Whether the target is an NVIDIA GPU."""
+    """Returns whether the target is an NVIDIA GPU."""
     return current_target().backend == "cuda"
 
 
 @constexpr_function
 def cuda_capability_geq(major: int, minor: int = 0) -> bool:
-    """Whether the target is an NVIDIA GPU of at least this compute capability."""
+    """Returns whether the target is an NVIDIA GPU of at least this compute capability."""
     target = current_target()
     return target.backend == "cuda" and int(target.arch) >= major * 10 + minor
 
 
 @constexpr_function
 def is_hip() -> bool:
-    """Whether the target is an AMD GPU."""
+    """Returns whether the target is an AMD GPU."""
     return current_target().backend == "hip"
 
 
 @constexpr_function
 def is_hip_cdna3() -> bool:
-    """Whether the target is an AMD GPU of this family."""
+    """Returns whether the target is an AMD GPU of this family."""
     return is_hip() and current_target().arch == "gfx942"
 
 
 @constexpr_function
 def is_hip_cdna4() -> bool:
-    """Whether the target is an AMD GPU of this family."""
+    """Returns whether the target is an AMD GPU of this family."""
     return is_hip() and current_target().arch == "gfx950"
 
 
 @constexpr_function
 def is_hip_gfx1250() -> bool:
-    """Whether the target is an AMD GPU of this kind."""
+    """Returns whether the target is an AMD GPU of this kind."""
     return is_hip() and current_target().arch == "gfx1250"
 
 

@@ -1,7 +1,7 @@
 """``triton.profiler`` (proton): scopes around launches, and what they took, as a tree that ``proton-viewer`` reads.
 
-Sessions, scopes and hooks have the names of Triton's. What is measured is what ``tilewright profile`` measures: the
-wall time of a launch on the CPU, events on a GPU, an estimate by a model on the simulator.
+Sessions, scopes and hooks have the names of Triton's. The measurements are those of ``tilewright profile``: the wall
+time of a launch on the CPU, events on a GPU, an estimate by a model on the simulator.
 """
 
 from tilewright.profiler import context, data, flags, hooks, language, metric, mode, specs

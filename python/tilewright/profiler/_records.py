@@ -1,5 +1,5 @@
-"""What scopes inside of kernels write down: a number for the scope, the program, and the time, into memory whose
-address is part of the kernel's code. ``triton.profiler.language`` writes it; a session reads it after each launch.
+"""Records of scopes inside of kernels: a number for the scope, the program, and the time. The address of their memory
+is part of the kernel's code. ``triton.profiler.language`` writes them; a session reads them after each launch.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Open:
 
 
 class Records:
-    """What the scopes of a launch wrote down. ``scale`` is cycles for each unit of time."""
+    """The records of a launch's scopes. ``scale`` is cycles for each unit of time."""
 
     def __init__(
         self, words: list[int], lost: int, scale: float, programs: frozenset[int] | None = None
@@ -92,7 +92,7 @@ class Records:
             yield path, {"scopes": len(cycles), "cycles": sum(cycles), "normalized_cycles": each}
 
     def complaints(self) -> list[str]:
-        """What has to be said: a line each."""
+        """The warnings about these records, a line each."""
         lines = []
         if self.lost:
             lines.append(
@@ -106,7 +106,7 @@ class Records:
 
 
 class Memory:
-    """Where the kernels write: in main memory, where those of the CPU and of the simulator run, or on the GPU."""
+    """The memory that kernels write records to: main memory for the CPU and the simulator, else memory of the GPU."""
 
     def __init__(self) -> None:
         words = 1 + CAPACITY * WORDS
@@ -122,7 +122,7 @@ class Memory:
             self.address = _native.record_memory(words)
 
     def take(self, programs: frozenset[int] | None = None) -> Records:
-        """What was written since the last call; the launches have ended."""
+        """Returns the records since the last call; the launches have ended."""
         if self.tensor is None:
             count, words = _native.take_records(WORDS)
             return Records(words, max(count - CAPACITY, 0), 1.0, programs)

@@ -65,7 +65,7 @@ def as_number(value: Any) -> Any:
 
 
 class Session:
-    """What is measured between ``start`` and ``finalize``."""
+    """The measurements between ``start`` and ``finalize``."""
 
     def __init__(self, number: int, name: str, context: str, data: str, hook: Any) -> None:
         self.number = number
@@ -74,7 +74,7 @@ class Session:
         self.data = data
         self.hook = hook
         self.phases = {0: Node("ROOT")}
-        """What was measured in each phase that was not cleared."""
+        """The measurements of each phase that was not cleared."""
         self.phase = 0
         self.is_active = True
         self.events: list[dict[str, Any]] = []
@@ -83,7 +83,7 @@ class Session:
 
     @property
     def root(self) -> Node:
-        """Where launches are added: the tree of the current phase."""
+        """The node to which launches are added: the tree of the current phase."""
         return self.phases.setdefault(self.phase, Node("ROOT"))
 
     def whole(self) -> Node:
@@ -95,7 +95,7 @@ class Session:
 
 
 class _Scope:
-    """Where launches of a thread belong at the moment: a path of names, and the metrics of the next launch."""
+    """The node to which launches of a thread belong now: a path of names, and the metrics of the next launch."""
 
     def __init__(
         self, path: tuple[str, ...], sessions: tuple[int, ...], metrics: dict[str, Any] | None = None
@@ -199,11 +199,11 @@ class Sessions:
     def collect(self, memory: Memory | None = None, programs: frozenset[int] | None = None) -> None:
         """Takes what was measured so far, and adds it to the sessions.
 
-        ``memory`` is where the last launch has recorded scopes, of which those of some ``programs`` are kept.
+        ``memory`` has the scopes that the last launch recorded; only those of ``programs`` are kept.
         """
         with self.lock:
             taken = json.loads(_native.take_profile())
-            # What is taken has ended.
+            # Launches that were taken have ended.
             records = None if memory is None else memory.take(programs)
             if records is not None:
                 complain(records)
@@ -251,7 +251,7 @@ def _add(
 
 
 def _device_of(kernel: dict[str, Any]) -> tuple[str, int]:
-    """Type and number, as proton-viewer knows them. It knows GPUs alone: a simulated one is a GPU."""
+    """Type and number, as proton-viewer knows them. It only knows GPUs, so a simulated one is a GPU."""
     name, _, rest = kernel["device"].partition(":")
     if name == "cuda":
         return "CUDA", int(rest or 0)
@@ -259,7 +259,7 @@ def _device_of(kernel: dict[str, Any]) -> tuple[str, int]:
 
 
 def _about(kernel: dict[str, Any]) -> dict[str, Any]:
-    """What a viewer computes utilization from; of a simulated GPU that of its model, clocks in kHz."""
+    """The numbers from which a viewer computes utilization; those of a simulated GPU's model, clocks in kHz."""
     properties = _native.device_properties()
     arch = "".join(character for character in kernel["target"] if character.isdigit()) or kernel["target"]
     about = {
@@ -273,7 +273,7 @@ def _about(kernel: dict[str, Any]) -> dict[str, Any]:
         estimate = sim["estimate"]
         about["clock_rate"] = round(estimate["clock"] * 1e6)
         about["num_sms"] = estimate["of"]
-        # Bytes a second are two transfers a clock of so many bits.
+        # The bus moves `bus_width` bits twice a clock.
         about["memory_clock_rate"] = round(estimate["bandwidth"] * 1e6 * 8 / (2 * about["bus_width"]))
     return about
 

@@ -1,4 +1,4 @@
-"""Where the program is in the tree of a session."""
+"""The program's position in the tree of a session."""
 
 from __future__ import annotations
 

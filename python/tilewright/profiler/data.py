@@ -1,4 +1,4 @@
-"""What a session has measured so far, while it goes on; a session may be read and cleared phase by phase."""
+"""The measurements of a session that goes on; it may be read and cleared phase by phase."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def advance_phase(session: int | None = 0) -> int | None:
 
 
 def is_phase_complete(session: int | None = 0, phase: int = 0) -> bool:
-    """Whether nothing more is added to a phase."""
+    """Returns whether a phase gets no more measurements."""
     found = _of(session)
     return bool(found) and phase < found[0].phase
 
@@ -90,7 +90,7 @@ def _integer(value: int) -> bytes:
 
 
 def _head(count: int, short: int, below: int, tags: tuple[int | None, int, int]) -> bytes:
-    """What stands before so many bytes or parts: in one byte for few, else a tag and the number in 1, 2 or 4 bytes."""
+    """The MessagePack header for ``count`` bytes or parts: one byte for few, else a tag and 1, 2 or 4 bytes."""
     if count < below:
         return bytes([short | count])
     for tag, form, bits in zip(tags, "BHI", (8, 16, 32), strict=True):

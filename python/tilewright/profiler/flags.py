@@ -1,4 +1,4 @@
-"""What the profiler is doing (``triton.profiler.flags``)."""
+"""The state of the profiler (``triton.profiler.flags``)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ class ProfilerFlags:
     """The state of the profiler; setting what is not read from the sessions is remembered."""
 
     command_line = False
-    """Whether ``proton script.py`` runs the program, which then starts no session itself."""
+    """True if ``proton script.py`` runs the program, which then starts no session itself."""
 
     @property
     def profiling_on(self) -> bool:
-        """Whether there is a session."""
+        """Returns whether there is a session."""
         return bool(SESSIONS.known)
 
     @property
     def instrumentation_on(self) -> bool:
-        """Whether scopes inside of kernels are recorded."""
+        """Returns whether scopes inside of kernels are recorded."""
         from tilewright.profiler import language
 
         return bool(language._MEMORY.value)

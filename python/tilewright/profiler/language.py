@@ -43,7 +43,7 @@ _address = 0
 
 
 def set_memory(address: int) -> None:
-    """Where kernels write down scopes from now on; nowhere if this is 0."""
+    """Sets the address to which kernels write scopes from now on; 0 switches them off."""
     global _MEMORY, _address
     _address = address
     _MEMORY = constexpr(0 if "triton" in _disabled else address)

@@ -7,7 +7,7 @@ from typing import Any
 from tilewright.profiler._session import as_number
 
 FLOPS_WIDTHS = (8, 16, 32, 64)
-"""The widths of operands of which ``flops8`` to ``flops64`` count operations; ``flops`` is of any."""
+"""The operand widths in bits that ``flops8`` to ``flops64`` count operations for; ``flops`` is for any width."""
 
 
 def transform_tensor_metrics(metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

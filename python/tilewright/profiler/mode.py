@@ -15,7 +15,7 @@ sampling_strategies = ("none", "selective")
 
 
 class Optimize(Enum):
-    """What may be left out of records. A record here is as small as it gets, so that nothing follows from these."""
+    """Parts that records may omit. A record here is as small as it gets, so none of them has an effect."""
 
     TIMESHIFT = "time_shift"
     SCHED_STORES = "sched_stores"

@@ -125,7 +125,7 @@ def finalize_at_exit() -> None:
 
 
 def configure_runtime() -> None:
-    """Chooses between libraries of a device's vendor, of which there is nothing to choose here."""
+    """Chooses between libraries of a device's vendor; there is only one, so this does nothing."""
 
 
 def tree(session: Session, root: Node | None) -> list[Any]:

@@ -14,7 +14,7 @@ _numbers = itertools.count()
 
 
 def _nodes() -> list[Node]:
-    """Where this thread is, in each active session."""
+    """The current node of this thread in each active session."""
     found = []
     with SESSIONS.lock:
         for session in SESSIONS.known.values():

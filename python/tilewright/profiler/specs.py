@@ -22,7 +22,7 @@ def max_flops(device_type: str, arch: str, width: int, num_sms: int, clock_rate:
 
 
 def max_bps(device_type: str, arch: str, bus_width: int, memory_clock_rate: float) -> float:
-    """Bytes a second: two transfers a clock, whose rate is in kHz, on so many wires."""
+    """Bytes a second: ``bus_width`` bits twice a clock, whose rate is in kHz."""
     if device_type != "CUDA":
         raise ValueError(f"no bandwidth is known of {device_type} {arch}")
     return 2 * bus_width * memory_clock_rate * 1e3 / 8

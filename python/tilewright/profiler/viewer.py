@@ -62,7 +62,7 @@ def metric(node: dict[str, Any], name: str, root: dict[str, Any] | None = None) 
 
 
 def _rate(name: str) -> tuple[tuple[str, ...], float] | None:
-    """What a metric a second adds up, and its unit: ``tflop16/s``. ``flop/s`` is of all widths."""
+    """The metrics that a rate such as ``tflop16/s`` adds up, and its unit. ``flop/s`` is of all widths."""
     base, _, unit = name.partition("/")
     for prefix, size in _SIZES.items():
         rest = base.removeprefix(prefix)
@@ -131,7 +131,7 @@ def parse(
 
 
 def _chosen(node: dict[str, Any], include: Any, exclude: Any) -> dict[str, Any] | None:
-    """The node without what is not asked for."""
+    """The node without the children that the patterns exclude."""
     name = node["frame"]["name"]
     if exclude is not None and exclude.search(name):
         return None

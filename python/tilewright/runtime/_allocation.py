@@ -1,7 +1,7 @@
 """Memory that kernels ask the program for: ``triton.set_allocator``.
 
 No kernel of tilewright needs such memory, on any device, so the function is kept and never called. Programs that set
-one for descriptors run as they are. Who asks without having set one is told so, as with Triton.
+one for descriptors run as they are. Using the allocator before one is set is an error, as with Triton.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
         """Memory."""
 
         def data_ptr(self) -> int:
-            """Where it is."""
+            """The address of the memory."""
 
     class Allocator(Protocol):
-        """What gives memory."""
+        """A function that allocates memory."""
 
         def __call__(self, size: int, alignment: int, stream: int | None) -> Buffer:
-            """So many bytes, aligned, for work on a stream."""
+            """Returns ``size`` bytes, aligned, for work on a stream."""
 else:
 
     class Buffer:
         """Memory: it has ``data_ptr()``."""
 
     class Allocator:
-        """What gives memory: a function ``(size, alignment, stream) -> Buffer``."""
+        """A function that allocates memory: ``(size, alignment, stream) -> Buffer``."""
 
 
 class NullAllocator:
@@ -78,5 +78,5 @@ def set_profile_allocator(allocator: Any) -> None:
 
 
 def has_profile_allocator() -> bool:
-    """Whether one is set."""
+    """Returns whether a program has set a profile allocator."""
     return _profile_allocator.get() is not _NULL_ALLOCATOR

@@ -21,7 +21,7 @@ active_mode: ContextVar[AsyncCompileMode | None] = ContextVar("active_async_comp
 
 
 class FutureKernel:
-    """A kernel that is being compiled. What it is asked for, it waits for."""
+    """A kernel that is being compiled. Reading an attribute waits for the end of the compilation."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class FutureKernel:
             raise AttributeError(name)
         return getattr(self.result(), name)
 
-    # By its `[grid]` alone, Python would take it for a sequence without end.
+    # Because of `[grid]`, Python would take it for an endless sequence.
     __iter__ = None
 
     def __getitem__(self, grid: Any) -> Any:

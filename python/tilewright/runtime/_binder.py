@@ -1,4 +1,4 @@
-"""What a launch does with its arguments, in Python: the parts that tools around Triton take from ``runtime.jit``.
+"""The steps of a launch with its arguments, in Python: the parts that tools around Triton take from ``runtime.jit``.
 
 Launches themselves are in the native module, and go by the same rules.
 """
@@ -160,7 +160,7 @@ def _from_plain(value: Any) -> Any:
         raise LaunchTypeError(
             f"the data names the function '{held}', which the program has not: import it first"
         )
-    raise LaunchTypeError(f"the data has {held} as a compile-time value, which no text stands for")
+    raise LaunchTypeError(f"the data has {held} as a compile-time value, which has no textual form")
 
 
 def create_binder(kernel: Any) -> tuple[dict[Any, Any], dict[Any, str], Any, Any, Callable[..., Any]]:

@@ -8,7 +8,7 @@ from tilewright import _native, knobs
 
 
 class JitFunctionInfo:
-    """What hooks get to know of a kernel."""
+    """The description of a kernel for hooks."""
 
     def __init__(self, module: str, name: str, jit_function: Any) -> None:
         self.module = module
@@ -17,7 +17,7 @@ class JitFunctionInfo:
 
 
 def launch_metadata(kernel: Any, grid: Any, stream: int, arguments: dict[str, Any]) -> Any:
-    """What the two hooks of a launch get to know of it."""
+    """The metadata of a launch for the two hooks."""
     from tilewright.compiler.compiler import describe_launch
 
     return describe_launch(kernel, grid, stream, arguments)

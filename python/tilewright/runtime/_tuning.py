@@ -2,9 +2,9 @@
 
 All configurations are compiled first, in parallel on a GPU. One that cannot be compiled or run is out, with its error.
 Then they race: each runs in turn, more often from round to round, and is out as soon as the confidence interval of its
-median lies above that of the fastest. What is slow is therefore known to be slow after a few runs, and only those that
-are close to each other are measured as long as ``rep`` says. Rounds take turns, so that a clock that changes with the
-temperature changes for all alike.
+median lies above that of the fastest. So a slow configuration is out after a few runs, and only those that are close to
+each other are measured as long as ``rep`` says. Rounds take turns, so that a clock that changes with the temperature
+changes for all alike.
 
 A user's own ``do_bench``, the benchmarker of another driver, and CUDA graphs time one configuration after the other
 instead. On the simulator the time is that of the simulation: it grows with the instructions that are run, and says
@@ -31,14 +31,14 @@ _REP = 100.0
 """The most milliseconds that a configuration is measured, unless ``rep`` says otherwise."""
 
 _HOPELESS = 3.0
-"""A configuration whose first run takes so many times as long as the fastest first run has no second."""
+"""A configuration has no second run if its first takes more than this many times as long as the fastest first run."""
 
 _CLOSE_ENOUGH = 0.01
 """The relative width of a confidence interval below which more runs do not change a choice that matters."""
 
 
 class Outcome:
-    """What a tuning has found."""
+    """The result of a tuning."""
 
     def __init__(self, known: dict[Config, list[float]]) -> None:
         self.timings: dict[Config, list[float]] = dict(known)
@@ -64,7 +64,7 @@ class Trial:
         return {**self.kwargs, **config.all_kwargs()}
 
     def prepare(self, config: Config) -> None:
-        """What precedes a launch and is not part of its time."""
+        """Runs the hooks before a launch, which are not part of its time."""
         every = {**self.nargs, **self.arguments(config)}
         if config.pre_hook is not None:
             config.pre_hook(every)
@@ -75,15 +75,15 @@ class Trial:
         self.launcher(config)()
 
     def launcher(self, config: Config) -> Callable[[], Any]:
-        """What launches with a configuration, for a clock: its arguments are put together once."""
+        """The function that launches with a configuration, for a clock: its arguments are put together once."""
         return functools.partial(self.tuner.fn.run, *self.args, **self.arguments(config))
 
     def finish(self, config: Config, exception: Exception | None = None) -> None:
-        """What follows a launch."""
+        """Runs the hooks after a launch."""
         self.tuner.post_hook({**self.nargs, **self.arguments(config)}, exception=exception)
 
     def hooks(self, config: Config) -> tuple[Callable[[], Any], Callable[[Exception | None], Any]]:
-        """What precedes and follows a launch, for a clock; where there is nothing to be done, nothing is called."""
+        """The hooks before and after a launch, for a clock; functions that do nothing if there are none."""
         if config.pre_hook is None and not self.tuner._has_hooks():
             return _benchmark.nothing, _benchmark.nothing_after
         return lambda: self.prepare(config), lambda error: self.finish(config, error)
@@ -101,7 +101,7 @@ class Trial:
     def compile(self, configs: Sequence[Config]) -> tuple[dict[Config, Any], dict[Config, Exception]]:
         """The compiled kernels, and the errors of those that do not compile.
 
-        The hook of a configuration may change the arguments that all share, so one that has a hook is compiled alone.
+        The hook of a configuration may change the arguments that all share, so it is not compiled while others are.
         """
         compiled: dict[Config, Any] = {}
         failures: dict[Config, Exception] = {}
@@ -132,7 +132,7 @@ class Trial:
         return compiled, failures
 
     def identity(self, config: Config, kernel: Any) -> Any:
-        """What is the same for two configurations only if their launches do the same; nothing if it is not known."""
+        """A key that two configurations share only if their launches do the same; nothing if that is not known."""
         if not isinstance(kernel, _native.CompiledKernel) or "cpu" not in kernel._stages():
             return None
         fn, kwargs = self._resolved(config)
@@ -158,7 +158,7 @@ class Trial:
         return fn._resolved(self.args, kwargs) if isinstance(fn, _Wrapper) else (fn, kwargs)
 
     def _compiler(self, config: Config) -> Callable[[], Any]:
-        """What compiles for a configuration, on any thread; the heuristics are computed on this one."""
+        """The function that compiles a configuration, on any thread; the heuristics are computed on this one."""
         try:
             fn, kwargs = self._resolved(config)
         except Exception as raised:
@@ -220,7 +220,7 @@ def measure(trial: Trial, config: Config) -> list[float]:
             if _has_own_benchmarker(trial.tuner):
                 _time_one_by_one(trial, [config], outcome, progress)
             else:
-                # Alone in the race, a configuration runs for its whole time.
+                # Without competitors, a configuration runs for its whole time.
                 _race(trial, [config], outcome, progress)
     for error in outcome.failures.values():
         if not isinstance(error, (CompilationError, OutOfResources, PTXASError)):
@@ -249,7 +249,7 @@ def _twins(
 
 
 def benchmarker(tuner: Any) -> Callable[..., Any]:
-    """What times a function for an autotuner: ``bench(fn, quantiles=...)``."""
+    """The function that times others for an autotuner: ``bench(fn, quantiles=...)``."""
     from tilewright.runtime import autotuner
 
     if tuner._do_bench is not None:
@@ -264,7 +264,7 @@ def benchmarker(tuner: Any) -> Callable[..., Any]:
 
 
 def _has_own_benchmarker(tuner: Any) -> bool:
-    """Whether something else than the race is to time: the user's function, graphs, another driver's."""
+    """Returns whether the user's function, graphs or another driver is to time instead of the race."""
     from tilewright.runtime import autotuner
 
     if tuner._do_bench is not None or tuner.use_cuda_graph:
@@ -315,7 +315,7 @@ class Contender:
 def interval(samples: Sequence[float]) -> tuple[float, float]:
     """A confidence interval of the median of a distribution, of 99 % from eight samples on.
 
-    It goes by ranks alone: times are not normally distributed. Fewer samples have no ranks far enough out; their range
+    It only goes by ranks: times are not normally distributed. Fewer samples have no ranks far enough out; their range
     is widened by itself, or by a twentieth of the median.
     """
     ordered = sorted(samples)
@@ -346,7 +346,7 @@ def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: P
         finally:
             contender.spent += (time.perf_counter() - began) * 1e3
 
-    # The first run of each finds the caches cold, so it decides only against what is far behind.
+    # The first run of each finds the caches cold, so it only eliminates configurations that are far slower.
     first: dict[Contender, float] = {}
     for contender in contenders:
         progress.step(contender.config)

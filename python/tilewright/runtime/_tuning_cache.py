@@ -29,9 +29,9 @@ class Results:
 
     @classmethod
     def of(cls, tuner: Any, key: Any, configs: Sequence[Config], is_asked: bool = False) -> Results | None:
-        """What the disk knows of configurations; nothing if the program does not want timings on disk.
+        """The timings on disk of configurations; nothing if the program does not want timings on disk.
 
-        Unless it says so, it does not want those of a function of its own: what they measure is not known.
+        Without such a request, timings of the program's own function are not kept: their meaning is not known.
         """
         from tilewright import __version__
         from tilewright.runtime import autotuner
@@ -65,7 +65,7 @@ class Results:
         return found
 
     def _read(self) -> dict[str, list[float]]:
-        """The rows of the file. What is no such file is as none: it is written anew."""
+        """The rows of the file. An invalid file counts as empty: it is written anew."""
         rows = {}
         try:
             path = self.manager.get_file(self.filename)
@@ -75,7 +75,7 @@ class Results:
                 found = json.load(file)["configs_timings"]
             for name, numbers in found.items():
                 values = [float("inf") if value is None else float(value) for value in numbers]
-                # A NaN would be the fastest of all: no comparison puts it behind another.
+                # A NaN would be the fastest of all: no comparison says that it is slower.
                 if len(values) == 3 and all(value >= 0 for value in values):
                     rows[name] = values
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
@@ -83,7 +83,7 @@ class Results:
         return rows
 
     def store(self, outcome: Any) -> None:
-        """Adds the timings of a tuning. What compiles and fails is tried again next time: memory may be free then."""
+        """Adds the timings of a tuning, without failed runs: these are tried again, since memory may be free then."""
         # Another process may have timed others meanwhile.
         self.rows = self._read() | self.rows
         for config, timing in outcome.timings.items():
@@ -124,7 +124,7 @@ def _environment() -> list[str]:
 
 
 def device_description() -> str:
-    """What tells this device from others, in the names of files."""
+    """A text that differs between devices, for the names of files."""
     name, properties = _native.device(), sorted(_native.device_properties().items())
     if name == "cpu" or name.startswith("sim"):
         name = f"{name} {_processor()}"

@@ -1,4 +1,4 @@
-"""What an autotuner says: its progress, the lines of ``TRITON_PRINT_AUTOTUNING``, a table, what was skipped."""
+"""The output of an autotuner: progress, the lines of ``TRITON_PRINT_AUTOTUNING``, a table, skipped configurations."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _stacklevel() -> int:
 
 
 def report_choice(tuner: Any, key: Any, best: Any, is_new: bool) -> None:
-    """The lines that users of ``TRITON_PRINT_AUTOTUNING=1`` know, the table if it is asked for, and the listener."""
+    """Prints the lines of ``TRITON_PRINT_AUTOTUNING=1`` and the table if requested; calls the listener."""
     from tilewright import knobs
 
     if knobs.autotuning.print and is_new:

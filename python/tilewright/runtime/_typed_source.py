@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
     from typing import Any
 
-_MOST_LINES = 500
+_MAX_LINES = 500
 """How far back a history is looked at."""
 
 
@@ -44,7 +44,7 @@ def _candidates() -> Iterator[str]:
 
 
 def _typed() -> Iterator[str]:
-    """What was typed last at the prompt, from the shortest text on."""
+    """The latest lines typed at the prompt, from the shortest text on."""
     import sys
 
     readline = sys.modules.get("readline")
@@ -52,18 +52,18 @@ def _typed() -> Iterator[str]:
         return
     length: int = readline.get_current_history_length()
     lines: list[str] = []
-    for number in range(length, max(0, length - _MOST_LINES), -1):
+    for number in range(length, max(0, length - _MAX_LINES), -1):
         lines.insert(0, f"{readline.get_history_item(number) or ''}\n")
         yield "".join(lines)
 
 
 def _defines(text: str, code: CodeType) -> bool:
-    """Whether a text compiles to a module in which this function is defined."""
+    """Returns whether a text compiles to a module that defines this function."""
     if code.co_name not in text:
         return False
     import __future__
 
-    # What is executed is compiled as the module around it is.
+    # The interpreter compiles a line with the future flags of the module around it.
     flags = code.co_flags & __future__.annotations.compiler_flag
     try:
         module = compile(text, code.co_filename, "exec", flags, dont_inherit=True)

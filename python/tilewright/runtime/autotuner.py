@@ -1,7 +1,7 @@
 """``triton.autotune``, ``triton.heuristics``: the values of compile-time arguments that the program does not choose.
 
-Both wrap a kernel, or each other: what they wrap is launched with more keyword arguments. What a tuning does, from the
-first launch for a key to the choice, is in ``_tuning.py``; what it finds is kept as ``_tuning_cache.py`` says.
+Both wrap a kernel, or each other, and launch it with more keyword arguments. ``_tuning.py`` does a tuning, from the
+first launch for a key to the choice; ``_tuning_cache.py`` keeps its results.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _WrapperType(type):
 
 
 class _Wrapper(_native.Wrapper, KernelInterface[P, R], metaclass=_WrapperType):
-    """What an autotuner and heuristics have in common: a kernel beneath, and the identity of its function.
+    """The common part of an autotuner and heuristics: a kernel beneath, and the identity of its function.
 
     The base class launches where there is nothing to be done but to add arguments; else it calls ``run``.
     """
@@ -110,7 +110,7 @@ class _Wrapper(_native.Wrapper, KernelInterface[P, R], metaclass=_WrapperType):
             setattr(self, name, getattr(base, name, None))
 
     def _made_kernel(self, options: dict[str, Any]) -> _Wrapper[..., Any]:
-        """Makes the function beneath a kernel, if it is none: ``@triton.jit`` stands above."""
+        """Makes the function beneath a kernel, if it is none: ``@triton.jit`` is above."""
         if isinstance(self.fn, _NoKernel):
             self.fn = JITFunction(self.fn.fn, **options)
         elif isinstance(self.fn, _Wrapper):
@@ -118,7 +118,7 @@ class _Wrapper(_native.Wrapper, KernelInterface[P, R], metaclass=_WrapperType):
         return self
 
     def _is_to_be_interpreted(self) -> bool:
-        """Whether Python runs the body of the kernel beneath."""
+        """Returns whether Python runs the body of the kernel beneath."""
         beneath = self.fn
         while isinstance(beneath, _Wrapper):
             beneath = beneath.fn
@@ -159,7 +159,7 @@ class _NoKernel(KernelInterface[..., object]):
 
 
 def _kernel_of(fn: Any, decorator: str) -> Any:
-    """What a decorator may wrap: a kernel, another wrapper, or a function that is still to become a kernel."""
+    """The object that a decorator wraps: a kernel, another wrapper, or a function that is to become a kernel."""
     if hasattr(fn, "run") and hasattr(fn, "arg_names"):
         return fn
     if hasattr(fn, "__code__"):
@@ -209,7 +209,7 @@ class Autotuner(_Wrapper[P, R]):
         self.configs = _checked_configs(configs)
         self.keys = _names(key)
         self.cache: dict[Any, Config] = {}
-        """What was chosen for each key, on the device of the latest launch."""
+        """The choice for each key, on the device of the latest launch."""
         self.configs_timings: dict[Config, list[float]] = {}
         """Of the latest tuning: the median and the 20th and 80th percentile of each configuration, in ms."""
         self.best_config: Config | None = None
@@ -262,7 +262,7 @@ class Autotuner(_Wrapper[P, R]):
             _assign(kwargs[name], copy)
 
     def _has_hooks(self) -> bool:
-        """Whether anything is to be done around a launch."""
+        """Returns whether a launch has hooks."""
         is_own = self.pre_hook != self._save or self.post_hook != self._restore
         return is_own or bool(self.reset_to_zero or self.restore_value)
 
@@ -319,7 +319,7 @@ class Autotuner(_Wrapper[P, R]):
         return [compiled[config] for config in configs if config in compiled]
 
     def _choice(self, nargs: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Config:
-        """What was chosen for the values of the key's arguments and the dtypes of all; tunes if nothing was."""
+        """The choice for the values of the key's arguments and the dtypes of all; tunes if there is none."""
         known = self._known_names
         named = nargs.copy()
         for name in kwargs:
@@ -409,12 +409,12 @@ class Autotuner(_Wrapper[P, R]):
 
     @property
     def has_own_benchmark(self) -> bool:
-        """Whether the program passed a function that times."""
+        """Returns whether the program passed a timing function."""
         return self._do_bench is not None
 
     @property
     def do_bench(self) -> Callable[..., Any]:
-        """What times a function that launches: ``do_bench(fn, quantiles=...)``."""
+        """The function that times one that launches: ``do_bench(fn, quantiles=...)``."""
         from tilewright.runtime import _tuning
 
         return _tuning.benchmarker(self)
@@ -592,7 +592,7 @@ def autotune(
     ``post_hook(kwargs, exception)`` of its own.
 
     ``prune_configs_by`` has ``early_config_prune(configs, named_args, **kwargs)``, which returns those to time, and
-    ``perf_model(**all_arguments)``, the estimates of which leave ``top_k`` of them. ``do_bench(fn, quantiles)`` times
+    ``perf_model(**all_arguments)``, whose estimates leave ``top_k`` of them. ``do_bench(fn, quantiles)`` times
     in the place of the tuner, ``use_cuda_graph`` by graphs. Timings are kept on disk unless
     ``TRITON_CACHE_AUTOTUNING=0`` says otherwise; those of a ``do_bench`` only with ``cache_results`` or ``=1``.
     """

@@ -1,7 +1,7 @@
-"""``triton.runtime.build``: compiling C at run time, of which tilewright has nothing to compile.
+"""``triton.runtime.build``: compiling C at run time, which tilewright does not do.
 
-What the official package builds here, launchers and drivers, is part of the native module. The names are there for
-programs that import them; using one says so.
+The launchers and drivers that the official package builds here are part of the native module. The names exist for
+programs that import them; using one raises an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __getattr__ = replaced_names(
 
 
 def platform_key() -> str:
-    """What machine code depends on besides its source."""
+    """The parts of the platform that machine code depends on besides its source."""
     import platform
 
     return ",".join([platform.machine(), platform.system(), *platform.architecture()])

@@ -57,7 +57,7 @@ class FileCacheManager(CacheManager):
         return os.path.join(self.cache_dir, filename)
 
     def has_file(self, filename: str) -> bool:
-        """Whether a file is there."""
+        """Returns whether a file exists."""
         import os
 
         return os.path.exists(self._make_path(filename))
@@ -87,7 +87,7 @@ class FileCacheManager(CacheManager):
         return self.put(json.dumps({"child_paths": group}), f"__grp__{filename}", binary=False)
 
     def put(self, data: bytes | str, filename: str, binary: bool = True) -> str:
-        """Writes a file; returns its path. Who reads at the same time finds the old file or the new one."""
+        """Writes a file atomically; returns its path. A concurrent reader sees the old file or the new one."""
         import os
 
         from tilewright._files import write_file
@@ -99,7 +99,7 @@ class FileCacheManager(CacheManager):
 
 
 class RemoteCacheBackend:
-    """Where a ``RemoteCacheManager`` has files of a key."""
+    """The remote store in which a ``RemoteCacheManager`` has the files of a key."""
 
     def __init__(self, key: str) -> None:
         pass
@@ -139,7 +139,7 @@ class RedisRemoteCacheBackend(RemoteCacheBackend):
 
 
 class RemoteCacheManager(CacheManager):
-    """Files that machines share: those of ``TRITON_REMOTE_CACHE_BACKEND``, fetched into a folder when asked for."""
+    """Files that machines share: those of ``TRITON_REMOTE_CACHE_BACKEND``, fetched into a folder at their first use."""
 
     def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
         from tilewright import knobs
@@ -239,14 +239,14 @@ def make_so_cache_key(version_hash: str, signature: Any, constants: Any, ids: An
 
 
 def get_cache_key(src: Any, backend: Any, backend_options: Any, env_vars: dict[str, str]) -> str:
-    """What tells a compilation from all others."""
+    """A key that no other compilation has."""
     from tilewright.compiler.compiler import get_cache_key
 
     return get_cache_key(src, backend, backend_options, env_vars)
 
 
 def triton_key() -> str:
-    """What identifies this compiler in the keys of other caches."""
+    """The identity of this compiler in the keys of other caches."""
     from tilewright import _native
 
     return f"tilewright-{_native.__version__}"

@@ -51,13 +51,13 @@ def _torch_interface(kind: str) -> Any:
 
 
 def _is_cuda_on_cpu() -> bool:
-    """Whether programs that say ``cuda`` run on the processor; only such programs have read the module."""
+    """Returns whether programs that say ``cuda`` run on the processor; only they have imported the module."""
     module = sys.modules.get("tilewright._cuda_on_cpu")
     return module is not None and bool(module.is_active())
 
 
 def _claimed_gpu() -> Any:
-    """What programs are told of their GPU while ``cuda`` is the processor or the simulator; nothing otherwise."""
+    """The properties of the claimed GPU while ``cuda`` is the processor or the simulator; nothing otherwise."""
     if not _is_cuda_on_cpu() or _native.device().startswith("cuda"):
         return None
     from tilewright._cuda_on_cpu import torch_cuda
@@ -72,7 +72,7 @@ def _capability(device: int | None = None) -> tuple[int, int]:
 
 
 class CudaUtils:
-    """What programs ask the driver for: devices, and device code by its number."""
+    """The driver functions that programs call: devices, and device code by its handle."""
 
     @staticmethod
     def load_binary(name: str, kernel: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
@@ -95,7 +95,7 @@ class CudaUtils:
 
     @staticmethod
     def cuOccupancyMaxActiveClusters(function: int, shared: int, cluster: int) -> int:
-        """How many clusters of so many blocks of 128 threads are resident on the GPU at a time."""
+        """The number of clusters, of ``cluster`` blocks of 128 threads each, that are resident on the GPU at a time."""
         return _native.cuOccupancyMaxActiveClusters(function, shared, cluster)
 
     @staticmethod
@@ -135,8 +135,8 @@ class CudaUtils:
     ) -> None:
         """Launches a kernel that ``load_binary`` has loaded.
 
-        ``kernel_metadata`` is the warps of a program, the blocks of a cluster and the bytes of shared memory. Scratch
-        memory is passed to kernels that take it behind their arguments, as those of the official compiler do.
+        ``kernel_metadata`` is the warps of a program, the blocks of a cluster and the bytes of shared memory. Kernels
+        that take scratch memory get it after their arguments, as those of the official compiler do.
         """
         if launch_enter_hook is not None:
             launch_enter_hook(launch_metadata)
@@ -157,7 +157,7 @@ class CudaUtils:
             launch_exit_hook(launch_metadata)
 
     def get_device_properties(self, device: int | None = None) -> dict[str, int]:
-        """What a multiprocessor has; programs choose their grids by it."""
+        """The properties of a multiprocessor, by which programs choose their grids."""
         if (claimed := _claimed_gpu()) is not None:
             named: dict[str, int] = claimed.named_properties()
             return named
@@ -184,7 +184,7 @@ class CudaUtils:
         _native.set_printf_fifo_size(size)
 
     def is_stream_capturing(self, stream: int) -> bool:
-        """Whether a stream is being captured into a graph."""
+        """Returns whether a stream is being captured into a graph."""
         return _native.is_stream_capturing(stream)
 
 
@@ -196,7 +196,7 @@ class Driver(GPUDriver):
 
     @property
     def launcher_cls(self) -> Any:
-        """What is called with a source and the metadata of its code, and makes what launches it."""
+        """The function that makes a launcher of a source and the metadata of its code."""
         from tilewright.backends.nvidia.driver import CudaLauncher
 
         return CudaLauncher
@@ -211,7 +211,7 @@ class Driver(GPUDriver):
         return True
 
     def get_current_target(self) -> GPUTarget:
-        """What kernels are compiled for.
+        """The target that kernels are compiled for.
 
         While programs that say ``cuda`` are run on the processor, the GPU whose capability torch tells them.
         """
@@ -221,7 +221,7 @@ class Driver(GPUDriver):
         return _target(*_native.current_target())
 
     def get_active_torch_device(self) -> Any:
-        """Where tensors for kernels are made.
+        """The device on which tensors for kernels are made.
 
         While programs that say ``cuda`` are run on the processor, this is that ``cuda`` device: then all that a program
         makes is in one place, however it says it.
@@ -307,13 +307,13 @@ class DriverConfig:
 
 
 driver = DriverConfig()
-"""Where programs start: ``triton.runtime.driver.active``."""
+"""The entry point of programs: ``triton.runtime.driver.active``."""
 
 
 def __getattr__(name: str) -> Any:
-    """What the driver above has.
+    """Attributes of the driver above.
 
-    ``triton.runtime.driver`` is that driver, until somebody imports the module ``triton.runtime.driver``: Python then
+    ``triton.runtime.driver`` is that driver, until a program imports the module ``triton.runtime.driver``: Python then
     puts the module in its place.
     """
     if name in ("active", "default") or name in vars(DriverConfig):

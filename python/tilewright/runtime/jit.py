@@ -1,7 +1,7 @@
 """``@jit``: a Python function becomes a kernel.
 
-The class here gathers what Python knows of the function. What happens at a launch, from ``kernel[grid](...)``
-on, is in its base class, in Rust.
+The class here gathers the properties of the function that Python knows. Its base class, in Rust, does a launch, from
+``kernel[grid](...)`` on.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ def __getattr__(name: str) -> object:
 
 
 class KernelInterface(Generic[P, R]):
-    """What can be launched: ``kernel[grid](...)``, ``kernel.run(..., grid=, warmup=)``, ``kernel.warmup(...)``."""
+    """An object that launches: ``kernel[grid](...)``, ``kernel.run(..., grid=, warmup=)``, ``kernel.warmup(...)``."""
 
     run: Callable[..., Any]
 
-    # By its `[grid]` alone, Python would take it for a sequence without end.
+    # Because of `[grid]`, Python would take it for an endless sequence.
     __iter__ = None
 
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
@@ -186,7 +186,7 @@ def mangle_type(arg: Any, specialize: bool = False) -> str:
 
 
 class JITCallable:
-    """What has a source that kernels can be made of, or can call."""
+    """A function with a source that can become a kernel, or that kernels can call."""
 
     fn: Any
     _src: str | None
@@ -360,7 +360,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         self.used_global_vals: dict[Any, Any] | None = {}
         self._hash_lock = threading.RLock()
 
-        # What users ask functions for.
+        # Attributes that users read from functions.
         self.__name__: str = fn.__name__
         self.__qualname__ = fn.__qualname__
         self.__module__ = fn.__module__
@@ -397,7 +397,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         )
 
     def _is_to_be_interpreted(self) -> bool:
-        """Whether Python runs the body: asked when it is made and when it is first launched."""
+        """Returns whether Python runs the body: asked when it is made and when it is first launched."""
         if self._interpret is None:
             from tilewright import knobs
 
@@ -439,7 +439,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
 
     @property
     def cache_key(self) -> str:
-        """A digest of the source and where it stands, of what it reads of the program, and of tilewright's version."""
+        """A digest of the source and its position, the globals that it reads, and tilewright's version."""
         from tilewright.runtime._cache_key import cache_key
 
         return cache_key(self)
@@ -456,7 +456,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Itself: a kernel has no ``self``; a method of an aggregate has one.
 
-        What has this method is shown as a function by ``help()``.
+        ``help()`` shows an object that has this method as a function.
         """
         if instance is not None and hasattr(type(instance), "_tilewright_fields"):
             import types
@@ -488,7 +488,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         self._set_pre_run_hooks(tuple(self.pre_run_hooks))
 
     def create_binder(self) -> tuple[dict[Any, Any], dict[Any, str], Any, Any, Callable[..., Any]]:
-        """What binds the arguments of a launch as launches do, for tools that look at it; see ``_binder.py``."""
+        """Returns a function that binds arguments as launches do, for tools that look at it; see ``_binder.py``."""
         from tilewright.runtime import _binder
 
         return _binder.create_binder(self)
@@ -531,7 +531,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         return _binder.preload(self, specialization_data)
 
     def is_gluon(self) -> bool:
-        """Whether this is a function of another language than Triton; never."""
+        """Returns whether this is a function of the Gluon language: never."""
         return False
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -551,7 +551,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
 
 
 def is_interpreting() -> bool:
-    """Whether the environment asks for interpret mode."""
+    """Returns whether an environment variable requests interpret mode."""
     import os
 
     variables = (os.environ.get(name, "") for name in ("TILEWRIGHT_INTERPRET", "TRITON_INTERPRET"))
@@ -610,7 +610,7 @@ def jit(  # noqa: D103, F811
 def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
     """Makes a function a kernel: ``@triton.jit``, or ``@triton.jit(noinline=True)``.
 
-    Its body is compiled, not run by Python. What it may use are the functions of ``triton.language``, other ``@jit``
+    Its body is compiled, not run by Python. It may use the functions of ``triton.language``, other ``@jit``
     functions, and globals declared ``tl.constexpr``. With ``noinline=True``, calls from other functions stay calls, for
     smaller code on a GPU; results are the same. With ``interpret=True`` Python runs the body (docs/interpret-mode.md).
     """
@@ -704,7 +704,7 @@ def constexpr_function(fn: Callable[P, R]) -> ConstexprFunction[P, R]:
 
 
 class MockTensor:
-    """Stands for a tensor where only its dtype counts: ``kernel.warmup(MockTensor(torch.float32), ...)``."""
+    """Replaces a tensor where only its dtype counts: ``kernel.warmup(MockTensor(torch.float32), ...)``."""
 
     def __init__(self, dtype: Any, shape: Any = None) -> None:
         self.dtype = dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _MAGNITUDES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-"""What the lower three bits of an e2m1 float are; the fourth is the sign."""
+"""The magnitudes that the lower three bits of an e2m1 float encode; the fourth is the sign."""
 
 _NAN_SCALE = 0xFF
 _SCALE_BIAS = 127

@@ -1,7 +1,7 @@
 """``triton.tools.ragged_tma``: blocks of slices of a tensor whose lengths differ, such as the tokens of each expert.
 
-A slice is ``slice_size`` rows from ``slice_off`` on, along one axis. What a block has beyond the end of its slice is
-zero where it is loaded, and is not stored, though the tensor goes on there.
+A slice is ``slice_size`` rows from ``slice_off`` on, along one axis. Elements of a block beyond the end of its slice
+are loaded as zero and are not stored, though the tensor goes on there.
 """
 
 # The functions are written in the kernel language, which types have no part in.
@@ -42,7 +42,7 @@ def _of_slice(TMA, slice_off, slice_size, ragged_dim: tl.constexpr):
 
 @jit
 def _in_slice(TMA, slice_off, coords, ragged_dim: tl.constexpr):
-    """Where a block begins in the tensor."""
+    """The coordinates in the tensor at which a block begins."""
     axis: tl.constexpr = ragged_dim % len(TMA.block_shape)
     # In a kernel that Python runs, a list is one.
     before, after = tuple(coords[:axis]), tuple(coords[axis + 1 :])

@@ -9,7 +9,7 @@ from tilewright import _native
 from tilewright.errors import TensorDescriptorError
 
 ALIGNMENT = 16
-"""What the address, each row of the tensor and each row of a block are multiples of, or at least, in bytes."""
+"""The alignment in bytes of the address and of each row of the tensor, and the minimum size of a row of a block."""
 
 
 @dataclass
@@ -102,7 +102,7 @@ def _misaligned(what: str) -> TensorDescriptorError:
 
 
 def _address(base: Any) -> int | None:
-    """Where the memory of a tensor begins; None of what has none, such as the tensors that torch traces with."""
+    """The address of a tensor; None of one without memory, such as the tensors that torch traces with."""
     if type(base).__name__ in ("FakeTensor", "FunctionalTensor"):
         return None
     if hasattr(base, "data_ptr"):

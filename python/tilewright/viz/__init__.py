@@ -10,7 +10,7 @@
     triton_viz.launch()
 
 A traced kernel runs on the CPU, compiled, whatever device it is for otherwise; what its programs do goes to a file,
-whose format ``crates/trace`` documents. ``launch`` serves the page on this machine alone, and needs no network.
+whose format ``crates/trace`` documents. ``launch`` serves the page on this machine only, and needs no network.
 """
 
 from __future__ import annotations

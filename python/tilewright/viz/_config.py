@@ -1,4 +1,4 @@
-"""What is recorded of a traced launch, and how much: ``triton_viz.config``."""
+"""The parts of a traced launch that are recorded, and their limits: ``triton_viz.config``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class Config:
     """Settings of traces; ``reset()`` brings back the defaults."""
 
     programs: int = 256
-    """At most so many programs of a launch, spread evenly, are recorded with values; of the others, which memory they
-    access."""
+    """The maximum number of programs of a launch, spread evenly, that are recorded with values; of the others, only the
+    memory that they access is recorded."""
 
     value_bytes: int = 64 << 20
     """Bytes of values that are kept of a launch; then values are left out."""
@@ -24,7 +24,7 @@ class Config:
 
     disable_sanitizer: bool = False
     enable_sanitizer: bool = True
-    """Whether the clients ``Sanitizer`` and ``RaceDetector`` have launches sanitized."""
+    """True if the clients ``Sanitizer`` and ``RaceDetector`` have launches sanitized."""
 
     # Names of the public triton-viz that programs set. Each is accepted; what it would switch is always on here, or is
     # about an interpreter that is not there.

@@ -18,7 +18,7 @@ _SCANS = frozenset(("cumsum", "cumprod", "associative_scan", "sort", "flip", "to
 _LEFT_OUT = frozenset(
     ("arange", "zeros", "full", "expand_dims", "broadcast_to", "reshape", "view", "[]", "num_programs")
 )
-"""What makes no numbers of others is not shown."""
+"""Operations that are not shown, since they compute no numbers from others."""
 
 
 def record(
@@ -60,7 +60,7 @@ def record(
 
 
 class _Recording:
-    """What is called after each operation."""
+    """The recorder that is called after each operation."""
 
     def __init__(self, kernel: JITFunction[..., Any], code: Any, tensors: list[Described]) -> None:
         self.content = _native.InterpretedTrace()
@@ -105,7 +105,7 @@ class _Recording:
         self._ended = time.perf_counter_ns()
 
     def _places(self) -> tuple[tuple[int, int, int, int, int], ...]:
-        """Where the operation stands in the source of the kernel."""
+        """The positions of the operation in the source of the kernel."""
         places = []
         for file, _, first_line, columns, start, end in _interpreted.sites(self._code):
             line = first_line + start[0]
@@ -162,7 +162,7 @@ def _value(operand: Any) -> _Value | None:
 def _describe(
     name: str, keywords: list[str], operands: tuple[Any, ...], result: Any
 ) -> tuple[str, list[tuple[str, _Value]]] | None:
-    """What kind of op it is, and its values: pointer and mask first."""
+    """The kind of an operation, and its values: pointer and mask first."""
     found = _value(result)
     if name in _LEFT_OUT or (found is not None and found.dtype.startswith("*")):
         return None

@@ -207,7 +207,7 @@ def _show_in_notebook(url: str) -> None:
 
 
 def _is_watched() -> bool:
-    """Whether somebody is at a terminal, and the program is about to end."""
+    """Returns whether a user is at a terminal, and the program is about to end."""
     is_interactive = hasattr(sys, "ps1") or sys.flags.interactive or "IPython" in sys.modules
     return not is_interactive and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 

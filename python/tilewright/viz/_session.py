@@ -20,7 +20,7 @@ _count = 0
 
 
 def recorder() -> _native.TraceRecorder:
-    """What launches are recorded to; a new file after a clear, a load or a fork."""
+    """The file that launches are recorded to; a new one after a clear, a load or a fork."""
     global _recorder, _loaded, _count, _pid
     with _lock:
         if _recorder is None or _pid != os.getpid():
@@ -32,7 +32,7 @@ def recorder() -> _native.TraceRecorder:
 
 
 def temporary_folder() -> Path:
-    """Where the files of this process are; it is removed at the end."""
+    """The folder for files of this process; it is removed at the end."""
     global _folder
     if _folder is None or _pid not in (0, os.getpid()):
         _folder = tempfile.mkdtemp(prefix="tilewright-viz-")

@@ -33,7 +33,7 @@ class Described(NamedTuple):
     array: Any
 
     def parts(self) -> tuple[str, str, int, int, list[int], list[int]]:
-        """What the native module takes."""
+        """The fields, in the order of the native module."""
         return self.name, self.dtype, self.size, self.address, self.shape, self.strides
 
     def content(self) -> bytes:
@@ -124,7 +124,7 @@ class HostCopies:
             return like.set_(copy, value.storage_offset(), value.shape, value.stride())
 
     def bring_back(self) -> None:
-        """What the kernel has written goes to where the tensors are."""
+        """Copies the results of the kernel back to the original tensors."""
         if self._torch is not None:
             with self._torch._C.DisableTorchFunction():
                 for storage, copy in self._storages.values():

@@ -16,11 +16,11 @@ from tilewright.viz._tensors import HostCopies, describe
 
 
 class Trace(KernelInterface[..., Any]):
-    """A kernel whose launches are recorded; what else it is asked for, the kernel answers."""
+    """A kernel whose launches are recorded; other attributes are the kernel's."""
 
     def __init__(self, fn: Any, checks: frozenset[str] = frozenset()) -> None:
         self.checks = checks
-        """What launches are sanitized for, besides the checks of every launch."""
+        """The checks of these launches, besides the checks of every launch."""
         self.fn = fn
         self.base_fn = getattr(fn, "fn", fn)
 
@@ -55,7 +55,7 @@ class Trace(KernelInterface[..., Any]):
 def trace(kernel: Any = None, *args: Any, clients: Any = None, client: Any = None, **_options: Any) -> Any:
     """Has the launches of a kernel recorded: ``@trace``, ``@trace()``, ``@trace("tracer")``, ``trace(kernel)[grid]``.
 
-    It stands above ``@triton.jit`` and ``@triton.autotune``. Whatever ``clients`` a program names, everything is
+    It is placed above ``@triton.jit`` and ``@triton.autotune``. Whatever ``clients`` a program names, everything is
     recorded; with ``"sanitizer"`` and ``"race_detector"`` among them launches are sanitized as well, and the page marks
     what is found. Other options of the public triton-viz are accepted.
     """
@@ -75,10 +75,10 @@ def _is_client(value: Any) -> bool:
 
 
 def _checks(wanted: list[Any]) -> frozenset[str]:
-    """What the clients have launches sanitized for."""
+    """The sanitizer checks that the clients request."""
     checks = _clients.checks_of(wanted)
     if "init" in checks and "torch" in sys.modules:
-        # What torch.empty makes from now on counts as unwritten.
+        # Memory that torch.empty makes from now on counts as unwritten.
         from tilewright import _sanitizer_torch
 
         _sanitizer_torch.watch()
@@ -108,7 +108,7 @@ def _resolved(
 
 
 def _calls_python(kernel: JITFunction[..., Any]) -> bool:
-    """Whether it calls a function of Python's that only an interpreter can run."""
+    """Returns whether a kernel calls a Python function that only an interpreter can run."""
     source: str | None = kernel._src
     if source is None:
         return False

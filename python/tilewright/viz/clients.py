@@ -16,7 +16,7 @@ class Client:
 
     NAME = "client"
     CHECKS: tuple[str, ...] = ()
-    """What launches are sanitized for (docs/sanitizers.md)."""
+    """The sanitizer checks that the client requests (docs/sanitizers.md)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.args = args
@@ -33,7 +33,7 @@ class Tracer(Client):
 
 
 class Sanitizer(Client):
-    """Finds accesses out of bounds, races, reads of memory that nobody has written, NaN: all that is checked."""
+    """Finds accesses out of bounds, races, reads of unwritten memory, NaN: all that is checked."""
 
     NAME = "sanitizer"
     CHECKS = ("bounds", "race", "init", "alignment", "overflow", "nan")
@@ -56,7 +56,7 @@ _BY_NAME = {client.NAME: client for client in (Tracer, Sanitizer, Profiler, Race
 
 
 def checks_of(clients: Any) -> frozenset[str]:
-    """What these clients have launches sanitized for; refuses what is no client."""
+    """The sanitizer checks that these clients request; an object that is no client is an error."""
     found: set[str] = set()
     for client in clients if isinstance(clients, (list, tuple, set)) else [clients]:
         if client is None:

@@ -6,7 +6,7 @@ from tilewright.viz._session import clear
 
 
 class RecordBuilder:
-    """What was traced."""
+    """The recorded launches."""
 
     def reset(self) -> None:
         """Forgets it."""

@@ -1,4 +1,4 @@
-"""What the kernels share."""
+"""Helpers that the kernels share."""
 
 import functools
 

@@ -1,6 +1,6 @@
 """Registers, spills and instructions of the benchmarks' and the examples' kernels, beside the official compiler's.
 
-Needs its package, which has the assembler, and no GPU. What it gave is recorded, so that it compiles only what changed.
+Needs its package, which has the assembler, and no GPU. The results are recorded, so that only changed kernels compile.
 """
 
 import sys

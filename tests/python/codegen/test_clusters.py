@@ -18,7 +18,7 @@ def expect_blocks(kernel, count):
 
 
 def expect_shared(kernel, is_shared=True):
-    """Whether the blocks copy once what all of them need."""
+    """Checks whether the blocks copy once the data that all of them need."""
     if HAS_CLUSTERS:
         assert (".multicast::cluster" in kernel.asm["ptx"]) == is_shared
 
@@ -251,7 +251,7 @@ def test_attention_is_divided_by_its_queries(ctas, causal, device):
 
 @triton.jit
 def once(a_ptr, c_ptr, count_ptr, total_ptr, SIZE: tl.constexpr):
-    """What has no axis to be divided along is done once: a count of programs, and a mark for each."""
+    """Statements without an axis to be divided along run once: a count of programs, and a mark for each."""
     numbers = tl.arange(0, SIZE)
     places = numbers[:, None] * SIZE + numbers[None, :]
     a = tl.load(a_ptr + places)

@@ -67,7 +67,7 @@ TILES = [
 
 
 def numbers(rng, dtype, rows, columns, transposed):
-    """Small whole numbers, of which every product and sum is exact."""
+    """Integers so small that each product and each sum of products is exact."""
     low = 0 if dtype == "uint8" else -3
     values = rng.integers(low, 4, (columns, rows) if transposed else (rows, columns))
     tensor = torch.from_numpy(values).to(TYPES[dtype])

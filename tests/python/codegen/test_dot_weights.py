@@ -82,7 +82,7 @@ TILES = [
 
 
 def whole(rng, low, high, shape, dtype):
-    """Small whole numbers, of which every product and sum is exact."""
+    """Integers so small that each product and each sum of products is exact."""
     values = rng.integers(low, high, shape)
     return values, torch.from_numpy(values).to(TYPES[dtype])
 
@@ -151,7 +151,7 @@ def test_weights_of_nibbles(dtype, zeros, device):
 
 @pytest.mark.parametrize("kind", ["bytes", "nibbles"])
 def test_warps_that_copy(kind, device):
-    # Where a thread makes few weights in an iteration, other warps copy for it. There are more iterations than slots.
+    # If a thread computes few weights in an iteration, other warps copy for it. There are more iterations than slots.
     rng = np.random.default_rng(7)
     for n, has_copying_warps in ((64, True), (128, False)):
         m, k, iterations = 16, 128, 7

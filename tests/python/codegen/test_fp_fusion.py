@@ -1,4 +1,4 @@
-"""Whether a product that is added to something is rounded once or twice: `enable_fp_fusion`."""
+"""Multiply-add is rounded once or twice: `enable_fp_fusion`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def multiply_add_kernel(a_ptr, b_ptr, c_ptr, out_ptr, BLOCK: tl.constexpr):
 def test_without_fusion_products_are_rounded(device, dtype):
     generator = torch.Generator().manual_seed(3)
     a, b = torch.rand((2, 4096), generator=generator, dtype=torch.float64).to(getattr(torch, dtype))
-    # What is left of a product is what the first rounding took away: nothing at all if there was one.
+    # The remainder of a product is the error of the first rounding: zero if there was one rounding.
     c = -(a * b)
     out = torch.ones_like(a).to(device)
     handle = multiply_add_kernel[(1,)](

@@ -1,7 +1,7 @@
 """Shared memory of loops that are not pipelined.
 
-What an iteration reads later has the memory of what it read before, and loops in a row share theirs. The bytes are
-compared with those of the official compiler, which are kept here as numbers.
+An iteration reuses the memory of tiles that it does not read any more, and consecutive loops share theirs. The bytes
+are compared with those of the official compiler, which are kept here as numbers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def latent(
     q_ptr, cache_ptr, cached_v_ptr, k_ptr, v_ptr, ids_ptr, out_ptr, prefix, n, scale,
     M: tl.constexpr, N: tl.constexpr, HEAD: tl.constexpr, ROPE: tl.constexpr,
 ):  # fmt: skip
-    """A prefix, whose rows are found by their ids, and then new rows, of which each sees those before it."""
+    """A prefix, whose rows are found by their ids, and then new rows; each new row sees those before it."""
     rows = tl.program_id(0) * M + tl.arange(0, M)
     d, e = tl.arange(0, HEAD), HEAD + tl.arange(0, ROPE)
     width: tl.constexpr = HEAD + ROPE

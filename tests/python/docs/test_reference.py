@@ -22,7 +22,7 @@ SURFACE = ROOT.parent / "shared" / "api-surface.md"
 NAMES = {path: (parameters, doc, is_method) for path, parameters, doc, is_method in _native.language_names()}
 ROWS = {name: row for _, name, *row in _native.elementwise_functions()}
 EXAMPLES = read_examples()
-# What the page should say and does not.
+# Fields that the page lacks.
 MISSING: set[str] = set()
 
 HEAD = """\
@@ -47,7 +47,7 @@ def shown(path: str) -> str:
     return "tl." + path
 
 
-# The rows of functions that another row's name stands for outside of libdevice.
+# The rows of functions that have another row's name outside of libdevice.
 ROW_OF = {"extra.libdevice.exp": "accurate_exp", "extra.libdevice.sqrt": "sqrt_rn"}
 
 # The topics whose names compute with numbers, and say how far they may be off.
@@ -55,7 +55,7 @@ MATH = ("Arithmetic and comparison", "Functions of floats", "`tl.math`", "`tl.ex
 
 
 def exactness(path: str) -> str:
-    """What the table of elementwise functions says of a function."""
+    """The statement of the table of elementwise functions about a function."""
     row = ROWS.get(ROW_OF.get(path, path.rpartition(".")[2]))
     if row is None or path.startswith(("tensor.", "dtype.", "target_info.")):
         return ""
@@ -81,7 +81,7 @@ def error(example: Example) -> str:
 
 
 def entry(example: Example) -> str:
-    """What the page says of a name."""
+    """The entry of a name on the page."""
     parameters, doc, is_method = NAMES[example.path]
     rows = table(example, parameters)
     fields = {"Shapes": example.fields.get("Shapes", ""), "Types": example.fields.get("Types", "")}
@@ -146,7 +146,7 @@ def test_the_page_has_every_name_of_the_api():
     missing = [name for name in listed if name not in NAMES and name.removeprefix("random.") not in NAMES]
     missing += [f"tensor.{name}" for name in methods if name not in of_methods]
     missing += [f"libdevice.{name}" for name in libdevice if f"extra.libdevice.{name}" not in NAMES]
-    # What target_info has from elsewhere.
+    # Names of target_info that are defined elsewhere.
     missing += [name for name in others if name not in last | {"constexpr_function"}]
     assert missing == []
 
@@ -179,7 +179,7 @@ def offsets(shape: tuple[int, ...]) -> str:
 
 
 def agrees(actual: np.ndarray, value: np.ndarray, text: str) -> bool:
-    """Whether the numbers are those written, to the last digit that is written."""
+    """Returns whether the numbers are those written, to the last digit that is written."""
     if value.dtype.kind in "biu":
         return np.array_equal(actual, value)
     digits = max((len(part) for part in re.findall(r"\.(\d+)", text)), default=0)

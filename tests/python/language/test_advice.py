@@ -14,7 +14,7 @@ import tilewright
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "advice.txt"
 
-# Name: (lines of the kernel, what stands before it).
+# Name: (lines of the kernel, the text before it).
 CASES = {
     "arange without tl": ("    i = arange(0, 128)\n", ""),
     "load without tl": ("    x = load(x_ptr)\n", ""),
@@ -97,7 +97,7 @@ CASES = {
 
 
 def told(name):
-    """What a user is told, without the folder of the file."""
+    """The error that a user sees, without the folder of the file."""
     body, before = CASES[name]
     made = module(f"{before}@triton.jit\ndef kernel(x_ptr):\n{body}")
     with pytest.raises(tilewright.CompilationError) as raised:

@@ -401,7 +401,7 @@ def test_a_product_of_matrices_split_along_k(device):
 
 @triton.jit
 def last_program_kernel(x_ptr, parts_ptr, count_ptr, out_ptr, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr):
-    """The program that ends last sums up what all have stored: nobody waits."""
+    """The program that ends last sums up the stores of all: no program waits."""
     pid = tl.program_id(0)
     tl.store(parts_ptr + pid, tl.sum(tl.load(x_ptr + pid * BLOCK + tl.arange(0, BLOCK)), 0))
     if tl.atomic_add(count_ptr, 1) == PROGRAMS - 1:
@@ -545,7 +545,7 @@ SPINS = {
 @pytest.mark.skipif(ON_GPU, reason="as many programs may be more than the GPU holds")
 @pytest.mark.parametrize("form", SPINS)
 def test_programs_wait_by_loads(form, device):
-    """Each program waits for the next one, of which there are more than threads."""
+    """Each program waits for the next one; there are more programs than threads."""
     if "volatile" not in SPINS[form] and DEVICE != "cpu":
         pytest.skip("a GPU may keep what a plain load found")
     text = f"@triton.jit\ndef kernel(flags):\n    pid = tl.program_id(0)\n{SPINS[form]}    tl.store(flags + pid, 1)\n"

@@ -216,7 +216,7 @@ def far_kernel(x, out, row, stride, BLOCK: tl.constexpr):
 
 
 def test_offsets_are_computed_in_64_bits(device):
-    """The rows lie 2**40 elements apart; those within memory are the first alone."""
+    """The rows are 2**40 elements apart; only the first is within memory."""
     x = moderate_values("float32", 16, 8)
     out = empty((4, 16), "float32", device)
     far_kernel[(1,)](to_device(x, "float32", device), out, -1, 2**40, BLOCK=16)

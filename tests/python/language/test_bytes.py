@@ -103,7 +103,7 @@ def zero_point_kernel(x_ptr, y_ptr, BITS: tl.constexpr, ZERO: tl.constexpr, BLOC
 @pytest.mark.parametrize("target", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("source", [torch.int8, torch.uint8])
 def test_a_zero_point_beside_a_conversion(source, target, device):
-    # Some of these sums are exact, others are rounded: as if the conversion stood alone.
+    # Some of these sums are exact, others are rounded: as if the conversion were a separate op.
     x = torch.arange(BLOCK, dtype=torch.int32).to(source)
     x = x[torch.randperm(BLOCK, generator=torch.Generator().manual_seed(0))]
     for bits in (4, -4, 7, 8):

@@ -220,7 +220,7 @@ def converted(x, expression, out, device, read=""):
 
 
 def same_patterns(found, expected, dtype):
-    """Whether patterns are the same, where one NaN is as good as another, and nothing is said of those of e4b15."""
+    """Returns whether patterns are the same; NaN equal each other, and those of e4b15 are unspecified."""
     nan = np.isnan(fp8_values(dtype)[found]) & np.isnan(fp8_values(dtype)[expected])
     return bool((nan | (found == expected)).all())
 

@@ -76,7 +76,7 @@ def looks_at_arguments(d, p, t, n, out):
     tl.store(out + 9, tl.sum(tl.full(shape_of(v), 3, dtype_of(v))).to(tl.int32))
     tl.store(out + 10, block_of(d)[0] * 100 + block_of(d)[1])
     tl.store(out + 11, tl.sum(tl.arange(0, block_of(d)[1])))
-    # What it gives back is the value that it was given.
+    # The function returns the value that it was given.
     tl.store(out + 12, first_of((n, d)) + tl.load(first_of((d, t), swap=True)[0]))
     tl.store(out + 13, tl.sum(tl.sum(first_of((d, n)).load([0, 0]), 1), 0).to(tl.int32))
     tl.store(out + 14, shape_of(d)[1] * 10 + kind_of(shape_of(d)[0]))
@@ -95,7 +95,7 @@ def test_types_and_shapes_of_values_at_run_time(interpret, device):
 
 
 class Pair(NamedTuple):
-    """Two values, one of which is a pointer."""
+    """A pointer and another value."""
 
     pointer: tl.tensor
     count: int

@@ -2,7 +2,7 @@
 
 The table is that of the compiler, so that a new op fails here until it has a row. The second table, of elementwise
 functions, is walked in test_elementwise.py; operators by pairs of types in test_operators.py; casts
-by pairs of types in test_casts.py. What an op does not take is refused: nothing lies between.
+by pairs of types in test_casts.py. Types that an op does not take are refused: nothing is in between.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def test_the_machine(device):
     assert out.tolist() == [1, 1]
 
 
-# --- What is not taken ---
+# --- Refused types ---
 
 REFUSED = """@triton.jit
 def kernel(memory):

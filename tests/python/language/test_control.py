@@ -469,7 +469,7 @@ def test_a_function_as_an_argument(device):
 @triton.jit
 def statements_kernel(x, out_ptr):
     """A docstring."""
-    "a string that stands alone"
+    "a string as a statement"
     pass  # noqa: PIE790
     a = b = x + 1
     a += 1
@@ -635,7 +635,7 @@ def test_swizzle2d_of_tiles_as_in_its_documentation(device):
     assert out.tolist() == [[0, 2, 4, 6], [1, 3, 5, 7], [8, 10, 12, 14], [9, 11, 13, 15]]
 
 
-# --- What is known at compile time and is returned stays so ---
+# --- Compile-time values that are returned stay so ---
 
 
 @triton.jit

@@ -58,7 +58,7 @@ def dot(expression, a, b, c, dtype, out, device):
 
 
 def rounds_to_tf32(dtype):
-    """Whether operands lose digits where a program says nothing: on a GPU, as with the official Triton."""
+    """Returns whether operands are rounded to tf32 by default: on a GPU, as with the official Triton."""
     return dtype == "float32" and DEVICE != "cpu"
 
 
@@ -408,7 +408,7 @@ def test_attention(dtype, n, device):
 
 
 def test_rounding_of_operands_is_exact_before_the_product():
-    """What the tolerances rest on: products of fp16 and bf16 numbers are exact in fp32."""
+    """The basis of the tolerances: products of fp16 and bf16 numbers are exact in fp32."""
     for dtype in ("float16", "bfloat16"):
         a, b = operands(dtype, 8, 8, 8)
         exact = a.astype(np.float64)[:, :, None] * b.astype(np.float64)[None]
@@ -439,7 +439,7 @@ def kernel(q_ptr, k_ptr, out_ptr, STEPS, M: tl.constexpr, N: tl.constexpr, D: tl
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("shape", [(64, 32, 64), (128, 64, 128), (64, 128, 16), (128, 16, 64)], ids=str)
 def test_a_tile_in_both_orders(shape, dtype, is_transposed, warps, device):
-    """What two products read is in shared memory once, where the instruction can read its transpose."""
+    """The operand that two dots read is in shared memory once, if the instruction can read its transpose."""
     m, n, depth = shape
     rng = np.random.default_rng(m + n)
     # Integers so small that all sums are exact.

@@ -102,7 +102,7 @@ EXACT_INTEGER = {
 # Operators, on all pairs of types: test_operators.py.
 OPERATORS = {"add", "sub", "mul", "neg", "int_div", "int_rem", "and", "or", "xor", "not", "shl", "shr"}
 OPERATORS |= {"eq", "ne", "lt", "le", "gt", "ge"}
-# What the language computes in fp32 where the operands are narrower.
+# Functions that the language computes in fp32 for narrower operands.
 WIDENING = {"div", "float_rem", "div_rn"}
 
 
@@ -167,7 +167,7 @@ def test_functions_within_their_ulp(name, dtype, device):
         is_flushed = (found == 0) & (exact < 2.0**-126)
         exact = np.where(is_flushed, 0, exact)
     assert_within(found, exact, out, allowed, values, name)
-    # What is exact must be exact: NaN, infinities of the function itself, zeros with their signs.
+    # Exact results must be exact: NaN, infinities of the function itself, zeros with their signs.
     edge = ~np.isfinite(exact) | (exact == 0)
     if out == "float64" and name in ("exp", "exp2"):
         edge = ~np.isfinite(exact)
@@ -185,7 +185,7 @@ def test_exact_functions_of_floats(name, dtype, device):
     inputs = {operand: (value, dtype) for operand, value in zip(operands, values, strict=True)}
     out = computed_in(name, dtype)
     if name == "div_rn" and dtype != "float32":
-        pytest.skip("the language has it for fp32 alone")
+        pytest.skip("the language has it for fp32 only")
     wide = [value.astype(CARRIER[out]) for value in values]
     if out in ("float16", "bfloat16"):
         # Sums, products and roots of 16-bit floats, rounded once.
@@ -268,7 +268,7 @@ def test_upper_half_of_the_unsigned_product(dtype, device):
 )
 def test_functions_are_methods_and_members_of_math(method, dtype, device):
     if method == "sqrt_rn" and dtype == "float64":
-        pytest.skip("the language has it for fp32 alone")
+        pytest.skip("the language has it for fp32 only")
     x = {"x": (sample(dtype, 500), dtype)}
     function = elementwise(f"tl.{method}(x)", x, dtype, device=device)
     assert_same(elementwise(f"x.{method}()", x, dtype, device=device), function)
@@ -278,7 +278,7 @@ def test_functions_are_methods_and_members_of_math(method, dtype, device):
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_sigmoid(dtype, device):
     if dtype in ("float16", "bfloat16"):
-        pytest.skip("the language has exp for fp32 and fp64 alone")
+        pytest.skip("the language has exp for fp32 and fp64 only")
     x = np.linspace(-80, 80, 1001).astype(CARRIER[dtype])
     truth = 1 / (1 + np.exp(-wider(x, dtype)))
     allowed = 4 + (growing("exp", x) if dtype == "float32" else 2)

@@ -130,7 +130,7 @@ CLASSES = {
     "TW0003": tilewright.compiler.errors.UnsupportedLanguageConstruct,
     "TW0017": tilewright.compiler.errors.CompileTimeAssertionFailure,
 }
-# Where the finding says what was wrong, there is nothing to advise.
+# These findings say all: there is nothing to advise.
 WITHOUT_HINT = {
     "static assertion",
     "compile-time division by zero",

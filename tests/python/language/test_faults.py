@@ -1,4 +1,4 @@
-"""What a running kernel must not do: each fault names its line, program, argument and offset, and writes nothing."""
+"""Faults of running kernels: each names its line, program, argument and offset, and writes nothing."""
 
 import linecache
 

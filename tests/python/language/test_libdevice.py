@@ -88,7 +88,7 @@ def test_approximate_functions(name, dtype, device):
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_functions(name, dtype, device):
     if name == "saturatef" and dtype == "float64":
-        pytest.skip("the library has it for fp32 alone")
+        pytest.skip("the library has it for fp32 only")
     x = values(dtype)
     # The largest below a half, and odd numbers so large that adding a half is inexact.
     digits = FLOAT_FORMAT[dtype][0]

@@ -1,4 +1,4 @@
-"""What a kernel asks of the machine: its target, its clock, its numbers, the grids before and after it."""
+"""Queries of a kernel about the machine: its target, its clock, its numbers, the grids before and after it."""
 
 import numpy as np
 import pytest

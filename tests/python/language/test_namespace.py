@@ -195,7 +195,7 @@ def test_knobs(monkeypatch):
         triton.knobs.runtime.debug = False
         assert os.environ["TRITON_DEBUG"] == "0"
     assert os.environ["TRITON_DEBUG"] == "1"
-    # What the scope's end has read is not what the environment says when the test is over.
+    # The values that the scope's end has read are not those of the environment when the test is over.
     monkeypatch.delenv("TRITON_DEBUG")
     triton.knobs.refresh_knobs()
     assert triton.knobs.language.fp_fusion_enabled() is True

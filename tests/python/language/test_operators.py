@@ -160,7 +160,7 @@ def test_true_division(left, right, device):
         truth = a.astype(wide) / b.astype(wide)
     found = elementwise("x / y", {"x": (x, left), "y": (y, right)}, common, device=device)
     assert_within(found, truth, common, 2, (x, y), f"{left} / {right}")
-    # What is exact must be exact: infinities, zeros with their signs, NaN.
+    # Exact results must be exact: infinities, zeros with their signs, NaN.
     edge = ~np.isfinite(truth) | (truth == 0)
     assert_same(found[edge], truth[edge].astype(CARRIER[common]), (x[edge], y[edge]), "edges of /")
 
@@ -311,7 +311,7 @@ def test_integers_wrap_around(dtype, device):
 def test_a_comparison_sees_that_numbers_wrapped_around(dtype, device):
     info = np.iinfo(dtype)
     x = np.resize(np.array([info.min, info.min + 1, info.min + 2, 0, 1, 2, 3, info.max], dtype), 512)
-    # By ranges alone the difference would be at most 0 for signed numbers, and every element of the mask the same.
+    # By ranges only, the difference would be at most 0 for signed numbers, and every element of the mask the same.
     found = elementwise("tl.minimum(x, 2) - 2 < 2", {"x": (x, dtype)}, "int1", device=device)
     with np.errstate(over="ignore"):
         two = np.asarray(2, dtype)
@@ -354,7 +354,7 @@ CONSTANTS = """@triton.jit
 def kernel(x_ptr, start_ptr, out, DIVISORS: tl.constexpr, COUNT: tl.constexpr, N: tl.constexpr, STEP: tl.constexpr):
     i = tl.arange(0, N)
     x = tl.load(x_ptr + i)
-    # Numbers of which the compiler knows how they lie beside each other.
+    # Values whose relation to their neighbors the compiler knows.
     near = tl.load(start_ptr + tl.program_id(0)) * STEP + tl.arange(0, N).to(x.dtype)
     for k in tl.static_range(COUNT):
         d: tl.constexpr = DIVISORS[k]

@@ -27,7 +27,7 @@ def launch(expression, dtype, x, y, device, **options):
 
 
 def pairs(name, dtype):
-    """Eight pairs of which none overflows, and one that does by the least that is possible."""
+    """Eight pairs that do not overflow, and one that overflows by the smallest amount."""
     info = np.iinfo(dtype)
     low, high = int(info.min), int(info.max)
     good = {

@@ -1,4 +1,4 @@
-"""What kernels print while they run (``device_print``, ``print``) and while they are compiled (``static_print``)."""
+"""The output of kernels while they run (``device_print``, ``print``) and at compile time (``static_print``)."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ import tilewright.language as tl
 
 
 def printed(capfd):
-    """What kernels have printed: a GPU hands it over when the launch has ended."""
+    """The output of kernels: a GPU sends it after the end of the launch."""
     if ON_GPU:
         torch.cuda.synchronize()
     return capfd.readouterr()
@@ -29,7 +29,7 @@ def prints(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     tl.device_print("VAL:", x)
     tl.device_print("both", x, y)
     print("n", n)
-    tl.device_print("alone 100%")
+    tl.device_print("only 100%")
     tl.device_print("hex", x, n, hex=True)
     tl.device_print("", i[:, None] * 4 + tl.arange(0, 4)[None, :])
 
@@ -41,7 +41,7 @@ def expected(pid, x, y, n):
     lines = [f"{at} VAL: {v}" for at, v in zip(idx, x, strict=True)]
     lines += [f"{at} both: (operand 0) {v}" for at, v in zip(idx, x, strict=True)]
     lines += [f"{at} both: (operand 1) {v:f}" for at, v in zip(idx, y, strict=True)]
-    lines += [f"{head} idx () n: {n}", f"{head} alone 100%"]
+    lines += [f"{head} idx () n: {n}", f"{head} only 100%"]
     lines += [f"{at} hex: (operand 0) 0x{v & 0xFF:02x}" for at, v in zip(idx, x, strict=True)]
     lines += [f"{head} idx () hex: (operand 1) 0x{n:08x}"]
     lines += [f"{head} idx ({i:>2}, {j}): {i * 4 + j}" for i in range(len(x)) for j in range(4)]

@@ -351,7 +351,7 @@ def test_streaming_logsumexp(n, device):
 
 @triton.jit
 def common_divisor(a, b):
-    # It ends for positive numbers alone, and none of what pads a tile may be one.
+    # The loop only ends for positive numbers, and no element that pads a tile may run it.
     while a != b:
         if a > b:
             a -= b

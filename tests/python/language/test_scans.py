@@ -82,7 +82,7 @@ FUNCTIONS = {
 
 
 def scanned(function, tiles, axis, reverse):
-    """What a scan gives, one slice after the other."""
+    """The result of a scan, computed one slice after the other."""
     tiles = [np.moveaxis(tile, axis, 0) for tile in tiles]
     order = range(len(tiles[0]))[::-1] if reverse else range(len(tiles[0]))
     out = [tile.copy() for tile in tiles]

@@ -1,4 +1,4 @@
-"""What is neither a function nor syntax: operators by their names, types as values, slices as values."""
+"""Neither functions nor syntax: operators by their names, types as values, slices as values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def kernel(x_ptr, i_ptr, out_ptr):
 
 
 def values(lines, device):
-    """What expressions on `x`, `y` (floats) and `i`, `j` (integers) are, as fp32 tiles of 16."""
+    """The values of expressions on `x`, `y` (floats) and `i`, `j` (integers), as fp32 tiles of 16."""
     body = "".join(
         f"    tl.store(out_ptr + {16 * row} + r, tl.broadcast_to(tl.cast({line}, tl.float32), [16]))\n"
         for row, line in enumerate(lines)

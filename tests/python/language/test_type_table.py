@@ -31,7 +31,7 @@ def kernel_of(numbered: list[Case], end: str = ""):
 
 
 def printed_types(printed: str, numbered: list[Case]) -> dict[Case, str]:
-    """What such a kernel has printed; "-" for a case of which it printed nothing."""
+    """The types that such a kernel has printed; "-" for a case without output."""
     found = dict.fromkeys(numbered, "-")
     for line in printed.splitlines():
         _, number, rest = line.split(" ", 2)
@@ -57,7 +57,7 @@ def types_of(wanted: Iterable[Case]) -> dict[Case, str]:
 
 
 # Why a type is not the official one, or why what the official package refuses is taken: the reason, a pattern of
-# expressions, the kinds of difference (`taken`, `refused`, `other`), and element types of which one is an operand's.
+# expressions, the kinds of difference (`taken`, `refused`, `other`), and element types; one operand has one of these.
 FP8 = frozenset(name for name in CODES if name.startswith("float8"))
 NARROW = FP8 | {"float16", "bfloat16"}
 ANY = frozenset(CODES)

@@ -1,4 +1,4 @@
-"""The types of the language on the host: dtypes, tuples, what a tensor can be asked for."""
+"""The types of the language on the host: dtypes, tuples, the attributes of a tensor."""
 
 import pytest
 import torch

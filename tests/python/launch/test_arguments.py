@@ -120,7 +120,7 @@ def test_empty_arrays_and_tensors():
 
 
 class ArrayInterface:
-    """An array by protocol alone."""
+    """An array that only has the array interface."""
 
     def __init__(self, values):
         self._memory = (ctypes.c_float * len(values))(*values)
@@ -226,7 +226,7 @@ def test_memory_cannot_be_resized_while_a_kernel_runs(make):
 
 
 class DLPack:
-    """A tensor by DLPack alone."""
+    """A tensor that only has DLPack."""
 
     def __init__(self, array):
         self._array = array

@@ -1,4 +1,4 @@
-"""What a program changes between launches, or while one is prepared: memory that moves, variables, attributes."""
+"""Changes by a program between launches, or while one is prepared: memory that moves, variables, attributes."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def scale(x_ptr, out_ptr, factor, is_on, n, BLOCK: tl.constexpr):
 
 @pytest.fixture
 def program(run, stub, tmp_path):
-    """Runs lines behind ``PROGRAM`` on a machine as the stub's words describe it."""
+    """Runs lines after ``PROGRAM`` on a machine as the stub's words describe it."""
 
     def start(lines: str, words: str = "record=1", **variables: str):
         path = tmp_path / "program.py"
@@ -153,7 +153,7 @@ def launch(N, sam, sbk):
     numbers = 1000, N, 200, sam, sbk, 272
     multiply[(8, 2)](*tensors, *numbers, 128, 256, 64, num_warps=8)
     line, = launches()
-    # Behind three pointers and six numbers, the maps and whether blocks are in pairs.
+    # After three pointers and six numbers come the maps and the flag that blocks are in pairs.
     data = bytes.fromhex(line.rpartition("=")[2])
     words = [int.from_bytes(data[place:place + 8], "little") for place in range(0, len(data) // 8 * 8, 8)]
     bases = [words[place] >> 20 for place in range(6, len(words) - 15) if words[place] in (1 << 20, 2 << 20, 3 << 20)]
@@ -373,7 +373,7 @@ for other in (x4, on_gpu(x4, 1), torch.zeros(4, device="meta"), on_gpu(x4.cfloat
 
 @pytest.fixture
 def profiled(run, stub, tmp_path):
-    """Runs lines behind ``PROGRAM`` in ``tilewright profile``, and gives what it said and measured."""
+    """Runs lines after ``PROGRAM`` in ``tilewright profile``, and returns the output and the measurements."""
 
     def start(lines: str, words: str = "", **variables: str):
         path, data = tmp_path / "program.py", tmp_path / "profile.json"

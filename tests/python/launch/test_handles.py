@@ -1,4 +1,4 @@
-"""What launches and warm-ups return has all that ``triton.compile`` returns: sources, launches by number, hooks."""
+"""Results of launches and warm-ups have all that ``triton.compile`` returns: sources, launches by handle, hooks."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_the_source_of_a_launch_compiles_to_the_same_code(device):
     assert handle.src.signature["pair"] == ("*i32", "i32")
     assert handle.src.signature["pair"]._fields == ("x", "n")
     assert handle.src.signature["n"] == "i64"
-    # What is a multiple of 16 is marked, within tuples too; what is 1 is part of the code.
+    # Multiples of 16 are marked, within tuples too; the number 1 is part of the code.
     first, second = (_mixed.warmup(*form, grid=(1,)).src for form in forms[:2])
     assert first.attrs[(0, 1)] == [["tt.divisibility", 16]]
     assert (second.constants[(0, 1)], second.constants[(3,)]) == (1, 1)

@@ -38,14 +38,14 @@ Point = collections.namedtuple("Point", "x y")
 
 @triton.jit
 def documented(x_ptr, n, BLOCK: tl.constexpr = 8):
-    """What it does."""
+    """Stores a number."""
     tl.store(x_ptr + tl.arange(0, BLOCK), n)
 
 
 def test_attributes():
     assert documented.__name__ == "documented"
     assert documented.__qualname__ == "documented"
-    assert documented.__doc__ == "What it does."
+    assert documented.__doc__ == "Stores a number."
     assert documented.__module__ == __name__
     assert documented.fn.__name__ == "documented"
     assert documented.arg_names == ["x_ptr", "n", "BLOCK"]
@@ -64,7 +64,7 @@ def test_attributes():
 
 
 def value_of(kernel, *args, dtype=np.float32, **kwargs):
-    """What a kernel stores to its first argument."""
+    """The number that a kernel stores to its first argument."""
     y = np.zeros(1, dtype)
     kernel[(1,)](y, *args, **kwargs)
     return y[0]
@@ -290,7 +290,7 @@ def test_a_kernel_is_shown_and_copied_like_a_function():
     assert repr(tl.constexpr) == "<class 'tilewright.language.constexpr'>"
     assert inspect.getsource(documented).startswith("@triton.jit\ndef documented(")
     shown = pydoc.plain(pydoc.render_doc(documented)).splitlines()
-    assert shown[2:] == [f"documented{documented.signature}", "    What it does."]
+    assert shown[2:] == [f"documented{documented.signature}", "    Stores a number."]
     for copied in (
         copy.copy(documented),
         copy.deepcopy([documented])[0],
@@ -309,7 +309,7 @@ def test_a_kernel_without_its_function_is_its_attributes():
     def kernel(x_ptr, n, BLOCK: tl.constexpr):
         tl.store(x_ptr, n)
 
-    # What torch's Inductor does before it sends a kernel to another process.
+    # The steps of torch's Inductor before it sends a kernel to another process.
     kernel.fn = kernel.__globals__ = kernel.used_global_vals = kernel._hash_lock = None
     sent = pickle.loads(pickle.dumps(kernel))
     assert type(sent) is type(kernel)
@@ -379,7 +379,7 @@ def test_a_program_may_lie_in_a_path_that_is_no_utf8(run, tmp_path):
     try:
         folder.mkdir()
     except OSError:
-        pytest.skip("the file system takes names of UTF-8 alone")
+        pytest.skip("the file system only takes names in UTF-8")
     path = folder / "script.py"
     path.write_text(
         """

@@ -1,4 +1,4 @@
-"""What Python's own values have at compile time: methods of numbers and strings, functions of ``math``."""
+"""Python's own values at compile time: methods of numbers and strings, functions of ``math``."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_what_is_out_of_date_is_shared_with_nobody(device):
 
 @pytest.mark.parametrize("collects", [False, True])
 def test_the_garbage_collector_counts_once(device, collects):
-    """What forms with one code were made from is theirs together."""
+    """Forms that share their code share the objects that the code was made from."""
 
     def factory(value):
         held = [tl.constexpr(value)]

@@ -120,7 +120,7 @@ def test_threads_launch_compile_and_tune_the_same_kernels_in_any_order():
                 kernel = multiply.warmup(x, y, n, factor, 32, grid=(1,))
                 kernel[(triton.cdiv(n, 32), 1, 1)](x, y, n, factor, 32)
             else:
-                # What others launch at the moment stays whole.
+                # Launches of other threads are not disturbed.
                 multiply.clear_cache()
                 multiply[grid](x, y, n, F=factor, BLOCK=128)
             np.testing.assert_array_equal(y, x * factor, err_msg=f"{number} {way}")

@@ -406,7 +406,7 @@ def test_a_list_that_another_thread_empties():
     thread.start()
     interval = sys.getswitchinterval()
     try:
-        # Nobody else runs until the launch lets go of the GIL.
+        # No other thread runs until the launch releases the GIL.
         sys.setswitchinterval(100)
         is_launched.set()
         kernel[(1,)](items, 20001)

@@ -322,7 +322,7 @@ def dot() -> Iterator[Case]:
 
 
 def precisions() -> Iterator[Case]:
-    """What each precision of fp32 loses, against binary64."""
+    """The error of each precision of fp32, against binary64."""
     rng = np.random.default_rng(5)
     a, b = (encode(rng.standard_normal(shape), "float32") for shape in ((32, 64), (64, 16)))
     x, y = (decode(words, "float32").astype(np.float64) for words in (a, b))

@@ -269,7 +269,7 @@ def promises() -> Iterator[Case]:
 
 
 def exchanges_through_memory() -> Iterator[Case]:
-    """What one thread writes others read behind a barrier."""
+    """A value that one thread writes, others read after a barrier."""
     for dtype in DTYPES:
         x, before = any_bits(dtype, (64,)), any_bits(dtype, (64,), 3)
         lines = (

@@ -13,7 +13,7 @@ FP8 = {
 
 
 def fp8_values(dtype):
-    """The number that each of the 256 patterns stands for."""
+    """The number that each of the 256 patterns encodes."""
     exponent_bits, digits, bias, specials = FP8[dtype]
     code = np.arange(256)
     sign = np.where(code >= 128, -1.0, 1.0)

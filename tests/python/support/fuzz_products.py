@@ -1,7 +1,7 @@
 """Runs random programs of `random_products` and compares what they leave with binary64.
 
     python tests/python/support/fuzz_products.py 0..1000                  # programs of these seeds
-    python tests/python/support/fuzz_products.py 17 --plain loops dtype   # one, some decisions of which are made plain
+    python tests/python/support/fuzz_products.py 17 --plain loops dtype   # one, with some plain decisions
 
 Each runs on ``--devices``, and its PTX for sm_90 is assembled where there is a ptxas. One that fails is shrunk, and
 written to ``--out`` as a file that runs by itself. Programs run in a process of their own, which a panic or a hang
@@ -27,11 +27,11 @@ PATIENCE = 900
 """Seconds after which a program counts as hung."""
 
 
-# What runs in the process of its own.
+# The code of the child process.
 
 
 def judge(tensor: Any, expected: Any, is_exact: bool) -> str:
-    """What is wrong with a result; nothing if it is right."""
+    """The error in a result; nothing if it is right."""
     import torch
 
     expected = expected.to(tensor.dtype).double()
@@ -74,7 +74,7 @@ def launch(program: Any, device: str = "cpu", **options: Any) -> tuple[Any, list
 
 
 def assembled(ptx: str) -> str:
-    """What the assembler refuses; nothing where there is none."""
+    """The assembler's error; nothing if there is no assembler."""
     package = importlib.util.find_spec("triton")
     beside = Path(package.origin).parent / "backends/nvidia/bin/ptxas" if package else None
     tool = os.environ.get("TILEWRIGHT_PTXAS") or (beside if beside and beside.exists() else None)
@@ -89,7 +89,7 @@ def assembled(ptx: str) -> str:
 
 
 def outcome(seed: int, plain: list[str], devices: list[str]) -> dict:
-    """What comes of a program: `failure` names the device and what is wrong with it."""
+    """The outcome of a program: `failure` names the device and the kind of error."""
     from random_products import Program
 
     from tilewright import _native
@@ -129,11 +129,11 @@ def serve() -> None:
         answers.flush()
 
 
-# What starts it.
+# The code of the parent process.
 
 
 class Child:
-    """The process in which programs run; there is a new one behind a crash."""
+    """The process in which programs run; a new one starts after a crash."""
 
     def __init__(self, devices: list[str]) -> None:
         self.devices = devices
@@ -164,7 +164,7 @@ class Child:
         return {"failure": "hangs" if is_late else "crashes", "said": said, "taken": {}, "refused": []}
 
     def panic(self) -> str:
-        """Where the last panic was, and what it said first."""
+        """The position and the first words of the last panic."""
         self.said.seek(0)
         _, found, text = self.said.read().rpartition("panicked at ")
         self.said.seek(0, os.SEEK_END)
@@ -192,7 +192,7 @@ class _Timer:
 
 
 def kind(result: dict) -> str:
-    """What failures have in common that are one: numbers and names of values differ."""
+    """A text that failures with the same cause share: numbers and names of values are left out."""
     said = result.get("said", "").splitlines() or [""]
     first = "" if result["failure"].endswith("wrong") else re.sub(r"%\w+|\d+", "", said[0])
     return f"{result['failure']}: {first}"
@@ -233,7 +233,7 @@ def explore(seeds: range, plain: frozenset[str], child: Child, out: Path, shrink
         if failure := result.get("failure"):
             known[kind(result)] += 1
             print(f"seed {seed}: {failure}\n{result['said'][:1500]}", flush=True)
-            # What failed twice has been shrunk.
+            # A failure that was seen twice has been shrunk.
             smaller = (
                 shrink(child, seed, plain, kind(result)) if shrinks and known[kind(result)] < 3 else plain
             )

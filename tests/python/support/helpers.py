@@ -1,4 +1,4 @@
-"""What the tests of the language share: element types, sample data, rounding, comparison, kernels from text.
+"""Helpers of the language's tests: element types, sample data, rounding, comparison, kernels from text.
 
 An array of the oracle is a numpy array whose values are exactly those of the element type: fp16, fp32 and fp64 as they
 are, bf16 as float32, fp8 as float32, int1 as bool. `to_device` and `to_host` convert to and from what kernels take.
@@ -134,7 +134,7 @@ def convert(values: np.ndarray, dtype: str) -> np.ndarray:
     if not is_float(dtype):
         return values.astype(CARRIER[dtype])
     if values.dtype.kind in "iu" and dtype in ("float16", "bfloat16"):
-        # What binary64 cannot hold is summed up in one bit, so that the second rounding is the only one.
+        # Digits that binary64 cannot hold become one sticky bit, so that the second rounding is the only one.
         rest = (values & np.asarray(0xFFF, values.dtype)) != 0 if values.dtype.itemsize == 8 else np.False_
         large = np.abs(values.astype(np.float64)) >= 2.0**53
         cut = (values >> np.asarray(12, values.dtype)) | rest.astype(values.dtype)

@@ -82,7 +82,7 @@ class Case:
     """A function of a kernel, and what it must leave in memory.
 
     `inputs`, `outputs` and `memory` map a name to (bits, dtype): `x` of `inputs` is a tile, loaded from `x_ptr`; `y` of
-    `outputs` is what the lines must make; of `memory` there is the pointer alone, the bits before and those after.
+    `outputs` is what the lines must make; `memory` only has a pointer, the bits before and those after.
     """
 
     op: str

@@ -1,4 +1,4 @@
-"""What operators mean, in numpy: integer division as in C, shifts by any count, arithmetic rounded once."""
+"""The meaning of operators, in numpy: integer division as in C, shifts by any count, arithmetic rounded once."""
 
 from __future__ import annotations
 

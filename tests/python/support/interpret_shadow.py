@@ -19,7 +19,7 @@ from tilewright.runtime.interpreter import interpret
 from tilewright.runtime.jit import JITFunction
 
 OTHER_ROUNDING = ("test_products_are_added_to_an_accumulator",)
-"""Where a pass of the compiler makes one op of a product and a sum, which rounds once less."""
+"""A pass of the compiler fuses a multiplication and an addition there, which rounds once less."""
 
 OTHER_IN_PYTHON = ("test_what_is_an_object_of_python_when_interpreted",)
 """Differences of interpret mode: tuples of Python take Python's slices only, and operations only make tensors."""
@@ -59,7 +59,7 @@ def _bytes(value):
 
 
 def _are_same(ours, theirs):
-    """Whether the bits are the same; those of a NaN say nothing, and passes may change them."""
+    """Returns whether the bits are the same; those of a NaN do not count, and passes may change them."""
     if _bytes(ours) == _bytes(theirs):
         return True
     if not isinstance(ours, torch.Tensor) or not ours.is_floating_point():
@@ -77,7 +77,7 @@ def _shadowed(kernel, *args, grid, warmup=False, **kwargs):
     if warmup or kernel._is_to_be_interpreted() or re.search(r"\+=? *tl\.dot\(", kernel.src):
         return _launch(kernel, *args, grid=grid, warmup=warmup, **kwargs)
     copies = [_copied(value) for value in args], {name: _copied(value) for name, value in kwargs.items()}
-    # What no copy is made of would be changed twice.
+    # An argument that cannot be copied would be changed twice.
     values = [*args, *kwargs.values()]
     if any(getattr(value, "is_cuda", False) for value in values) or _share_memory(values):
         return _launch(kernel, *args, grid=grid, warmup=False, **kwargs)

@@ -4,7 +4,7 @@
 
 needs the package `triton` (3.9), and no GPU. A kernel has all cases of a template; a function of the compiler's own
 evaluates each with the compiler's code generator and takes down the type, or that it is refused; what the compiler's
-verifier refuses afterwards counts as refused. With `--new` only expressions are asked for that the table lacks.
+verifier refuses afterwards counts as refused. With `--new` only expressions that the table lacks are evaluated.
 """
 
 from __future__ import annotations

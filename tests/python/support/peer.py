@@ -2,7 +2,7 @@
 
     TRITON_INTERPRET=1 PYTHONPATH=tests/python python -m pytest -p peer tests/python/language/test_operators.py
 
-Its interpreter is no oracle. Where it disagrees (triton 3.9.0), these tests keep to what its GPU backend does:
+Its interpreter is no oracle. If it disagrees (triton 3.9.0), these tests follow its GPU backend:
 
 - bf16 numbers are computed as the integers of their bits: every test of bf16 arithmetic fails there.
 - `and`, `or` and chained comparisons of tensors are Python's; unary plus does not exist.

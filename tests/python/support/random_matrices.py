@@ -48,7 +48,7 @@ def make_order(count):
 
 
 LANGUAGE = SimpleNamespace(where=torch.where, minimum=min, maximum=max)
-"""What the text of a mask names of the language, as torch has it."""
+"""The language's names that the text of a mask uses, as torch has them."""
 
 
 class Masks:
@@ -59,7 +59,7 @@ class Masks:
         self.name, self.extents = name, extents
         self.limit = self.rng.randint(-3, max(extents) + 5)
         self.is_box = self.rng.random() < 0.4
-        """Whether all are bounds of single indices, which hold together."""
+        """True if all are bounds of single indices, which hold together."""
 
     def index(self, axis: int) -> str:
         return f"{self.name}_{'rc'[axis]}[{'None, :' if axis else ':, None'}]"
@@ -111,7 +111,7 @@ class Masks:
         return f"({one} {dict(zip(['and', 'or', 'xor'], '&|^', strict=True))[kind]} {other})"
 
     def within(self, bounds: str, condition: str) -> str:
-        """What holds where both do."""
+        """A condition that holds where both do."""
         return self.rng.choice(
             [
                 *[f"({bounds}) & {condition}", f"{condition} & ({bounds})"],
@@ -132,7 +132,7 @@ class Matrix:
     access: str = "pointers"
     is_turned: bool = False
     is_masked: tuple[bool, bool] = (False, False)
-    """Whether rows, and columns, are compared with what is there."""
+    """For rows and for columns: True if they are compared with the matrix's extent."""
     other: int = 0
     padding: int = 0
     fill: str = "small"
@@ -216,7 +216,7 @@ class Matrix:
         return self.masks.within(" & ".join(bounds), condition) if bounds else condition
 
     def holds(self, row: int, column: int) -> torch.Tensor:
-        """Where the mask of a tile holds."""
+        """The elements at which the mask of a tile holds."""
         name, (height, width) = self.name, self.block
         rows, columns = torch.arange(row, row + height), torch.arange(column, column + width)
         rows = rows % self.extents[0] if self.access == "wrapped" else rows
@@ -227,7 +227,7 @@ class Matrix:
         )
 
     def made(self) -> str:
-        """What makes the descriptor in the kernel."""
+        """The statement that makes the descriptor in the kernel."""
         block = list(self.block[::-1] if self.is_turned else self.block)
         return (
             f"{self.name}_desc = tl.make_tensor_descriptor({self.name}_ptr, shape={self.memory}, "
@@ -242,7 +242,7 @@ class Matrix:
         )
 
     def before_loop(self, row: str, column: str) -> str:
-        """What stands before a loop in which the tile moves."""
+        """The lines before a loop in which the tile moves."""
         if self.access == "moved":
             offsets = self.offsets(f"{self.name}_r", f"{self.name}_c")
             return f"{self.indices(row, column)}\n{self.name}_ptrs = {self.name}_ptr + ({offsets})"
@@ -251,7 +251,7 @@ class Matrix:
         return ""
 
     def load(self, to: str, row: str, column: str, in_loop: bool) -> str:
-        """Lines that load a tile; in a loop, what stands before it is there."""
+        """Lines that load a tile; in a loop, after the lines of `before_loop`."""
         name, turned = self.name, ".T" if self.is_turned else ""
         if self.access in ("host", "made"):
             return f"{to} = {name}_desc.load([{self.ordered(row, column)}]){turned}"
@@ -265,7 +265,7 @@ class Matrix:
         return f"{self.indices(row, column)}\n{to} = tl.load({pointers}{mask})"
 
     def advance(self, axis: int, by: str) -> str:
-        """What stands at the end of an iteration."""
+        """The line at the end of an iteration."""
         if self.access == "moved":
             is_contiguous = (axis == 1) != self.is_turned
             return f"{self.name}_ptrs += {by}" + ("" if is_contiguous else f" * {self.stride}")
@@ -287,7 +287,7 @@ class Matrix:
         return f"{self.indices(row, column)}\ntl.{verb}({self.name}_ptr + ({offsets}), {value}{mask})"
 
     def tile(self, values: torch.Tensor, row: int, column: int) -> torch.Tensor:
-        """What a load gives, of the elements in binary64."""
+        """The result of a load, of the elements in binary64."""
         height, width = self.block
         is_pointers = self.access not in ("host", "made", "block")
         found = torch.full((height, width), float(self.other if is_pointers else 0)).double()
@@ -303,7 +303,7 @@ class Matrix:
         return found
 
     def write(self, values: torch.Tensor, row: int, column: int, tile: torch.Tensor, adds: bool) -> None:
-        """What a store does to the elements."""
+        """Applies a store to the elements."""
         there = values[row : row + self.block[0], column : column + self.block[1]]
         tile = tile[: there.shape[0], : there.shape[1]]
         new = there + tile if adds else tile

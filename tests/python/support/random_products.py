@@ -4,7 +4,7 @@ A program sums up ``acc[j] += weights @ y[j]`` in one to three loops. Weights ar
 ``x[j] @ y[j].T`` that an activation bounds, that other scores gate as in a backward pass, or that softmax normalises as
 in attention. All numbers are small integers, so that sums are exact, but for softmax.
 
-What a program is, `Decisions` draw: each by the seed and its own name, so that one can be changed and the others stay.
+`Decisions` draw a program: each by the seed and its own name, so that one can be changed and the others stay.
 The first option of each is the plainest, to which a failing program is shrunk. ``fuzz_products.py`` is the command.
 """
 
@@ -163,7 +163,7 @@ class Program:
         self.statements = self.kernel()
         self.text = self.file(self.statements)
 
-    # What a program is.
+    # The choices that make a program.
 
     def choose_launch(self) -> None:
         types = ["float16", "float16", "bfloat16", "float32", "int8", "float8_e5m2", "float8_e4m3fn"]
@@ -208,7 +208,7 @@ class Program:
         return Loop(name, first, end, shift, bounds, form, body if number else "loop0")
 
     def furthest(self, loop: Loop) -> int:
-        """Behind all that a loop reads."""
+        """The end of all indices that a loop reads."""
         end = self.tiles * self.height if loop.bounds == "rows" else loop.end
         return max(end, loop.first) + loop.shift + 2 * self.split * self.step
 
@@ -313,7 +313,7 @@ class Program:
         return str(number)
 
     def loop(self, loop: Loop) -> None:
-        """A loop with what stands before it."""
+        """A loop with the lines before it."""
         name, step = loop.name, self.step * self.split
         if loop.bounds == "rows":
             low, high = str(loop.first), f"(row + {self.height})"
@@ -347,7 +347,7 @@ class Program:
             self.iterations(loop, body, (inner_low, inner_high, step), shift)
 
     def loop_options(self, name: str) -> str:
-        """What a loop asks for."""
+        """The options of a loop."""
         found = []
         stages = self.pick(f"{name}.stages", [None, None, None, None, 1, 2, 3, 5])
         found += [f"num_stages={stages}"] if stages else []
@@ -419,20 +419,20 @@ class Program:
         return tile
 
     def begin(self) -> None:
-        """What stands before loops: tiles that all iterations need, and what they carry."""
+        """The lines before loops: tiles that all iterations need, and the initial loop-carried values."""
         for matrix in [matrix for name, matrix in self.matrices.items() if name[0] == "x"]:
             self.load(matrix.name, matrix, "row", "0")
         for name, (text, value) in self.states.items():
             self.give(name, text, value)
 
     def between(self, number: int) -> None:
-        """What happens to sums between loops."""
+        """The lines that change accumulators between loops."""
         if number and self.chance(f"between{number}", 3):
             for name in [name for name in self.states if name[:3] == "acc"]:
                 self.give(name, f"{name} * 2", lambda v, name=name: v[name] * 2)
 
     def end(self) -> None:
-        """What happens to sums behind loops."""
+        """The lines that use accumulators after loops."""
         rows = self.tiles * self.height - self.cut
         for name in [name for name in self.states if name[:3] == "acc"]:
             self.epilogue(name)
@@ -505,7 +505,7 @@ class Program:
 
     @cached_property
     def expected(self) -> dict[str, torch.Tensor]:
-        """What is in memory behind a launch, by the parameter, in binary64."""
+        """The memory after a launch, by the parameter, in binary64."""
         values: dict = {f"{name} in memory": matrix.values() for name, matrix in self.matrices.items()}
         values |= {f"{name} in memory": matrix.values() for name, (matrix, _) in self.outputs.items()}
         values |= {f"{name} in memory": make_line(name, length) for name, length in self.lines.items()}
@@ -549,7 +549,7 @@ class Program:
 
 
 class Body:
-    """What an iteration does: products of weights, loaded or computed, and tiles that move with the loop."""
+    """The body of a loop: dots of weights, loaded or computed, and tiles that move with the loop."""
 
     def __init__(self, program: Program, name: str) -> None:
         self.program, self.name = program, name
@@ -583,7 +583,7 @@ class Body:
         return self.program.matrix(f"a{number}", self.program.height, self.program.step, 1)
 
     def moving(self) -> list[tuple[Matrix, int]]:
-        """The matrices of which each iteration has another tile, and along which axis."""
+        """The matrices with a new tile in each iteration, and the axis along which it moves."""
         found = {}
         for product in self.products:
             found[f"y{product['y']}"] = self.y(product["y"]), 0
@@ -750,7 +750,7 @@ class Body:
         program.give("highest", "higher", lambda v: v["higher"])
 
     def send_back(self, number: int) -> None:
-        """What an iteration adds to rows of memory that it alone has, as the backward pass of attention to dq."""
+        """Adds to rows of memory that only this iteration has, as the backward pass of attention adds to dq."""
         product, program = self.products[number], self.program
         if not self.chance(f"{product['name']}.back", 5):
             return

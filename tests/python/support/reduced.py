@@ -1,9 +1,9 @@
 """Runs a program of a user, whose text stays as it is, at smaller sizes: ``tilewright run reduced.py program.py {}``.
 
-The program runs statement by statement. Behind a statement that sets a name of ``names``, the name gets the value of
-an expression, which may use what it was; ``f.p`` is the default of a parameter of a function. Benchmarks measure the
-sizes from the first to the second of ``points`` and take ``args``, and each measurement is short. What pyplot would
-show is written to ``shown_1.png``.
+The program runs statement by statement. After a statement that sets a name of ``names``, the name gets the value of
+an expression, which may use the old value; ``f.p`` is the default of a parameter of a function. Benchmarks measure the
+sizes from the first to the second of ``points`` and take ``args``, and each measurement is short. The figures of pyplot
+are written to ``shown_1.png``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(path, wanted):
 
 
 def assigned(statement, names):
-    """What a statement sets of names; of a function, the parameters too."""
+    """The names that a statement sets; of a function, the parameters too."""
     if isinstance(statement, ast.FunctionDef):
         return [name for name in names if name.partition(".")[0] == statement.name]
     if isinstance(statement, ast.Assign):

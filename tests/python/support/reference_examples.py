@@ -23,7 +23,7 @@ class Example:
     topic: str
     path: str
     lines: list[str]
-    # What is said of its shapes, types and errors, by the first word.
+    # The statements about its shapes, types and errors, by the first word.
     fields: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def definitions(self) -> int:

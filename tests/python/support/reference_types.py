@@ -1,7 +1,7 @@
-"""What each function takes and gives, as the compiler says: a call of it on a tile of each element type.
+"""The types that each function takes and returns, by the compiler: a call on a tile of each element type.
 
-A name is called with a tile for each parameter that has no default, and if that is nothing that it takes, as its
-example calls it. What the compiler refuses is not taken; what it takes has a type in the IR.
+A name is called with a tile for each parameter that has no default, and if the compiler refuses all those, as its
+example calls it. A type that the compiler refuses is not taken; one that it takes has a result type in the IR.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ WITH_NUMBERS = (
     *("X.logical_and(K)", "tl.sum(X * K, 0)", "tl.join(X, K)", "tl.cat(X, K, can_reorder=True)"),
 )
 TEMPLATES = (*UNARY, *PAIRS, *WITH_NUMBERS)
-# What gives no value.
+# Statements without a value.
 STATEMENTS = ("tl.store(", "tl.atomic_store(", "tl.assume(")
 
 HELPERS = """@triton.jit
@@ -221,7 +221,7 @@ def prologue(names: str) -> str:
 
 
 def columns(template: str) -> tuple[str, ...]:
-    """What `Y` or `K` of a template stands for in turn."""
+    """The replacements of `Y` or `K` in a template."""
     if re.search(r"\b(s|m|p|ps|d)?Y\b", template):
         return tuple(CODES)
     return NUMBERS if re.search(r"\bK\b", template) else ("",)

@@ -30,7 +30,7 @@ def tilewright(*arguments, **environment):
 
 
 def page_of(path):
-    """What a page shows, as data."""
+    """The content of a page, as data."""
     text = path.read_text()
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     return json.loads(found[1])
@@ -113,7 +113,7 @@ def test_tiles_that_are_loaded_by_matrices(tmp_path):
     matrices = [access for access in page_of(page)["accesses"] if access["kind"] == "ldmatrix"]
     assert matrices
     for access in matrices:
-        # 64x64 numbers of 16 bits, of which an instruction loads 512 bytes; eight rows of 16 bytes are served at once.
+        # 64x64 numbers of 16 bits: an instruction loads 512 bytes; eight rows of 16 bytes are served at once.
         assert (access["bits"], access["width"], access["instructions"]) == (16, 8, 16)
         assert (access["wavefronts"], access["least"]) == (64, 64)
 

@@ -29,7 +29,7 @@ ELSEWHERE = [
 FILES = sorted({*TESTS.glob("language/**/test_*.py"), *ELSEWHERE} - {TESTS / "language/test_conformance.py"})
 
 NOT_OF_LAUNCHES = ("advice", "errors", "faults", "namespace", "print", "machine")
-"""What they look at is how a compilation fails or warns, what is printed, or the clock."""
+"""These tests check how a compilation fails or warns, the output, or the clock."""
 
 
 def test_the_language_interpreted(run):

@@ -19,7 +19,7 @@ from IPython.utils.capture import capture_output
 
 shell = InteractiveShell.instance(colors="nocolor", history_length=0, history_load_length=0)
 shell.history_manager.enabled = False
-# What makes a shell one of a notebook.
+# The attribute that makes a shell one of a notebook.
 shell.kernel = object()
 cells = []
 for source in json.loads(open(sys.argv[1]).read()):

@@ -208,7 +208,7 @@ def test_phases_are_read_and_cleared_one_by_one(launch, tmp_path):
     profiler.data.clear(session, 0)
     assert counts() == [None, 2, 1]
     profiler.finalize(session)
-    # What was not cleared is written as one.
+    # Phases that were not cleared are written as one.
     assert written(tmp_path / "out")["add",]["count"] == 3
     session = profiler.start("never written")
     for _ in range(2):
@@ -589,7 +589,7 @@ def test_a_program_that_ends_without_finalize_has_its_profile(end, run, script, 
         with proton.scope("outer"):
             fill[(1,)](np.zeros(1, np.int32), 3)
             if os.fork() == 0:
-                # What the parent has measured is not for the child to write.
+                # The child must not write the measurements of its parent.
                 sys.exit(0)
             os.wait()
             {line or "pass"}

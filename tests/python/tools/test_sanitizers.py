@@ -32,7 +32,7 @@ def marked(module, text):
 
 
 def found(kernel, grid, *args, **options):
-    """What a launch is reported for."""
+    """The reports of a launch."""
     with sanitizer.sanitize(raises=False) as seen:
         kernel[grid](*args, **options)
     return seen.reports
@@ -529,7 +529,7 @@ def test_what_a_block_raises(module, device):
 
 
 def test_the_option_of_a_launch(module, device):
-    """What is found is raised at the launch, and no other launch is checked."""
+    """Findings are raised at the launch, and no other launch is checked."""
     kernel, (line,) = marked(module, OVERLAPPING.lstrip())
     out = torch.zeros(100, dtype=torch.int32, device=device)
     for checks in (True, "race", "race,init", ("race", "nan"), ["race"]):
@@ -605,7 +605,7 @@ def test_an_option_that_names_no_check(value, module, device):
 
 @pytest.mark.skipif(ON_CPU, reason="the simulator runs a kernel on the CPU first")
 def test_the_simulator_sees_memory_as_it_was(module, device, capfd):
-    """What a kernel means is checked by a run on the CPU, which leaves no trace."""
+    """A run on the CPU, which leaves no trace, checks the kernel."""
     kernel, (line,) = marked(
         module,
         """

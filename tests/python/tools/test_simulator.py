@@ -25,7 +25,7 @@ TARGETS = ("sim:sm_80", "sim:sm_90")
 
 @pytest.fixture
 def program(run, tmp_path):
-    """Runs lines behind ``SCALE`` with ``tilewright run`` and these options."""
+    """Runs lines after ``SCALE`` with ``tilewright run`` and these options."""
 
     def start(lines: str, *options: str, **variables: str):
         path = tmp_path / "program.py"
@@ -256,7 +256,7 @@ MASK = "mask the access, `tl.load(…, mask=…)`, so that it stays inside where
 )
 def test_a_fault_names_argument_and_access(run, script, target, call, message, text, label, note, hint):
     done = run(script(FAULTS.replace("CALL", call)), env={"TILEWRIGHT_DEVICE": target})
-    # Where the system has put the arrays.
+    # The system chooses the addresses of the arrays.
     shown = re.sub(r"0x7[0-9a-f]{11}", "0x", done.out)
     assert shown.splitlines() == [message, text, label, note, hint], done.err
 

@@ -535,7 +535,7 @@ def test_findings_are_those_of_a_launch_that_is_not_traced(buggy):
             acc, y = torch.zeros(1), torch.tensor([1.0, 0.0, 2.0, 0.0] * 4)
             x = torch.empty(16)
             x[:9] = 0
-            # What is there by chance is finite.
+            # The unwritten elements are finite.
             ctypes.memset(x.data_ptr() + 36, 0x3F, 28)
             wrap(kernels.accumulate)[(4,)](torch.ones(32), acc, BLOCK=8)
             wrap(kernels.quotient)[(2,)](x, y, torch.zeros(16), BLOCK=8)
@@ -575,7 +575,7 @@ def test_clients_have_launches_sanitized(buggy, kernels, capfd):
     with pytest.raises(tilewright.TritonError, match="out of bounds"):
         viz.trace("sanitizer")(kernels.outside)[(2,)](x, 16, BLOCK=16)
     assert "TW0201" in Traced(4).about["failure"]
-    # What the sanitizer knows to be in order is no finding, though programs share the element.
+    # Accesses that the sanitizer knows to be ordered are no finding, though programs share the element.
     flag, out = torch.zeros(1, dtype=torch.int32), torch.zeros(2, dtype=torch.int32)
     viz.trace("sanitizer")(buggy.ordered)[(2,)](flag, out)
     assert Traced(5).about["findings"] == []

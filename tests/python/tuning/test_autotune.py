@@ -148,7 +148,7 @@ def test_what_is_far_behind_leaves_the_race():
 
         warmup = run
 
-    # Without a limit of time: the race ends when the interval is small enough, on a machine that stands still as well.
+    # Without a limit of time: the race ends when the interval is small enough, on an idle machine as well.
     before = _benchmark.clock
     _benchmark.clock = Clock
     try:
@@ -248,7 +248,7 @@ def test_when_all_fail(device):
         errors.AutotunerError, match=r"no configuration of 'scale' runs:\n  BLOCK: 0, .*\n  BLOCK: 16"
     ):
         kernel[grid](x, o, 32)
-    # What the launch itself lacks is an error of the launch.
+    # An argument that the launch itself lacks is an error of the launch.
     with pytest.raises(TypeError, match=r"'n'|o_ptr"):
         tuned(Bench())[(1,)](x)
 
@@ -606,7 +606,7 @@ def test_timings_are_kept_unless_the_environment_refuses(device, cache, monkeypa
 
     timed()[grid](x, o, 32)
     (path,) = cache.rglob("*.autotune.json")
-    # What it says is believed.
+    # The file is believed.
     known = json.loads(path.read_text())
     assert len(known["configs_timings"]) == 2
     for order in (1, -1):
@@ -626,7 +626,7 @@ def test_timings_are_kept_unless_the_environment_refuses(device, cache, monkeypa
         bench = Bench()
         tuned(bench, (16, 32))[grid](x, o, 32)
         assert bench.timed == [16, 32]
-    # Nobody asked, so nobody is told that the disk refuses.
+    # The program did not request the file, so there is no warning that the disk refuses.
     blocked = cache.parent / "file"
     blocked.write_text("")
     monkeypatch.setenv("TRITON_CACHE_DIR", str(blocked))
@@ -645,7 +645,7 @@ def test_the_only_one_is_not_timed(device, cache):
     kernel[grid](x, o, 32)
     assert (bench.timed, kernel.best_config.kwargs) == ([], {"BLOCK": 16})
     assert kernel.timings_table().splitlines()[-1].split()[0] == "-"
-    # Where there is a choice later, it is timed as the others are.
+    # If there is a choice later, it is timed as the others are.
     kernel = tuned(bench, (16, 32), cache_results=True)
     kernel[grid](x, o, 32)
     assert (bench.timed, kernel.best_config.kwargs) == ([16, 32], {"BLOCK": 32})
@@ -663,7 +663,7 @@ def test_what_does_not_compile_is_remembered(device, cache):
 
 
 def test_libraries_may_look_inside(device, cache):
-    """What derived classes and torch take of an autotuner."""
+    """The attributes of an autotuner that derived classes and torch use."""
     import inspect
 
     class Derived(Autotuner):
@@ -773,6 +773,6 @@ def test_a_torch_dtype_may_be_a_compile_time_value(device):
     kernel[lambda meta: (triton.cdiv(50, meta["BLOCK"]),)](o, 50, DTYPE=torch.bfloat16)
     assert o.tolist() == list(range(50))
     kernel[lambda meta: (triton.cdiv(50, meta["BLOCK"]),)](o, 50, torch.float16)
-    # In a warm-up, one stands for a tensor elsewhere.
+    # In a warm-up, a dtype is a tensor elsewhere.
     assert len(kernel.warmup(torch.float32, 50, torch.bfloat16)) == 2
     assert len(kernel.warmup(torch.float32, 50, DTYPE=torch.bfloat16)) == 2

@@ -26,7 +26,7 @@ def tuned(configs, key=("n",), **more):
 
 ONE = triton.Config({"BLOCK": 64})
 
-# What is written, the error, and what it says.
+# The expression, the error, and its text.
 MISTAKES = {
     "a number for a dict": (lambda: triton.Config(64), TypeError, "is a dict of compile-time arguments"),
     "one for a list": (lambda: tuned(ONE), TypeError, r"write configs=\[triton.Config\(...\), ...\]"),

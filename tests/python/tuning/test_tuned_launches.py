@@ -93,7 +93,7 @@ def test_processes_that_time_at_once_keep_what_all_have_found(run, script, tmp_p
         assert [task.result().code for task in tasks] == [0, 0, 0]
     (path,) = (tmp_path / "cache").rglob("*.autotune.json")
     found = {json.loads(row)["BLOCK"] for row in json.loads(path.read_text())["configs_timings"]}
-    # Who writes between the reading and the writing of another is not seen by that, which costs a measurement later.
+    # A row written between the reading and the writing of another process is lost, which costs a measurement later.
     assert 8 in found
     assert found <= {8, 16, 32, 64}
     assert not list((tmp_path / "cache").rglob("tmp.*"))
@@ -138,7 +138,7 @@ def test_launches_follow_what_a_program_changes(device):
     x = torch.arange(1.0, 33.0)
 
     def times(n=32):
-        """By what the launches multiply, each of which calls the function once."""
+        """Checks the factors of launches; each launch calls the function once."""
         for _ in range(3):
             o = torch.zeros(32)
             count = len(seen)

@@ -72,7 +72,7 @@ def test_heuristics_see_the_arguments_and_each_other():
         np.testing.assert_array_equal(o, 9)
         assert {"x_ptr", "o_ptr", "n", "BLOCK", "num_warps"} <= seen[-1].keys()
         assert seen[-1]["n"] == 32
-    # What the program passes is computed all the same.
+    # Heuristics run for arguments that the program passes as well.
     kernel[(1,)](x, o, 32, BLOCK=32, EVEN=100)
     np.testing.assert_array_equal(o, 9)
 
@@ -155,7 +155,7 @@ def test_configurations_travel_after_launches():
         assert other.all_kwargs() == config.all_kwargs()
 
 
-# --- What launches remember of arguments ---
+# --- The arguments that launches remember ---
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_a_launch_takes_the_choice_for_its_dtypes_and_numbers(tuned, is_computed
         assert torch.equal(o, x * 3 + (1 if is_computed else 0))
     # Each was chosen once.
     assert sorted(chosen) == [0, 1, 2, 3]
-    # What is known is forgotten with the cache.
+    # Clearing the cache forgets the choices.
     kernel.cache.clear()
     kernel[grid(40)](x := torch.ones(40), torch.zeros(40), 40, FACTOR=3, **extra)
     assert chosen[4:] == [0]
@@ -237,7 +237,7 @@ def test_what_is_set_later_is_called(tuned):
 def test_heuristics_get_a_dict_of_their_own_that_keeps_nothing_alive():
     torch = pytest.importorskip("torch")
     seen = []
-    # What a function gives, those behind it find there.
+    # Later functions see the results of earlier ones.
     values = {"EVEN": lambda args: 0, "FACTOR": lambda args: seen.append(args) or 1}
     kernel = triton.heuristics(values)(scale)
     last = []

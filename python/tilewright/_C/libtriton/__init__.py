@@ -30,7 +30,7 @@ def getenv(name: str, default: str = "") -> str:
 
 
 def getenv_bool(name: str, default: bool = False) -> bool:
-    """Whether a variable of the environment is on."""
+    """Returns whether a variable of the environment is on."""
     text = os.environ.get(name)
     return default if text is None else text.lower() in _TRUE
 

@@ -27,7 +27,7 @@ __getattr__ = replaced_names(
 
 
 class context:
-    """What holds a module; there is nothing to hold."""
+    """A stand-in for MLIR's context, which holds nothing here."""
 
 
 def load_dialects(context: context) -> None:
@@ -41,18 +41,18 @@ class value:
         self._id = next(_numbers)
 
     def id(self) -> int:
-        """What tells it from others."""
+        """A number that is unique among all values, regions and blocks."""
         return self._id
 
 
 class region:
-    """What a function holds."""
+    """The body of a function."""
 
     def __init__(self) -> None:
         self._id = next(_numbers)
 
     def id(self) -> int:
-        """What tells it from others."""
+        """A number that is unique among all values, regions and blocks."""
         return self._id
 
 
@@ -65,7 +65,7 @@ class block:
         self._parent = parent
 
     def id(self) -> int:
-        """What tells it from others."""
+        """A number that is unique among all values, regions and blocks."""
         return self._id
 
     def get_num_arguments(self) -> int:
@@ -77,7 +77,7 @@ class block:
         return self._arguments[index]
 
     def get_parent(self) -> region:
-        """Where it is."""
+        """The region that contains the block."""
         return self._parent
 
 
@@ -123,7 +123,7 @@ class operation:
         return self._regions[index]
 
     def get_block(self) -> block | None:
-        """Where it is."""
+        """The block that contains the operation."""
         return self._block
 
     def get_str_attr(self, name: str) -> str | None:

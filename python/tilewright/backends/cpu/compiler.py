@@ -12,5 +12,5 @@ class CPUBackend(BaseBackend):
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:
-        """Whether it compiles for a target."""
+        """Returns whether this back end compiles for a target."""
         return target.backend == "cpu"

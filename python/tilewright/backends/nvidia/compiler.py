@@ -53,7 +53,7 @@ def get_ptxas(arch: int) -> knobs.NvidiaTool:
 
 
 def get_ptxas_version(arch: int = 80) -> str:
-    """What the assembler says of its version; ``TRITON_MOCK_PTX_VERSION`` says something else."""
+    """The version text of the assembler; ``TRITON_MOCK_PTX_VERSION`` replaces it."""
     import subprocess
 
     mocked: str | None = knobs.nvidia.mock_ptx_version
@@ -111,7 +111,7 @@ class CUDABackend(BaseBackend):
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:
-        """Whether it compiles for a target."""
+        """Returns whether this back end compiles for a target."""
         return target.backend == "cuda"
 
     def parse_options(self, options: dict[str, Any]) -> CUDAOptions:

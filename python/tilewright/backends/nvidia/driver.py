@@ -89,7 +89,7 @@ def annotate_arguments(signature: Any) -> list[PyKernelArg]:
 
 
 def make_kernel_signature(signature: Any) -> bytes:
-    """What is passed of a signature, for ``driver.active.utils.launch``."""
+    """The types that a launch passes for a signature, for ``driver.active.utils.launch``."""
 
     def passed(types: Any) -> list[str]:
         parts = (passed(ty) if isinstance(ty, tuple) else [ty] for ty in types if ty != "constexpr")
@@ -113,14 +113,14 @@ class CudaDriver(Driver):
 
     @staticmethod
     def is_active() -> bool:
-        """Whether there is a GPU that kernels can be compiled for, or the processor takes its place."""
+        """Returns whether there is a GPU to compile for, or the processor takes its place."""
         from tilewright import _cuda_on_cpu
 
         return _native.has_gpu() or _torch_has_gpu() or _cuda_on_cpu.is_active()
 
 
 def _torch_has_gpu() -> bool:
-    """Whether torch says so: a process that was forked, as Inductor's are, cannot ask the driver itself."""
+    """Returns whether torch sees a GPU: a forked process, such as Inductor's, cannot query the driver itself."""
     from tilewright import _cuda_on_cpu
 
     torch = sys.modules.get("torch")
@@ -133,7 +133,7 @@ _TF32 = 11
 
 
 def make_tensordesc_arg(arg: Any, metadata: dict[str, Any] | None, _: Any = None) -> list[Any]:
-    """What a kernel takes for a tensor descriptor: a tensor map, extents and strides; without metadata its parts."""
+    """The arguments for a tensor descriptor: a tensor map, extents and strides; without metadata its parts."""
     if metadata is None:
         return decompose_descriptor(arg)
     shape = list(arg.shape)

@@ -1,4 +1,4 @@
-"""Layouts of Gluon as values: the host makes them and passes them to kernels. What would compute with one says so."""
+"""Layouts of Gluon as values that the host makes and passes to kernels. Computing with one raises an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _absent(path: str) -> Missing:
 
 
 class _Value:
-    """What its fields say; compile-time values among them are taken as what they hold."""
+    """A value that equals its fields; fields that are compile-time values are unwrapped."""
 
     def __post_init__(self) -> None:
         for each in fields(self):  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ class DistributedLayout(_Value):
 
 
 class SharedLayout(_Value):
-    """Where an element of a tile lies in shared memory."""
+    """The map from the elements of a tile to shared memory."""
 
     format_tensor_view = _absent("SharedLayout.format_tensor_view")
     format_hardware_view = _absent("SharedLayout.format_hardware_view")
@@ -236,7 +236,7 @@ class PartitionedSharedLayout(SharedLayout):
 
 @dataclass(frozen=True)
 class TensorMemoryLayout(_Value):
-    """Where an element of a tile lies in tensor memory."""
+    """The map from the elements of a tile to tensor memory."""
 
     block: Any
     col_stride: Any
@@ -250,7 +250,7 @@ class TensorMemoryLayout(_Value):
 
 @dataclass(frozen=True)
 class TensorMemoryScalesLayout(_Value):
-    """Where scales lie in tensor memory."""
+    """The map from scales to tensor memory."""
 
     cga_layout: Any = field(default_factory=list)
 
@@ -260,7 +260,7 @@ class TensorMemoryScalesLayout(_Value):
 
 @dataclass(frozen=True)
 class RubinTensorMemoryScalesLayout(TensorMemoryScalesLayout):
-    """Where scales lie in tensor memory, with the order of their blocks."""
+    """The map from scales to tensor memory, with the order of their blocks."""
 
     block_rep_order: Any = "mnThenK"
 

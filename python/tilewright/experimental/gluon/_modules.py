@@ -13,7 +13,7 @@ from tilewright.experimental.gluon._runtime import HINT
 
 
 class _AbsentType(type):
-    """The class of types of values at run time of a Gluon kernel, of which there are none."""
+    """The class of the types of run-time values in Gluon kernels; their constructors raise an error."""
 
     def __call__(cls, *_args: Any, **_kwargs: Any) -> Any:
         raise _native.not_available(f"{cls.__doc__} is not available in this version of tilewright", HINT)
@@ -35,7 +35,7 @@ def add_modules(
         if name in known.get(home, ()):
             return known[home][name]
         if (home, name) not in made:
-            # What a private module defines, programs name by the package.
+            # Programs import a name of a private module from its package.
             public = [part for part in home.split(".") if part and not part.startswith("_")]
             path = ".".join([package.replace("tilewright", "triton", 1), *public, name])
             is_type = f"{home}:{name}" in types

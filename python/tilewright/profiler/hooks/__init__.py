@@ -1,4 +1,4 @@
-"""What a session has called around launches: ``LaunchHook`` takes what the kernels' ``launch_metadata`` says."""
+"""Functions that a session calls around launches: ``LaunchHook`` takes the metrics of kernels' ``launch_metadata``."""
 
 from tilewright.profiler.hooks.hook import Hook, HookManager
 from tilewright.profiler.hooks.instrumentation import InstrumentationHook

@@ -9,7 +9,7 @@ from tilewright.compiler.compiler import LazyDict
 
 
 class Hook:
-    """What is called around launches while a session measures; those with the highest priority come last."""
+    """Callbacks around launches while a session measures; those with the highest priority come last."""
 
     priority: int = 0
 
@@ -20,7 +20,7 @@ class Hook:
         """Before a launch."""
 
     def exit(self, metadata: LazyDict) -> None:
-        """Behind a launch."""
+        """After a launch."""
 
     def activate(self) -> None:
         """A session with this hook measures."""
@@ -107,6 +107,6 @@ class HookManager:
 
     @staticmethod
     def exit(metadata: LazyDict) -> None:
-        """Behind a launch, in the opposite order."""
+        """After a launch, in the opposite order."""
         for hook in reversed(HookManager.active_hooks):
             hook.exit(metadata)

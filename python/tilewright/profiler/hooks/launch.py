@@ -33,5 +33,5 @@ class LaunchHook(Hook):
         SESSIONS.thread.path[:] = outer
 
     def exit(self, metadata: LazyDict) -> None:
-        """What is launched next belongs to the scope again."""
+        """Assigns later launches to the enclosing scope again."""
         SESSIONS.mark()

@@ -1,4 +1,4 @@
-"""What loops with products carry besides their sums, infinite operands, and loops in conditions of others."""
+"""Other loop-carried values than accumulators of dots, infinite operands, and loops in conditions of others."""
 
 import pytest
 import torch

@@ -19,7 +19,7 @@ HAS_TMA = (os.environ.get("TILEWRIGHT_DEVICE") or "").endswith("sm_90")
 
 
 def is_flattened(handle):
-    """Whether slots are filled behind the inner loops: the ring of the first tile is filled before the outer loop."""
+    """Returns whether slots are filled after the inner loops: the first tile is copied before the outer loop."""
     text = handle.asm["gpu"]
     first = text.index('unroll=0 flatten"')
     return "tensor_load" in text[:first]
@@ -46,7 +46,7 @@ def descriptors(
 def operands(M, N, K, dtype, device, seed=3):
     generator = torch.Generator().manual_seed(seed)
     a, b = (torch.randn(rows, max(K, 32), generator=generator).to(dtype) for rows in (M, N))
-    # What is behind the operands is not to be in the result.
+    # Elements beyond the operands must not be in the result.
     a[:, K:] = b[:, K:] = float("inf")
     whole = [x.to(device)[:, :K] if K else x.to(device) for x in (a, b)]
     return whole, a[:, :K].double() @ b[:, :K].double().T
@@ -57,7 +57,7 @@ def run_descriptors(device, sizes, blocks, warps, stages, programs, dtype=torch.
     flat, specialize, plain = (more.get(name, False) for name in ("flat", "specialize", "plain"))
     (a, b), expected = operands(M, N, K, dtype, device)
     tiles_m, tiles_n = triton.cdiv(M, BM), triton.cdiv(N, BN)
-    # What no tile is for stays as it is.
+    # Elements outside of all tiles stay as they are.
     c = torch.full((tiles_m * BM, N), 7.0, dtype=dtype, device=device)
     handle = descriptors[(programs,)](
         TensorDescriptor.from_tensor(a, [BM, BK]), TensorDescriptor.from_tensor(b, [BN, BK]),
@@ -83,7 +83,7 @@ CASES = [
     # As many programs as tiles, and more.
     ((128, 128, 96), (64, 64, 32), 4, 3, 4, torch.float16),
     ((128, 128, 96), (64, 64, 32), 4, 3, 7, torch.float16),
-    # What is no multiple of the blocks.
+    # Sizes that are no multiple of the blocks.
     ((136, 200, 72), (64, 64, 32), 4, 3, 2, torch.float16),
     ((72, 152, 40), (64, 64, 32), 4, 2, 1, torch.bfloat16),
     # Two warpgroups.
@@ -356,7 +356,7 @@ def refused(
 
 
 def decisions(how, *options):
-    """What is said about loops."""
+    """The decisions about loops."""
     blocks = "tensordesc<fp16[64, 32]>,tensordesc<fp16[64, 32]>,tensordesc<fp16[64, 64]>"
     if how == "same":
         blocks = "tensordesc<fp16[64, 64]>,tensordesc<fp16[64, 64]>,tensordesc<fp16[64, 64]>"

@@ -108,7 +108,7 @@ def test_products(device, case):
 
 
 def tiles_of(expected, N, BN):
-    """The tiles along a row; what is behind the last column counts as 0 in its maximum."""
+    """The tiles along a row; columns beyond the last count as 0 in its maximum."""
     for start in range(0, N, BN):
         yield expected[:, start : start + BN], 0.0 if start + BN > N else float("-inf")
 
@@ -346,7 +346,7 @@ def rows_times(x_ptr, rows_ptr, w_ptr, out_ptr, N, K, BM: tl.constexpr, BN: tl.c
 
 @pytest.mark.parametrize("stages", [2, 3, 4, 5])
 def test_the_compiler_chooses_them_for_gathered_rows(device, stages):
-    """With few stages, as copies that are four iterations ahead need nobody else."""
+    """With few stages: copies that are four iterations ahead need no warps of their own."""
     generator = torch.Generator().manual_seed(12)
     x = torch.randn(40, 256, generator=generator).half().to(device)
     w = torch.randn(256, 128, generator=generator).half().to(device)

@@ -77,7 +77,7 @@ def run_grouped(device, shapes, dtype, transposed, blocks, warps, stages):
     generator = torch.Generator().manual_seed(17)
     made, sizes, expected = [], [], []
     for m, n, k in shapes:
-        # Rows are longer than what is multiplied: what is behind it is not to be read as if it were there.
+        # Rows are longer than the operands: the elements after an operand's row must not be read as a part of it.
         stride_k, stride_n = (k + 47) // 16 * 16, (n + 47) // 16 * 16
         a = integers(generator, max(m, 1), stride_k)
         b = (
@@ -241,7 +241,7 @@ def test_copies_by_maps_of_the_launch_see_what_was_stored(device, is_in_place, b
         assert "cp.async.bulk.tensor.2d.shared::cluster.global" in ptx
         assert ("fence.proxy.async.global" in ptx) == is_in_place
         if is_in_place:
-            # What threads stored, the asynchronous proxy sees behind a fence and a barrier.
+            # The asynchronous proxy sees the stores of threads after a fence and a barrier.
             *_, last = re.finditer(r"\b(st|red|atom)\.[\w.]*global", ptx)
             assert "bar.sync" in ptx[ptx.index("fence.proxy.async.global", last.end()) :]
 
@@ -273,7 +273,7 @@ def ragged(
 
 
 def run_ragged(device, shapes, dtype, out, blocks=(64, 64, 32), warps=4, stages=3):
-    """Rows are longer than the products; what is behind these stays as it was."""
+    """Rows are longer than the products; elements after these stay as they were."""
     generator = torch.Generator().manual_seed(29)
     made, sizes, expected = [], [], []
     for m, n, k in shapes:

@@ -80,7 +80,7 @@ def check(device, m, n, k, order, transposed, stages=3):
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("order", ["groups", "rows", "columns", "axes"])
 def test_every_order_of_programs(order, transposed, device):
-    # Pairs have the same columns, the same rows, or neither; the last of a group alone has others.
+    # Pairs have the same columns, the same rows, or neither; the last program of a group may be without a partner.
     kernel = check(device, 504, 520, 200, order, transposed)
     code = kernel.asm.get("ptx", "")
     if ".target sm_90a" in code:
@@ -93,7 +93,7 @@ def test_loops_shorter_and_longer_than_the_ring(k, stages, device):
 
 
 def test_an_odd_number_of_programs(device):
-    # Many, of which the last is alone with a block that has no program; few, which run without pairs.
+    # Many programs, the last paired with a block that has no program; few programs, which run without pairs.
     check(device, 33 * 128 - 8, 248, 72, "columns", True)
     check(device, 3 * 128 - 8, 248, 72, "columns", True)
 

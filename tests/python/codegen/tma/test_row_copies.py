@@ -82,7 +82,7 @@ def descriptor(tensor, columns):
 
 
 def numbers(rows, count, dtype=np.int32):
-    """Some of them are rows, some lie before the first one or behind the last."""
+    """Some of them are rows, some are before the first row or after the last."""
     found = np.random.default_rng(count).integers(-3, rows + 3, count).astype(dtype)
     found[:2] = np.iinfo(dtype).min, np.iinfo(dtype).max
     return found

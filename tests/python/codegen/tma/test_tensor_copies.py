@@ -122,7 +122,7 @@ for dtype in (np.float32, np.float16):
         found = multiply(tensor(40, 96, dtype=dtype), tensor(96, 64, dtype=dtype), True, **wide)
         assert found is None or found > 0, (dtype, wide, found)
 """,
-    "strides of 16 bytes that nobody knows when the kernel is compiled": """
+    "strides of 16 bytes that are unknown when the kernel is compiled": """
 # Rows of 8 elements, not 16: B lies by rows, and the product of warpgroups reads it as it lies.
 # Threads would hold columns of it.
 for M, N, K in ((72, 88, 104), (64, 136, 40)):
@@ -132,7 +132,7 @@ for M, N, K in ((72, 88, 104), (64, 136, 40)):
 """,
     "products of tf32 as their transposes": """
 def loop(handle):
-    # The loop and what is behind it, where there is text of it.
+    # The loop and the code after it, where there is text of it.
     text = handle.asm["gpu"] if "gpu" in handle.asm else ""
     return text[text.find("for_loop"):text.rfind("yield_values")]
 
@@ -203,7 +203,7 @@ for form in ("plain", "bias", "used", "single"):
 assert multiply(tensor(40, 33), tensor(33, 31), True) in (None, 2, 3)
 # It begins in the middle of 16 bytes.
 assert multiply(tensor(41 * 48)[1:1 + 40 * 48].reshape(40, 48), tensor(48, 32), True) in (None, 1, 2)
-# The rows go backwards, which no tensor map says: known at the launch alone, after one that had maps.
+# The rows go backwards, which no tensor map describes: only known at the launch, after one that had maps.
 assert multiply(tensor(64, 48), tensor(48, 32), True) in (None, 2, 3)
 assert multiply(tensor(64, 48)[::-1], tensor(48, 32), True) in (None, 2, 3)
 assert multiply(tensor(64, 48), tensor(48, 32), True) in (None, 2, 3)
@@ -336,7 +336,7 @@ product = a.astype(np.float64) @ b.astype(np.float64)
 c = np.zeros(32, np.float32)
 handle = sums[(1,)](a, b, c, 48, 32, 32, BM=64, BK=32, ALL=True)
 np.testing.assert_allclose(c, product.sum(0) + product[:16].sum(0), rtol=1e-2, atol=0.5)
-# That of B alone.
+# Only that of B.
 assert copies(handle) in (None, 1, 2), copies(handle)
 c = np.zeros(48, np.float32)
 handle = sums[(1,)](a, b, c, 48, 32, 32, BM=64, BK=32, ALL=False)

@@ -32,7 +32,7 @@ class Launched:
         _native.stop_profile()
         profile = json.loads(_native.take_profile())
         self.kernels = [profile["kernels"][launch["kernel"]] for launch in profile["launches"]]
-        # What stands behind the arguments: nothing of a handle's own code.
+        # The text after the arguments: nothing for a handle's own code.
         self.forms = [kernel["form"].partition(" without ")[2] for kernel in self.kernels]
 
     def executed(self, number, kind):
@@ -40,7 +40,7 @@ class Launched:
 
 
 def without(*accesses):
-    """What is said of a form, for pairs of an access and a reason."""
+    """The description of a form, for pairs of an access and a reason."""
     said = ", ".join(f"{access} ({reason})" for access, reason in accesses)
     return f"tensor copies {said}" if said else ""
 
@@ -88,14 +88,14 @@ def product(
 
 
 def matrix(rows, columns, stride, dtype, seed, device):
-    """Small integers, exact in every type, in rows of so many elements; what is between rows is another number."""
+    """Small integers, exact in every type, in rows of `stride` elements; elements between rows are 5."""
     numbers = torch.randint(-3, 4, (rows, stride), generator=torch.Generator().manual_seed(seed))
     numbers[:, columns:] = 5
     return numbers.to(dtype).to(device)[:, :columns]
 
 
 class Case:
-    """A product whose matrices have rows of so many elements."""
+    """A matrix product; `strides` are the rows' lengths in elements."""
 
     def __init__(self, device, sizes, strides, dtype=torch.float16, out=None, blocks=(64, 64, 32), **options):
         (M, N, K), (sam, sbk, scm) = sizes, strides
@@ -186,7 +186,7 @@ def test_types_of_elements(device, types):
 
 
 def test_rows_that_nothing_bounds(device):
-    # The whole block is written, so it ends where the mask of rows says alone.
+    # The whole block is written, so only the mask of rows ends it.
     case = Case(device, (72, 67, 40), (40, 88, 144), FORM="unbounded", num_warps=4, num_stages=2)
     launched = run(case)
     assert not HAS_TMA or launched.forms == [""]
@@ -248,7 +248,7 @@ def test_blocks_in_pairs(device, strides):
 
 
 def test_many_threads_at_once(device):
-    # Each form is asked for by several threads while nobody has made it.
+    # Several threads request each form before it is compiled.
     strides = [(40, 88, 144), (41, 88, 144), (40, 89, 144)] * 4
     cases = [
         Case(device, (72, 67 if number % 2 else 72, 40), stride, num_warps=2, num_stages=2)

@@ -27,7 +27,7 @@ DTYPES = ["int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32"
 
 
 def by_copies(dtype, kind):
-    """Whether tensor copies combine so, and mean the same by it."""
+    """Returns whether tensor copies have this combination with the meaning of the atomic operation."""
     if kind not in ("min", "max") and dtype == "int64":
         return False
     if kind == "add":
@@ -92,7 +92,7 @@ def test_each_operation(device, dtype, kind):
     ("dtype", "columns"), [("int32", 21), ("float16", 18), ("int64", 31), ("float32", 28)]
 )
 def test_rows_that_end_within_16_bytes(device, dtype, columns):
-    # Copies write chunks of 16 bytes: what is behind the last column of a padded row is not theirs.
+    # Copies write chunks of 16 bytes: they must not write after the last column of a padded row.
     M, (BM, BN) = 11, (8, 16)
     rng = np.random.default_rng(9)
     before, values = rng.integers(-40, 40, (M + 2, 48)), rng.integers(-40, 40, (M, 32))

@@ -81,7 +81,7 @@ def test_products(device, case):
     generator = torch.Generator().manual_seed(3)
     a = torch.randn(M, K, generator=generator).half().to(device)
     b = torch.randn(K, (N + 7) // 8 * 8, generator=generator).half().to(device)
-    # What is behind the rows and columns of the result stays as it is.
+    # Elements after the rows and columns of the result stay as they are.
     more = 16 if by_copies else 1
     shape = (N, M + more) if columns else (M, N + more - (0 if by_copies else 1))
     whole = torch.full((shape[0] + 3, shape[1]), 7.0, dtype=dtype, device=device)
@@ -167,7 +167,7 @@ def test_stores_to_the_same_place_come_in_order(device, read):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=lambda dtype: str(dtype)[6:])
 @pytest.mark.parametrize("columns", [64, 67, 84, 97])
 def test_rows_that_end_within_16_bytes(device, columns, dtype):
-    # Copies write chunks of 16 bytes: what is behind the last column of a padded row is not theirs.
+    # Copies write chunks of 16 bytes: they must not write after the last column of a padded row.
     M, K = 72, 32
     generator = torch.Generator().manual_seed(8)
     a = torch.randint(-3, 4, (M, K), generator=generator).half().to(device)

@@ -227,7 +227,7 @@ for kept in (state, state.clone(), pickle.loads(pickle.dumps(state))):
 file = io.BytesIO()
 torch.save(state, file)
 file.seek(0)
-# Another process does not know it, and reads it all the same; not what has lost what lies behind it.
+# Another process does not know it, and reads it all the same; but not a copy that has lost the bytes after the 16.
 random_state._kept.clear()
 random_state._names.clear()
 torch.cuda.set_rng_state(torch.load(file))
@@ -355,7 +355,7 @@ for location, expected in ((None, (True, False)), ("cuda", (True, True)), ({"cud
 print("fine")
 """
 
-# What is launched out of the mode's sight, in both directions, and a class that is compiled, which stays a class.
+# Launches out of the mode's sight, in both directions, and a class that is compiled, which stays a class.
 COMPILED_KERNELS = """
 import torch, triton
 import triton.language as tl

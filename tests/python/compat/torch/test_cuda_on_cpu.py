@@ -20,7 +20,7 @@ for b in (a.cuda(), a.to("cuda"), a.to(torch.device("cuda:0")), a.to(device="cud
     assert b.is_cuda and not b.is_cpu and b.device == torch.device("cuda:0") and b.get_device() == 0
     assert b.data_ptr() != a.data_ptr() and torch.equal(a, b)
     assert f"{b.device} {b.device.type} {b.device.index}" == "cuda:0 cuda 0"
-    # What is computed from it is where it is.
+    # Results are on the device of their operands.
     made = (torch.empty_like(b), b.new_zeros(2), torch.cat([b, b]), b.split(2)[0])
     for c in (b + 1, b[1:], b.clone(), b.view(2, 2), *made):
         assert c.is_cuda, c
@@ -170,7 +170,7 @@ assert active.utils.get_device_properties(0)["multiprocessor_count"] == properti
 out = torch.zeros(3, dtype=torch.int32, device="cuda")
 ask[(1,)](out, 1)
 print(out.tolist())
-# What is compiled for the target that the driver names can be launched.
+# A kernel that is compiled for the driver's target can be launched.
 compiled = triton.compile(ASTSource(ask, {"out_ptr": "*i32", "value": "constexpr"}, {"value": 2}), target=target)
 assert ".target sm_" in compiled.asm["ptx"] and compiled.metadata.target == target
 compiled[(1,)](out)
@@ -348,7 +348,7 @@ def double(x_ptr, sum_ptr, out_ptr, BLOCK: tl.constexpr, WITH_SUM: tl.constexpr)
     tl.store(out_ptr + offsets, 2 * x)
 
 
-# A tensor without elements, which programs pass for a result that nobody wants, has a null pointer, which lies nowhere.
+# A tensor without elements, which programs pass for an unused result, has a null pointer, which is on no device.
 double[(1,)](on_cuda, torch.empty(0), out, BLOCK=4, WITH_SUM=False)
 assert out.tolist() == [2.0] * 4 and out.is_cuda
 print("fine")
@@ -470,7 +470,7 @@ cases = [
     (put, 100, None),
     (add, 100, None),
 ]
-# What lies beyond the padding is the matter of other tests: on a simulated GPU it may be another tensor.
+# Other tests check accesses beyond the padding: on a simulated GPU they may reach another tensor.
 if sys.argv[1] == "cpu":
     cases += [(run, 256, None), (one, 128, None), (gathered, 128, None), (block, 128, None, x[1:])]
 for kernel, n, expected, *other in cases:

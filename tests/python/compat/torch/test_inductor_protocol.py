@@ -62,7 +62,7 @@ def run(kernel, *args, grid=(1, 1, 1), stream=0, metadata=None, enter=None, exit
 
 @pytest.fixture
 def program(run, stub, tmp_path):
-    """Runs lines behind ``PROGRAM`` on a machine as the stub's words describe it."""
+    """Runs lines after ``PROGRAM`` on a machine as the stub's words describe it."""
 
     def start(lines: str, words: str = "record=1", **variables: str):
         path = tmp_path / "program.py"
@@ -397,7 +397,7 @@ def test_a_cache_that_cannot_be_used_is_warned_of(program):
 
 
 def test_a_launch_returns_what_can_be_launched_by_number(program):
-    """What the driver gets is the same, by which way it goes; the code is loaded once."""
+    """The driver gets the same arguments either way; the code is loaded once."""
     done = program(
         """
 x, out = Tensor(0x10_0000), Tensor(0x20_0000)
@@ -477,7 +477,7 @@ def test_tuples_and_defaults():
     x, out = np.array([3], np.int32), np.zeros(1, np.int32)
     kernel[(1,)]((x, x, 7), out)
     assert out[0] == 10
-    # What is part of the code is not looked at, as in Triton.
+    # Arguments that are part of the code are not looked at, as in Triton.
     kernel[(1,)]((x + 1, x, None), out)
     assert out[0] == 11
     with pytest.raises(
@@ -488,7 +488,7 @@ def test_tuples_and_defaults():
 
 
 def test_sources_as_older_releases_have_them():
-    """Compile-time values by their place alone, out of the signature; pointers to what is only read have a ``k``."""
+    """Compile-time values only by their index, out of the signature; pointers that are only read have a ``k``."""
     types = {"x_ptr": "*kfp32", "y_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32"}
     kernel = triton.compile(ASTSource(_add, types, {4: 64}), target=CPU)
     x, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
@@ -554,7 +554,7 @@ def test_targets_and_options():
         triton.compile(source, target=CPU, options={"num_warp": 8})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # What torch gives.
+        # The options that torch passes.
         options = {
             "num_warps": 2,
             "num_stages": 1,

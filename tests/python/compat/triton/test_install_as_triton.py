@@ -80,7 +80,7 @@ def test_beside_an_official_package(run, script, official):
 
 
 def test_beside_an_editable_official_package(run, script):
-    """Finders of editable installations go by the name alone."""
+    """Finders of editable installations only go by the name."""
     path = script(
         """
         import importlib, sys

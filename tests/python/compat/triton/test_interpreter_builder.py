@@ -112,7 +112,7 @@ def test_each_operation_is_seen_and_gives_the_same_bits():
 def test_what_a_program_changes_holds():
     def change(name, args):
         if name == "create_masked_store" and args[0].data.size > 1:
-            # The first column alone.
+            # Only the first column.
             only = np.zeros_like(args[2].data)
             only[:, 0] = args[2].data[:, 0]
             return (args[0], args[1], interpreter.TensorHandle(only, args[2].dtype), *args[3:])

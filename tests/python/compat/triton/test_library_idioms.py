@@ -1,4 +1,4 @@
-"""What kernels of public libraries rely on: results known at compile time, bare pointers, look-back scans."""
+"""Idioms of public libraries: results known at compile time, bare pointers, look-back scans."""
 
 import torch
 

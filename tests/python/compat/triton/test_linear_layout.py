@@ -23,7 +23,7 @@ def inputs(layout: LinearLayout) -> Iterator[dict[str, int]]:
 
 
 def image(layout: LinearLayout, point: dict[str, int]) -> dict[str, int]:
-    """What the definition says: the exclusive or of what each bit contributes."""
+    """The image by definition: the exclusive or of the basis of each set bit."""
     result = dict.fromkeys(layout.get_out_dim_names(), 0)
     for name, bases in layout.bases:
         for bit, basis in enumerate(bases):

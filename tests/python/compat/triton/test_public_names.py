@@ -20,7 +20,7 @@ ANSWERED = re.compile(
     r"|backends\.nvidia\.compiler\.get_llvm_flags$|compiler\.code_generator\.(CodeGenerator|ast_to_ttir)$"
     r"|language\.extra\.cuda\.utils\.convert_custom_float8$|language\.semantic\.TritonSemantic$)"
 )
-"""What something else replaces: a use of it says what."""
+"""Names that have a replacement, which their error names."""
 
 
 def resolve(name: str) -> object:

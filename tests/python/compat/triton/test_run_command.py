@@ -213,7 +213,7 @@ def test_what_follows_the_program_is_its_own(given, kind, program):
 
 def test_a_device_that_is_not_there(run, script):
     path = script("print('ran')\n")
-    # No machine has so many.
+    # No machine has this many GPUs.
     refused = run("-m", "tilewright", "run", "--device", "cuda:4321", path)
     assert (refused.code, refused.out) == (1, "")
     lines = refused.err.splitlines()
@@ -239,7 +239,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_program_runs(run,
     # It is where the program was started, wherever that goes.
     assert run("-m", "tilewright", "run", "--report=report", path, cwd=tmp_path).out == "ran\n"
     assert (tmp_path / "report").read_text() == "no kernel was launched on the simulator\n"
-    # What only fails at the end is one line as well.
+    # An error that only occurs at the end is one line as well.
     (tmp_path / "folder").mkdir()
     remover = script("import shutil\nshutil.rmtree('folder')\n")
     done = run("-m", "tilewright", "run", "--report=folder/report", remover, cwd=tmp_path)

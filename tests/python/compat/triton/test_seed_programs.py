@@ -41,9 +41,9 @@ class Row:
 
     check: Callable[[Any], None]
     small: dict[str, Any] | None = None
-    """What is smaller on every device."""
+    """Smaller sizes on every device."""
     small_on_sim: dict[str, Any] | None = None
-    """What is smaller in a simulator, where it is not what every device has."""
+    """Smaller sizes in a simulator, if they are not the same on every device."""
 
 
 ROWS: dict[str, Row] = {}
@@ -68,7 +68,7 @@ def test_each_program_has_a_row():
 
 
 def output(done):
-    """What a program has printed that has worked, which says nothing on stderr but where cuda is."""
+    """The output of a program that worked; on stderr it only says which device cuda is."""
     assert (done.code, done.err) == (0, ""), done.err
     return done.out
 
@@ -265,7 +265,7 @@ def heuristics(done):
     },
 )
 def matmul_block_sizes(done):
-    # Most are larger than the matrices and store beyond them, of which a warning tells.
+    # Most are larger than the matrices and store beyond them; a warning tells.
     assert done.code == 0, done.err
     assert re.findall(r"MAX DIFFERENCE:  (\S+)", done.out) == ["0.0"] * 4
     assert "B0 = AUTOTUNED" in done.out

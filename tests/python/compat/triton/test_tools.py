@@ -73,7 +73,7 @@ def scale(x_ptr, n, factor, BLOCK: tl.constexpr):
 
 
 def test_a_launch_in_parts():
-    """What binds and describes the arguments of a launch in Python gives the form that a launch compiles."""
+    """The Python binder of a launch's arguments gives the form that a launch compiles."""
     from tilewright.runtime.jit import compute_cache_key, serialize_specialization_data
 
     caches, keys, target, backend, bind = scale.create_binder()

@@ -115,7 +115,7 @@ def test_files_of_a_key(tmp_path, monkeypatch):
 
 
 def test_many_write_one_file(tmp_path):
-    """Who reads at the same time finds the old file or the new one."""
+    """A concurrent reader finds the old file or the new one."""
     knobs_of = knobs.cache
     with knobs_of.scope():
         knobs_of.dir = str(tmp_path)
@@ -208,7 +208,7 @@ def test_knobs(monkeypatch, tmp_path):
 
 
 def test_hooks_around_the_loading_of_kernels(device):
-    """A kernel is loaded when it is first launched, or when its handles are asked for."""
+    """A kernel is loaded at its first launch, or when its handles are first used."""
     memory = torch.zeros(16, dtype=torch.float32, device="cuda" if ON_GPU else "cpu")
 
     @triton.jit

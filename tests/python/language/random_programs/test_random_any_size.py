@@ -255,7 +255,7 @@ class Generator:
         if is_float(dtype) and np.abs(values).max() > largest:
             return
         name = f"v{len(self.variables)}"
-        # What a reduction widens is the language's choice, of which other tests are.
+        # The language chooses the type to which a reduction widens; other tests check it.
         self.lines.append(f"{name} = ({text}).to(tl.{dtype})")
         self.variables[name] = (np.ascontiguousarray(values.astype(dtype)), dtype)
 

@@ -69,7 +69,7 @@ def test_programs_have_what_is_to_be_tested():
 
 
 class Fails:
-    """Stands for a process in which programs with two loops and warps of their own fail, and others in another way."""
+    """Replaces a process in which programs with two loops and warp partitions fail, and others in another way."""
 
     def run(self, seed, plain):
         text = Program(seed, plain).text

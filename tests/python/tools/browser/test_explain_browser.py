@@ -70,7 +70,7 @@ def test_a_line_marks_what_was_made_of_it(page):
     find(page, f'#pane-source [data-link="{line}"] .number').click()
     assert any("mma_sync" in text for text in texts(page, "#pane-gpu .pinned"))
     assert page.execute_script("return location.hash") == f"#line={line}"
-    # What is pinned was scrolled to.
+    # Pinned text was scrolled to.
     box, pane = (find(page, selector).rect for selector in ("#pane-ptx .pinned", "#pane-ptx .text"))
     assert pane["y"] <= box["y"] <= pane["y"] + pane["height"]
     decisions = texts(page, "#decisions tr.pinned")

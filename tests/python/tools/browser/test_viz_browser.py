@@ -149,7 +149,7 @@ def page(chrome):
             lines.put(None)
 
         threading.Thread(target=read, daemon=True).start()
-        # Its output is read as well, lest the program waits for somebody to do so.
+        # Its output is read as well, lest the program waits for a reader.
         out: list[str] = []
         threading.Thread(target=lambda: out.extend(process.stdout), daemon=True).start()
         url, said = None, []
@@ -166,7 +166,7 @@ def page(chrome):
 
     yield start
     errors = [entry for entry in chrome.get_log("browser") if entry["level"] == "SEVERE"]
-    # What the page still asks for is no error when its server goes.
+    # A request that the page still makes is no error when its server goes.
     chrome.get("about:blank")
     for process in running:
         process.kill()
@@ -362,7 +362,7 @@ def test_findings(page, tmp_path):
     shown.click_op("store")
     shown.do(lambda: shown.find("body").send_keys("r"))
     shown.picture("visualiser-races")
-    # Who it is: the last element of the first row, 14.
+    # The element: the last one of the first row, 14.
     canvas = shown.find("#tensor")
     point = "const r = arguments[0].getBoundingClientRect();"
     fire = "arguments[0].dispatchEvent(new MouseEvent('click', {clientX: r.x + 40 + 14.5 * c, clientY: r.y + 25}))"
@@ -395,7 +395,7 @@ def test_findings(page, tmp_path):
     slider = shown.find("#plane input")
     assert slider.get_attribute("max") == "2"
     shown.press("v")
-    # What an atomic operation has done is seen afterwards.
+    # The result of an atomic operation is seen afterwards.
     assert shown.find('#phases [aria-checked="true"]').text == "after"
     shown.press("b")
     assert shown.find('#phases [aria-checked="true"]').text == "before"
@@ -437,7 +437,7 @@ y = torch.empty(64)
 y[:37] = torch.randn(37)
 y[40:] = 0
 x[40] = 0
-# What is there by chance is finite.
+# The unwritten elements are finite.
 ctypes.memset(y.data_ptr() + 4 * 37, 0x3F, 12)
 scale[(4,)](x, y, torch.zeros(64), BLOCK=16)
 try:
@@ -502,7 +502,7 @@ def test_what_the_sanitizer_finds_is_marked(page, tmp_path):
     assert shown.find("#grid").get_attribute("data-shown") == "3,4"
     assert shown.text("#program-title") == "Program (4, 0, 0)"
 
-    # Two findings in one kernel: memory that nobody has written, and where NaN begins.
+    # Two findings in one kernel: unwritten memory, and the op where NaN begins.
     launch_number(shown, 2)
     assert shown.text("#chip-findings") == "2 findings"
     items = shown.all("#finding-list button")
