@@ -65,7 +65,7 @@ fn record(root: &Path) -> Result<(), String> {
     )
 }
 
-/// Whether the recorded kernels become the same by a commit and by the working tree.
+/// Returns whether the recorded kernels become the same by a commit and by the working tree.
 fn replay(root: &Path, commit: &str) -> Result<bool, String> {
     let folder = root.join("build/replay");
     let corpus = folder.join("recording/ir");

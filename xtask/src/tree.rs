@@ -21,7 +21,7 @@ pub struct File {
 }
 
 impl File {
-    /// Whether the name of the file ends in `.extension`.
+    /// Returns whether the name of the file ends in `.extension`.
     pub fn has_extension(&self, extension: &str) -> bool {
         Path::new(&self.path).extension().is_some_and(|found| found == extension)
     }

@@ -56,14 +56,14 @@ impl<'a> Region<'a> {
         self.flags >> 1
     }
 
-    /// Whether so many bytes from an address end in its padding, and begin in it or in the region.
+    /// Returns whether so many bytes from an address end in its padding, and begin in it or in the region.
     #[inline]
     pub fn pads(&self, address: u64, bytes: usize) -> bool {
         let end = address.wrapping_sub(self.address()).saturating_add(bytes as u64);
         address >= self.address() && end > self.len as u64 && end <= (self.len + self.padding()) as u64
     }
 
-    /// Whether it may be written, too.
+    /// Returns whether it may be written, too.
     #[inline]
     pub fn is_writable(&self) -> bool {
         self.flags & 1 != 0
@@ -81,13 +81,13 @@ impl<'a> Region<'a> {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether so many bytes from an address lie in it.
+    /// Returns whether so many bytes from an address lie in it.
     #[inline]
     pub fn contains(&self, address: u64, bytes: usize) -> bool {
         let offset = address.wrapping_sub(self.address());

@@ -35,7 +35,7 @@ impl RemarkKind {
 pub struct Remark {
     /// The pass.
     pub pass: &'static str,
-    /// Whether it did what it is there for.
+    /// True if it did what it is there for.
     pub kind: RemarkKind,
     /// The source of what it is about.
     pub span: Option<Span>,
@@ -59,7 +59,7 @@ pub fn remark(text: impl FnOnce() -> Remark) {
     }
 }
 
-/// Whether somebody collects remarks on this thread.
+/// Returns whether somebody collects remarks on this thread.
 pub fn is_collecting() -> bool {
     COLLECTED.with_borrow(Option::is_some)
 }

@@ -49,7 +49,7 @@ impl SourceFile {
         Self { name: name.into(), text: text.into(), first_line: 1, removed_columns: 0 }
     }
 
-    /// Whether this is the language's own: users look for what their line did, not for a line of this.
+    /// Returns whether this is the language's own: users look for what their line did, not for a line of this.
     pub fn is_library(&self) -> bool {
         self.name.starts_with(LIBRARY)
     }

@@ -35,7 +35,7 @@ const SCRIPT: &str = include_str!("explain/page.js");
 /// What the page of the visualiser draws layouts with, too.
 const LAYOUTS: &str = include_str!("../../../python/tilewright/viz/static/layouts.js");
 
-/// Whether an argument of `explain` is a kernel and no code of a diagnostic.
+/// Returns whether an argument of `explain` is a kernel and no code of a diagnostic.
 pub fn is_kernel(argument: &OsStr) -> bool {
     let text = argument.to_string_lossy();
     text.contains("::") || text.contains('/') || text.ends_with(".py") || Path::new(argument).is_file()

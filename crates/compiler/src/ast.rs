@@ -32,7 +32,7 @@ pub struct ParameterSyntax {
     pub annotation: Option<String>,
     /// The text of the default.
     pub default: Option<String>,
-    /// Whether it is `*args`.
+    /// True if it is `*args`.
     pub is_variadic: bool,
 }
 

@@ -24,7 +24,7 @@ pub struct CompiledKernel {
     pub metadata: Metadata,
     /// The IR before optimisation.
     pub lowered: Arc<Module>,
-    /// Whether the code is the same with all options that only back ends see.
+    /// True if the code is the same with all options that only back ends see.
     pub is_shareable: bool,
     pub(crate) source: Option<FunctionSource>,
 }
@@ -73,7 +73,7 @@ impl GpuCode {
         &self.program.header.tensor_maps
     }
 
-    /// Whether a launch passes, behind the tensor maps, how many programs there are along the first axis if it is one of clusters
+    /// Returns whether a launch passes, behind the tensor maps, how many programs there are along the first axis if it is one of clusters
     /// of two blocks, and 0 if it is not: an int32. Blocks that fill up the last cluster end at once.
     pub fn has_pairs(&self) -> bool {
         self.program.header.paired

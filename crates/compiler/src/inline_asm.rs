@@ -110,7 +110,7 @@ fn check_inst(function: &Function, inst: Inst) -> Result<(), Box<Diagnostic>> {
     Err(Box::new(diagnostic))
 }
 
-/// Whether the text is wrong in any case: what the parser does not know may be right.
+/// Returns whether the text is wrong in any case: what the parser does not know may be right.
 fn is_mistake(error: &ParseError) -> bool {
     !matches!(
         error.kind,
@@ -196,7 +196,7 @@ fn kernel(template: &AsmTemplate) -> (String, u32) {
     (out, first)
 }
 
-/// Whether an output is in the text or tied to an input: otherwise nothing writes it, as where the text is a barrier alone.
+/// Returns whether an output is in the text or tied to an input: otherwise nothing writes it, as where the text is a barrier alone.
 fn is_named(template: &AsmTemplate, output: usize) -> bool {
     let tied = template.inputs.iter().any(|input| matches!(input, AsmInput::Tied(to) if *to == output));
     let in_text = |piece: &AsmPiece| matches!(piece, AsmPiece::Operand(number) if *number == output);

@@ -67,9 +67,9 @@ pub struct CodegenOptions {
     pub num_ctas: u32,
     /// The most registers that a thread may use.
     pub max_registers: Option<u32>,
-    /// Whether a product that is added to something may be rounded once instead of twice: on a GPU it mostly is.
+    /// True if a product that is added to something may be rounded once instead of twice: on a GPU it mostly is.
     pub contraction: bool,
-    /// Whether who launches the kernel makes the tensor maps that it asks for ([`GpuCode::tensor_maps`]).
+    /// True if who launches the kernel makes the tensor maps that it asks for ([`GpuCode::tensor_maps`]).
     pub tensor_maps: bool,
 }
 

@@ -84,7 +84,7 @@ impl Context {
         self.driver().synchronize_stream(stream.handle())
     }
 
-    /// Whether a stream is being captured into a graph: then nothing may wait for it.
+    /// Returns whether a stream is being captured into a graph: then nothing may wait for it.
     pub fn is_capturing(self, stream: StreamRef<'_>) -> Result<bool, Error> {
         let _entered = self.enter()?;
         self.driver().is_capturing(stream.handle())

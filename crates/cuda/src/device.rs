@@ -68,11 +68,11 @@ pub struct Properties {
     pub memory_bus_width: u32,
     /// Second-level cache.
     pub l2_cache: u32,
-    /// Whether cooperative launches work.
+    /// True if cooperative launches work.
     pub has_cooperative_launch: bool,
-    /// Whether thread block clusters work.
+    /// True if thread block clusters work.
     pub has_clusters: bool,
-    /// Whether tensor maps work.
+    /// True if tensor maps work.
     pub has_tensor_maps: bool,
 }
 

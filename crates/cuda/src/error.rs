@@ -62,7 +62,7 @@ pub struct CallError {
 const ASYNCHRONOUS: [i32; 10] = [700, 702, 710, 714, 715, 716, 717, 718, 719, 214];
 
 impl CallError {
-    /// Whether the failure happened on the device, in this or an earlier launch, and made the context unusable.
+    /// Returns whether the failure happened on the device, in this or an earlier launch, and made the context unusable.
     pub fn is_asynchronous(&self) -> bool {
         ASYNCHRONOUS.contains(&self.code)
     }
@@ -261,7 +261,7 @@ impl Error {
         self.about(|| format!("kernel `{kernel}`"))
     }
 
-    /// Whether the error says that this machine cannot run kernels on a GPU at all.
+    /// Returns whether the error says that this machine cannot run kernels on a GPU at all.
     pub fn is_unavailable(&self) -> bool {
         matches!(
             self,

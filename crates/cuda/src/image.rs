@@ -9,7 +9,7 @@ pub(crate) struct Image<'a>(&'a [u8]);
 const FAT_BINARY: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
 
 impl<'a> Image<'a> {
-    /// Whether the bytes begin as device code does; what does not is PTX.
+    /// Returns whether the bytes begin as device code does; what does not is PTX.
     pub(crate) fn is_binary(bytes: &[u8]) -> bool {
         bytes.starts_with(b"\x7fELF") || bytes.starts_with(&FAT_BINARY)
     }

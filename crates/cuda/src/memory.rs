@@ -42,7 +42,7 @@ impl DeviceBuffer {
         self.bytes
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }

@@ -1,16 +1,16 @@
-//! Compile-time evaluation: Python's operators on compile-time values, with Python's meaning (floor division, unlimited
-//! precision up to 128 bits, errors where Python raises).
+//! Compile-time evaluation: Python's operators on compile-time values, with Python's meaning (floor
+//! division, unlimited precision up to 128 bits, errors where Python raises).
 
 use std::cmp::Ordering;
 
 use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::Constant;
 
-/// The largest value that an expression may make, as [`Constant::size`] counts: twice the iterations of the longest loop
-/// that is unrolled.
+/// The maximum size of an expression's value, as [`Constant::size`] counts: twice the iterations of
+/// the longest unrolled loop.
 const MAX_SIZE: usize = 1 << 17;
 
-/// How many letters of a string count as much as a number.
+/// The number of letters of a string that count as one number.
 const LETTERS: usize = 16;
 
 const TOO_WIDE: &str = "the result needs more than 128 bits";
@@ -97,7 +97,7 @@ fn repeat(sequence: &Constant, count: i128) -> Evaluated {
     let size = match sequence {
         // A short string has the size of its parts, not of its letters.
         Constant::Str(text) => text.len().saturating_mul(count) / LETTERS,
-        // Nothing repeated is nothing, however often.
+        // Repeating an empty tuple makes an empty tuple, however often.
         Constant::Tuple(items) if items.is_empty() => 0,
         other => other.size().saturating_mul(count),
     };
@@ -156,7 +156,7 @@ fn int_binary(operator: BinaryOperator, left: i128, right: i128) -> Evaluated {
     value.map(Constant::Int).ok_or_else(|| TOO_WIDE.into())
 }
 
-/// Nothing if floats do not have the operator.
+/// Returns nothing if floats do not have the operator.
 fn float_binary(operator: BinaryOperator, left: f64, right: f64) -> Option<Evaluated> {
     let is_division =
         matches!(operator, BinaryOperator::Div | BinaryOperator::FloorDiv | BinaryOperator::Mod);
@@ -175,7 +175,8 @@ fn float_binary(operator: BinaryOperator, left: f64, right: f64) -> Option<Evalu
     })))
 }
 
-/// CPython's `divmod` of floats: the quotient follows from the remainder, which is exact, so that `1.0 // 0.1` is 9.0.
+/// CPython's `divmod` of floats: the quotient follows from the remainder, which is exact, so that
+/// `1.0 // 0.1` is 9.0.
 fn float_divmod(left: f64, right: f64) -> (f64, f64) {
     let mut rest = left % right;
     let mut quotient = (left - rest) / right;
@@ -213,7 +214,8 @@ pub fn ceil_div(left: &Constant, right: &Constant) -> Evaluated {
     binary(BinaryOperator::FloorDiv, &sum, right)
 }
 
-/// The smallest power of two that is at least `value`; 0 for numbers below 1, as in `triton.next_power_of_2`.
+/// The smallest power of two that is at least `value`; 0 for numbers below 1, as in
+/// `triton.next_power_of_2`.
 pub fn next_power_of_two(value: &Constant) -> Evaluated {
     match value {
         Constant::Int(value) if *value < 1 => Ok(Constant::Int(0)),
@@ -257,7 +259,8 @@ pub fn equal(left: &Constant, right: &Constant) -> bool {
     }
 }
 
-/// Whether two values are interchangeable: of one Python type, and for floats of the same bits.
+/// Returns whether two values are interchangeable: of one Python type, and for floats of the same
+/// bits.
 pub fn identical(left: &Constant, right: &Constant) -> bool {
     match (left, right) {
         (Constant::Float(left), Constant::Float(right)) => left.to_bits() == right.to_bits(),
@@ -354,7 +357,7 @@ pub fn subscript(sequence: &Constant, index: &Constant) -> Evaluated {
     }
 }
 
-/// The places that `first:end:step` selects of `length` items.
+/// Returns the indices that `first:end:step` selects of `length` items.
 pub fn slice_places(
     length: usize,
     first: Option<i128>,
@@ -404,7 +407,7 @@ mod tests {
         assert_eq!(modulo, Ok(Constant::Float(0.5)));
     }
 
-    /// What CPython 3.12 gives.
+    /// The results of CPython 3.12.
     #[test]
     fn float_division_is_that_of_python() {
         let negative_zero = -0.0_f64;

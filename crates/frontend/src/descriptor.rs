@@ -1,20 +1,23 @@
-//! Block pointers and tensor descriptors: compile-time structures of a pointer, extents, strides and offsets. The IR knows
-//! neither: an access through one is an access through a tile of pointers, with a mask for what is checked.
+//! Block pointers and tensor descriptors: compile-time structures of a pointer, extents, strides
+//! and offsets. The IR knows neither: an access through one is an access through a tile of
+//! pointers, with a mask for the checked axes.
 
 use std::sync::Arc;
 
 use tilewright_ir::Shape;
 
-/// Which of the two it is.
+/// A block pointer or a tensor descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DescriptorKind {
-    /// What `tl.make_block_ptr` makes: it stands at a place of the tensor, and an access says which axes are checked.
+    /// A result of `tl.make_block_ptr`: it has a position in the tensor, and an access says which
+    /// axes are checked.
     BlockPointer,
-    /// What `tl.make_tensor_descriptor` makes: an access says where the block begins, and every axis is checked.
+    /// A result of `tl.make_tensor_descriptor`: an access says where the block begins, and every
+    /// axis is checked.
     Tensor,
 }
 
-/// What a load gives where a block exceeds the tensor.
+/// The value of a load outside of the tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Padding {
     /// 0.
@@ -24,19 +27,19 @@ pub enum Padding {
     Nan,
 }
 
-/// What is known of a block pointer or descriptor at compile time, but for the type of the elements.
+/// The compile-time properties of a block pointer or descriptor, without the type of the elements.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DescriptorForm {
-    /// Which of the two it is.
+    /// The kind.
     pub kind: DescriptorKind,
     /// The shape of a block.
     pub block_shape: Shape,
-    /// What a load through a tensor descriptor gives outside of the tensor.
+    /// The value of a load through a tensor descriptor outside of the tensor.
     pub padding: Padding,
 }
 
 impl DescriptorForm {
-    /// What is meant by the parts, in their order: `base`, `shape[0]`, …
+    /// Returns the names of the parts, in their order: `base`, `shape[0]`, …
     pub fn names(&self) -> impl Iterator<Item = String> {
         let axes = 0..self.block_shape.len();
         let offsets = if self.kind == DescriptorKind::BlockPointer { axes.clone() } else { 0..0 };
@@ -52,19 +55,20 @@ impl DescriptorForm {
 
 /// A block pointer or tensor descriptor, of parts that are values or compile-time integers.
 ///
-/// The base of a block pointer has been moved to the first element of the block already: what a loop moves is one
-/// pointer, and the offsets are needed for nothing but the checks.
+/// The base of a block pointer has been moved to the first element of the block already: a loop
+/// only moves a pointer, and the offsets are needed only for the checks.
 #[derive(Clone, Debug)]
 pub struct Descriptor<T> {
-    /// What is known of it at compile time.
+    /// The compile-time properties.
     pub form: Arc<DescriptorForm>,
-    /// A pointer; the extents of the tensor, its strides in elements, and where a block pointer stands: one an axis, each
-    /// an integer of any type.
+    /// A pointer; the extents of the tensor, its strides in elements, and the offsets of a block
+    /// pointer: one an axis, each an integer of any type.
     parts: Vec<T>,
 }
 
 impl<T> Descriptor<T> {
-    /// One of these parts, in the order of [`DescriptorForm::names`]; `None` if that is not their number.
+    /// Makes one of these parts, in the order of [`DescriptorForm::names`]; `None` if there are
+    /// more or fewer.
     pub fn new(form: Arc<DescriptorForm>, parts: Vec<T>) -> Option<Self> {
         (parts.len() == form.names().count()).then_some(Self { form, parts })
     }
@@ -89,7 +93,7 @@ impl<T> Descriptor<T> {
         &self.parts[1 + self.rank()..][..self.rank()]
     }
 
-    /// Where a block pointer stands; empty of a descriptor.
+    /// Returns the offsets of a block pointer; a descriptor has none.
     pub fn offsets(&self) -> &[T] {
         &self.parts[1 + 2 * self.rank()..]
     }
@@ -99,18 +103,18 @@ impl<T> Descriptor<T> {
         &self.parts
     }
 
-    /// One of the same form, of what is made of each part.
+    /// Maps each part; the form stays.
     pub fn map<U>(&self, each: impl FnMut(&T) -> U) -> Descriptor<U> {
         Descriptor { form: self.form.clone(), parts: self.parts.iter().map(each).collect() }
     }
 
-    /// One of the same form, of what is made of each part; the first error.
+    /// Maps each part, up to the first error; the form stays.
     pub fn try_map<U, E>(&self, each: impl FnMut(&T) -> Result<U, E>) -> Result<Descriptor<U>, E> {
         let parts = self.parts.iter().map(each).collect::<Result<_, E>>()?;
         Ok(Descriptor { form: self.form.clone(), parts })
     }
 
-    /// The same, at another place of the tensor: a pointer and offsets.
+    /// Returns the same at another position of the tensor: a pointer and offsets.
     #[must_use]
     pub fn moved(mut self, base: T, offsets: impl IntoIterator<Item = T>) -> Self {
         self.parts[0] = base;
@@ -121,7 +125,7 @@ impl<T> Descriptor<T> {
         self
     }
 
-    /// What it is called in messages.
+    /// Returns the noun for messages.
     pub fn describe(&self) -> &'static str {
         match self.form.kind {
             DescriptorKind::BlockPointer => "a block pointer",

@@ -3,11 +3,11 @@
 use crate::repr::{decimal, exponent_text, float_repr, general, non_finite};
 use crate::value::{Constant, to_str};
 
-/// The most digits and characters that a specification may ask for.
+/// The maximum of digits and characters in a specification.
 const MAX_WIDTH: usize = 1_000;
 
-/// The text of `value` under a format specification, as Python's `format` gives it. An error is what Python or, for
-/// the few specifications that are not supported (`n`, `c`, `z`), this says.
+/// Formats a value under a specification, as Python's `format` does. An error has Python's text, or
+/// says that one of the few unsupported specifications (`n`, `c`, `z`) is not supported.
 pub fn format(value: &Constant, spec: &str) -> Result<String, String> {
     if spec.is_empty() {
         return Ok(to_str(value));
@@ -173,7 +173,7 @@ impl Spec {
         Ok(self.number(sign, whole, rest, if value.is_finite() { 3 } else { usize::MAX }))
     }
 
-    /// A number with so many significant digits: `g`, or no type with a precision.
+    /// Formats a number with `precision` significant digits: `g`, or no type with a precision.
     fn significant(&self, size: f64, precision: usize) -> String {
         let (mut digits, exponent) = decimal(&format!("{size:.*e}", precision - 1));
         if !self.alternate {
@@ -202,7 +202,7 @@ impl Spec {
         let Some(separator) = self.grouping.filter(|_| group < whole.len().max(self.width)) else {
             return self.pad(sign, &format!("{whole}{rest}"), '>');
         };
-        // Zeros that fill up are grouped as well.
+        // Zeros that pad are grouped as well.
         let mut digits = whole.to_owned();
         if self.fill == '0' && self.align == Some('=') {
             let others = sign.len() + rest.len();
@@ -248,7 +248,8 @@ fn fixed(size: f64, precision: usize, alternate: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    /// `tests/format_cases.tsv` was written by CPython 3.11: a type, a value, a specification, and the text or `!`.
+    /// `tests/format_cases.tsv` was written by CPython 3.11: a type, a value, a specification, and
+    /// the text or `!`.
     #[test]
     fn formats_are_those_of_python() {
         for line in include_str!("../tests/format_cases.tsv").lines() {

@@ -1,5 +1,5 @@
-//! The host: who knows what the free names of a kernel mean. Live Python objects are one host; a module's own source,
-//! without Python, is the other ([`SourceHost`](crate::SourceHost)).
+//! The host, which resolves the free names of a kernel. Live Python objects are one host; a
+//! module's own source, without Python, is the other ([`SourceHost`](crate::SourceHost)).
 
 use std::sync::Arc;
 
@@ -10,49 +10,53 @@ use crate::reference::{FunctionRef, MemberFunction, ObjectRef};
 use crate::tuple::{Fields, Tuple};
 use crate::value::Constant;
 
-/// What a name or attribute of the host is.
+/// The meaning of a name or attribute of the host.
 #[derive(Clone, PartialEq, Debug)]
 pub enum HostValue {
-    /// A compile-time value that kernels may use: a `tl.constexpr`, a `tl` dtype, `None`, or an attribute of a module.
+    /// A compile-time value that kernels may use: a `tl.constexpr`, a `tl` dtype, `None`, or an
+    /// attribute of a module.
     Constant(Constant),
     /// A tuple or list of such.
     Tuple(Tuple<HostValue>),
-    /// A name of `triton.language`, by its dotted path below it: `load`, `math.exp`, `extra.libdevice.tanh`; empty for the
-    /// module itself. Library functions, which are written in the kernel language, are among them.
+    /// A name of `triton.language`, by its dotted path below it: `load`, `math.exp`,
+    /// `extra.libdevice.tanh`; empty for the module itself. Library functions, which are written in
+    /// the kernel language, are among them.
     Language(Arc<str>),
     /// A `@jit` function.
     Function(FunctionRef),
-    /// A function that the host runs at compile time on compile-time arguments, such as `math.log2`. (A function
-    /// decorated with `constexpr_function` may also be given as a `Function`: its source is evaluated then.)
+    /// A function that the host runs at compile time on compile-time arguments, such as
+    /// `math.log2`. (A function decorated with `constexpr_function` may also be given as a
+    /// `Function`: its source is evaluated then.)
     ConstexprFunction(ObjectRef),
     /// A global that is a plain number, string or such, not declared `tl.constexpr`.
     PlainGlobal(Constant),
     /// A plain Python function or class, which kernels cannot call.
     Callable(ObjectRef),
-    /// Anything else; its attributes may be asked for.
+    /// Anything else; the compiler may query its attributes.
     Object(ObjectRef),
-    /// A value at run time, as the argument of a compile-time function that [takes](Host::takes_run_time) such, and in
-    /// what the function gives.
+    /// A run-time value, as the argument of a compile-time function that
+    /// [takes](Host::takes_run_time) such, or in its result.
     RunTime(Arc<RunTime>),
 }
 
-/// A tensor, a pointer or a descriptor as a compile-time function sees it: its type is known, and its value is not.
+/// A tensor, a pointer or a descriptor as a compile-time function sees it: its type is known, and
+/// its value is not.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunTime {
-    /// Which one of the call's it is.
+    /// Its index among the call's run-time values.
     pub number: u32,
-    /// Whether it is a tensor descriptor.
+    /// True if it is a tensor descriptor.
     pub is_descriptor: bool,
-    /// What is known of it: `dtype`, `shape` and such. Empty in the result of the function.
+    /// Its known properties: `dtype`, `shape` and such. Empty in the result of the function.
     pub attributes: Vec<(&'static str, HostValue)>,
 }
 
-/// Why a compile-time function did not give a value.
+/// The reason why a compile-time function returned no value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallError {
     /// The text of the exception.
     pub text: String,
-    /// Whether it needed the value of an argument of which only the type is known.
+    /// True if it needed the value of an argument with only a known type.
     pub needs_value: bool,
 }
 
@@ -67,11 +71,14 @@ impl From<String> for CallError {
 pub struct FunctionSource {
     /// The name, for messages and the IR.
     pub name: String,
-    /// The text that holds the function: its own text from the first decorator on, or a whole module.
+    /// The text that holds the function: its own text from the first decorator on, or a whole
+    /// module.
     pub file: Arc<SourceFile>,
-    /// The byte in `file.text` at or before the `def`, and after the `def` of any other function of this name.
+    /// The byte in `file.text` at or before the `def`, and after the `def` of any other function of
+    /// this name.
     pub offset: u32,
-    /// Whether calls of it stay calls (`noinline=True`): the passes do not inline it, a back end may.
+    /// True if calls of it stay calls (`noinline=True`): the passes do not inline it, a back end
+    /// may.
     pub noinline: bool,
 }
 
@@ -86,18 +93,20 @@ pub struct NamedTuple {
     pub defaults: Vec<HostValue>,
 }
 
-/// A class that `triton.aggregate` decorates: its instances are values with named parts, and it has methods.
+/// A class decorated with `triton.aggregate`: its instances are values with named parts, and it has
+/// methods.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Aggregate {
     /// Its name, for messages.
     pub name: String,
-    /// The annotated names of the class and its bases, and what each may hold.
+    /// The annotated names of the class and its bases, and the kind of each.
     pub fields: Vec<(Arc<str>, FieldKind)>,
-    /// What each field holds where the class has no `__init__` of its own and is called without a value for it.
+    /// The value of each field if the class has no `__init__` of its own and is called without a
+    /// value for it.
     pub defaults: Vec<Option<HostValue>>,
 }
 
-/// What a field of an aggregate may hold, as its annotation says.
+/// The values that a field of an aggregate may hold, by its annotation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FieldKind {
     /// `tl.constexpr`: a value that is known at compile time, and stays so.
@@ -110,12 +119,12 @@ pub enum FieldKind {
     Any,
 }
 
-/// What a name is in an aggregate's class.
+/// The meaning of a name in an aggregate's class.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Member {
     /// A method, which takes the instance.
     Method(MemberFunction),
-    /// What is called without parentheses.
+    /// A function that is called without parentheses.
     Property(MemberFunction),
     /// A method that takes the class.
     ClassMethod(MemberFunction),
@@ -127,7 +136,7 @@ pub enum Member {
 #[derive(Clone)]
 pub struct ParsedModule(pub(crate) Arc<Tree>);
 
-/// Resolves what a kernel's source alone does not say.
+/// Resolves names, attributes and defaults that a kernel's source does not contain.
 pub trait Host {
     /// The source of a function; an error is a sentence for the user.
     fn source(&mut self, function: FunctionRef) -> Result<FunctionSource, String>;
@@ -137,9 +146,10 @@ pub trait Host {
         None
     }
 
-    /// What a free name means in a function: its closure, then its globals. Python's builtins (`len`, `min`) are not
-    /// asked for: the frontend knows them. `triton.cdiv` and `triton.next_power_of_2` are best given as
-    /// `Language("builtins.triton.cdiv")` and `Language("builtins.triton.next_power_of_2")`.
+    /// Returns the meaning of a free name in a function: its closure, then its globals. The
+    /// frontend knows Python's builtins (`len`, `min`) itself. `triton.cdiv` and
+    /// `triton.next_power_of_2` are best returned as `Language("builtins.triton.cdiv")` and
+    /// `Language("builtins.triton.next_power_of_2")`.
     fn name(&mut self, function: FunctionRef, name: &str) -> Option<HostValue>;
 
     /// The names that are visible in a function, to suggest one that was mistyped.
@@ -148,8 +158,8 @@ pub trait Host {
     /// An attribute of an object.
     fn attribute(&mut self, object: ObjectRef, name: &str) -> Option<HostValue>;
 
-    /// What a number or string has by a name in the host's language, such as `bit_length` of an int; a method is given as a
-    /// `ConstexprFunction`. A host without Python knows none.
+    /// Returns an attribute of a number or string in the host's language, such as `bit_length` of
+    /// an int; a method is a `ConstexprFunction`. A host without Python knows none.
     fn method(&mut self, _value: &Constant, _name: &str) -> Option<HostValue> {
         None
     }
@@ -165,8 +175,8 @@ pub trait Host {
         keywords: &[(String, HostValue)],
     ) -> Result<HostValue, CallError>;
 
-    /// Whether a compile-time function is decorated as one: its arguments may be values at run time, of which it asks the
-    /// type.
+    /// Returns whether a compile-time function is decorated as one: its arguments may be run-time
+    /// values, whose type it queries.
     fn takes_run_time(&mut self, _callee: ObjectRef) -> bool {
         false
     }
@@ -181,42 +191,47 @@ pub trait Host {
         None
     }
 
-    /// What a name is in an aggregate's class; with `after`, in the classes that come after that one in its method resolution
-    /// order. Without `after`, `__init__` is that of the class itself: it does not inherit one.
+    /// Returns the meaning of a name in an aggregate's class; with `after`, in the classes that
+    /// follow `after` in its method resolution order. Without `after`, `__init__` is that of the
+    /// class itself: it does not inherit one.
     fn member(&mut self, _class: ObjectRef, _after: Option<ObjectRef>, _name: &str) -> Option<Member> {
         None
     }
 
-    /// Whether an object that is neither a function nor a class can be called at compile time: a method of an object, or an
-    /// object with `__call__`.
+    /// Returns whether an object that is neither a function nor a class can be called at compile
+    /// time: a method of an object, or an object with `__call__`.
     fn is_callable(&mut self, _object: ObjectRef) -> bool {
         false
     }
 
-    /// Whether a value is an instance of a class of the host; an aggregate is given by its class.
+    /// Returns whether a value is an instance of a class of the host; an aggregate is given by its
+    /// class.
     fn is_instance(&mut self, _value: &HostValue, _class: ObjectRef) -> bool {
         false
     }
 
-    /// What Python's operator of this name (`getitem`, `add`, `contains`, `len`, `iter` for the items as a tuple) gives, where
-    /// one operand is an object of the host; an error is the text of the exception. A host without Python knows none.
+    /// Applies Python's operator of this name (`getitem`, `add`, `contains`, `len`, `iter` for the
+    /// items as a tuple) to operands with an object of the host; an error is the text of the
+    /// exception. A host without Python returns `None`.
     fn operate(&mut self, _operator: &str, _operands: &[HostValue]) -> Option<Result<HostValue, String>> {
         None
     }
 
-    /// What a user calls an object, for messages: `function 'helper'`, `module 'math'`.
+    /// Returns a noun for an object, for messages: `function 'helper'`, `module 'math'`.
     fn describe(&mut self, object: ObjectRef) -> String;
 
-    /// Prints text for the user while a kernel is compiled (`tl.static_print`); it ends in its own newline.
+    /// Prints text for the user while a kernel is compiled (`tl.static_print`); it ends in its own
+    /// newline.
     fn print(&mut self, text: &str);
 
-    /// Warns of what is legal in a kernel, and seldom what was meant. A host without Python writes it to its errors.
+    /// Warns of code that is legal in a kernel, but seldom intended. A host without Python writes
+    /// it to its errors.
     fn warn(&mut self, diagnostic: &Diagnostic, sources: &SourceMap) {
         eprintln!("{}", diagnostic.render(sources, tilewright_base::Color::Never));
     }
 
-    /// Whether the user wants no more of it (Ctrl-C). It is asked now and then while a kernel is lowered, and ends that with
-    /// one finding of the code `Interrupted`.
+    /// Returns whether the user has interrupted the compilation (Ctrl-C). Lowering polls it now and
+    /// then, and then ends with one finding of the code `Interrupted`.
     fn interrupted(&mut self) -> bool {
         false
     }

@@ -1,8 +1,8 @@
-//! Stage 1: Python-syntax source to typed tile IR. Names, compile-time evaluation, type inference, and the standard
-//! library, which is written in the kernel language (`stdlib/*.py`).
+//! Stage 1: Python-syntax source to typed tile IR. Names, compile-time evaluation, type inference,
+//! and the standard library, which is written in the kernel language (`stdlib/*.py`).
 //!
-//! [`lower`] is the entry, and [`lower_operation`] that of interpret mode. `host.rs` says what the
-//! surroundings must know; `parse.rs` makes syntax trees; `lower/` walks them; `semantic/` holds the
+//! [`lower`] is the entry, and [`lower_operation`] that of interpret mode. `host.rs` declares the
+//! services of the host; `parse.rs` makes syntax trees; `lower/` walks them; `semantic/` has the
 //! rules of the language, generic over the builder.
 
 mod constexpr;
@@ -46,7 +46,7 @@ pub use value::{Constant, Operand, Range};
 use tilewright_base::{Diagnostic, SourceMap};
 use tilewright_ir::Dtype;
 
-/// What a kernel is compiled for.
+/// A kernel, and the arguments and options to compile it for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Request {
     /// The kernel.
@@ -57,12 +57,12 @@ pub struct Request {
     pub options: Options,
 }
 
-/// What is known of an argument when a kernel is compiled.
+/// The description of an argument when a kernel is compiled.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Argument {
     /// A pointer to global memory whose address is a multiple of `divisibility` bytes.
     Pointer {
-        /// What it points to.
+        /// The type of the elements.
         pointee: Dtype,
         /// The address is a multiple of this; 1 if nothing is known.
         divisibility: u32,
@@ -78,7 +78,7 @@ pub enum Argument {
     },
     /// A compile-time value.
     Constexpr(HostValue),
-    /// A tuple. What is known at run time in it becomes parameters of the code, in order.
+    /// A tuple. Its run-time parts become parameters of the code, in order.
     Tuple(Tuple<Argument>),
 }
 
@@ -86,19 +86,21 @@ pub enum Argument {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches")]
 pub struct Options {
-    /// Whether `assert`, `tl.device_assert` and the divisors of integers are checked (`debug=True`, `TRITON_DEBUG=1`).
+    /// True if `assert`, `tl.device_assert` and the divisors of integers are checked (`debug=True`,
+    /// `TRITON_DEBUG=1`).
     pub debug: bool,
-    /// Sums, differences and products of integers may wrap in debug mode, too, and divisors are not checked
-    /// (`sanitize_overflow=False`).
+    /// True if integer sums, differences and products may wrap in debug mode, too, and divisors are
+    /// not checked (`sanitize_overflow=False`).
     pub ignore_overflow: bool,
-    /// Globals that are not `tl.constexpr` may be read (`TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1`).
+    /// True if globals that are not `tl.constexpr` may be read
+    /// (`TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1`).
     pub allow_plain_globals: bool,
-    /// The precision of a dot of binary32 operands that does not say.
+    /// The default precision of a dot of binary32 operands.
     pub default_dot_precision: tilewright_ir::InputPrecision,
-    /// The most products of 8-bit floats of a dot that does not say, between exact sums.
+    /// The default of `max_num_imprecise_acc` of a dot of 8-bit floats.
     pub default_imprecise_acc: Option<u32>,
-    /// The indices of gathers are checked in the code of a GPU, which otherwise takes an element whatever they are: for the
-    /// simulator. The executor of the CPU checks them itself.
+    /// True if code for a GPU checks the indices of gathers, which otherwise takes an element
+    /// whatever they are: for the simulator. The executor of the CPU checks them itself.
     pub check_indices: bool,
     /// The warps of a program; 4 if it is 0.
     pub num_warps: u32,
@@ -106,7 +108,7 @@ pub struct Options {
     pub capability: u32,
 }
 
-/// Why a kernel does not compile: every finding, and the sources that they point into.
+/// The reason why a kernel does not compile: every finding, and the sources that they point into.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The findings, at least one.

@@ -1,4 +1,5 @@
-//! Parsing: a guard against nesting that would exhaust the stack, ruff's parser, and finding a function in the result.
+//! Parsing: a guard against nesting that would exhaust the stack, ruff's parser, and finding a
+//! function in the result.
 
 use std::ops::Range;
 
@@ -12,14 +13,14 @@ use tilewright_base::{Code, Diagnostic, FileId, Span};
 /// The largest source file, in bytes.
 const MAX_TEXT: usize = 1 << 26;
 
-/// The deepest that brackets, operators and such may nest in one logical line. A chain of binary operators is a tree as
-/// deep as it is long.
+/// The maximum nesting of brackets, operators and such in one logical line. A chain of binary
+/// operators is a tree as deep as it is long.
 const MAX_EXPRESSION_DEPTH: u32 = 2_000;
 
-/// The deepest that blocks may nest, as in CPython.
+/// The maximum nesting of blocks, as in CPython.
 const MAX_INDENTATION: u32 = 100;
 
-/// Why a text is not taken.
+/// The reason why a text is no module.
 pub(crate) struct ParseFailure {
     code: Code,
     range: Range<u32>,
@@ -29,7 +30,7 @@ pub(crate) struct ParseFailure {
 }
 
 impl ParseFailure {
-    /// What the user is told, if the text is this file.
+    /// Returns the error for the user, if the text is this file.
     pub fn diagnostic(self, file: FileId) -> Diagnostic {
         let span = |range: Range<u32>| Span::new(file, range.start, range.end);
         let diagnostic = Diagnostic::at(self.code, span(self.range), self.message);
@@ -55,14 +56,15 @@ impl std::ops::Deref for Tree {
     }
 }
 
-/// A deep tree is dropped as deep as it is: on a stack that suffices.
+/// Drops a deep tree on a stack that suffices.
 impl Drop for Tree {
     fn drop(&mut self) {
         with_stack(|| drop(std::mem::take(&mut self.0.body)));
     }
 }
 
-/// Walks syntax, which the guard before the parser lets nest two thousand deep, on a stack that suffices.
+/// Walks syntax, which the guard before the parser lets nest two thousand deep, on a stack that
+/// suffices.
 pub(crate) fn with_stack<T>(walk: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(1 << 20, 8 << 20, walk)
 }
@@ -82,7 +84,7 @@ fn parse_here(text: &str) -> Result<Tree, ParseFailure> {
     if let Some(error) = parsed.errors().first() {
         let message = sentence(&error.error.to_string());
         let mut range = bytes(error.location);
-        // Where a line ends too early, its end is the place, not the start of the next one.
+        // If a line ends too early, the error is at its end, not at the start of the next line.
         let covered = text.get(range.start as usize..range.end as usize).unwrap_or("");
         if let Some(newline) = covered.find(['\n', '\r']) {
             range.end = range.start + newline as u32;
@@ -101,7 +103,7 @@ fn parse_here(text: &str) -> Result<Tree, ParseFailure> {
     }
 }
 
-/// The innermost bracket that is open at a byte, if it stands on an earlier line.
+/// Returns the innermost bracket that is open at a byte, if it is on an earlier line.
 fn open_bracket(text: &str, tokens: &[Token], byte: u32) -> Option<Range<u32>> {
     let mut open = Vec::new();
     for token in tokens.iter().take_while(|token| u32::from(token.range().start()) < byte) {
@@ -122,8 +124,9 @@ fn sentence(text: &str) -> String {
     first.into_iter().chain(chars).collect()
 }
 
-/// Bounds the depth of the syntax tree of a bracket's content, by the precedence of Python's operators: `or`, `and` and
-/// comparisons are one level, however many operands they have; each other operator adds one.
+/// Bounds the depth of the syntax tree of a bracket's content, by the precedence of Python's
+/// operators: `or`, `and` and comparisons are one level, however many operands they have; each
+/// other operator adds one.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
     /// How deep the bracket itself is.
@@ -141,7 +144,8 @@ struct Nesting {
     ored: u32,
     /// The `not`s before the comparison.
     nots: u32,
-    /// The `if`s, `lambda`s and the like that the current element is nested in, and its deepest part.
+    /// The `if`s, `lambda`s and the like that the current element is nested in, and its deepest
+    /// part.
     clauses: u32,
     clause: u32,
     /// The deepest element before a comma.
@@ -179,7 +183,8 @@ impl Nesting {
         self.sibling.max(self.clauses + self.clause.max(self.disjunction()))
     }
 
-    /// How deep the next operand is in the tree as far as it is known before the operand's end.
+    /// Returns the depth of the next operand in the tree as far as it is known before the operand's
+    /// end.
     fn now(&self) -> u32 {
         let joins = [self.compared, self.anded, self.ored].iter().filter(|before| **before > 0).count();
         self.base + self.clauses + self.nots + self.prefixes + joins as u32
@@ -231,7 +236,7 @@ impl Nesting {
     }
 }
 
-/// Whether a token is an operator that binds closer than comparisons.
+/// Returns whether a token is an operator that binds closer than comparisons.
 fn is_arithmetic(kind: TokenKind) -> bool {
     matches!(
         kind,
@@ -307,14 +312,14 @@ fn check_nesting(text: &str) -> Result<(), ParseFailure> {
     }
 }
 
-/// The first bytes of a line, counted from 0. (The lexer does not tell where it stands.)
+/// Returns the first bytes of a line, counted from 0. (The lexer does not tell the position.)
 fn line_start(text: &str, line: usize) -> Range<u32> {
     let start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
     let length = text[start..].bytes().take(60).take_while(|&byte| byte != b'\n').count();
     start as u32..(start + length) as u32
 }
 
-/// The function of this name whose `def` stands first at or after a byte.
+/// Returns the function of this name whose `def` is first at or after a byte.
 pub(crate) fn find_function<'a>(
     module: &'a ModModule,
     name: &str,

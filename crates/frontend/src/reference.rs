@@ -1,6 +1,7 @@
-//! References to what only the host understands, which it knows by their numbers.
+//! References to objects that only the host understands, by their numbers.
 
-/// An object of the host that only the host understands: a module, a class, a plain Python function.
+/// An object of the host that only the host understands: a module, a class, a plain Python
+/// function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectRef(pub u32);
 
@@ -13,6 +14,6 @@ pub struct FunctionRef(pub u32);
 pub struct MemberFunction {
     /// Its source.
     pub function: FunctionRef,
-    /// What the host calls: it is a `constexpr_function`.
+    /// The object that the host calls, if it is a `constexpr_function`.
     pub at_compile_time: Option<ObjectRef>,
 }

@@ -50,9 +50,9 @@ pub(crate) fn decimal(scientific: &str) -> (String, i32) {
     (mantissa.replace('.', ""), exponent.parse().unwrap_or(0))
 }
 
-/// Digits with the point after the first one times a power of ten: with an exponent where it is less than -4 or at least
-/// `most` (in a `repr`, one less), otherwise without; at least `fraction` digits stand after a point that is not followed
-/// by an exponent.
+/// Formats digits with the point after the first one times a power of ten: with an exponent if it
+/// is less than -4 or at least `most` (in a `repr`, one less), otherwise without; at least
+/// `fraction` digits follow a point that is not followed by an exponent.
 pub(crate) fn general(digits: &str, exponent: i32, most: i32, fraction: usize) -> String {
     let limit = if fraction > 0 { most - 1 } else { most };
     if exponent < -4 || exponent >= limit {
@@ -78,7 +78,7 @@ pub(crate) fn exponent_text(exponent: i32, letter: char) -> String {
     format!("{letter}{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// What `tl` types are called on the host: `fp32`, `pointer<fp32>`, `<[8], int32>`.
+/// Returns the name of a type on the host: `fp32`, `pointer<fp32>`, `<[8], int32>`.
 pub fn type_name(ty: &Type) -> String {
     let element = ty.element.pointee().map_or_else(|| ty.element.to_string(), |to| format!("pointer<{to}>"));
     if ty.is_scalar() {
@@ -88,7 +88,7 @@ pub fn type_name(ty: &Type) -> String {
     format!("<[{}], {element}>", extents.join(", "))
 }
 
-/// How Triton writes a type: `fp32`, `pointer<fp32>`, `int32[constexpr[8]]`.
+/// Returns the name of a type as Triton writes it: `fp32`, `pointer<fp32>`, `int32[constexpr[8]]`.
 pub fn type_str(ty: &Type, is_tensor: bool) -> String {
     let mut text = ty.element.pointee().map_or_else(|| ty.element.to_string(), |to| format!("pointer<{to}>"));
     if is_tensor || !ty.is_scalar() {
@@ -98,7 +98,7 @@ pub fn type_str(ty: &Type, is_tensor: bool) -> String {
     text
 }
 
-/// The part of a mangled name that stands for a type.
+/// Returns the part of a mangled name that encodes a type.
 pub fn mangled(ty: &Type) -> String {
     let of = |dtype: Dtype| match dtype {
         Dtype::I1 => "i1".to_owned(),

@@ -2,7 +2,8 @@
 
 use strsim::osa_distance;
 
-/// The candidate that is near enough to `name` to be worth suggesting; of several, the nearest, then the first in order.
+/// The candidate that is near enough to `name` to be worth suggesting; of several, the nearest,
+/// then the first in order.
 pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = match name.chars().count() {
         0..=1 => return None,

@@ -1,5 +1,6 @@
-//! Tuples of anything (compile-time values, operands, arguments, types): the items in order, and the names of the fields
-//! where it is a `NamedTuple`. An instance of a class of the user's (`triton.aggregate`) is one as well, with its class.
+//! Tuples of anything (compile-time values, operands, arguments, types): the items in order, and
+//! the names of the fields where it is a `NamedTuple`. An instance of a class of the user's
+//! (`triton.aggregate`) is one as well, with its class.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use crate::reference::ObjectRef;
 /// The names of the fields of a `NamedTuple` or an aggregate.
 pub type Fields = Arc<[Arc<str>]>;
 
-/// A tuple or list: a slice of its items. A tuple that is made of the items of another is a plain one, as in Python.
+/// A tuple or list: a slice of its items. A tuple that is made of the items of another is a plain
+/// one, as in Python.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Tuple<T> {
     items: Vec<T>,
@@ -26,13 +28,14 @@ impl<T> Tuple<T> {
         Self { items, fields, class: None, descriptor: None }
     }
 
-    /// An instance of a class that is decorated with `triton.aggregate`: it has fields, and is no sequence.
+    /// An instance of a class that is decorated with `triton.aggregate`: it has fields, and is no
+    /// sequence.
     pub fn instance(items: Vec<T>, fields: Fields, class: ObjectRef) -> Self {
         Self { items, fields: Some(fields), class: Some(class), descriptor: None }
     }
 
-    /// A tensor descriptor that the host has made, as the tuple of its parts: the base, the extents, and all strides but the
-    /// last, which is 1.
+    /// A tensor descriptor that the host has made, as the tuple of its parts: the base, the
+    /// extents, and all strides but the last, which is 1.
     pub fn of_descriptor(form: Arc<DescriptorForm>, items: Vec<T>) -> Self {
         let names = form.names().take(2 * form.block_shape.len()).map(Into::into);
         let fields = Some(names.collect());
@@ -60,12 +63,12 @@ impl<T> Tuple<T> {
         self.fields.as_ref()
     }
 
-    /// What it describes, if it is a tensor descriptor.
+    /// Returns the form of the descriptor, if it is a tensor descriptor.
     pub fn descriptor(&self) -> Option<&Arc<DescriptorForm>> {
         self.descriptor.as_ref()
     }
 
-    /// Whether another has the same fields and class, or describes such blocks.
+    /// Returns whether another has the same fields and class, or describes such blocks.
     pub fn is_alike<U>(&self, other: &Tuple<U>) -> bool {
         self.len() == other.len()
             && self.fields == other.fields

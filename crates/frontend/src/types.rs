@@ -1,5 +1,5 @@
-//! Types that no value of the IR has: `tl.void`, pointers to what is only read, and the types of what is several values at run
-//! time, or none.
+//! Types that no value of the IR has: `tl.void`, pointers to what is only read, and the types of
+//! what is several values at run time, or none.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::value::{Constant, to_str};
 pub enum LanguageType {
     /// `tl.void`.
     Void,
-    /// `tl.pointer_type(element_ty, const=True)`, the type of a parameter that is declared `tl.const`.
+    /// `tl.pointer_type(element_ty, const=True)`, the type of a parameter that is declared
+    /// `tl.const`.
     ConstPointer(Dtype),
     /// `tl.constexpr_type(value)`.
     Constexpr(Constant),
@@ -47,7 +48,7 @@ impl LanguageType {
         }
     }
 
-    /// The type of the IR that stands for it.
+    /// Returns the corresponding type of the IR.
     pub fn as_ir(&self) -> Option<Type> {
         match self {
             LanguageType::ConstPointer(pointee) => Some(Type::pointer(*pointee)),
@@ -58,7 +59,7 @@ impl LanguageType {
         }
     }
 
-    /// Whether `isinstance` finds it to be of a class of types.
+    /// Returns whether `isinstance` finds it to be of a class of types.
     pub fn is_of(&self, class: &str) -> bool {
         class == "base_type"
             || match self {
@@ -96,7 +97,8 @@ impl LanguageType {
         }
     }
 
-    /// The result of a method that takes no arguments; of a pointer, where it differs from that of its type in the IR.
+    /// The result of a method that takes no arguments; of a pointer, where it differs from that of
+    /// its type in the IR.
     pub fn method(&self, name: &str) -> Option<Constant> {
         match (self, name) {
             (_, "mangle") => Some(Constant::Str(self.mangled().into())),
@@ -111,7 +113,7 @@ impl LanguageType {
         }
     }
 
-    /// The part of a mangled name that stands for it.
+    /// Returns the part of a mangled name that encodes it.
     pub fn mangled(&self) -> String {
         match self {
             LanguageType::Void => "void".into(),

@@ -1,4 +1,4 @@
-//! What an expression of a kernel evaluates to: a run-time value, or something known at compile time.
+//! The values of a kernel's expressions: run-time values, or compile-time ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ pub(crate) fn language_name(path: &str) -> String {
     }
 }
 
-/// What an expression evaluates to. `V` is the builder's value.
+/// The value of an expression. `V` is the builder's value.
 #[derive(Clone, Debug)]
 pub enum Operand<V> {
     /// A scalar or tile at run time.
@@ -137,7 +137,8 @@ pub enum Operand<V> {
     Descriptor(Box<Descriptor<Operand<V>>>),
     /// A name of `triton.language`, by its dotted path.
     Language(Arc<str>),
-    /// A method of a run-time value, such as `x.to`: the value, and the name of `triton.language` that it calls.
+    /// A method of a run-time value, such as `x.to`: the value, and the name of `triton.language`
+    /// that it calls.
     Method(Box<Operand<V>>, Arc<str>),
     /// A `@jit` function.
     Function(FunctionRef),
@@ -160,11 +161,11 @@ pub enum Operand<V> {
 pub struct Range<V> {
     /// The first value.
     pub lower: Operand<V>,
-    /// Where it ends, exclusive.
+    /// The exclusive end.
     pub upper: Operand<V>,
     /// The increment.
     pub step: Operand<V>,
-    /// Whether the loop is unrolled while it is compiled (`tl.static_range`).
+    /// True if the loop is unrolled while it is compiled (`tl.static_range`).
     pub is_static: bool,
     /// The other arguments of `tl.range`.
     pub options: tilewright_ir::LoopOptions,

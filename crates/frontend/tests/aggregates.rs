@@ -1,5 +1,5 @@
-//! Classes that `triton.aggregate` decorates, of a module that no Python has run. `UPDATE_EXPECT=1 cargo test` rewrites what
-//! is expected.
+//! Classes that `triton.aggregate` decorates, of a module that no Python has run. `UPDATE_EXPECT=1
+//! cargo test` rewrites what is expected.
 
 mod common;
 

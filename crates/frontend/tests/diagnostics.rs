@@ -1,4 +1,5 @@
-//! What users are told of names and of Python that kernels do not have. `UPDATE_EXPECT=1 cargo test` rewrites what is expected.
+//! Errors about names, and about Python that kernels do not have. `UPDATE_EXPECT=1 cargo test`
+//! rewrites the expected texts.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
@@ -43,7 +44,7 @@ def k(x_ptr, n):
 "#,
         "*fp32, int32",
         expect![[r#"
-            error[TW0001]: 'x' is not defined on every way that leads here
+            error[TW0001]: 'x' is not defined on every path that leads here
              --> k.py:9:21
               |
             8 |         x = 1.0
@@ -69,7 +70,7 @@ def k(x_ptr, n):
 "#,
         "*fp32, int32",
         expect![[r#"
-            error[TW0001]: 'last' is not defined on every way that leads here
+            error[TW0001]: 'last' is not defined on every path that leads here
              --> k.py:9:21
               |
             8 |         last = i
@@ -79,7 +80,7 @@ def k(x_ptr, n):
               |
               = help: give 'last' a value before, for example zeros of its final type
 
-            error[TW0001]: 'i' is not defined on every way that leads here
+            error[TW0001]: 'i' is not defined on every path that leads here
               --> k.py:10:22
                |
              7 |     for i in range(n):
@@ -313,7 +314,7 @@ def k(x_ptr):
                |                     ^^^^^
                |
                = note: its value is 2.5 now; a kernel is compiled once and would not see it change
-               = help: write `SCALE = tl.constexpr(2.5)` where it is defined (an annotation alone does not make it one), or pass it as an argument
+               = help: write `SCALE = tl.constexpr(2.5)` where it is defined (an annotation does not make it one), or pass it as an argument
 
             error[TW0023]: the global variable 'NAMES' is not a constexpr
               --> k.py:11:29
@@ -322,7 +323,7 @@ def k(x_ptr):
                |                             ^^^^^
                |
                = note: its value is ('a', 'b') now; a kernel is compiled once and would not see it change
-               = help: write `NAMES = tl.constexpr(('a', 'b'))` where it is defined (an annotation alone does not make it one), or pass it as an argument
+               = help: write `NAMES = tl.constexpr(('a', 'b'))` where it is defined (an annotation does not make it one), or pass it as an argument
         "#]],
     );
 }

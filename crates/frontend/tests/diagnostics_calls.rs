@@ -1,4 +1,5 @@
-//! What users are told of calls and of what must be known at compile time. `UPDATE_EXPECT=1 cargo test` rewrites what is expected.
+//! Errors about calls, and about values that must be known at compile time. `UPDATE_EXPECT=1 cargo
+//! test` rewrites the expected texts.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 

@@ -1,4 +1,5 @@
-//! What users are told of types and shapes that do not fit. `UPDATE_EXPECT=1 cargo test` rewrites what is expected.
+//! Errors about types and shapes that do not fit. `UPDATE_EXPECT=1 cargo test` rewrites the
+//! expected texts.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
@@ -205,7 +206,7 @@ def k(x_ptr, n):
                = note: found fp16, expected fp32
                = help: convert one of them, for example with `.to(tl.float32)`
 
-            error[TW0012]: the function returns a value on some ways only
+            error[TW0012]: the function returns a value on some paths only
               --> k.py:15:5
                |
             14 |         return x
@@ -436,7 +437,7 @@ def k(x_ptr, n):
             11 |     x_ptr + start
                |             ^^^^^ this is a tuple
                |
-               = help: take its item, `[0]`; a comma behind a value, `x = y,`, makes a tuple of it
+               = help: take its item, `[0]`; a comma after a value, `x = y,`, makes a tuple of it
         "#]],
     );
 }

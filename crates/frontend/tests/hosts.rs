@@ -1,4 +1,4 @@
-//! What a host other than the module's own source may say.
+//! Hosts other than the module's own source.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
@@ -18,7 +18,7 @@ use tilewright_ir::Dtype;
 /// A module's source, with something else in the place of some answers.
 struct Altered {
     host: SourceHost,
-    /// The user loses patience after so many questions; 0 for never.
+    /// The user interrupts after this many polls; 0 for never.
     patience: usize,
     /// The source of every function.
     source: Option<FunctionSource>,
@@ -78,7 +78,7 @@ fn lowering_can_be_interrupted() {
     assert!(failure.diagnostics[0].primary.is_some());
 }
 
-/// Python gives a lambda the name `<lambda>`, and the line that it stands in.
+/// Python gives a lambda the name `<lambda>`, and the line that contains it.
 #[test]
 fn a_lambda_is_no_kernel() {
     let host =

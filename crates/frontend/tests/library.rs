@@ -7,7 +7,8 @@ use tilewright_frontend::Options;
 
 /// The type of an expression of `x`, a tile of a type and shape; or the code of the finding.
 fn type_of(expression: &str, dtype: &str, shape: &str) -> String {
-    // The pointer is only there to make the tile; the type is what `static_print` would say, read off the store.
+    // The pointer is only there to make the tile; the type is what `static_print` would say, read
+    // off the store.
     let text = format!(
         "{HEADER}from triton.language.extra import libdevice\n\n@triton.jit\ndef helper(x):\n    return {expression}\n\n\
          @triton.jit\ndef k(p):\n    x = tl.full({shape}, 0, tl.float32).to(p.dtype.element_ty)\n    y = helper(x)\n\

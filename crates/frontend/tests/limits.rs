@@ -1,4 +1,4 @@
-//! What a compilation may take: it comes to an end, in bounded memory.
+//! The limits of a compilation: it comes to an end, in bounded memory.
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
@@ -136,7 +136,7 @@ fn nesting_through_calls() {
 }
 
 #[test]
-fn many_specialisations_are_found_quickly() {
+fn many_specializations_are_found_quickly() {
     let text = "
 @triton.jit
 def h(x, N: tl.constexpr):

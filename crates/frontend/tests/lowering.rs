@@ -109,7 +109,7 @@ def k(x_ptr, n):
 }
 
 #[test]
-fn helpers_are_specialised_once_for_equal_arguments() {
+fn helpers_are_specialized_once_for_equal_arguments() {
     check(
         r"
 @triton.jit

@@ -1,5 +1,6 @@
-//! Early returns, the result of a kernel, and tuples: what the code becomes. `UPDATE_EXPECT=1 cargo test` rewrites what is
-//! expected. (What the code does is tested in `tests/kernels/control_flow.md`.)
+//! Early returns, the result of a kernel, and tuples: what the code becomes. `UPDATE_EXPECT=1 cargo
+//! test` rewrites what is expected. (`tests/kernels/control_flow.md` tests the results of the
+//! code.)
 
 #![allow(clippy::needless_raw_string_hashes, reason = "expect-test writes them")]
 
@@ -187,7 +188,7 @@ def k(x_ptr, n):
                = note: found int32, expected fp32
                = help: convert one of them, for example with `.to(tl.float32)`
 
-            error[TW0012]: the function returns a value on some ways only
+            error[TW0012]: the function returns a value on some paths only
               --> k.py:18:5
                |
             17 |             return x

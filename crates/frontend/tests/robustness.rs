@@ -1,4 +1,4 @@
-//! Nothing that stands in a source makes the frontend panic: mutations of real programs, and texts made to hurt.
+//! No source makes the frontend panic: mutations of real programs, and hostile texts.
 
 mod common;
 

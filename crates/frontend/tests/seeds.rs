@@ -1,4 +1,5 @@
-//! The kernels of users' programs lower to valid IR. The programs stand beside the project, where they are at hand.
+//! The kernels of users' programs lower to valid IR. The programs stand beside the project, where
+//! they are at hand.
 
 mod common;
 

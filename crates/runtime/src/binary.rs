@@ -1,8 +1,9 @@
-//! Device code by its number, as Triton's driver module deals in it: a binary is loaded, and launched with arguments that
-//! types describe. Nothing is known of its source. What `triton.compile` made goes this way, and so does torch's Inductor.
+//! Device code by its driver handle, the protocol of Triton's driver module: a binary is loaded,
+//! and launched with arguments described by types. Nothing is known of its source. Kernels of
+//! `triton.compile` go this way, and so does torch's Inductor.
 //!
 //! ```text
-//! bytes ──load──> number ──Manner::configure──> LaunchConfiguration ──Call──> the GPU
+//! bytes ──load──> handle ──Manner::configure──> LaunchConfiguration ──Call──> the GPU
 //!                                               Slot, one a parameter ──┘
 //! ```
 
@@ -24,30 +25,31 @@ use crate::{Device, Error};
 pub use call::Call;
 pub use signature::{ArgumentType, Slot};
 
-/// Kernels by their number, with the number of their module.
+/// Kernels by their handle, with the handle of their module.
 type Kernels = FxHashMap<u64, (u64, Function)>;
 
-/// The kernels that were loaded or shared.
+/// The loaded and shared kernels.
 static LOADED: Mutex<Option<Kernels>> = Mutex::new(None);
 
 fn loaded() -> MutexGuard<'static, Option<Kernels>> {
     LOADED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A kernel that was loaded, as other libraries know it.
+/// A loaded kernel, as other libraries know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Binary {
-    /// The number of the module (`CUmodule`).
+    /// The driver's handle of the module (`CUmodule`).
     pub module: u64,
-    /// The number of the kernel (`CUfunction`).
+    /// The driver's handle of the kernel (`CUfunction`).
     pub function: u64,
-    /// What it takes.
+    /// The driver's attributes of the kernel.
     pub attributes: FunctionAttributes,
 }
 
-/// Assembles PTX for a GPU, unless the cache has the machine code, for blocks of so many threads and bytes of shared memory.
-/// Without a limit of registers it may get fewer than the assembler would take, so that more blocks run at a time. Comes with a
-/// warning if the cache cannot be used.
+/// Assembles PTX for a GPU and blocks of this many threads and bytes of shared memory; reads the
+/// cubin from the cache if it can. Without a limit of registers the kernel may get fewer than the
+/// assembler would take, so that more blocks run at a time. Returns a warning as well if the cache
+/// cannot be used.
 pub fn assemble(
     device: Device,
     kernel: &str,
@@ -58,12 +60,12 @@ pub fn assemble(
     let cache = Cache::new(&Settings::from_environment());
     let (gpu, context) = (device.gpu()?, device.context()?);
     let limited = |count: u32| -> Cow<'_, str> {
-        // The size of a block is the directive that each kernel of ours has.
+        // The directive that each kernel of ours has gives the size of a block.
         ptx.replacen(".reqntid", &format!(".maxnreg {count}\n.reqntid"), 1).into()
     };
     let assembler = Assembler { gpu, context, cache: &cache, name: kernel };
     let (_, cubin) = match max_registers {
-        // Our own PTX says it already.
+        // PTX of tilewright has the limit already.
         Some(_) if ptx.contains(".maxnreg") => assembler.assemble(ptx, None, block)?,
         Some(count) => assembler.assemble(&limited(count), None, block)?,
         None => assembler.assemble(ptx, Some(&limited), block)?,
@@ -71,7 +73,8 @@ pub fn assemble(
     Ok((cubin, cache.take_warning()))
 }
 
-/// Loads a kernel of a cubin, a fat binary or PTX on a GPU, where a block gets so many bytes of shared memory.
+/// Loads a kernel of a cubin, a fat binary or PTX on a GPU, whose blocks get `shared_bytes` of
+/// shared memory.
 pub fn load(device: Device, kernel: &str, image: &[u8], shared_bytes: u32) -> Result<Binary, Error> {
     let module = Module::load(device.context()?, kernel, image)?;
     let function = module.function(kernel)?;
@@ -82,14 +85,15 @@ pub fn load(device: Device, kernel: &str, image: &[u8], shared_bytes: u32) -> Re
     Ok(Binary { module, function: number, attributes })
 }
 
-/// Makes a kernel that a launch has loaded known by its number, which is returned, also to [`unload`].
+/// Registers the kernel of a launch under its handle, and returns the handle, which [`unload`]
+/// takes as well.
 pub fn share(function: &Function) -> u64 {
     let number = function.raw();
     loaded().get_or_insert_default().insert(number, (number, function.clone()));
     number
 }
 
-/// Unloads the module with this number.
+/// Unloads the module with this handle.
 pub fn unload(module: u64) -> Result<(), Error> {
     let mut kernels = loaded();
     let of_module = kernels.iter().flatten().find(|(_, (owner, _))| *owner == module);
@@ -101,7 +105,7 @@ pub fn unload(module: u64) -> Result<(), Error> {
     unloaded.map(drop).ok_or_else(|| invalid(message()).into())
 }
 
-/// The kernel with this number.
+/// Returns the kernel with this handle.
 pub fn function(number: u64) -> Result<Function, Error> {
     let kernels = loaded();
     let found = kernels.as_ref().and_then(|kernels| Some(kernels.get(&number)?.1.clone()));
@@ -112,27 +116,28 @@ pub fn function(number: u64) -> Result<Function, Error> {
     })
 }
 
-/// How many clusters of so many blocks of 128 threads are resident on the GPU at a time.
+/// Returns how many clusters, of `cluster` blocks of 128 threads each, are resident on the GPU at a
+/// time.
 pub fn max_active_clusters(number: u64, shared_bytes: u32, cluster: u32) -> Result<u32, Error> {
     let options = LaunchOptions { shared_bytes, cluster: [cluster, 1, 1], ..LaunchOptions::new(128) };
     Ok(function(number)?.configure(options)?.max_active_clusters()?)
 }
 
-/// How a kernel is launched, but for its grid, stream and arguments.
+/// The settings of a launch besides its grid, stream and arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Manner {
-    /// The kernel, by its number.
+    /// The handle of the kernel.
     pub function: u64,
     /// Warps of a program, programs of a cluster, bytes of shared memory: Triton's packed metadata.
     pub packed: (u32, u32, u32),
-    /// All programs are resident together.
+    /// True if all programs are resident together.
     pub is_cooperative: bool,
-    /// It may start before the kernel before it has ended.
+    /// True if it may start before the preceding kernel has ended.
     pub is_programmatic: bool,
 }
 
 impl Manner {
-    /// Works the launch out.
+    /// Returns the launch configuration for these settings.
     pub fn configure(self) -> Result<LaunchConfiguration, Error> {
         let (warps, cluster, shared_bytes) = self.packed;
         let options = LaunchOptions {

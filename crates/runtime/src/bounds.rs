@@ -1,5 +1,5 @@
-//! Whether the accesses of a kernel are in bounds for every grid and every size: what the compiler finds as text and
-//! diagnostics, each counterexample confirmed by a run.
+//! Checks that the accesses of a kernel are in bounds for every grid and every size: the compiler's
+//! findings as text and diagnostics, each counterexample confirmed by a run.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -15,47 +15,48 @@ use tilewright_ir::{Module, OpFamily};
 
 use crate::{Device, Error, Grid, Handle, Pointer, Region, SourcePlace, Value, sanitize};
 
-/// What was found of an access.
+/// The finding about an access.
 #[derive(Clone, Debug)]
 pub struct BoundsFinding {
-    /// Where it stands.
+    /// The position of the access.
     pub place: Option<SourcePlace>,
-    /// What it is: ``load from `x_ptr` ``.
+    /// The access as text: ``load from `x_ptr` ``.
     pub access: String,
-    /// Whether it is in bounds.
+    /// The verdict.
     pub verdict: BoundsVerdict,
 }
 
-/// Whether an access is in bounds.
+/// The verdict on an access.
 #[derive(Clone, Debug)]
 pub enum BoundsVerdict {
-    /// For every grid and every size.
+    /// It is in bounds for every grid and every size.
     Proved,
-    /// Not for some, which the finding names.
+    /// It is out of bounds for a grid and sizes that the diagnostic names.
     Refuted(Box<Diagnostic>),
-    /// It is not known, for this reason.
+    /// It is not decided, for this reason.
     Undecided(String),
 }
 
-/// What was found of a kernel.
+/// The findings about a kernel.
 #[derive(Clone, Debug)]
 pub struct BoundsReport {
     /// Each access, in the order of the text.
     pub findings: Vec<BoundsFinding>,
-    /// What the diagnostics point into.
+    /// The sources that the diagnostics point into.
     pub sources: SourceMap,
 }
 
-/// A run that confirms a counterexample takes at most so long, and so much memory.
-const MOST_TIME: Duration = Duration::from_secs(10);
-const MOST_BYTES: i128 = 256 << 20;
-const MOST_PROGRAMS: i128 = 1 << 20;
-/// The elements behind pointers of which nothing is said.
+/// The limits of a run that confirms a counterexample: its time, its memory, its programs.
+const MAX_TIME: Duration = Duration::from_secs(10);
+const MAX_BYTES: i128 = 256 << 20;
+const MAX_PROGRAMS: i128 = 1 << 20;
+/// The assumed number of elements after a pointer without a statement.
 const SOME_ELEMENTS: i128 = 1 << 16;
 
 impl Handle {
-    /// Says of each access of a kernel for the CPU whether it is in bounds for every grid and every size, given a statement of
-    /// these; what is known at compile time, and of descriptors, is added to it. Fails with what is wrong in the statement.
+    /// Decides for each access of a kernel for the CPU whether it is in bounds for every grid and
+    /// every size, under the conditions of a statement; compile-time facts and those of descriptors
+    /// are added to it. An error says what is wrong in the statement.
     pub fn check_bounds(&self, statement: &Statement) -> Result<BoundsReport, String> {
         let mut statement = statement.clone();
         for (parameter, argument) in self.signature().parameters.iter().zip(self.arguments()) {
@@ -103,7 +104,8 @@ impl Handle {
         BoundsFinding { place, access, verdict }
     }
 
-    /// Runs the kernel with the numbers of a counterexample: what that showed, or why the counterexample is none.
+    /// Runs the kernel with the numbers of a counterexample; returns a note about the run, or the
+    /// reason why it is not one.
     fn confirm(
         &self,
         module: &Module,
@@ -120,10 +122,10 @@ impl Handle {
             let constant = statement.constants.iter().find(|(own, _)| own == name).map(|(_, number)| *number);
             constant.or_else(|| found.arguments.iter().find_map(of)).or(Some(0))
         };
-        if found.grid.iter().product::<i128>() > MOST_PROGRAMS {
+        if found.grid.iter().product::<i128>() > MAX_PROGRAMS {
             return not_run("the grid is too large");
         }
-        // The memory behind each pointer, with room to align it.
+        // The memory of each pointer, with room to align it.
         let mut memory: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut sum = 0;
         for (index, (parameter, argument)) in
@@ -137,7 +139,7 @@ impl Handle {
             let extent = stated.map_or(Some(SOME_ELEMENTS), |(_, extent)| extent.value(&number));
             let bytes = extent.and_then(|extent| extent.max(0).checked_mul(pointee.bytes() as i128));
             sum =
-                bytes.and_then(|bytes| bytes.checked_add(sum)).filter(|sum| *sum <= MOST_BYTES).unwrap_or(-1);
+                bytes.and_then(|bytes| bytes.checked_add(sum)).filter(|sum| *sum <= MAX_BYTES).unwrap_or(-1);
             let Some(bytes) = bytes.filter(|_| sum >= 0) else { return not_run("it takes too much memory") };
             memory.push((index, vec![0; bytes as usize + 2 * ALIGNMENT]));
         }
@@ -146,11 +148,11 @@ impl Handle {
         let Ok(complete) = complete else { return not_run("the arguments are no kernel's") };
         let Ok(grid) = Grid::new(&found.grid) else { return not_run("the grid is too large") };
         let start = Instant::now();
-        let poll = || start.elapsed() > MOST_TIME;
+        let poll = || start.elapsed() > MAX_TIME;
         match self.launch(grid, &complete, Interrupt::Poll(&poll)) {
             Err(error) if error.code() == Some(Code::OutOfBounds) => Ok(ran(&error)),
             Err(error) => not_run(&format!("the run ended with `{}`", first_line(&error))),
-            Ok(()) if start.elapsed() > MOST_TIME => not_run("the run takes too long"),
+            Ok(()) if start.elapsed() > MAX_TIME => not_run("the run takes too long"),
             Ok(()) => Err("a run with the numbers of a counterexample stays in bounds".into()),
         }
     }
@@ -184,7 +186,7 @@ impl Handle {
     }
 }
 
-/// Adds what is known of an argument.
+/// Adds the known facts about an argument.
 fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
     match argument {
         Argument::Constexpr(HostValue::Constant(Constant::Int(number))) => {
@@ -192,7 +194,7 @@ fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
         }
         Argument::Tuple(items) if items.descriptor().is_some() => {
             let rank = items.descriptor().map_or(0, |form| form.block_shape.len());
-            // The last stride, which is 1, may not be among them.
+            // The last stride, which is 1, may be missing.
             let part = |place: usize, name: String| match items.get(place) {
                 Some(Argument::Constexpr(HostValue::Constant(Constant::Int(number)))) => {
                     Expression::Number(*number)
@@ -222,14 +224,14 @@ fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
     }
 }
 
-/// Where the memory of a run begins, in bytes.
+/// The alignment of a run's memory, in bytes.
 const ALIGNMENT: usize = 64;
 
 fn first_line(error: &Error) -> String {
     error.diagnostics().first().map_or_else(|| error.to_string(), |diagnostic| diagnostic.message.clone())
 }
 
-/// What a run said that went out of bounds.
+/// The error of a run that went out of bounds, as a note.
 fn ran(error: &Error) -> String {
     format!("a run with these numbers on the CPU ends with: {}", first_line(error))
 }
@@ -262,7 +264,7 @@ fn diagnostic(module: &Module, found: &Counterexample, tensor: &str, note: &str)
         )
 }
 
-/// Why an access is not decided.
+/// Returns the reason why an access is not decided, as text.
 fn why(module: &Module, reason: &Reason, tensor: Option<&str>) -> String {
     match reason {
         Reason::NoExtent => {

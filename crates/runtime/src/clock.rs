@@ -5,7 +5,7 @@ use std::time::Instant;
 
 static EPOCH: OnceLock<Instant> = OnceLock::new();
 
-/// Nanoseconds since it was first asked: since the first profile of the process was started.
+/// Returns the nanoseconds since its first call, at the start of the first profile of the process.
 pub fn profile_clock() -> u64 {
     EPOCH.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }

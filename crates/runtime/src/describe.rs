@@ -1,7 +1,7 @@
-//! Arguments described in text, for those that have none at hand: `*fp32:16, i32, 1024, 'text'`.
+//! Arguments described as text, without values: `*fp32:16, i32, 1024, 'text'`.
 //!
-//! This is the language of `tilewright compile --signature`, of Triton's ahead-of-time compiler, and of the types in
-//! `ASTSource(signature=...)`:
+//! This is the language of `tilewright compile --signature`, of Triton's ahead-of-time compiler,
+//! and of the types in `ASTSource(signature=...)`:
 //!
 //! | text | argument |
 //! |---|---|
@@ -24,7 +24,7 @@ use crate::specialize::align_descriptor;
 use crate::{Error, Value, parse_dtype};
 
 impl Signature {
-    /// The arguments that a text describes, one for each parameter; defaults fill what is left out.
+    /// Parses the description of arguments, one for each parameter; defaults fill missing ones.
     pub fn parse_arguments(&self, text: &str) -> Result<Vec<Argument>, Error> {
         let mut positional = Vec::new();
         let mut keywords = Vec::new();
@@ -33,7 +33,7 @@ impl Signature {
                 Some((name, value)) => keywords.push((name, value)),
                 None if keywords.is_empty() => positional.push(item),
                 None => {
-                    return Err(invalid(item, "an argument without a name stands behind one with a name"));
+                    return Err(invalid(item, "an argument without a name is after one with a name"));
                 }
             }
         }
@@ -62,7 +62,8 @@ impl Signature {
     }
 }
 
-/// One argument; for a parameter that is a `tl.constexpr`, the name of a type means the dtype.
+/// Parses one argument; for a parameter that is a `tl.constexpr`, the name of a type means the
+/// dtype.
 pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error> {
     let text = text.trim();
     if nesting(text) > MAX_NESTING {
@@ -86,7 +87,7 @@ pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error>
         None => (text, 1),
         Some((ty, hint)) => match hint.trim().parse::<u32>() {
             Ok(divisibility) if divisibility.is_power_of_two() => (ty.trim(), divisibility),
-            _ => return Err(invalid(text, "the hint behind ':' must be a power of two")),
+            _ => return Err(invalid(text, "the hint after ':' must be a power of two")),
         },
     };
     let is_one = divisibility == 1 && text.contains(':');
@@ -106,7 +107,7 @@ pub fn parse_argument(text: &str, is_constexpr: bool) -> Result<Argument, Error>
     }
 }
 
-/// What stands behind `tensordesc<`.
+/// Parses the text after `tensordesc<`.
 fn parse_descriptor(text: &str) -> Option<Argument> {
     let (dtype, rest) = text.strip_suffix('>')?.split_once('[')?;
     let (extents, rest) = rest.split_once(']')?;
@@ -131,10 +132,10 @@ fn parse_descriptor(text: &str) -> Option<Argument> {
     Some(Argument::Tuple(Tuple::of_descriptor(form.into(), parts)))
 }
 
-/// How deep tuples may nest.
+/// The maximum nesting of tuples.
 const MAX_NESTING: i32 = 64;
 
-/// How deep brackets nest in a text.
+/// Returns the nesting of brackets in a text.
 fn nesting(text: &str) -> i32 {
     let open = |depth: &mut i32, c| {
         *depth += i32::from(c == '(') - i32::from(c == ')');
@@ -189,7 +190,7 @@ fn parse_constant(text: &str, is_constexpr: bool) -> Option<Constant> {
     dtype.filter(|_| is_constexpr || text.contains('.')).map(Constant::dtype)
 }
 
-/// The parts between commas that stand in no quotes and no brackets; an empty text has none.
+/// Returns the parts between commas outside of quotes and brackets; an empty text has none.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut depth, mut quote) = (Vec::new(), 0, 0_i32, None);
     for (index, c) in text.char_indices() {

@@ -1,4 +1,5 @@
-//! Devices by name, whether this machine has them, and which one kernels run on.
+//! Devices by name, their availability on this machine, and the choice of the one that kernels run
+//! on.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +12,7 @@ use tilewright_sim as sim;
 
 use crate::{Error, Knobs};
 
-/// A device that kernels run on, or that memory is on.
+/// A device that runs kernels or has memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Device {
@@ -20,25 +21,29 @@ pub enum Device {
     Cpu,
     /// An NVIDIA GPU, by its number.
     Cuda(u16),
-    /// The simulator of an NVIDIA GPU with this compute capability (`90` for `sm_90`). Its memory is the processor's.
+    /// The simulator of an NVIDIA GPU with this compute capability (`90` for `sm_90`). Its memory
+    /// is the processor's.
     Sim(u16),
 }
 
-/// The compute capability (times 10) that kernels for the processor take themselves to be compiled for; 0 if none.
+/// The compute capability (times 10) that kernels for the processor report as their target's; 0 if
+/// none.
 static CLAIMED: AtomicU32 = AtomicU32::new(0);
 
-/// Has kernels for the processor that are compiled from now on answer `is_cuda()` and `cuda_capability_geq(...)` as those for a
-/// GPU of this compute capability (times 10): for programs that take the processor for one.
+/// Makes kernels that are compiled for the processor from now on answer `is_cuda()` and
+/// `cuda_capability_geq(...)` as if they were compiled for a GPU of this compute capability (times
+/// 10): for programs that take the processor for one.
 pub fn claim_capability(capability: u32) {
     CLAIMED.store(capability, Ordering::Relaxed);
 }
 
-/// What [`claim_capability`] was told.
+/// Returns the argument of the last [`claim_capability`].
 pub(crate) fn claimed_capability() -> u32 {
     CLAIMED.load(Ordering::Relaxed)
 }
 
-/// The multiprocessors of the GPU that stands for a compute capability (times 10), or for the newest one before it.
+/// The multiprocessors of the simulator's GPU with a compute capability (times 10), or with the
+/// newest one before it.
 pub fn multiprocessors_of(capability: u32) -> u32 {
     let of = |gpu: &sim::GpuModel| {
         let digits = gpu.architecture.trim_start_matches("sm_").trim_end_matches(char::is_alphabetic);
@@ -49,11 +54,12 @@ pub fn multiprocessors_of(capability: u32) -> u32 {
     known().find(|gpu| Some(of(gpu)) == newest).map_or(1, |gpu| gpu.multiprocessors)
 }
 
-/// What [`Device::select`] was told.
+/// The argument of the last [`Device::select`].
 static SELECTED: RwLock<Option<Device>> = RwLock::new(None);
 
 impl Device {
-    /// The device with this name: `cpu`, `cuda`, `cuda:1`, `sim`, `sim:sm_90`. The error says what is wrong with it.
+    /// Parses the name of a device: `cpu`, `cuda`, `cuda:1`, `sim`, `sim:sm_90`. The error says
+    /// what is wrong with it.
     pub fn parse(name: &str) -> Result<Self, Error> {
         let (kind, rest) = match name.split_once(':') {
             Some((kind, rest)) => (kind, Some(rest)),
@@ -77,12 +83,13 @@ impl Device {
         })
     }
 
-    /// The simulator of a target; of the processor there is none.
+    /// Returns the simulator of a target; the processor has none.
     pub fn simulating(target: Target) -> Option<Self> {
         target.capability().map(|capability| Device::Sim(capability as u16))
     }
 
-    /// What code for it is compiled for; an error if this machine does not have the device.
+    /// The target that code for it is compiled for; an error if this machine does not have the
+    /// device.
     pub fn target(self) -> Result<Target, Error> {
         match self {
             Device::Cpu => Ok(Target::Cpu),
@@ -98,14 +105,15 @@ impl Device {
         }
     }
 
-    /// The GPU of this name.
+    /// Returns the driver's GPU.
     pub fn gpu(self) -> Result<cuda::Device, Error> {
         let Device::Cuda(number) = self else { return Err(self.unavailable("it is no GPU")) };
         let found = cuda::Driver::get().and_then(|driver| driver.device(number.into()));
         found.map_err(|error| self.unavailable(&error.to_string()))
     }
 
-    /// The context that code for this GPU is loaded in: the current one, if it is of that GPU.
+    /// Returns the context that code for this GPU is loaded in: the current one, if it is of that
+    /// GPU.
     pub fn context(self) -> Result<cuda::Context, Error> {
         let gpu = self.gpu()?;
         Ok(match cuda::Context::current(gpu.driver())? {
@@ -115,7 +123,7 @@ impl Device {
         })
     }
 
-    /// Where the memory is that kernels on it use.
+    /// The device whose memory its kernels use.
     #[must_use]
     pub fn memory(self) -> Self {
         match self {
@@ -124,7 +132,7 @@ impl Device {
         }
     }
 
-    /// The devices of this machine.
+    /// Returns the devices of this machine.
     pub fn available() -> Vec<Device> {
         let driver = cuda::Driver::get().ok();
         let gpus =
@@ -133,15 +141,17 @@ impl Device {
         std::iter::once(Device::Cpu).chain(usable).collect()
     }
 
-    /// Chooses the device for kernels that were not launched yet; an error if this machine does not have it.
+    /// Selects the device of kernels that were not launched yet; an error if this machine does not
+    /// have it.
     pub fn select(self) -> Result<(), Error> {
         self.target()?;
         *SELECTED.write().unwrap_or_else(PoisonError::into_inner) = Some(self);
         Ok(())
     }
 
-    /// The device that was chosen, else that of `TILEWRIGHT_DEVICE`, which this process need not have: one that only compiles,
-    /// as a worker does, has no use of the driver. Without either, kernels run where their tensors are.
+    /// Returns the selected device, else that of `TILEWRIGHT_DEVICE`, without a check that it
+    /// exists: a process that only compiles, such as a worker, has no use of the driver. Without
+    /// either, kernels run where their tensors are.
     pub fn selected() -> Result<Option<Self>, Error> {
         let selected = *SELECTED.read().unwrap_or_else(PoisonError::into_inner);
         if selected.is_some() {
@@ -150,14 +160,14 @@ impl Device {
         Knobs::current().device.as_deref().map(Self::parse).transpose()
     }
 
-    /// The device that programs find in `triton.runtime.driver.active`: the chosen one, else the first GPU, else the
-    /// processor.
+    /// Returns the device of `triton.runtime.driver.active`: the selected one, else the first GPU,
+    /// else the processor.
     pub fn active() -> Result<Self, Error> {
         let usable = || Device::Cuda(0).target().map_or(Device::Cpu, |_| Device::Cuda(0));
         Ok(Self::selected()?.unwrap_or_else(usable))
     }
 
-    /// The active device; of GPUs, the one that this thread works on.
+    /// Returns the active device; if it is a GPU, the one that this thread works on.
     pub fn current() -> Result<Self, Error> {
         let device = Self::active()?;
         let Device::Cuda(_) = device else { return Ok(device) };
@@ -201,7 +211,7 @@ mod tests {
 
     #[test]
     fn devices_that_are_not_there_say_so() {
-        // No machine has so many.
+        // No machine has this many GPUs.
         assert_eq!(Device::Cuda(u16::MAX).target().unwrap_err().code(), Some(Code::NoDevice));
         assert_eq!(Device::Sim(70).target().unwrap_err().code(), Some(Code::NoDevice));
         assert_eq!(Device::Sim(90).target().unwrap().architecture(), "sm_90a");

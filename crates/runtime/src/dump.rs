@@ -1,4 +1,4 @@
-//! Where the stages of a compilation are written to, if the knobs ask for it.
+//! Writes the stages of a compilation to files or stderr, if the knobs request it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,18 +8,19 @@ use tilewright_compiler::{CodegenOptions, Stage};
 
 use crate::Knobs;
 
-/// The number of a compilation, which the names of its files have.
+/// Returns the number of a compilation, which is part of the names of its files.
 pub(crate) fn number(knobs: &Knobs) -> u32 {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     if knobs.dump.is_empty() { 0 } else { NUMBER.fetch_add(1, Ordering::Relaxed) }
 }
 
-/// Whether every compilation is to be seen.
+/// Returns whether every compilation is dumped.
 pub(crate) fn is_on(knobs: &Knobs) -> bool {
     !knobs.dump.is_empty()
 }
 
-/// Writes the stages of one compilation of a kernel. A file that cannot be written is reported on stderr and does not stop anything.
+/// Writes the stages of one compilation of a kernel. A file that cannot be written is reported on
+/// stderr and does not stop anything.
 pub(crate) fn hook<'a>(
     knobs: &'a Knobs,
     kernel: &'a str,
@@ -43,7 +44,8 @@ pub(crate) fn hook<'a>(
     }
 }
 
-/// The options of code generation as a comment: tile IR does not say them, and whoever compiles a file again needs them.
+/// Formats the options of code generation as a comment: tile IR does not have them, and a later
+/// compilation of the file needs them.
 fn describe(options: CodegenOptions) -> String {
     let CodegenOptions { num_warps, num_stages, num_ctas, max_registers, contraction, tensor_maps } = options;
     let registers = max_registers.unwrap_or(0);
@@ -55,7 +57,7 @@ fn describe(options: CodegenOptions) -> String {
     )
 }
 
-/// The same for machine code, which is made when it is first launched.
+/// Writes a cubin, which is made at the first launch.
 pub(crate) fn machine_code(knobs: &Knobs, kernel: &str, number: u32, cubin: &[u8]) {
     if !knobs.dump.contains(&Stage::Cubin) {
         return;
@@ -86,7 +88,7 @@ mod tests {
         let knobs =
             Knobs { dump: vec![Stage::Opt], dump_directory: Some(directory.clone()), ..Knobs::default() };
         let mut hook = hook(&knobs, "kernel", number(&knobs), CodegenOptions::default());
-        hook(Stage::Ir, &|| unreachable!("nobody asked for it"));
+        hook(Stage::Ir, &|| unreachable!("not requested"));
         hook(Stage::Opt, &|| "text".into());
         let written: Vec<_> =
             std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();

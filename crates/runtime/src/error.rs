@@ -1,4 +1,4 @@
-//! What can go wrong, as one type.
+//! All errors of the runtime, as one type.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use tilewright_base::{Code, Color, Diagnostic, Kind, SourceMap};
 use tilewright_compiler::{CompileError, InternalError};
 use tilewright_frontend::Failure;
 
-/// Why a kernel was not compiled, not launched, or did not finish. `Debug` prints what `Display` does, so that a `main` that
-/// returns it, and `unwrap`, show what a user can read.
+/// The reason why a kernel was not compiled, not launched, or did not finish. `Debug` prints the
+/// same as `Display`, so that a `main` that returns it, and `unwrap`, show readable text.
 #[derive(Clone)]
 pub enum Error {
     /// The user's program is at fault: coded findings, and the sources that they point into.
     Diagnostics(Box<Failure>),
-    /// A kernel needs more of something than the device has.
+    /// A kernel needs more of a resource than the device has.
     OutOfResources(OutOfResources),
-    /// The assembler of the driver refuses a kernel: its words.
+    /// The assembler of the driver refuses a kernel, with this message.
     Assembler(String),
     /// Tilewright is at fault.
     Internal(Arc<InternalError>),
 }
 
-/// What a kernel needs more of than the device has.
+/// A resource of which the device has less than a kernel needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OutOfResources {
-    /// What is required.
+    /// The amount that the kernel requires.
     pub required: u64,
-    /// What the device has.
+    /// The amount that the device has.
     pub limit: u64,
-    /// What it is: `shared memory`, `threads`.
+    /// The name of the resource: `shared memory`, `threads`.
     pub name: &'static str,
 }
 
@@ -62,12 +62,12 @@ impl Error {
         self.diagnostics().first().map(|diagnostic| diagnostic.code)
     }
 
-    /// What Python sees it as; `None` for an error without findings.
+    /// Returns the class of the Python exception; `None` for an error without findings.
     pub fn kind(&self) -> Option<Kind> {
         self.code().map(Code::kind)
     }
 
-    /// The whole text for a terminal; the same as `Display`, with colours if asked for.
+    /// The whole text for a terminal; the same as `Display`, with colors if requested.
     pub fn render(&self, color: Color) -> String {
         match self {
             Error::Diagnostics(failure) => {

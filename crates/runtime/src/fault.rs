@@ -1,4 +1,4 @@
-//! What goes wrong on a GPU, real or simulated, as errors of a launch.
+//! Converts faults on a GPU, real or simulated, to errors of a launch.
 
 mod access;
 mod watched;
@@ -13,7 +13,7 @@ use crate::{Error, Handle};
 use access::{Found, MemoryAccess, called, on_line};
 pub(crate) use watched::from_watch;
 
-/// A fault that the simulator has found, at its access of the kernel or at its line.
+/// Converts a fault of the simulator to an error at its access of the kernel, or at its line.
 #[cold]
 pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
     let sources = &handle.compiled.module.sources;
@@ -59,7 +59,7 @@ pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
     Error::new(diagnostic, SourceMap::clone(sources))
 }
 
-/// A fault that is not about global memory.
+/// Describes a fault that is not about global memory.
 fn other(fault: &Fault, handle: &Handle, line: Option<Span>) -> Diagnostic {
     let code = code(&fault.kind);
     let diagnostic = Diagnostic::new(code, message(fault, code));
@@ -69,8 +69,8 @@ fn other(fault: &Fault, handle: &Handle, line: Option<Span>) -> Diagnostic {
     }
 }
 
-/// The loop whose step is zero, and the calls that led there: the compiler traps nowhere else, but assembly of the program's own
-/// may.
+/// Returns the loop whose step is zero, and the calls that led there. The compiler traps nowhere
+/// else, but the program's own assembly may.
 fn loop_without_end(fault: &Fault, handle: &Handle) -> Option<Vec<Span>> {
     let is_assembly = |op: &Op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. });
     if on_line(fault, handle, is_assembly).next().is_some() {
@@ -81,7 +81,7 @@ fn loop_without_end(fault: &Fault, handle: &Handle) -> Option<Vec<Span>> {
     chains.all(|chain| chain == first).then_some(first)
 }
 
-/// The check that does not hold, and the calls that led there, if its line has one alone.
+/// The check that does not hold, and the calls that led there, if its line has only one check.
 fn check(fault: &Fault, handle: &Handle, code: Code) -> Option<Vec<Span>> {
     let FaultKind::Assertion { .. } = fault.kind else { return None };
     let is_wanted = move |op: &Op| matches!(op, Op::Assert { failure } if code_of(failure) == code);
@@ -113,7 +113,7 @@ fn code(kind: &FaultKind) -> Code {
     }
 }
 
-/// Whether a message is that of an index which is out of bounds.
+/// Returns whether a message is that of an index which is out of bounds.
 fn is_of_index(message: &str) -> bool {
     let numbers = message.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
     numbers.into_iter().any(|extent| message == Failure::IndexOutOfBounds(extent).message())
@@ -127,12 +127,13 @@ fn message(fault: &Fault, code: Code) -> String {
     }
 }
 
-/// How an access is called, and what it does.
+/// Returns the noun of an access, and its verb.
 fn words(target: MemoryAccess) -> (&'static str, &'static str) {
     if target.is_store { ("store", "writes") } else { ("load", "reads") }
 }
 
-/// The words are those of the CPU's executor, as far as a GPU's instruction tells as much.
+/// Describes an access out of bounds, in the words of the CPU's executor as far as a GPU's
+/// instruction tells as much.
 fn out_of_bounds(
     found: &Found,
     target: MemoryAccess,
@@ -215,10 +216,10 @@ fn misaligned(found: &Found, target: MemoryAccess, line: Option<Span>) -> Diagno
         .hint(hint)
 }
 
-/// Addresses below are those of null pointers and of elements behind them.
+/// Addresses below are those of null pointers and of elements at small offsets from them.
 const NULL_PAGE: u64 = 4096;
 
-/// Where alignment comes from that an argument does not have.
+/// The hint for an address that is less aligned than the compiler assumed.
 const PROMISES: &str =
     "make sure that what `tl.multiple_of` and `tl.max_contiguous` promise holds for these values";
 

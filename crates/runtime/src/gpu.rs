@@ -13,17 +13,18 @@ use tilewright_ir::Element;
 use tilewright_sim as sim;
 
 use crate::fault::{from_fault, from_watch};
-use crate::forms::{self, OtherForm};
 use crate::loaded::Loaded;
 use crate::profile::Observer;
 use crate::specialize::pack;
 use crate::tensor_maps::PAIR;
+use crate::variants::{self, ChosenVariant};
 use crate::{Error, Grid, Handle, Value, padded, reports, sanitize};
 
 /// The memory that a launch on the simulator may touch.
 type Regions<'m> = SmallVec<[sim::Region<'m>; 16]>;
 
-/// Launches a kernel with the arguments that it was compiled for, and what it may touch besides. The grid is not empty.
+/// Launches a kernel with the arguments that it was compiled for, and further memory that it may
+/// access. The grid is not empty.
 #[inline]
 pub(crate) fn launch(
     handle: &Handle,
@@ -34,7 +35,7 @@ pub(crate) fn launch(
     (interrupt, observer): (Interrupt<'_>, Option<&Observer>),
 ) -> Result<(), Error> {
     thread_local! {
-        /// Its room is kept from launch to launch.
+        /// Its memory is reused from launch to launch.
         static PARAMETERS: RefCell<Parameters> = RefCell::new(Parameters::new());
     }
     PARAMETERS.with_borrow_mut(|parameters| {
@@ -60,7 +61,7 @@ pub(crate) fn launch(
     })
 }
 
-/// Starts a kernel on a GPU whose arguments are written, in the form that they are fit for.
+/// Starts a kernel on a GPU whose arguments are written, in the variant for them.
 #[inline]
 pub(crate) fn start(
     handle: &Handle,
@@ -70,20 +71,21 @@ pub(crate) fn start(
     parameters: &mut Parameters,
     observer: Option<&Observer>,
 ) -> Result<(), Error> {
-    let choice = forms::choose(handle, loaded, programs, &[], parameters)?;
+    let choice = variants::choose(handle, loaded, programs, &[], parameters)?;
     let Loaded::Cuda { launch, pairs, .. } = choice.loaded(loaded) else {
-        unreachable!("the simulator has a launch of its own, and all forms are on one device")
+        unreachable!("the simulator has a launch of its own, and all variants are on one device")
     };
     let (blocks, is_paired) = choice.blocks;
     let launch = pairs.as_deref().filter(|_| is_paired).unwrap_or(launch);
     launch.launch(blocks, stream, parameters.as_bytes())?;
     if let Some(observer) = observer {
-        observer.form(choice.other);
+        observer.variant(choice.other);
     }
     Ok(())
 }
 
-/// Runs a kernel in the simulator, in the form that its arguments are fit for, and keeps what was counted if somebody wants it.
+/// Runs a kernel in the simulator, in the variant for its arguments, and keeps the counters if an
+/// observer or a report wants them.
 fn simulate(
     handle: &Handle,
     loaded: &Loaded,
@@ -92,12 +94,12 @@ fn simulate(
     regions: &[sim::Region<'_>],
     (interrupt, observer): (Interrupt<'_>, Option<&Observer>),
 ) -> Result<(), Error> {
-    let choice = forms::choose(handle, loaded, grid, regions, parameters)?;
+    let choice = variants::choose(handle, loaded, grid, regions, parameters)?;
     let (own, Loaded::Sim { module, cluster, .. }) = (&*handle.compiled.code, choice.loaded(loaded)) else {
-        unreachable!("a GPU has a launch of its own, and all forms are on one device")
+        unreachable!("a GPU has a launch of its own, and all variants are on one device")
     };
     let code = match (&choice.other, own) {
-        (Some(OtherForm { form, .. }), _) => &form.code,
+        (Some(ChosenVariant { variant, .. }), _) => &variant.code,
         (None, MachineCode::Gpu(code)) => &**code,
         (None, MachineCode::Cpu(_)) => unreachable!("what is loaded is code of a GPU"),
     };
@@ -133,12 +135,12 @@ fn simulate(
     reports::add(&report, handle, choice.other.as_ref());
     if let Some(observer) = observer {
         observer.report(report);
-        observer.form(choice.other);
+        observer.variant(choice.other);
     }
     Ok(())
 }
 
-/// How often a callback is asked whether to stop.
+/// The interval at which a callback is polled for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A launch that ends early when it is interrupted.
@@ -157,7 +159,7 @@ fn interruptible(
     let (done, ended) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // If nobody waits for it any more, the thread that launched has panicked.
+            // If there is no receiver any more, the thread that launched has panicked.
             let _ = done.send(module.launch(&launch));
         });
         // The callback is asked on this thread: only Python's main thread sees its signals.

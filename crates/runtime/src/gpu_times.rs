@@ -1,5 +1,6 @@
-//! When kernels ran on a GPU, while a profile is taken: by CUPTI where it is there, else by an event before and one behind each
-//! launch. Events are recorded in any case: CUPTI may write a kernel down too late, or not at all. What neither knows is said.
+//! Times kernels on a GPU while a profile is taken: by CUPTI if it is available, else by an event
+//! before and one after each launch. Events are recorded in any case: CUPTI may record a kernel too
+//! late, or not at all. Launches that neither timed are reported.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,33 +13,34 @@ use tilewright_cuda::{Context, Cupti, Event, KernelTime, StreamRef};
 use crate::Error;
 use crate::clock::profile_clock;
 
-/// How a launch is timed.
+/// The way in which a launch is timed.
 pub(crate) enum Timing {
-    /// By two events around it, and by CUPTI if it has a number.
+    /// By two events around it, and by CUPTI if it has a correlation number.
     Around { number: Option<u64>, before: Event, after: Event },
-    /// Not at all: it was captured into a CUDA graph, which runs it later, and as often as the program wants.
+    /// Not at all: it was captured into a CUDA graph, which runs it later, and as often as the
+    /// program wants.
     Captured,
 }
 
-/// What a launch took.
+/// The time of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Time {
     /// Nanoseconds since the epoch of profiles.
     pub(crate) start: u64,
     pub(crate) nanoseconds: f64,
-    /// Who says so.
+    /// The clock that measured it.
     pub(crate) by: &'static str,
 }
 
-/// CUPTI while it writes kernels down.
+/// CUPTI while it records kernels.
 #[derive(Clone, Copy)]
 struct Running {
     cupti: &'static Cupti,
-    /// What its clock is ahead of that of profiles.
+    /// The nanoseconds by which its clock is ahead of the profile's.
     ahead: i128,
 }
 
-/// Whether CUPTI was begun, or why it cannot be; `None` before the first launch on a GPU of a profile.
+/// The running CUPTI, or why it cannot run; `None` before the first launch on a GPU of a profile.
 static RUNNING: Mutex<Option<Result<Running, String>>> = Mutex::new(None);
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -47,19 +49,20 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Folders that CUPTI may be in, where the system does not find it: packages of Python bring it.
+/// Sets folders with CUPTI, for systems that do not find it: packages of Python bring it.
 pub fn set_cupti_folders(folders: Vec<PathBuf>) {
     *locked(&FOLDERS) = folders;
 }
 
-/// A launch is about to begin.
+/// The state of a launch that is about to begin.
 pub(crate) struct Before {
     cupti: Option<(&'static Cupti, u64)>,
     event: Option<Event>,
     context: Context,
 }
 
-/// Begins to time a launch of this thread. It is timed until `after`, or until the value is dropped if it fails.
+/// Begins to time a launch of this thread. It is timed until `after`, or until the value is dropped
+/// if it fails.
 pub(crate) fn before(context: Context, stream: StreamRef<'_>) -> Result<Before, Error> {
     if context.is_capturing(stream)? {
         return Ok(Before { cupti: None, event: None, context });
@@ -74,7 +77,7 @@ pub(crate) fn before(context: Context, stream: StreamRef<'_>) -> Result<Before, 
 }
 
 impl Before {
-    /// The launch is on the stream.
+    /// Ends the timing after the launch is on the stream.
     pub(crate) fn after(mut self, stream: StreamRef<'_>) -> Result<Timing, Error> {
         let number = self.cupti.take().map(|(cupti, number)| {
             cupti.pop();
@@ -95,7 +98,7 @@ impl Drop for Before {
     }
 }
 
-/// CUPTI, begun by the first launch.
+/// Returns CUPTI, which the first launch starts.
 fn running(context: Context) -> Result<Running, String> {
     let begin = || {
         let driver = context.device().driver().version();
@@ -107,14 +110,15 @@ fn running(context: Context) -> Result<Running, String> {
     locked(&RUNNING).get_or_insert_with(begin).clone()
 }
 
-/// Has CUPTI write down no more.
+/// Stops CUPTI's records.
 pub(crate) fn stop() {
     if let Some(Ok(running)) = locked(&RUNNING).take() {
         running.cupti.stop();
     }
 }
 
-/// The times of launches, which are given with when they began on the host, and what has to be said about them: a line each.
+/// Returns the times of launches, given with their starts on the host, and notes about them: a line
+/// each.
 pub(crate) fn take(timings: &[(u64, &Timing)]) -> (Vec<Option<Time>>, Vec<String>) {
     let mut notes = Vec::new();
     if timings.is_empty() {
@@ -185,7 +189,7 @@ fn by_cupti(timing: &Timing, kernels: &FxHashMap<u64, (i128, KernelTime)>) -> Op
     Some(Time { start, nanoseconds: (time.end - time.start) as f64, by: "cupti" })
 }
 
-/// The first event of all, and when it was on the host.
+/// Returns the first event of all, and its time on the host.
 fn first<'a>(timings: &[(u64, &'a Timing)], host: u64) -> (u64, Option<&'a Event>) {
     let events = timings.iter().find_map(|(start, timing)| match timing {
         Timing::Around { before, .. } => Some((*start, Some(before))),

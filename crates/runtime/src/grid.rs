@@ -1,11 +1,11 @@
-//! The grid of a launch: how many programs run along each axis.
+//! The grid of a launch: the number of programs along each axis.
 
 use tilewright_base::{Code, Diagnostic};
 
 use crate::Error;
 
-/// One to three axes of non-negative extents; those that are absent are 1. A grid with an extent of 0 is legal and runs
-/// nothing.
+/// The extents of a grid: one to three axes; absent ones are 1. A grid with an extent of 0 is legal
+/// and runs nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grid([u32; 3]);
 
@@ -32,13 +32,13 @@ impl Grid {
         self.0
     }
 
-    /// Whether no program runs.
+    /// Returns whether no program runs.
     pub fn is_empty(self) -> bool {
         self.0.contains(&0)
     }
 
-    /// The error for a grid that is no list of integers; `what` says what it is, such as `a str` or
-    /// `a tuple with a float in it`, and `found` is its text.
+    /// The error for a grid that is no list of integers; `what` is its kind, such as `a str` or `a
+    /// tuple with a float in it`, and `found` is its text.
     pub fn not_a_grid(what: &str, found: &str) -> Error {
         let hint = if what.contains("a float") {
             "use `//` or `triton.cdiv` where a size is divided"
@@ -57,7 +57,7 @@ impl Grid {
 }
 
 impl From<[u32; 3]> for Grid {
-    /// Extents that a program computed itself; those beyond 2^31 - 1 are cut.
+    /// Converts extents that a program computed itself; those beyond 2^31 - 1 are cut.
     fn from(extents: [u32; 3]) -> Self {
         Self(extents.map(|extent| extent.min(i32::MAX as u32)))
     }

@@ -1,4 +1,5 @@
-//! A compiled kernel that can be launched: what `kernel[grid](...)` and `kernel.warmup(...)` return.
+//! A compiled kernel that can be launched: the result of `kernel[grid](...)` and
+//! `kernel.warmup(...)`.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -11,48 +12,48 @@ use tilewright_frontend::Argument;
 use tilewright_ir::{Element, Op};
 
 use crate::key::is_same_value;
-use crate::loaded::{Forms, Loaded};
+use crate::loaded::{Loaded, Variants};
 use crate::options::OptionId;
 use crate::signature::{Annotation, ArgumentSource, Signature};
 use crate::specialize::{self, cpu_argument};
 use crate::{Device, Error, Knobs, Options, Value, dump};
 
-/// What a caller keeps with a compiled form, such as what it was made from.
+/// Data that a caller keeps with a compiled variant, such as the objects it was made from.
 pub type Attachment = Arc<dyn Any + Send + Sync>;
 
-/// A compiled form of a kernel.
+/// A compiled variant of a kernel.
 #[derive(Debug)]
 pub struct Handle {
-    /// What was compiled.
+    /// The compiled code.
     pub compiled: CompiledKernel,
     signature: Arc<Signature>,
-    /// What the compiler was told of each parameter.
+    /// The compiler's description of each parameter.
     arguments: Vec<Argument>,
-    /// The parameters that are passed at run time: their number and what they are.
+    /// The parameters that are passed at run time: their index and their parts.
     passed: SmallVec<[(usize, Passed); 16]>,
     options: Options,
     device: Device,
-    /// That of the compilation, for dumps.
+    /// The number of the compilation, for dumps.
     number: u32,
     makes_pointers: bool,
-    /// The code as the device of a GPU has it: loaded when it is first asked for.
+    /// The code as the device of a GPU has it: loaded at its first use.
     loaded: OnceLock<Loaded>,
-    /// Other code, for arguments that not all tensor maps can be made of.
-    pub(crate) forms: Forms,
-    /// The program of sanitized launches on the CPU: made when it is first asked for.
+    /// Other code, for arguments that some tensor maps cannot describe.
+    pub(crate) variants: Variants,
+    /// The program of sanitized launches on the CPU: made at its first use.
     pub(crate) sanitized: OnceLock<Box<SanitizedProgram>>,
     pub(crate) attachment: Option<Attachment>,
 }
 
-/// What is passed for a parameter.
+/// The run-time parts of an argument.
 #[derive(Clone, Copy, Debug)]
 enum Passed {
     One(Element),
-    /// What is known at run time of a tuple.
+    /// The run-time items of a tuple.
     Tuple,
 }
 
-/// For each parameter of a handle, where its argument comes from.
+/// For each parameter of a handle, the source of its argument.
 pub type Bound = SmallVec<[Option<ArgumentSource>; 16]>;
 
 impl Handle {
@@ -78,7 +79,7 @@ impl Handle {
             number,
             makes_pointers,
             loaded,
-            forms: Forms::default(),
+            variants: Variants::default(),
             sanitized: OnceLock::new(),
             signature,
             arguments,
@@ -87,8 +88,8 @@ impl Handle {
         }
     }
 
-    /// The handle for a launch with other options, if those are the same to the language and the code does not depend on the
-    /// others: it has the same code and was made from the same.
+    /// Returns the handle for a launch with other options that the language does not see and the
+    /// code does not depend on: it has the same code and was made from the same objects.
     pub(crate) fn shared(&self, options: &Options) -> Self {
         let codegen =
             CodegenOptions { tensor_maps: self.compiled.metadata.codegen.tensor_maps, ..options.codegen() };
@@ -104,18 +105,18 @@ impl Handle {
             number: self.number,
             makes_pointers: self.makes_pointers,
             loaded: OnceLock::new(),
-            forms: Forms::default(),
+            variants: Variants::default(),
             sanitized: OnceLock::new(),
             attachment: self.attachment.clone(),
         }
     }
 
-    /// Whether another handle has the same code.
+    /// Returns whether another handle has the same code.
     pub(crate) fn shares_code_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.compiled.code, &other.compiled.code)
     }
 
-    /// A number that tells its code from that of others, as long as it lives.
+    /// Returns a number that identifies its code as long as it lives.
     pub fn code_number(&self) -> usize {
         Arc::as_ptr(&self.compiled.code).addr()
     }
@@ -130,27 +131,28 @@ impl Handle {
         &self.options
     }
 
-    /// What the caller that had it compiled keeps with it; handles that share their code share it as well.
+    /// The data that the caller that had it compiled keeps with it; handles that share their code
+    /// share it as well.
     pub fn attachment<T: 'static>(&self) -> Option<&T> {
         self.attachment.as_ref()?.downcast_ref()
     }
 
-    /// What the compiler was told of each parameter, in order.
+    /// The compiler's description of each parameter, in order.
     pub fn arguments(&self) -> &[Argument] {
         &self.arguments
     }
 
-    /// Where it runs.
+    /// The device that it runs on.
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// Whether the kernel makes pointers of numbers, such as addresses that it loads.
+    /// Returns whether the kernel makes pointers of numbers, such as addresses that it loads.
     pub fn makes_pointers(&self) -> bool {
         self.makes_pointers
     }
 
-    /// Whether its launches make tensor maps for it.
+    /// Returns whether its launches make tensor maps for it.
     pub fn takes_tensor_maps(&self) -> bool {
         match &*self.compiled.code {
             MachineCode::Cpu(_) => false,
@@ -158,7 +160,7 @@ impl Handle {
         }
     }
 
-    /// What the kernel takes of the device; of a GPU, as its driver says.
+    /// The resources that the kernel takes; on a GPU, by its driver.
     pub fn resources(&self) -> Result<Resources, Error> {
         match self.loaded()? {
             Some(loaded) => Ok(loaded.resources(self.compiled.metadata.resources)),
@@ -171,7 +173,7 @@ impl Handle {
         Ok(self.loaded()?.and_then(Loaded::cubin))
     }
 
-    /// The code as the device of a GPU has it.
+    /// Returns the code in the form that the GPU's device has.
     pub fn loaded(&self) -> Result<Option<&Loaded>, Error> {
         match &*self.compiled.code {
             MachineCode::Cpu(_) => Ok(None),
@@ -179,7 +181,8 @@ impl Handle {
                 if let Some(loaded) = self.loaded.get() {
                     return Ok(Some(loaded));
                 }
-                // Two threads may both load it here. An error is not kept: memory may be free later.
+                // Two threads may both load it here. An error is not kept: memory may be free
+                // later.
                 let loaded = Loaded::new(&self.compiled.name, code, self.device, &self.options)?;
                 if let Some(cubin) = loaded.cubin() {
                     dump::machine_code(&Knobs::current(), &self.compiled.name, self.number, cubin);
@@ -189,8 +192,8 @@ impl Handle {
         }
     }
 
-    /// Gives what is passed at run time to a function, in order: the items of tuples one by one. The function gives nothing
-    /// for what it cannot pass.
+    /// Calls a function with each run-time argument, in order: the items of tuples one by one, and
+    /// nothing for a value that it cannot pass.
     #[inline]
     pub(crate) fn pass<'m>(
         &self,
@@ -230,9 +233,10 @@ impl Handle {
         names
     }
 
-    /// Says which argument of a call of this handle belongs to which parameter; a parameter without one has been given its
-    /// value when the handle was compiled, or has a default. Arguments by position are those of the parameters that are
-    /// no `tl.constexpr`, or those of all parameters: both are common. Options have had their say at compilation.
+    /// Binds the arguments of a call of this handle to its parameters; a parameter without an
+    /// argument got its value when the handle was compiled, or has a default. Positional arguments
+    /// are those of the parameters that are no `tl.constexpr`, or those of all parameters: both are
+    /// common. Options only counted at compilation.
     pub fn bind(&self, positional: usize, keywords: &[&str]) -> Result<Bound, Error> {
         let parameters = &self.signature.parameters;
         if positional > self.signature.most_positional() {
@@ -276,7 +280,8 @@ impl Handle {
         }
         for (index, source) in bound.iter_mut().enumerate() {
             if source.is_none() && self.signature.parameters[index].default.is_some() {
-                // That of a constexpr is as good as the value that was compiled in, which may be another.
+                // The default of a constexpr is not read: the value that was compiled in may be
+                // another.
                 *source = (!self.is_constexpr(index)).then_some(ArgumentSource::Default);
             }
         }
@@ -289,9 +294,9 @@ impl Handle {
         self.signature.parameters[index].annotation == Annotation::Constexpr
     }
 
-    /// Checks arguments that come from elsewhere (a handle launched by itself), and completes them: they may be given
-    /// with or without those of `tl.constexpr` parameters. The code is right for arguments only if they are what it was
-    /// compiled for, so anything else is an error.
+    /// Checks arguments of a caller that launches the handle itself, and completes them: they may
+    /// be given with or without those of `tl.constexpr` parameters. The code is right only for
+    /// arguments that it was compiled for, so anything else is an error.
     pub fn complete<'m>(&self, given: &[Value<'m>]) -> Result<Vec<Value<'m>>, Error> {
         let parameters = &self.signature.parameters;
         let short = (0..parameters.len()).filter(|&index| !self.is_constexpr(index)).count();
@@ -306,7 +311,7 @@ impl Handle {
         self.complete_bound(all.collect::<Vec<_>>())
     }
 
-    /// As [`complete`](Self::complete), of one argument for each parameter or nothing.
+    /// As [`complete`](Self::complete), with one argument or nothing for each parameter.
     pub fn complete_bound<'m>(
         &self,
         given: impl IntoIterator<Item = Option<Value<'m>>>,
@@ -329,8 +334,8 @@ impl Handle {
         Ok(complete)
     }
 
-    /// Whether an argument is what the code was compiled for: of the same type, equal where it is part of the code, and
-    /// a multiple of what it was promised to be.
+    /// Checks that an argument is one that the code was compiled for: of the same type, equal if it
+    /// is part of the code, and a multiple of its divisibility.
     fn check(&self, index: usize, value: &Value<'_>) -> Result<(), Error> {
         if let Some(found) = self.elsewhere(value) {
             let expected = self.device.memory().to_string();
@@ -343,7 +348,7 @@ impl Handle {
         }
     }
 
-    /// The device of a tensor that is not where the code runs.
+    /// Returns the device of a tensor that the code's device cannot read.
     fn elsewhere(&self, value: &Value<'_>) -> Option<Device> {
         match value {
             Value::Pointer(pointer) => Some(pointer.device).filter(|_| pointer.is_elsewhere(self.device)),
@@ -384,7 +389,7 @@ impl Handle {
     fn other_argument(&self, index: usize, value: Option<&Value<'_>>) -> Error {
         let mut name = self.signature.parameters[index].name.to_string();
         let (mut argument, mut value) = (&self.arguments[index], value);
-        // Of a tuple of the right form, the item is to blame.
+        // If a tuple has the right structure, the error is about the item.
         while let (Argument::Tuple(items), Some(Value::Tuple(values))) = (argument, value)
             && items.is_alike(values)
             && let Some(place) =
@@ -427,7 +432,7 @@ impl Handle {
     }
 }
 
-/// Whether a number becomes a pointer somewhere.
+/// Returns whether the kernel converts a number to a pointer.
 fn makes_pointers(module: &tilewright_ir::Module) -> bool {
     let mut found = false;
     for function in module.functions.values() {
@@ -441,8 +446,8 @@ fn makes_pointers(module: &tilewright_ir::Module) -> bool {
     found
 }
 
-/// Gives what is passed for a tuple to a function, in order; nothing if the value is another tuple than the code was compiled
-/// for.
+/// Calls a function with each run-time item of a tuple, in order; returns nothing if the value is
+/// another tuple than the code was compiled for.
 fn pass_item<'m>(
     argument: &Argument,
     value: Option<&Value<'m>>,

@@ -1,8 +1,9 @@
 //! Interpret mode: a launch whose body the caller runs, op after op.
 //!
-//! An operation (`x + y`, `tl.load(p, mask=m)`) is compiled as a small program once for each combination of types and
-//! compile-time values, by the path that kernels take, and then evaluated on the values at hand. So what an op means, what it
-//! gives to the last bit and what is said of a mistake is what a compiled kernel has.
+//! An operation (`x + y`, `tl.load(p, mask=m)`) is compiled as a small program once for each
+//! combination of types and compile-time values, by the path that kernels take, and then evaluated
+//! on the values at hand. So its meaning, its result to the last bit and its errors are those of a
+//! compiled kernel.
 
 mod form;
 
@@ -38,16 +39,16 @@ pub struct Tile {
     pub ty: Type,
     /// Its elements.
     pub held: Held,
-    /// Whether the code of a compiled kernel has it as a constant: a number that was assigned. It
+    /// True if the code of a compiled kernel has it as a constant: a number that was assigned. It
     /// is a scalar then, and counts as known where a compile-time value is required.
     pub is_known: bool,
-    /// If it points to memory that is only read, the parameter that says so; an empty name after a
-    /// cast.
+    /// If it points to memory that is only read, the parameter that declares so; an empty name
+    /// after a cast.
     pub read_only: Option<Arc<str>>,
 }
 
 impl Tile {
-    /// A value of which nothing is known.
+    /// A value about which nothing is known.
     pub fn new(ty: Type, held: Held) -> Self {
         Self { ty, held, is_known: false, read_only: None }
     }
@@ -75,19 +76,20 @@ pub struct Launch {
     grid: Cell<[u32; 3]>,
     id: Cell<[u32; 3]>,
     language: tilewright_frontend::Options,
-    /// The operations that read functions or objects of the program, which may change until the next launch.
+    /// The operations that read functions or objects of the program, which may change before the
+    /// next launch.
     cache: RefCell<Cache>,
     /// The loads that ended in the padding of a tensor.
     padded: RefCell<Vec<CompileError>>,
 }
 
-/// What a launch asks of its surroundings.
+/// The services that a launch uses.
 pub struct Environment<'a> {
-    /// Who knows what names mean.
+    /// The host, which resolves names.
     pub host: &'a mut dyn Host,
-    /// What memory there is beside that of the arguments: asked for where a pointer leads elsewhere.
+    /// The memory beside that of the arguments: queried if a pointer is outside of theirs.
     pub foreign: &'a mut dyn FnMut() -> Vec<Region<'static>>,
-    /// What stops a loop in an operation.
+    /// Stops a loop in an operation.
     pub interrupt: Interrupt<'a>,
 }
 
@@ -107,7 +109,7 @@ struct Compiled {
     operation: CompiledOperation,
 }
 
-/// Of which run-time values of the operands, in their order, something is known besides their type.
+/// The run-time operands, in their order, about which more than their type is known.
 #[derive(PartialEq, Default)]
 struct Marks {
     known: SmallVec<[(usize, Literal); 4]>,
@@ -125,8 +127,8 @@ impl Marks {
     }
 }
 
-/// Beyond so many operations, those that were compiled before are forgotten.
-const MOST_KNOWN: usize = 1 << 13;
+/// With more operations than this, those that were compiled before are forgotten.
+const MAX_KNOWN: usize = 1 << 13;
 
 thread_local! {
     /// The operations that depend on nothing that may change.
@@ -153,7 +155,7 @@ impl Cache {
     }
 
     fn insert(&mut self, hash: u64, compiled: Rc<Compiled>) {
-        if self.count >= MOST_KNOWN {
+        if self.count >= MAX_KNOWN {
             *self = Self::default();
         }
         self.count += 1;
@@ -162,8 +164,8 @@ impl Cache {
 }
 
 impl Launch {
-    /// A launch of a kernel, and what its parameters are in the body. Pointers lead to main memory, which the parameters
-    /// with the numbers in `constant` only read.
+    /// Makes a launch of a kernel, and the values of its parameters in the body. Pointers lead to
+    /// main memory, which the parameters with the indices in `constant` only read.
     pub fn new(
         kernel: &Kernel,
         grid: Grid,
@@ -221,27 +223,27 @@ impl Launch {
         Ok((launch, operands))
     }
 
-    /// The program of the grid that runs.
+    /// Returns the program of the grid that runs.
     pub fn id(&self) -> [u32; 3] {
         self.id.get()
     }
 
-    /// Says which program of the grid runs from now on.
+    /// Sets the program of the grid that runs from now on.
     pub fn set_id(&self, id: [u32; 3]) {
         self.id.set(id);
     }
 
-    /// How many programs run along x, y and z.
+    /// Returns the number of programs along x, y and z.
     pub fn grid(&self) -> [u32; 3] {
         self.grid.get()
     }
 
-    /// Says how many programs there are from now on.
+    /// Sets the number of programs from now on.
     pub fn set_grid(&self, grid: [u32; 3]) {
         self.grid.set(grid);
     }
 
-    /// What the parameter is called that a pointer comes from, and the address of its first element.
+    /// The name of the parameter that a pointer comes from, and the address of its first element.
     pub fn argument(&self, index: usize) -> Option<(&Arc<str>, u64)> {
         match (self.names.get(index)?, self.arguments.get(index)?) {
             (name, cpu::Argument::Pointer { address, .. }) => Some((name, *address)),
@@ -249,7 +251,7 @@ impl Launch {
         }
     }
 
-    /// The result of an operation. Where a finding of it stands, [`locate`] says.
+    /// The result of an operation. [`locate`] gives the position of an error.
     pub fn evaluate(
         &self,
         form: &Form,
@@ -309,7 +311,7 @@ impl Launch {
         }))
     }
 
-    /// The loads from padding since the last call. Where they stand, [`locate`] says.
+    /// The loads from padding since the last call. [`locate`] gives their positions.
     pub fn take_padded_reads(&self) -> Vec<CompileError> {
         self.padded.take()
     }
@@ -351,21 +353,21 @@ impl Launch {
         Ok(compiled)
     }
 
-    /// Says where a diagnostic about this launch arose.
+    /// Adds the current program to a diagnostic about this launch.
     pub fn in_program(&self, diagnostic: Diagnostic) -> Diagnostic {
         let [x, y, z] = self.id.get();
         diagnostic.note(format!("in program ({x}, {y}, {z})"))
     }
 }
 
-/// Whether an operation prints while it is compiled: that is to be done each time.
+/// Returns whether an operation prints while it is compiled: it must be compiled each time.
 fn prints(given: &[Operand<Tile>]) -> bool {
     given
         .first()
         .is_some_and(|given| matches!(given, Operand::Language(path) if path.ends_with("static_print")))
 }
 
-/// Whether something of the program is in an operand that may mean another thing later.
+/// Returns whether an operand refers to an object of the program that may mean another thing later.
 fn refers_to_program<V>(operand: &Operand<V>) -> bool {
     fn has_object(constant: &Constant) -> bool {
         match constant {
@@ -401,14 +403,14 @@ fn collect(operand: &Operand<Tile>, tiles: &mut SmallVec<[Tile; 8]>) {
     match operand {
         Operand::Tensor(tile) => tiles.push(tile.clone()),
         Operand::Constant(_) | Operand::Language(_) | Operand::Function(_) => {}
-        // tidy: wildcard because what is left is rare.
+        // tidy: wildcard because the rest is rare.
         other => {
             map_operand(other, &mut |tile: &Tile| tiles.push(tile.clone()));
         }
     }
 }
 
-/// What is passed at run time of an argument, in order.
+/// Appends the run-time parts of an argument, in order.
 fn pass(argument: &Argument, value: &Value<'static>, arguments: &mut Vec<cpu::Argument<'static>>) {
     use tilewright_ir::Element;
     let element = match (argument, value) {

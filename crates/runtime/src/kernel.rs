@@ -1,4 +1,4 @@
-//! A kernel, and its cache of compiled forms.
+//! A kernel, and its cache of compiled variants.
 
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockWriteGuard};
@@ -14,8 +14,8 @@ use crate::signature::{Binding, Signature};
 use crate::specialize::{Misfit, Why, argument, encode};
 use crate::{Device, Error, Grid, Interrupt, Knobs, Options, Value, dump};
 
-/// One `@jit` function and everything that was compiled from it. Shared between threads; nothing here needs Python,
-/// except what the host does while a kernel is compiled.
+/// One `@jit` function and everything that was compiled from it. Shared between threads; nothing
+/// here needs Python, except the host's part while a kernel is compiled.
 ///
 /// ```text
 /// bind      which argument belongs to which parameter           (errors TW0101, TW0102, TW0107)
@@ -28,29 +28,30 @@ pub struct Kernel {
     signature: Arc<Signature>,
     function: FunctionRef,
     device: Option<Device>,
-    compiled: RwLock<Forms>,
+    compiled: RwLock<CompiledVariants>,
     in_flight: Mutex<FxHashMap<Key, Flight>>,
     landed: Condvar,
 }
 
-/// The compiled forms of a kernel.
+/// The compiled variants of a kernel.
 #[derive(Debug, Default)]
-struct Forms {
-    /// By what they were compiled for.
+struct CompiledVariants {
+    /// All, by the key that they were compiled for.
     by_key: FxHashMap<Key, Arc<Handle>>,
-    /// Those whose code does for other options as well, by what the code depends on.
+    /// Those whose code is right for other options as well, by the key of everything that the code
+    /// depends on.
     shareable: FxHashMap<Key, Arc<Handle>>,
 }
 
-/// A compilation that runs at the moment.
+/// A running compilation.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     thread: ThreadId,
 }
 
 impl Kernel {
-    /// A kernel that was not compiled yet. The function is what the host will be asked about. Without a device, it runs where
-    /// its tensors are.
+    /// Makes a kernel that was not compiled yet. The compiler queries the host about the function.
+    /// Without a device, it runs where its tensors are.
     pub fn new(signature: Signature, function: FunctionRef, device: Option<Device>) -> Self {
         Self {
             signature: Arc::new(signature),
@@ -67,33 +68,33 @@ impl Kernel {
         &self.signature
     }
 
-    /// The same kernel on a device, with nothing compiled yet.
+    /// Returns the same kernel on a device, with nothing compiled yet.
     #[must_use]
     pub fn on(&self, device: Device) -> Self {
         Self::new(Signature::clone(&self.signature), self.function, Some(device))
     }
 
-    /// Where a launch with these arguments runs.
+    /// The device that a launch with these arguments runs on.
     #[inline]
     fn device(&self, arguments: &[Value<'_>]) -> Device {
         self.device.unwrap_or_else(|| arguments.iter().find_map(gpu_of).unwrap_or(Device::Cpu))
     }
 
-    /// Says which argument of a call belongs to which parameter; see [`Signature::bind`].
+    /// Binds the arguments of a call to the parameters; see [`Signature::bind`].
     pub fn bind(&self, positional: usize, keywords: &[&str]) -> Result<Binding, Error> {
         self.signature.bind(positional, keywords)
     }
 
-    /// The compiled form for these arguments, one for each parameter, and these options; `None` if there is none yet.
-    /// Neither blocks nor allocates.
+    /// Returns the compiled variant for these arguments, one for each parameter, and these options;
+    /// `None` if there is none yet. Neither blocks nor allocates.
     pub fn lookup(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Arc<Handle>>, Error> {
         let key = self.key(arguments, options)?;
         Ok(self.find(&key))
     }
 
-    /// The compiled form; compiles it if there is none. Of threads that want the same one at the same time, one
-    /// compiles and the others wait: a Python caller releases the GIL around this call, and its host takes it back in
-    /// each method.
+    /// Returns the compiled variant; compiles it if there is none. Of threads that want the same
+    /// variant at the same time, one compiles and the others wait: a Python caller releases the GIL
+    /// around this call, and its host takes it back in each method.
     pub fn specialize(
         &self,
         arguments: &[Value<'_>],
@@ -103,10 +104,11 @@ impl Kernel {
         self.specialize_with(arguments, options, host, &mut || Some(Arc::new(())))
     }
 
-    /// As [`specialize`](Self::specialize). What `attach` returns after the compilation belongs to the handle from then on;
-    /// no other launch finds the handle without it. If it returns nothing, the handle is not kept. It is not called where
-    /// another compilation has made the code: of another thread, or for options that differ in what the code does not depend
-    /// on. The handle then may be out of date, as one that [`lookup`](Self::lookup) finds.
+    /// As [`specialize`](Self::specialize). The result of `attach` after the compilation belongs to
+    /// the handle from then on; no other launch finds the handle without it. If `attach` returns
+    /// nothing, the handle is not kept. It is not called if another compilation made the code: of
+    /// another thread, or for options that the code does not depend on. The handle then may be out
+    /// of date, as one that [`lookup`](Self::lookup) finds.
     pub fn specialize_with(
         &self,
         arguments: &[Value<'_>],
@@ -133,17 +135,17 @@ impl Kernel {
         let is_kept = handle.attachment.is_some();
         let handle = Arc::new(handle);
         if is_kept {
-            let mut forms = self.write();
-            forms.by_key.insert(key.clone(), Arc::clone(&handle));
+            let mut variants = self.write();
+            variants.by_key.insert(key.clone(), Arc::clone(&handle));
             if let Some(shared_key) = shared_key.filter(|_| handle.compiled.is_shareable) {
-                forms.shareable.insert(shared_key, Arc::clone(&handle));
+                variants.shareable.insert(shared_key, Arc::clone(&handle));
             }
         }
         Ok(handle)
     }
 
-    /// What the code for these arguments and options depends on, where that is less than all of them: on the CPU. Nothing while
-    /// the stages of every compilation are to be seen.
+    /// The key of everything that the code depends on, if that is less than all arguments and
+    /// options: on the CPU. Nothing if the stages of every compilation are dumped.
     fn shared_key(&self, arguments: &[Value<'_>], options: &Options) -> Result<Option<Key>, Error> {
         let is_for_cpu = self.device(arguments).target()? == Target::Cpu;
         if !is_for_cpu || dump::is_on(&Knobs::current()) {
@@ -152,14 +154,14 @@ impl Kernel {
         self.key(arguments, &options.of_language()).map(Some)
     }
 
-    /// A handle with the code that was compiled for other options.
+    /// Returns a handle with code that was compiled for other options.
     fn share(&self, shared_key: &Key, options: &Options) -> Option<Arc<Handle>> {
-        let forms = self.compiled.read().unwrap_or_else(PoisonError::into_inner);
-        let handle = forms.shareable.get(shared_key)?;
+        let variants = self.compiled.read().unwrap_or_else(PoisonError::into_inner);
+        let handle = variants.shareable.get(shared_key)?;
         Some(Arc::new(handle.shared(options)))
     }
 
-    /// The whole launch: looks the kernel up, compiles it if need be, and runs it.
+    /// Does a whole launch: looks the kernel up, compiles it if needed, and runs it.
     pub fn run(
         &self,
         grid: Grid,
@@ -172,30 +174,30 @@ impl Kernel {
         Ok(handle)
     }
 
-    /// Every compiled form.
+    /// Returns every compiled variant.
     pub fn handles(&self) -> Vec<Arc<Handle>> {
         self.compiled.read().unwrap_or_else(PoisonError::into_inner).by_key.values().cloned().collect()
     }
 
-    /// As [`handles`](Self::handles); `None` if another thread changes them at the moment.
+    /// As [`handles`](Self::handles); `None` if another thread changes them now.
     pub fn try_handles(&self) -> Option<Vec<Arc<Handle>>> {
         Some(self.compiled.try_read().ok()?.by_key.values().cloned().collect())
     }
 
-    /// Forgets every compiled form, because the source has changed.
+    /// Forgets every compiled variant, because the source has changed.
     pub fn clear(&self) {
-        // What they hold is dropped after the lock is released: dropping may run a program's code.
+        // The variants are dropped after the lock is released: dropping may run a program's code.
         let forgotten = std::mem::take(&mut *self.write());
         drop(forgotten);
     }
 
-    /// Forgets one compiled form, because something that it was made from has changed, and those that share its code. Returns them:
-    /// dropping them may run a program's code.
+    /// Forgets a compiled variant whose objects have changed, and those that share its code.
+    /// Returns them: dropping them may run a program's code.
     pub fn forget(&self, handle: &Handle) -> Vec<Arc<Handle>> {
         let mut forgotten = Vec::new();
-        let Forms { by_key, shareable } = &mut *self.write();
-        for forms in [by_key, shareable] {
-            forms.retain(|_, other| {
+        let CompiledVariants { by_key, shareable } = &mut *self.write();
+        for variants in [by_key, shareable] {
+            variants.retain(|_, other| {
                 let stays = !other.shares_code_with(handle);
                 if !stays {
                     forgotten.push(Arc::clone(other));
@@ -206,7 +208,7 @@ impl Kernel {
         forgotten
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Forms> {
+    fn write(&self) -> RwLockWriteGuard<'_, CompiledVariants> {
         self.compiled.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -255,7 +257,7 @@ impl Kernel {
         self.compile_on(device, self.classify(arguments, device)?, options, true, host)
     }
 
-    /// What the compiler is told of the arguments of a launch on a device.
+    /// The compiler's description of the arguments of a launch on a device.
     pub(crate) fn classify(&self, arguments: &[Value<'_>], device: Device) -> Result<Vec<Argument>, Error> {
         let parameters = &self.signature.parameters;
         if arguments.len() != parameters.len() {
@@ -270,8 +272,8 @@ impl Kernel {
         Ok(classified)
     }
 
-    /// Compiles it for arguments that are described, not given, one for each parameter; the cache is left alone. The code asks
-    /// for tensor maps if it may: others than a [`Handle`] do not make them.
+    /// Compiles it for described arguments, one for each parameter, without the cache. The code
+    /// takes tensor maps if `tensor_maps` permits it: only a [`Handle`] makes them.
     pub fn compile_for(
         &self,
         arguments: Vec<Argument>,
@@ -282,7 +284,8 @@ impl Kernel {
         self.compile_on(self.device.unwrap_or_default(), arguments, options, tensor_maps, host)
     }
 
-    /// The same from the text of stage `ir`, which another process has made for these arguments and options.
+    /// Compiles it from the text of stage `ir`, which another process has made for these arguments
+    /// and options.
     pub fn compile_ir(
         &self,
         arguments: Vec<Argument>,
@@ -319,7 +322,7 @@ impl Kernel {
         let language = tilewright_frontend::Options {
             num_warps: codegen.num_warps,
             capability: target.capability().unwrap_or_else(crate::device::claimed_capability),
-            // Code that is only compiled may be run on a GPU by others.
+            // Another process may run code that is only compiled here on a GPU.
             check_indices: tensor_maps && matches!(device, Device::Sim(_)),
             ..options.language()
         };
@@ -341,7 +344,7 @@ impl Kernel {
         Ok(Handle::new(compiled, (device, number), signature, job.request.arguments, options.clone()))
     }
 
-    /// Becomes the one that compiles this key, or waits for the one that does.
+    /// Becomes the thread that compiles this key, or waits for that thread.
     fn take_off<'a>(&'a self, key: &'a Key) -> TakeOff<'a> {
         let thread = std::thread::current().id();
         let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
@@ -363,7 +366,7 @@ impl Kernel {
     }
 }
 
-/// The GPU that a tensor is on, or the first one in a tuple.
+/// Returns the GPU of a tensor, or of the first one in a tuple.
 fn gpu_of(value: &Value<'_>) -> Option<Device> {
     match value {
         Value::Pointer(pointer) if pointer.device != Device::Cpu => Some(pointer.device),
@@ -372,17 +375,18 @@ fn gpu_of(value: &Value<'_>) -> Option<Device> {
     }
 }
 
-/// What a thread that found nothing in the cache is to do.
+/// The next step of a thread that found nothing in the cache.
 enum TakeOff<'a> {
     /// Take this: another thread compiled it meanwhile.
     Landed(Arc<Handle>),
-    /// Compile; the others wait until the landing is dropped, however that comes.
+    /// Compile; other threads wait until the landing is dropped, however that happens.
     Ours(Landing<'a>),
-    /// Compile: this thread compiles the same kernel already, and its host launched it. Waiting would be forever.
+    /// Compile: this thread compiles the same kernel already, and its host launched it. Waiting
+    /// would never end.
     Nested,
 }
 
-/// Ends a flight, whether there is a handle now or not: those who waited look again.
+/// Ends a flight, with or without a handle: waiting threads look again.
 struct Landing<'a> {
     kernel: &'a Kernel,
     key: &'a Key,

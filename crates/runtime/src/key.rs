@@ -1,4 +1,5 @@
-//! The key of a compiled kernel in its cache: numbers that tell apart whatever must be compiled apart.
+//! The key of a compiled kernel in its cache: words that differ for whatever must be compiled
+//! separately.
 
 use std::borrow::Borrow;
 
@@ -6,8 +7,8 @@ use smallvec::SmallVec;
 use tilewright_frontend::{Constant, DescriptorForm, HostValue, Padding, Tuple};
 use tilewright_ir::{Element, Type};
 
-/// A sequence of words; two are equal exactly if what they were made of is. Kernels of up to two dozen parameters need
-/// no allocation.
+/// A sequence of words; two are equal exactly if their sources are. Kernels of up to two dozen
+/// parameters need no allocation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Key(SmallVec<[u64; 32]>);
 
@@ -17,8 +18,8 @@ impl Borrow<[u64]> for Key {
     }
 }
 
-/// What a compile-time value is, as the first word of its encoding. Values that Python calls equal (`1`, `1.0`, `True`)
-/// are different here: they have different types in a kernel.
+/// The kind of a compile-time value, as the first word of its encoding. Values that Python calls
+/// equal (`1`, `1.0`, `True`) are different here: they have different types in a kernel.
 #[derive(Clone, Copy)]
 enum Tag {
     None = 1,
@@ -48,7 +49,7 @@ impl Key {
         self.0.push(word);
     }
 
-    /// Adds a value that the host knows.
+    /// Adds a value of the host.
     pub(crate) fn push_host_value(&mut self, value: &HostValue) {
         match value {
             HostValue::Constant(constant) => self.push_constant(constant),
@@ -67,7 +68,7 @@ impl Key {
             }
             HostValue::Callable(object) => self.push_tag(Tag::Callable, object.0.into()),
             HostValue::Object(object) => self.push_tag(Tag::Other, object.0.into()),
-            // Only within the call of a compile-time function.
+            // Occurs only within the call of a compile-time function.
             HostValue::RunTime(value) => self.push_tag(Tag::RunTime, value.number.into()),
         }
     }
@@ -146,8 +147,8 @@ impl Key {
     }
 }
 
-/// Whether two values are the same to a kernel: code that was compiled for one is right for the other. Other than `==` it
-/// tells `0.0` from `-0.0`, and a NaN is the same as itself.
+/// Returns whether two values are the same for a kernel: code that was compiled for one is right
+/// for the other. Unlike `==` it distinguishes `0.0` from `-0.0`, and a NaN is the same as itself.
 pub fn is_same_value(one: &HostValue, other: &HostValue) -> bool {
     let key = |value: &HostValue| {
         let mut key = Key::default();

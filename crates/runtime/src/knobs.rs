@@ -6,12 +6,12 @@
 //! | `TILEWRIGHT_NUM_THREADS`, `OMP_NUM_THREADS` | threads that run programs on the CPU (the first one that is set) |
 //! | `TILEWRIGHT_DEBUG`, `TRITON_DEBUG` | `1`: assertions in kernels are checked, whatever a kernel or launch says |
 //! | `TILEWRIGHT_SANITIZE=race,init` | launches are checked: `bounds`, `race`, `init`, `alignment`, `overflow`, `nan`; `1` for all |
-//! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each kernel that is compiled are written to stderr; `all` for every one |
+//! | `TILEWRIGHT_DUMP=ir,opt` | these stages of each compiled kernel are written to stderr; `all` for every one |
 //! | `TILEWRIGHT_DUMP=folder` | every stage is written to files in this folder, if no name in it is a stage |
 //! | `TILEWRIGHT_DUMP_DIR` | they are written to files in this folder instead: `<folder>/<kernel>-<number>.<stage>` |
 //! | `TRITON_KERNEL_DUMP=1`, `TRITON_DUMP_DIR` | every stage, to files in this folder (`~/.triton/dump`) |
 //! | `TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1` | kernels may read globals that are not `tl.constexpr` |
-//! | `TRITON_DEFAULT_FP_FUSION=0` | GPUs round products and sums one by one, where a launch does not say otherwise |
+//! | `TRITON_DEFAULT_FP_FUSION=0` | GPUs round multiplications and additions separately, unless a launch says otherwise |
 //! | `TRITON_FORCE_DISABLE_FP_FUSION=1` | they do, whatever a launch says |
 //! | `TRITON_F32_DEFAULT` | precision of `tl.dot` on binary32: `ieee`, `tf32`, `tf32x3`, `bf16x3`, `bf16x6` |
 
@@ -27,7 +27,7 @@ use tilewright_sanitize::Checks;
 /// No machine has more threads. A larger number is a mistake, and would exhaust the system.
 pub(crate) const MAX_THREADS: usize = 1024;
 
-/// What the environment says, and what a program may change while it runs.
+/// The settings of the environment, which a program may change while it runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Knobs {
     /// `TILEWRIGHT_DEVICE`.
@@ -40,34 +40,35 @@ pub struct Knobs {
     pub fp_fusion: FpFusion,
     /// `TRITON_F32_DEFAULT`.
     pub default_dot_precision: InputPrecision,
-    /// `TILEWRIGHT_SANITIZE`: what launches are checked for. A list with an unknown name is every check.
+    /// `TILEWRIGHT_SANITIZE`: the checks of launches. A list with an unknown name is every check.
     pub sanitize: Checks,
     /// The stages to write out when a kernel is compiled.
     pub dump: Vec<Stage>,
     /// The folder that they are written to; stderr if there is none.
     pub dump_directory: Option<PathBuf>,
-    /// Threads asked for.
+    /// The requested number of threads.
     pub num_threads: Option<usize>,
-    /// What `TILEWRIGHT_NUM_THREADS` says and is no number of threads.
+    /// The value of `TILEWRIGHT_NUM_THREADS` if it is no number of threads.
     pub invalid_threads: Option<String>,
 }
 
-/// Whether a GPU may round a product that is added to something once instead of twice.
+/// The permission for a GPU to fuse a multiplication and an addition, which rounds once instead of
+/// twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FpFusion {
-    /// It may, unless a launch says otherwise.
+    /// Permitted, unless a launch says otherwise.
     #[default]
     On,
-    /// Only if a launch says so.
+    /// Only permitted if a launch says so.
     Off,
-    /// Never, whatever a launch says.
+    /// Never permitted, whatever a launch says.
     Forbidden,
 }
 
 static CURRENT: RwLock<Option<Arc<Knobs>>> = RwLock::new(None);
 
 impl Knobs {
-    /// The knobs in force. The environment is read at the first call.
+    /// Returns the knobs in force. The first call reads the environment.
     pub fn current() -> Arc<Self> {
         if let Some(knobs) = CURRENT.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
             return Arc::clone(knobs);
@@ -82,7 +83,7 @@ impl Knobs {
         crate::checks::forget();
     }
 
-    /// Reads the environment. What it says and nobody understands is told on stderr, once.
+    /// Reads the environment. Prints each value that it does not understand on stderr, once.
     pub fn from_environment() -> Self {
         static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
         let variable = |name: &str| std::env::var_os(name);
@@ -119,7 +120,7 @@ impl Knobs {
             let triton = path("TRITON_DUMP_DIR");
             dump_directory = dump_directory.or(triton).or_else(home);
         }
-        // Of nested parallelism in OpenMP, such as `4,2`, the outer level.
+        // OpenMP's list for nested parallelism, such as `4,2`, begins with the outer level.
         let openmp = variable("OMP_NUM_THREADS")
             .and_then(|list| list.split(',').next()?.trim().parse().ok())
             .filter(|&count| count > 0);
@@ -151,7 +152,8 @@ impl Knobs {
     }
 }
 
-/// The variables that are on or off, and that of another library: every word has a meaning, but what is no text has none.
+/// The variables that are on or off, and that of another library: every word has a meaning, but a
+/// value that is no text has none.
 const FLAGS: [&str; 7] = [
     "OMP_NUM_THREADS",
     "TILEWRIGHT_DEBUG",
@@ -162,13 +164,14 @@ const FLAGS: [&str; 7] = [
     "TRITON_KERNEL_DUMP",
 ];
 
-/// The text of a variable. What is no text (a byte that UTF-8 does not have) becomes `\xff`, which no variable takes for a
-/// value of its own, so that it is answered as any other wrong value is.
+/// The text of a variable. A byte that is not UTF-8 becomes `\xff`, which no variable accepts as a
+/// value, so that it is answered as any other wrong value is.
 fn text_of(value: &OsStr) -> String {
     value.to_str().map_or_else(|| value.as_encoded_bytes().escape_ascii().to_string(), str::to_owned)
 }
 
-/// What variables say that has no meaning, and what counts instead.
+/// The messages about values of variables that have no meaning, and about the values that count
+/// instead.
 fn misunderstood(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(name) = variable("TRITON_F32_DEFAULT").filter(|name| !name.is_empty())
@@ -198,12 +201,13 @@ fn misunderstood(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     found
 }
 
-/// Triton's reading of a flag.
+/// Reads a flag as Triton does.
 fn is_true(value: &str) -> bool {
     matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on" | "y")
 }
 
-/// The stages in a list such as `ir,opt`; `all` and `1` are every stage, and names that are none are passed over.
+/// Parses a list of stages such as `ir,opt`; `all` and `1` are every stage, and unknown names are
+/// ignored.
 fn parse_stages(list: &str) -> Vec<Stage> {
     if matches!(list, "all" | "1") {
         return Stage::ALL.to_vec();
@@ -211,7 +215,7 @@ fn parse_stages(list: &str) -> Vec<Stage> {
     list.split(',').filter_map(|name| Stage::parse(name.trim())).collect()
 }
 
-/// Whether a text that should say which stages to write names a folder: no name in it is a stage.
+/// Returns whether the value of a list of stages names a folder: no name in it is a stage.
 fn is_folder(list: &str) -> bool {
     let is_none = |name: &str| Stage::parse(name.trim()).is_none();
     let is_switch = matches!(list.trim(), "" | "all" | "0" | "1");

@@ -1,4 +1,4 @@
-//! Launches of a handle, wherever it runs.
+//! Launches of a handle, on each device.
 
 use tilewright_base::SourceMap;
 use tilewright_compiler::MachineCode;
@@ -11,15 +11,17 @@ use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Region, Value, gpu, num_threads, padded, sanitize};
 
 impl Handle {
-    /// Runs the kernel for every program of the grid, with arguments that [`Kernel::lookup`](crate::Kernel::lookup)
-    /// found this handle for. Returns when all programs have ended; on a GPU, when they are on its default stream. Needs no
-    /// Python: callers release the GIL around it.
+    /// Runs the kernel for every program of the grid, with arguments that
+    /// [`Kernel::lookup`](crate::Kernel::lookup) found this handle for. Returns when all programs
+    /// have ended; on a GPU, when they are on its default stream. Needs no Python: callers release
+    /// the GIL around it.
     pub fn launch(&self, grid: Grid, arguments: &[Value<'_>], interrupt: Interrupt<'_>) -> Result<(), Error> {
         self.launch_on(StreamRef::DEFAULT, grid, arguments, &[], interrupt)
     }
 
-    /// As [`launch`](Self::launch), on a stream of a GPU; other devices have none. `foreign` is memory that pointers made of
-    /// numbers may touch besides that of the arguments, in main memory; a GPU reaches all of its own.
+    /// As [`launch`](Self::launch), on a stream of a GPU; other devices have none. `foreign` is
+    /// memory that pointers made of numbers may touch besides that of the arguments, in main
+    /// memory; a GPU reaches all of its own.
     pub fn launch_on(
         &self,
         stream: StreamRef<'_>,
@@ -59,7 +61,7 @@ impl Handle {
         }
     }
 
-    /// Starts it on a GPU with arguments that are written already, as many programs as the grid has blocks.
+    /// Starts it on a GPU with written arguments, with as many programs as the grid has blocks.
     pub(crate) fn launch_passed(
         &self,
         stream: StreamRef<'_>,
@@ -74,8 +76,8 @@ impl Handle {
         }
     }
 
-    /// As [`launch`](Self::launch), with another program that was made of the same kernel: tests run the IR before
-    /// optimisation like this.
+    /// As [`launch`](Self::launch), with another program of the same kernel: tests run the IR
+    /// before optimization like this.
     pub fn launch_program(
         &self,
         program: &Program,

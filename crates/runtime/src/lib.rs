@@ -1,4 +1,5 @@
-//! Devices, specialization and launch: from the arguments of a call to a running program, without Python.
+//! Devices, specialization and launch: from the arguments of a call to a running program, without
+//! Python.
 //!
 //! ```text
 //! caller's arguments ──convert──> Value ──Kernel::bind──> one for each parameter
@@ -6,18 +7,22 @@
 //!   ──Handle::launch──> the CPU's executor
 //!                   ──> one buffer of parameters (gpu.rs) ──> the simulator, or the driver of a GPU
 //! ```
-//! Device code that is known by its number alone, as that of Triton's driver module, is launched by [`binary`].
+//! Device code that is only known by its handle, as that of Triton's driver module, is launched by
+//! [`binary`].
 //!
-//! Interpret mode, in which Python runs the body of a kernel and each op is evaluated by itself, is [`interpret`].
+//! Interpret mode, in which Python runs the body of a kernel and each op is evaluated by itself, is
+//! [`interpret`].
 //!
-//! A caller converts its arguments to [`Value`]s, each of them once; everything after that is here. The warm path
-//! ([`Kernel::lookup`] and [`Handle::launch`]) allocates nothing and takes no lock but a shared one.
+//! A caller converts its arguments to [`Value`]s, each of them once; everything after that is here.
+//! The warm path ([`Kernel::lookup`] and [`Handle::launch`]) allocates nothing and takes no lock
+//! but a shared one.
 //!
-//! Nothing of this is kept on disk: there is nothing that would be worth it. Compiling a matrix product of 13 parameters,
-//! with four helper functions, takes 208 us (reading the module's text 61 us more): 138 us from syntax to IR, 49 us for the
-//! passes, 20 us for the CPU program. To find and check a file takes about as long, and stale files and locks cost trust.
-//! The machine code of GPUs, which an assembler of the driver works on, is kept (`tilewright_cuda::Cache`). The warm path takes 0.1 us for 5 arguments.
-//! (`crates/tilewright/examples/timings.rs` measures all of these.)
+//! Nothing of this is kept on disk: it would not pay. Compiling a matrix product of 13 parameters,
+//! with four helper functions, takes 208 us (reading the module's text 61 us more): 138 us from
+//! syntax to IR, 49 us for the passes, 20 us for the CPU program. To find and check a file takes
+//! about as long, and stale files and locks cost trust. The cubins of GPUs, which the driver's
+//! assembler makes, are kept (`tilewright_cuda::Cache`). The warm path takes 0.1 us for 5
+//! arguments. (`crates/tilewright/examples/timings.rs` measures all of these.)
 
 pub mod binary;
 mod bounds;
@@ -28,7 +33,6 @@ mod device;
 mod dump;
 mod error;
 mod fault;
-mod forms;
 mod gpu;
 mod gpu_times;
 mod grid;
@@ -50,6 +54,7 @@ mod tensor_maps;
 mod threads;
 mod trace;
 mod value;
+mod variants;
 
 pub use bounds::{BoundsFinding, BoundsReport, BoundsVerdict};
 pub use clock::profile_clock;

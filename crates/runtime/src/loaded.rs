@@ -1,4 +1,4 @@
-//! Kernels as a GPU has them, real or simulated: code becomes a loaded module once.
+//! Kernels on a GPU, real or simulated: code becomes a loaded module once.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Once, OnceLock, RwLock};
@@ -16,7 +16,7 @@ use crate::options::OptionId;
 use crate::tensor_maps::{Blocks, PAIR, TensorMaps, Unfit};
 use crate::{Device, Error, Options};
 
-/// A kernel as a GPU has it.
+/// A kernel that is loaded on a GPU, real or simulated.
 #[derive(Debug)]
 pub enum Loaded {
     /// In the simulator.
@@ -32,9 +32,9 @@ pub enum Loaded {
     Cuda {
         /// The kernel, ready to be launched.
         launch: LaunchConfiguration,
-        /// The same in clusters of two blocks, where these share what they copy.
+        /// The same in clusters of two blocks, if these share their copies.
         pairs: Option<Box<LaunchConfiguration>>,
-        /// Its machine code.
+        /// Its cubin.
         cubin: Vec<u8>,
         /// The tensor maps that it takes.
         tensor_maps: Option<Box<TensorMaps>>,
@@ -42,7 +42,7 @@ pub enum Loaded {
 }
 
 impl Loaded {
-    /// Loads a kernel; for a GPU it is assembled before, unless the cache has the machine code.
+    /// Loads a kernel; for a GPU it is assembled before, unless the cache has the cubin.
     pub(crate) fn new(name: &str, code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
         let limit = code.target.max_shared_bytes;
         if code.shared_bytes > limit {
@@ -67,8 +67,8 @@ impl Loaded {
         }
     }
 
-    /// Loads a kernel. If a little fewer registers let more of its blocks run at a time, it is made with these, unless they
-    /// are too few or the program has said how many it wants.
+    /// Loads a kernel. If slightly fewer registers let more of its blocks run at a time, it is
+    /// assembled with these, unless they are too few or the program has set the number.
     fn on_gpu(code: &GpuCode, device: Device, options: &Options) -> Result<Self, Error> {
         let (gpu, context) = (device.gpu()?, device.context()?);
         let cache = Cache::new(&Settings::from_environment());
@@ -108,8 +108,8 @@ impl Loaded {
         }
     }
 
-    /// Appends to the parameters of a launch of so many programs what the code takes besides: its tensor maps, or which of them there
-    /// are none of.
+    /// Appends to a launch's parameters the code's further ones: its tensor maps, or returns the
+    /// accesses that have no map. The grid is the number of programs.
     #[inline]
     pub(crate) fn append_maps(
         &self,
@@ -117,7 +117,7 @@ impl Loaded {
         regions: &[sim::Region<'_>],
         parameters: &mut Parameters,
     ) -> Result<Result<Blocks, Unfit>, Error> {
-        // More than there can be is more than a grid may have.
+        // A saturated product exceeds the maximum of a grid, and is refused there.
         let grid = [x.saturating_mul(self.cluster()), y, z];
         let (maps, can_pair) = match self {
             Self::Sim { tensor_maps, .. } => (tensor_maps, true),
@@ -129,7 +129,7 @@ impl Loaded {
         }
     }
 
-    /// What the kernel takes, of which the compiler has said a part.
+    /// The resources that the kernel takes; the compiler knows a part of them.
     pub(crate) fn resources(&self, known: Resources) -> Resources {
         match self {
             Self::Sim { .. } => known,
@@ -140,7 +140,7 @@ impl Loaded {
         }
     }
 
-    /// The machine code, if there is one.
+    /// Returns the cubin, if there is one.
     pub fn cubin(&self) -> Option<&[u8]> {
         match self {
             Self::Sim { .. } => None,
@@ -148,7 +148,7 @@ impl Loaded {
         }
     }
 
-    /// The most threads that a block of this kernel may have.
+    /// Returns the maximum number of threads of a block of this kernel.
     pub fn max_threads(&self) -> u32 {
         match self {
             Self::Sim { .. } => 1024,
@@ -156,7 +156,7 @@ impl Loaded {
         }
     }
 
-    /// The kernel as the driver has it; nothing in the simulator.
+    /// Returns the driver's kernel; nothing in the simulator.
     pub fn kernel(&self) -> Option<&tilewright_cuda::Function> {
         match self {
             Self::Sim { .. } => None,
@@ -170,18 +170,18 @@ pub(crate) type Accesses = SmallVec<[TensorAccess; 4]>;
 
 /// Code without the tensor maps of some accesses.
 #[derive(Debug)]
-pub(crate) struct Form {
-    /// In order; nothing if it has no tensor maps at all.
+pub(crate) struct Variant {
+    /// The accesses in order; nothing if it has no tensor maps at all.
     pub(crate) without: Option<Accesses>,
     pub(crate) code: GpuCode,
     pub(crate) loaded: Loaded,
 }
 
-/// The forms of a handle besides its own code.
+/// The variants of a handle besides its own code.
 #[derive(Default, Debug)]
-pub(crate) struct Forms {
-    pub(crate) known: RwLock<Vec<Arc<Form>>>,
-    pub(crate) plain: OnceLock<Arc<Form>>,
+pub(crate) struct Variants {
+    pub(crate) known: RwLock<Vec<Arc<Variant>>>,
+    pub(crate) plain: OnceLock<Arc<Variant>>,
 }
 
 fn refused(name: &str, why: &str) -> Error {
@@ -189,7 +189,7 @@ fn refused(name: &str, why: &str) -> Error {
     Diagnostic::new(Code::DeviceFault, message).into()
 }
 
-/// Makes machine code of PTX.
+/// Assembles PTX to a cubin.
 pub(crate) struct Assembler<'a> {
     pub(crate) gpu: tilewright_cuda::Device,
     pub(crate) context: tilewright_cuda::Context,
@@ -199,8 +199,9 @@ pub(crate) struct Assembler<'a> {
 }
 
 impl Assembler<'_> {
-    /// The kernel, loaded, and its machine code, for blocks of so many threads and bytes of shared memory. If fewer registers
-    /// let one more block run at a time, it is made of what `with_fewer` says is the PTX with at most so many.
+    /// Assembles and loads the kernel for blocks of this many threads and bytes of shared memory;
+    /// returns it with its cubin. If fewer registers let one more block run at a time, it assembles
+    /// the PTX that `with_fewer` returns for that limit.
     pub(crate) fn assemble<'p>(
         &self,
         ptx: &str,
@@ -223,8 +224,9 @@ impl Assembler<'_> {
         let multiprocessor = multiprocessor_of(self.gpu.properties()?);
         let limits = occupancy.register_limits(&multiprocessor);
         for (limit, with_fewer) in limits.into_iter().filter_map(|limit| Some((limit, with_fewer?))) {
-            // The assembler may refuse fewer registers than an instruction takes, or let no product run beside another one for want of
-            // them, which costs more than a block gains: then the first attempt stays.
+            // The assembler may refuse fewer registers than an instruction takes, or for lack of
+            // them serialize the dots, which costs more than a block gains: then the first attempt
+            // stays.
             let Ok((denser, cubin, attempt)) = load(&with_fewer(limit), true) else { continue };
             match multiprocessor.judge(&occupancy, &attempt) {
                 Verdict::Accept => return Ok((denser, cubin)),
@@ -236,7 +238,7 @@ impl Assembler<'_> {
     }
 }
 
-/// What the blocks on a multiprocessor of a GPU share.
+/// The resources that the blocks on a multiprocessor of a GPU share.
 fn multiprocessor_of(device: &tilewright_cuda::Properties) -> Multiprocessor {
     Multiprocessor {
         registers: device.registers_per_multiprocessor,
@@ -248,13 +250,13 @@ fn multiprocessor_of(device: &tilewright_cuda::Properties) -> Multiprocessor {
     }
 }
 
-/// How many parameters a kernel of a text takes.
+/// Returns how many parameters a kernel in a text takes.
 fn parameter_count(ptx: &str, kernel: &str) -> Option<usize> {
-    let (_, behind) = ptx.split_once(&format!(".entry {kernel}("))?;
-    Some(behind.split_once(')')?.0.matches(".param ").count())
+    let (_, after) = ptx.split_once(&format!(".entry {kernel}("))?;
+    Some(after.split_once(')')?.0.matches(".param ").count())
 }
 
-/// A cache that cannot be used is worth one line.
+/// An unusable cache is reported once.
 static CACHE_WARNING: Once = Once::new();
 
 #[cfg(test)]

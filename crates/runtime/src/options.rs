@@ -16,15 +16,15 @@ pub use table::{Consumer, DefaultValue, OPTIONS, OptionId, OptionInfo, OptionKin
 /// The options of one launch, which are part of a kernel's key in the cache.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
-    /// What differs from the defaults of the table, in its order.
+    /// The values that differ from the defaults of the table, in its order.
     set: SmallVec<[(OptionId, Constant); 4]>,
-    /// Those that the environment decides, whatever a launch says.
+    /// The options that the environment decides, whatever a launch says.
     fixed: SmallVec<[OptionId; 2]>,
     allow_plain_globals: bool,
 }
 
 impl Options {
-    /// The defaults, as the knobs have them.
+    /// The defaults under these knobs.
     pub fn new(knobs: &Knobs) -> Self {
         let mut options = Self {
             set: SmallVec::new(),
@@ -55,7 +55,7 @@ impl Options {
         self
     }
 
-    /// Sets an option; fails if it does not take this value. Options of the launcher are passed over.
+    /// Sets an option; fails if it does not take this value. Options of the launcher are ignored.
     pub fn set(&mut self, option: OptionId, value: &Constant) -> Result<(), Error> {
         let info = option.info();
         if info.consumer == Consumer::Launcher {
@@ -94,7 +94,7 @@ impl Options {
         self.set(option, value)
     }
 
-    /// What an option is set to, or its default.
+    /// The value of an option, or its default.
     pub fn get(&self, option: OptionId) -> Constant {
         match self.place(option) {
             Ok(place) => self.set[place].1.clone(),
@@ -102,7 +102,8 @@ impl Options {
         }
     }
 
-    /// Refuses what contradicts the target. The CPU takes everything that GPUs take, so that programs for these run on it.
+    /// Refuses options that contradict the target. The CPU takes everything that GPUs take, so that
+    /// programs for these run on it.
     pub(crate) fn check(&self, target: Target) -> Result<(), Error> {
         use OptionKind::{Int, PowerOfTwo};
         let Target::Gpu(gpu) = target else { return Ok(()) };
@@ -141,7 +142,8 @@ impl Options {
         Err(refused(OptionId::Arch, note).hint(hint).into())
     }
 
-    /// The options that are set and that the code for a target does not follow, with what happens instead.
+    /// Returns the options that are set and that the code for a target does not follow, with the
+    /// text about what happens instead.
     pub fn without_effect(&self, target: Target) -> Vec<(OptionInfo, Constant, &'static str)> {
         let Target::Gpu(gpu) = target else { return Vec::new() };
         let ptx_version = Constant::Int((gpu.ptx_version.0 * 10 + gpu.ptx_version.1).into());
@@ -154,7 +156,7 @@ impl Options {
         warned.collect()
     }
 
-    /// The options that code generation is given.
+    /// Returns the options of code generation.
     pub(crate) fn codegen(&self) -> CodegenOptions {
         let number = |option| self.number(option).expect("its row takes ints only");
         CodegenOptions {
@@ -183,12 +185,12 @@ impl Options {
         }
     }
 
-    /// Whether an option is true.
+    /// Returns whether an option is true.
     pub(crate) fn is_on(&self, option: OptionId) -> bool {
         self.get(option).is_true()
     }
 
-    /// What an option is set to, if it is a number.
+    /// The value of an option, if it is a number.
     pub(crate) fn number(&self, option: OptionId) -> Option<u32> {
         match self.get(option) {
             Constant::Int(number) => u32::try_from(number).ok(),
@@ -196,7 +198,7 @@ impl Options {
         }
     }
 
-    /// Adds what tells these options from others.
+    /// Adds the options to a key.
     pub(crate) fn encode(&self, key: &mut Key) {
         key.push(u64::from(self.allow_plain_globals) | (self.set.len() as u64) << 1);
         for (option, value) in &self.set {
@@ -205,15 +207,15 @@ impl Options {
         }
     }
 
-    /// What the language sees of these options. The others change nothing of the code for a CPU.
+    /// The options that the language sees. The others change nothing of the code for a CPU.
     pub(crate) fn of_language(&self) -> Self {
         let mut options = self.clone();
         options.set.retain(|(option, _)| option.info().consumer == Consumer::Language);
         options
     }
 
-    /// Sets an option to a value that it takes. The default is kept by keeping nothing, so that options that mean the same
-    /// are equal, and a launch with none looks at none.
+    /// Sets an option to a value that it takes. A default value is not stored, so that options with
+    /// the same meaning are equal, and a launch without options looks at none.
     fn put(&mut self, option: OptionId, value: Constant) {
         if self.fixed.contains(&option) {
             return;
@@ -227,7 +229,7 @@ impl Options {
         }
     }
 
-    /// Where an option stands among those that are set, or would stand.
+    /// The index of an option among those that are set, or the index at which to insert it.
     fn place(&self, option: OptionId) -> Result<usize, usize> {
         self.set.binary_search_by_key(&option, |(other, _)| *other)
     }

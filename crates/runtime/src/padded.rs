@@ -1,8 +1,10 @@
-//! Loads that end in the padding of a tensor: warnings in place of faults, where a program was written for a GPU.
+//! Loads that end in the padding of a tensor: warnings in place of faults, for programs that were
+//! written for a GPU.
 //!
-//! The allocator of torch for CUDA rounds each allocation up to a multiple of 512 bytes, so a GPU reads past the end of a tensor
-//! without harm, and programs do. Where the processor or the simulator takes the place of their GPU, such a load gives 0, and
-//! each line that has one is told of once.
+//! The allocator of torch for CUDA rounds each allocation up to a multiple of 512 bytes, so a GPU
+//! reads past the end of a tensor without harm, and programs do. While the processor or the
+//! simulator takes the place of their GPU, such a load gives 0, and each line that has one is
+//! reported once.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -18,31 +20,31 @@ const ROUNDED_TO: usize = 512;
 
 static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
 
-/// The places that were told of: file and line of the kernel.
+/// The lines that were reported: file and line of the kernel.
 static TOLD: LazyLock<Mutex<HashSet<(String, u32)>>> = LazyLock::new(Mutex::default);
 
 thread_local! {
     static KEPT: RefCell<Vec<Error>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Says whether loads may end in the padding of tensors from now on.
+/// Sets whether loads may end in the padding of tensors from now on.
 pub fn allow_padded_reads(is_allowed: bool) {
     IS_ALLOWED.store(is_allowed, Ordering::Relaxed);
 }
 
-/// Whether loads may end in the padding of tensors.
+/// Returns whether loads may end in the padding of tensors.
 #[inline]
 pub fn are_padded_reads_allowed() -> bool {
     IS_ALLOWED.load(Ordering::Relaxed)
 }
 
-/// The padding after an allocation of so many bytes; none if loads may not end there.
+/// The padding after an allocation of `bytes` bytes; none if loads may not end there.
 #[inline]
 pub fn padding_of(bytes: usize) -> usize {
     if are_padded_reads_allowed() { bytes.next_multiple_of(ROUNDED_TO) - bytes } else { 0 }
 }
 
-/// Keeps what there is to tell of a launch of this thread, of each line of a kernel once in the process.
+/// Keeps the reports about a launch of this thread, each line of a kernel once in the process.
 pub fn keep_padded_reads(diagnostics: impl IntoIterator<Item = Diagnostic>, sources: &SourceMap) {
     for diagnostic in diagnostics {
         let place = diagnostic.primary.as_ref().map_or_else(Default::default, |label| {
@@ -59,7 +61,7 @@ pub fn keep_padded_reads(diagnostics: impl IntoIterator<Item = Diagnostic>, sour
     }
 }
 
-/// What there is to tell of the launches of this thread since the last call.
+/// Returns the reports of the launches of this thread since the last call.
 pub fn take_padded_reads() -> Vec<Error> {
     KEPT.take()
 }

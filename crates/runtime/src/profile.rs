@@ -1,8 +1,9 @@
-//! Profiles: what each launch took, while somebody asks for it. On the CPU each step is measured, on the simulator what was counted
-//! is kept, on a GPU the kernel is timed (see `gpu_times`).
+//! Profiles: the time of each launch, while a profile is taken. On the CPU each step is measured,
+//! on the simulator the counters are kept, on a GPU the kernel is timed (see `gpu_times`).
 //!
-//! A launch looks once whether anybody asks. What was measured is given as JSON ([`take_profile`]): kernels, each with its steps
-//! or counts, and launches, each with its kernel, its time and the scope that its thread was in ([`set_scope`]).
+//! A launch checks once whether a profile is taken. [`take_profile`] returns the measurements as
+//! JSON: kernels, each with its steps or counts, and launches, each with its kernel, its time and
+//! the scope that its thread was in ([`set_scope`]).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -18,9 +19,9 @@ use tilewright_sim as sim;
 use tilewright_sim::{Estimate, GPUS, GpuModel, Instruction, Report, StepCounters};
 
 use crate::clock::profile_clock;
-use crate::forms::OtherForm;
 use crate::gpu_times::{self, Time, Timing};
-use crate::reports::{form_of, is_same_code};
+use crate::reports::{describe_variant, is_same_code};
+use crate::variants::ChosenVariant;
 use crate::{Device, Error, Handle, MachineCode, Value};
 
 static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -34,12 +35,12 @@ thread_local! {
 #[derive(Default)]
 struct Records {
     kernels: Vec<Kernel>,
-    /// Kernels by the handle's address and what it is, as an address may be used again.
+    /// Kernels by the handle's address and their text, as an address may be used again.
     known: FxHashMap<(usize, String), usize>,
     launches: Vec<Launch>,
 }
 
-/// Launches of one form of a kernel.
+/// The launches of one variant of a kernel.
 struct Kernel {
     name: String,
     form: String,
@@ -61,28 +62,28 @@ struct Launch {
     scope: u64,
     thread: u64,
     grid: [u32; 3],
-    /// Since the epoch, on the host.
+    /// Nanoseconds since the epoch of profiles, on the host.
     start: u64,
     host_nanoseconds: u64,
-    /// On a GPU.
+    /// The timing on a GPU.
     timing: Option<Timing>,
 }
 
-/// Whether launches are measured.
+/// Returns whether launches are measured.
 #[inline]
 pub(crate) fn is_active() -> bool {
     IS_ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Measures launches from now on.
+/// Starts to measure launches.
 pub fn start_profile() {
-    // Times count from here.
+    // The clock counts from here.
     profile_clock();
     records(|_| {});
     IS_ACTIVE.store(true, Ordering::Relaxed);
 }
 
-/// Measures no more; what was measured stays until it is taken.
+/// Stops measuring; the measurements stay until they are taken.
 pub fn stop_profile() {
     IS_ACTIVE.store(false, Ordering::Relaxed);
     if records(|records| records.launches.iter().all(|launch| launch.timing.is_none())) {
@@ -90,7 +91,7 @@ pub fn stop_profile() {
     }
 }
 
-/// The number that launches of this thread have from now on; gives the one before.
+/// Sets the scope of later launches of this thread; returns the one before.
 pub fn set_scope(scope: u64) -> u64 {
     SCOPE.replace(scope)
 }
@@ -110,7 +111,7 @@ fn thread_number() -> u64 {
     })
 }
 
-/// Measures a launch. What could not be launched is no launch.
+/// Measures a launch. A launch that fails is not recorded.
 #[cold]
 pub(crate) fn measure(
     handle: &Handle,
@@ -140,12 +141,12 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// What a launch hands over while it is measured.
+/// The results that a launch passes on while it is measured.
 #[derive(Default)]
 pub(crate) struct Observer {
     steps: Mutex<Option<Vec<StepProfile>>>,
     report: Mutex<Option<Report>>,
-    other: Mutex<Option<OtherForm>>,
+    other: Mutex<Option<ChosenVariant>>,
 }
 
 impl Observer {
@@ -164,26 +165,26 @@ impl Observer {
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
     }
 
-    /// The form that was launched, if it is not the handle's own.
-    pub(crate) fn form(&self, other: Option<OtherForm>) {
+    /// Notes the variant that was launched, if it is not the handle's own code.
+    pub(crate) fn variant(&self, other: Option<ChosenVariant>) {
         *self.other.lock().unwrap_or_else(PoisonError::into_inner) = other;
     }
 }
 
 impl Records {
-    fn kernel(&mut self, handle: &Handle, other: Option<&OtherForm>, arguments: &[Value<'_>]) -> usize {
-        let form = form_of(handle, other);
+    fn kernel(&mut self, handle: &Handle, other: Option<&ChosenVariant>, arguments: &[Value<'_>]) -> usize {
+        let form = describe_variant(handle, other);
         let key = (std::ptr::from_ref(handle) as usize, format!("{}{form}", handle.device()));
         if let Some(&known) = self.known.get(&key) {
             return known;
         }
         let metadata = &handle.compiled.metadata;
         let resources = match other {
-            Some(other) => Some(other.form.loaded.resources(metadata.resources)),
+            Some(other) => Some(other.variant.loaded.resources(metadata.resources)),
             None => handle.resources().ok(),
         };
         let code = match (other, &*handle.compiled.code) {
-            (Some(other), _) => Some(&other.form.code),
+            (Some(other), _) => Some(&other.variant.code),
             (None, MachineCode::Gpu(code)) => Some(&**code),
             (None, MachineCode::Cpu(_)) => None,
         };
@@ -207,7 +208,7 @@ impl Records {
     }
 }
 
-/// The bytes of the tensors of a launch, each once.
+/// Returns the bytes of the tensors of a launch, each counted once.
 fn tensor_bytes(arguments: &[Value<'_>]) -> u64 {
     fn add(values: &[Value<'_>], tensors: &mut BTreeMap<u64, u64>) {
         for value in values {
@@ -248,7 +249,7 @@ impl Kernel {
         }
     }
 
-    /// What its launches on the simulator would take.
+    /// The estimated time of its launches on the simulator.
     fn estimate(&self, gpu: Option<GpuModel>) -> Option<Estimate> {
         let report = self.report.as_ref()?;
         let gpu = gpu.or_else(|| GpuModel::of(self.architecture))?;
@@ -290,7 +291,7 @@ impl Kernel {
     }
 }
 
-/// What the simulator has counted, and the model of it.
+/// The counters of the simulator, and the model's estimate.
 fn simulated(report: &Report, estimate: &Estimate) -> Json {
     let class = |(class, counters): (sim::Class, StepCounters)| {
         (class.to_string(), json!([counters.executions, counters.lanes]))
@@ -352,8 +353,8 @@ fn counters(counters: &StepCounters) -> Json {
     })
 }
 
-/// What was measured since the last call, as JSON. Launches on the simulator are estimated for the GPU with this name, else for
-/// one of their architecture.
+/// The measurements since the last call, as JSON. Launches on the simulator are estimated for the
+/// GPU with this name, else for one of their architecture.
 pub fn take_profile(gpu: Option<&str>) -> Result<String, Error> {
     let gpu = gpu.map(model).transpose()?;
     let taken = records(std::mem::take);
@@ -389,7 +390,7 @@ pub fn take_profile(gpu: Option<&str>) -> Result<String, Error> {
 }
 
 impl Launch {
-    /// A launch whose time is unknown has null for it, not 0: it took some time.
+    /// Describes a launch. An unknown time is null, not 0: the launch took some time.
     fn describe(&self, time: Option<&Time>) -> Json {
         json!({
             "kernel": self.kernel,

@@ -1,4 +1,5 @@
-//! What the simulator has counted: kept, where a program was started for it, until somebody prints it.
+//! The counters of the simulator, kept for a program that was started for a report until it takes
+//! them.
 
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
@@ -7,23 +8,24 @@ use tilewright_frontend::{Argument, HostValue};
 use tilewright_sim::Report;
 
 use crate::Handle;
-use crate::forms::OtherForm;
+use crate::variants::ChosenVariant;
 
-/// Launches of one kernel.
+/// The launches of one kernel.
 struct Launches {
     count: u64,
     report: Report,
 }
 
-/// `None` while nobody wants reports.
+/// `None` while no report is requested.
 static KEPT: Mutex<Option<Vec<Launches>>> = Mutex::new(None);
 
-/// Keeps what is counted from now on.
+/// Starts to keep the counters of launches.
 pub fn keep_reports() {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
 }
 
-/// The reports since [`keep_reports`], which are forgotten with it: a table for each kernel. Launches of the same code are one.
+/// Returns the reports since [`keep_reports`] and ends it: a table for each kernel. Launches of the
+/// same code are one.
 pub fn take_reports() -> String {
     let kept =
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(std::mem::take).unwrap_or_default();
@@ -36,10 +38,10 @@ pub fn take_reports() -> String {
 }
 
 /// Adds the report of a launch.
-pub(crate) fn add(report: &Report, handle: &Handle, other: Option<&OtherForm>) {
+pub(crate) fn add(report: &Report, handle: &Handle, other: Option<&ChosenVariant>) {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(kept) = kept.as_mut() else { return };
-    let report = Report { kernel: form_of(handle, other), ..report.clone() };
+    let report = Report { kernel: describe_variant(handle, other), ..report.clone() };
     match kept.iter_mut().find(|known| is_same_code(&known.report, &report)) {
         Some(known) => {
             known.count += 1;
@@ -52,9 +54,9 @@ pub(crate) fn add(report: &Report, handle: &Handle, other: Option<&OtherForm>) {
     }
 }
 
-/// The kernel with the types of its arguments and its compile-time values: `add(x_ptr: *fp32, n: i32, BLOCK=128)`; behind it what
-/// is said of other code than the handle's own.
-pub(crate) fn form_of(handle: &Handle, other: Option<&OtherForm>) -> String {
+/// The kernel with the types of its arguments and its compile-time values: `add(x_ptr: *fp32, n:
+/// i32, BLOCK=128)`; then the description of the form, if it is not the handle's own code.
+pub(crate) fn describe_variant(handle: &Handle, other: Option<&ChosenVariant>) -> String {
     let parameters = handle.signature().parameters.iter().zip(handle.arguments());
     let parts: Vec<String> = parameters
         .map(|(parameter, argument)| match text_of(argument) {

@@ -1,4 +1,4 @@
-//! Launches that are sanitized, and what was found in them: kept until somebody takes it.
+//! Sanitized launches, and their findings, which are kept until a program takes them.
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
@@ -18,7 +18,8 @@ use crate::checks;
 use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Knobs, Region, Value, num_threads};
 
-/// Something that a check has found: once for each place in the source, whatever launches, programs and lanes show it.
+/// A finding of a check: one for each position in the source, whatever launches, programs and lanes
+/// show it.
 #[derive(Clone, Debug)]
 pub struct SanitizerReport {
     /// The check.
@@ -29,9 +30,9 @@ pub struct SanitizerReport {
     pub kernel: String,
     /// The first line of the diagnostic.
     pub message: String,
-    /// The whole diagnostic, without colours.
+    /// The whole diagnostic, without colors.
     pub text: String,
-    /// Where it stands.
+    /// The position of the access.
     pub place: Option<SourcePlace>,
     /// The first program in which it was found.
     pub program: [u32; 3],
@@ -39,13 +40,13 @@ pub struct SanitizerReport {
     pub lane: Vec<u32>,
     /// The argument through which memory is accessed, and the element of it.
     pub element: Option<(String, i64)>,
-    /// The other access of a race: where it stands, and its program.
+    /// The other access of a race: its position, and its program.
     pub other: Option<(Option<SourcePlace>, [u32; 3])>,
     /// How often it was found.
     pub count: u64,
 }
 
-/// A place in a source file.
+/// A position in a source file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourcePlace {
     /// The file.
@@ -56,22 +57,22 @@ pub struct SourcePlace {
     pub column: u32,
 }
 
-/// What was found, and not taken yet.
+/// The findings that no program has taken yet.
 struct Kept {
     reports: Vec<SanitizerReport>,
-    /// How many are too many to be kept.
+    /// The number of findings that were dropped because there were too many.
     dropped: u64,
 }
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept { reports: Vec::new(), dropped: 0 });
 
-/// So many different findings are kept and printed; of any more only the number.
-const MOST_REPORTS: usize = 100;
+/// The maximum number of different findings that are kept and printed; more are only counted.
+const MAX_REPORTS: usize = 100;
 
-/// Whether each finding is printed when it comes.
+/// True if each finding is printed at once.
 static IS_PRINTING: AtomicBool = AtomicBool::new(false);
 
-/// The checks of launches from now on. Without any, this is all that a launch pays.
+/// Returns the checks of launches from now on. Without checks, a launch pays only for this.
 #[inline]
 pub(crate) fn active() -> Checks {
     checks::cached().unwrap_or_else(read)
@@ -79,7 +80,7 @@ pub(crate) fn active() -> Checks {
 
 #[cold]
 fn read() -> Checks {
-    // While a launch with checks of its own runs, every launch asks here.
+    // While a launch with checks of its own runs, every launch reads the scope here.
     let scopes = SCOPES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(checks) = SCOPE.with_borrow(|scope| scope.as_ref().map(|scope| scope.checks)) {
         return checks;
@@ -97,11 +98,11 @@ struct Scope {
     kept: Kept,
 }
 
-/// How many launches with checks of their own run.
+/// The number of running launches with checks of their own.
 static SCOPES: Mutex<usize> = Mutex::new(0);
 
 thread_local! {
-    /// That of the launch that this thread runs.
+    /// The scope of the launch that this thread runs.
     static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
 }
 
@@ -111,10 +112,10 @@ fn count_scope(change: impl FnOnce(usize) -> usize) {
     checks::forget();
 }
 
-/// Runs something, the launches of which have these checks and no others; gives what they have found, and how much more there
-/// was.
+/// Runs a function whose launches have these checks and no others; returns its result, their
+/// findings, and the number of findings that were dropped.
 pub fn with_checks<R>(checks: Checks, run: impl FnOnce() -> R) -> (R, Vec<SanitizerReport>, u64) {
-    /// Ends the scope, also where a panic ends it.
+    /// Ends the scope, also after a panic.
     struct End(Option<Scope>);
     impl Drop for End {
         fn drop(&mut self) {
@@ -135,7 +136,7 @@ pub fn with_checks<R>(checks: Checks, run: impl FnOnce() -> R) -> (R, Vec<Saniti
     (result, reports, dropped)
 }
 
-/// Keeps what was found with what launches without checks of their own have found: nobody else is told of it.
+/// Adds findings to those of launches without checks of their own: no other receiver gets them.
 pub fn keep_reports_of_launch(reports: Vec<SanitizerReport>, dropped: u64) {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     kept.reports.extend(reports);
@@ -147,13 +148,13 @@ pub fn sanitizer_checks() -> Checks {
     active()
 }
 
-/// Has findings printed to stderr when they come, or not.
+/// Sets whether findings are printed to stderr at once.
 pub fn print_findings(is_printing: bool) {
     IS_PRINTING.store(is_printing, Ordering::Relaxed);
 }
 
-/// What was found since the last time that this was asked, if it is to be forgotten; and how many findings more there were than
-/// are kept.
+/// Returns the findings since the last call that took them, and the number of findings that were
+/// dropped; forgets them if `is_taken`.
 pub fn sanitizer_reports(is_taken: bool) -> (Vec<SanitizerReport>, u64) {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     let found = (kept.reports.clone(), kept.dropped);
@@ -199,8 +200,8 @@ impl Handle {
         outcome.map_err(|diagnostic| Error::new(*diagnostic, SourceMap::clone(sources)))
     }
 
-    /// Before a launch in the simulator: the checks that ask what a kernel means, not what code it became, by a run of it on the
-    /// CPU. The memory is then as it was before.
+    /// Runs a kernel on the CPU before its launch in the simulator, for the checks of its meaning
+    /// rather than of its code. The memory is restored afterwards.
     pub(crate) fn check_meaning(
         &self,
         grid: Grid,
@@ -240,12 +241,12 @@ impl Handle {
             interrupt,
             padded: None,
         };
-        // The simulator prints what the kernel prints, and says what ends it.
+        // The simulator's run prints the kernel's output, and reports the error that ends it.
         let ((outcome, findings), _) = take_printed(|| program.launch(&launch, checks));
         drop(before);
         let sources = program.program().sources();
         for finding in findings {
-            // What nobody has written, the simulator sees itself.
+            // The simulator itself finds reads of unwritten memory.
             if finding.diagnostic.code != Code::Unwritten {
                 keep(&self.compiled.name, &finding, sources);
             }
@@ -271,7 +272,7 @@ impl Handle {
     }
 }
 
-/// Memory as it was, which it is again when this is dropped.
+/// The memory before a launch, which is restored when this is dropped.
 struct Before<'a> {
     regions: Vec<(Region<'a>, Vec<u8>)>,
     written: InitializedMemory,
@@ -341,7 +342,7 @@ fn add(kept: &mut Kept, kernel: &str, finding: &Finding, sources: &SourceMap) ->
         known.count += count;
         return false;
     }
-    if kept.reports.len() >= MOST_REPORTS {
+    if kept.reports.len() >= MAX_REPORTS {
         kept.dropped += 1;
         return false;
     }
@@ -361,7 +362,7 @@ fn add(kept: &mut Kept, kernel: &str, finding: &Finding, sources: &SourceMap) ->
     true
 }
 
-/// A place in a source file.
+/// Returns the position of a span in its source file.
 pub(crate) fn place_of(sources: &SourceMap, span: Span) -> SourcePlace {
     let file = sources.file(span.file);
     let (line, column) = file.line_column(span.start);

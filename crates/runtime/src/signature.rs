@@ -16,15 +16,17 @@ use crate::{Device, Error, Grid, Value};
 pub struct Parameter {
     /// The name.
     pub name: Arc<str>,
-    /// What is written after the colon.
+    /// The annotation after the colon.
     pub annotation: Annotation,
-    /// How arguments are given for it.
+    /// The way in which its argument is passed.
     pub kind: ParameterKind,
-    /// The default. A caller that keeps the defaults itself says `Value::None` where there is one.
+    /// The default. A caller that keeps the defaults itself passes `Value::None` for one.
     pub default: Option<Value<'static>>,
-    /// Whether code may depend on the argument being 1 or a multiple of 16 (not in `do_not_specialize`).
+    /// True if code may depend on the argument being 1, or on it being a multiple of 16 (not in
+    /// `do_not_specialize`).
     pub specialize: bool,
-    /// Whether code may depend on the argument being a multiple of 16 (not in `do_not_specialize_on_alignment`).
+    /// True if code may depend on the argument being a multiple of 16 (not in
+    /// `do_not_specialize_on_alignment`).
     pub specialize_alignment: bool,
 }
 
@@ -41,7 +43,7 @@ impl Parameter {
         }
     }
 
-    /// `*name`: a parameter that takes the further arguments by position, of which there may be none.
+    /// `*name`: a parameter that takes the further arguments by position, if there are any.
     pub fn variadic(name: impl Into<Arc<str>>, annotation: Annotation) -> Self {
         Self {
             kind: ParameterKind::Variadic,
@@ -51,24 +53,24 @@ impl Parameter {
     }
 }
 
-/// How arguments are given for a parameter.
+/// The way in which the argument of a parameter is passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ParameterKind {
     /// By position or by name.
     #[default]
     Any,
-    /// By position: it stands before a `/`.
+    /// By position: it is before a `/`.
     PositionalOnly,
-    /// By name: it stands behind a `*`.
+    /// By name: it is after a `*`.
     KeywordOnly,
     /// `*xs`: the further arguments by position, as one tuple.
     Variadic,
 }
 
-/// What a parameter is declared as.
+/// The declared kind of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Annotation {
-    /// Nothing that tilewright knows: the argument decides.
+    /// None that tilewright knows: the argument decides.
     #[default]
     None,
     /// `tl.constexpr`.
@@ -80,8 +82,8 @@ pub enum Annotation {
 }
 
 impl Annotation {
-    /// The annotation with this text: what `tl.constexpr` and the dtypes are called in source, and Triton's short names
-    /// (`i64`, `*fp16`, `const *fp32`). Anything else says nothing.
+    /// Parses an annotation: the names of `tl.constexpr` and the dtypes in source, and Triton's
+    /// short names (`i64`, `*fp16`, `const *fp32`). Any other text means no annotation.
     pub fn parse(text: &str) -> Self {
         let text = text.trim();
         if let Some(pointer) = text.strip_prefix("const ") {
@@ -100,7 +102,7 @@ impl Annotation {
     }
 }
 
-/// A dtype by any name that Triton knows: `fp32`, `float32`, `i32`, `int32`, `u1`, `bool`.
+/// Parses a dtype by any name that Triton knows: `fp32`, `float32`, `i32`, `int32`, `u1`, `bool`.
 pub fn parse_dtype(name: &str) -> Option<Dtype> {
     let number = |prefix: &str, long: &str| {
         name.strip_prefix(prefix)
@@ -118,29 +120,29 @@ pub fn parse_dtype(name: &str) -> Option<Dtype> {
     })
 }
 
-/// Where the argument of a parameter comes from.
+/// The source of a parameter's argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ArgumentSource {
-    /// The positional argument with this number.
+    /// The positional argument with this index.
     Positional(usize),
-    /// The keyword argument with this number.
+    /// The keyword argument with this index.
     Keyword(usize),
     /// The parameter's default.
     Default,
 }
 
-/// How the arguments of a call are used. It depends on the number of positional arguments and the keywords only, so a
-/// caller may keep it for the next call of the same form.
+/// The use of a call's arguments. It only depends on the number of positional arguments and the
+/// keywords, so a caller may keep it for later calls with the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Binding {
-    /// For each parameter, in order.
+    /// The source of each parameter, in order.
     pub parameters: SmallVec<[ArgumentSource; 16]>,
-    /// The keyword arguments that are options, by their number. A keyword that is both, such as `num_stages` where the
-    /// kernel has a parameter of this name, is used for both.
+    /// The keyword arguments that are options, by their index. A keyword that is both, such as
+    /// `num_stages` of a kernel with a parameter of this name, is used for both.
     pub options: SmallVec<[(usize, OptionId); 4]>,
 }
 
-/// A kernel's name and parameters, and where it is written.
+/// A kernel's name, its parameters and its source.
 #[derive(Clone, Debug)]
 pub struct Signature {
     /// The name.
@@ -152,13 +154,13 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The parameter that takes all further arguments by position. Callers make one tuple of these before they
-    /// [`bind`](Self::bind) a call: that of the argument at this number.
+    /// Returns the parameter that takes all further positional arguments. Callers make one tuple of
+    /// these before they [`bind`](Self::bind) a call, and pass it at this index.
     pub fn variadic(&self) -> Option<usize> {
         self.parameters.iter().position(|parameter| parameter.kind == ParameterKind::Variadic)
     }
 
-    /// Binds a call with so many positional arguments and these keywords.
+    /// Binds a call with `positional` positional arguments and these keywords.
     pub fn bind(&self, positional: usize, keywords: &[&str]) -> Result<Binding, Error> {
         if positional > self.most_positional() {
             return Err(self.too_many(positional));
@@ -199,20 +201,20 @@ impl Signature {
         Ok(Binding { parameters, options })
     }
 
-    /// The number of the parameter with this name.
+    /// Returns the index of the parameter with this name.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.parameters.iter().position(|parameter| *parameter.name == *name)
     }
 
-    /// `TW0105`: the argument of a parameter is of a type that kernels do not take; `found` names it. The place is that in
-    /// the tuple that the argument is (`[0].name`), or nothing.
+    /// `TW0105`: an argument has a type that kernels do not take; `found` names it. `place` is its
+    /// path in a tuple argument (`[0].name`), or empty.
     pub fn invalid_argument(&self, index: usize, place: &str, found: &str, hint: &str) -> Error {
         let taken =
             "tensors, ints, floats, bools, None, tuples of these, and anything hashable for a tl.constexpr";
         self.misfit(index, place, found, &format!("a kernel takes {taken}"), hint)
     }
 
-    /// `TW0105`: the argument of a parameter is none that it takes; the note says what is.
+    /// `TW0105`: the parameter does not take its argument; the note says what it takes.
     pub(crate) fn misfit(&self, index: usize, place: &str, found: &str, note: &str, hint: &str) -> Error {
         let name = self.parameter_name(index);
         let message = format!("argument '{name}{place}' of kernel '{}' is {found}", self.name);
@@ -220,9 +222,9 @@ impl Signature {
         self.at(diagnostic, Some(index), "this parameter")
     }
 
-    /// `TW0106`: a tensor is on another device than the launch; for the place see
-    /// [`invalid_argument`](Self::invalid_argument). `TW0109` if this machine does not have the device of the launch:
-    /// then no tensor can be moved there.
+    /// `TW0106`: a tensor is on another device than the launch; for `place` see
+    /// [`invalid_argument`](Self::invalid_argument). `TW0109` if this machine does not have the
+    /// device of the launch: then no tensor can be moved there.
     pub fn wrong_device(&self, index: usize, place: &str, found: &str, expected: &str) -> Error {
         if let Ok(device @ Device::Cuda(_)) = Device::parse(expected)
             && let Err(unavailable) = device.gpu()
@@ -237,7 +239,8 @@ impl Signature {
         self.at(diagnostic, Some(index), "this parameter")
     }
 
-    /// `TW0106`: some parameters get tensors on `cuda`, which is the CPU here, and others get tensors on the CPU.
+    /// `TW0106`: some parameters get tensors on `cuda`, which is the CPU here, and others get
+    /// tensors on the CPU.
     pub fn two_devices(&self, on_cuda: &[usize], on_cpu: &[usize]) -> Error {
         let (cuda, cpu) = (self.list(on_cuda), self.list(on_cpu));
         let message =
@@ -257,13 +260,13 @@ impl Signature {
         self.at(diagnostic, None, "this is a kernel")
     }
 
-    /// The most arguments that can be given by position: keyword-only parameters stand last.
+    /// Returns the maximum number of positional arguments: keyword-only parameters are last.
     pub(crate) fn most_positional(&self) -> usize {
         let is_positional = |kind| kind != ParameterKind::KeywordOnly;
         self.parameters.iter().filter(|parameter| is_positional(parameter.kind)).count()
     }
 
-    /// `TW0107`: more arguments are given by position than there are parameters.
+    /// `TW0107`: a call has more positional arguments than there are parameters.
     pub(crate) fn too_many(&self, positional: usize) -> Error {
         let (expected, all) = (self.most_positional(), self.parameters.len());
         let how = if expected < all { " by position" } else { "" };
@@ -274,7 +277,7 @@ impl Signature {
             .hint("options such as num_warps are passed by keyword");
         if expected < all {
             let names = self.list((expected..all).collect::<Vec<_>>().as_slice());
-            diagnostic.hint = Some(format!("behind the `*`, pass by keyword: {names}"));
+            diagnostic.hint = Some(format!("after the `*`, pass by keyword: {names}"));
         }
         self.at(diagnostic, None, "defined here")
     }
@@ -299,7 +302,7 @@ impl Signature {
         self.at(diagnostic, None, format!("it runs {count} programs").as_str())
     }
 
-    /// `TW0115`: an option is set that the code does not follow; `instead` is what happens.
+    /// `TW0115`: the code does not follow an option that is set; `instead` is what happens.
     pub fn option_without_effect(&self, (info, value, instead): &(OptionInfo, Constant, &str)) -> Error {
         let name = info.name;
         let message = format!("the launch option {name}={value} of kernel '{}' has no effect", self.name);
@@ -309,7 +312,8 @@ impl Signature {
         self.at(diagnostic, None, "this kernel")
     }
 
-    /// For callers that pass one value for each parameter: another number of values.
+    /// The error for a caller that passes one value for each parameter, but another number of
+    /// values.
     pub(crate) fn wrong_number(&self, given: usize) -> Error {
         if given > self.parameters.len() {
             self.too_many(given)
@@ -334,8 +338,8 @@ impl Signature {
             let hint = "pass its items by position, after the arguments of the parameters before it";
             return self.at(diagnostic.hint(hint), Some(index), "this parameter takes them as a tuple");
         }
-        let hint = format!("pass it by position, or move '{name}' behind the `/` of the signature");
-        self.at(diagnostic.hint(hint), Some(index), "this parameter stands before the `/`")
+        let hint = format!("pass it by position, or move '{name}' after the `/` of the signature");
+        self.at(diagnostic.hint(hint), Some(index), "this parameter is before the `/`")
     }
 
     pub(crate) fn missing(&self, missing: &[usize]) -> Error {
@@ -386,7 +390,7 @@ impl Signature {
         names.join(", ")
     }
 
-    /// Places a finding at a parameter, or at the kernel's name, where the source is known.
+    /// Places a finding at a parameter, or at the kernel's name, if the source is known.
     pub(crate) fn at(&self, diagnostic: Diagnostic, parameter: Option<usize>, label: &str) -> Error {
         let mut sources = SourceMap::default();
         let Some((source, syntax)) = self.source.as_ref().and_then(|s| Some((s, function_syntax(s)?))) else {

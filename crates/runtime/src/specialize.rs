@@ -1,4 +1,4 @@
-//! Specialization: what of an argument becomes part of the code, by Triton's rules.
+//! Specialization: the facts about an argument that become part of the code, by Triton's rules.
 //!
 //! | argument | type | what the code knows |
 //! |---|---|---|
@@ -9,14 +9,16 @@
 //! | number with a type (the other scalars of numpy) | that type | whether it is a multiple of 16 |
 //! | `None`, `tl.constexpr(...)`, a `@jit` function, any argument of a `tl.constexpr` parameter | constant | all of it |
 //!
-//! A tuple is as many arguments as it has items, each of them specialized for itself; its length and its fields are part of
-//! the code.
+//! Each item of a tuple is specialized like an argument; the length and the fields of the tuple are
+//! part of the code.
 //!
-//! A tensor descriptor is the tuple of its base, its extents and its strides; the shape of a block and the padding belong to
-//! the code, and that the base and the strides are aligned to 16 bytes is part of what a descriptor is.
+//! A tensor descriptor is the tuple of its base, its extents and its strides; the shape of a block
+//! and the padding are part of the code. The base and the strides of every descriptor are aligned
+//! to 16 bytes.
 //!
-//! An annotation with a type decides the type; the int 1 is then no constant. `do_not_specialize` takes away both things
-//! that the code may know of an int, `do_not_specialize_on_alignment` the second.
+//! An annotation with a type decides the type; the int 1 is then no constant. `do_not_specialize`
+//! removes both facts that the code may know of an int, `do_not_specialize_on_alignment` the
+//! second.
 
 use smallvec::SmallVec;
 use tilewright_cpu as cpu;
@@ -28,7 +30,7 @@ use crate::key::Key;
 use crate::signature::{Annotation, Parameter};
 use crate::{Device, Value};
 
-/// What one argument is to the compiler.
+/// The class of one argument for the compiler.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Class {
     Pointer {
@@ -46,17 +48,17 @@ pub(crate) enum Class {
     Tuple,
 }
 
-/// Why an argument does not fit its parameter.
+/// The reason why an argument does not fit its parameter.
 #[derive(Debug)]
 pub(crate) struct Misfit {
-    /// Where in the tuple that the argument is: `[0].name`.
+    /// The path of the item in the tuple that the argument is: `[0].name`.
     pub(crate) place: String,
     pub(crate) why: Why,
 }
 
 #[derive(Debug)]
 pub(crate) enum Why {
-    /// What was found, what is expected, and the advice.
+    /// The value that was found, the expected one, and the advice.
     Value { found: String, note: String, hint: String },
     /// It is on this device.
     Device(Device),
@@ -70,7 +72,7 @@ impl Misfit {
 }
 
 impl Misfit {
-    /// The same of an item of a tuple.
+    /// Returns the same misfit of an item of a tuple.
     #[cold]
     fn within(mut self, tuple: &Tuple<Value<'_>>, index: usize) -> Self {
         self.place.insert_str(0, &tuple.place(index));
@@ -78,7 +80,7 @@ impl Misfit {
     }
 }
 
-/// What makes two launches share code.
+/// The alignment that code is specialized on: launches share code only if they agree on it.
 const ALIGNMENT: u32 = 16;
 
 impl Class {
@@ -144,7 +146,7 @@ impl Class {
         }
     }
 
-    /// Adds what tells it from others to a key; the value only where it is part of the code, and no items.
+    /// Adds the class to a key; the value only if it is part of the code, and no items.
     #[inline]
     fn encode(self, value: &Value<'_>, key: &mut Key) {
         match self {
@@ -163,7 +165,7 @@ impl Class {
         }
     }
 
-    /// What the compiler is told of what is no tuple.
+    /// The compiler's description of an argument that is no tuple.
     fn argument(self, value: &Value<'_>) -> Argument {
         let divisibility = |is_multiple: bool| if is_multiple { ALIGNMENT } else { 1 };
         match self {
@@ -181,7 +183,7 @@ impl Class {
     }
 }
 
-/// Adds what tells an argument from others to a key.
+/// Adds the specialization of an argument to a key.
 #[inline]
 pub(crate) fn encode(
     parameter: &Parameter,
@@ -205,7 +207,7 @@ pub(crate) fn encode(
     }
 }
 
-/// What the compiler is told of an argument.
+/// The compiler's description of an argument.
 pub(crate) fn argument(parameter: &Parameter, value: &Value<'_>, device: Device) -> Result<Argument, Misfit> {
     let class = Class::of(parameter, value, device)?;
     let (Class::Tuple, Value::Tuple(items)) = (class, value) else { return Ok(class.argument(value)) };
@@ -220,7 +222,8 @@ pub(crate) fn argument(parameter: &Parameter, value: &Value<'_>, device: Device)
     Ok(Argument::Tuple(items.with_items(parts)))
 }
 
-/// Adds what holds of the parts of every descriptor: the base and all strides but the last are multiples of 16 bytes.
+/// Adds the facts about the parts of every descriptor: the base and all strides but the last are
+/// multiples of 16 bytes.
 pub(crate) fn align_descriptor(form: &DescriptorForm, parts: &mut [Argument]) {
     let Some((Argument::Pointer { pointee, divisibility, .. }, numbers)) = parts.split_first_mut() else {
         return;
@@ -237,7 +240,7 @@ pub(crate) fn align_descriptor(form: &DescriptorForm, parts: &mut [Argument]) {
 /// The arguments of a CPU launch; no allocation up to 24.
 pub(crate) type CpuArguments<'m> = SmallVec<[cpu::Argument<'m>; 24]>;
 
-/// What the CPU gets for an argument of a parameter of this type, if the value is of its kind and in its range.
+/// The CPU's argument for a parameter of this type, if the value is of its kind and in its range.
 #[inline]
 pub(crate) fn cpu_argument<'m>(element: Element, value: &Value<'m>) -> Option<cpu::Argument<'m>> {
     match (element, value) {
@@ -249,8 +252,8 @@ pub(crate) fn cpu_argument<'m>(element: Element, value: &Value<'m>) -> Option<cp
     }
 }
 
-/// Adds what a GPU gets for an argument of a parameter of this type to the buffer of parameters, if the value is of its kind
-/// and in its range.
+/// Appends the argument of a parameter of this type to the GPU's buffer of parameters, if the value
+/// is of its kind and in its range.
 #[inline]
 pub(crate) fn pack(element: Element, value: &Value<'_>, parameters: &mut cuda::Parameters) -> Option<()> {
     match (element, value) {
@@ -354,7 +357,7 @@ fn declared_pointee(annotated: Option<Element>, found: Dtype) -> Result<Dtype, M
 }
 
 fn is_multiple(parameter: &Parameter, value: i128) -> bool {
-    // A power of two: no division of 128 bits.
+    // The alignment is a power of two, so a mask replaces a division of 128 bits.
     parameter.specialize && parameter.specialize_alignment && value & i128::from(ALIGNMENT - 1) == 0
 }
 
@@ -368,7 +371,7 @@ fn contains_pointer(value: &Value<'_>) -> bool {
 
 fn encode_constant(value: &Value<'_>, key: &mut Key) {
     match value {
-        // The common ones without the detour over a host value.
+        // The common ones do not become a host value first.
         Value::Int(value) => key.push_constant(&Constant::Int(*value)),
         Value::Bool(value) => key.push_constant(&Constant::Bool(*value)),
         Value::None => key.push_constant(&Constant::None),

@@ -1,4 +1,5 @@
-//! The tensor maps of a launch: made of its arguments as the compiled kernel says, and kept for launches with the same ones.
+//! The tensor maps of a launch, made of its arguments by the plans of the compiled kernel, and kept
+//! for launches with the same ones.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,60 +14,62 @@ use tilewright_sim as sim;
 
 use crate::Error;
 
-/// So many sets of arguments are remembered.
-const MOST_ENTRIES: usize = 32;
-/// What copies to a tensor write at a time, in bytes.
+/// The maximum number of argument sets that are remembered.
+const MAX_ENTRIES: usize = 32;
+/// The bytes that a copy to a tensor writes at a time.
 const CHUNK: i64 = 16;
-/// The most axes of a tensor.
-const MOST_AXES: usize = 5;
+/// The maximum number of axes of a tensor.
+const MAX_AXES: usize = 5;
 
-/// What the cache of a device delivers at a time, in bytes.
+/// The bytes that the cache of a device delivers at a time.
 const SECTOR: u64 = 32;
-/// Blocks of a pair.
+/// The blocks of a pair.
 pub(crate) const PAIR: u32 = 2;
 /// The bytes of a tensor map.
 type Map = [u8; sim::TENSOR_MAP_BYTES];
 
-/// Accesses to tensors that no map can describe, each once, with what is wrong with the tensor.
+/// Accesses to tensors that no map can describe, each once, with the reason.
 pub(crate) type Unfit = SmallVec<[(TensorAccess, &'static str); 2]>;
 
-/// How many blocks there are along each axis, and whether they run in pairs.
+/// The number of blocks along each axis, and the flag that they run in pairs.
 pub(crate) type Blocks = ([u32; 3], bool);
 
-/// What no tensor map can be made of for other reasons than its numbers here: of what `cuTensorMapEncodeTiled` refuses, all else
-/// is known when the kernel is compiled.
+/// The reason of maps that `cuTensorMapEncodeTiled` refuses although their numbers are right here:
+/// all other reasons of its refusals are known when the kernel is compiled.
 const REFUSED: &str = "its address or a stride is no multiple of 16 bytes, or too large";
 
-/// Those of a launch, or what they cannot be made of.
+/// The maps of a launch, or the accesses without maps.
 #[derive(Debug)]
 struct Maps {
     maps: Result<SmallVec<[Map; 3]>, Unfit>,
-    /// Whether rows of a tensor that copies read begin in the middle of a sector: then blocks run in pairs, if they can.
+    /// True if rows of a tensor that copies read begin within a sector: then blocks run in pairs,
+    /// if they can.
     has_split_sectors: bool,
 }
 
-/// How the tensor maps of a kernel are made.
+/// The plans and offsets of the tensor maps of a kernel.
 #[derive(Debug)]
 pub struct TensorMaps {
     plans: Vec<TensorMapPlan>,
-    /// Where the arguments lie among the parameters, and what they are.
+    /// The offsets of the arguments among the parameters, and their types.
     arguments: Vec<(usize, Element)>,
     /// The arguments that the maps are made of.
     used: SmallVec<[u32; 8]>,
-    /// Where each map lies among the parameters.
+    /// The offset of each map among the parameters.
     places: SmallVec<[usize; 3]>,
-    /// Where the number of programs lies, of a kernel whose blocks may run in pairs.
+    /// The offset of the number of programs, of a kernel whose blocks may run in pairs.
     programs: Option<usize>,
-    /// The least odd number of programs along the first axis that run in pairs.
+    /// The minimum odd number of programs along the first axis that run in pairs.
     least_odd: u32,
-    /// Where the driver encodes them; nothing on the simulator.
+    /// The context whose driver encodes them; nothing on the simulator.
     context: Option<cuda::Context>,
-    /// The latest one last.
+    /// The known maps by the values of their arguments; the latest one last.
     known: Mutex<Vec<(SmallVec<[i64; 8]>, Maps)>>,
 }
 
 impl TensorMaps {
-    /// Of code; nothing if it takes none. The function gives the place of a parameter by its number.
+    /// Makes the plans of code; nothing if it takes no maps. The function returns the offset of a
+    /// parameter.
     pub(crate) fn new(
         code: &GpuCode,
         context: Option<cuda::Context>,
@@ -102,9 +105,10 @@ impl TensorMaps {
         }))
     }
 
-    /// Appends the maps to the parameters of a launch, and the number of programs, if the kernel takes that. Says how many blocks
-    /// there are, and whether they run in pairs, if the launch `can` be one of pairs. If a tensor is none that a map can describe,
-    /// says which, and appends nothing. The simulator knows memory by `regions`; a GPU's driver knows it by itself.
+    /// Appends the maps to the parameters of a launch, and the number of programs, if the kernel
+    /// takes that. Returns the blocks, which run in pairs only if the launch `can`. If no map can
+    /// describe a tensor, returns its accesses, and appends nothing. The simulator knows memory by
+    /// `regions`; a GPU's driver knows it by itself.
     pub(crate) fn append(
         &self,
         grid: [u32; 3],
@@ -116,14 +120,14 @@ impl TensorMaps {
         let key: SmallVec<[i64; 8]> = self.used.iter().map(|number| self.argument(bytes, *number)).collect();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if self.context.is_none() {
-            // Regions may be others at each launch.
+            // Each launch may have other regions.
             known.clear();
         }
         let place = if let Some(place) = known.iter().rposition(|(other, _)| *other == key) {
             place
         } else {
             let maps = self.make_all(bytes, regions)?;
-            if known.len() == MOST_ENTRIES {
+            if known.len() == MAX_ENTRIES {
                 known.remove(0);
             }
             known.push((key, maps));
@@ -159,7 +163,7 @@ impl TensorMaps {
         Ok(Maps { maps: if unfit.is_empty() { Ok(maps) } else { Err(unfit) }, has_split_sectors })
     }
 
-    /// A map and the tensor that it is of, or why there is none.
+    /// Makes a map, and returns it with its tensor, or the reason why there is none.
     fn make(
         &self,
         plan: &TensorMapPlan,
@@ -171,7 +175,7 @@ impl TensorMaps {
             Ok(tensor) => tensor,
             Err(reason) => return Ok(Err(reason)),
         };
-        // A GPU faults where the base of a map is no memory, even if no copy reaches it.
+        // A GPU faults if the base of a map is no memory, even if no copy reaches it.
         let is_memory = match self.context {
             Some(_) if tensor.address == argument(plan.base).cast_unsigned() => true,
             Some(context) => context.is_mapped(tensor.address)?,
@@ -187,16 +191,16 @@ impl TensorMaps {
         Ok(map.map(|map| (tensor, map)).ok_or(REFUSED))
     }
 
-    /// Whether blocks may run in pairs.
+    /// Returns whether blocks may run in pairs.
     pub(crate) fn has_pairs(&self) -> bool {
         self.programs.is_some()
     }
 
-    /// Appends behind the maps how many programs there are, of a kernel whose blocks may run in pairs.
+    /// Appends the number of programs after the maps, of a kernel whose blocks may run in pairs.
     fn append_programs(&self, grid: [u32; 3], wants_pairs: bool, parameters: &mut Parameters) -> Blocks {
         let Some(place) = self.programs else { return (grid, false) };
         let [x, y, z] = grid;
-        // A block without a program is a small part of many, but may be half of few.
+        // An idle block costs little beside many blocks, but may be half of few.
         let is_many = (self.least_odd..MAX_GRID[0]).contains(&x);
         let is_paired = wants_pairs && (x.is_multiple_of(PAIR) || is_many);
         let programs = if is_paired { x } else { 0 };
@@ -205,7 +209,7 @@ impl TensorMaps {
         ([blocks, y, z], is_paired)
     }
 
-    /// An argument, a pointer or an integer.
+    /// Returns an argument, a pointer or an integer.
     fn argument(&self, parameters: &[u8], number: u32) -> i64 {
         let (place, element) = self.arguments[number as usize];
         let word = |bytes: usize| {
@@ -224,15 +228,15 @@ impl TensorMaps {
 struct Tensor {
     element: Dtype,
     address: u64,
-    shape: SmallVec<[u64; MOST_AXES]>,
-    /// In bytes, of all axes but the first.
-    strides: SmallVec<[u64; MOST_AXES]>,
-    block: SmallVec<[u32; MOST_AXES]>,
+    shape: SmallVec<[u64; MAX_AXES]>,
+    /// The strides in bytes, of all axes but the first.
+    strides: SmallVec<[u64; MAX_AXES]>,
+    block: SmallVec<[u32; MAX_AXES]>,
     swizzle: SwizzleMode,
 }
 
 impl Tensor {
-    /// The tensor, or what is wrong with it.
+    /// Makes the tensor, or returns the reason why no map can describe it.
     fn new(plan: &TensorMapPlan, argument: impl Fn(u32) -> i64) -> Result<Self, &'static str> {
         const TOO_LARGE: &str = "its extents or strides overflow";
         let (Some(copied), Some(contiguous)) = (&plan.copied, plan.contiguous_axis()) else {
@@ -249,15 +253,15 @@ impl Tensor {
             number.value(&argument).and_then(|number| number.checked_mul(bytes)).ok_or(TOO_LARGE)
         };
         let address = argument(plan.base).checked_add(in_bytes(&plan.offset)?).ok_or(TOO_LARGE)?;
-        // Coordinates have 32 bits; what is empty or goes backwards is no tensor.
+        // Coordinates have 32 bits; a tensor is neither empty nor backwards.
         let extent = |axis: usize| match plan.extents[axis].value(&argument) {
-            // Of a row by number, the last of them stands for those that there are not.
+            // For gathered rows, the last row replaces indices of rows that do not exist.
             Some(0x8000_0000) if copied.extents[axis] == 1 => Err(TOO_LARGE),
             Some(extent @ 1..=0x8000_0000) => Ok(extent as u64),
             Some(..=0) => Err("it is empty"),
             _ => Err(TOO_LARGE),
         };
-        // A copy to the tensor writes what of a chunk is behind the end of a row as well.
+        // A copy to the tensor also writes the part of a chunk after the end of a row.
         let row = in_bytes(&plan.extents[contiguous])?;
         if copied.is_written && plan.has_bounded_rows() && row % CHUNK != 0 {
             return Err("its rows end within 16 bytes");
@@ -278,7 +282,7 @@ impl Tensor {
         })
     }
 
-    /// As the simulator has it.
+    /// Encodes the map for the simulator.
     fn simulated(&self) -> Option<Map> {
         use sim::TensorDataType as T;
         let map = sim::TensorMap {
@@ -313,7 +317,7 @@ impl Tensor {
         map.encode().ok()
     }
 
-    /// As the driver encodes it.
+    /// Has the driver encode the map.
     fn encoded(&self, context: cuda::Context) -> Result<Option<Map>, Error> {
         use TensorMapElement as T;
         let source = TensorMapSource {

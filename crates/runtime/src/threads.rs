@@ -1,15 +1,15 @@
-//! How many threads run the programs of a grid on the CPU.
+//! The number of threads that run the programs of a grid on the CPU.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::knobs::{Knobs, MAX_THREADS};
 
-/// 0 while nobody has asked.
+/// 0 until the first query.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of threads that launches use: what was set, else `TILEWRIGHT_NUM_THREADS`, else `OMP_NUM_THREADS`, else as
-/// many as the machine runs at once.
+/// Returns the number of threads of launches: the one that was set, else `TILEWRIGHT_NUM_THREADS`,
+/// else `OMP_NUM_THREADS`, else as many as the machine runs at once.
 pub fn num_threads() -> usize {
     match THREADS.load(Ordering::Relaxed) {
         0 => {
@@ -28,7 +28,8 @@ pub fn num_threads() -> usize {
     }
 }
 
-/// Sets the number of threads of later launches; 0 goes back to the default, and more than 1024 are 1024.
+/// Sets the number of threads of later launches; 0 restores the default, and more than 1024 are
+/// 1024.
 pub fn set_num_threads(count: usize) {
     THREADS.store(count.min(MAX_THREADS), Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! Launches that are traced: run on the CPU by the executor, whatever device a kernel is for otherwise.
+//! Traced launches: the CPU's executor runs them, whatever device a kernel is for otherwise.
 
 use std::time::Instant;
 
@@ -15,20 +15,20 @@ use crate::sanitize::{self, SourcePlace};
 use crate::specialize::{CpuArguments, cpu_argument};
 use crate::{Error, Grid, Handle, Region, Value, num_threads};
 
-/// Where a launch is recorded, and what only the caller knows of it.
+/// The file that a launch is recorded to, and the description that only the caller has.
 #[derive(Clone, Debug)]
 pub struct TraceRequest<'a> {
     /// The file.
     pub recorder: &'a trace::Recorder,
-    /// The number that the recorder has given.
+    /// The number of the launch, by the recorder.
     pub number: u32,
-    /// How much is recorded.
+    /// The limits of the record.
     pub limits: trace::Limits,
     /// The tensors that are passed.
     pub tensors: Vec<trace::Tensor>,
     /// The compile-time values.
     pub constants: Vec<(String, String)>,
-    /// What the launch is sanitized for, besides the checks of every launch.
+    /// The checks of this launch, besides those of every launch.
     pub checks: Checks,
 }
 
@@ -113,12 +113,12 @@ impl Handle {
     }
 }
 
-/// A finding as a trace has it.
+/// Converts a finding to a trace's.
 fn found(finding: &Finding, sources: &SourceMap, grid: [u32; 3]) -> trace::Finding {
     let Finding { check, diagnostic, lane, other, count, occurrences, .. } = finding;
     let place = |span: Span| {
         let SourcePlace { file, line, column } = sanitize::place_of(sources, span);
-        // As the places of ops: the text of the trace has not the columns that were removed.
+        // As in the positions of ops: the text of the trace lacks the columns that were removed.
         (file, line, column - sources.file(span.file).removed_columns)
     };
     let number = |[x, y, z]: [u32; 3]| {
@@ -143,8 +143,8 @@ fn found(finding: &Finding, sources: &SourceMap, grid: [u32; 3]) -> trace::Findi
     }
 }
 
-/// The layouts that the kernel of a launch has on a GPU of this compute capability (times 10), as JSON for a page; where the kernel
-/// cannot run there, or was interpreted, the reason as `{"error": …}`.
+/// Returns the layouts of a launch's kernel on a GPU of this compute capability (times 10), as JSON
+/// for a page; if the kernel cannot run there, or was interpreted, the reason as `{"error": …}`.
 pub fn layouts_of_launch(launch: &trace::Launch, capability: u32) -> String {
     let [warps, stages] = launch.warps_and_stages;
     let found = match Target::for_capability(capability) {

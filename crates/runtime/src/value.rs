@@ -1,4 +1,4 @@
-//! Arguments of a launch, as the caller converts them: one enum, no Python.
+//! Arguments of a launch, converted by the caller: one enum, no Python.
 
 use tilewright_base::memory::Region;
 use tilewright_frontend::{Constant, HostValue, Tuple};
@@ -11,22 +11,22 @@ use crate::Device;
 pub enum Value<'m> {
     /// A tensor.
     Pointer(Pointer<'m>),
-    /// A Python int; its size decides between `int32`, `int64` and `uint64`.
+    /// A Python int; its size selects `int32`, `int64` or `uint64`.
     Int(i128),
     /// A Python float: `fp32`, unless the parameter is annotated.
     Float(f64),
     /// A Python bool.
     Bool(bool),
-    /// A number that brings its type: a numpy scalar.
+    /// A number with a type of its own: a numpy scalar.
     Scalar(Literal),
     /// `None`: a compile-time value.
     None,
-    /// A compile-time value: a string, a dtype, a function, or what is wrapped in `tl.constexpr`. For a parameter that
-    /// is not a constexpr, strings and dtypes are refused, unless `is_explicit`.
+    /// A compile-time value: a string, a dtype, a function, or a value wrapped in `tl.constexpr`. A
+    /// parameter that is not a constexpr takes strings and dtypes only if `is_explicit`.
     Constant {
         /// The value.
         value: HostValue,
-        /// It was wrapped in `tl.constexpr`, or is a `@jit` function.
+        /// True if it was wrapped in `tl.constexpr`, or is a `@jit` function.
         is_explicit: bool,
     },
     /// A tuple or list: each item is an argument of its own, unless the parameter is a constexpr.
@@ -42,13 +42,14 @@ pub struct Pointer<'m> {
     pub address: u64,
     /// The whole allocation, which accesses through this pointer must stay in.
     pub region: Region<'m>,
-    /// Where the memory is.
+    /// The device that has the memory.
     pub device: Device,
 }
 
 impl Pointer<'_> {
-    /// Whether a device could not read the memory. A tensor of the CPU without elements has none: its pointer is null,
-    /// which every device takes, as CUDA does. Of memory of a GPU no more is known than where it begins.
+    /// Returns whether a device could not read the memory. A tensor of the CPU without elements has
+    /// none: its pointer is null, which every device takes, as CUDA does. Of memory of a GPU only
+    /// the start is known.
     #[inline]
     pub fn is_elsewhere(&self, device: Device) -> bool {
         let has_none = self.device == Device::Cpu && self.address == 0 && self.region.is_empty();
@@ -57,7 +58,7 @@ impl Pointer<'_> {
 }
 
 impl Value<'_> {
-    /// The value as a compile-time one; `None` if a tensor is in it.
+    /// Returns the value as a compile-time one; `None` if a tensor is in it.
     pub fn to_host_value(&self) -> Option<HostValue> {
         Some(match self {
             Value::Pointer(_) => return None,
@@ -74,7 +75,7 @@ impl Value<'_> {
         })
     }
 
-    /// What it is called in messages: `an int`, `a float`.
+    /// The description of the value in messages: `an int`, `a float`.
     pub fn describe(&self) -> String {
         match self {
             Value::Pointer(pointer) => format!("a tensor of {}", pointer.pointee),
@@ -100,13 +101,13 @@ impl Value<'_> {
     }
 }
 
-/// A number as Python has it.
+/// Returns a number as Python's constant.
 fn constant_of(literal: Literal) -> Constant {
     match (literal.dtype, literal.as_int(), literal.as_float()) {
         (Dtype::I1, _, _) => Constant::Bool(literal.bits != 0),
         (_, Some(value), _) => Constant::Int(value),
         (_, _, Some(value)) => Constant::Float(value),
-        // 8-bit formats, which no numpy scalar has.
+        // No numpy scalar has an 8-bit format.
         (..) => Constant::None,
     }
 }

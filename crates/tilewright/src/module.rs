@@ -227,7 +227,7 @@ fn unreadable(path: &Path, why: &str) -> Error {
     Diagnostic::new(Code::KernelNotFound, message).into()
 }
 
-/// Whether a decorator is `jit`, by whatever path, with or without arguments. Decorators around it (`autotune`,
+/// Returns whether a decorator is `jit`, by whatever path, with or without arguments. Decorators around it (`autotune`,
 /// `heuristics`) are for Python's launcher.
 fn is_jit(function: &FunctionSyntax) -> bool {
     function.decorators.iter().any(|decorator| {

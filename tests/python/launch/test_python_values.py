@@ -104,7 +104,7 @@ def _fails(out_ptr, KIND: tl.constexpr):
         ("method", "TW0020", "function 'str.index' failed: ValueError: substring not found"),
         ("missing", "TW0015", "the constant 3 has no attribute `bits`"),
         ("private", "TW0015", "the constant 3 has no attribute `__sizeof__`"),
-        ("run time", "TW0010", "function 'exp' is Python's, and takes compile-time values alone"),
+        ("run time", "TW0010", "function 'exp' is Python's, and only takes compile-time values"),
     ],
 )
 def test_failures_are_findings(kind, code, text):

@@ -55,7 +55,7 @@ def test_tuples_of_every_length(size):
     assert [r[0] for r in results] == [v + 1 for v in values]
 
 
-def test_each_length_and_form_is_another_specialisation():
+def test_each_length_and_form_is_another_specialization():
     @triton.jit
     def count(y_ptr, t):
         total = 0
@@ -190,7 +190,7 @@ def test_named_tuples_in_the_program():
     assert y[4] == 90
 
 
-def test_other_fields_are_another_specialisation():
+def test_other_fields_are_another_specialization():
     other = collections.namedtuple("Other", "second first")
 
     @triton.jit

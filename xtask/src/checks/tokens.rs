@@ -8,7 +8,7 @@ use crate::tree::{File, Finding, Tree};
 /// A word, the places that may use it (prefixes of paths), and why nobody else may.
 struct Confined {
     word: &'static str,
-    /// Whether the word counts only as the name of a macro, before `!`.
+    /// True if the word counts only as the name of a macro, before `!`.
     is_macro: bool,
     places: &'static [&'static str],
     rule: &'static str,

@@ -83,7 +83,7 @@ impl Names {
         }
     }
 
-    /// Whether the pattern names a variant of an op enum at its top (behind references, parentheses, `|`, and in tuples).
+    /// Returns whether the pattern names a variant of an op enum at its top (behind references, parentheses, `|`, and in tuples).
     fn in_pattern(&self, pattern: &Pat) -> bool {
         match pattern {
             Pat::Path(pattern) => self.is_variant(&pattern.path),
@@ -127,7 +127,7 @@ fn text_of(path: &Path) -> String {
     path.segments.iter().map(|segment| segment.ident.to_string()).collect::<Vec<_>>().join("::")
 }
 
-/// Whether a name is that of an op enum.
+/// Returns whether a name is that of an op enum.
 fn is_op_enum(ident: &syn::Ident) -> bool {
     let name = ident.to_string();
     OP_ENUMS.contains(&name.as_str()) || name.strip_suffix("Fn").is_some_and(|family| !family.is_empty())
@@ -174,7 +174,7 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
 }
 
 impl Visitor<'_> {
-    /// Whether the line, or the comment that stands directly above it, says why the catch-all is right.
+    /// Returns whether the line, or the comment that stands directly above it, says why the catch-all is right.
     fn is_excused(&self, line: usize) -> bool {
         let text = |line: usize| self.lines.get(line.wrapping_sub(1)).copied().unwrap_or_default();
         let comment_above = (1..line).rev().map(text).take_while(|text| text.trim_start().starts_with("//"));

@@ -1,5 +1,5 @@
-//! What to write instead: of names that other libraries have, of Python's builtins and statements, of functions that give
-//! nothing back.
+//! Advice on replacements: for names of other libraries, for Python's builtins and statements, for
+//! functions that return nothing.
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, Stmt};
@@ -10,7 +10,7 @@ use super::lowerer::Lowerer;
 use crate::parse::with_stack;
 use crate::semantic::{self, LanguageItem};
 
-/// What kernels have in the place of names that are known from torch, numpy and C.
+/// The replacements for names of torch, numpy and C.
 const INSTEAD: &[(&str, &str)] = &[
     ("all", "`tl.min(x.to(tl.int32), axis) != 0`"),
     ("any", "`tl.max(x.to(tl.int32), axis) != 0`"),
@@ -57,7 +57,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ("var", "`tl.sum((x - mean) * (x - mean), axis) / n`"),
 ];
 
-/// What kernels have for a name that another library has.
+/// Returns the replacement for a name of another library.
 pub(super) fn instead(name: &str) -> Option<String> {
     if let Some((_, instead)) = INSTEAD.iter().find(|(known, _)| *known == name) {
         return Some((*instead).to_owned());
@@ -71,7 +71,7 @@ pub(super) fn instead(name: &str) -> Option<String> {
     }
 }
 
-/// Advice on a keyword that functions of the language had in older versions.
+/// Returns advice on a keyword of older versions of the language.
 pub(super) fn instead_of_keyword(keyword: &str) -> Option<&'static str> {
     match keyword {
         "trans_a" | "trans_b" => Some("transpose the operand: `tl.dot(a, tl.trans(b))`"),
@@ -79,20 +79,20 @@ pub(super) fn instead_of_keyword(keyword: &str) -> Option<&'static str> {
     }
 }
 
-/// Advice on a name that is not defined, and is one of the language.
+/// Returns advice on an undefined name that the language has.
 pub(super) fn forgotten_module(name: &str) -> Option<String> {
     match semantic::language(name)? {
         LanguageItem::Builtin(_)
         | LanguageItem::Library(_)
         | LanguageItem::Constant(_)
         | LanguageItem::Special(_) => Some(format!(
-            "did you mean `tl.{name}`? What the language has is reached through `import triton.language as tl`"
+            "did you mean `tl.{name}`? the names of the language are in `import triton.language as tl`"
         )),
         LanguageItem::Module => Some(format!("did you mean `tl.{name}`?")),
     }
 }
 
-/// Advice on a builtin of Python that kernels cannot call.
+/// Returns advice on a builtin of Python that kernels cannot call.
 pub(super) fn instead_of_builtin(name: &str) -> &'static str {
     match name {
         "breakpoint" | "input" | "exit" | "quit" => {
@@ -114,7 +114,7 @@ pub(super) fn instead_of_builtin(name: &str) -> &'static str {
     }
 }
 
-/// Advice on a function of Python's numbers, which is called with a run-time value.
+/// Returns advice on a function of Python's numbers, which is called with a run-time value.
 pub(super) fn of_run_time_number(name: &str, argument: &str) -> Option<String> {
     let tensor = if argument.chars().all(|c| c.is_alphanumeric() || "_.()".contains(c)) {
         argument.to_owned()
@@ -137,7 +137,7 @@ pub(super) fn of_run_time_number(name: &str, argument: &str) -> Option<String> {
     }
 }
 
-/// Advice on a method of lists, which change where tuples do not.
+/// Returns advice on a method of lists, which change in place; tuples do not.
 pub(super) fn list_method(name: &str) -> Option<&'static str> {
     match name {
         "append" | "extend" | "insert" => Some(
@@ -152,7 +152,7 @@ pub(super) fn list_method(name: &str) -> Option<&'static str> {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Where a value is `None` because a function gives nothing back, names the function.
+    /// Adds a note to an error about `None` that comes from a function without a result.
     pub(super) fn explain_none(
         &mut self,
         mut diagnostic: Diagnostic,
@@ -180,7 +180,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         diagnostic
     }
 
-    /// What a name is assigned in this function.
+    /// Returns the value that is assigned to a name in this function.
     fn assigned_from(&self, name: &str) -> Option<&'a Expr> {
         let mut found = AssignedFrom { name, value: None };
         let body = self.body();
@@ -224,7 +224,7 @@ impl<'a> Visitor<'a> for AssignedFrom<'a, '_> {
     }
 }
 
-/// Whether a `return` has a value.
+/// Finds a `return` with a value.
 struct Returns(bool);
 
 impl<'a> Visitor<'a> for Returns {

@@ -1,7 +1,7 @@
-//! Instances of users' classes (`triton.aggregate`): how they are made, their fields, methods and operators.
+//! Instances of users' classes (`triton.aggregate`): construction, fields, methods and operators.
 //!
-//! An instance is a value, a tuple with a class: it does not change. Only its `__init__` sets fields, and gives back the
-//! instance; elsewhere `tl.aggregate_replace` makes a copy.
+//! An instance is a value, a tuple with a class: it does not change. Only its `__init__` sets
+//! fields, and returns the instance; elsewhere `tl.aggregate_replace` makes a copy.
 
 use ruff_python_ast::{Expr, ExprAttribute, ExprSubscript};
 use tilewright_base::{Code, Diagnostic, Span};
@@ -48,14 +48,15 @@ impl<'a> Lowerer<'a, '_, '_> {
             let message = format!("'{name}.__init__' does not set {}", missing.join(", "));
             let diagnostic = Diagnostic::at(Code::WrongArguments, span, message)
                 .note(format!("the fields of '{name}' are {}", field_names(aggregate)))
-                .hint("give each annotated field a value in `__init__`, on every way through it");
+                .hint("give each annotated field a value in `__init__`, on every path through it");
             return Err(self.report(diagnostic));
         }
         let values = aggregate.fields.iter().filter_map(|(name, _)| fields.field(name).cloned()).collect();
         Ok(instance(class, aggregate, values))
     }
 
-    /// An instance of a class without an `__init__` of its own: its fields are the parameters.
+    /// Makes an instance of a class without an `__init__` of its own: its fields are the
+    /// parameters.
     fn construct_by_fields(
         &mut self,
         class: ObjectRef,
@@ -85,7 +86,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             return Err(self.bad_target(&attribute.value));
         };
         let object = match owner.and_then(|owner| self.scope.get(owner)) {
-            Some(scope::Binding { state: scope::State::Value(object), .. }) => object.clone(),
+            Some(scope::Binding { state: scope::NameState::Value(object), .. }) => object.clone(),
             Some(_) => return Err(Reported),
             None => return Err(self.bad_target(&attribute.value)),
         };
@@ -121,7 +122,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// What a field holds that is given a value.
+    /// Returns the value that a field holds after an assignment.
     fn field_value(
         &mut self,
         class: &str,
@@ -170,7 +171,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }))
     }
 
-    /// The name of the parameter that the instance under construction comes by.
+    /// Returns the parameter that holds the instance under construction.
     fn own_name(&self) -> Option<&'a str> {
         let definition = self.definition;
         super::function::parameters(definition).next().map(|parameter| parameter.name.as_str())
@@ -182,7 +183,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             return Ok(None);
         }
         match self.own_name().and_then(|name| self.scope.get(name)) {
-            Some(scope::Binding { state: scope::State::Value(object), .. }) => Ok(Some(object.clone())),
+            Some(scope::Binding { state: scope::NameState::Value(object), .. }) => Ok(Some(object.clone())),
             _ => Err(Reported),
         }
     }
@@ -223,18 +224,20 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// `super()`: the first parameter, seen from the class that the function stands in.
+    /// `super()`: the first parameter, seen from the class that contains the function.
     pub(crate) fn super_object(&mut self, span: Span) -> Lower<IrOperand> {
         let lexical = self.callee.user().and_then(|function| self.session.host.name(function, "__class__"));
         let object = self.own_name().and_then(|name| self.scope.get(name)).map(|binding| &binding.state);
-        if let (Some(crate::HostValue::Object(class)), Some(scope::State::Value(object))) = (lexical, object)
+        if let (Some(crate::HostValue::Object(class)), Some(scope::NameState::Value(object))) =
+            (lexical, object)
         {
             return Ok(Operand::Super(Box::new(object.clone()), class));
         }
         Err(self.error(Code::UndefinedName, span, "'super()' outside of a method of a class"))
     }
 
-    /// What a name is of an instance of a class, of `super()` or of the class itself; nothing of any other operand.
+    /// Returns a member of an instance of a class, of `super()` or of the class itself; nothing for
+    /// any other operand.
     pub(crate) fn member_of(
         &mut self,
         value: &IrOperand,
@@ -318,7 +321,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(instance(class, &aggregate, values))
     }
 
-    /// `name[index] = value` where the name is a tuple: from here on it is the tuple with that item.
+    /// `name[index] = value` of a tuple: from here on the name is the tuple with that item.
     pub(crate) fn set_item(&mut self, subscript: &'a ExprSubscript, value: IrOperand, at: Span) -> Lower<()> {
         let Expr::Name(name) = &*subscript.value else { return Err(self.bad_target(&subscript.value)) };
         let tuple = self.name(name)?;
@@ -357,7 +360,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Some(self.call_operand(&member, Arguments { positional, keywords: Vec::new() }, span, span))
     }
 
-    /// Whether an aggregate is of a class.
+    /// Returns whether an aggregate is of a class.
     pub(crate) fn is_of_class(&mut self, value: &IrOperand, class: ObjectRef) -> bool {
         let value = match template::class_of(value) {
             Some(own) if self.session.host.aggregate(class).is_some() => crate::HostValue::Object(own),

@@ -7,7 +7,7 @@ use tilewright_base::Span;
 
 use super::template::IrOperand;
 
-/// An argument, with the expression that it was computed from where the source has one.
+/// An argument, with its expression if the source has one.
 pub(crate) type Passed<'a> = (IrOperand, Option<&'a Expr>);
 
 /// The arguments of a call.

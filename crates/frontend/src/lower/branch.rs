@@ -1,9 +1,11 @@
-//! `if`, the ternary, and early returns: compile-time conditions choose, run-time ones make regions whose ends are merged.
+//! `if`, the ternary, and early returns: compile-time conditions select, run-time ones make regions
+//! whose ends are merged.
 //!
-//! Control flow is structured, so what follows an `if` that returns must become part of it. Where at most one way through
-//! the `if` goes on, the rest of the function is taken into that way (`tail`). Where several do, taking it into each would
-//! double the code at every such `if`: there the ways carry whether they have returned and with what ([`Exit`]), and the
-//! rest stands once, guarded.
+//! Control flow is structured, so the statements after an `if` that returns must become part of it.
+//! If at most one path through the `if` goes on, the rest of the function moves into that path
+//! (`tail`). If several do, moving it into each would double the code at every such `if`: then the
+//! paths carry a flag that they have returned and their result ([`Exit`]), and the rest is emitted
+//! once, guarded.
 
 use ruff_python_ast::{ElifElseClause, Expr, ExprIf, Stmt, StmtReturn};
 use smallvec::smallvec;
@@ -12,7 +14,7 @@ use tilewright_ir::{Block, Builder, Dtype, Element, Literal, Op, Rounding, RuleE
 
 use super::exit::{Exit, Returned};
 use super::lowerer::{Lower, Lowerer, Reported};
-use super::scope::{self, Binding, Scope, State, open_ways, returns};
+use super::scope::{self, Binding, NameState, Scope, open_paths, returns};
 use super::template::{self, IrOperand, Template, constant_truth};
 use crate::constexpr::identical;
 use crate::value::{Constant, Operand};
@@ -29,34 +31,34 @@ impl Rest<'_, '_> {
     }
 }
 
-/// The end of one of two ways: its block, what the names are there, and whether it has returned.
+/// The end of one of two paths: its block, the values of the names, and whether it has returned.
 struct End<'a> {
     block: Block,
     scope: Scope<'a>,
     exit: Exit,
 }
 
-/// What two ways yield, and the names that get the results.
+/// The values that two paths yield, and the names that get the results.
 #[derive(Default)]
 struct Joined<'a> {
     yields: [Vec<Value>; 2],
     names: Vec<(&'a str, Template, Span)>,
 }
 
-/// One of two ways: its block, and what a name or expression is at its end.
-struct Way {
+/// The end of one of two paths: its block, and the value of a name or expression.
+struct PathEnd {
     block: Block,
     value: IrOperand,
     span: Span,
 }
 
-/// Two values merged: their common type, and the parts that each way yields.
+/// Two merged values: their common type, and the parts that each path yields.
 struct Merged {
     template: Template,
     parts: [Vec<Value>; 2],
 }
 
-/// Whether statements end with a `return`.
+/// Returns whether statements end with a `return`.
 fn returns_last(body: &[Stmt]) -> bool {
     matches!(body.last(), Some(Stmt::Return(_)))
 }
@@ -64,14 +66,16 @@ fn returns_last(body: &[Stmt]) -> bool {
 const ONE_BRANCH: &str = "only assigned in this branch";
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// An `if`. Where a `return` stands in it, [`Lowerer::exit`] tells afterwards whether it was reached.
+    /// Lowers an `if`. If it contains a `return`, [`Lowerer::exit`] tells afterwards whether the
+    /// return was reached.
     pub(crate) fn branch(
         &mut self,
         mut test: &'a Expr,
         mut body: &'a [Stmt],
         mut clauses: &'a [ElifElseClause],
     ) -> Lower<()> {
-        // What is left out at compile time is no level of the code, however many there are.
+        // Branches that are left out at compile time add no nesting to the code, however many there
+        // are.
         let condition = loop {
             let condition = self.expression(test)?;
             match constant_truth(&condition) {
@@ -100,14 +104,14 @@ impl<'a> Lowerer<'a, '_, '_> {
                 }
             }
         }
-        let then = self.way(|this| this.block(body));
-        let otherwise = self.way(|this| this.otherwise(clauses, span));
+        let then = self.lower_path(|this| this.block(body));
+        let otherwise = self.lower_path(|this| this.otherwise(clauses, span));
         self.at(span);
         self.join(condition, [then, otherwise], &names)
     }
 
-    /// Lowers one way of two into a region of its own.
-    fn way(&mut self, lower: impl FnOnce(&mut Self)) -> End<'a> {
+    /// Lowers one of two paths into a region of its own.
+    fn lower_path(&mut self, lower: impl FnOnce(&mut Self)) -> End<'a> {
         let before = self.scope.clone();
         let (block, outer) = self.begin_region([]);
         lower(self);
@@ -116,13 +120,13 @@ impl<'a> Lowerer<'a, '_, '_> {
         End { block, scope, exit: std::mem::take(&mut self.exit) }
     }
 
-    /// The statements after an `if` that may have returned: they are executed if it has not.
+    /// Lowers the statements after an `if` that may have returned: they are executed if it has not.
     pub(crate) fn guarded(&mut self, rest: &'a [Stmt], span: Span) -> Lower<()> {
         let exit = std::mem::take(&mut self.exit);
         let (Operand::Tensor(done), Some(result)) = (exit.done, exit.result) else { return Err(Reported) };
         let names = scope::assigned(rest, &|_| None);
-        let then = self.way(|this| this.exit = Exit::returned(result));
-        let otherwise = self.way(|this| this.block(rest));
+        let then = self.lower_path(|this| this.exit = Exit::returned(result));
+        let otherwise = self.lower_path(|this| this.block(rest));
         self.at(span);
         self.join(done, [then, otherwise], &names)
     }
@@ -142,8 +146,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Ends two branches: each name that either assigned gets the value of the branch taken. A branch that has returned
-    /// has no say in that.
+    /// Ends two branches: each name that either assigned gets the value of the branch taken. A
+    /// branch that has returned contributes no value.
     fn join(&mut self, condition: Value, mut ends: [End<'a>; 2], names: &[&'a str]) -> Lower<()> {
         let blocks = [ends[0].block, ends[1].block];
         let mut joined = Joined::default();
@@ -174,7 +178,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(())
     }
 
-    /// Joins what a name is at the ends of two ways.
+    /// Merges the values of a name at the ends of two paths.
     fn join_name(
         &mut self,
         name: &'a str,
@@ -185,7 +189,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         let [left, right] = match bindings {
             [None, None] => return,
             [Some(binding), None] | [None, Some(binding)] => {
-                let is_poisoned = matches!(binding.state, State::Poisoned);
+                let is_poisoned = matches!(binding.state, NameState::Poisoned);
                 let lost = Binding::lost(binding.span, ONE_BRANCH);
                 self.scope.insert(name, if is_poisoned { binding } else { lost });
                 return;
@@ -194,18 +198,18 @@ impl<'a> Lowerer<'a, '_, '_> {
         };
         let (left_span, right_span) = (left.span, right.span);
         let binding = match (left.state, right.state) {
-            (State::Poisoned, _) | (_, State::Poisoned) => Binding::poisoned(left_span),
-            (State::Lost(why), _) => Binding::lost(left_span, why),
-            (_, State::Lost(why)) => Binding::lost(right_span, why),
-            (State::Value(left), State::Value(right)) => {
+            (NameState::Poisoned, _) | (_, NameState::Poisoned) => Binding::poisoned(left_span),
+            (NameState::Lost(why), _) => Binding::lost(left_span, why),
+            (_, NameState::Lost(why)) => Binding::lost(right_span, why),
+            (NameState::Value(left), NameState::Value(right)) => {
                 if template::same(&left, &right, &|left, right| left == right) {
                     Binding::value(left, left_span)
                 } else {
-                    let ways = [
-                        Way { block: blocks[0], value: left, span: left_span },
-                        Way { block: blocks[1], value: right, span: right_span },
+                    let paths = [
+                        PathEnd { block: blocks[0], value: left, span: left_span },
+                        PathEnd { block: blocks[1], value: right, span: right_span },
                     ];
-                    match self.merge(ways, &format!("'{name}'"), Code::BranchMismatch) {
+                    match self.merge(paths, &format!("'{name}'"), Code::BranchMismatch) {
                         Ok(Merged { template, parts: [left, right] }) => {
                             joined.yields[0].extend(left);
                             joined.yields[1].extend(right);
@@ -220,26 +224,26 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.scope.insert(name, binding);
     }
 
-    /// Gives a name what it is at the end of one way, because the other way has returned.
+    /// Gives a name its value at the end of one path, because the other path has returned.
     fn adopt(
         &mut self,
         name: &'a str,
         mut bindings: [Option<Binding>; 2],
-        way: usize,
+        path: usize,
         blocks: [Block; 2],
         joined: &mut Joined<'a>,
     ) -> Lower<()> {
-        let Some(binding) = bindings[way].take() else {
+        let Some(binding) = bindings[path].take() else {
             self.scope.remove(name);
             return Ok(());
         };
-        let State::Value(value) = &binding.state else {
+        let NameState::Value(value) = &binding.state else {
             self.scope.insert(name, binding);
             return Ok(());
         };
         let values = template::values(value);
         let is_unchanged = self.scope.get(name).is_some_and(|before| match &before.state {
-            State::Value(before) => template::same(before, value, &|left, right| left == right),
+            NameState::Value(before) => template::same(before, value, &|left, right| left == right),
             _ => false,
         });
         if values.is_empty() || is_unchanged {
@@ -247,13 +251,13 @@ impl<'a> Lowerer<'a, '_, '_> {
             return Ok(());
         }
         let template = template::of(value, &self.builder.function);
-        joined.yields[1 - way].extend(self.stand_ins(&template, blocks[1 - way])?);
-        joined.yields[way].extend(values);
+        joined.yields[1 - path].extend(self.placeholders(&template, blocks[1 - path])?);
+        joined.yields[path].extend(values);
         joined.names.push((name, template, binding.span));
         Ok(())
     }
 
-    /// Joins whether two ways have returned, and with what; gives the templates of both.
+    /// Merges the exits of two paths; returns the templates of both.
     fn join_exits(
         &mut self,
         exits: [Exit; 2],
@@ -273,11 +277,11 @@ impl<'a> Lowerer<'a, '_, '_> {
             [None, None] => return Ok((done, None)),
             [Some(left), Some(right)] => {
                 let returned = left.clone();
-                let ways = [
-                    Way { block: blocks[0], value: left.value, span: left.span },
-                    Way { block: blocks[1], value: right.value, span: right.span },
+                let paths = [
+                    PathEnd { block: blocks[0], value: left.value, span: left.span },
+                    PathEnd { block: blocks[1], value: right.value, span: right.span },
                 ];
-                let merged = self.merge(ways, "the result", Code::ReturnMismatch)?;
+                let merged = self.merge(paths, "the result", Code::ReturnMismatch)?;
                 for (yields, part) in yields.iter_mut().zip(merged.parts) {
                     yields.extend(part);
                 }
@@ -286,12 +290,12 @@ impl<'a> Lowerer<'a, '_, '_> {
             [Some(returned), None] => {
                 let template = template::of(&returned.value, &self.builder.function);
                 yields[0].extend(template::values(&returned.value));
-                yields[1].extend(self.stand_ins(&template, blocks[1])?);
+                yields[1].extend(self.placeholders(&template, blocks[1])?);
                 (template, returned)
             }
             [None, Some(returned)] => {
                 let template = template::of(&returned.value, &self.builder.function);
-                yields[0].extend(self.stand_ins(&template, blocks[0])?);
+                yields[0].extend(self.placeholders(&template, blocks[0])?);
                 yields[1].extend(template::values(&returned.value));
                 (template, returned)
             }
@@ -312,23 +316,23 @@ impl<'a> Lowerer<'a, '_, '_> {
         constant.map_err(|error| self.rule_error(span, error))
     }
 
-    /// Values of these types that nobody will use, at the end of a block.
-    fn stand_ins(&mut self, template: &Template, block: Block) -> Lower<Vec<Value>> {
+    /// Returns unused values of these types, at the end of a block.
+    fn placeholders(&mut self, template: &Template, block: Block) -> Lower<Vec<Value>> {
         let outer = self.builder.switch_to(block);
         let values: Result<Vec<Value>, _> =
-            template::values(template).iter().map(|ty| self.stand_in(ty)).collect();
+            template::values(template).iter().map(|ty| self.placeholder(ty)).collect();
         self.builder.switch_to(outer);
         let span = self.span;
         values.map_err(|error| self.rule_error(span, error))
     }
 
-    fn stand_in(&mut self, ty: &Type) -> Result<Value, RuleError> {
+    fn placeholder(&mut self, ty: &Type) -> Result<Value, RuleError> {
         let scalar = match ty.element {
             Element::Value(dtype) => {
                 let zero = Literal::float(dtype, 0.0).unwrap_or_else(|| Literal::int(dtype, 0));
                 self.builder.constant(zero)?
             }
-            // A pointer keeps telling what it points into, if it may.
+            // A pointer stays marked as one to read-only memory.
             Element::Pointer(_) => {
                 let function = &self.builder.function;
                 let parameters = &function.blocks[function.entry].parameters;
@@ -353,7 +357,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         span: Span,
     ) -> Lower<Vec<Value>> {
         let mut result = Ok(());
-        let ways = yields.clone();
+        let paths = yields.clone();
         for (block, values) in blocks.into_iter().zip(yields) {
             let outer = self.builder.switch_to(block);
             result = result.and(self.builder.yield_values(values));
@@ -363,24 +367,24 @@ impl<'a> Lowerer<'a, '_, '_> {
         let emitted = result
             .and_then(|()| self.builder.emit(Op::If {}, smallvec![condition], blocks.into_iter().collect()));
         let results = emitted.map_err(|error| self.rule_error(span, error))?.to_vec();
-        for way in ways {
-            self.pass_on_read_only(way.into_iter(), &results);
+        for path in paths {
+            self.pass_on_read_only(path.into_iter(), &results);
         }
         Ok(results)
     }
 
     /// Makes two values of one type: compile-time numbers that differ become scalars.
-    fn merge(&mut self, ways: [Way; 2], what: &str, code: Code) -> Lower<Merged> {
-        let [left, right] = ways;
+    fn merge(&mut self, paths: [PathEnd; 2], what: &str, code: Code) -> Lower<Merged> {
+        let [left, right] = paths;
         if let (Code::ReturnMismatch, Operand::Constant(one), Operand::Constant(other)) =
             (code, &left.value, &right.value)
             && identical(one, other)
         {
             return Ok(Merged { template: Operand::Constant(one.clone()), parts: [Vec::new(), Vec::new()] });
         }
-        let mut decayed = |way: &Way| {
-            let outer = self.builder.switch_to(way.block);
-            let value = self.decay_all(&way.value);
+        let mut decayed = |path: &PathEnd| {
+            let outer = self.builder.switch_to(path.block);
+            let value = self.decay_all(&path.value);
             self.builder.switch_to(outer);
             value
         };
@@ -413,15 +417,15 @@ impl<'a> Lowerer<'a, '_, '_> {
         ternary: &'a ExprIf,
         span: Span,
     ) -> Lower<IrOperand> {
-        let mut way = |expression: &'a Expr| {
+        let mut path = |expression: &'a Expr| {
             let before = self.scope.clone();
             let (block, outer) = self.begin_region([]);
             let value = self.expression(expression);
             self.end_region(outer);
             self.scope = before;
-            value.map(|value| Way { block, value, span: self.span_of(expression) })
+            value.map(|value| PathEnd { block, value, span: self.span_of(expression) })
         };
-        let (left, right) = (way(&ternary.body), way(&ternary.orelse));
+        let (left, right) = (path(&ternary.body), path(&ternary.orelse));
         let (left, right) = (left?, right?);
         if template::same(&left.value, &right.value, &|left, right| left == right)
             && template::values(&left.value).is_empty()
@@ -435,7 +439,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         template::fill(&merged.template, &mut results.into_iter()).ok_or(Reported)
     }
 
-    /// Lowers statements and what follows them, to the end of the function: all that a `return` may stand in.
+    /// Lowers statements and those after them, to the end of the function: all that may contain a
+    /// `return`.
     pub(crate) fn tail(&mut self, body: &'a [Stmt], rest: Option<&Rest<'a, '_>>) -> Lower<Returned> {
         for (index, statement) in body.iter().enumerate() {
             match statement {
@@ -447,7 +452,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                         return Err(self.too_large(span));
                     }
                     let decide = |test: &Expr| self.foreseen(test);
-                    if rest.is_empty() || open_ways(std::slice::from_ref(statement), &decide) <= 1 {
+                    if rest.is_empty() || open_paths(std::slice::from_ref(statement), &decide) <= 1 {
                         return self.deeper(span, |this| {
                             this.tail_branch(&branch.test, &branch.body, &branch.elif_else_clauses, &rest)
                         });
@@ -467,7 +472,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// An `if` that several ways lead out of, and what follows it, which stands once.
+    /// Lowers an `if` that several paths lead out of, and the statements after it, once.
     fn tail_after(&mut self, statement: &'a Stmt, rest: &Rest<'a, '_>, span: Span) -> Lower<Returned> {
         let errors = self.session.diagnostics.len();
         self.statement(statement);
@@ -489,14 +494,15 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// What a `return` gives that stands before statements which are left out: as in Triton, a run-time value.
+    /// Converts the result of a `return` before statements that are left out to a run-time value,
+    /// as in Triton.
     fn before_others(&mut self, mut returned: Returned) -> Lower<Returned> {
         self.at(returned.span);
         returned.value = self.decay_all(&returned.value)?;
         Ok(returned)
     }
 
-    /// A `return` in an `if` that several ways lead out of.
+    /// Lowers a `return` in an `if` that several paths lead out of.
     pub(crate) fn early_return(&mut self, statement: &'a StmtReturn) -> Lower<()> {
         self.exit = Exit::returned(self.returned(statement)?);
         Ok(())
@@ -512,7 +518,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         };
         let mut value = self.expression(expression)?;
         self.at(span);
-        // What is known at compile time stays so: a caller may need it as the extent of a tile or a loop.
+        // A compile-time value stays one: a caller may need it as the extent of a tile or a loop.
         if let Operand::Descriptor(_) = value {
             value = self.decay_all(&value)?;
         }
@@ -569,7 +575,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.merge_returned(condition, (then, left?), (otherwise, right?), span)
     }
 
-    /// What a function returns that does so on two ways.
+    /// Merges the results of a function that returns on two paths.
     fn merge_returned(
         &mut self,
         condition: Value,
@@ -581,25 +587,25 @@ impl<'a> Lowerer<'a, '_, '_> {
         if left.is_explicit != right.is_explicit {
             self.check_end(&left, &right)?;
         }
-        let ways = [
-            Way { block: then, value: left.value, span: left.span },
-            Way { block: otherwise, value: right.value, span: right.span },
+        let paths = [
+            PathEnd { block: then, value: left.value, span: left.span },
+            PathEnd { block: otherwise, value: right.value, span: right.span },
         ];
         self.at(span);
-        let merged = self.merge(ways, "the result", Code::ReturnMismatch)?;
+        let merged = self.merge(paths, "the result", Code::ReturnMismatch)?;
         let results = self.emit_if(condition, [then, otherwise], merged.parts, span)?;
         let value = template::fill(&merged.template, &mut results.into_iter()).ok_or(Reported)?;
         Ok(Returned { value, span: left_span, is_explicit })
     }
 
-    /// Reports a function that returns a value on one way and comes to its end on another.
+    /// Reports a function that returns a value on one path and comes to its end on another.
     fn check_end(&mut self, left: &Returned, right: &Returned) -> Lower<()> {
         let (end, value) = if left.is_explicit { (right, left) } else { (left, right) };
         if matches!(value.value, Operand::Constant(Constant::None)) {
             return Ok(());
         }
         let found = self.describe(&value.value);
-        let message = "the function returns a value on some ways only";
+        let message = "the function returns a value on some paths only";
         let diagnostic = Diagnostic::new(Code::ReturnMismatch, message)
             .primary(end.span, "after this it ends without a value")
             .secondary(value.span, format!("{found} here"))

@@ -1,5 +1,6 @@
-//! What one compilation may take: steps of evaluation, so that it comes to an end and can be interrupted, and instructions
-//! and nesting of the code that it makes, counted as if every call were inlined already.
+//! The limits of one compilation: steps of evaluation, so that it ends and can be interrupted, and
+//! instructions and nesting of the code that it makes, counted as if every call were inlined
+//! already.
 
 use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{FuncId, Value};
@@ -7,35 +8,36 @@ use tilewright_ir::{FuncId, Value};
 use super::lowerer::{Budget, Extent, Lower, Lowerer, Reported};
 use crate::value::Operand;
 
-/// The most statements that are executed and expressions that are evaluated while a kernel is compiled.
+/// The maximum number of statements and expressions that are evaluated while a kernel is compiled.
 const MAX_STEPS: u64 = 1 << 22;
 
-/// The host is asked once in so many steps whether to go on: often enough for a human, and too seldom to cost anything.
+/// The steps between two queries of the host whether to go on: often enough for a human, and too
+/// seldom to cost anything.
 const STEPS_BETWEEN_POLLS: u64 = 1 << 12;
 
-/// The most instructions of a kernel into which all that it calls is inlined.
+/// The maximum number of instructions of a kernel with all calls inlined.
 const MAX_INSTRUCTIONS: usize = 1 << 18;
 
-/// The most instructions of all functions, each with what it calls inlined.
+/// The maximum number of instructions of all functions, each with its calls inlined.
 const MAX_INSTRUCTIONS_OF_ALL: usize = 1 << 20;
 
-/// The deepest that loops, branches and the bodies of calls may nest after inlining.
+/// The maximum nesting of loops, branches and the bodies of calls after inlining.
 const MAX_NESTING: usize = 256;
 
 impl Budget {
-    /// Why nothing is lowered any more, if that is so.
+    /// Returns the reason why nothing is lowered any more, if there is one.
     pub fn stopped(&self) -> Option<Code> {
         self.stopped
     }
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Counts a step; an error if it is the last one.
+    /// Counts a step; an error at the limit.
     pub(crate) fn step(&mut self, span: Span) -> Lower<()> {
         self.steps(1, span)
     }
 
-    /// Counts what it costs to make a compile-time value: as much as it is large.
+    /// Counts the cost of a compile-time value: its size.
     pub(crate) fn pay_for(&mut self, value: &Operand<Value>, span: Span) -> Lower<()> {
         let size = value.size();
         if size < 4 {
@@ -72,7 +74,7 @@ impl Lowerer<'_, '_, '_> {
         Err(self.report(Diagnostic::at(Code::Interrupted, span, message)))
     }
 
-    /// Whether the function, with all that it calls, has become larger than a kernel may be.
+    /// Returns whether the function, with all its calls, has become larger than a kernel may be.
     pub(crate) fn is_too_large(&self) -> bool {
         let own = self.builder.function.insts.len() + self.inlined.instructions;
         own > MAX_INSTRUCTIONS || own + self.session.budget.instructions > MAX_INSTRUCTIONS_OF_ALL
@@ -86,7 +88,7 @@ impl Lowerer<'_, '_, '_> {
         )
     }
 
-    /// Counts the code of a call, which will be inlined; an error if that makes too much of it.
+    /// Counts the code of a call, which will be inlined; an error at the limit.
     pub(crate) fn count_call(&mut self, callee: FuncId, name: &str, span: Span) -> Lower<()> {
         let Extent { instructions, nesting } = self.session.budget.extents[callee];
         let nesting = self.region_depth + nesting;
@@ -111,7 +113,7 @@ impl Lowerer<'_, '_, '_> {
         Err(self.report(diagnostic))
     }
 
-    /// The extent of the function, now that it is lowered.
+    /// Returns the extent of the lowered function.
     pub(crate) fn extent(&self) -> Extent {
         Extent {
             instructions: self.builder.function.insts.len() + self.inlined.instructions,

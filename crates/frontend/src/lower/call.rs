@@ -1,4 +1,4 @@
-//! Calls: binding arguments to parameters, and what each kind of callee does.
+//! Calls: binds arguments to parameters, and calls each kind of callee.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::dunder::OPERATORS;
 use super::external::EXTERNAL;
 use super::function::is_constexpr;
 use super::lowerer::{Lower, Lowerer, Reported};
-use super::report::Place;
+use super::report::OperationSpan;
 use super::template::{self, IrOperand, from_host};
 use crate::Options;
 use crate::host::{HostValue, NamedTuple};
@@ -23,7 +23,7 @@ use crate::suggest::suggest;
 use crate::tuple::Tuple;
 use crate::value::{BUILTINS, Constant, Operand, language_name};
 
-/// A parameter, as far as binding is concerned.
+/// A parameter, for binding.
 struct Slot<'p> {
     name: &'p str,
     kind: ParameterKind,
@@ -46,7 +46,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.arguments_with(call, Self::expression)
     }
 
-    /// The same, where each is evaluated like this.
+    /// Evaluates all arguments, each by this function.
     pub(super) fn arguments_with(
         &mut self,
         call: &'a ExprCall,
@@ -89,7 +89,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         failed.map_or(Ok(arguments), Err)
     }
 
-    /// Calls what an expression evaluated to.
+    /// Calls an operand.
     pub(crate) fn call_operand(
         &mut self,
         callee: &IrOperand,
@@ -135,7 +135,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                             && !self.session.host.takes_run_time(*object) =>
                     {
                         let what = self.session.host.describe(*object);
-                        let message = format!("{what} is Python's, and takes compile-time values alone");
+                        let message = format!("{what} is Python's, and only takes compile-time values");
                         Err(self.report(Diagnostic::at(Code::NotCallable, callee_span, message).hint(hint)))
                     }
                     _ => self.call_host(*object, &arguments, span),
@@ -223,7 +223,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(Diagnostic { hint, ..Diagnostic::at(Code::NotCallable, span, message) })
     }
 
-    /// Advice where a function of another module is called, such as `math.exp`, and the language has one of this name.
+    /// Returns advice on a call of another module's function, such as `math.exp`, if the language
+    /// has one of this name.
     fn namesake(&self, callee: Span) -> Option<String> {
         let (_, name) = self.session.sources.text(callee).rsplit_once('.')?;
         match self.language(name) {
@@ -248,7 +249,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         arguments.drop_internal();
         match self.language(path) {
             Some(LanguageItem::Builtin(spec)) => {
-                self.call_spec(spec, arguments, Place { whole: span, focus: callee_span })
+                self.call_spec(spec, arguments, OperationSpan { whole: span, focus: callee_span })
             }
             Some(LanguageItem::Library(function)) => {
                 self.call_function(Callee::Library(function), arguments, span)
@@ -291,7 +292,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         &mut self,
         spec: &'static BuiltinSpec,
         arguments: Arguments<'a>,
-        place: Place,
+        place: OperationSpan,
     ) -> Lower<IrOperand> {
         let span = place.whole;
         let slots: Vec<Slot<'_>> = spec
@@ -359,14 +360,14 @@ impl<'a> Lowerer<'a, '_, '_> {
         };
         if !matches!(callee, Callee::Library(_)) {
             let values = self.complete(callee, &loaded, definition, bound, span)?;
-            return self.call_specialised(callee, &loaded, &values, span);
+            return self.call_specialized(callee, &loaded, &values, span);
         }
         let places: Vec<Option<&Expr>> =
             bound.iter().map(|passed| passed.as_ref().and_then(|(_, at)| *at)).collect();
         let values = self.complete(callee, &loaded, definition, bound, span)?;
         self.session.passed = places.iter().map(|at| at.map(|at| self.blamed_span(at))).collect();
         let known = self.session.diagnostics.len();
-        let result = self.call_specialised(callee, &loaded, &values, span);
+        let result = self.call_specialized(callee, &loaded, &values, span);
         if result.is_err() {
             self.explain_passed(known, &places);
         }
@@ -402,8 +403,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 }
                 (None, None) => template::tuple(Vec::new()),
             };
-            // As in Triton, the annotation of a function that a kernel calls demands nothing: what needs a compile-time
-            // value says so itself.
+            // As in Triton, the annotation of a function that a kernel calls demands nothing: an op
+            // that needs a compile-time value reports that itself.
             let known =
                 is_constexpr(parameter.annotation.as_deref()).then(|| self.as_constant(&value)).flatten();
             values.push(known.map_or(value, Operand::Constant));
@@ -411,7 +412,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Ok(values)
     }
 
-    /// Gives each parameter its argument; `None` where the call has none.
+    /// Binds each parameter to its argument; `None` if the call has none.
     fn bind_arguments(
         &mut self,
         name: &str,
@@ -511,7 +512,8 @@ impl Caller for Lowerer<'_, '_, '_> {
         let arguments = parameters.iter().map(|&value| Operand::Tensor(value)).collect();
         let span = self.span;
         let result = self.call(function, arguments, Vec::new()).and_then(|value| {
-            // The region gives run-time values, also where what is around it keeps compile-time ones.
+            // The region returns run-time values, even if the code around it keeps compile-time
+            // ones.
             let keeps_constants = std::mem::replace(&mut self.keeps_constants, false);
             let value = self.decay_all(&value);
             self.keeps_constants = keeps_constants;

@@ -1,4 +1,4 @@
-//! The functions that a compilation calls: which there are, their sources, and their specialisations.
+//! The functions that a compilation calls: their sources, and their specializations.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ pub(crate) enum Callee {
     /// The `__init__` of a user's class, for an instance of this class.
     Constructor(FunctionRef, ObjectRef),
     Library(LibraryFunction),
-    /// An operation of interpret mode, which is all that is lowered.
+    /// An operation of interpret mode, and nothing else.
     Operation,
 }
 
 impl Callee {
-    /// What tells it from others: not the text of a whole library file.
+    /// Returns its identity, without the text of a whole library file.
     fn key(&self) -> (Option<FunctionRef>, Option<ObjectRef>, &'static str, &'static str) {
         match self {
             Callee::User(function) => (Some(*function), None, "", ""),
@@ -67,7 +67,7 @@ impl std::hash::Hash for Callee {
     }
 }
 
-/// Of some values, the places of those that come from such a parameter, and its name.
+/// The indices of values that come from a read-only parameter, and its name.
 pub(crate) type ReadOnly = SmallVec<[(usize, Arc<str>); 1]>;
 
 /// A parsed file.
@@ -99,31 +99,33 @@ impl Loaded {
 }
 
 /// A function lowered for certain arguments.
-struct Specialisation {
+struct Specialization {
     arguments: Vec<Template>,
-    /// The run-time values of the arguments that point to memory that is only read, and the parameters that say so.
+    /// The run-time values of the arguments that point to memory that is only read, and the
+    /// parameters that say so.
     read_only: ReadOnly,
-    state: State,
+    state: SpecializationState,
 }
 
-/// The specialisations of all functions, by the function and the hash of the arguments.
+/// The specializations of all functions, by the function and the hash of the arguments.
 #[derive(Default)]
-pub(crate) struct Specialisations(FxHashMap<(Callee, u64), Vec<Specialisation>>);
+pub(crate) struct Specializations(FxHashMap<(Callee, u64), Vec<Specialization>>);
 
-/// Where a specialisation stands.
-pub(super) type Place = ((Callee, u64), usize);
+/// The index of a specialization.
+pub(super) type SpecializationIndex = ((Callee, u64), usize);
 
-impl Specialisations {
-    /// The specialisation for these arguments, if it has been begun; otherwise where it is from now on.
+impl Specializations {
+    /// Returns the state of the specialization for these arguments, if it has been begun; otherwise
+    /// its new index.
     pub(super) fn find_or_open(
         &mut self,
         callee: Callee,
         arguments: &[Template],
         read_only: &ReadOnly,
-    ) -> Result<State, Place> {
+    ) -> Result<SpecializationState, SpecializationIndex> {
         let key = (callee, template::hash(arguments));
         let of_hash = self.0.entry(key).or_default();
-        let same = |known: &&Specialisation| {
+        let same = |known: &&Specialization| {
             let mut pairs = known.arguments.iter().zip(arguments);
             known.arguments.len() == arguments.len()
                 && known.read_only == *read_only
@@ -133,11 +135,11 @@ impl Specialisations {
             return Ok(known.state.clone());
         }
         let (arguments, read_only) = (arguments.to_vec(), read_only.clone());
-        of_hash.push(Specialisation { arguments, read_only, state: State::Open });
+        of_hash.push(Specialization { arguments, read_only, state: SpecializationState::Open });
         Err((key, of_hash.len() - 1))
     }
 
-    pub(super) fn close(&mut self, (key, index): Place, state: State) {
+    pub(super) fn close(&mut self, (key, index): SpecializationIndex, state: SpecializationState) {
         if let Some(known) = self.0.get_mut(&key) {
             known[index].state = state;
         }
@@ -145,7 +147,7 @@ impl Specialisations {
 }
 
 #[derive(Clone)]
-pub(super) enum State {
+pub(super) enum SpecializationState {
     /// It is being lowered: a call of it now is recursion.
     Open,
     Failed,

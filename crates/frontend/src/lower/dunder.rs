@@ -1,4 +1,5 @@
-//! Operators by the names of their methods, as Python has them: `x.__add__(y)` is `x + y`, `x.__getitem__(i)` is `x[i]`.
+//! Operators by the names of their methods, as Python has them: `x.__add__(y)` is `x + y`,
+//! `x.__getitem__(i)` is `x[i]`.
 
 use std::sync::Arc;
 
@@ -13,16 +14,16 @@ use crate::semantic::{self, BinaryOperator, Index};
 use crate::types::LanguageType;
 use crate::value::{Constant, Operand, to_str};
 
-/// The prefix of the paths that stand for methods that are operators.
+/// The prefix of the paths of methods that are operators.
 pub(crate) const OPERATORS: &str = "operator.";
 
-/// What a method does.
+/// The operation of a method.
 #[derive(Clone, Copy)]
 enum Method {
     Binary(BinaryOperator),
     Compare(CmpOp),
     Unary(UnaryOp),
-    /// Gives what it is called on.
+    /// Returns the object itself.
     Identity,
     Truth,
     Item,
@@ -32,7 +33,7 @@ enum Method {
     Call,
 }
 
-/// The methods: what each does, and whether the operands are exchanged.
+/// Returns the operation of a method, and whether the operands are exchanged.
 fn method(name: &str) -> Option<(Method, bool)> {
     use BinaryOperator as B;
     let name = name.strip_prefix("__")?.strip_suffix("__")?;
@@ -99,7 +100,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         has.then(|| Operand::Method(Box::new(value.clone()), Arc::from(format!("{OPERATORS}{name}"))))
     }
 
-    /// Calls such a method.
+    /// Calls an operator method.
     pub(crate) fn call_operator_method(
         &mut self,
         receiver: &IrOperand,
@@ -179,14 +180,14 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.tuple_item(value, index, at.unwrap_or(span), span)
     }
 
-    /// `value.type` of what consists of several values.
+    /// `value.type` of a value with several parts.
     pub(crate) fn type_of_parts(&self, value: &IrOperand, name: &str) -> Option<IrOperand> {
         let parts = template::parts(value).filter(|_| name == "type")?;
         let types: Option<Vec<Constant>> = parts.iter().map(|part| self.type_of(part)).collect();
         Some(LanguageType::Tuple(parts.with_items(types?)).into_constant().into())
     }
 
-    /// What `value.type` is.
+    /// Returns the value of `value.type`.
     fn type_of(&self, value: &IrOperand) -> Option<Constant> {
         if let Some(Operand::Constant(ty)) = self.type_of_parts(value, "type") {
             return Some(ty);
@@ -205,7 +206,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// The indices that a value in brackets stands for.
+/// Returns the indices that a value in brackets means.
 pub(crate) fn indices_of<V: Clone>(index: &Operand<V>) -> Vec<Index<V>> {
     let of_one = |index: &Operand<V>| match (index, semantic::slice_parts(index)) {
         (Operand::Constant(Constant::None), _) => Index::NewAxis,

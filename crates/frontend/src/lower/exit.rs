@@ -1,25 +1,25 @@
-//! Early returns: whether a way through a function has returned, and with what.
+//! Early returns: the flag that a path through a function has returned, and its result.
 
 use tilewright_base::Span;
 
 use super::template::{IrOperand, constant_truth};
 use crate::value::{Constant, Operand};
 
-/// What a function returns, and where it says so.
+/// The result of a function, and the position of its `return`.
 #[derive(Clone)]
 pub(crate) struct Returned {
     pub value: IrOperand,
     pub span: Span,
-    /// Whether there is a `return`, not just the end of the function.
+    /// True if there is a `return`, not just the end of the function.
     pub is_explicit: bool,
 }
 
-/// Whether a way through a function has returned, and with what.
+/// The flag that a path through a function has returned, and its result.
 #[derive(Clone)]
 pub(crate) struct Exit {
     /// A compile-time bool, or an int1.
     pub done: IrOperand,
-    /// What it returned; a stand-in where it has not.
+    /// The returned value; a placeholder on paths that have not returned.
     pub result: Option<Returned>,
 }
 
@@ -34,7 +34,7 @@ impl Exit {
         Self { done: Operand::Constant(Constant::Bool(true)), result: Some(result) }
     }
 
-    /// Whether it certainly has or has not returned.
+    /// Returns whether it certainly has or has not returned.
     pub fn is_done(&self) -> Option<bool> {
         constant_truth(&self.done)
     }

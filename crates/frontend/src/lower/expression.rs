@@ -89,7 +89,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.unsupported(span, construct, hint)
     }
 
-    /// The values of expressions; a starred one is replaced by its items. All are evaluated even if one is wrong.
+    /// The values of expressions; a starred one is replaced by its items. All are evaluated even if
+    /// one is wrong.
     pub(crate) fn sequence(&mut self, expressions: &'a [Expr]) -> Lower<Vec<IrOperand>> {
         let mut values = Vec::with_capacity(expressions.len());
         let mut failed = None;
@@ -339,7 +340,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         {
             return Ok(Constant::Bool(is_equal == (operator == CompareOperator::Eq)).into());
         }
-        // A run-time value is not None, and functions and modules are what they are.
+        // A run-time value is not None; functions and modules are compared by identity.
         let is_none = |operand: &IrOperand| matches!(operand, Operand::Constant(Constant::None));
         let is_value = |operand: &IrOperand| {
             matches!(operand, Operand::Tensor(_) | Operand::Constant(_) | Operand::Tuple(_))
@@ -382,8 +383,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         Some(true)
     }
-
-    /// `and`, `or`: compile-time values decide or drop out, as in Triton; run-time ones are all evaluated.
+    /// `and`, `or`: compile-time operands decide the result or have no effect, as in Triton; all
+    /// run-time operands are evaluated.
     fn boolean(&mut self, boolean: &'a ExprBoolOp, span: Span) -> Lower<IrOperand> {
         let stops_at = boolean.op == BoolOp::Or;
         let mut result: Option<(IrOperand, &'a Expr)> = None;
@@ -450,7 +451,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         result.map_err(|error| self.semantic_error(error, span, parts))
     }
 
-    /// `a if condition else b`: a compile-time condition picks; otherwise only the branch taken is executed.
+    /// `a if condition else b`: a compile-time condition selects; otherwise only the branch taken
+    /// is executed.
     fn ternary(&mut self, mut ternary: &'a ExprIf, mut span: Span) -> Lower<IrOperand> {
         loop {
             let condition = self.expression(&ternary.test)?;
@@ -571,7 +573,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.tuple_subscript(&value, part, span)
     }
 
-    /// The indices that an expression in brackets is: one, but of a value that is a tuple.
+    /// Appends the indices in brackets: one, or the items of a tuple.
     fn push_indices(&mut self, part: &'a Expr, indices: &mut Vec<Index<tilewright_ir::Value>>) -> Lower<()> {
         indices.push(match part {
             Expr::NoneLiteral(_) => Index::NewAxis,
@@ -727,8 +729,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic)
     }
 
-    /// The compile-time value of an operand: also of a tuple whose parts all have one, and of a scalar that a plain
-    /// assignment made of one.
+    /// The compile-time value of an operand: also of a tuple whose parts all have one, and of a
+    /// scalar that a plain assignment made of one.
     pub(crate) fn as_constant(&self, operand: &IrOperand) -> Option<Constant> {
         match operand {
             Operand::Constant(constant) => Some(constant.clone()),
@@ -746,7 +748,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Operand::Object(object) | Operand::ConstexprFunction(object) | Operand::Callable(object) => {
                 Some(Constant::Object(*object))
             }
-            // What is a tensor in an object stays one.
+            // A tensor in an object stays one.
             Operand::Tuple(items) if items.class().is_some() => None,
             Operand::Tuple(items) => {
                 let constants = items.iter().map(|item| self.as_constant(item)).collect::<Option<_>>();

@@ -1,4 +1,5 @@
-//! Calls of `extern_elementwise`: the dict of types and symbols, which no other call takes, as a tuple of pairs.
+//! Calls of `extern_elementwise`: the dict of types and symbols, which no other call takes, as a
+//! tuple of pairs.
 
 use ruff_python_ast::{Expr, ExprCall, ExprDict};
 
@@ -8,14 +9,15 @@ use super::template::{self, IrOperand, from_host};
 use crate::host::HostValue;
 use crate::value::{Constant, Operand};
 
-/// The function whose calls these are.
+/// The function that takes such a dict.
 pub(super) const EXTERNAL: &str = "extern_elementwise";
 
-/// What functions for Triton's own compiler hand on, and this one has no use for.
+/// The internal parameters that functions for Triton's own compiler pass on, and that this one does
+/// not use.
 const INTERNAL: &[&str] = &["_semantic", "_builder", "_generator"];
 
 impl Arguments<'_> {
-    /// Drops what functions for Triton's own compiler hand on: `_semantic=_semantic`, whose value is `None` here.
+    /// Drops internal arguments: `_semantic=_semantic`, whose value is `None` here.
     pub(super) fn drop_internal(&mut self) {
         let is_none = |value: &IrOperand| matches!(value, Operand::Constant(Constant::None));
         self.keywords.retain(|(name, (value, _), _)| !(INTERNAL.contains(&&**name) && is_none(value)));

@@ -1,4 +1,4 @@
-//! Functions: their source, their specialisations, and the calls between them.
+//! Functions: their source, their specializations, and the calls between them.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic, FileId, LIBRARY, SourceFile, Span};
 use tilewright_ir::{Builder, FuncId, Function, IrBuilder, Op, Parameter, Type, TypeList, Value};
 
-use super::callee::{Callee, Loaded, ReadOnly, State, SyntaxTree};
+use super::callee::{Callee, Loaded, ReadOnly, SpecializationState, SyntaxTree};
 use super::exit::{Exit, Returned};
 use super::lowerer::{Extent, Frame, Lower, Lowerer, Reported, Session};
 use super::scope::{Binding, Scope};
@@ -22,10 +22,10 @@ use crate::semantic::{self, LanguageItem, LibraryFunction, UnaryOperator};
 use crate::value::{Constant, Operand};
 use crate::{Argument as KernelArgument, Request};
 
-/// How deep calls may nest.
+/// The maximum nesting of calls.
 const MAX_CALLS: usize = 64;
 
-/// The syntax tree of the library file that a function stands in, parsed once per process.
+/// Returns the syntax tree of the library file that contains a function, parsed once per process.
 pub(crate) fn library_tree(function: LibraryFunction) -> Option<Arc<SyntaxTree>> {
     type Trees = FxHashMap<&'static str, Option<Arc<SyntaxTree>>>;
     static TREES: OnceLock<Mutex<Trees>> = OnceLock::new();
@@ -38,7 +38,7 @@ pub(crate) fn library_tree(function: LibraryFunction) -> Option<Arc<SyntaxTree>>
     tree.clone()
 }
 
-/// The value of a literal: what a default or a constant of a library file may be.
+/// Returns the value of a literal: a default or a constant of a library file.
 pub(crate) fn literal(expression: &Expr) -> Option<Constant> {
     match expression {
         Expr::NoneLiteral(_) => Some(Constant::None),
@@ -66,23 +66,24 @@ pub fn operand_of_argument(argument: &KernelArgument) -> Template {
     of_argument(argument, &mut Vec::new())
 }
 
-/// What is known of a part of an argument that comes at run time.
-struct Known {
+/// The known facts about a run-time part of an argument.
+struct KnownFacts {
     /// It is a multiple of this.
     divisibility: u32,
     /// It points to memory that is only read.
     is_const: bool,
 }
 
-/// An argument of a kernel as an operand, and what is known of its parts that come at run time.
-fn of_argument(argument: &KernelArgument, known: &mut Vec<Known>) -> Template {
+/// Converts an argument of a kernel to an operand, and appends the known facts about its run-time
+/// parts.
+fn of_argument(argument: &KernelArgument, known: &mut Vec<KnownFacts>) -> Template {
     match argument {
         KernelArgument::Pointer { pointee, divisibility, is_const } => {
-            known.push(Known { divisibility: *divisibility, is_const: *is_const });
+            known.push(KnownFacts { divisibility: *divisibility, is_const: *is_const });
             Operand::Tensor(Type::pointer(*pointee))
         }
         KernelArgument::Scalar { dtype, divisibility } => {
-            known.push(Known { divisibility: *divisibility, is_const: false });
+            known.push(KnownFacts { divisibility: *divisibility, is_const: false });
             Operand::Tensor(Type::scalar(*dtype))
         }
         KernelArgument::Constexpr(value) => from_host(value.clone()),
@@ -97,7 +98,8 @@ fn of_argument(argument: &KernelArgument, known: &mut Vec<Known>) -> Template {
     }
 }
 
-/// Whether an annotation says that a parameter is a compile-time value: `tl.constexpr`, `constexpr`, `"tl.constexpr"`.
+/// Returns whether an annotation says that a parameter is a compile-time value: `tl.constexpr`,
+/// `constexpr`, `"tl.constexpr"`.
 pub(crate) fn is_constexpr(annotation: Option<&Expr>) -> bool {
     match annotation {
         Some(Expr::Name(name)) => name.id.as_str() == "constexpr",
@@ -110,7 +112,7 @@ pub(crate) fn is_constexpr(annotation: Option<&Expr>) -> bool {
     }
 }
 
-/// Whether a function is evaluated while the kernel is compiled.
+/// Returns whether a function is evaluated while the kernel is compiled.
 fn keeps_constants(definition: &StmtFunctionDef) -> bool {
     definition.decorator_list.iter().any(|decorator| {
         let expression = match &decorator.expression {
@@ -145,7 +147,7 @@ impl Session<'_> {
             let range = bytes(definition.name.range());
             let span = Span::new(loaded.file, range.start, range.end);
             let message = format!(
-                "the kernel takes {count} arguments, its specialisation has {}",
+                "the kernel takes {count} arguments, its specialization has {}",
                 request.arguments.len()
             );
             return Err(self.report(Diagnostic::at(Code::WrongArguments, span, message)));
@@ -160,7 +162,7 @@ impl Session<'_> {
         }
         let divisibility: Vec<u32> = known.iter().map(|part| part.divisibility).collect();
         let (id, ..) =
-            self.specialise(callee, &loaded, (&arguments, &read_only), &divisibility, true, None)?;
+            self.specialize(callee, &loaded, (&arguments, &read_only), &divisibility, true, None)?;
         id.ok_or(Reported)
     }
 
@@ -231,7 +233,7 @@ impl Session<'_> {
     }
 
     /// Lowers a function for certain arguments, unless that was done before.
-    fn specialise(
+    fn specialize(
         &mut self,
         callee: Callee,
         loaded: &Loaded,
@@ -242,18 +244,18 @@ impl Session<'_> {
     ) -> Lower<(Option<FuncId>, Template, ReadOnly)> {
         let passed = std::mem::take(&mut self.passed);
         let definition = self.definition(loaded, call)?;
-        let place = match self.specialisations.find_or_open(callee, arguments, read_only) {
-            Ok(State::Done(id, result, read_only)) => return Ok((id, result, read_only)),
-            Ok(State::Failed) => return Err(Reported),
-            Ok(State::Open) => return Err(self.recursion(loaded, call)),
+        let place = match self.specializations.find_or_open(callee, arguments, read_only) {
+            Ok(SpecializationState::Done(id, result, read_only)) => return Ok((id, result, read_only)),
+            Ok(SpecializationState::Failed) => return Err(Reported),
+            Ok(SpecializationState::Open) => return Err(self.recursion(loaded, call)),
             Err(place) => place,
         };
         if self.frames.len() >= MAX_CALLS {
-            self.specialisations.close(place, State::Failed);
+            self.specializations.close(place, SpecializationState::Failed);
             return Err(self.nested_calls(loaded, call));
         }
         let keeps_constants = !is_entry && keeps_constants(definition);
-        // What is computed when an object is made may be known at run time only.
+        // A value that is computed when an object is made may be known at run time only.
         let id = (!keeps_constants || callee.constructs().is_some())
             .then(|| self.functions.push(Function::new(loaded.name.as_str())));
         let is_library = matches!(callee, Callee::Library(_));
@@ -277,15 +279,18 @@ impl Session<'_> {
                     self.budget.count_function(id, extent);
                     self.functions[id] = function;
                 }
-                (State::Done(id, result.clone(), read_only.clone()), Ok((id, result, read_only)))
+                (
+                    SpecializationState::Done(id, result.clone(), read_only.clone()),
+                    Ok((id, result, read_only)),
+                )
             }
-            Err(reported) => (State::Failed, Err(reported)),
+            Err(reported) => (SpecializationState::Failed, Err(reported)),
         };
-        self.specialisations.close(place, state);
+        self.specializations.close(place, state);
         result
     }
 
-    /// Reports a call with the arguments of a call that it is part of.
+    /// Reports a call with the same arguments as a call that contains it.
     fn recursion(&mut self, loaded: &Loaded, call: Option<Span>) -> Reported {
         let message = format!("'{}' calls itself", loaded.name);
         let diagnostic = match call {
@@ -296,7 +301,8 @@ impl Session<'_> {
         self.report(diagnostic.note(note).hint("write it as a loop"))
     }
 
-    /// Reports a call within too many others: of a recursion whose compile-time arguments change, perhaps without end.
+    /// Reports a call within too many others: of a recursion whose compile-time arguments change,
+    /// perhaps without end.
     fn nested_calls(&mut self, loaded: &Loaded, call: Option<Span>) -> Reported {
         let is_recursive = self.frames.iter().any(|frame| frame.name == loaded.name);
         let code = if is_recursive { Code::RecursiveCall } else { Code::TooLarge };
@@ -366,7 +372,7 @@ impl Session<'_> {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Reports what the head of a function must not have.
+    /// Reports parts of a function's head that kernels do not have.
     fn check_definition(&mut self) -> Lower<()> {
         let definition = self.definition;
         let name = self.span_of(&definition.name);
@@ -380,7 +386,7 @@ impl Lowerer<'_, '_, '_> {
         Ok(())
     }
 
-    /// Reports a kernel that returns a value, which nobody would get.
+    /// Reports a kernel that returns a value, which has no receiver.
     fn check_kernel_result(&mut self, returned: &Returned) -> Lower<()> {
         if matches!(returned.value, Operand::Constant(Constant::None)) {
             return Ok(());
@@ -424,7 +430,7 @@ impl Lowerer<'_, '_, '_> {
     }
 
     /// Calls a function with one argument for each parameter.
-    pub(crate) fn call_specialised(
+    pub(crate) fn call_specialized(
         &mut self,
         callee: Callee,
         loaded: &Loaded,
@@ -437,7 +443,7 @@ impl Lowerer<'_, '_, '_> {
         let operands: SmallVec<[Value; 4]> = arguments.iter().flat_map(template::values).collect();
         let read_only = self.read_only_among(&operands);
         let result = self.deeper(span, |this| {
-            this.session.specialise(callee, loaded, (&templates, &read_only), &[], false, Some(span))
+            this.session.specialize(callee, loaded, (&templates, &read_only), &[], false, Some(span))
         });
         self.session.depth = depth;
         let (id, result, returns_read_only) = result?;
@@ -460,7 +466,7 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// The default of a parameter, or the wrong thing to say of it.
+    /// Returns the default of a parameter, or reports the error in it.
     pub(crate) fn default(&mut self, callee: Callee, name: &str, expression: &Expr) -> Option<IrOperand> {
         match callee {
             Callee::User(function) | Callee::Constructor(function, _) => {

@@ -1,5 +1,5 @@
-//! Calls of the host's functions while a kernel is compiled. A function that is decorated as one of compile time is also
-//! given values at run time, of which it sees the type and the shape.
+//! Calls of the host's functions while a kernel is compiled. A function that is decorated as one of
+//! compile time is also given run-time values, and sees their type and shape.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::reference::ObjectRef;
 use crate::semantic;
 use crate::value::Operand;
 
-/// What a compile-time function sees of a tensor or pointer.
+/// The attributes of a tensor or pointer that a compile-time function sees.
 const OF_TENSORS: &[&str] = &["dtype", "type", "shape", "numel"];
 
-/// What it sees of a tensor descriptor.
+/// The attributes of a tensor descriptor that it sees.
 const OF_DESCRIPTORS: &[&str] = &["dtype", "type", "block_type", "block_shape", "shape", "strides", "base"];
 
-/// What it sees of a block pointer.
+/// The attributes of a block pointer that it sees.
 const OF_BLOCK_POINTERS: &[&str] = &["dtype", "type"];
 
 impl<'a> Lowerer<'a, '_, '_> {
@@ -74,7 +74,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Reports the exception of a compile-time function, whose first argument that is known at run time only is this.
+    /// Reports the exception of a compile-time function; `run_time` is its first argument that is
+    /// known at run time only.
     fn report_call(
         &mut self,
         what: &str,
@@ -98,7 +99,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic)
     }
 
-    /// An argument of a compile-time function: what of it is known at run time only is added to a list.
+    /// Converts an argument of a compile-time function, and appends its run-time parts to a list.
     fn argument_of_host(&mut self, operand: &IrOperand, run_time: &mut Vec<IrOperand>) -> Option<HostValue> {
         let (is_descriptor, names) = match operand {
             Operand::Tensor(value) => {
@@ -130,7 +131,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// What a function of the host gives: arguments that it gives back are what they were.
+/// Converts the result of a host function: arguments in it are the same operands again.
 fn given(value: HostValue, run_time: &[IrOperand]) -> IrOperand {
     match value {
         HostValue::RunTime(found) => match run_time.get(found.number as usize) {

@@ -1,65 +1,71 @@
-//! Which way a condition goes, judged from names that are compile-time values already, without lowering anything. It only
-//! keeps names out of the values that a loop carries, so "unknown" is always a right answer.
+//! Predicts conditions from names that are compile-time values already, without lowering anything.
+//! This only keeps names out of the values that a loop carries, so "unknown" is always a right
+//! answer.
 
 use ruff_python_ast::{BoolOp, CmpOp, Expr, UnaryOp};
 
 use super::literals::number;
 use super::lowerer::Lowerer;
-use super::scope::State;
+use super::scope::NameState;
 use crate::constexpr;
 use crate::semantic::CompareOperator;
 use crate::value::{Constant, Operand};
 
-/// What is known of an expression.
-enum Known {
+/// The known value of an expression.
+enum KnownValue {
     Constant(Constant),
     /// A run-time value, hence not `None`.
     RunTime,
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// The names that may be assigned in the statements, where conditions on compile-time values leave branches out.
+    /// The names that may be assigned in the statements, where conditions on compile-time values
+    /// leave branches out.
     pub(crate) fn assigned<'b>(&self, body: &'b [ruff_python_ast::Stmt]) -> Vec<&'b str> {
         // A name that the body itself assigns may be anything when a condition reads it.
         let any = super::scope::assigned(body, &|_| None);
         super::scope::assigned(body, &|test| match self.foresee(test, &any, 0)? {
-            Known::Constant(constant) => Some(constant.is_true()),
-            Known::RunTime => None,
+            KnownValue::Constant(constant) => Some(constant.is_true()),
+            KnownValue::RunTime => None,
         })
     }
 
-    /// Which way a condition goes that is about to be evaluated, if that is known.
+    /// Returns the value of a condition that is about to be evaluated, if it is known.
     pub(crate) fn foreseen(&self, test: &Expr) -> Option<bool> {
         match self.foresee(test, &[], 0)? {
-            Known::Constant(constant) => Some(constant.is_true()),
-            Known::RunTime => None,
+            KnownValue::Constant(constant) => Some(constant.is_true()),
+            KnownValue::RunTime => None,
         }
     }
 
-    fn foresee(&self, expression: &Expr, assigned: &[&str], depth: usize) -> Option<Known> {
+    fn foresee(&self, expression: &Expr, assigned: &[&str], depth: usize) -> Option<KnownValue> {
         if depth > 20 {
             return None;
         }
         let constant = |expression: &Expr| match self.foresee(expression, assigned, depth + 1)? {
-            Known::Constant(constant) => Some(constant),
-            Known::RunTime => None,
+            KnownValue::Constant(constant) => Some(constant),
+            KnownValue::RunTime => None,
         };
         match expression {
             Expr::Name(name) if !assigned.contains(&name.id.as_str()) => {
                 match &self.scope.get(name.id.as_str())?.state {
-                    State::Value(Operand::Constant(constant)) => Some(Known::Constant(constant.clone())),
-                    State::Value(Operand::Tensor(_) | Operand::Descriptor(_)) => Some(Known::RunTime),
+                    NameState::Value(Operand::Constant(constant)) => {
+                        Some(KnownValue::Constant(constant.clone()))
+                    }
+                    NameState::Value(Operand::Tensor(_) | Operand::Descriptor(_)) => {
+                        Some(KnownValue::RunTime)
+                    }
                     _ => None,
                 }
             }
-            Expr::BooleanLiteral(literal) => Some(Known::Constant(Constant::Bool(literal.value))),
-            Expr::NoneLiteral(_) => Some(Known::Constant(Constant::None)),
+            Expr::BooleanLiteral(literal) => Some(KnownValue::Constant(Constant::Bool(literal.value))),
+            Expr::NoneLiteral(_) => Some(KnownValue::Constant(Constant::None)),
             Expr::StringLiteral(literal) => {
-                Some(Known::Constant(Constant::Str(literal.value.to_str().into())))
+                Some(KnownValue::Constant(Constant::Str(literal.value.to_str().into())))
             }
-            Expr::NumberLiteral(literal) => number(&literal.value).ok().map(Known::Constant),
+            Expr::NumberLiteral(literal) => number(&literal.value).ok().map(KnownValue::Constant),
             Expr::UnaryOp(unary) if unary.op == UnaryOp::Not => {
-                Some(Known::Constant(Constant::Bool(!constant(&unary.operand)?.is_true())))
+                Some(KnownValue::Constant(Constant::Bool(!constant(&unary.operand)?.is_true())))
             }
             Expr::BoolOp(bool_op) => {
                 let stops_at = bool_op.op == BoolOp::Or;
@@ -67,24 +73,24 @@ impl Lowerer<'_, '_, '_> {
                 let decided = values.iter().flatten().any(|value| value.is_true() == stops_at);
                 let all_known = values.iter().all(Option::is_some);
                 let value = if decided { stops_at } else { !stops_at };
-                (decided || all_known).then_some(Known::Constant(Constant::Bool(value)))
+                (decided || all_known).then_some(KnownValue::Constant(Constant::Bool(value)))
             }
             Expr::Compare(compare) => {
                 let ([operator], [right]) = (&compare.ops[..], &compare.comparators[..]) else { return None };
                 let left = self.foresee(&compare.left, assigned, depth + 1)?;
                 let right = self.foresee(right, assigned, depth + 1)?;
-                Some(Known::Constant(Constant::Bool(compare_known(*operator, &left, &right)?)))
+                Some(KnownValue::Constant(Constant::Bool(compare_known(*operator, &left, &right)?)))
             }
             _ => None,
         }
     }
 }
 
-fn compare_known(operator: CmpOp, left: &Known, right: &Known) -> Option<bool> {
+fn compare_known(operator: CmpOp, left: &KnownValue, right: &KnownValue) -> Option<bool> {
     let (left, right) = match (left, right) {
-        (Known::Constant(left), Known::Constant(right)) => (left, right),
-        (Known::RunTime, Known::Constant(Constant::None))
-        | (Known::Constant(Constant::None), Known::RunTime) => {
+        (KnownValue::Constant(left), KnownValue::Constant(right)) => (left, right),
+        (KnownValue::RunTime, KnownValue::Constant(Constant::None))
+        | (KnownValue::Constant(Constant::None), KnownValue::RunTime) => {
             return match operator {
                 CmpOp::Is => Some(false),
                 CmpOp::IsNot => Some(true),

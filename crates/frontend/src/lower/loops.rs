@@ -1,5 +1,5 @@
-//! Loops: `for` over run-time ranges and `while` carry the names that their bodies assign; `static_range` and tuples are
-//! unrolled.
+//! Loops: `for` over run-time ranges and `while` carry the names that their bodies assign;
+//! `static_range` and tuples are unrolled.
 
 use ruff_python_ast::{Expr, Stmt, StmtFor, StmtWhile};
 use smallvec::{SmallVec, smallvec};
@@ -7,12 +7,12 @@ use tilewright_base::{Code, Diagnostic, Span};
 use tilewright_ir::{Block, Builder, Dtype, Element, Literal, Op, Rounding, Type, Value};
 
 use super::lowerer::{Lower, Lowerer, Reported};
-use super::scope::{self, Binding, State};
+use super::scope::{self, Binding, NameState};
 use super::template::{self, IrOperand, Template, constant_truth};
 use crate::semantic;
 use crate::value::{Constant, Operand, Range};
 
-/// The most iterations of a loop that is unrolled.
+/// The maximum number of iterations of an unrolled loop.
 const MAX_UNROLLED: i128 = 1 << 16;
 
 const IN_LOOP: &str = "only assigned inside this loop, which may run zero times";
@@ -20,13 +20,13 @@ const IN_LOOP: &str = "only assigned inside this loop, which may run zero times"
 /// A name that a loop carries from one iteration to the next.
 struct Carried<'a> {
     name: &'a str,
-    /// Where it gets its first value.
+    /// The position of its first assignment.
     span: Span,
     template: Template,
     first: Vec<Value>,
 }
 
-/// What the names that a loop assigns are before it.
+/// The values before a loop of the names that it assigns.
 struct LoopNames<'a> {
     assigned: Vec<&'a str>,
     carried: Vec<Carried<'a>>,
@@ -62,7 +62,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// The values that a name takes in a loop that is unrolled.
+    /// Returns the values that a name takes in an unrolled loop.
     pub(crate) fn unrolled_items(
         &mut self,
         iterated: &IrOperand,
@@ -155,7 +155,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.end_region(outer);
         let after = std::mem::replace(&mut self.scope, before);
         closed?;
-        // What can go wrong with a loop as such is its range.
+        // An error of the loop itself is about its range.
         self.at(self.span_of(&*each.iter));
         let operands = bounds.into_iter().chain(first_values(&names)).collect();
         let op = Op::For { options: range.options.clone() };
@@ -174,9 +174,10 @@ impl<'a> Lowerer<'a, '_, '_> {
         result
     }
 
-    /// Carries the variable of a loop that has a number before it: the one that it has behind a loop that runs zero times.
+    /// Carries the variable of a loop that has a value before it: a loop that runs zero times keeps
+    /// that value.
     fn carry_target(&mut self, names: &mut LoopNames<'a>, target: &'a str, dtype: Dtype) -> Lower<()> {
-        let Some(Binding { state: State::Value(value), span, .. }) = self.scope.get(target) else {
+        let Some(Binding { state: NameState::Value(value), span, .. }) = self.scope.get(target) else {
             return Ok(());
         };
         if names.carries(target) || template::items(value).is_some() {
@@ -229,7 +230,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             if *self.builder.function.ty(value) == Type::scalar(dtype) {
                 return Ok(value);
             }
-            // A literal is written in the type at once.
+            // A literal gets the type at once, without a cast.
             if let Some(Op::Constant { value: literal }) = self.builder.function.defining_op(value)
                 && let Some(number) = literal.as_int()
             {
@@ -318,14 +319,14 @@ impl<'a> Lowerer<'a, '_, '_> {
         Err(self.error(Code::TooLarge, span, message))
     }
 
-    /// What the names that a body assigns are before the loop.
+    /// Returns the values before the loop of the names that its body assigns.
     fn loop_names(&mut self, body: &'a [Stmt], also: &[&'a str]) -> Lower<LoopNames<'a>> {
         let mut assigned = self.assigned(body);
         assigned.extend(also);
         let mut names = LoopNames { assigned, carried: Vec::new(), fixed: Vec::new() };
         for &name in &names.assigned {
             let Some(binding) = self.scope.get(name) else { continue };
-            let State::Value(value) = &binding.state else { continue };
+            let NameState::Value(value) = &binding.state else { continue };
             let (value, span) = (value.clone(), binding.span);
             let first = self.decay_all(&value)?;
             let template = template::of(&first, &self.builder.function);
@@ -354,7 +355,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Ends the body of a loop with what the carried names are now.
+    /// Ends the body of a loop with the present values of the carried names.
     fn close(&mut self, names: &LoopNames<'a>, parameters: &[Value]) -> Lower<()> {
         let mut parameters = parameters.iter().copied();
         let mut yields = Vec::new();
@@ -368,7 +369,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
         }
         for (name, value, span) in &names.fixed {
-            let Some(Binding { state: State::Value(now), span: at, .. }) = self.scope.get(name) else {
+            let Some(Binding { state: NameState::Value(now), span: at, .. }) = self.scope.get(name) else {
                 continue;
             };
             if template::same(value, now, &|left, right| left == right) {
@@ -390,7 +391,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     /// The values of a carried name at the end of the body; `None` if they are known to be wrong.
     fn last_values(&mut self, carried: &Carried<'a>) -> Lower<Option<Vec<Value>>> {
         let Some(binding) = self.scope.get(carried.name) else { return Ok(None) };
-        let State::Value(value) = &binding.state else { return Ok(None) };
+        let NameState::Value(value) = &binding.state else { return Ok(None) };
         let (value, span) = (value.clone(), binding.span);
         let value = self.decay_all(&value)?;
         let template = template::of(&value, &self.builder.function);
@@ -454,18 +455,18 @@ impl<'a> Lowerer<'a, '_, '_> {
             let Some(value) = template::fill(&carried.template, &mut results) else { continue };
             let last = after.get(carried.name);
             let at = last.map_or(carried.span, |binding| binding.span);
-            let is_poisoned = last.is_some_and(|binding| matches!(binding.state, State::Poisoned));
+            let is_poisoned = last.is_some_and(|binding| matches!(binding.state, NameState::Poisoned));
             let binding = if is_poisoned { Binding::poisoned(at) } else { Binding::value(value, at) };
             self.bind(carried.name, binding);
         }
         for &name in &names.assigned {
-            // One that had a value before has its last one now, or is known to be wrong already.
-            if self.scope.get(name).is_some_and(|binding| !matches!(binding.state, State::Lost(_))) {
+            // A name with an earlier value has its last one now, or an error was reported.
+            if self.scope.get(name).is_some_and(|binding| !matches!(binding.state, NameState::Lost(_))) {
                 continue;
             }
             let Some(last) = after.get(name) else { continue };
             let binding = match last.state {
-                State::Poisoned => last.clone(),
+                NameState::Poisoned => last.clone(),
                 _ => Binding::lost(last.span, IN_LOOP),
             };
             self.scope.insert(name, binding);
@@ -474,7 +475,7 @@ impl<'a> Lowerer<'a, '_, '_> {
     }
 }
 
-/// The number of the last iteration of a loop that is known to run.
+/// Returns the index of the last iteration of a loop that is known to run.
 fn last_index(range: &Range<Value>) -> Option<i128> {
     let number = |bound: &IrOperand| match bound.constant() {
         Some(Constant::Int(number)) => Some(*number),

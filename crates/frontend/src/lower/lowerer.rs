@@ -1,4 +1,5 @@
-//! The state of a compilation, and of the function that is lowered: the other files add its methods.
+//! The state of a compilation, and of the function that is lowered: the other files add its
+//! methods.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tilewright_base::entity::PrimaryMap;
 use tilewright_base::{Code, Diagnostic, FileId, SourceMap, Span};
 use tilewright_ir::{FuncId, Function, IrBuilder, Value};
 
-use super::callee::{Callee, Loaded, Specialisations, SyntaxTree};
+use super::callee::{Callee, Loaded, Specializations, SyntaxTree};
 use super::exit::Exit;
 use super::scope::Scope;
 use crate::Options;
@@ -19,16 +20,16 @@ use crate::host::Host;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reported;
 
-/// What lowering a piece of syntax gives.
+/// The result of lowering a piece of syntax.
 pub(crate) type Lower<T> = Result<T, Reported>;
 
-/// How many levels of expressions, statements and calls may be open at once.
+/// The maximum number of open levels of expressions, statements and calls.
 const MAX_DEPTH: usize = 400;
 
-/// How many levels of syntax one function may have.
+/// The maximum number of levels of syntax in one function.
 const MAX_SYNTAX_DEPTH: usize = 200;
 
-/// The most findings that are reported at once.
+/// The maximum number of findings that are reported at once.
 pub(super) const MAX_FINDINGS: usize = 50;
 
 /// The extent of code into which all calls are inlined.
@@ -39,45 +40,45 @@ pub(crate) struct Extent {
     pub nesting: usize,
 }
 
-/// What has been used.
+/// The part of the budget that has been used.
 #[derive(Default)]
 pub(crate) struct Budget {
     pub(super) steps: u64,
     pub(super) next_poll: u64,
-    /// Of all functions that are done, each with what it calls.
+    /// The instructions of all lowered functions, each with its calls.
     pub(super) instructions: usize,
-    /// Of the functions that are done.
+    /// The extents of the lowered functions.
     pub(super) extents: tilewright_base::entity::SecondaryMap<FuncId, Extent>,
     pub(super) stopped: Option<Code>,
 }
 
 /// A call that is being lowered.
 pub(crate) struct Frame {
-    /// Where the call stands, in the caller's source.
+    /// The position of the call, in the caller's source.
     pub call: Span,
     /// The function that is called.
     pub name: String,
-    /// Whether the function is of the library.
+    /// True if the function is of the library.
     pub is_library: bool,
-    /// Where the arguments of its parameters stand, of a function of the library.
+    /// The positions of the arguments of its parameters, for a function of the library.
     pub passed: Vec<Option<Span>>,
 }
 
-/// What all functions of one compilation share.
+/// The state that all functions of one compilation share.
 pub(crate) struct Session<'h> {
     pub(super) host: &'h mut dyn Host,
     pub(super) options: &'h Options,
     pub(super) sources: SourceMap,
     pub(super) loaded: FxHashMap<Callee, Arc<Loaded>>,
     pub(super) parsed: FxHashMap<FileId, Arc<SyntaxTree>>,
-    pub(super) specialisations: Specialisations,
+    pub(super) specializations: Specializations,
     pub(super) functions: PrimaryMap<FuncId, Function>,
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// The places that were warned of.
+    /// The positions of warnings.
     pub(super) warned: Vec<Option<Span>>,
     /// The calls that are being lowered, outermost first.
     pub(super) frames: Vec<Frame>,
-    /// Where the arguments of the next call stand, if it is of the library.
+    /// The positions of the arguments of the next call, if it is of the library.
     pub(super) passed: Vec<Option<Span>>,
     /// Open levels of expressions, statements and calls.
     pub(super) depth: usize,
@@ -94,7 +95,7 @@ impl<'h> Session<'h> {
             sources: SourceMap::default(),
             loaded: FxHashMap::default(),
             parsed: FxHashMap::default(),
-            specialisations: Specialisations::default(),
+            specializations: Specializations::default(),
             functions: PrimaryMap::new(),
             diagnostics: Vec::new(),
             warned: Vec::new(),
@@ -107,7 +108,7 @@ impl<'h> Session<'h> {
     }
 }
 
-/// Lowers one specialisation of one function. `'a` is the life of its syntax tree.
+/// Lowers one specialization of one function. `'a` is the life of its syntax tree.
 pub(crate) struct Lowerer<'a, 's, 'h> {
     pub(super) session: &'s mut Session<'h>,
     pub(super) builder: IrBuilder,
@@ -115,19 +116,20 @@ pub(crate) struct Lowerer<'a, 's, 'h> {
     pub(super) file: FileId,
     pub(super) definition: &'a StmtFunctionDef,
     pub(super) scope: Scope<'a>,
-    /// Of the expression that is being evaluated.
+    /// The span of the expression that is being evaluated.
     pub(super) span: Span,
     pub(super) loop_depth: usize,
     pub(super) syntax_depth: usize,
     /// How many regions are open.
     pub(super) region_depth: usize,
-    /// What the calls until now come to when they are inlined.
+    /// The size of the calls until now when they are inlined.
     pub(super) inlined: Extent,
-    /// Whether the way to the current place may have returned already.
+    /// The exit of the current path, which may have returned already.
     pub(super) exit: Exit,
-    /// Whether assigned and returned numbers stay compile-time values: in a `constexpr_function`.
+    /// True if assigned and returned numbers stay compile-time values: in a `constexpr_function`.
     pub(super) keeps_constants: bool,
-    /// Pointers to memory that is only read, and the parameter that says so; nothing for what was cast to write there.
+    /// Pointers to memory that is only read, and the parameter that declares so; nothing for
+    /// pointers that were cast to write.
     pub(super) read_only: FxHashMap<Value, Option<Arc<str>>>,
 }
 
@@ -137,7 +139,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         Span::new(self.file, range.start, range.end)
     }
 
-    /// Runs a step one level deeper, on a stack that suffices, or says that the nesting is too deep.
+    /// Runs a step one level deeper, on a stack that suffices, or reports too deep nesting.
     pub(super) fn deeper<T>(&mut self, span: Span, step: impl FnOnce(&mut Self) -> Lower<T>) -> Lower<T> {
         self.step(span)?;
         if self.syntax_depth >= MAX_SYNTAX_DEPTH || self.session.depth >= MAX_DEPTH {
@@ -151,7 +153,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         result
     }
 
-    /// Says where the next instructions come from.
+    /// Sets the source position of the next instructions.
     pub(super) fn at(&mut self, span: Span) {
         self.span = span;
         self.builder.set_span(span);

@@ -1,11 +1,12 @@
-//! From syntax to IR: one IR function for each specialisation of each `@jit` function that the kernel reaches.
+//! From syntax to IR: one IR function for each specialization of each `@jit` function that the
+//! kernel reaches.
 //!
 //! `lowerer.rs` has the state that the other files work on, `callee.rs` the functions and their
-//! specialisations. `function.rs` specialises and calls; `statement.rs`, `branch.rs` and `loops.rs` walk
-//! statements; `expression.rs`, `call.rs`, `host_call.rs` and `python.rs` evaluate expressions; `with.rs`
-//! lowers `with`; `operation.rs` lowers one operation of interpret mode; `aggregate.rs` makes instances of
-//! users' classes; `names.rs` resolves names; `scope.rs` has the meanings of names at a point; `report.rs`
-//! words findings.
+//! specializations. `function.rs` specializes and calls; `statement.rs`, `branch.rs` and `loops.rs`
+//! walk statements; `expression.rs`, `call.rs`, `host_call.rs` and `python.rs` evaluate
+//! expressions; `with.rs` lowers `with`; `operation.rs` lowers one operation of interpret mode;
+//! `aggregate.rs` makes instances of users' classes; `names.rs` resolves names; `scope.rs` has the
+//! meanings of names at a point; `report.rs` words findings.
 
 mod advice;
 mod aggregate;
@@ -47,27 +48,27 @@ use lowerer::Session;
 
 /// Lowers a kernel and all that it calls to IR; the module's entry is the kernel.
 ///
-/// If the host says that the user wants no more of it, the failure holds one finding with the code `Interrupted`.
+/// If the user interrupts it, the failure holds one finding with the code `Interrupted`.
 pub fn lower(request: &Request, host: &mut dyn Host) -> Result<Module, Box<Failure>> {
     lower_kernel(request, host).map(|lowered| lowered.module)
 }
 
-/// A lowered kernel, and what the compilation was besides.
+/// A lowered kernel, and whether it can be shared.
 #[derive(Debug)]
 pub struct Lowered {
     /// The IR.
     pub module: Module,
-    /// Whether it is the same for every number of warps, and nothing was printed meanwhile that the user would miss if a
-    /// compilation for another number were left out.
+    /// True if it is the same for every number of warps, and nothing was printed that the user
+    /// would miss if a compilation for another number were left out.
     pub is_shareable: bool,
 }
 
-/// As [`lower`], and says whether the result does for other numbers of warps.
+/// As [`lower`], and also returns whether the result is right for other numbers of warps.
 pub fn lower_kernel(request: &Request, host: &mut dyn Host) -> Result<Lowered, Box<Failure>> {
     let mut session = Session::new(host, &request.options);
     let entry = session.kernel(request);
     let Session { mut diagnostics, sources, functions, budget, is_shareable, .. } = session;
-    // Who stopped it asks for no other findings.
+    // An interrupted user wants no other findings.
     if budget.stopped() == Some(Code::Interrupted) {
         diagnostics.retain(|diagnostic| diagnostic.code == Code::Interrupted);
     }

@@ -1,4 +1,5 @@
-//! What names and attributes mean: local names, then the host's or the library's, then Python's builtins.
+//! The meaning of names and attributes: local names, then the host's or the library's, then
+//! Python's builtins.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use tilewright_base::{Code, Diagnostic};
 
 use super::callee::Callee;
 use super::lowerer::{Lower, Lowerer, Reported};
-use super::scope::State;
+use super::scope::NameState;
 use super::template::{self, IrOperand, from_host};
 use super::{advice, python};
 use crate::host::HostValue;
@@ -16,18 +17,18 @@ use crate::suggest::suggest;
 use crate::value::{BUILTINS, Constant, Operand, language_name};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// What a name stands for here.
+    /// Lowers a name.
     pub(crate) fn name(&mut self, name: &'a ExprName) -> Lower<IrOperand> {
         let id = name.id.as_str();
         if let Some(binding) = self.scope.get(id) {
             return match &binding.state {
-                State::Value(value) => Ok(value.clone()),
-                State::Poisoned => Err(Reported),
-                State::Lost(why) => {
+                NameState::Value(value) => Ok(value.clone()),
+                NameState::Poisoned => Err(Reported),
+                NameState::Lost(why) => {
                     let diagnostic = Diagnostic::at(
                         Code::UndefinedName,
                         self.span_of(name),
-                        format!("'{id}' is not defined on every way that leads here"),
+                        format!("'{id}' is not defined on every path that leads here"),
                     )
                     .secondary(binding.span, *why)
                     .hint(format!("give '{id}' a value before, for example zeros of its final type"));
@@ -79,7 +80,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic)
     }
 
-    /// A name that the host knows.
+    /// Lowers a name that the host resolves.
     fn global(&mut self, name: &ExprName, value: HostValue) -> Lower<IrOperand> {
         let allowed = self.session.options.allow_plain_globals;
         match value {
@@ -101,7 +102,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                         "its value is {constant} now; a kernel is compiled once and would not see it change"
                     ))
                     .hint(format!(
-                        "write `{id} = tl.constexpr({constant})` where it is defined (an annotation alone does not make \
+                        "write `{id} = tl.constexpr({constant})` where it is defined (an annotation does not make \
                          it one), or pass it as an argument"
                     ));
                 Err(self.report(diagnostic))
@@ -110,7 +111,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// What a path of `triton.language` is. A path with a colon is a function of a library file.
+    /// Returns the meaning of a path of `triton.language`. A path with a colon is a function of a
+    /// library file.
     pub(crate) fn language(&self, path: &str) -> Option<LanguageItem> {
         if let Some((file, name)) = path.split_once(':') {
             let Callee::Library(current) = self.callee else { return library_function(file, name) };
@@ -140,7 +142,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Operand::Language(path) => self.language_attribute(path, attribute),
             Operand::Object(object) | Operand::Constant(Constant::Object(object)) => {
                 if let Some(found) = self.session.host.attribute(*object, name) {
-                    // What a module holds is as fixed as the module.
+                    // An attribute of a module is as fixed as the module.
                     return Ok(match found {
                         HostValue::PlainGlobal(constant) => Operand::Constant(constant),
                         other => from_host(other),
@@ -151,7 +153,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 Err(self.error(Code::UnknownAttribute, at, format!("{what} has no attribute '{name}'")))
             }
             Operand::Constant(Constant::LanguageType(_)) => self.semantic_attribute(&value, attribute),
-            // Of types too: an argument that is one is a `tl.constexpr` that holds it.
+            // Types have it too: an argument that is a type is a `tl.constexpr` that holds it.
             Operand::Constant(_) if name == "value" => Ok(value.clone()),
             Operand::Constant(
                 constant @ (Constant::Int(_) | Constant::Float(_) | Constant::Bool(_) | Constant::Str(_)),
@@ -160,7 +162,8 @@ impl<'a> Lowerer<'a, '_, '_> {
                 None if matches!(constant, Constant::Str(_)) => {
                     Err(self.unknown_attribute(&value, attribute))
                 }
-                // An argument of 1 is a compile-time value, and still has what numbers at run time have.
+                // An argument of 1 is a compile-time value, and still has the attributes of
+                // run-time numbers.
                 None => self.semantic_attribute(&value, attribute),
             },
             Operand::Tensor(_) | Operand::Descriptor(_) | Operand::Constant(Constant::Type(_)) => {
@@ -170,18 +173,18 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// What the language itself has of a value.
+    /// Lowers an attribute that the language itself defines for a value.
     fn semantic_attribute(&mut self, value: &IrOperand, attribute: &'a ExprAttribute) -> Lower<IrOperand> {
         self.at(self.span_of(attribute));
         let result = semantic::attribute(self, value, attribute.attr.as_str());
         result.map_err(|mut error| {
-            // The message names the value's type; the name is to blame.
+            // The message names the value's type; the error is in the name.
             error.arguments.clear();
             self.semantic_error(error, self.span_of(&attribute.attr), &[])
         })
     }
 
-    /// Reports a name that a value has no attribute of.
+    /// Reports an attribute that a value does not have.
     fn unknown_attribute(&mut self, value: &IrOperand, attribute: &ExprAttribute) -> Reported {
         let (name, at) = (attribute.attr.as_str(), self.span_of(&attribute.attr));
         let what = self.describe(value);
@@ -226,7 +229,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// How an operand is called in a message.
+    /// Returns the noun for an operand in a message.
     pub(crate) fn describe(&mut self, operand: &IrOperand) -> String {
         match operand {
             Operand::Object(object) | Operand::Callable(object) | Operand::ConstexprFunction(object) => {

@@ -1,5 +1,6 @@
-//! Operators where an operand is an object: an instance of a user's class, whose methods they are, or an object of the host
-//! (a dict, an enum, a dataclass), which the host computes with while the kernel is compiled.
+//! Operators with an object as an operand: methods of an instance of a user's class, or operators
+//! of a host's object (a dict, an enum, a dataclass), which the host applies while the kernel is
+//! compiled.
 
 use ruff_python_ast::Expr;
 use tilewright_base::{Code, Span};
@@ -10,7 +11,7 @@ use crate::host::HostValue;
 use crate::semantic::{BinaryOperator, CompareOperator, UnaryOperator};
 use crate::value::{Constant, Operand};
 
-/// What Python's module `operator` and methods call an operator.
+/// Returns Python's name of an operator, in module `operator` and in methods.
 fn binary_name(operator: BinaryOperator) -> &'static str {
     match operator {
         BinaryOperator::Add => "add",
@@ -29,7 +30,7 @@ fn binary_name(operator: BinaryOperator) -> &'static str {
     }
 }
 
-/// What Python calls a comparison, and what it calls it with the operands exchanged.
+/// Returns Python's name of a comparison, and the name with exchanged operands.
 fn compare_names(operator: CompareOperator) -> (&'static str, &'static str) {
     match operator {
         CompareOperator::Eq => ("eq", "eq"),
@@ -67,7 +68,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         })
     }
 
-    /// Computes with Python's own operator; nothing if no operand is an object of the host.
+    /// Applies Python's own operator; nothing if no operand is an object of the host.
     pub(crate) fn operate(
         &mut self,
         operator: &str,

@@ -1,7 +1,9 @@
-//! One operation of interpret mode: an expression whose operands are given, as a function with results.
+//! One operation of interpret mode: an expression whose operands are given, as a function with
+//! results.
 //!
-//! Python runs the body of the kernel. What it meets that is the language's, such as `tl.load(p, mask=m)` or `x + y`, is
-//! lowered here by itself, with the same walk as a whole kernel: a small function whose parameters are the operands.
+//! Python runs the body of the kernel. Its operations of the language, such as `tl.load(p, mask=m)`
+//! or `x + y`, are lowered here by itself, with the same walk as a whole kernel: a small function
+//! whose parameters are the operands.
 
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use tilewright_ir::{Builder, Function, IrBuilder, Literal, Module};
 use super::callee::{Callee, ReadOnly};
 use super::exit::Exit;
 use super::lowerer::{Extent, Lower, Lowerer, Reported, Session};
-use super::scope::{Binding, Scope, State};
+use super::scope::{Binding, NameState, Scope};
 use super::template::{self, Template};
 use crate::host::Host;
 use crate::parse::{bytes, parse};
@@ -23,15 +25,16 @@ use crate::{Failure, Options};
 
 /// An operation.
 pub struct Operation<'a> {
-    /// `def operation(a0, a1): return a0 + a1`: a function that returns an expression of its parameters.
+    /// `def operation(a0, a1): return a0 + a1`: a function that returns an expression of its
+    /// parameters.
     pub text: &'a str,
-    /// What each parameter is: the type of a run-time value, or a compile-time value.
+    /// Each argument: the type of a run-time value, or a compile-time value.
     pub arguments: &'a [Template],
-    /// Which of the run-time values in the arguments, counted through all of them, are scalars that
-    /// the code of a compiled kernel has as a constant.
+    /// The indices, among all run-time values in the arguments, of scalars that the code of a
+    /// compiled kernel has as a constant.
     pub known: &'a [(usize, Literal)],
-    /// Which of the run-time values point to memory that is only read, and the parameter of the
-    /// kernel that says so.
+    /// The indices of the run-time values that point to memory that is only read, and the parameter
+    /// of the kernel that declares so.
     pub read_only: &'a [(usize, Arc<str>)],
 }
 
@@ -43,10 +46,10 @@ pub struct LoweredOperation {
     pub module: Module,
     /// The result.
     pub result: Template,
-    /// Which of the run-time values in the result are constants of the code.
+    /// The indices of the run-time values in the result that are constants of the code.
     pub known: Vec<usize>,
-    /// Which of them point to memory that is only read, and the parameter of the kernel that says
-    /// so.
+    /// The indices of those that point to memory that is only read, and the parameter of the kernel
+    /// that declares so.
     pub read_only: ReadOnly,
 }
 
@@ -103,7 +106,7 @@ impl Session<'_> {
             region_depth: 0,
             inlined: Extent::default(),
             exit: Exit::default(),
-            // What is known at compile time comes back as such.
+            // Compile-time values are returned as such.
             keeps_constants: true,
             read_only: FxHashMap::default(),
         };
@@ -135,7 +138,7 @@ impl Lowerer<'_, '_, '_> {
         let mut next = 0;
         for parameter in super::function::parameters(self.definition) {
             let name = parameter.name.as_str();
-            let Some(State::Value(bound)) = self.scope.get(name).map(|binding| &binding.state) else {
+            let Some(NameState::Value(bound)) = self.scope.get(name).map(|binding| &binding.state) else {
                 continue;
             };
             let bound = bound.clone();

@@ -1,4 +1,4 @@
-//! Python's builtins, as far as kernels may call them.
+//! The builtins of Python that kernels may call.
 
 use tilewright_base::{Code, Diagnostic, Span};
 
@@ -38,7 +38,7 @@ pub(crate) const BUILTIN_NAMES: &[&str] = &[
     "zip",
 ];
 
-/// Builtins of Python that kernels cannot call, so that the message says so.
+/// Builtins of Python that kernels cannot call, with an error of their own.
 const OTHER_BUILTINS: &[&str] = &[
     "all",
     "any",
@@ -331,7 +331,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// A builtin on compile-time values alone.
+    /// Evaluates a builtin whose arguments are all compile-time values.
     fn constant_builtin(&mut self, name: &str, arguments: &Arguments<'a>, span: Span) -> Lower<IrOperand> {
         let mut constants = Vec::with_capacity(arguments.positional.len());
         for (value, at) in &arguments.positional {

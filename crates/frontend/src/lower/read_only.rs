@@ -1,7 +1,9 @@
-//! Parameters that are declared `tl.const`: pointers to memory that is only read, and what is made of them.
+//! Parameters that are declared `tl.const`: pointers to memory that is only read, and values
+//! derived from them.
 //!
-//! The IR does not know of them. A pointer is followed to where it comes from within its function. A function is lowered for
-//! which of its arguments are such, and says which of its results are.
+//! The IR does not know of them. A pointer is followed to its origin within its function. A
+//! function is lowered for the set of its read-only arguments, and returns the set of its read-only
+//! results.
 
 use std::sync::Arc;
 
@@ -12,10 +14,10 @@ use super::callee::ReadOnly;
 use super::lowerer::Lowerer;
 use super::template::{self, IrOperand};
 
-/// How far definitions are followed.
-const MOST_STEPS: usize = 256;
+/// The maximum number of definitions that are followed.
+const MAX_STEPS: usize = 256;
 
-/// Whether an annotation says that memory is only read: `tl.const`, `"const *fp32"`.
+/// Returns whether an annotation declares memory that is only read: `tl.const`, `"const *fp32"`.
 fn is_const(annotation: Option<&Expr>) -> bool {
     match annotation {
         Some(Expr::Name(name)) => name.id.as_str() == "const",
@@ -30,7 +32,7 @@ fn is_const(annotation: Option<&Expr>) -> bool {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Which of the values are such pointers.
+    /// Returns the values that are such pointers.
     pub(super) fn read_only_among(&self, values: &[Value]) -> ReadOnly {
         if self.read_only.is_empty() {
             return ReadOnly::new();
@@ -39,7 +41,7 @@ impl Lowerer<'_, '_, '_> {
         roots.filter_map(|(place, &value)| Some((place, self.read_only_root(value)?))).collect()
     }
 
-    /// Notes what the annotation of a parameter says.
+    /// Notes the annotation of a parameter.
     pub(super) fn declare_read_only(&mut self, annotation: Option<&Expr>, name: &str, value: &IrOperand) {
         if is_const(annotation) {
             let name: Arc<str> = name.into();
@@ -47,7 +49,7 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// The values that a loop or branch gives are read-only as those are that it gets.
+    /// Marks the results of a loop or branch as read-only if the values that it carries are.
     pub(super) fn pass_on_read_only(&mut self, from: impl Iterator<Item = Value>, to: &[Value]) {
         if self.read_only.is_empty() {
             return;
@@ -59,20 +61,21 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// Notes that a pointer was cast to a type which says whether its memory is only read: what it comes from does not
-    /// matter any more.
+    /// Notes that a pointer was cast to a type which says whether its memory is only read: its
+    /// origin does not matter any more.
     pub(super) fn mark_cast(&mut self, pointer: Value, is_const: bool) {
         self.read_only.insert(pointer, is_const.then(|| "".into()));
     }
 
-    /// The parameter that a pointer comes from, if it is declared so; an empty name if the program has cast it.
+    /// Returns the parameter that a pointer comes from, if it is declared so; an empty name if the
+    /// program has cast it.
     pub(super) fn read_only_root(&self, pointer: Value) -> Option<Arc<str>> {
         if self.read_only.is_empty() {
             return None;
         }
         let function = &self.builder.function;
         let mut value = pointer;
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             if let Some(name) = self.read_only.get(&value) {
                 return name.clone();
             }
@@ -87,12 +90,12 @@ impl Lowerer<'_, '_, '_> {
                 | Op::Cast { .. }
                 | Op::Bitcast { .. }
                 | Op::Hint { .. } => value = *data.operands.first()?,
-                // Of two pointers, one is enough.
+                // If one of two pointers is read-only, the result is.
                 Op::Elementwise { function: ElementwiseFn::Select } => {
                     let [_, first, second] = data.operands[..] else { return None };
                     return self.read_only_root(first).or_else(|| self.read_only_root(second));
                 }
-                // tidy: wildcard because what other ops give is another pointer
+                // tidy: wildcard because the results of other ops are other pointers
                 _ => return None,
             }
         }

@@ -1,7 +1,8 @@
-//! Findings about an operation of interpret mode, moved to the place in the user's source that the operation stands at.
+//! Moves findings about an operation of interpret mode to the position of the operation in the
+//! user's source.
 //!
-//! Both texts are parsed, and what stands in the same place of the two expressions belongs together: the first argument of
-//! `a0(a1, a2)` is the first argument of `tl.load(p + i, mask)`.
+//! Both texts are parsed, and the same positions in the two expressions belong together: the first
+//! argument of `a0(a1, a2)` is the first argument of `tl.load(p + i, mask)`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,17 +15,17 @@ use super::operation::returned;
 use crate::Failure;
 use crate::parse::{bytes, parse};
 
-/// A place in the user's source.
+/// A range of the user's source.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// The source.
     pub file: Arc<SourceFile>,
-    /// Which bytes of it.
+    /// The bytes in it.
     pub range: Range<u32>,
 }
 
-/// Moves findings about an operation to where it stands: `sites` has its place, and then the calls that led there. Without
-/// one, the places are left out.
+/// Moves findings about an operation to its position: `sites` has that, and then the calls that led
+/// there. Without one, the positions are left out.
 pub fn relocate(failure: &mut Failure, sites: &[Site]) {
     // An error beside any operation, as in the head of a loop, has no source yet.
     let operation = failure.sources.files().next();
@@ -54,7 +55,7 @@ pub fn relocate(failure: &mut Failure, sites: &[Site]) {
     failure.sources = sources;
 }
 
-/// A label at its place in the user's source; nothing if it has none there.
+/// Moves a label to its position in the user's source; nothing if it has none there.
 fn moved(label: &Label, operation: Option<FileId>, pairs: &[Pair], places: &[Span]) -> Option<Label> {
     let Span { file, start, end } = label.span;
     if Some(file) != operation {
@@ -65,7 +66,7 @@ fn moved(label: &Label, operation: Option<FileId>, pairs: &[Pair], places: &[Spa
     Some(Label { span, text: label.text.clone() })
 }
 
-/// A range of the operation's text, and that of the user's text which it stands for.
+/// A range of the operation's text, and the corresponding range of the user's text.
 type Pair = (Range<u32>, Range<u32>);
 
 fn pairs(operation: &str, site: &Site) -> Vec<Pair> {

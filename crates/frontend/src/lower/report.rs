@@ -1,4 +1,4 @@
-//! Words findings: where they stand, how the calls led there, and what to say of an argument.
+//! Words findings: their position, the calls that led there, and the labels of arguments.
 
 use ruff_python_ast::Expr;
 use ruff_python_ast::visitor::{self, Visitor};
@@ -7,28 +7,28 @@ use tilewright_ir::RuleError;
 
 use super::function::is_constexpr;
 use super::lowerer::{Frame, Lowerer, MAX_FINDINGS, Reported, Session};
-use super::scope::State;
+use super::scope::NameState;
 use crate::parse::with_stack;
 use crate::semantic::SemanticError;
 use crate::value::Operand;
 
-/// Where an operation stands.
+/// The position of an operation.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct OperationSpan {
     /// The whole expression.
     pub whole: Span,
-    /// What to point at where several operands are to blame: the operator, or the name of what is called.
+    /// The label of errors about several operands: the operator, or the name of the callee.
     pub focus: Span,
 }
 
-impl From<Span> for Place {
+impl From<Span> for OperationSpan {
     fn from(whole: Span) -> Self {
         Self { whole, focus: whole }
     }
 }
 
 impl Session<'_> {
-    /// Adds a finding that stands in the function which the innermost frame calls.
+    /// Adds a finding in the function which the innermost frame calls.
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Reported {
         let diagnostic = self.with_calls(diagnostic);
         let place = |diagnostic: &Diagnostic| diagnostic.primary.as_ref().map(|label| label.span);
@@ -43,7 +43,7 @@ impl Session<'_> {
         Reported
     }
 
-    /// Warns of something in a function of the user, once for each place.
+    /// Warns once for each position in a function of the user.
     pub(crate) fn warn(&mut self, diagnostic: Diagnostic) {
         if self.frames.iter().any(|frame| frame.is_library) {
             return;
@@ -56,7 +56,8 @@ impl Session<'_> {
         }
     }
 
-    /// Adds the calls that led to a place, innermost first. A place in the library becomes the user's call of it.
+    /// Adds the calls that led to a position, innermost first. A position in the library becomes
+    /// the user's call of it.
     fn with_calls(&self, mut diagnostic: Diagnostic) -> Diagnostic {
         let outermost_library = self.frames.iter().rposition(|frame| !frame.is_library);
         let user_frames = outermost_library.map_or(0, |index| index + 1);
@@ -69,7 +70,8 @@ impl Session<'_> {
         diagnostic
     }
 
-    /// Moves a finding in the library to the call of the library. What stands in the call already, an argument, stays.
+    /// Moves a finding in the library to the call of the library. A label in the call already, on
+    /// an argument, stays.
     fn blame_call(&self, diagnostic: &mut Diagnostic, frame: &Frame) {
         let is_inside = |label: &Label| label.span.file != frame.call.file;
         if diagnostic.primary.as_ref().is_some_and(|primary| !is_inside(primary)) {
@@ -92,7 +94,7 @@ impl Session<'_> {
     }
 }
 
-/// The line that a byte stands in.
+/// Returns the line that contains a byte.
 fn line_at(text: &str, byte: u32) -> &str {
     let byte = byte as usize;
     let start = text.get(..byte).and_then(|before| before.rfind('\n')).map_or(0, |newline| newline + 1);
@@ -100,7 +102,7 @@ fn line_at(text: &str, byte: u32) -> &str {
 }
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Reports an error at a place of this function.
+    /// Reports an error at a position of this function.
     pub(crate) fn error(&mut self, code: Code, span: Span, message: impl Into<String>) -> Reported {
         self.report(Diagnostic::at(code, span, message))
     }
@@ -117,7 +119,7 @@ impl<'a> Lowerer<'a, '_, '_> {
 
     pub(crate) fn too_deep(&mut self, span: Span) -> Reported {
         let message = "expressions, statements or calls nest too deep";
-        // Each part of what is too deep is so too.
+        // The parts of a construct that is too deep are too deep as well.
         if self.session.diagnostics.last().is_some_and(|last| last.message == message) {
             return Reported;
         }
@@ -125,17 +127,17 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic.hint("give parts of it names, or move them into helper functions"))
     }
 
-    /// Reports what a rule of the IR says, which the semantic rules should have said before.
+    /// Reports an error of the IR's rules, which the semantic rules should have reported before.
     pub(crate) fn rule_error(&mut self, span: Span, error: RuleError) -> Reported {
         self.error(Code::TypeMismatch, span, error.message)
     }
 
-    /// Reports what a semantic rule says. `arguments` are the expressions that the rule knows by number, where the source
-    /// has them.
+    /// Reports an error of a semantic rule. `arguments` are the expressions of the rule's
+    /// arguments, if the source has them.
     pub(crate) fn semantic_error(
         &mut self,
         error: SemanticError,
-        place: impl Into<Place>,
+        place: impl Into<OperationSpan>,
         arguments: &[Option<&'a Expr>],
     ) -> Reported {
         if error.is_reported {
@@ -183,7 +185,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         self.report(diagnostic)
     }
 
-    /// Where an expression is blamed: a parameter of a function of the library stands for what the user's call passes.
+    /// Returns the position to report for an expression: for a parameter of a library function, the
+    /// argument of the user's call.
     pub(crate) fn blamed_span(&self, expression: &Expr) -> Span {
         self.passed_span(expression).unwrap_or_else(|| self.span_of(expression))
     }
@@ -199,7 +202,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         passed.get(index).copied().flatten()
     }
 
-    /// The message about an argument that a function of the library passes on: it names what the user has called.
+    /// Rewords the message about an argument that a function of the library passes on: it names the
+    /// user's callee.
     fn name_the_call(&self, message: String, argument: &Expr, callee: Span) -> String {
         if self.passed_span(argument).is_none() {
             return message;
@@ -214,8 +218,8 @@ impl<'a> Lowerer<'a, '_, '_> {
         )
     }
 
-    /// Points at what makes a run-time value of an argument that a function of the library wants at compile time. `known`
-    /// findings were there before the call.
+    /// Labels the cause of a run-time value that a function of the library wants at compile time.
+    /// `known` findings existed before the call.
     pub(crate) fn explain_passed(&mut self, known: usize, arguments: &[Option<&Expr>]) {
         for index in known..self.session.diagnostics.len() {
             let found = &self.session.diagnostics[index];
@@ -228,7 +232,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Points at the parameter that makes an expression a run-time value.
+    /// Labels the parameter that makes an expression a run-time value.
     pub(crate) fn explain_run_time(&self, mut diagnostic: Diagnostic, expressions: &[&Expr]) -> Diagnostic {
         let mut names = Names(Vec::new());
         for expression in expressions {
@@ -236,9 +240,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
         for name in names.0 {
             let Some(binding) = self.scope.get(name) else { continue };
-            let State::Value(Operand::Tensor(value)) = binding.state else { continue };
+            let NameState::Value(Operand::Tensor(value)) = binding.state else { continue };
             if self.builder.function.ty(value).element.pointee().is_some() {
-                // What it points to is known at run time alone, whatever the parameter is.
+                // The pointee is only known at run time, whatever the parameter is.
                 continue;
             }
             if binding.is_parameter {
@@ -264,14 +268,14 @@ impl<'a> Lowerer<'a, '_, '_> {
 }
 
 impl Lowerer<'_, '_, '_> {
-    /// Where an operator stands between its operands.
+    /// Returns the position of an operator between its operands.
     pub(crate) fn operator_place(
         &self,
         whole: Span,
         (left, right): (Option<&Expr>, Option<&Expr>),
         symbol: &str,
-    ) -> Place {
-        let (Some(left), Some(right)) = (left, right) else { return Place { whole, focus: whole } };
+    ) -> OperationSpan {
+        let (Some(left), Some(right)) = (left, right) else { return OperationSpan { whole, focus: whole } };
         let (left, right) = (self.span_of(left), self.span_of(right));
         let between = Span { start: left.end, end: right.start, ..whole };
         let text = self.session.sources.text(between);
@@ -279,7 +283,7 @@ impl Lowerer<'_, '_, '_> {
             let start = between.start + offset as u32;
             Span { start, end: start + symbol.len() as u32, ..whole }
         });
-        Place { whole, focus }
+        OperationSpan { whole, focus }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a name stands for at a point of a function, and which names a piece of syntax assigns.
+//! The values of names at a point of a function, and the names that a piece of syntax assigns.
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{Expr, ExprContext, Stmt};
@@ -11,42 +11,43 @@ use crate::parse::{blocks_of, with_stack};
 /// The names of a function at a point.
 pub(crate) type Scope<'a> = FxHashMap<&'a str, Binding>;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Binding {
-    pub state: State,
-    /// Where the name was given this value.
+    pub state: NameState,
+    /// The position of the assignment.
     pub span: Span,
-    /// Whether it is a parameter that has not been assigned since.
+    /// True if it is a parameter that has not been assigned since.
     pub is_parameter: bool,
 }
 
-/// Whether a name has a value.
+/// The value of a name, or the reason why it has none.
 #[derive(Clone, Debug)]
-pub(crate) enum State {
-    /// It has.
+pub(crate) enum NameState {
+    /// Its value.
     Value(IrOperand),
     /// Its value is an error that has been reported.
     Poisoned,
-    /// It was assigned at the binding's span, but not on all ways that lead here; the text says so.
+    /// It was assigned at the binding's span, but not on all paths that lead here; the text says
+    /// so.
     Lost(&'static str),
 }
 
 impl Binding {
     pub fn value(value: IrOperand, span: Span) -> Self {
-        Self { state: State::Value(value), span, is_parameter: false }
+        Self { state: NameState::Value(value), span, is_parameter: false }
     }
 
     pub fn poisoned(span: Span) -> Self {
-        Self { state: State::Poisoned, span, is_parameter: false }
+        Self { state: NameState::Poisoned, span, is_parameter: false }
     }
 
     pub fn lost(span: Span, why: &'static str) -> Self {
-        Self { state: State::Lost(why), span, is_parameter: false }
+        Self { state: NameState::Lost(why), span, is_parameter: false }
     }
 }
 
-/// Which way a condition goes, where that is known before the code is lowered.
+/// Returns the value of a condition, if it is known before the code is lowered.
 pub(crate) type Decide<'f> = dyn Fn(&Expr) -> Option<bool> + 'f;
 
 /// The names that statements may assign, each once, in order.
@@ -141,9 +142,10 @@ fn stored_name(expression: &Expr) -> Option<&str> {
     value.as_name_expr().map(|name| name.id.as_str())
 }
 
-/// On how many ways statements come to their end without a `return`, where an `if` without one counts as one way.
-pub(crate) fn open_ways(body: &[Stmt], decide: &Decide<'_>) -> usize {
-    let mut ways = 1_usize;
+/// Returns on how many paths statements end without a `return`; an `if` without a return counts as
+/// one path.
+pub(crate) fn open_paths(body: &[Stmt], decide: &Decide<'_>) -> usize {
+    let mut paths = 1_usize;
     for statement in body {
         match statement {
             Stmt::Return(_) => return 0,
@@ -156,22 +158,22 @@ pub(crate) fn open_ways(body: &[Stmt], decide: &Decide<'_>) -> usize {
                 for (test, body) in arms {
                     let taken = test.map_or(Some(true), decide);
                     if taken != Some(false) {
-                        open = open.saturating_add(open_ways(body, decide));
+                        open = open.saturating_add(open_paths(body, decide));
                     }
                     if taken == Some(true) {
                         is_left = false;
                         break;
                     }
                 }
-                ways = ways.saturating_mul(open.saturating_add(usize::from(is_left)));
+                paths = paths.saturating_mul(open.saturating_add(usize::from(is_left)));
             }
             _ => {}
         }
     }
-    ways
+    paths
 }
 
-/// Whether a `return` stands in the statements, outside of loops and nested functions.
+/// Returns whether the statements contain a `return` outside of loops and nested functions.
 pub(crate) fn returns(body: &[Stmt]) -> bool {
     body.iter().any(|statement| match statement {
         Stmt::Return(_) => true,

@@ -1,5 +1,5 @@
-//! Statements other than branches and loops. A statement that is wrong is reported, and the names that it assigns are
-//! poisoned, so that the rest is checked without follow-up errors.
+//! Statements other than branches and loops. An error in a statement is reported, and the names
+//! that it assigns are poisoned, so that the rest is checked without follow-up errors.
 
 use ruff_python_ast::{Expr, Stmt, StmtAnnAssign, StmtAssert, StmtAugAssign};
 use ruff_text_size::Ranged;
@@ -47,7 +47,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Marks the names that statements assign as known to be wrong.
+    /// Marks the names that statements assign as wrong.
     pub(crate) fn poison(&mut self, body: &'a [Stmt]) {
         for name in scope::assigned(body, &|_| None) {
             self.scope.insert(name, Binding::poisoned(self.span));
@@ -61,7 +61,7 @@ impl<'a> Lowerer<'a, '_, '_> {
                 let at = self.span_of(&*assign.value);
                 for target in &assign.targets {
                     let value = match &value {
-                        // What a field holds, its annotation says.
+                        // The annotation decides the value of a field.
                         Ok(value) if target.is_attribute_expr() => Ok(value.clone()),
                         Ok(value) => self.decay_all(value),
                         Err(reported) => Err(*reported),
@@ -98,13 +98,13 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// A statement that promises something of a name, `tl.multiple_of(pointers, 16)`, holds for the name from there on, as in
-    /// Triton, where the promise is noted at the value.
+    /// Applies a hint statement, `tl.multiple_of(pointers, 16)`, to the name from there on, as in
+    /// Triton, where the hint is noted at the value.
     fn keep_promise(&mut self, expression: &'a Expr, value: &IrOperand) {
         let (Expr::Call(call), Operand::Tensor(promised)) = (expression, value) else { return };
         let Some(Expr::Name(name)) = call.arguments.args.first() else { return };
         let Some(binding) = self.scope.get(name.id.as_str()) else { return };
-        let scope::State::Value(Operand::Tensor(known)) = binding.state else { return };
+        let scope::NameState::Value(Operand::Tensor(known)) = binding.state else { return };
         let (function, span) = (&self.builder.function, binding.span);
         let tilewright_ir::Definition::Result(inst, _) = function.values[*promised].definition else {
             return;
@@ -171,7 +171,8 @@ impl<'a> Lowerer<'a, '_, '_> {
             self.assign_target(&assign.target, value, at);
             return;
         }
-        // As in Triton, the annotation keeps what is known and demands nothing: what needs a compile-time value says so.
+        // As in Triton, the annotation keeps a compile-time value and demands none: an op that
+        // needs one reports that itself.
         let value = value.map(|value| match self.as_constant(&value) {
             Some(constant) if !template::values(&value).is_empty() => Operand::Constant(constant),
             _ => value,
@@ -214,7 +215,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             Expr::Tuple(tuple) => self.unpack(&tuple.elts, value, at),
             Expr::List(list) => self.unpack(&list.elts, value, at),
             Expr::Attribute(attribute) if self.callee.constructs().is_some() => {
-                // What was wrong has been reported; the field stays unset.
+                // The error has been reported; the field stays unset.
                 let _ = value.and_then(|value| self.set_field(attribute, &value, at));
             }
             Expr::Subscript(subscript) if subscript.value.is_name_expr() => {
@@ -241,7 +242,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// An item is given a value, of what is no tuple.
+    /// Reports an assignment to an item of a value that is no tuple.
     pub(crate) fn item_of_tile(&mut self, span: Span) -> Reported {
         let hint = "a tile does not change, and a pointer is not indexed: write to memory with `tl.store(ptr + i, value)`, \
                     or choose with tl.where";
@@ -283,9 +284,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// Gives a name its value, and the value the name.
+    /// Binds a name to a value, and names the value.
     pub(crate) fn bind(&mut self, name: &'a str, binding: Binding) {
-        if let scope::State::Value(Operand::Tensor(value)) = binding.state {
+        if let scope::NameState::Value(Operand::Tensor(value)) = binding.state {
             self.builder.name(value, name);
         }
         self.scope.insert(name, binding);
@@ -305,8 +306,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// What a plain assignment makes of a value, as in Triton: a compile-time number becomes a scalar of its natural type,
-    /// also in a tuple. (Where a compile-time value is needed, [`as_constant`](Self::as_constant) still sees it.)
+    /// Converts a value as a plain assignment does in Triton: a compile-time number becomes a
+    /// scalar of its natural type, also in a tuple. ([`as_constant`](Self::as_constant) still sees
+    /// a compile-time value if one is needed.)
     pub(crate) fn decay_all(&mut self, value: &IrOperand) -> Lower<IrOperand> {
         if let Operand::Descriptor(descriptor) = value {
             let span = self.span;
@@ -314,7 +316,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             return decayed.map_err(|error| self.semantic_error(error, span, &[]));
         }
         match template::items(value) {
-            // The fields of an object are what their annotations say.
+            // Annotations decide the fields of an object.
             _ if template::class_of(value).is_some() => Ok(value.clone()),
             Some(all) if !self.keeps_constants => {
                 let items: Lower<Vec<_>> = all.iter().map(|item| self.decay_all(item)).collect();
@@ -324,8 +326,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         }
     }
 
-    /// `assert`: checked while the kernel runs, if it is compiled with `debug`; also where the condition is known at compile
-    /// time, since that may be by specialization to an argument of 1. What must hold always is a `tl.static_assert`.
+    /// `assert`: checked while the kernel runs, if it is compiled with `debug`; even if the
+    /// condition is known at compile time, since that may be by specialization to an argument of 1.
+    /// A `tl.static_assert` is checked always.
     fn assertion(&mut self, assert: &'a StmtAssert, span: Span) -> Lower<()> {
         let condition = self.expression(&assert.test)?;
         let message = match &assert.msg {
@@ -344,7 +347,7 @@ impl<'a> Lowerer<'a, '_, '_> {
         result.map_err(|error| self.semantic_error(error, span, &[Some(&assert.test)]))
     }
 
-    /// The end of a range as a place of no width: where something is missing.
+    /// Returns the start of a node as an empty range, for errors about something missing.
     pub(crate) fn start_of(&self, node: &impl Ranged) -> Span {
         let span = self.span_of(node);
         Span { end: span.start, ..span }

@@ -1,4 +1,4 @@
-//! Operands apart from their run-time values: what a specialisation is keyed by, and what a call gives back.
+//! Operands without their run-time values: the key of a specialization, and the result of a call.
 
 use std::hash::{Hash, Hasher};
 
@@ -12,10 +12,10 @@ use crate::semantic::{self, LanguageItem};
 use crate::tuple::{Fields, Tuple};
 use crate::value::{Constant, Operand, Range, language_name};
 
-/// What an expression evaluates to here.
+/// The operand that an expression evaluates to here.
 pub(crate) type IrOperand = Operand<Value>;
 
-/// An operand with types in the place of run-time values.
+/// An operand with types in place of run-time values.
 pub(crate) type Template = Operand<Type>;
 
 /// Replaces each run-time value.
@@ -57,7 +57,7 @@ pub(crate) fn values<V: Clone>(operand: &Operand<V>) -> Vec<V> {
     values
 }
 
-/// What a user writes for each of the run-time values, in order: `xs[0]`, `args.x_ptr`.
+/// Appends the user's name of each run-time value, in order: `xs[0]`, `args.x_ptr`.
 pub fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<String>) {
     match operand {
         Operand::Tensor(_) => names.push(name.to_owned()),
@@ -89,7 +89,7 @@ pub fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<String>) 
     }
 }
 
-/// The operand with the next of `values` in each place.
+/// Fills a template with the next of `values`.
 pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>) -> Option<IrOperand> {
     let mut complete = true;
     let filled = map(template, &mut |_| {
@@ -101,7 +101,7 @@ pub(crate) fn fill(template: &Template, values: &mut impl Iterator<Item = Value>
     complete.then_some(filled)
 }
 
-/// Whether two operands differ in nothing, where `tensors` compares run-time values.
+/// Returns whether two operands are the same; `tensors` compares run-time values.
 pub fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &W) -> bool) -> bool {
     match (left, right) {
         (Operand::Tensor(left), Operand::Tensor(right)) => tensors(left, right),
@@ -131,7 +131,7 @@ pub fn same<V, W>(left: &Operand<V>, right: &Operand<W>, tensors: &impl Fn(&V, &
     }
 }
 
-/// A hash that is equal for arguments that are the [`same`].
+/// Returns a hash that is equal for arguments that are the [`same`].
 pub(crate) fn hash(arguments: &[Template]) -> u64 {
     let mut hasher = FxHasher::default();
     for argument in arguments {
@@ -228,7 +228,7 @@ pub(crate) fn parts<V: Clone>(operand: &Operand<V>) -> Option<Tuple<Operand<V>>>
     }
 }
 
-/// How a type or compile-time value is called in a message.
+/// Returns the noun for a type or compile-time value in a message.
 pub(crate) fn describe(template: &Template) -> String {
     match template {
         Operand::Tensor(ty) => ty.to_string(),
@@ -265,7 +265,7 @@ fn instance(fields: Option<&Fields>) -> String {
     format!("an object with the fields {}", fields.map_or(String::new(), |fields| fields.join(", ")))
 }
 
-/// The advice where two values should have one type and have not.
+/// Returns advice on two values that should have one type.
 pub(crate) fn how_to_unify(expected: &Template, found: &Template) -> String {
     match (expected, found) {
         (Operand::Tensor(expected), Operand::Tensor(found)) if expected.element != found.element => {
@@ -281,12 +281,12 @@ pub(crate) fn how_to_unify(expected: &Template, found: &Template) -> String {
     }
 }
 
-/// What `triton.language` calls the elements of a type that is no pointer.
+/// Returns the name in `triton.language` of the elements of a type that is no pointer.
 pub(crate) fn tl_name_of(ty: &Type) -> Option<String> {
     ty.dtype().map(tl_name)
 }
 
-/// What `triton.language` calls a type: `float32`.
+/// Returns the name of a type in `triton.language`: `float32`.
 fn tl_name(dtype: Dtype) -> String {
     let name = dtype.name();
     match name.strip_prefix("fp") {
@@ -305,7 +305,7 @@ pub(crate) fn constant_truth(operand: &IrOperand) -> Option<bool> {
     }
 }
 
-/// What a value of the host is to a kernel.
+/// Converts a value of the host to an operand.
 pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
     match value {
         HostValue::Constant(constant) | HostValue::PlainGlobal(constant) => Operand::Constant(constant),
@@ -318,7 +318,7 @@ pub fn from_host<V: Clone>(value: HostValue) -> Operand<V> {
         HostValue::ConstexprFunction(object) => Operand::ConstexprFunction(object),
         HostValue::Callable(object) => Operand::Callable(object),
         HostValue::Object(object) => Operand::Object(object),
-        // Of another call, which no host gives: whatever is done with it is reported.
+        // A value of another call, which no host returns: every use of it is reported.
         HostValue::RunTime(_) => Operand::Language("(a value at run time)".into()),
     }
 }

@@ -10,8 +10,8 @@ use crate::parse::blocks_of;
 use crate::value::{Constant, Operand};
 
 impl<'a> Lowerer<'a, '_, '_> {
-    /// Calls `__enter__` of each object, executes the body, and calls `__exit__` of each, the last one first. There are no
-    /// exceptions, so that `__exit__` is told of none.
+    /// Calls `__enter__` of each object, executes the body, and calls `__exit__` of each, the last
+    /// one first. There are no exceptions, so `__exit__` gets None for its arguments.
     pub(crate) fn with_statement(&mut self, with: &'a StmtWith, span: Span) -> Lower<()> {
         let mut keyword = span;
         keyword.end = keyword.end.min(keyword.start + 4);
@@ -22,7 +22,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             let mut at = self.span_of(statement);
             at.end = at.end.min(at.start + 6);
             let hint =
-                "assign the result to a name and return it behind the block, so that the block has ended";
+                "assign the result to a name and return it after the block, so that the block has ended";
             return Err(self.unsupported(at, "'return' inside 'with'", hint));
         }
         let mut entered: Vec<(IrOperand, Span)> = Vec::new();

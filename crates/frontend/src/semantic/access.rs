@@ -8,7 +8,7 @@ use super::convert::{broadcast_to, cast, common_shape, describe, literal, tensor
 use super::{Caller, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
-/// A store through a pointer that is declared `tl.const` is a mistake.
+/// Reports a store through a pointer that is declared `tl.const`.
 pub(super) fn check_writable<C: Caller + ?Sized>(c: &mut C, pointer: &ValueOf<C>) -> Semantic<()> {
     let Some(name) = c.read_only(pointer) else { return Ok(()) };
     if name.is_empty() {
@@ -52,7 +52,7 @@ pub(super) fn pointer<C: Caller + ?Sized>(
         .hint(hint))
 }
 
-/// The mask, a boolean scalar or tile.
+/// Returns the mask, a boolean scalar or tile.
 pub(super) fn mask<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -106,7 +106,7 @@ pub(super) fn mask_shape<C: Caller + ?Sized>(
     })
 }
 
-/// The mask of what has the shape of the pointers.
+/// Returns a mask that fits the shape of the pointers.
 pub(super) fn fitting_mask<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -120,7 +120,7 @@ pub(super) fn fitting_mask<C: Caller + ?Sized>(
     }
 }
 
-/// The value to store, which is the argument with a number, in the type and shape of the memory.
+/// Returns the value to store, the argument with this index, in the type and shape of the memory.
 pub(super) fn stored<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

@@ -1,4 +1,4 @@
-//! What a builtin gets: its arguments, one for each parameter, and how it reads compile-time ones.
+//! The arguments of a builtin, one for each parameter, and their conversion to compile-time values.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Shape, Type};
@@ -9,7 +9,7 @@ use crate::value::{Constant, Operand, language_name};
 
 /// The arguments of a call of a builtin, in the order of its parameters.
 pub(crate) struct Arguments<'a, C: Caller + ?Sized> {
-    /// What is called.
+    /// The callee.
     pub spec: &'static BuiltinSpec,
     /// One for each parameter.
     pub values: &'a [Op<C>],
@@ -28,7 +28,7 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         self.spec.parameters.get(index).map_or("argument", |parameter| parameter.name)
     }
 
-    /// Whether an argument is `None`.
+    /// Returns whether an argument is `None`.
     pub fn is_none(&self, index: usize) -> bool {
         matches!(self.values.get(index), None | Some(Operand::Constant(Constant::None)))
     }
@@ -157,8 +157,8 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
         })
     }
 
-    /// The items of a compile-time tuple; a single value is a tuple of one. A tuple of one tuple, which `*shape` makes
-    /// of a shape that is given as one argument, is that tuple.
+    /// The items of a compile-time tuple; a single value is a tuple of one. A tuple of one tuple,
+    /// which `*shape` makes of a shape that is given as one argument, is that tuple.
     pub fn ints(&self, c: &mut C, index: usize) -> Semantic<Vec<i128>> {
         let mut constant = self.constant(c, index)?;
         while let Constant::Tuple(items) = &constant {
@@ -211,7 +211,8 @@ impl<C: Caller + ?Sized> Arguments<'_, C> {
     }
 }
 
-/// The type of the language that a text names, as other libraries and Python call them: `torch.float16`, `'fp16'`.
+/// Returns the type of the language that a text names, as other libraries and Python call them:
+/// `torch.float16`, `'fp16'`.
 fn type_named_in(text: &str) -> Option<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let names = words

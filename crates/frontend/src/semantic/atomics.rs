@@ -1,4 +1,5 @@
-//! Atomic operations: `atomic_add` and its kind, also on blocks of tensor descriptors, `atomic_cas`, `atomic_load`, `atomic_store`, `atomic_poll`.
+//! Atomic operations: `atomic_add` and its kind, also on blocks of tensor descriptors,
+//! `atomic_cas`, `atomic_load`, `atomic_store`, `atomic_poll`.
 
 use smallvec::smallvec;
 use tilewright_base::Code;
@@ -19,7 +20,7 @@ pub(super) const SEMANTICS: &[(&str, MemorySemantics)] = &[
     ("relaxed", MemorySemantics::Relaxed),
 ];
 
-/// Of loads and stores, the first is the default.
+/// The memory orders of loads; the first is the default.
 pub(super) const LOAD_SEMANTICS: &[(&str, MemorySemantics)] =
     &[("acquire", MemorySemantics::Acquire), ("relaxed", MemorySemantics::Relaxed)];
 
@@ -29,7 +30,7 @@ pub(super) const STORE_SEMANTICS: &[(&str, MemorySemantics)] =
 pub(super) const SCOPES: &[(&str, MemoryScope)] =
     &[("gpu", MemoryScope::Gpu), ("cta", MemoryScope::Cta), ("sys", MemoryScope::System)];
 
-/// How an operation is ordered, by the arguments `sem` and `scope`, which stand there.
+/// Returns the memory order and scope, by the arguments `sem` and `scope` at these indices.
 fn order<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -56,8 +57,8 @@ pub(super) fn read_modify_write<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().emit_one(Op::AtomicRmw { kind, sem, scope }, operands)?))
 }
 
-/// `desc.atomic_<kind>(offsets, value)`: each element of a block on its own, in no order with other accesses; there is no
-/// result.
+/// `desc.atomic_<kind>(offsets, value)`: each element of a block on its own, in no order with other
+/// accesses; there is no result.
 pub(super) fn reduce_into_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -74,7 +75,7 @@ pub(super) fn reduce_into_block<C: Caller + ?Sized>(
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Whether an operation is there for a type.
+/// Returns whether an operation exists for a type.
 fn check_kind<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     kind: AtomicKind,
@@ -93,7 +94,8 @@ fn check_kind<C: Caller + ?Sized>(
         .hint("bits of floats are those of integers: `ptr.to(tl.pointer_type(tl.int32))`"))
 }
 
-/// `atomic_cas(pointer, cmp, val, sem, scope)`: the result has the type of `val` where only the sign is another.
+/// `atomic_cas(pointer, cmp, val, sem, scope)`: the result has the type of `val` if only the signs
+/// differ.
 pub(super) fn compare_and_swap<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -180,7 +182,7 @@ fn as_bytes<C: Caller + ?Sized>(c: &mut C, pointer: ValueOf<C>, dtype: Dtype) ->
     cast_element(c, pointer, Element::Pointer(element), Rounding::default())
 }
 
-/// What is changed at once has 16, 32 or 64 bits.
+/// Checks that an atomic operation's type has 16, 32 or 64 bits.
 fn check_width<C: Caller + ?Sized>(a: &Arguments<'_, C>, ty: &Type, dtype: Dtype) -> Semantic<()> {
     if (16..=64).contains(&dtype.bits()) {
         return Ok(());

@@ -37,7 +37,7 @@ const TYPE_ATTRIBUTES: &[&str] = &[
     "const",
 ];
 
-/// What other libraries call an attribute, and what it is here.
+/// The attributes of other libraries' tensors, and their replacements.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("astype", "x.to(dtype)"),
     ("type_as", "x.to(y.dtype)"),
@@ -59,7 +59,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("minimum", "tl.minimum(x, y)"),
 ];
 
-/// What a tensor has where kernels are launched, and a pointer to it has not.
+/// The attributes that a tensor has on the host, but a pointer in a kernel lacks.
 const HOST_ATTRIBUTES: &[&str] =
     &["data_ptr", "device", "dim", "itemsize", "ndim", "size", "stride", "strides"];
 
@@ -88,7 +88,8 @@ pub fn attribute<C: Caller + ?Sized>(c: &mut C, value: &Op<C>, name: &str) -> Se
             if let Some(found) = type_attribute(ty, name) {
                 return found.map(Operand::Constant);
             }
-            // What the class has, an instance has: a list of names, or a function of no type.
+            // An instance has the attributes of its class: a list of names, or a function of no
+            // type.
             match super::language(&format!("dtype.{name}")) {
                 Some(super::LanguageItem::Constant(constant)) => return Ok(Operand::Constant(constant)),
                 Some(super::LanguageItem::Module) => {
@@ -158,7 +159,7 @@ fn tensor_attribute<C: Caller + ?Sized>(
     match name {
         "dtype" => constant(pointer_or_number(c, value, ty.with_shape(tilewright_ir::Shape::scalar()))),
         "type" => constant(pointer_or_number(c, value, ty.clone())),
-        // What only the compiler looks into: `tl.tensor(x.handle, x.type)` is `x`.
+        // Code that looks into a tensor like the compiler: `tl.tensor(x.handle, x.type)` is `x`.
         "handle" => Ok(Operand::Tensor(value.clone())),
         "shape" => constant(shape_constant(ty)),
         "numel" => constant(Constant::Int(ty.shape.elements() as i128)),

@@ -1,4 +1,5 @@
-//! The compile-time values of the language that have names: element types, and what types have in common.
+//! The named compile-time values of the language: element types, and the common attributes of
+//! types.
 
 use tilewright_ir::{Dtype, Type};
 
@@ -27,7 +28,7 @@ pub(super) const DTYPES: &[(&str, Dtype)] = &[
     ("float64", Dtype::F64),
 ];
 
-/// What `tl.<dtype>` calls an element type.
+/// Returns the name of an element type in `tl`.
 pub(super) fn dtype_name(dtype: Dtype) -> &'static str {
     DTYPES.iter().find(|(_, known)| *known == dtype).map_or("float32", |(name, _)| name)
 }

@@ -38,7 +38,7 @@ pub(crate) fn number_dtype(constant: &Constant, index: usize) -> Semantic<Dtype>
     }
 }
 
-/// What a user calls an operand that is no value.
+/// Returns a noun for an operand that is no value.
 pub(crate) fn kind_of<V>(x: &Operand<V>) -> String {
     match x {
         Operand::Tensor(_) => "a tensor".into(),
@@ -69,7 +69,7 @@ pub(crate) fn describe<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> String {
     }
 }
 
-const TUPLE_OF_ONE: &str = "take its item, `[0]`; a comma behind a value, `x = y,`, makes a tuple of it";
+const TUPLE_OF_ONE: &str = "take its item, `[0]`; a comma after a value, `x = y,`, makes a tuple of it";
 
 fn not_a_number<V>(x: &Operand<V>, index: usize) -> SemanticError {
     let found = kind_of(x);
@@ -90,7 +90,8 @@ fn not_a_number<V>(x: &Operand<V>, index: usize) -> SemanticError {
     }
 }
 
-/// A scalar of this type with the value of a compile-time number. A float for an integer type is truncated.
+/// A scalar of this type with the value of a compile-time number. A float for an integer type is
+/// truncated.
 pub(crate) fn literal<C: Caller + ?Sized>(
     c: &mut C,
     constant: &Constant,
@@ -165,7 +166,7 @@ pub(crate) fn to_bool<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>) -> Seman
     cast(c, value, Dtype::I1)
 }
 
-/// Whether a tile of this shape may exist.
+/// Returns whether a tile of this shape may exist.
 pub(crate) fn check_size(shape: &Shape) -> Semantic<()> {
     let error = |message: String| Err(SemanticError::new(Code::TooLarge, message));
     if shape.len() > MAX_RANK {
@@ -182,8 +183,8 @@ pub(crate) fn check_size(shape: &Shape) -> Semantic<()> {
     }
 }
 
-/// The shape that two shapes broadcast to: the shorter one gets leading axes of extent 1, and an extent of 1 gives way.
-/// An error is an axis of the result where they differ.
+/// The shape that two shapes broadcast to: the shorter one gets leading axes of extent 1, and an
+/// extent of 1 gives way. An error is an axis of the result where they differ.
 pub(crate) fn common_shape(lhs: &Shape, rhs: &Shape) -> Result<Shape, usize> {
     let rank = lhs.len().max(rhs.len());
     let extent = |shape: &Shape, axis: usize| {

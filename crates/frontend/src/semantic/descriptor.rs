@@ -1,5 +1,5 @@
-//! Block pointers and tensor descriptors: how they are made, what they have, and the tile of pointers and the mask that an
-//! access through one is.
+//! Block pointers and tensor descriptors: construction, attributes, and the tile of pointers with
+//! the mask of an access through one.
 
 use std::sync::Arc;
 
@@ -96,8 +96,9 @@ pub(super) fn make_tensor_descriptor<C: Caller + ?Sized>(c: &mut C, a: &Argument
     Ok(assemble(form, base, [shape, strides].concat()))
 }
 
-/// Notes what the copies of a GPU need of a tensor: its base and its rows begin at multiples of 16 bytes. A GPU relies on it
-/// where a kernel loads base or stride from memory, since nothing else says so then; a sanitizer checks it.
+/// Notes the alignment that the copies of a GPU need: a tensor's base and rows begin at multiples
+/// of 16 bytes. A GPU relies on it if a kernel loads base or stride from memory, since nothing else
+/// says so then; a sanitizer checks it.
 fn describe_alignment<C: Caller + ?Sized>(
     c: &mut C,
     base: ValueOf<C>,
@@ -135,7 +136,7 @@ fn assemble<V>(form: DescriptorForm, base: V, integers: Vec<Operand<V>>) -> Oper
 pub(super) const PADDING: &[(&str, Option<Padding>)] =
     &[("", None), ("zero", Some(Padding::Zero)), ("nan", Some(Padding::Nan))];
 
-/// The pointer that is argument 0, and what it points to.
+/// Returns the pointer that is argument 0, and its pointee.
 fn scalar_pointer<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<(ValueOf<C>, Dtype)> {
     let operand = a.at(0)?;
     if let Operand::Tensor(value) = operand {
@@ -179,7 +180,7 @@ fn of_kind<C: Caller + ?Sized>(
 /// A tuple of integers: compile-time ones, and scalars as int64.
 fn integers<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<Vec<Op<C>>> {
     let mut items = flatten(a.at(index)?);
-    // Of one item, which is itself a tuple: `(offsets,)`.
+    // A tuple of one tuple, `(offsets,)`, is that tuple.
     while let [Operand::Tuple(_) | Operand::Constant(Constant::Tuple(_))] = &items[..] {
         items = flatten(&items[0]);
     }
@@ -216,7 +217,7 @@ fn integer<C: Caller + ?Sized>(
         .note(format!("found {found}, expected scalars of an integer type")))
 }
 
-/// Whether two arguments have as many axes.
+/// Checks that two arguments have the same number of axes.
 fn same_rank<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     first: usize,
@@ -236,7 +237,8 @@ fn same_rank<C: Caller + ?Sized>(
         .note("expected one item for each axis (shape, strides and the block have the same length)"))
 }
 
-/// The order of the axes in memory, the fastest first: a hint, which the strides say better.
+/// Checks the order of the axes in memory, the fastest first: a hint that is not used, since the
+/// strides are exact.
 fn check_order<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, rank: usize) -> Semantic<()> {
     let order = a.ints(c, 5)?;
     let mut sorted = order.clone();
@@ -270,7 +272,7 @@ fn check_last_stride<C: Caller + ?Sized>(c: &mut C, last: Option<&Op<C>>) -> Sem
         .hint("write the last stride as `1`; for a tensor in columns describe its transpose and `tl.trans` the block"))
 }
 
-/// Blocks have rows of 16 bytes at least.
+/// Checks that blocks have rows of at least 16 bytes.
 fn check_width(block_shape: &Shape, dtype: Dtype, index: usize) -> Semantic<()> {
     let (columns, bytes) = (block_shape.last().copied().unwrap_or(1), dtype.bytes());
     let width = columns as usize * bytes;
@@ -334,7 +336,7 @@ fn combine<C: Caller + ?Sized>(c: &mut C, function: F, x: &Op<C>, y: &Op<C>) -> 
         (F::Mul, Some(x), Some(y)) => {
             Ok(Operand::Constant(Constant::Int(i128::from(x.wrapping_mul(y) as i64))))
         }
-        // tidy: wildcard because only sums and products are asked for
+        // tidy: wildcard because callers only combine by sums and products
         _ => {
             let (x, y) = (int64(c, x)?, int64(c, y)?);
             Ok(Operand::Tensor(c.builder().binary(function, x, y)?))
@@ -342,7 +344,7 @@ fn combine<C: Caller + ?Sized>(c: &mut C, function: F, x: &Op<C>, y: &Op<C>) -> 
     }
 }
 
-/// A pointer moved by so many elements along each axis.
+/// Returns a pointer that is moved by `by` elements along each axis.
 fn move_pointer<C: Caller + ?Sized>(
     c: &mut C,
     mut pointer: ValueOf<C>,
@@ -359,8 +361,9 @@ fn move_pointer<C: Caller + ?Sized>(
     Ok(pointer)
 }
 
-/// What a way of the control flow hands on: each part as a value, the integers as int64. The last stride of a tensor
-/// descriptor is 1, and stays known at compile time: a descriptor that is made of it needs that.
+/// Converts a descriptor that a path of the control flow yields: each part to a value, the integers
+/// to int64. The last stride of a tensor descriptor is 1, and stays known at compile time: a
+/// descriptor that is made of it needs that.
 pub fn decay_descriptor<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -> Semantic<Op<C>> {
     let is_tensor = descriptor.form.kind == DescriptorKind::Tensor;
     let fixed = is_tensor.then_some(descriptor.parts().len() - 1);
@@ -373,11 +376,11 @@ pub fn decay_descriptor<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf
     Ok(Operand::Descriptor(Box::new(decayed)))
 }
 
-/// A tile of pointers to the elements of a block, and where they are within the tensor.
+/// A tile of pointers to the elements of a block, and the mask of those within the tensor.
 pub(super) struct Block<V> {
     /// The pointers.
     pub pointers: V,
-    /// Where the checks hold; `None` if nothing is checked.
+    /// The mask of the checks; `None` if nothing is checked.
     pub mask: Option<V>,
 }
 
@@ -394,7 +397,7 @@ fn along<C: Caller + ?Sized>(
     broadcast_to(c, tile, shape)
 }
 
-/// The elements of the block at `pointer`, which stands at `offsets` of the tensor.
+/// Returns the elements of the block at `pointer`, at `offsets` of the tensor.
 fn elements<C: Caller + ?Sized>(
     c: &mut C,
     descriptor: &DescriptorOf<C>,
@@ -425,8 +428,8 @@ fn elements<C: Caller + ?Sized>(
     Ok(Block { pointers, mask })
 }
 
-/// Which places of a block along an axis are within the tensor. The bounds are found for the whole block in 64 bits, which
-/// leaves comparisons of 32 bits for the elements.
+/// Returns the indices of a block along an axis that are within the tensor. The bounds are computed
+/// for the whole block in 64 bits, which leaves comparisons of 32 bits for the elements.
 fn within<C: Caller + ?Sized>(
     c: &mut C,
     places: ValueOf<C>,
@@ -455,7 +458,8 @@ fn clamp<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, most: u32) -> Semanti
     cast(c, value, Dtype::I32)
 }
 
-/// The block that an access through a block pointer touches, whose argument `boundary_check` has this number.
+/// Returns the block that an access through a block pointer touches; `boundary_check` is the
+/// argument with this index.
 pub(super) fn block_of_pointer<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -476,7 +480,7 @@ pub(super) fn block_of_pointer<C: Caller + ?Sized>(
     elements(c, pointer, base, pointer.offsets(), &checked)
 }
 
-/// The base, as a pointer to what is in memory: booleans are bytes there.
+/// Returns the base as a pointer to memory: booleans are bytes there.
 fn memory_pointer<C: Caller + ?Sized>(c: &mut C, descriptor: &DescriptorOf<C>) -> Semantic<ValueOf<C>> {
     let base = pointer_of(descriptor)?;
     let pointee = element_type(c, descriptor)?;
@@ -491,7 +495,7 @@ pub(super) fn element_type<C: Caller + ?Sized>(c: &mut C, descriptor: &Descripto
     pointee.ok_or_else(|| SemanticError::new(Code::TypeMismatch, "the base is no pointer"))
 }
 
-/// What a load gives where the mask is false: `None` for 0.
+/// Returns the value of a load where the mask is false: `None` for 0.
 pub(super) fn padding_value<C: Caller + ?Sized>(
     c: &mut C,
     padding: Padding,
@@ -519,7 +523,7 @@ pub(super) fn padding_option<C: Caller + ?Sized>(
     Ok(padding)
 }
 
-/// `value.name` of a block pointer or descriptor, as far as it is a value.
+/// `value.name` of a block pointer or descriptor, if the attribute is a value.
 pub(super) fn descriptor_attribute<C: Caller + ?Sized>(
     c: &mut C,
     descriptor: &DescriptorOf<C>,
@@ -582,7 +586,7 @@ pub(super) fn descriptor_names(kind: DescriptorKind) -> &'static [&'static str] 
     }
 }
 
-/// Integers as a tuple, those of run time in this type.
+/// Returns integers as a tuple, the run-time ones in this type.
 fn items<C: Caller + ?Sized>(c: &mut C, parts: &[Op<C>], dtype: Dtype) -> Semantic<Op<C>> {
     if let Some(constants) = parts.iter().map(|part| part.constant().cloned()).collect::<Option<Vec<_>>>() {
         return Ok(Operand::Constant(Constant::Tuple(constants.into())));
@@ -597,7 +601,7 @@ fn items<C: Caller + ?Sized>(c: &mut C, parts: &[Op<C>], dtype: Dtype) -> Semant
     Ok(Operand::Tuple(items.into()))
 }
 
-/// `desc.load(offsets)`; what follows says again what the descriptor says.
+/// `desc.load(offsets)`; further arguments repeat properties of the descriptor.
 pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let descriptor = of_kind(c, a, DescriptorKind::Tensor)?;
     let dtype = element_type(c, &descriptor)?;
@@ -608,7 +612,7 @@ pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     read(c, block, &descriptor.form, dtype)
 }
 
-/// `desc.store(offsets, value)`, with the arguments at these places.
+/// `desc.store(offsets, value)`, with the arguments at these indices.
 pub(super) fn store<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -621,7 +625,8 @@ pub(super) fn store<C: Caller + ?Sized>(
     write(c, a, block, value, dtype)
 }
 
-/// The block of the descriptor that is argument 0, at the offsets that are argument 1, and the type of its elements.
+/// The block of the descriptor that is argument 0, at the offsets that are argument 1, and the type
+/// of its elements.
 pub(super) fn block_at_offsets<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -675,7 +680,7 @@ fn write<C: Caller + ?Sized>(
     Ok(Operand::Constant(Constant::None))
 }
 
-/// The block that begins at the offsets that are the argument with a number.
+/// Returns the block that begins at the offsets in the argument with this index.
 fn block_at<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -696,7 +701,8 @@ fn block_at<C: Caller + ?Sized>(
     elements(c, descriptor, base, &offsets, &vec![true; rank])
 }
 
-/// The rows of a matrix that the argument `x_offsets`, with this number, names, from the column on that the next one is.
+/// Returns the rows of a matrix whose indices are the argument `x_offsets`, with this index, from
+/// the column in the next one on.
 fn rows_at<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -720,7 +726,7 @@ fn rows_at<C: Caller + ?Sized>(
     let column = integer(c, a, index + 1, a.at(index + 1)?)?;
     let shape = Shape::from([ty.shape[0], columns]);
     super::convert::check_size(&shape).map_err(|error| error.argument(index, format!("this is {ty}")))?;
-    // Within a row all is as in a block.
+    // Within a row the columns are those of a block.
     let zero = Operand::Constant(Constant::Int(0));
     let base = memory_pointer(c, descriptor)?;
     let base = move_pointer(c, base, std::slice::from_ref(&column), &descriptor.strides()[1..])?;
@@ -746,7 +752,8 @@ fn rows_at<C: Caller + ?Sized>(
     Ok(Block { pointers, mask: Some(mask_of_all) })
 }
 
-/// Whether the arguments `shape` and `dtype` of an older function are those of the descriptor.
+/// Returns whether the arguments `shape` and `dtype` of an older function are those of the
+/// descriptor.
 fn same_block<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

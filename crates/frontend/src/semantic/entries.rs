@@ -3,7 +3,7 @@
 use super::library::LIBRARY;
 use super::names::{LanguageItem, NAMES, methods};
 
-/// What kind of name an entry is.
+/// The kind of a name of the language.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EntryKind {
     /// A function.
@@ -21,13 +21,13 @@ pub enum EntryKind {
 pub struct LanguageEntry {
     /// The dotted path.
     pub path: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
     /// For a function, its name and parameters.
     pub signature: String,
-    /// What it does.
+    /// Its documentation.
     pub doc: String,
-    /// Whether tensors have it as a method.
+    /// True if tensors have it as a method.
     pub is_method: bool,
 }
 

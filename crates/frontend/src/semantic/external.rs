@@ -1,5 +1,5 @@
-//! `extern_elementwise`: a function of a device library by its symbol. The functions of libdevice are this language's own, on every
-//! device; no other library is linked.
+//! `extern_elementwise`: a function of a device library by its symbol. The functions of libdevice
+//! are this language's own, on every device; no other library is linked.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, Rounding, Shape};
@@ -13,7 +13,7 @@ use super::{Caller, LanguageItem, Op, Semantic, SemanticError, ValueOf, language
 use crate::suggest::suggest;
 use crate::value::{Constant, Operand};
 
-/// Functions of libdevice that there are for fp64, and with an `f` behind the name for fp32.
+/// Functions of libdevice for fp64, and with an `f` after the name for fp32.
 const OF_FLOATS: &str = "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 \
     cyl_bessel_i1 erf erfc erfcinv erfcx erfinv exp exp10 exp2 expm1 fdim floor fma fmod hypot ilogb j0 j1 jn ldexp \
     lgamma llrint llround log log10 log1p log2 logb nearbyint nextafter norm3d norm4d normcdf normcdfinv pow rcbrt \
@@ -25,7 +25,7 @@ const FAST: &str = "fast_cosf fast_exp10f fast_expf fast_log10f fast_log2f fast_
 /// Operations with a direction of rounding: `__nv_fadd_rz`, `__nv_dadd_rz`.
 const ROUNDED: &str = "add div mul rcp sqrt sub";
 
-/// The others whose symbol is not the name: the symbol, the name, what it computes with.
+/// The others whose symbol is not the name: the symbol, the name, the type of the computation.
 const OTHERS: &[(&str, &str, Dtype)] = &[
     ("abs", "abs", Dtype::I32),
     ("llabs", "abs", Dtype::I64),
@@ -84,7 +84,7 @@ const EXTREMA: &[(&str, &str, Dtype)] = &[
     ("umin", "minimum", Dtype::U32),
 ];
 
-/// What the prefix of a conversion says that it takes.
+/// The type that a conversion takes, by the prefix of its name.
 const CONVERTED: &[(&str, Dtype)] = &[
     ("double", Dtype::F64),
     ("float", Dtype::F32),
@@ -95,7 +95,7 @@ const CONVERTED: &[(&str, Dtype)] = &[
     ("ull", Dtype::U64),
 ];
 
-/// A function behind a symbol.
+/// A function of libdevice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct External {
     /// Its path in the language.
@@ -141,7 +141,7 @@ fn find(symbol: &str) -> Option<External> {
     known(name, dtype).filter(|found| language(&found.path).is_some())
 }
 
-/// A symbol that is near, for "did you mean".
+/// Returns a similar symbol, for "did you mean".
 fn nearest(symbol: &str) -> Option<String> {
     let floats = OF_FLOATS.split_whitespace().flat_map(|name| [name.to_owned(), format!("{name}f")]);
     let others = OTHERS.iter().chain(EXTREMA).map(|(name, ..)| (*name).to_owned());
@@ -153,7 +153,7 @@ fn nearest(symbol: &str) -> Option<String> {
     suggest(name, known.iter().map(String::as_str)).map(|near| format!("__nv_{near}"))
 }
 
-/// A row of the table that a call gives: the types of the arguments, the symbol, the type of the result.
+/// A row of the table in a call: the types of the arguments, the symbol, the type of the result.
 struct Row {
     types: Vec<Element>,
     symbol: String,
@@ -195,7 +195,7 @@ pub(super) fn extern_elementwise<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_
     converted(c, result, row)
 }
 
-/// The table of a call. What calls has made a tuple of pairs of the dict.
+/// Reads the table of a call. The caller has made a tuple of pairs of the dict.
 fn table<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Vec<Row>> {
     let wrong = || {
         let message = "`arg_type_symbol_dict` of `extern_elementwise` must be a dict of types and symbols";
@@ -234,7 +234,8 @@ fn arguments<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Ve
     values.into_iter().map(|value| broadcast_to(c, value, &shape)).collect()
 }
 
-/// The values and their types: as they are if the table has these, else all in their common type.
+/// Returns the values and their types: unchanged if the table has these, else all in their common
+/// type.
 fn matching<C: Caller + ?Sized>(
     c: &mut C,
     values: Vec<ValueOf<C>>,
@@ -281,7 +282,7 @@ fn unknown<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, symbol: &str) ->
     }
 }
 
-/// Whether a row of the table is a declaration of the function.
+/// Returns whether a row of the table is a declaration of the function.
 fn check(row: &Row, external: &External) -> Semantic<()> {
     let Row { types, symbol, .. } = row;
     let wrong =
@@ -319,7 +320,7 @@ fn check(row: &Row, external: &External) -> Semantic<()> {
     Ok(())
 }
 
-/// Calls the function; integers count as signed or not as the symbol says.
+/// Calls the function; the symbol decides whether integers are signed.
 fn apply<C: Caller + ?Sized>(
     c: &mut C,
     external: &External,
@@ -336,7 +337,7 @@ fn apply<C: Caller + ?Sized>(
     tensor(c, &result, 2)
 }
 
-/// The result in the type that the table says, which C's `int` for a truth value may be.
+/// Converts the result to the type in the table, which may be C's `int` for a truth value.
 fn converted<C: Caller + ?Sized>(c: &mut C, result: ValueOf<C>, row: &Row) -> Semantic<Op<C>> {
     let found = c.builder().type_of(&result).element;
     let is_same = match (found.value(), row.result.value()) {

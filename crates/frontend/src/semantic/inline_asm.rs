@@ -1,4 +1,5 @@
-//! `inline_asm_elementwise`: its text and constraints are checked here, against the types of what it takes and gives.
+//! `inline_asm_elementwise`: checks the text and the constraints against the types of the arguments
+//! and results.
 
 use tilewright_base::Code;
 use tilewright_ir::{AsmError, AsmTemplate, Builder, Dtype, DtypeList, Element, Op as IrOp, Shape};
@@ -8,8 +9,8 @@ use super::convert::{broadcast_to, check_size, common_shape, shape_mismatch, ten
 use super::{Caller, Op, Semantic, SemanticError, ValueOf};
 use crate::value::{Constant, Operand};
 
-/// The most elements that a run takes.
-const MOST: i128 = 64;
+/// The maximum number of elements of one run.
+const MAX_PACK: i128 = 64;
 
 /// `inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)`.
 pub(super) fn inline_asm<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
@@ -56,7 +57,7 @@ fn counted(number: usize, what: &str) -> String {
     super::arguments::count(number, what, &format!("{what}s"))
 }
 
-/// A text that must be there.
+/// Returns a text argument that must not be None.
 fn required<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<String> {
     a.string(c, index)?.ok_or_else(|| {
         let message = format!("`{}` of `inline_asm_elementwise` cannot be None", a.name(index));
@@ -79,7 +80,7 @@ fn arguments<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Ve
     values.into_iter().map(|value| broadcast_to(c, value, &shape)).collect()
 }
 
-/// The types of the results, and whether they come as a tuple.
+/// Returns the types of the results, and whether they form a tuple.
 fn results<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<(Vec<Dtype>, bool)> {
     let items = match a.constant(c, 3) {
         Ok(Constant::Tuple(items)) => items.into_vec(),
@@ -104,8 +105,8 @@ fn results<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<(Vec
 fn pack<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<u32> {
     let pack = a.int(c, 5)?;
     match u32::try_from(pack) {
-        Ok(count) if pack <= MOST && count.is_power_of_two() => Ok(count),
+        Ok(count) if pack <= MAX_PACK && count.is_power_of_two() => Ok(count),
         _ => Err(SemanticError::new(Code::InvalidValue, format!("`pack` cannot be {pack}"))
-            .argument(5, format!("expected a power of two, {MOST} at the most"))),
+            .argument(5, format!("expected a power of two, {MAX_PACK} at the most"))),
     }
 }

@@ -1,6 +1,8 @@
-//! The library: the functions of `triton.language` that are written in the kernel language, in `stdlib/*.py`.
+//! The library: the functions of `triton.language` that are written in the kernel language, in
+//! `stdlib/*.py`.
 //!
-//! Every function of a file whose name does not begin with `_` is a name of the language; a new one needs no other change.
+//! Every function of a file whose name does not begin with `_` is a name of the language; a new one
+//! needs no other change.
 
 use std::sync::LazyLock;
 
@@ -15,7 +17,7 @@ pub struct LibraryFunction {
     pub function: &'static str,
 }
 
-/// A file, and where its functions stand in the language.
+/// A file, and the modules that have its functions.
 struct LibraryFile {
     name: &'static str,
     text: &'static str,
@@ -47,18 +49,18 @@ static FILES: [LibraryFile; 10] = [
     },
 ];
 
-/// What is known of a function before it is compiled.
+/// The description of a function before it is compiled.
 #[derive(Clone, Debug)]
 pub(super) struct Scanned {
     /// The function.
     pub function: LibraryFunction,
     /// Its path in the language.
     pub path: String,
-    /// Its name and parameters, as they stand in the file.
+    /// Its name and parameters, as in the file.
     pub signature: &'static str,
     /// The first string of its body.
     pub doc: String,
-    /// Whether tensors have it as a method.
+    /// True if tensors have it as a method.
     pub is_method: bool,
 }
 
@@ -108,15 +110,14 @@ pub fn combining_signatures() -> Vec<(&'static str, &'static str)> {
     };
     COMBINING.iter().filter_map(signature).collect()
 }
-
-/// The public functions of a file, read off its lines: a file is parsed when one of its functions is called. That this finds
-/// what the parser finds is a test.
+/// Reads the public functions of a file off its lines: a file is parsed when one of its functions
+/// is called. A test compares this with the parser's result.
 fn scan(file: &'static LibraryFile) -> Vec<Scanned> {
     let starts = file.text.match_indices("\ndef ").map(|(at, mark)| at + mark.len());
     starts.filter_map(|start| describe(file, start)).collect()
 }
 
-/// The function whose name begins at a place.
+/// Describes the function whose name begins at an offset.
 fn describe(file: &'static LibraryFile, start: usize) -> Option<Scanned> {
     let text = &file.text[start..];
     let (name, _) = text.split_once('(')?;
@@ -142,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// What the parser finds of the functions of a file: name, signature, doc, whether it is a method.
+    /// Parses the functions of a file: name, signature, doc, and whether each is a method.
     fn parsed(file: &LibraryFile) -> Vec<(String, String, String, bool)> {
         let parsed = ruff_python_parser::parse_module(file.text).expect("the file parses");
         let functions = parsed.syntax().body.iter().filter_map(|statement| match statement {

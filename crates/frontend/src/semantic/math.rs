@@ -1,4 +1,4 @@
-//! Functions that act on each element alone, and conversions.
+//! Elementwise functions, and conversions.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Element, ElementwiseFn, Rounding, Shape, Type};
@@ -63,7 +63,8 @@ pub(super) fn div_rn<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
     Ok(Operand::Tensor(c.builder().binary(ElementwiseFn::DivRn, x, y)?))
 }
 
-/// `fdiv(x, y, ieee_rounding, approx)`: in fp32 for narrower floats, as `/`; one of the two may be an integer.
+/// `fdiv(x, y, ieee_rounding, approx)`: in fp32 for narrower floats, as `/`; one of the two may be
+/// an integer.
 pub(super) fn fdiv<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let function = if a.flag(c, 2)? { ElementwiseFn::DivRn } else { ElementwiseFn::Div };
     let (x, y, dtype) = common_pair(c, a.spec.name, a.at(0)?, a.at(1)?, Rule::DIVIDE)?;
@@ -81,7 +82,7 @@ pub(super) fn fdiv<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(c.builder().binary(function, x, y)?))
 }
 
-/// `umulhi(x, y)`: the bits as unsigned numbers, whatever the type.
+/// `umulhi(x, y)`: reads the bits as unsigned numbers, whatever the type.
 pub(super) fn unsigned_mul_high<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let (x, y, dtype) = wide_integers(c, a)?;
     let unsigned = if dtype.bits() == 64 { Dtype::U64 } else { Dtype::U32 };
@@ -112,8 +113,8 @@ fn wide_integers<C: Caller + ?Sized>(
         .hint("convert the operands: `x.to(tl.uint32)`"))
 }
 
-/// The first arguments as tensors of one type and shape. Compile-time numbers give way to the type that the tensors have in
-/// common, as they do with operators.
+/// Returns the first arguments as tensors of one type and shape. Compile-time numbers take the
+/// common type of the tensors, as with operators.
 fn common<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,
@@ -170,7 +171,7 @@ pub(super) fn fma<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     }
 }
 
-/// Whether NaN wins: `tl.PropagateNan.ALL`.
+/// Returns whether NaN propagates: `tl.PropagateNan.ALL`.
 fn propagates_nan<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, index: usize) -> Semantic<bool> {
     match a.constant(c, index)? {
         Constant::Str(text) => Ok(text.eq_ignore_ascii_case("all")),
@@ -231,7 +232,7 @@ pub(super) fn logical<C: Caller + ?Sized>(
 ) -> Semantic<Op<C>> {
     let (left, right) = (a.at(0)?, a.at(1)?);
     if let (Operand::Constant(one), Operand::Constant(other)) = (left, right) {
-        // Of what is known at compile time it is Python's operator.
+        // On compile-time values it is Python's operator.
         let takes_other = one.is_true() == matches!(op, BooleanOperator::And);
         return Ok(Operand::Constant(if takes_other { other } else { one }.clone()));
     }
@@ -267,7 +268,7 @@ pub(super) fn convert<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
     Ok(Operand::Tensor(cast_element(c, value, element, rounding)?))
 }
 
-/// A pointer whose type says whether its memory is only read.
+/// Casts to a pointer whose type says whether its memory is only read.
 fn cast_to_pointer<C: Caller + ?Sized>(
     c: &mut C,
     a: &Arguments<'_, C>,

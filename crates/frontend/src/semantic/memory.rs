@@ -34,7 +34,8 @@ pub(super) const EVICTION: &[(&str, EvictionPolicy)] = &[
     ("evict_normal", EvictionPolicy::Default),
 ];
 
-/// `load(pointer, mask, other, boundary_check, padding_option, cache_modifier, eviction_policy, volatile)`.
+/// `load(pointer, mask, other, boundary_check, padding_option, cache_modifier, eviction_policy,
+/// volatile)`.
 pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     if let Some(block) = block_pointer(a) {
         return load_block(c, a, &block);

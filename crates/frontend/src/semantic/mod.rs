@@ -1,7 +1,9 @@
-//! The semantic rules: what each operator and each name of `triton.language` means, in terms of ops.
+//! The semantic rules: what each operator and each name of `triton.language` means, in terms of
+//! ops.
 //!
-//! Written once, generic over the [`Builder`]: one builder emits IR, another computes at once. They know no syntax: an
-//! error names the argument to blame, and the caller knows where that stands in the source.
+//! Written once, generic over the [`Builder`]: one builder emits IR, another computes at once. They
+//! know no syntax: an error names the argument to blame, and the caller knows its position in the
+//! source.
 
 // A rule that no row of `table` names is a mistake: the row was forgotten.
 #![deny(dead_code)]
@@ -59,7 +61,7 @@ pub use signature::{BuiltinParameter, ParameterKind};
 pub use subscript::subscript;
 pub use typing::{Mode, Overload, PARAMETERS, ParameterType, RESULTS, modes};
 
-/// What a rule finds wrong.
+/// An error that a rule finds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SemanticError {
     /// The kind of finding.
@@ -68,11 +70,12 @@ pub struct SemanticError {
     pub message: String,
     /// Arguments to point at, by number, each with a text such as `this has shape [64]`.
     pub arguments: Vec<(usize, String)>,
-    /// What was found, what was expected.
+    /// The found and the expected values.
     pub notes: Vec<String>,
-    /// What to do.
+    /// The advice.
     pub hint: Option<String>,
-    /// Whether it has been reported already, because it arose in a function that was called on the way.
+    /// True if it has been reported already, because it arose in a function that was called on the
+    /// way.
     pub is_reported: bool,
 }
 
@@ -89,7 +92,7 @@ impl SemanticError {
         }
     }
 
-    /// Stands for an error that the user has been told of already: pass it on unchanged.
+    /// An error that has been reported to the user already: pass it on unchanged.
     pub fn reported(code: Code) -> Self {
         Self { is_reported: true, ..Self::new(code, "reported already") }
     }
@@ -126,16 +129,17 @@ impl From<RuleError> for SemanticError {
 /// The result of a rule.
 pub type Semantic<T> = Result<T, SemanticError>;
 
-/// What a rule needs of its surroundings: the builder, and calls of functions of the kernel language from within a rule,
-/// such as the combine function of a reduction.
+/// The services that a rule uses: the builder, and calls of functions of the kernel language from
+/// within a rule, such as the combine function of a reduction.
 pub trait Caller {
-    /// What makes the values.
+    /// The builder of the values.
     type Builder: Builder;
 
     /// The builder.
     fn builder(&mut self) -> &mut Self::Builder;
 
-    /// Makes a region that takes values of `types`, calls `function` on them and yields what it returns.
+    /// Makes a region that takes values of `types`, calls `function` on them and yields what it
+    /// returns.
     fn region(&mut self, function: &Op<Self>, types: &[Type]) -> Semantic<RegionOf<Self>> {
         Ok(self.region_and_result(function, types)?.0)
     }
@@ -147,7 +151,8 @@ pub trait Caller {
         types: &[Type],
     ) -> Semantic<(RegionOf<Self>, Op<Self>)>;
 
-    /// The first op of a region, or of what it calls, that is seen from outside, or that makes a tile.
+    /// The first op of a region, or of what it calls, that is seen from outside, or that makes a
+    /// tile.
     fn beyond_elements(&mut self, region: &RegionOf<Self>) -> Option<&'static str>;
 
     /// Calls a library function or a `@jit` function.
@@ -161,10 +166,10 @@ pub trait Caller {
     /// Options of the compilation that rules look at, such as whether `debug` assertions are on.
     fn options(&self) -> &crate::Options;
 
-    /// The warps of a program, on which the code depends then; 0 if nobody has said.
+    /// Returns the warps of a program, on which the code depends then; 0 if they are not known.
     fn num_warps(&mut self) -> u32;
 
-    /// Whether the code is the library's, whose integers wrap as it means them to.
+    /// Returns whether the code is the library's, whose integers wrap as it means them to.
     fn is_in_library(&self) -> bool {
         false
     }
@@ -172,8 +177,8 @@ pub trait Caller {
     /// Prints for the user while the kernel is compiled.
     fn print(&mut self, text: &str);
 
-    /// The parameter that a pointer comes from, if it is declared `tl.const`: its memory is only read. The name is empty if the
-    /// program has cast the pointer to such a type.
+    /// The parameter that a pointer comes from, if it is declared `tl.const`: its memory is only
+    /// read. The name is empty if the program has cast the pointer to such a type.
     fn read_only(&mut self, _pointer: &ValueOf<Self>) -> Option<Arc<str>> {
         None
     }
@@ -181,13 +186,13 @@ pub trait Caller {
     /// Notes that a pointer was cast to a type which says whether its memory is only read.
     fn cast_pointer(&mut self, _pointer: &ValueOf<Self>, _is_const: bool) {}
 
-    /// What a user calls a compile-time value, for messages.
+    /// Returns a compile-time value as text, for messages.
     fn show(&mut self, constant: &Constant) -> String {
         constant.to_string()
     }
 
-    /// The compile-time value of an operand, also where a plain assignment (`x = 128`) has made a run-time scalar of it:
-    /// for arguments that must be known while the kernel is compiled.
+    /// The compile-time value of an operand, also where a plain assignment (`x = 128`) has made a
+    /// run-time scalar of it: for arguments that must be known while the kernel is compiled.
     fn known(&mut self, operand: &Op<Self>) -> Option<Constant> {
         operand.constant().cloned()
     }

@@ -19,7 +19,8 @@ pub(super) fn join<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     joined(c, x, y)
 }
 
-/// The second of two values that are put together: of integers of one width, the bits count, under the type of the first.
+/// The second of two values that are put together: of integers of one width, the bits count, under
+/// the type of the first.
 fn with_sign_of<C: Caller + ?Sized>(
     c: &mut C,
     first: &ValueOf<C>,
@@ -33,8 +34,8 @@ fn with_sign_of<C: Caller + ?Sized>(
     Ok(second)
 }
 
-/// Of two values of one shape, by the place along the new axis. A layout that has this axis in registers makes both of the
-/// condition and of the choice nothing at all.
+/// Of two values of one shape, by the place along the new axis. A layout that has this axis in
+/// registers makes both of the condition and of the choice nothing at all.
 fn joined<C: Caller + ?Sized>(c: &mut C, x: ValueOf<C>, y: ValueOf<C>) -> Semantic<Op<C>> {
     let mut shape = c.builder().type_of(&x).shape;
     let rank = shape.len();
@@ -73,7 +74,7 @@ pub(super) fn split<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     Ok(Operand::Tuple(parts.into()))
 }
 
-/// `cat(input, other, can_reorder, dim)`: one behind the other. The order is always kept.
+/// `cat(input, other, can_reorder, dim)`: one after the other. The order is always kept.
 pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let ((x, left), (y, right)) = (a.typed(c, 0)?, a.typed(c, 1)?);
     let y = with_sign_of(c, &x, y)?;
@@ -109,10 +110,10 @@ pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     let constant = |value: u32| Operand::Constant(Constant::Int(value.into()));
     let place = Operand::Tensor(place);
     let is_first = compare(c, CompareOperator::Lt, &place, &constant(extents[0]))?;
-    let behind = binary(c, BinaryOperator::Sub, &place, &constant(extents[0]))?;
-    // Each element is taken of one of them: of the other, the first one.
+    let from_second = binary(c, BinaryOperator::Sub, &place, &constant(extents[0]))?;
+    // Each element is taken from one of them; the index into the other tile is 0.
     let first = select(c, &is_first, &place, &constant(0))?;
-    let second = select(c, &is_first, &constant(0), &behind)?;
+    let second = select(c, &is_first, &constant(0), &from_second)?;
     let mut parts = Vec::with_capacity(2);
     for (tile, index) in [(x, first), (y, second)] {
         let Operand::Tensor(index) = index else { unreachable!("an index is a tensor") };
@@ -192,7 +193,7 @@ fn check_index<C: Caller + ?Sized>(c: &mut C, index: &ValueOf<C>, ty: &Type, ext
     Ok(())
 }
 
-/// A part of a tile: of each axis so many elements, from one on, by a step.
+/// A part of a tile: along each axis a start, a step and an extent.
 pub(super) struct Slice {
     starts: IntList,
     steps: IntList,

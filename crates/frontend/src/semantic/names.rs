@@ -1,5 +1,5 @@
-//! The names of `triton.language`: the one table that calls, attributes, stubs and "did you mean" are
-//! made from.
+//! The names of `triton.language`: the one table that calls, attributes, stubs and "did you mean"
+//! are made from.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 use super::constants::{DTYPES, named_constant, type_constants};
 use super::library::{LIBRARY, LibraryFunction, combining};
 use super::signature::{BuiltinParameter, parse_signature};
-use super::table::{Builtin, Place, ROWS};
+use super::table::{Builtin, Namespace, ROWS};
 use crate::value::Constant;
 
-/// What a name of `triton.language` is.
+/// The meaning of a name of `triton.language`.
 #[derive(Clone, Debug)]
 pub enum LanguageItem {
     /// A function that the semantic rules implement.
@@ -51,8 +51,8 @@ pub struct BuiltinSpec {
     pub parameters: Vec<BuiltinParameter>,
     /// The doc, one line an item.
     pub docs: &'static [&'static str],
-    /// Where it stands in the language.
-    places: &'static [Place],
+    /// The modules and classes that have it.
+    namespaces: &'static [Namespace],
     pub(super) implementation: Builtin,
 }
 
@@ -109,7 +109,8 @@ const SPECIALS: &[(&str, Special)] = &[
 const ROOTS: &[&str] = &["core", "standard", "random", "semantic"];
 
 static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
-    let rows = ROWS.iter().filter_map(|row| spec(row.signature, row.docs, row.places, row.implementation));
+    let rows =
+        ROWS.iter().filter_map(|row| spec(row.signature, row.docs, row.namespaces, row.implementation));
     let predicates = TYPE_METHODS.iter().map(|name| BuiltinSpec {
         name,
         signature: "(self)",
@@ -119,7 +120,7 @@ static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
             default: None,
         }],
         docs: &["The property of the type that its name says."],
-        places: &[Place::TypeMethod],
+        namespaces: &[Namespace::TypeMethod],
         implementation: Builtin::TypeMethod,
     });
     rows.chain(predicates).collect()
@@ -128,11 +129,11 @@ static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
 fn spec(
     signature: &'static str,
     docs: &'static [&'static str],
-    places: &'static [Place],
+    namespaces: &'static [Namespace],
     implementation: Builtin,
 ) -> Option<BuiltinSpec> {
     let (name, parameters) = parse_signature(signature)?;
-    Some(BuiltinSpec { name, signature, parameters, docs, places, implementation })
+    Some(BuiltinSpec { name, signature, parameters, docs, namespaces, implementation })
 }
 
 /// Every path, and what it is.
@@ -176,22 +177,23 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
         }
     }
     for spec in SPECS.iter() {
-        for place in spec.places {
-            let path = match place {
-                Place::Root => spec.name.to_string(),
-                Place::Math => format!("math.{}", spec.name),
-                Place::Libdevice => format!("extra.libdevice.{}", spec.name),
-                Place::OnlyMethod => format!("tensor.{}", spec.name),
-                Place::TypeMethod => format!("dtype.{}", spec.name),
-                Place::DescriptorMethod => format!("tensor_descriptor.{}", spec.name),
-                Place::Cuda => format!("extra.cuda.{}", spec.name),
-                Place::TargetInfo => format!("target_info.{}", spec.name),
-                Place::Method => continue,
+        for namespace in spec.namespaces {
+            let path = match namespace {
+                Namespace::Root => spec.name.to_string(),
+                Namespace::Math => format!("math.{}", spec.name),
+                Namespace::Libdevice => format!("extra.libdevice.{}", spec.name),
+                Namespace::OnlyMethod => format!("tensor.{}", spec.name),
+                Namespace::TypeMethod => format!("dtype.{}", spec.name),
+                Namespace::DescriptorMethod => format!("tensor_descriptor.{}", spec.name),
+                Namespace::Cuda => format!("extra.cuda.{}", spec.name),
+                Namespace::TargetInfo => format!("target_info.{}", spec.name),
+                Namespace::Method => continue,
             };
             names.entry(path).or_insert(LanguageItem::Builtin(spec));
         }
     }
-    // The library comes last: writing a function there replaces a row that says that it is not there yet.
+    // The library comes last: writing a function there replaces a row that says that it is not
+    // there yet.
     for scanned in LIBRARY.iter() {
         names.insert(scanned.path.clone(), LanguageItem::Library(scanned.function));
     }
@@ -201,16 +203,16 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
 /// The methods of tensors: the name, and the path that it calls.
 static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
     let of_rows = SPECS.iter().flat_map(|spec| {
-        spec.places.iter().filter_map(|place| match place {
-            Place::Method => Some((spec.name, spec.name.to_string())),
-            Place::OnlyMethod => Some((spec.name, format!("tensor.{}", spec.name))),
-            Place::Root
-            | Place::Math
-            | Place::Libdevice
-            | Place::TypeMethod
-            | Place::DescriptorMethod
-            | Place::Cuda
-            | Place::TargetInfo => None,
+        spec.namespaces.iter().filter_map(|namespace| match namespace {
+            Namespace::Method => Some((spec.name, spec.name.to_string())),
+            Namespace::OnlyMethod => Some((spec.name, format!("tensor.{}", spec.name))),
+            Namespace::Root
+            | Namespace::Math
+            | Namespace::Libdevice
+            | Namespace::TypeMethod
+            | Namespace::DescriptorMethod
+            | Namespace::Cuda
+            | Namespace::TargetInfo => None,
         })
     });
     let of_library = LIBRARY.iter().filter(|scanned| scanned.is_method);
@@ -222,7 +224,7 @@ pub(super) fn methods() -> impl Iterator<Item = (&'static str, &'static str)> {
     METHODS.iter().map(|(name, path)| (*name, path.as_str()))
 }
 
-/// What a name of `triton.language` is, by its dotted path below it.
+/// Returns the meaning of a name of `triton.language`, by its dotted path below it.
 pub fn language(path: &str) -> Option<LanguageItem> {
     if let Some(item) = NAMES.get(path) {
         return Some(item.clone());

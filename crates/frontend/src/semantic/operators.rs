@@ -16,10 +16,11 @@ use crate::value::{Constant, Operand};
 
 /// `lhs op rhs`.
 ///
-/// The operands take their common type: that of the tensor beside a compile-time number of its own or a lower kind, else
-/// the wider of two floats (fp16 before bf16) or integers, the unsigned one of two as wide. `/` and `%` compute fp16, bf16
-/// and fp8 in fp32, and `/` of integers gives fp32. Two booleans stay `int1` also under `+`, `-` and `*`, modulo 2, so that
-/// a product of masks is a mask.
+/// The operands take their common type: that of the tensor beside a compile-time number of its own
+/// or a lower kind, else the wider of two floats (fp16 before bf16) or integers, the unsigned one
+/// of two as wide. `/` and `%` compute fp16, bf16 and fp8 in fp32, and `/` of integers gives fp32.
+/// Two booleans stay `int1` also under `+`, `-` and `*`, modulo 2, so that a product of masks is a
+/// mask.
 pub fn binary<C: Caller + ?Sized>(
     c: &mut C,
     op: BinaryOperator,
@@ -30,12 +31,13 @@ pub fn binary<C: Caller + ?Sized>(
     binary_with(c, op, lhs, rhs, is_checked)
 }
 
-/// Whether sums, differences and products of integers are checked here.
+/// Returns whether sums, differences and products of integers are checked here.
 pub(crate) fn checks_overflow<C: Caller + ?Sized>(c: &C) -> bool {
     c.options().debug && !c.options().ignore_overflow && !c.is_in_library()
 }
 
-/// `lhs op rhs`; with `is_checked`, sums, differences and products of integers below 64 bits must be numbers of their type.
+/// `lhs op rhs`; with `is_checked`, sums, differences and products of integers below 64 bits must
+/// be numbers of their type.
 pub(crate) fn binary_with<C: Caller + ?Sized>(
     c: &mut C,
     op: BinaryOperator,
@@ -94,7 +96,7 @@ pub(crate) enum Number<V> {
 }
 
 impl<V> Number<V> {
-    /// What it brings to the common type.
+    /// Returns its contribution to the common type.
     pub(crate) fn side(&self) -> Side {
         match self {
             Number::Weak(_, dtype) => Side { dtype: *dtype, is_weak: true },
@@ -218,7 +220,8 @@ fn arithmetic<C: Caller + ?Sized>(
         && dtype.is_int()
         && (8..64).contains(&dtype.bits())
     {
-        // The product of 64 bits of two numbers of 32 is exact modulo 2**64: it is the result only where nothing is lost.
+        // The product of 64 bits of two numbers of 32 is exact modulo 2**64: it is the result only
+        // where nothing is lost.
         let (left, right) = (cast(c, left, Dtype::I64)?, cast(c, right, Dtype::I64)?);
         let exact = c.builder().binary(function, left, right)?;
         let kept = cast(c, result.clone(), Dtype::I64)?;
@@ -265,8 +268,9 @@ fn remainder<C: Caller + ?Sized>(c: &mut C, lhs: &Op<C>, rhs: &Op<C>) -> Semanti
     divide_integers(c, ElementwiseFn::IntRem, left, right)
 }
 
-/// Quotient or remainder; where the kernel is compiled with `debug=True`, the divisor is checked, unless
-/// `sanitize_overflow=False`: torch.compile asks for its own assertions alone, and divides in lanes that a mask discards.
+/// Quotient or remainder; if the kernel is compiled with `debug=True`, the divisor is checked,
+/// unless `sanitize_overflow=False`: torch.compile only wants its own assertions, and divides in
+/// lanes that a mask discards.
 fn divide_integers<C: Caller + ?Sized>(
     c: &mut C,
     function: ElementwiseFn,
@@ -347,7 +351,8 @@ fn pointee<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Option<Type> {
     }
 }
 
-/// `pointer + offset`, `offset + pointer`, `pointer - offset`; `None` where neither operand is a pointer.
+/// `pointer + offset`, `offset + pointer`, `pointer - offset`; `None` where neither operand is a
+/// pointer.
 fn pointer_arithmetic<C: Caller + ?Sized>(
     c: &mut C,
     op: BinaryOperator,
@@ -490,8 +495,9 @@ pub fn compare<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().binary(function, left, right)?))
 }
 
-/// An operand beside a pointer, as an address. An integer counts as one where it may be meant as one: beside `==` and `!=`, a
-/// constant (`p == 0`) or one of 64 bits. All else is a number that is compared with a pointer by mistake.
+/// An operand beside a pointer, as an address. An integer counts as one where it may be meant as
+/// one: beside `==` and `!=`, a constant (`p == 0`) or one of 64 bits. All else is a number that is
+/// compared with a pointer by mistake.
 fn address<C: Caller + ?Sized>(
     c: &mut C,
     x: &Op<C>,

@@ -237,8 +237,8 @@ fn printed<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> String {
     }
 }
 
-/// `range(arg1, arg2, step, num_stages, loop_unroll_factor, disallow_acc_multi_buffer, flatten, warp_specialize,
-/// disable_licm)`, `static_range(arg1, arg2, step)`.
+/// `range(arg1, arg2, step, num_stages, loop_unroll_factor, disallow_acc_multi_buffer, flatten,
+/// warp_specialize, disable_licm)`, `static_range(arg1, arg2, step)`.
 pub(super) fn range<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, is_static: bool) -> Semantic<Op<C>> {
     let zero = || Operand::Constant(Constant::Int(0));
     let (lower, upper) =
@@ -359,8 +359,8 @@ pub(super) fn tensor_descriptor_type<C: Caller + ?Sized>(c: &mut C, a: &Argument
     Ok(LanguageType::Descriptor(Box::new(parts)).into_constant().into())
 }
 
-/// `pointer_type(element_ty, address_space, const)`. There is one space of addresses, and a pointer to nothing that is
-/// known is one to bytes.
+/// `pointer_type(element_ty, address_space, const)`. There is one space of addresses, and a pointer
+/// to nothing that is known is one to bytes.
 pub(super) fn pointer_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let is_void = a.constant(c, 0).is_ok_and(|ty| ty == LanguageType::Void.into_constant());
     let pointee = if is_void { Dtype::I8 } else { a.dtype(c, 0)? };
@@ -382,7 +382,8 @@ pub(super) fn block_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
 pub(super) fn int_dtype<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let bits = a.int(c, 0)?;
     let signed = a.flag(c, 1)?;
-    // A boolean has no sign, so that the integers as wide as any dtype are there: sorts ask for those of their keys.
+    // A boolean has no sign, so that the integers as wide as any dtype are there: sorts ask for
+    // those of their keys.
     let found = Dtype::ALL.iter().find(|dtype| {
         dtype.is_int() && i128::from(dtype.bits()) == bits && (bits == 1 || dtype.is_signed() == signed)
     });

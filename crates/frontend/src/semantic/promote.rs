@@ -4,7 +4,7 @@ use tilewright_ir::Dtype;
 
 use crate::value::Constant;
 
-/// What an operator asks of the types of its operands, besides having a common one.
+/// The requirements of an operator on the types of its operands, besides having a common one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rule {
     /// fp16, bf16 and fp8 are computed, and returned, in fp32.
@@ -31,13 +31,13 @@ pub(crate) enum NoCommonType {
     MixedSign,
 }
 
-/// An operand's element type, and whether it is that of a compile-time number, which gives way to a tensor's type of its
-/// own or a higher kind.
+/// An operand's element type, and whether it is that of a compile-time number, which gives way to a
+/// tensor's type of its own or a higher kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Side {
     /// The type.
     pub dtype: Dtype,
-    /// Whether it belongs to a compile-time number.
+    /// True if it belongs to a compile-time number.
     pub is_weak: bool,
 }
 
@@ -116,8 +116,9 @@ pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
     }
 }
 
-/// The type that a compile-time number has as a tensor: `int1`, the narrowest of int32, uint32, int64 and uint64 that
-/// holds it, or fp32, or fp64 where it is too large or too small for a normal fp32. `None` for what is no number.
+/// The type that a compile-time number has as a tensor: `int1`, the narrowest of int32, uint32,
+/// int64 and uint64 that holds it, or fp32, or fp64 where it is too large or too small for a normal
+/// fp32. `None` for what is no number.
 pub fn natural_dtype(constant: &Constant) -> Option<Dtype> {
     match constant {
         Constant::Bool(_) => Some(Dtype::I1),
@@ -139,7 +140,7 @@ pub fn natural_dtype(constant: &Constant) -> Option<Dtype> {
     }
 }
 
-/// Whether an integer type holds a value; floating-point types hold every value.
+/// Returns whether an integer type holds a value; floating-point types hold every value.
 pub(crate) fn holds(dtype: Dtype, value: i128) -> bool {
     dtype.int_range().is_none_or(|(low, high)| (low..=high).contains(&value))
 }

@@ -14,7 +14,7 @@ use crate::value::{Constant, Operand};
 pub(super) struct Combined<C: Caller + ?Sized> {
     pub tiles: SmallVec<[ValueOf<C>; 4]>,
     pub types: Vec<Type>,
-    /// Whether they are given, and the results returned, as a tuple.
+    /// True if they are given, and the results returned, as a tuple.
     pub is_tuple: bool,
 }
 
@@ -185,7 +185,7 @@ fn imprecise<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, left: &Type) -
     }
     let value = a.int(c, 5)?;
     match u32::try_from(value) {
-        // Of 0 it would be said that nothing was asked for.
+        // For fp8 an explicit 0 becomes 1, since 0 in the IR means no request.
         Ok(count) if !is_fp8 || count <= depth => Ok(if is_fp8 { count.max(1) } else { count }),
         _ => {
             Err(SemanticError::new(Code::InvalidValue, format!("`max_num_imprecise_acc` cannot be {value}"))
@@ -261,8 +261,8 @@ fn python_name(dtype: Dtype) -> &'static str {
     super::constants::dtype_name(dtype)
 }
 
-/// The element type of the result. What operands other than fp8 and fp16 are summed in is fixed: an `out_dtype` then says
-/// nothing.
+/// Returns the element type of the result. The accumulator's type is fixed for operands other than
+/// fp8 and fp16: an `out_dtype` has no effect for them.
 fn dot_result<C: Caller + ?Sized>(
     a: &Arguments<'_, C>,
     operand: Dtype,

@@ -49,7 +49,8 @@ pub(super) fn full<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(broadcast_to(c, scalar, &shape)?))
 }
 
-/// A compile-time float must be a number of an integer type; an integer wraps, as it does in a conversion.
+/// A compile-time float must be a number of an integer type; an integer wraps, as it does in a
+/// conversion.
 fn check_literal(constant: &Constant, dtype: tilewright_ir::Dtype, index: usize) -> Semantic<()> {
     let Some((low, high)) = dtype.int_range().filter(|_| !dtype.is_bool()) else { return Ok(()) };
     let fits = match constant {

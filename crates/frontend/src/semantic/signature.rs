@@ -22,12 +22,12 @@ pub struct BuiltinParameter {
     pub name: &'static str,
     /// How it takes its argument.
     pub kind: ParameterKind,
-    /// What it is where the call does not say.
+    /// Its value if the call passes none.
     pub default: Option<Constant>,
 }
 
-/// A signature such as `load(pointer, mask=None, *, volatile=False)`: the name and the parameters. `None` where the text
-/// is malformed.
+/// A signature such as `load(pointer, mask=None, *, volatile=False)`: the name and the parameters.
+/// `None` where the text is malformed.
 pub(crate) fn parse_signature(text: &'static str) -> Option<(&'static str, Vec<BuiltinParameter>)> {
     let open = text.find('(')?;
     let inner = text[open + 1..].strip_suffix(')')?;
@@ -39,7 +39,7 @@ pub(crate) fn parse_signature(text: &'static str) -> Option<(&'static str, Vec<B
             kind = ParameterKind::KeywordOnly;
             continue;
         }
-        // Who takes names of the caller's own reads them itself.
+        // A builtin with the caller's own names reads them itself.
         if part.starts_with("**") {
             continue;
         }

@@ -1,14 +1,14 @@
-//! The builtins of `triton.language`, each a row: its signature, its documentation, its places in the
-//! language, and the rule that implements it, a function in the module of its family.
+//! The builtins of `triton.language`, each a row: its signature, its documentation, its namespaces in
+//! the language, and the rule that implements it, a function in the module of its family.
 //!
-//! `dispatch` calls the rules; `names` lists the rows with the library functions, which are written as a
-//! `def` in `stdlib/*.py`.
+//! `dispatch` calls the rules; `names` lists the rows with the library functions, which are written
+//! as a `def` in `stdlib/*.py`.
 
 use tilewright_ir::Op as IrOp;
 
-/// Where a row stands in the language.
+/// The module or class that has the name of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum Namespace {
     /// `tl.name`.
     Root,
     /// `tl.math.name`.
@@ -41,25 +41,26 @@ macro_rules! builtins {
 
         // Memory.
 
-        /// Reads memory through a pointer or a tile of pointers. If the mask is false, nothing is read
-        /// and the result is `other`, or 0 without one; the mask and `other` broadcast to the pointers'
-        /// shape.
+        /// Reads memory through a pointer or a tile of pointers. If the mask is false, nothing is
+        /// read and the result is `other`, or 0 without one; the mask and `other` broadcast to the
+        /// pointers' shape.
         Load "load(pointer, mask=None, other=None, boundary_check=(), padding_option='', cache_modifier='', \
               eviction_policy='', volatile=False)" [Root] => memory::load;
-        /// Writes a value through a pointer or a tile of pointers, where the mask is true. The value is
-        /// converted to the type of the memory, and it and the mask broadcast to the pointers' shape.
+        /// Writes a value through a pointer or a tile of pointers, where the mask is true. The
+        /// value is converted to the type of the memory, and it and the mask broadcast to the
+        /// pointers' shape.
         Store "store(pointer, value, mask=None, boundary_check=(), cache_modifier='', eviction_policy='')"
             [Root Method] => memory::store;
         /// A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's,
-        /// `offsets` say where the block begins. `load` and `store` take it, and check the axes that
-        /// `boundary_check` names. `order` is a hint.
+        /// `offsets` say where the block begins. `load` and `store` take it, and check the axes
+        /// that `boundary_check` names. `order` is a hint.
         MakeBlockPtr "make_block_ptr(base, shape, strides, offsets, block_shape, order)"
             [Root Method] => descriptor::make_block_ptr;
         /// The block pointer moved by `offsets` elements along each axis.
         Advance "advance(base, offsets)" [Root Method] => descriptor::advance;
         /// A descriptor of a tensor in memory, through which blocks of this shape are loaded and
-        /// stored. Every access is checked: outside of the tensor a load gives `padding_option` ("zero"
-        /// or "nan"), and a store writes nothing. The last stride is 1.
+        /// stored. Every access is checked: outside of the tensor a load gives `padding_option`
+        /// ("zero" or "nan"), and a store writes nothing. The last stride is 1.
         MakeTensorDescriptor "make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero')"
             [Root] => descriptor::make_tensor_descriptor;
         /// The older name of `make_tensor_descriptor`.
@@ -69,10 +70,11 @@ macro_rules! builtins {
         DescriptorLoad "load(self, offsets)" [DescriptorMethod] => descriptor::load;
         /// Writes the block that begins at these offsets.
         DescriptorStore "store(self, offsets, value)" [DescriptorMethod] => descriptor::store, 1, 2;
-        /// Rows of a matrix: the row `x_offsets[i]` of the result's row `i`, from the column `y_offset` on.
-        DescriptorGather "gather(self, x_offsets, y_offset)" [DescriptorMethod] => descriptor::gather;
-        /// Writes rows of a matrix: the row `i` of the value to the row `x_offsets[i]`, from the column
+        /// Rows of a matrix: the row `x_offsets[i]` of the result's row `i`, from the column
         /// `y_offset` on.
+        DescriptorGather "gather(self, x_offsets, y_offset)" [DescriptorMethod] => descriptor::gather;
+        /// Writes rows of a matrix: the row `i` of the value to the row `x_offsets[i]`, from the
+        /// column `y_offset` on.
         DescriptorScatter "scatter(self, value, x_offsets, y_offset)" [DescriptorMethod] => descriptor::scatter;
         /// Adds a block to memory, each element atomically.
         DescriptorAtomicAdd "atomic_add(self, offsets, value)" [DescriptorMethod]
@@ -101,12 +103,12 @@ macro_rules! builtins {
         /// The older name of `desc.store(offsets, value)`.
         OldDescriptorStore "_experimental_descriptor_store(desc, value, offsets)" [Root] => descriptor::store, 2, 1;
 
-        // Memory that several programs change. `sem` is "acq_rel" (the default), "acquire", "release" or "relaxed"; `scope`
-        // is "gpu" (the default), "cta" or "sys".
+        // Memory that several programs change. `sem` is "acq_rel" (the default), "acquire",
+        // "release" or "relaxed"; `scope` is "gpu" (the default), "cta" or "sys".
 
-        /// Adds the value to memory through a pointer or a tile of pointers, where the mask is true,
-        /// each element at once; gives what was there before, 0 where the mask is false. Floats are
-        /// added in any order.
+        /// Adds the value to memory through a pointer or a tile of pointers, where the mask is
+        /// true, each element at once; gives what was there before, 0 where the mask is false.
+        /// Floats are added in any order.
         AtomicAdd "atomic_add(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
             => atomics::read_modify_write, AtomicKind::Add;
         /// Like `atomic_add`, for bitwise and of integers.
@@ -118,8 +120,8 @@ macro_rules! builtins {
         /// Like `atomic_add`, for bitwise exclusive or of integers.
         AtomicXor "atomic_xor(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
             => atomics::read_modify_write, AtomicKind::Xor;
-        /// Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity
-        /// on the side of its sign.
+        /// Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond
+        /// infinity on the side of its sign.
         AtomicMax "atomic_max(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
             => atomics::read_modify_write, AtomicKind::Max;
         /// Like `atomic_max`, for the smaller one.
@@ -128,8 +130,8 @@ macro_rules! builtins {
         /// Like `atomic_add`, for the value itself.
         AtomicXchg "atomic_xchg(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
             => atomics::read_modify_write, AtomicKind::Exchange;
-        /// Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there
-        /// before, signed or unsigned as `val` is.
+        /// Writes `val` where memory has the bits of `cmp`, each element at once; gives what was
+        /// there before, signed or unsigned as `val` is.
         AtomicCas "atomic_cas(pointer, cmp, val, sem=None, scope=None)" [Root Method] => atomics::compare_and_swap;
         /// Reads memory that other programs write, each element at once; 0 where the mask is false.
         /// `sem` is "acquire" (the default) or "relaxed".
@@ -137,8 +139,9 @@ macro_rules! builtins {
         /// Writes memory that other programs read, each element at once. `sem` is "release" (the
         /// default) or "relaxed".
         AtomicStore "atomic_store(pointer, val, mask=None, sem=None, scope=None)" [Root Method] => atomics::store;
-        /// Waits until the integer at a scalar pointer is the expected one, which gives True, or until `timeout_ns`
-        /// nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or "relaxed".
+        /// Waits until the integer at a scalar pointer is the expected one, which gives True, or
+        /// until `timeout_ns` nanoseconds have passed, which gives False. `sem` is "acquire" (the
+        /// default) or "relaxed".
         AtomicPoll "atomic_poll(pointer, expected_value, sem=None, scope=None, timeout_ns=None)" [Root Method]
             => atomics::poll;
 
@@ -148,7 +151,8 @@ macro_rules! builtins {
         Arange "arange(start, end)" [Root] => shape::arange;
         /// A tile with this value at every place. An integer that the type does not hold wraps.
         Full "full(shape, value, dtype)" [Root] => shape::full;
-        /// The tile with new axes of extent 1 at these places (an integer or a tuple) of the result's shape.
+        /// The tile with new axes of extent 1 at these places (an integer or a tuple) of the
+        /// result's shape.
         ExpandDims "expand_dims(input, axis)" [Root Method] => shape::expand_dims;
         /// Both operands, broadcast to their common shape.
         Broadcast "broadcast(input, other)" [Root] => shape::broadcast;
@@ -176,14 +180,15 @@ macro_rules! builtins {
         /// whatever `can_reorder` says.
         Cat "cat(input, other, can_reorder=False, dim=0)" [Root] => movement::cat;
         /// Along the axis, the elements that the index names; along the others, those at the same
-        /// place. An index is from 0 to the extent of the axis less 1. Any other is an error on the CPU
-        /// and in the simulator, and on a GPU with `debug=True`; without, a GPU takes some element.
+        /// place. An index is from 0 to the extent of the axis less 1. Any other is an error on the
+        /// CPU and in the simulator, and on a GPU with `debug=True`; without, a GPU takes some
+        /// element.
         Gather "gather(src, index, axis)" [Root Method] => movement::gather;
 
         // Conversions.
 
-        /// Conversion to another type. Integers wrap; a float becomes an integer by truncation towards
-        /// zero; int1 is the comparison with zero. `bitcast=True` keeps the bits instead.
+        /// Conversion to another type. Integers wrap; a float becomes an integer by truncation
+        /// towards zero; int1 is the comparison with zero. `bitcast=True` keeps the bits instead.
         /// `fp_downcast_rounding` is "rtne" or "rtz".
         Cast "cast(input, dtype, fp_downcast_rounding=None, bitcast=False)" [Root Method] => math::convert;
         /// Conversion to another type; the same as `cast`.
@@ -193,16 +198,17 @@ macro_rules! builtins {
 
         // Functions of each element.
 
-        /// x + y, as the operator. With `debug=True` the result of integers must be a number of their
-        /// type, unless `sanitize_overflow=False`.
+        /// x + y, as the operator. With `debug=True` the result of integers must be a number of
+        /// their type, unless `sanitize_overflow=False`.
         Add "add(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Add;
-        /// x - y, as the operator. With `debug=True` the result of integers must be a number of their
-        /// type, unless `sanitize_overflow=False`.
+        /// x - y, as the operator. With `debug=True` the result of integers must be a number of
+        /// their type, unless `sanitize_overflow=False`.
         Sub "sub(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Sub;
-        /// x * y, as the operator. With `debug=True` the result of integers must be a number of their
-        /// type, unless `sanitize_overflow=False`.
+        /// x * y, as the operator. With `debug=True` the result of integers must be a number of
+        /// their type, unless `sanitize_overflow=False`.
         Mul "mul(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Mul;
-        /// x where the condition holds, else y. The three broadcast; x and y are converted to their common type.
+        /// x where the condition holds, else y. The three broadcast; x and y are converted to their
+        /// common type.
         Where "where(condition, x, y)" [Root] => math::where_;
         /// The larger one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
         Maximum "maximum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, true;
@@ -253,16 +259,17 @@ macro_rules! builtins {
         Umulhi "umulhi(x, y)" [Root Math] => math::unsigned_mul_high;
         /// The upper half of the product of 32- or 64-bit integers.
         Mulhi "mulhi(x, y)" [Libdevice] => math::mul_high;
-        /// PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers.
-        /// `asm` names its operands `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of
-        /// each, as LLVM writes them: `"=r,r,r"`. The arguments broadcast; a tuple of types gives a
-        /// tuple. Assembly that is not `is_pure` runs even if its results have no readers.
+        /// PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit
+        /// registers. `asm` names its operands `$0`, `$1`, …, outputs before inputs; `constraints`
+        /// has the kind of each, as LLVM writes them: `"=r,r,r"`. The arguments broadcast; a tuple
+        /// of types gives a tuple. Assembly that is not `is_pure` runs even if its results have no
+        /// readers.
         InlineAsm "inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)" [Root]
             => inline_asm::inline_asm;
-        /// A function of libdevice for each element, by its symbol: `arg_type_symbol_dict` has a symbol
-        /// and the type of its result for the types of the arguments, `{(tl.core.dtype("fp32"),):
-        /// ("__nv_sqrtf", tl.core.dtype("fp32"))}`. The library's name and path say nothing more: no
-        /// other is linked.
+        /// A function of libdevice for each element, by its symbol: `arg_type_symbol_dict` has a
+        /// symbol and the type of its result for the types of the arguments,
+        /// `{(tl.core.dtype("fp32"),): ("__nv_sqrtf", tl.core.dtype("fp32"))}`. The library's name
+        /// and path say nothing more: no other is linked.
         ExternElementwise "extern_elementwise(lib_name, lib_path, args, arg_type_symbol_dict, is_pure)" [Root]
             => external::extern_elementwise;
         /// True if both are true.
@@ -273,20 +280,21 @@ macro_rules! builtins {
         // Combining elements.
 
         /// The elements along an axis (all of them for None) combined by an associative `@jit`
-        /// function. For a tuple of tiles the function takes an element of each, then again an element
-        /// of each, and returns one of each.
+        /// function. For a tuple of tiles the function takes an element of each, then again an
+        /// element of each, and returns one of each.
         Reduce "reduce(input, axis, combine_fn, keep_dims=False)" [Root Method] => reduce::reduce;
-        /// Each element combined with all before it along an axis, what comes earlier on the left, by
-        /// an associative `@jit` function as `reduce` takes it; with `reverse`, the last element is the
-        /// earliest.
+        /// Each element combined with all before it along an axis, what comes earlier on the left,
+        /// by an associative `@jit` function as `reduce` takes it; with `reverse`, the last element
+        /// is the earliest.
         AssociativeScan "associative_scan(input, axis, combine_fn, reverse=False)" [Root Method]
             => scan::associative_scan;
-        /// How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those
-        /// for which the mask holds. Other elements are not counted.
+        /// How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of
+        /// those for which the mask holds. Other elements are not counted.
         Histogram "histogram(input, num_bins, mask=None)" [Root Method] => scan::histogram;
         /// The elements whose coordinates along an axis differ by a mask over F2.
         Butterfly "_butterfly(x, axis, mask)" [Root] => scan::butterfly;
-        /// One merge of the bitonic network along an axis: blocks of 2^stage elements to blocks of twice as many.
+        /// One merge of the bitonic network along an axis: blocks of 2^stage elements to blocks of
+        /// twice as many.
         Bitonic "_bitonic(x, axis, stage, descending)" [Root] => scan::bitonic;
         /// acc + input @ other: matrices, or stacks of matrices. The operands have one type; the
         /// accumulator is fp32 (int32 for 8-bit integers, fp64 for fp64). `out_dtype` has an effect
@@ -295,12 +303,13 @@ macro_rules! builtins {
              out_dtype=None)" [Root] => reduce::dot;
 
         /// A `@jit` function of scalars applied to each element of tensors that broadcast, or to
-        /// elements at one place of several. It may branch and loop by elements, may load, and has no
-        /// other effects. With a `pack` of p, one call takes p elements of the first tensor, then p of
-        /// the second, and returns as many of each result; which elements share a call is not said.
+        /// elements at one place of several. It may branch and loop by elements, may load, and has
+        /// no other effects. With a `pack` of p, one call takes p elements of the first tensor,
+        /// then p of the second, and returns as many of each result; which elements share a call is
+        /// not said.
         MapElementwise "map_elementwise(scalar_fn, *args, pack=1)" [Root] => map::map_elementwise;
 
-        // What the program says about itself.
+        // Hints of the program.
 
         /// The values are multiples of these numbers, one for each axis.
         MultipleOf "multiple_of(input, values)" [Root] => program::hint, HintKind::MultipleOf;
@@ -312,7 +321,8 @@ macro_rules! builtins {
         Assume "assume(cond)" [Root] => program::assume;
         /// All threads of the program have come here.
         DebugBarrier "debug_barrier()" [Root] => program::barrier;
-        /// Stops the launch where the condition does not hold and the mask does, if compiled with `debug=True`.
+        /// Stops the launch where the condition does not hold and the mask does, if compiled with
+        /// `debug=True`.
         DeviceAssert "device_assert(cond, msg='', mask=None)" [Root] => program::device_assert;
         /// Prints from the running kernel, on the standard output: a line for each element of each
         /// operand, with the program and the index in the tile; without operands only the text.
@@ -328,20 +338,23 @@ macro_rules! builtins {
 
         /// Nanoseconds of a clock that all programs share, as int64.
         GlobalTimer "globaltimer()" [Cuda] => machine::quantity, MachineQuantity::GlobalTimer;
-        /// The number of the multiprocessor that runs the program (on the CPU, of the thread), as int32.
+        /// The number of the multiprocessor that runs the program (on the CPU, of the thread), as
+        /// int32.
         SmId "smid()" [Cuda] => machine::quantity, MachineQuantity::Multiprocessor;
-        /// The threads of a program, which are known at compile time: 32 for each warp of `num_warps()`.
+        /// The threads of a program, which are known at compile time: 32 for each warp of
+        /// `num_warps()`.
         NumThreads "num_threads()" [Cuda] => machine::warps, 32;
-        /// The warps of a program that the launch asks for (`num_warps=`), which are known at compile
-        /// time. As in Triton, warps that a compiler adds do not count: of other blocks of a cluster
-        /// (`num_ctas=`), or for copies.
+        /// The warps of a program that the launch asks for (`num_warps=`), which are known at
+        /// compile time. As in Triton, warps that a compiler adds do not count: of other blocks of
+        /// a cluster (`num_ctas=`), or for copies.
         NumWarps "num_warps()" [Cuda] => machine::warps, 1;
-        /// Waits for the grids before this one, if it was launched with `launch_pdl=True`: only then is
-        /// what they wrote seen.
+        /// Waits for the grids before this one, if it was launched with `launch_pdl=True`: only
+        /// then is what they wrote seen.
         GdcWait "gdc_wait()" [Cuda] => machine::dependency, GridDependency::Wait;
         /// Lets the grids after this one begin, if they were launched with `launch_pdl=True`.
         GdcLaunchDependents "gdc_launch_dependents()" [Cuda] => machine::dependency, GridDependency::LaunchDependents;
-        /// The target of the kernel: a tuple of `backend` ("cuda", "cpu"), `arch` (90, "x86_64") and `warp_size`.
+        /// The target of the kernel: a tuple of `backend` ("cuda", "cpu"), `arch` (90, "x86_64")
+        /// and `warp_size`.
         CurrentTarget "current_target()" [TargetInfo] => machine::current_target;
         /// True if the kernel is compiled for an NVIDIA GPU.
         IsCuda "is_cuda()" [TargetInfo] => machine::is_cuda;
@@ -393,7 +406,8 @@ macro_rules! builtins {
         NextPowerOf2 "next_power_of_2(n)" [Root] => program::next_power_of_two;
         /// The binary logarithm of a compile-time integer, rounded down.
         LogTwo "_log2(i)" [Root] => program::log_two;
-        /// The type with this name, as `str` of a type gives it; with a `*` in front, the type of pointers to it.
+        /// The type with this name, as `str` of a type gives it; with a `*` in front, the type of
+        /// pointers to it.
         StrToTy "str_to_ty(name, c=None)" [Root] => program::named_type;
         /// True if a type has this name.
         IsDtype "is_dtype(type_str)" [TypeMethod] => program::is_dtype;
@@ -419,23 +433,23 @@ macro_rules! table {
             pub(super) implementation: Builtin,
             pub(super) signature: &'static str,
             pub(super) docs: &'static [&'static str],
-            pub(super) places: &'static [Place],
+            pub(super) namespaces: &'static [Namespace],
         }
 
         pub(super) static ROWS: &[Row] = &[$(Row {
             implementation: Builtin::$id,
             signature: $signature,
             docs: &[$($doc,)*],
-            places: &[$(Place::$place,)*],
+            namespaces: &[$(Namespace::$place,)*],
         },)*];
     };
 }
 
 builtins!(table);
 
-/// By which name programs ask for each op: where several do, the first; none of what syntax stands
-/// for or another table has. An op that no name asks for does not compile.
-const fn asked_for_by(op: &IrOp) -> Option<Builtin> {
+/// Returns the builtin that makes an op: if several do, the first; none for syntax or another
+/// table. An op without a builtin does not compile.
+const fn builtin_of(op: &IrOp) -> Option<Builtin> {
     match op {
         IrOp::ProgramId { .. } => Some(Builtin::ProgramId),
         IrOp::NumPrograms { .. } => Some(Builtin::NumPrograms),
@@ -482,4 +496,4 @@ const fn asked_for_by(op: &IrOp) -> Option<Builtin> {
     }
 }
 
-const _: fn(&IrOp) -> Option<Builtin> = asked_for_by;
+const _: fn(&IrOp) -> Option<Builtin> = builtin_of;

@@ -1,16 +1,19 @@
-//! The types of the language as Python's type checkers and editors see them: of parameters, by their names, and of
-//! results. The stubs are made from these rows and from the signatures of `table` and `library`.
+//! The types of the language as Python's type checkers and editors see them: of parameters, by
+//! their names, and of results. The stubs are made from these rows and from the signatures of
+//! `table` and `library`.
 //!
-//! Types are written as the stubs write them. `_Value` is all that an operand may be, `_Integer` an integer at run time,
-//! `_Int`, `_Flag`, `_Text` and `_Dtype` are compile-time values, `_Ints` and `_Offsets` are sequences, `_tuple` is the
-//! class of Python, and the aliases of [`MODES`] are `Literal` types. A parameter whose default is `None` takes `None` as well.
+//! Types are written as the stubs write them. `_Value` is all that an operand may be, `_Integer` an
+//! integer at run time, `_Int`, `_Flag`, `_Text` and `_Dtype` are compile-time values, `_Ints` and
+//! `_Offsets` are sequences, `_tuple` is the class of Python, and the aliases of [`MODES`] are
+//! `Literal` types. A parameter whose default is `None` takes `None` as well.
 
 use super::{atomics, descriptor, math, memory, reduce};
 
 /// The type and the meaning of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParameterType {
-    /// The name of the parameter; `dot.other` is that of one function (which comes before that of all).
+    /// The name of the parameter; `dot.other` is that of one function (which comes before that of
+    /// all).
     pub name: &'static str,
     /// Its type.
     pub ty: &'static str,
@@ -21,7 +24,8 @@ pub struct ParameterType {
 /// One way to call a function, and what the call gives then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overload {
-    /// The parameter that the result depends on (or several, `x, div`), and its type; none if the result is always the same.
+    /// The parameter that the result depends on (or several, `x, div`), and its type; none if the
+    /// result is always the same.
     pub parameter: Option<(&'static str, &'static str)>,
     /// The type of the result.
     pub result: &'static str,
@@ -98,9 +102,9 @@ parameters! {
     "max" "_Value" "The upper bound.";
     "div" "_Value" "The divisor.";
     "propagate_nan" "PropagateNan | constexpr" "`PropagateNan.ALL` if the result is NaN where an operand is.";
-    "sanitize_overflow" "_Flag" "Whether `debug=True` checks the result of integers.";
-    "ieee_rounding" "_Flag" "Whether the quotient is rounded to nearest.";
-    "approx" "_Flag" "Whether the fast division is wanted; it is the default.";
+    "sanitize_overflow" "_Flag" "True if `debug=True` checks the result of integers.";
+    "ieee_rounding" "_Flag" "True if the quotient is rounded to nearest.";
+    "approx" "_Flag" "True if the fast division is wanted; it is the default.";
     "value" "_Value" "The value.";
     "store.value" "_Value" "The value to write; it broadcasts to the pointers' shape.";
 
@@ -112,17 +116,17 @@ parameters! {
     "base" "tensor" "A pointer to the first element of a tensor in memory.";
     "advance.base" "tensor" "A block pointer.";
     "desc" "tensor_descriptor" "A tensor descriptor.";
-    "mask" "tensor | constexpr | bool" "Where memory is accessed; it broadcasts to the pointers' shape.";
-    "histogram.mask" "tensor | constexpr | bool" "Which elements are counted.";
+    "mask" "tensor | constexpr | bool" "True for each element that is accessed; it broadcasts to the pointers' shape.";
+    "histogram.mask" "tensor | constexpr | bool" "True for each element that is counted.";
     "expect_zero.mask" "tensor | constexpr | bool" "True where zeros are expected.";
-    "device_assert.mask" "tensor | constexpr | bool" "Where the condition is checked.";
+    "device_assert.mask" "tensor | constexpr | bool" "True where the condition is checked.";
     "_butterfly.mask" "_Int" "The exclusive or of the coordinates of partners.";
     "boundary_check" "_Ints" "The axes along which a block may exceed its tensor.";
     "padding_option" "_Padding | constexpr" "The value outside of the tensor.";
     "cache_modifier" "_StoreCache | constexpr" "How caches treat the access, as the modifier of `st` in PTX.";
     "load.cache_modifier" "_LoadCache | constexpr" "How caches treat the access, as the modifier of `ld` in PTX.";
     "eviction_policy" "_Eviction | constexpr" "The priority of the accessed lines in the L2 cache.";
-    "volatile" "_Flag" "Whether the load is volatile.";
+    "volatile" "_Flag" "True if the load is volatile.";
     "val" "_Value" "The operand of the atomic operation; it broadcasts to the pointers' shape.";
     "cmp" "_Value" "The value that memory is compared with.";
     "expected_value" "_Integer" "The integer to wait for.";
@@ -157,8 +161,8 @@ parameters! {
     "expand_dims.axis" "_Int | _Ints" "The axes of the result that are new.";
     "dim" "_Int" "An axis.";
     "dims" "_Int | _Ints" "The axes in their new order: one tuple, or one argument for each axis.";
-    "can_reorder" "_Flag" "Whether the elements may have another order; they keep theirs.";
-    "keep_dims" "_Flag" "Whether the axis stays, with extent 1.";
+    "can_reorder" "_Flag" "True if the elements may have another order; they keep theirs.";
+    "keep_dims" "_Flag" "True if the axis stays, with extent 1.";
 
     // Types and conversions.
     "dtype" "_Dtype" "The type of the elements of the result.";
@@ -166,17 +170,17 @@ parameters! {
     "dst_ty" "_Dtype" "The type of the result.";
     "out_dtype" "_Dtype" "The type of the result.";
     "fp_downcast_rounding" "_Rounding | constexpr" "How a float becomes a narrower one, \"rtne\" by default.";
-    "bitcast" "_Flag" "Whether the bits stay instead of the value.";
+    "bitcast" "_Flag" "True if the bits stay instead of the value.";
     "bitwidth" "_Int" "The number of bits.";
-    "signed" "_Flag" "Whether the type has a sign.";
+    "signed" "_Flag" "True if the type has a sign.";
 
     // Combining elements.
     "combine_fn" "Callable[..., object]" "An associative `@jit` function of two elements.";
-    "reverse" "_Flag" "Whether the last element is the first one.";
-    "return_indices" "_Flag" "Whether the index of the element is a result as well.";
-    "return_indices_tie_break_left" "_Flag" "Whether the first of equal elements is found, else the last.";
-    "tie_break_left" "_Flag" "Whether the first of equal elements is found, else the last.";
-    "descending" "_Flag | int" "Whether the largest element comes first.";
+    "reverse" "_Flag" "True if the last element is the first one.";
+    "return_indices" "_Flag" "True if the index of the element is a result as well.";
+    "return_indices_tie_break_left" "_Flag" "True if the first of equal elements is found, else the last.";
+    "tie_break_left" "_Flag" "True if the first of equal elements is found, else the last.";
+    "descending" "_Flag | int" "True if the largest element comes first.";
     "k" "_Int" "The number of elements.";
     "num_bins" "_Int" "The number of bins.";
     "stage" "_Int" "The stage of the network.";
@@ -190,9 +194,9 @@ parameters! {
     "rhs_scale" "tensor | None" "The scales of the right operand.";
     "lhs_format" "_Format | constexpr" "The format of the left operand.";
     "rhs_format" "_Format | constexpr" "The format of the right operand.";
-    "fast_math" "_Flag" "Whether a scale of 255 need not be NaN.";
-    "lhs_k_pack" "_Flag" "Whether e2m1 numbers are packed along K, else along M.";
-    "rhs_k_pack" "_Flag" "Whether e2m1 numbers are packed along K, else along N.";
+    "fast_math" "_Flag" "True if a scale of 255 need not be NaN.";
+    "lhs_k_pack" "_Flag" "True if e2m1 numbers are packed along K, else along M.";
+    "rhs_k_pack" "_Flag" "True if e2m1 numbers are packed along K, else along N.";
     "scalar_fn" "Callable[..., object]" "A `@jit` function of scalars.";
     "args" "_Value" "The operands, which broadcast.";
     "device_print.args" "_Value" "The operands to print.";
@@ -201,7 +205,7 @@ parameters! {
     "pack" "_Int" "The number of elements that one call takes.";
     "asm" "_Text" "The PTX.";
     "constraints" "_Text" "The kinds of the operands, as LLVM writes them.";
-    "is_pure" "_Flag" "Whether the code has no effect but its result.";
+    "is_pure" "_Flag" "True if the code has no effect but its result.";
     "lib_name" "_Text" "The name of the library.";
     "lib_path" "_Text" "The path of the library.";
     "arg_type_symbol_dict" "Mapping[_tuple[_Dtype, ...], _tuple[str, _Dtype]]"
@@ -235,7 +239,7 @@ parameters! {
     "static_assert.cond" "object" "The condition.";
     "msg" "_Text" "The message.";
     "prefix" "_Text" "The text before the values.";
-    "hex" "_Flag" "Whether the bits are printed in hexadecimal.";
+    "hex" "_Flag" "True if the bits are printed in hexadecimal.";
     "sep" "_Text" "The text between the values.";
     "static_print.end" "_Text" "The text after the last value.";
     "file" "object" "Has no effect.";

@@ -1,5 +1,5 @@
-//! The classes of a module, as far as kernels use them: those that `triton.aggregate` decorates, with their fields, methods
-//! and bases.
+//! The classes of a module, as far as kernels use them: those that `triton.aggregate` decorates,
+//! with their fields, methods and bases.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::reference::{MemberFunction, ObjectRef};
 /// A class of a module.
 pub(super) struct Class {
     name: String,
-    /// Whether it is decorated itself.
+    /// True if it is decorated itself.
     is_aggregate: bool,
     /// It and its bases, in the order in which Python looks for a name.
     order: Vec<ObjectRef>,
@@ -66,7 +66,7 @@ impl SourceHost {
         }
     }
 
-    /// A class before its bases, and these as each orders its own: the first that stands behind none of the others.
+    /// Returns the C3 linearization: a class before its bases, each list in its own order.
     fn resolution_order(&self, class: ObjectRef, bases: &[ObjectRef]) -> Vec<ObjectRef> {
         let of_base =
             |base: &ObjectRef| self.classes.get(base).map_or(Vec::new(), |class| class.order.clone());
@@ -77,7 +77,7 @@ impl SourceHost {
             lists.retain(|list| !list.is_empty());
             let mut heads = lists.iter().map(|list| list[0]);
             let is_free = |head: &ObjectRef| lists.iter().all(|list| !list[1..].contains(head));
-            // Where there is no order, Python refuses the class; the source then says nothing that matters.
+            // Without a consistent order Python refuses the class, so any order will do.
             let Some(next) = heads.clone().find(is_free).or_else(|| heads.next()) else { return order };
             order.push(next);
             for list in &mut lists {
@@ -150,7 +150,7 @@ impl SourceHost {
         }
     }
 
-    /// What a field holds, as its annotation says.
+    /// Returns the kind of a field, by its annotation.
     fn field_kind(&mut self, annotation: &Expr) -> FieldKind {
         if is_constexpr(Some(annotation)) {
             return FieldKind::Constexpr;
@@ -208,7 +208,7 @@ impl SourceHost {
         Some(Aggregate { name: known.name.clone(), fields, defaults })
     }
 
-    /// What a name is in a class, or in those behind one of its bases.
+    /// Returns the meaning of a name in a class, or in the classes after one of its bases.
     pub(super) fn member_of(&self, class: ObjectRef, after: Option<ObjectRef>, name: &str) -> Option<Member> {
         let order = &self.classes.get(&class)?.order;
         let first = match after {
@@ -219,7 +219,7 @@ impl SourceHost {
         order[first..].iter().find_map(|class| self.classes.get(class)?.members.get(name).cloned())
     }
 
-    /// Whether a class is another one, or derived from it.
+    /// Returns whether a class is another one, or derived from it.
     pub(super) fn is_derived(&self, class: ObjectRef, base: ObjectRef) -> bool {
         self.classes.get(&class).is_some_and(|class| class.order.contains(&base))
     }

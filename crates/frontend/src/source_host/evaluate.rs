@@ -1,4 +1,5 @@
-//! The expressions of a module that are known without Python: constants, imported names, decorators.
+//! The expressions of a module that are known without Python: constants, imported names,
+//! decorators.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::semantic::UnaryOperator;
 use crate::value::Constant;
 
 impl SourceHost {
-    /// What a decorator, with or without arguments, does to a function.
+    /// Returns the effect of a decorator, with or without arguments, on a function.
     pub(super) fn decorator(&self, expression: &Expr) -> Option<Decorator> {
         let (callee, call) = match expression {
             Expr::Call(call) => (&*call.func, Some(call)),
@@ -58,7 +59,7 @@ impl SourceHost {
         }
     }
 
-    /// The path that a decorator or callee stands for: `triton.jit`, whatever it was imported as.
+    /// Returns the path of a decorator or callee: `triton.jit`, whatever its imported name is.
     pub(super) fn dotted(&self, expression: &Expr) -> Option<String> {
         match expression {
             Expr::Name(name) => match self.current.names.get(name.id.as_str())? {
@@ -88,7 +89,7 @@ impl SourceHost {
         Some(value)
     }
 
-    /// What an imported path is.
+    /// Returns the value of an imported path.
     pub(super) fn module_value(&mut self, path: &str) -> HostValue {
         if let Some(value) = self.value_in_module(path) {
             return value;

@@ -1,6 +1,6 @@
-//! The statements of a module, as far as they say what its names are. A name that may have one of several values, because
-//! it is assigned under a condition or in a loop, is opaque: a kernel that reads it is told so, instead of getting one of
-//! them.
+//! The statements of a module, as far as they say what its names are. A name that may have one of
+//! several values, because it is assigned under a condition or in a loop, is opaque: a kernel that
+//! reads it is told so, instead of getting one of them.
 
 use ruff_python_ast::{Expr, Stmt, StmtAugAssign, StmtIf, StmtTry};
 use rustc_hash::FxHashMap;
@@ -52,7 +52,8 @@ impl SourceHost {
             }
             Stmt::AnnAssign(assign) => {
                 let Some(value) = &assign.value else { return };
-                // As in Triton, an annotation `tl.constexpr` leaves a number the plain number that it is.
+                // As in Triton, an annotation `tl.constexpr` leaves a number the plain number that
+                // it is.
                 let value = self.evaluate(value, 0);
                 self.assign(&assign.target, value.as_ref());
             }
@@ -147,7 +148,7 @@ impl SourceHost {
         }
     }
 
-    /// Whether a condition holds, if that is known.
+    /// Returns whether a condition holds, if that is known.
     fn truth(&mut self, test: &Expr) -> Option<bool> {
         if is_main_guard(test) || self.dotted(test).as_deref() == Some("typing.TYPE_CHECKING") {
             return Some(false);
@@ -214,7 +215,8 @@ impl SourceHost {
         self.execute(&attempt.finalbody, depth + 1);
     }
 
-    /// Executes one of several blocks, or none: what the names are afterwards is what they are on every way.
+    /// Executes one of several blocks, or none: what the names are afterwards is what they are on
+    /// every way.
     fn one_of(&mut self, ways: &[Vec<&[Stmt]>], or_none: bool, depth: usize) {
         if let ([way], false) = (ways, or_none) {
             return way.iter().for_each(|block| self.execute(block, depth + 1));
@@ -242,7 +244,8 @@ impl SourceHost {
         for name in known {
             let mut values = ends.iter().filter_map(|end| end.get(name));
             let Some(value) = values.next() else { continue };
-            // A function or module that only one way defines is what the name means, if it means anything.
+            // A function or module that only one way defines is what the name means, if it means
+            // anything.
             let is_everywhere = ends.iter().all(|end| end.contains_key(name));
             let is_constant = matches!(value, HostValue::PlainGlobal(_) | HostValue::Constant(_));
             if values.all(|other| other == value) && (is_everywhere || !is_constant) {

@@ -1,4 +1,5 @@
-//! Imports of other modules of the program: files beside the one that was read, and those of its package.
+//! Imports of other modules of the program: files beside the one that was read, and those of its
+//! package.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub(super) struct Scope {
     pub(super) file: Arc<SourceFile>,
     pub(super) module: Arc<Tree>,
     pub(super) names: FxHashMap<String, HostValue>,
-    /// Where the file is; `None` of a text.
+    /// The path of the file; `None` of a text.
     pub(super) path: Option<PathBuf>,
     /// Its number among the modules of the host.
     pub(super) number: usize,
@@ -90,7 +91,8 @@ impl SourceHost {
         }
     }
 
-    /// What a name of a module is: one that it defines, or a module of the package that it is.
+    /// Returns the value of a module's name: one that it defines, or a module of the package that
+    /// it is.
     pub(super) fn member(&mut self, number: usize, name: &str) -> Option<HostValue> {
         if let Some(value) = self.scope(number).names.get(name) {
             return Some(value.clone());
@@ -106,7 +108,8 @@ impl SourceHost {
         self.object(format!("@{number}"))
     }
 
-    /// The module that an import in the current one finds; `None` if it is none of the program's own files.
+    /// The module that an import in the current one finds; `None` if it is none of the program's
+    /// own files.
     fn find_module(&mut self, level: u32, dotted: &str) -> Option<usize> {
         let folder = self.current.path.as_ref()?.parent()?.to_owned();
         let below = dotted.split('.').filter(|part| !part.is_empty()).collect::<PathBuf>();
@@ -135,7 +138,7 @@ impl SourceHost {
         }
         let text = std::fs::read_to_string(&path).ok()?;
         let file = Arc::new(SourceFile::new(path.display().to_string(), text));
-        // What is no Python cannot be imported, which is told where a kernel uses it.
+        // A file that is no Python cannot be imported; a kernel that uses it gets an error.
         let module = Arc::new(parse(&file.text).ok()?);
         let number = self.others.len();
         let names = FxHashMap::default();

@@ -1,5 +1,6 @@
-//! The host without Python: a module's own source, and that of the modules beside it that it imports. It knows triton and
-//! tilewright, constants, `math`, and the functions and classes of these modules; all else is opaque.
+//! The host without Python: a module's own source, and that of the modules beside it that it
+//! imports. It knows triton and tilewright, constants, `math`, and the functions and classes of
+//! these modules; all else is opaque.
 
 mod classes;
 mod evaluate;
@@ -33,17 +34,18 @@ const MAX_DEPTH: usize = 100;
 
 /// A module's source as a host.
 pub struct SourceHost {
-    /// The module whose statements are executed; afterwards the one that was asked for, which has the number 0.
+    /// The module whose statements are executed; afterwards the requested one, which has the number
+    /// 0.
     current: Scope,
     /// All modules by their number; in the place of the current one is nothing of interest.
     others: Vec<Scope>,
-    functions: Vec<Known>,
+    functions: Vec<ModuleFunction>,
     classes: FxHashMap<ObjectRef, Class>,
     /// Dotted paths (`torch.nn`), names of modules (`'scale'@2`), or the numbers of modules (`@2`).
     objects: Vec<String>,
 }
 
-/// What a decorator does.
+/// The effect of a decorator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Decorator {
     Jit {
@@ -52,20 +54,20 @@ enum Decorator {
     Constexpr,
     /// It chooses arguments of a kernel.
     Wrapper,
-    /// None: the function stands in a class.
+    /// None: the function is in a class.
     Method,
 }
 
 /// A function of a module.
-struct Known {
+struct ModuleFunction {
     /// The number of the module.
     module: usize,
     name: String,
     offset: u32,
-    /// Whether it is decorated with `jit`, not with `constexpr_function`.
+    /// True if it is decorated with `jit`, not with `constexpr_function`.
     is_kernel: bool,
     noinline: bool,
-    /// The class that it stands in.
+    /// The class that contains it.
     class: Option<ObjectRef>,
     /// The defaults of its parameters, as they were when it was defined.
     defaults: FxHashMap<String, HostValue>,
@@ -149,7 +151,7 @@ impl SourceHost {
         self.functions.get(function.0 as usize).map_or(0, |function| function.module)
     }
 
-    /// What stands for something that the current module calls by a name, and that is not known.
+    /// Returns an opaque object for a name of the current module whose value is not known.
     fn opaque(&mut self, name: &str) -> ObjectRef {
         self.object(format!("'{name}'@{}", self.current.number))
     }
@@ -190,7 +192,7 @@ impl SourceHost {
                 defaults.insert(parameter.name().as_str().to_owned(), value);
             }
         }
-        self.functions.push(Known {
+        self.functions.push(ModuleFunction {
             module: self.current.number,
             name: function.name.as_str().to_owned(),
             offset: u32::from(function.name.start()),

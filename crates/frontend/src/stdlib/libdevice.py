@@ -126,7 +126,7 @@ def exp10(arg0):
     """10 to the power of it; 2 ulp for fp32, 4 for fp64."""
     x = arg0.to(tl.float64)
     power = x * 3.3219280948873622
-    # What the product and the constant lose, which counts where the power is large.
+    # The rounding errors of the product and of the constant, which count where the power is large.
     lost = tl.fma(x, 3.3219280948873622, -power) + x * 1.661617516973592e-16
     result = tl.exp2(power)
     inside = (power > -1100.0) & (power < 1100.0)

@@ -186,7 +186,7 @@ def _fma_fp64(x, y, z, direction: tl.constexpr):
     factor = tl.where(tiny, 2.0**600, tl.where(huge, 2.0**-300, 1.0))
     product = large * little
     error = tl.fma(large, little, -product)
-    # Of a term that is lost beside the other only the sign counts: a number of that sign, small but not lost, stands for it.
+    # Of a term that underflows only the sign counts: a small number of that sign that does not underflow replaces it.
     lost = (tl.abs(product) < 2.0**-960) & (x != 0.0) & (y != 0.0)
     product = tl.where(lost, tl.where(_is_negative(x) == _is_negative(y), 2.0**-960, -(2.0**-960)), product)
     error = tl.where(lost, 0.0, error)

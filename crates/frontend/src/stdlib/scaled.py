@@ -77,7 +77,7 @@ def _factors(scale, fast_math: tl.constexpr):
 
 @triton.jit
 def _scaled(x, scale, axis: tl.constexpr, fast_math: tl.constexpr):
-    """A matrix times its scales, each of which is for a group of elements along an axis; the scales' last axis counts
+    """A matrix times its scales, each for a group of elements along an axis; the scales' last axis counts
     the groups."""
     if scale is None:
         return x

@@ -72,7 +72,7 @@ def _from_keys(keys, dtype: tl.constexpr):
 
 @triton.constexpr_function
 def _bound(dtype, highest):
-    # A key that no element comes behind, or that none comes before.
+    # The greatest key of the type, or the least.
     if dtype.is_int_unsigned():
         return 2**dtype.primitive_bitwidth - 1 if highest else 0
     width = dtype.primitive_bitwidth

@@ -222,7 +222,7 @@ def normcdf(arg0):
     """The probability that a standard normal number is below x; 8 ulp."""
     x = arg0.to(tl.float64)
     scaled = x * -0.7071067811865476
-    # What the product and the constant lose counts where x is far below zero.
+    # The rounding errors of the product and of the constant count where x is far below zero.
     lost = tl.fma(x, -0.7071067811865476, -scaled) + x * 4.833646656726457e-17
     lost = tl.where(tl.abs(x) < 100.0, lost, 0.0)
     return tl.where(x != x, x, 0.5 * _erfc(scaled, lost)).to(arg0.dtype)
@@ -331,7 +331,7 @@ def _power_of_positive(x, y):
     product = y * high
     lost = tl.fma(y, high, -product) + y * low
     result = tl.exp(product)
-    # What is lost of infinity would make it NaN.
+    # The error of an infinite result would make it NaN.
     is_finite = (tl.abs(product) < 800.0) & (result < float("inf"))
     return tl.where(is_finite, tl.fma(result, lost, result), result)
 
@@ -631,7 +631,7 @@ def jn(arg0, arg1):
         preceding = current * (2.0 * k) / bounded - after
         after = current
         current = preceding
-        # What is too large is made smaller, and all that came before with it.
+        # A large value is scaled down, and with it all that came before.
         shrink = tl.where(tl.abs(current) > 1e200, 1e-250, 1.0)
         current = current * shrink
         after = after * shrink

@@ -8,11 +8,12 @@ use tilewright_base::Color;
 use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, SourceHost, Tuple, lower};
 use tilewright_ir::{Dtype, Module, Type};
 
-/// What the tests' modules begin with.
+/// The head of the tests' modules.
 pub const HEADER: &str = "import triton\nimport triton.language as tl\n\n";
 
-/// One argument: `*fp32`, `i32`-like scalar names (`int32`), a number, `True`, `None`, `"text"`; `:16` at the end of a
-/// pointer or scalar says that it is a multiple of 16; a tuple of these is `(*fp32; int32)`, with fields `(x=*fp32; n=int32)`.
+/// One argument: `*fp32`, `i32`-like scalar names (`int32`), a number, `True`, `None`, `"text"`;
+/// `:16` at the end of a pointer or scalar says that it is a multiple of 16; a tuple of these is
+/// `(*fp32; int32)`, with fields `(x=*fp32; n=int32)`.
 pub fn argument(text: &str) -> Argument {
     if let Some(items) = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) {
         let items: Vec<&str> = items.split(';').map(str::trim).filter(|item| !item.is_empty()).collect();

@@ -19,7 +19,7 @@ pub(crate) struct CompiledKernel {
     pub(crate) twin: OnceLock<Py<PyAny>>,
     /// Attributes that programs read at each launch: computed at the first access.
     pub(crate) attributes: Attributes,
-    /// Whether it was launched.
+    /// True if it was launched.
     is_launched: AtomicBool,
     /// False in the zeros that an object is before it is made: Python makes its `__dict__` first, and may collect garbage then.
     pub(crate) is_made: bool,
@@ -65,7 +65,7 @@ impl CompiledKernel {
         self.is_launched.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was launched, and therefore loaded.
+    /// Returns whether it was launched, and therefore loaded.
     pub(crate) fn is_launched(&self) -> bool {
         self.is_launched.load(Ordering::Relaxed)
     }

@@ -370,7 +370,7 @@ fn python_function(py: Python<'_>, number: FunctionRef) -> Option<Bound<'_, PyAn
     function(py, number)?.getattr(intern!(py, "fn")).ok()
 }
 
-/// Whether it is an array of numpy or a tensor of torch, whose elements change.
+/// Returns whether it is an array of numpy or a tensor of torch, whose elements change.
 fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = value.get_type();
     let (module, name) = (class.module()?, class.name()?);
@@ -418,7 +418,7 @@ fn call(
     constant(&callee.call(PyTuple::new(py, arguments)?, Some(&named))?)
 }
 
-/// Whether an exception says that a compile-time function needs a value that is known at run time only.
+/// Returns whether an exception says that a compile-time function needs a value that is known at run time only.
 fn is_about_value(py: Python<'_>, error: &PyErr) -> bool {
     let class = py.import(intern!(py, "tilewright.language._run_time"));
     let class = class.and_then(|module| module.getattr(intern!(py, "RunTimeValueError")));

@@ -37,7 +37,7 @@ pub(crate) struct JitKernel {
 /// What the first launch adds.
 pub(crate) struct State {
     pub(crate) kernel: Kernel,
-    /// Whether Python runs the body.
+    /// True if Python runs the body.
     pub(crate) is_interpreted: bool,
     /// The defaults of the parameters as Python has them, for the dict that a grid function gets.
     defaults: Vec<Option<Py<PyAny>>>,
@@ -159,7 +159,7 @@ impl State {
         drop(objects);
     }
 
-    /// Whether this is the first time that the kernel warns of something, which it does once.
+    /// Returns whether this is the first time that the kernel warns of something, which it does once.
     pub(crate) fn is_first_warning(&self, code: Code) -> bool {
         let bit = if code == Code::EmptyGrid { 1 } else { 2 };
         self.warned.fetch_or(bit, Ordering::Relaxed) & bit == 0

@@ -16,7 +16,7 @@ pub(crate) struct Variable {
     place: Place,
     value: Py<PyAny>,
     meaning: HostValue,
-    /// Whether the same object may mean something else later: it is a list, or holds one.
+    /// True if the same object may mean something else later: it is a list, or holds one.
     is_mutable: bool,
 }
 
@@ -68,7 +68,7 @@ impl Variable {
         Self { place, is_mutable: is_mutable(value), value: value.clone().unbind(), meaning }
     }
 
-    /// Whether it is the same variable.
+    /// Returns whether it is the same variable.
     pub(crate) fn is_same_place(&self, other: &Variable) -> bool {
         self.place.is(&other.place)
     }

@@ -17,7 +17,7 @@ pub(crate) fn device(py: Python<'_>) -> PyResult<String> {
     raised(py, Device::active()).map(|device| device.to_string())
 }
 
-/// Whether this machine has a GPU that kernels can be compiled for.
+/// Returns whether this machine has a GPU that kernels can be compiled for.
 #[pyfunction]
 pub(crate) fn has_gpu() -> bool {
     Device::Cuda(0).target().is_ok()
@@ -101,7 +101,7 @@ pub(crate) fn set_current_device(py: Python<'_>, number: u16) -> PyResult<()> {
     raised(py, Context::primary(gpu).and_then(Context::make_current))
 }
 
-/// Whether a stream is being captured into a graph.
+/// Returns whether a stream is being captured into a graph.
 #[pyfunction]
 pub(crate) fn is_stream_capturing(py: Python<'_>, stream: u64) -> PyResult<bool> {
     let device @ Device::Cuda(_) = raised(py, Device::current())? else { return Ok(false) };

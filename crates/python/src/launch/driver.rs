@@ -198,7 +198,7 @@ fn number(dtype: Dtype, object: &Bound<'_, PyAny>) -> Option<Value<'static>> {
     }
 }
 
-/// Whether a GPU can read the memory of what behaves like a tensor.
+/// Returns whether a GPU can read the memory of what behaves like a tensor.
 fn is_on_gpu(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     let is_on_cpu = match object.getattr_opt(intern!(py, "is_cpu"))? {
@@ -264,7 +264,7 @@ impl Surroundings<'_, '_> {
     }
 }
 
-/// Whether nothing would be called by a hook of a launch: there is none, or it is a chain of none.
+/// Returns whether nothing would be called by a hook of a launch: there is none, or it is a chain of none.
 #[inline]
 fn is_idle(hook: &Bound<'_, PyAny>) -> PyResult<bool> {
     static CHAIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();

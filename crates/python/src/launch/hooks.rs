@@ -15,7 +15,7 @@ static AROUND_LAUNCHES: AtomicBool = AtomicBool::new(false);
 static AROUND_COMPILATIONS: AtomicBool = AtomicBool::new(false);
 static AROUND_LOADS: AtomicBool = AtomicBool::new(false);
 static CAPTURING: AtomicBool = AtomicBool::new(false);
-/// Whether one of the two above is true: launches look at one flag.
+/// True if one of the two above is true: launches look at one flag.
 static BEFORE_LAUNCHES: AtomicBool = AtomicBool::new(false);
 
 /// Says which hooks there are.
@@ -27,13 +27,13 @@ pub(crate) fn set_hooks(launch: bool, compilation: bool, load: bool) {
     AROUND_COMPILATIONS.store(compilation, Ordering::Relaxed);
 }
 
-/// Whether something is to be called around launches.
+/// Returns whether something is to be called around launches.
 #[inline]
 pub(crate) fn around_launches() -> bool {
     AROUND_LAUNCHES.load(Ordering::Relaxed)
 }
 
-/// Whether something is to be called around compilations.
+/// Returns whether something is to be called around compilations.
 pub(crate) fn around_compilations() -> bool {
     AROUND_COMPILATIONS.load(Ordering::Relaxed)
 }
@@ -45,7 +45,7 @@ pub(crate) fn set_capturing(is_capturing: bool) {
     BEFORE_LAUNCHES.store(is_capturing || around_loads(), Ordering::Relaxed);
 }
 
-/// Whether launches are noted in a graph of torch.
+/// Returns whether launches are noted in a graph of torch.
 pub(crate) fn is_capturing() -> bool {
     CAPTURING.load(Ordering::Relaxed)
 }
@@ -63,13 +63,13 @@ pub(crate) fn note_launch(
     Ok(())
 }
 
-/// Whether something is to be done before a launch: loading its kernel between hooks, or noting it in place of doing it.
+/// Returns whether something is to be done before a launch: loading its kernel between hooks, or noting it in place of doing it.
 #[inline]
 pub(crate) fn before_launches() -> bool {
     BEFORE_LAUNCHES.load(Ordering::Relaxed)
 }
 
-/// Whether something is to be called around the loading of kernels.
+/// Returns whether something is to be called around the loading of kernels.
 pub(crate) fn around_loads() -> bool {
     AROUND_LOADS.load(Ordering::Relaxed)
 }

@@ -138,7 +138,7 @@ struct Prepared<'a, 'py> {
 }
 
 /// How often a launch looks again at what its own preparation may have changed.
-const MOST_ATTEMPTS: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 impl<'py> Prepared<'_, 'py> {
     /// Runs it, or compiles it.
@@ -260,7 +260,7 @@ impl<'py> Prepared<'_, 'py> {
         let kernel = &self.state.kernel;
         let signature = kernel.signature();
         let mut checked: Option<Arc<Handle>> = None;
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let converter = Converter::new(py, signature, self.is_warmup);
             let kept = converter.all(values, signature.parameters.len(), |index| self.argument(index))?;
             if !self.is_as_expected(values) {
@@ -290,7 +290,7 @@ impl<'py> Prepared<'_, 'py> {
         Err(PyRuntimeError::new_err(message))
     }
 
-    /// Whether the values are what an autotuner took them to be.
+    /// Returns whether the values are what an autotuner took them to be.
     #[inline]
     fn is_as_expected(&self, values: &Values) -> bool {
         let Some(expected) = self.call.expected() else { return true };

@@ -79,7 +79,7 @@ impl CompiledKernel {
         accesses.map(|a| (a.parameters.into_iter().map(name).collect(), a.reads, a.writes)).collect()
     }
 
-    /// Whether each access is in bounds for every grid and every size, as `tilewright check` says it: place, what it is,
+    /// Returns whether each access is in bounds for every grid and every size, as `tilewright check` says it: place, what it is,
     /// verdict, and the whole text of a counterexample or of a reason.
     fn _check_bounds(
         &self,
@@ -155,7 +155,7 @@ impl CompiledKernel {
         Ok(loaded.and_then(Loaded::kernel).map(binary::share))
     }
 
-    /// Whether it was launched, and therefore loaded.
+    /// Returns whether it was launched, and therefore loaded.
     #[getter(_is_launched)]
     fn was_launched(&self) -> bool {
         self.is_launched()
@@ -166,7 +166,7 @@ impl CompiledKernel {
         self.note_launch();
     }
 
-    /// Whether it is code of a GPU that takes tensor maps.
+    /// Returns whether it is code of a GPU that takes tensor maps.
     fn _takes_tensor_maps(&self) -> bool {
         self.handle.takes_tensor_maps()
     }

@@ -8,13 +8,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple, PyType};
 use tilewright_frontend::Fields;
 
-/// Whether a class is decorated itself, not just derived from one that is.
+/// Returns whether a class is decorated itself, not just derived from one that is.
 pub(crate) fn is_aggregate(class: &Bound<'_, PyType>) -> bool {
     let own = class.getattr(intern!(class.py(), "__dict__"));
     own.is_ok_and(|own| own.contains(intern!(class.py(), "_tilewright_fields")).unwrap_or(false))
 }
 
-/// Whether an object is an instance of a decorated class.
+/// Returns whether an object is an instance of a decorated class.
 pub(crate) fn is_instance(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = object.get_type();
     let found = class.getattr_opt(intern!(object.py(), "_tilewright_fields"))?;

@@ -34,18 +34,18 @@ impl Numpy {
         NUMPY.get(py)
     }
 
-    /// Whether an object is an array.
+    /// Returns whether an object is an array.
     pub(crate) fn is_array(&self, object: &Bound<'_, PyAny>) -> bool {
         object.is_instance(self.array.bind(object.py())).unwrap_or(false)
     }
 
-    /// Whether an object is an array and nothing derived from it.
+    /// Returns whether an object is an array and nothing derived from it.
     #[inline]
     pub(crate) fn is_exact_array(&self, object: &Bound<'_, PyAny>) -> bool {
         object.get_type_ptr().cast() == self.array.as_ptr()
     }
 
-    /// Whether an object is a number with a dtype, such as `np.float32(1)`.
+    /// Returns whether an object is a number with a dtype, such as `np.float32(1)`.
     pub(crate) fn is_scalar(&self, object: &Bound<'_, PyAny>) -> bool {
         object.is_instance(self.scalar.bind(object.py())).unwrap_or(false)
     }

@@ -218,7 +218,7 @@ fn is_constexpr(classes: &Classes, object: &Bound<'_, PyAny>) -> bool {
     object.is_instance(classes.constexpr.bind(py)).unwrap_or(false) || is_official(object, "constexpr")
 }
 
-/// Whether an object is an instance of a class of the official triton's language: programs may have got one before
+/// Returns whether an object is an instance of a class of the official triton's language: programs may have got one before
 /// tilewright took the name.
 fn is_official(object: &Bound<'_, PyAny>, class: &str) -> bool {
     let found = object.get_type();
@@ -244,7 +244,7 @@ fn member(object: &Bound<'_, PyAny>) -> Option<Constant> {
     }
 }
 
-/// Whether an object is a dtype of elements, of the language itself.
+/// Returns whether an object is a dtype of elements, of the language itself.
 pub(crate) fn is_scalar_dtype(classes: &Classes, object: &Bound<'_, PyAny>) -> bool {
     object.is_exact_instance(classes.dtype.bind(object.py()))
 }
@@ -341,7 +341,7 @@ fn builtin_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     Ok(found.is_some_and(|found| found.is(object)).then(|| Arc::from(format!("builtins.{name}"))))
 }
 
-/// Whether an object is a function that is decorated as one of compile time.
+/// Returns whether an object is a function that is decorated as one of compile time.
 pub(crate) fn is_constexpr_function(object: &Bound<'_, PyAny>) -> bool {
     let py = object.py();
     Classes::get(py)

@@ -29,7 +29,7 @@ pub(crate) struct Converter<'a, 'py> {
     py: Python<'py>,
     signature: &'a Signature,
     torch: Option<&'static Torch>,
-    /// Whether nothing is run: dtypes may stand for tensors.
+    /// True if nothing is run: dtypes may stand for tensors.
     is_warmup: bool,
     /// Lets tensors be read past a `TorchFunctionMode` of ours.
     unwatched: Option<Unwatched<'py>>,
@@ -39,7 +39,7 @@ pub(crate) struct Converter<'a, 'py> {
     elsewhere: SmallVec<[(usize, Bound<'py, PyAny>); 0]>,
     /// What must live until the launch has ended.
     kept: SmallVec<[Py<PyAny>; 0]>,
-    /// Whether an argument may have run code of the program: then those before it may lie elsewhere by now.
+    /// True if an argument may have run code of the program: then those before it may lie elsewhere by now.
     has_run_code: bool,
     /// The tuples that the object is in which is converted at the moment, outermost first: their fields, and which item it is.
     path: SmallVec<[(Option<Fields>, usize); 0]>,

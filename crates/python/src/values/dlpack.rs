@@ -29,7 +29,7 @@ struct DlTensor {
 }
 
 impl DlTensor {
-    /// Whether no two elements lie side by side.
+    /// Returns whether no two elements lie side by side.
     fn has_no_unit_stride(&self) -> bool {
         let rank = usize::try_from(self.ndim).unwrap_or(0);
         if self.strides.is_null() || rank == 0 {
@@ -186,7 +186,7 @@ pub(crate) struct Described {
     pub(crate) dtype: Dtype,
     /// Of the first element.
     pub(crate) address: usize,
-    /// Whether torch may negate the elements when it reads them, of which DLPack says nothing: it does so for the imaginary
+    /// True if torch may negate the elements when it reads them, of which DLPack says nothing: it does so for the imaginary
     /// parts of conjugated numbers, which do not lie side by side.
     pub(crate) may_be_negated: bool,
 }

@@ -75,7 +75,7 @@ impl Function {
             .map_err(|_| PyRuntimeError::new_err("the function is defined already"))
     }
 
-    /// Whether `_define` was called.
+    /// Returns whether `_define` was called.
     fn _is_defined(&self) -> bool {
         self.definition.get().is_some()
     }

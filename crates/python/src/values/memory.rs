@@ -15,9 +15,9 @@ pub(crate) struct Tensor {
     pub(crate) address: usize,
     /// The allocation that it is part of: address and bytes. Of memory of a GPU it is not asked for.
     pub(crate) allocation: (usize, usize),
-    /// Whether it must not be written.
+    /// True if it must not be written.
     pub(crate) is_read_only: bool,
-    /// Whether it is one of torch, whose allocator pads memory on a GPU.
+    /// True if it is one of torch, whose allocator pads memory on a GPU.
     pub(crate) is_of_torch: bool,
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
     };
     let mut number = first.extract()?;
     while let Some((known, next)) = registry.get(py, number) {
-        if is_same(&known, object, MOST_NESTED)? {
+        if is_same(&known, object, MAX_NESTED)? {
             return Ok(ObjectRef(number));
         }
         match next {
@@ -80,9 +80,9 @@ pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
     Ok(ObjectRef(added))
 }
 
-const MOST_NESTED: u32 = 8;
+const MAX_NESTED: u32 = 8;
 
-/// Whether two objects are the same in every part: Python's `==` says so of `2` and `2.0`, which kernels compute with in
+/// Returns whether two objects are the same in every part: Python's `==` says so of `2` and `2.0`, which kernels compute with in
 /// different types. The parts of an object are those that Python would copy it by.
 fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyResult<bool> {
     if one.is(other) {

@@ -39,7 +39,7 @@ pub(crate) struct Torch {
 
 static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
 
-/// Whether a `TorchFunctionMode` of ours watches every access to a tensor.
+/// True if a `TorchFunctionMode` of ours watches every access to a tensor.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// Tells for a tensor without a mark whether a GPU could not read it.
@@ -54,13 +54,13 @@ pub(crate) fn set_torch_function_mode(py: Python<'_>, is_on_cpu: Py<PyAny>) {
     IS_WATCHED.store(true, Ordering::Relaxed);
 }
 
-/// Whether a `TorchFunctionMode` of ours is on.
+/// Returns whether a `TorchFunctionMode` of ours is on.
 #[inline]
 pub(crate) fn is_watched() -> bool {
     IS_WATCHED.load(Ordering::Relaxed)
 }
 
-/// Whether the program has put a tensor on `cuda`; `None` if it is not marked.
+/// Returns whether the program has put a tensor on `cuda`; `None` if it is not marked.
 #[inline]
 pub(crate) fn mark(tensor: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     let py = tensor.py();
@@ -69,7 +69,7 @@ pub(crate) fn mark(tensor: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
     mark.map(|mark| mark.is_truthy()).transpose()
 }
 
-/// Whether a GPU could not read a tensor that is not marked.
+/// Returns whether a GPU could not read a tensor that is not marked.
 pub(crate) fn is_on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     match IS_ON_CPU.get(tensor.py()) {
         Some(function) => function.bind(tensor.py()).call1((tensor,))?.is_truthy(),
@@ -137,7 +137,7 @@ impl Torch {
         })
     }
 
-    /// Whether an object is a tensor and nothing derived from it, except a parameter.
+    /// Returns whether an object is a tensor and nothing derived from it, except a parameter.
     #[inline]
     pub(crate) fn is_plain_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
         let class = object.get_type_ptr().cast();
@@ -152,7 +152,7 @@ impl Torch {
         unsafe { exchange.describe(tensor) }
     }
 
-    /// Whether an object is a tensor of any class.
+    /// Returns whether an object is a tensor of any class.
     pub(crate) fn is_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
         object.is_instance(self.tensor.bind(object.py())).unwrap_or(false)
     }
@@ -162,7 +162,7 @@ impl Torch {
         self.dtypes.iter().find(|(known, _)| known.is(object)).map(|(_, dtype)| *dtype)
     }
 
-    /// Whether an object is a `torch.dtype`.
+    /// Returns whether an object is a `torch.dtype`.
     pub(crate) fn is_dtype(&self, object: &Bound<'_, PyAny>) -> bool {
         object.is_exact_instance(self.dtype.bind(object.py()))
     }
@@ -173,7 +173,7 @@ impl Torch {
         self.current_stream.as_ref().map_or(Ok(0), |function| function.bind(py).call1((device,))?.extract())
     }
 
-    /// Whether there is no GPU that it works on: it was built without CUDA, or `cuda` is the processor.
+    /// Returns whether there is no GPU that it works on: it was built without CUDA, or `cuda` is the processor.
     pub(crate) fn is_without_gpu(&self) -> bool {
         self.current_stream.is_none() || is_watched()
     }

@@ -1,4 +1,4 @@
-//! One launch of device code: its arguments are written one by one, and then it starts.
+//! One launch of device code: a caller writes its arguments one by one, and then starts it.
 
 use std::cell::Cell;
 
@@ -11,18 +11,19 @@ use crate::specialize::pack;
 use crate::{Error, Grid, Handle, Loaded, Value};
 
 thread_local! {
-    /// Its room is kept from launch to launch. Reading an argument may run code that launches a kernel as well.
+        /// Its memory is reused from launch to launch. Reading an argument may run code that
+        /// launches a kernel as well.
     static PARAMETERS: Cell<Parameters> = Cell::new(Parameters::new());
 }
 
-/// A launch that its arguments are written for.
+/// A launch whose arguments are being written.
 #[derive(Debug)]
 pub struct Call<'l> {
     launch: &'l LaunchConfiguration,
-    /// The kernel with its source, where the launch makes tensor maps for it.
+    /// The kernel with its source, if the launch makes tensor maps for it.
     handle: Option<&'l Handle>,
     parameters: Parameters,
-    /// How many parameters there are already.
+    /// The number of arguments that are written.
     count: usize,
 }
 
@@ -51,8 +52,8 @@ impl<'l> Call<'l> {
         self.launch.function()
     }
 
-    /// The slots that so many arguments belong to: all, or those that are not part of the code. Releases of Triton differ in
-    /// that.
+    /// The slots of `given` arguments: all slots, or those that are not part of the code. Releases
+    /// of Triton differ in that.
     pub fn slots<'s>(
         &self,
         slots: &'s [Slot],
@@ -94,10 +95,11 @@ impl<'l> Call<'l> {
         Ok(())
     }
 
-    /// Whether the kernel takes one more address: Triton's own take two of scratch memory behind their arguments.
+    /// Returns whether the kernel takes one more address: Triton's take two of scratch memory after
+    /// their arguments.
     pub fn takes_scratch(&self) -> bool {
         if self.handle.is_some() {
-            // What follows its arguments are tensor maps.
+            // Tensor maps follow its arguments.
             return false;
         }
         let expected = self.function().attributes().parameter_bytes.unwrap_or_default();
@@ -105,12 +107,12 @@ impl<'l> Call<'l> {
         used + size_of::<u64>() <= expected
     }
 
-    /// Starts it. A program is a cluster of blocks.
+    /// Starts the launch. A program is a cluster of blocks.
     pub fn start(mut self, programs: [i64; 3], stream: StreamRef<'_>) -> Result<(), Error> {
         let [x, y, z] = Grid::new(&programs.map(i128::from))?.extents();
         let blocks = [x.saturating_mul(self.launch.options().cluster[0]), y, z];
         let started = match self.handle {
-            // It knows itself how many blocks a program is.
+            // The handle multiplies the programs by the blocks of a cluster.
             Some(handle) => handle.launch_passed(stream, [x, y, z], &mut self.parameters),
             None => self.launch.launch(blocks, stream, self.parameters.as_bytes()).map_err(Error::from),
         };
@@ -118,7 +120,7 @@ impl<'l> Call<'l> {
         started
     }
 
-    /// The error for an argument that is something else than the next parameter.
+    /// The error for an argument that does not fit the next parameter.
     #[cold]
     pub fn misfit(&self, found: &str, expected: &str) -> Error {
         let (count, name) = (self.count, self.function().name());

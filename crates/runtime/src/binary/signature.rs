@@ -1,11 +1,11 @@
-//! The types of the arguments of device code, as signatures write them, and as a byte each.
+//! The types of the arguments of device code, as names in signatures and as bytes.
 
 use tilewright_ir::Dtype;
 
 use super::invalid;
 use crate::{Error, parse_dtype};
 
-/// What a kernel takes.
+/// The type of a parameter of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ArgumentType {
     /// An address.
@@ -46,7 +46,7 @@ impl ArgumentType {
             .ok_or_else(|| invalid(format!("'{name}' is no type of an argument that a kernel takes")).into())
     }
 
-    /// Its byte.
+    /// Returns the byte that encodes the type.
     pub fn to_byte(self) -> u8 {
         match self {
             Self::TensorMap => 0,
@@ -58,7 +58,7 @@ impl ArgumentType {
         }
     }
 
-    /// The type with this byte.
+    /// Returns the type that a byte encodes.
     pub fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             0 => Some(Self::TensorMap),
@@ -68,7 +68,7 @@ impl ArgumentType {
     }
 }
 
-/// A parameter in source, and what is passed for it.
+/// A parameter in source, and the arguments that are passed for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Slot {
     /// Part of the code, and not passed.
@@ -80,12 +80,12 @@ pub enum Slot {
 }
 
 impl Slot {
-    /// From the name of a type, `constexpr` among them.
+    /// Parses the name of a type, or `constexpr`.
     pub fn parse(name: &str) -> Result<Self, Error> {
         if name == "constexpr" { Ok(Self::Constexpr) } else { ArgumentType::parse(name).map(Self::Passed) }
     }
 
-    /// From the next byte of a signature.
+    /// Reads the next byte of a signature.
     pub fn from_next_byte(bytes: &mut impl Iterator<Item = u8>) -> Result<Self, Error> {
         let ty = bytes.next().and_then(ArgumentType::from_byte);
         let message = || "the signature of a launch is not that of its arguments".into();

@@ -1,5 +1,5 @@
-//! Which access of a kernel went wrong on a GPU: the line of the fault says which it may be, and the IR through which argument
-//! each of them goes.
+//! Finds the access of a kernel that failed on a GPU: the line of the fault selects the candidates,
+//! and the IR the argument through which each of them goes.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -9,7 +9,7 @@ use tilewright_sim::Fault;
 
 use crate::Handle;
 
-/// What is accessed in global memory.
+/// A fault's access to global memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryAccess {
     pub is_store: bool,
@@ -17,17 +17,17 @@ pub(super) struct MemoryAccess {
     pub bytes: u32,
 }
 
-/// An argument that is a pointer, and the memory behind it.
+/// An argument that is a pointer, and the memory that it may access.
 #[derive(Clone, Debug)]
 pub(super) struct Argument {
     pub name: String,
-    /// Its place among the parameters that are passed.
+    /// Its index among the passed parameters.
     parameter: usize,
     /// The address that was passed.
     base: u64,
     /// Bytes of an element.
     size: u64,
-    /// Where the memory that it may reach begins and ends.
+    /// The start and the end of the memory that it may access.
     start: u64,
     end: u64,
 }
@@ -38,13 +38,13 @@ impl Argument {
         (address.wrapping_sub(self.base) as i64).div_euclid(self.size as i64)
     }
 
-    /// By how many bytes an access misses its memory.
+    /// Returns the number of bytes by which an access misses its memory.
     fn distance(&self, target: MemoryAccess) -> u64 {
         let end = target.address.saturating_add(u64::from(target.bytes));
         self.start.saturating_sub(target.address).max(end.saturating_sub(self.end))
     }
 
-    /// Whether an access is so near that it may have been meant for this argument.
+    /// Returns whether an access is so near that it may have been meant for this argument.
     fn is_near(&self, target: MemoryAccess) -> bool {
         self.distance(target) <= self.end - self.start
     }
@@ -55,12 +55,12 @@ impl Argument {
         self.element(if is_inside && self.distance(target) > 0 { self.end } else { target.address })
     }
 
-    /// The number of the element after the last one.
+    /// Returns the index of the element after the last one.
     pub(super) fn end_element(&self) -> i64 {
         self.element(self.end)
     }
 
-    /// The elements that it has, in words.
+    /// Describes the range of its elements.
     pub(super) fn bounds(&self) -> String {
         let name = &self.name;
         if self.start == self.end {
@@ -70,7 +70,7 @@ impl Argument {
         format!("`{name}` has the elements {first} to {last}: {} bytes", self.end - self.start)
     }
 
-    /// Whether the address that was passed is a multiple of so many bytes.
+    /// Returns whether the address that was passed is a multiple of `alignment` bytes.
     pub(super) fn is_aligned(&self, alignment: u32) -> bool {
         self.base.is_multiple_of(u64::from(alignment))
     }
@@ -95,12 +95,13 @@ pub(super) struct Found {
     accesses: Vec<Access>,
     /// The argument that the address was made of, if that is known.
     pub(super) argument: Option<Argument>,
-    /// Where it is not: the arguments that it may be.
+    /// If it is not known: the arguments that it may be.
     pub(super) candidates: Vec<String>,
 }
 
 impl Found {
-    /// The accesses on the line of the fault, and the argument that they go through: that of all, or the one that is near.
+    /// Finds the accesses on the line of the fault, and their common argument, or else the nearest
+    /// one.
     pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {
         let mut accesses = accesses(fault, handle, target.is_store);
         let through = |argument: &Argument| {
@@ -135,7 +136,7 @@ impl Found {
     }
 }
 
-/// Shows a place and the calls that led there, innermost first.
+/// Adds a position and the calls that led there, innermost first.
 pub(super) fn called(diagnostic: Diagnostic, chain: &[Span], label: &str) -> Diagnostic {
     let Some((&place, callers)) = chain.split_first() else { return diagnostic };
     let diagnostic = diagnostic.primary(place, label);
@@ -157,8 +158,8 @@ fn arguments(fault: &Fault, handle: &Handle) -> Vec<Argument> {
         .collect()
 }
 
-/// The instructions of a kind that the line of the fault may mean, and the calls that led to each: that line is the innermost
-/// of them that is not the library's.
+/// Returns the instructions of a kind that the line of the fault may mean, and the calls that led
+/// to each: that line is the innermost of them outside of the library.
 pub(super) fn on_line<'a>(
     fault: &'a Fault,
     handle: &'a Handle,
@@ -190,7 +191,7 @@ fn accesses(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
     let is_wanted = move |op: &Op| match op {
         Op::Load { .. } | Op::AtomicLoad { .. } | Op::AtomicPoll { .. } => !is_store,
         Op::Store { .. } => is_store,
-        // It reads and writes; a fault says one of the two.
+        // An atomic op reads and writes; a fault names only one of the two.
         op if op.family() == OpFamily::Atomic => true,
         // tidy: wildcard because no other op has memory outside of the block.
         _ => false,
@@ -206,7 +207,7 @@ fn accesses(fault: &Fault, handle: &Handle, is_store: bool) -> Vec<Access> {
     accesses
 }
 
-/// The parameter of the kernel that a pointer comes from, if there is one alone.
+/// The parameter of the kernel that a pointer comes from, if there is only one.
 fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
     let parents = Parents::new(kernel);
     let (mut seen, mut open, mut found) = (FxHashSet::default(), vec![pointer], None);
@@ -233,7 +234,7 @@ fn origin(kernel: &Function, pointer: Value) -> Option<usize> {
     found.map(|index| index as usize)
 }
 
-/// What a loop or a branch has made of other values there, if it is one.
+/// The values that a loop or a branch carries into `value`, if it is a result of one.
 fn carried(kernel: &Function, inst: Inst, value: Value) -> Option<impl Iterator<Item = Value>> {
     let carried = kernel.carried_by(inst, value)?;
     Some(carried.initial.into_iter().chain(carried.yielded))

@@ -1,4 +1,4 @@
-//! What the simulator has found in a launch that is sanitized, and that has not ended it.
+//! Converts faults of the simulator in a sanitized launch, which do not end it, to findings.
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_cpu::{Finding, Occurrence, OtherAccess};
@@ -9,7 +9,7 @@ use super::access::{Found, MemoryAccess};
 use super::span;
 use crate::Handle;
 
-/// What was found in a launch that is watched, and has not ended it.
+/// Converts a finding of a sanitized launch, which has not ended it.
 #[cold]
 pub(crate) fn from_watch(fault: &Fault, count: u64, handle: &Handle) -> Finding {
     let sources = &handle.compiled.module.sources;

@@ -1,10 +1,10 @@
-//! The forms of operations, and the text of a function that is one.
+//! Operations without their operands, and the text of a function that computes one.
 
 use std::fmt::Write;
 
 use smallvec::SmallVec;
 
-/// What an operation does with its operands, in their order.
+/// An operation on operands in their order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Form {
     /// The operand itself.
@@ -35,12 +35,12 @@ pub enum Form {
     Subscript {
         /// Each index.
         pieces: SmallVec<[Piece; 4]>,
-        /// Whether there is a comma.
+        /// True if there is a comma.
         is_tuple: bool,
     },
     /// A call of a function of Python by its name.
     Builtin(&'static str, usize),
-    /// Whether the operand holds, as a condition.
+    /// The truth of the operand, as a condition.
     Truth,
 }
 
@@ -58,7 +58,7 @@ pub enum Piece {
 }
 
 impl Form {
-    /// A function that is this operation.
+    /// Returns the text of a function that computes this operation.
     pub(super) fn text(&self) -> String {
         let mut body = String::new();
         let mut next = 0;

@@ -1,16 +1,16 @@
-//! The table of launch options: one row an option. From a row follow its [`OptionId`], the values that it takes and those it is
-//! refused with, its default in Rust and in Python, its part in the key of a compiled kernel, the warning of an option that
-//! nothing follows, and the table of `docs/options.md`.
+//! The table of launch options: one row an option. A row defines its [`OptionId`], the values that
+//! it takes and refuses, its default in Rust and in Python, its part in the key of a compiled
+//! kernel, the warning of an option without effect, and its row in `docs/options.md`.
 //!
-//! To add an option: a row here. If the language or code generation follows it, `Options::language` or `Options::codegen`
-//! hands it on.
+//! To add an option, add a row here. If the language or code generation follows it, add it to
+//! `Options::language` or `Options::codegen`.
 
 use std::fmt;
 
 use tilewright_frontend::Constant;
 use tilewright_ir::InputPrecision;
 
-/// What an option takes.
+/// The values that an option takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OptionKind {
     /// A power of two, from 1 to this.
@@ -44,12 +44,12 @@ pub enum DefaultValue {
     Strs(&'static [&'static str]),
 }
 
-/// Who follows an option; of one that nobody follows, what becomes of it.
+/// The component that follows an option, or the treatment of an option that has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Consumer {
     /// The launcher, before a kernel is looked up: it never reaches [`Options`](crate::Options).
     Launcher,
-    /// The language: what a kernel means depends on it.
+    /// The language: the meaning of a kernel depends on it.
     Language,
     /// Code generation for a GPU.
     Codegen,
@@ -57,11 +57,11 @@ pub enum Consumer {
     Launch,
     /// The check of the target: on a GPU it is refused if the target is another.
     Check,
-    /// Nobody, and what a kernel does would be another: it is refused, and this is said.
+    /// None, and a kernel would compute something else: it is refused with this text.
     Refused(&'static str),
-    /// Nobody, and a launch on a GPU that sets it is warned (TW0115) of what happens instead.
+    /// None, and a launch on a GPU that sets it is warned (TW0115) with this text.
     Warned(&'static str),
-    /// Nobody, in silence, for this reason.
+    /// None, in silence, for this reason.
     Silent(&'static str),
 }
 
@@ -72,13 +72,13 @@ pub struct OptionInfo {
     pub id: OptionId,
     /// The keyword.
     pub name: &'static str,
-    /// What it takes.
+    /// The values that it takes.
     pub kind: OptionKind,
-    /// What it is where nobody sets it.
+    /// The default.
     pub default: DefaultValue,
-    /// Who follows it.
+    /// The component that follows it.
     pub consumer: Consumer,
-    /// What it does.
+    /// The effect of the option.
     pub about: &'static str,
 }
 
@@ -90,7 +90,8 @@ macro_rules! options {
             $(#[doc = $about] $option,)*
         }
 
-        /// Every option, sorted by name: those of Triton's CUDA and HIP back ends, and those of the launcher.
+        /// Every option, sorted by name: those of Triton's CUDA and HIP back ends, and those of the
+        /// launcher.
         pub static OPTIONS: &[OptionInfo] = &[$(OptionInfo {
             id: OptionId::$option,
             name: $name,
@@ -106,9 +107,9 @@ use Consumer::{Check, Codegen, Language, Launch, Launcher, Refused, Silent, Warn
 use DefaultValue as Is;
 use OptionKind::{Any, Bool, Int, OptionalInt, PowerOfTwo, Precision, Text};
 
-/// Why an option for AMD's GPUs is passed over: it says something of other machines alone.
+/// The reason for ignoring an option for AMD's GPUs: it only describes other machines.
 const HIP: &str = "it is for AMD's GPUs";
-/// Why what is settled already is passed over.
+/// The reason for ignoring an option that has only one possible value.
 const SETTLED: &str = "the language and the target say it";
 const NO_LIMIT: i128 = i32::MAX as i128;
 
@@ -149,7 +150,8 @@ options! {
     Maxnreg "maxnreg" OptionalInt(1, 1024), Is::None, Codegen, "most registers of a thread";
     MinSharedMem "min_shared_mem" OptionalInt(0, NO_LIMIT), Is::None,
         Warned("a block gets the shared memory that it needs"), "least shared memory";
-    // As many as a program likes, for nothing but a GPU has blocks, stages or warps: `Options::check` has the limits of GPUs.
+    // The CPU takes any number, since only a GPU has blocks, stages or warps: `Options::check` has
+    // the limits of GPUs.
     NumCtas "num_ctas" Int(1, NO_LIMIT), Is::Int(1), Codegen,
         "blocks that a program is divided between, a cluster; where it cannot be, one block with the warps of all up to 8";
     NumStages "num_stages" Int(0, NO_LIMIT), Is::Int(3), Codegen, "stages of software pipelines";
@@ -179,19 +181,20 @@ impl OptionId {
         OPTIONS.binary_search_by_key(&name, |info| info.name).ok().map(|row| OPTIONS[row].id)
     }
 
-    /// Its row.
+    /// Returns the row of the option.
     pub fn info(self) -> &'static OptionInfo {
         &OPTIONS[self as usize]
     }
 
-    /// Whether it is for the launcher (`grid`, `warmup`, `stream`) and not for the compiler.
+    /// Returns whether it is for the launcher (`grid`, `warmup`, `stream`) and not for the
+    /// compiler.
     pub fn is_for_launcher(self) -> bool {
         self.info().consumer == Launcher
     }
 }
 
 impl OptionKind {
-    /// Whether it takes a value.
+    /// Returns whether it takes a value.
     pub(super) fn takes(self, value: &Constant) -> bool {
         let number = match value {
             Constant::Int(number) => Some(*number),

@@ -1,4 +1,4 @@
-//! Whether each row is well formed and found, and the aliases of paths.
+//! Tests that each row is well formed and found, and the aliases of paths.
 
 use super::*;
 

@@ -111,7 +111,7 @@ impl Fixture {
         call_builtin(self, spec, &bound)
     }
 
-    /// What an operand is: the type of a value, or a compile-time value.
+    /// Describes an operand: the type of a value, or a compile-time value.
     pub(super) fn show(&mut self, operand: &Operand<Value>) -> String {
         match operand {
             Operand::Tensor(value) => self.builder.type_of(value).to_string(),

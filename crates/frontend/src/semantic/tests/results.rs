@@ -298,7 +298,7 @@ fn no_builtin_panics_on_strange_arguments() {
                 let arguments: Vec<_> =
                     (0..count).map(|index| pool[(start + index * step) % pool.len()].clone()).collect();
                 let _ = call_builtin(&mut f, spec, &arguments);
-                // The first argument alone, the others as usual.
+                // Only the first argument from the pool, the others as usual.
                 let usual = spec.parameters.iter().skip(1).map(|parameter| {
                     parameter
                         .default

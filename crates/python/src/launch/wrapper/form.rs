@@ -62,7 +62,7 @@ pub(crate) struct Added {
 }
 
 impl Added {
-    /// Whether this is still what the configuration says: a program may change the dict itself.
+    /// Returns whether this is still what the configuration says: a program may change the dict itself.
     #[inline]
     fn is_of(&self, py: Python<'_>, merged: &Bound<'_, PyAny>) -> bool {
         let kwargs = self.kwargs.bind(py);
@@ -76,7 +76,7 @@ impl Added {
 }
 
 /// The most configurations that a form of a call remembers.
-const MOST_ADDED: usize = 8;
+const MAX_ADDED: usize = 8;
 
 /// A key of an autotuner that was looked up before.
 pub(crate) struct KnownKey {
@@ -87,7 +87,7 @@ pub(crate) struct KnownKey {
 }
 
 /// The most keys that a form of a call remembers.
-const MOST_KEYS: usize = 8;
+const MAX_KEYS: usize = 8;
 
 impl Form {
     pub(crate) fn new(
@@ -204,7 +204,7 @@ impl Form {
         }
         let known = Arc::new(KnownKey { read, place: place.clone().unbind(), key: kept.unbind() });
         let mut memo = self.memo();
-        let oldest = (memo.keys.len() == MOST_KEYS).then(|| memo.keys.remove(0));
+        let oldest = (memo.keys.len() == MAX_KEYS).then(|| memo.keys.remove(0));
         memo.keys.push(known);
         // Dropping may run the program's code.
         drop(memo);
@@ -295,7 +295,7 @@ impl Form {
             keywords: keywords.unbind(),
         });
         let mut memo = self.memo();
-        let oldest = (memo.added.len() == MOST_ADDED).then(|| memo.added.remove(0));
+        let oldest = (memo.added.len() == MAX_ADDED).then(|| memo.added.remove(0));
         memo.added.push(Arc::clone(&added));
         drop(memo);
         drop(oldest);
@@ -350,7 +350,7 @@ fn merged_parts<'py>(
     Ok(config.getattr(intern!(py, "_merged"))?.cast_into::<PyTuple>().ok())
 }
 
-/// Whether the items of a dict are those that two tuples begin with.
+/// Returns whether the items of a dict are those that two tuples begin with.
 fn is_beginning(kwargs: &Bound<'_, PyDict>, names: &Bound<'_, PyTuple>, values: &Bound<'_, PyTuple>) -> bool {
     let mut pairs = names.iter_borrowed().zip(values.iter_borrowed());
     kwargs.iter().all(|(name, value)| pairs.next().is_some_and(|(n, v)| n.is(&name) && v.is(&value)))
@@ -412,7 +412,7 @@ impl Read {
     }
 }
 
-/// Whether it is a number, a text or nothing, which have no dtype.
+/// Returns whether it is a number, a text or nothing, which have no dtype.
 pub(crate) fn is_plain(value: &Bound<'_, PyAny>) -> bool {
     value.is_exact_instance_of::<PyInt>()
         || value.is_exact_instance_of::<PyFloat>()
