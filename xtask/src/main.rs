@@ -1,7 +1,9 @@
-//! Checks of the project's own invariants, `cargo xtask tidy`, and comparisons of two commits, `cargo xtask replay`.
+//! Checks of the project's own invariants, `cargo xtask tidy`, and comparisons of two commits,
+//! `cargo xtask replay`.
 //!
-//! What the compiler and clippy can enforce is in `Cargo.toml` and `clippy.toml`; what they cannot is here. Each check
-//! is a function from the text of the tree to findings, and has a test that shows it go red.
+//! `Cargo.toml` and `clippy.toml` have the rules that the compiler and clippy can enforce; the
+//! others are here. Each check is a function from the text of the tree to findings, and has a test
+//! that shows it go red.
 
 mod checks;
 mod metadata;
@@ -115,8 +117,8 @@ fn check_packages(root: &Path) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-/// The root of the workspace. Cargo says at run time where this package lies; it is not compiled in, because checkouts
-/// may share one target directory.
+/// The root of the workspace. Cargo says at run time where this package lies; it is not compiled
+/// in, because checkouts may share one target directory.
 fn project_root() -> PathBuf {
     let package =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("xtask"), PathBuf::from);

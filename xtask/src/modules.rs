@@ -1,8 +1,9 @@
 //! The module graph of each crate, by file, and its cycles.
 //!
-//! A file depends on each file that defines a name which it uses. Paths are followed through re-exports and imports to
-//! the definition, so a `mod.rs` that only declares and re-exports its children is in no cycle with them. Code under
-//! `#[cfg(test)]` does not count, and method calls are not followed.
+//! A file depends on each file that defines a name which it uses. Paths are followed through
+//! re-exports and imports to the definition, so a `mod.rs` that only declares and re-exports its
+//! children is in no cycle with them. Code under `#[cfg(test)]` does not count, and method calls
+//! are not followed.
 
 mod graph;
 mod names;
@@ -23,7 +24,7 @@ pub struct CrateModules {
     arrows: Vec<BTreeMap<usize, String>>,
 }
 
-/// A strongly connected component: files of which each reaches all others.
+/// A strongly connected component: files that each reach all others.
 pub struct Cycle<'a> {
     /// Its files, sorted.
     pub files: Vec<&'a str>,

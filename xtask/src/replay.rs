@@ -4,8 +4,9 @@
 //! cargo xtask replay record        keeps the tile IR of each kernel that tests, examples and pages compile
 //! cargo xtask replay [COMMIT]      compiles the recording by that commit (HEAD if none is named) and by the working tree
 //! ```
-//! Everything is below `build/replay`. `crates/testkit/examples/replay.rs` compiles and compares; the commit is built in a
-//! worktree of its own, with the example of the working tree where it has none.
+//! Everything is below `build/replay`. `crates/testkit/examples/replay.rs` compiles and compares;
+//! the commit is built in a worktree of its own, with the example of the working tree where it has
+//! none.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -34,7 +35,8 @@ pub fn run(root: &Path, arguments: &[&str]) -> ExitCode {
     }
 }
 
-/// Keeps the tile IR of each kernel that the tests across the Python boundary, the examples and the pages compile.
+/// Keeps the tile IR of each kernel that the tests across the Python boundary, the examples and the
+/// pages compile.
 fn record(root: &Path) -> Result<(), String> {
     let recording = root.join("build/replay/recording");
     if recording.exists() {

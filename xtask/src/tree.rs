@@ -5,12 +5,14 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Folders that hold no source of ours, by path. Hidden folders are left out as well, but for those of `HIDDEN_SOURCE`.
+/// Folders that hold no source of ours, by path. Hidden folders are left out as well, but for those
+/// of `HIDDEN_SOURCE`.
 const NOT_SOURCE: [&str; 7] =
     ["target", "build", "dist", "venv", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
 const HIDDEN_SOURCE: [&str; 3] = [".cargo", ".ci", ".github"];
 
-/// Programs of real users, kept byte for byte as they were found: the rules of style do not apply to them.
+/// Programs of real users, kept byte for byte as they were found: the rules of style do not apply
+/// to them.
 const USER_PROGRAMS: &str = "tests/programs/";
 
 /// One text file. `path` is relative to the root and written with `/`.

@@ -1,5 +1,5 @@
-//! What an addition costs: `tests/patches/` holds made-up ones, each as the patch that makes it. They still apply to the
-//! tree, and touch no more files than `CONTRIBUTING.md` says.
+//! The cost of an addition: `tests/patches/` holds made-up ones, each as the patch that makes it.
+//! They still apply to the tree, and touch no more files than `CONTRIBUTING.md` says.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn touched(patch: &str) -> BTreeSet<&str> {
     patch.lines().filter_map(|line| line.strip_prefix("+++ b/")).collect()
 }
 
-/// Fails unless the patch applies and touches the files of this list alone.
+/// Fails unless the patch applies and touches exactly the files of this list.
 fn check(name: &str, files: &[&str]) {
     let file = root().join("tests/patches").join(name);
     let text = std::fs::read_to_string(&file).expect("the patch is there");

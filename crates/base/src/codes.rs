@@ -1,12 +1,13 @@
 //! The table of diagnostic codes. A code is never reused; its page is `docs/diagnostics/<code>.md`.
 
-/// What a Python program sees a diagnostic as.
+/// The class of a diagnostic's Python exception.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The kernel's source is at fault: `CompilationError`.
     Compilation,
-    /// The kernel's source asks a value for an attribute that it has not: `UnknownAttributeError`, a `CompilationError` and
-    /// an `AttributeError`, so that `hasattr` works where Python runs the kernel.
+    /// The kernel's source asks a value for an attribute that it has not: `UnknownAttributeError`,
+    /// a `CompilationError` and an `AttributeError`, so that `hasattr` works where Python runs the
+    /// kernel.
     Attribute,
     /// A `static_assert` failed: `CompileTimeAssertionFailure`, a `CompilationError`.
     StaticAssertion,
@@ -28,7 +29,8 @@ pub enum Kind {
     Execution,
     /// A `device_assert` failed: `DeviceAssertionError`, an `AssertionError`.
     DeviceAssertion,
-    /// Something else took the place of a part of Triton: `NotAvailableError`, a `NotImplementedError`.
+    /// Something else took the place of a part of Triton: `NotAvailableError`, a
+    /// `NotImplementedError`.
     NotAvailable,
     /// The launch is legal, and seldom what was meant: `LaunchWarning`, a `UserWarning`.
     Warning,
@@ -130,7 +132,7 @@ codes! {
     "TW0207" DeviceFault Execution "a GPU stopped the kernel";
     "TW0211" MisalignedAtomic Execution "atomic access not aligned";
     "TW0212" IndexOutOfBounds OutOfBounds "index of a gather out of bounds";
-    // What a sanitizer finds; the kernel goes on.
+    // Findings of a sanitizer; the kernel goes on.
     "TW0221" Race Execution "race for an element of memory";
     "TW0222" Unwritten Execution "read of unwritten memory";
     "TW0223" Misaligned Execution "address or value not aligned as promised";
@@ -146,7 +148,7 @@ impl Code {
         Self::ALL.iter().copied().find(|code| code.name().eq_ignore_ascii_case(name))
     }
 
-    /// Where the page stands on the web.
+    /// Returns the address of the page on the web.
     pub fn url(self) -> String {
         let root = env!("CARGO_PKG_REPOSITORY");
         format!("{root}/blob/main/docs/diagnostics/{}.md", self.name())

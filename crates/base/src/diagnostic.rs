@@ -22,15 +22,16 @@ pub struct Diagnostic {
     pub message: String,
     /// Where; absent where no source is to blame (a launch without arguments, say).
     pub primary: Option<Label>,
-    /// Other places that explain the finding, such as the definition of a value or the calls that led here.
+    /// Other places that explain the finding, such as the definition of a value or the calls that
+    /// led here.
     pub secondary: Vec<Label>,
     /// Facts: what was found, what was expected.
     pub notes: Vec<String>,
-    /// What to do.
+    /// The advice.
     pub hint: Option<String>,
 }
 
-/// Whether rendered text carries ANSI colours.
+/// The choice of ANSI colors in rendered text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Color {
     /// Plain text.
@@ -85,7 +86,8 @@ impl Diagnostic {
         self
     }
 
-    /// The text for a terminal: the code and message, the source with carets, the notes and the hint.
+    /// The text for a terminal: the code and message, the source with carets, the notes and the
+    /// hint.
     pub fn render(&self, sources: &SourceMap, color: Color) -> String {
         let level = if self.code.kind() == Kind::Warning { Level::WARNING } else { Level::ERROR };
         let mut title = level.primary_title(self.message.as_str()).id(self.code.name());

@@ -6,14 +6,14 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Writes a file. Who reads at the same time, and who finds it after an error, has what was there before.
+/// Writes a file atomically. Concurrent readers, and readers after an error, see the old content.
 ///
-/// What is no ordinary file, such as `/dev/stdout`, is written where it is, and so is a file in a folder that takes no
-/// new ones.
+/// A file that is not a regular one, such as `/dev/stdout`, is written in place, and so is a file
+/// in a folder that takes no new ones.
 ///
 /// # Errors
 ///
-/// What the file system says, of a full disk for instance.
+/// The error of the file system, of a full disk for instance.
 pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let before = fs::metadata(path);

@@ -1,8 +1,8 @@
-//! The ground that every other crate stands on: source files and spans, typed indices, diagnostics with
+//! The foundation of all other crates: source files and spans, typed indices, diagnostics with
 //! their codes, and memory that is lent to a launch.
 //!
-//! Nothing here knows the language or the IR. A [`Diagnostic`] is data; [`Diagnostic::render`] is the one place where it
-//! becomes text.
+//! Nothing here knows the language or the IR. A [`Diagnostic`] is data; [`Diagnostic::render`] is
+//! the one place where it becomes text.
 
 mod codes;
 mod diagnostic;

@@ -1,4 +1,5 @@
-//! Memory of the host that a caller lends to a launch: the executor and the simulator access it through regions.
+//! Memory of the host that a caller lends to a launch: the executor and the simulator access it
+//! through regions.
 #![expect(unsafe_code, reason = "user memory is known by address only; whoever makes a region promises it")]
 
 use std::marker::PhantomData;
@@ -8,8 +9,8 @@ use std::marker::PhantomData;
 pub struct Region<'a> {
     base: *mut u8,
     len: usize,
-    /// The lowest bit is 1 if it may be written; the others are the bytes of padding. A whole word: store forwarding fails on a
-    /// word of which only a part has just been written.
+    /// The lowest bit is 1 if it may be written; the others are the bytes of padding. A whole word:
+    /// store forwarding fails on a word if only a part of it has just been written.
     flags: usize,
     lifetime: PhantomData<&'a ()>,
 }
@@ -24,8 +25,9 @@ impl<'a> Region<'a> {
     ///
     /// # Safety
     ///
-    /// For `'a`, these bytes are one allocation that may be read and written through `base` by all threads, and that
-    /// nobody holds a reference to while a kernel runs. (Read-only memory is fine if no kernel stores to it.)
+    /// For `'a`, these bytes are one allocation that may be read and written through `base` by all
+    /// threads, and that is not referenced while a kernel runs. (Read-only memory is fine if no
+    /// kernel stores to it.)
     #[inline]
     pub unsafe fn new(base: *mut u8, len: usize) -> Self {
         Self { base, len, flags: 1, lifetime: PhantomData }
@@ -43,7 +45,8 @@ impl<'a> Region<'a> {
         Self { base: bytes.as_ptr().cast_mut(), len: bytes.len(), flags: 0, lifetime: PhantomData }
     }
 
-    /// The same with so many bytes of padding after it: they are no memory, and a launch that allows it reads 0 there.
+    /// Returns the same with padding after it: these bytes are no memory, and a launch that allows
+    /// it reads 0 there.
     #[must_use]
     #[inline]
     pub fn with_padding(self, bytes: usize) -> Self {
@@ -56,7 +59,8 @@ impl<'a> Region<'a> {
         self.flags >> 1
     }
 
-    /// Returns whether so many bytes from an address end in its padding, and begin in it or in the region.
+    /// Returns whether `bytes` bytes from an address end in its padding, and begin in it or in the
+    /// region.
     #[inline]
     pub fn pads(&self, address: u64, bytes: usize) -> bool {
         let end = address.wrapping_sub(self.address()).saturating_add(bytes as u64);
@@ -87,7 +91,7 @@ impl<'a> Region<'a> {
         self.len == 0
     }
 
-    /// Returns whether so many bytes from an address lie in it.
+    /// Returns whether `bytes` bytes from an address are in it.
     #[inline]
     pub fn contains(&self, address: u64, bytes: usize) -> bool {
         let offset = address.wrapping_sub(self.address());

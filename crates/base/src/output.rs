@@ -1,19 +1,20 @@
-//! What running kernels print, on the standard output of the process or where its host has it.
+//! The output of running kernels, on the standard output of the process or through its host.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Who is asked to take a text before it is written here.
+/// The function that may take a text before it is written here.
 static THROUGH: OnceLock<fn(&str) -> bool> = OnceLock::new();
 
-/// Sets who takes what is printed. It returns false for a text that is to be written to the output of the process, after it
-/// has written out what it holds of that. The first one stays.
+/// Sets the function that takes the output. It returns false for a text that is to be written to
+/// the output of the process, after it has flushed its own buffer of that. The first function
+/// stays.
 pub fn print_through(take: fn(&str) -> bool) {
     // A second host of one process changes nothing.
     let _ = THROUGH.set(take);
 }
 
-/// What was printed, while somebody takes it.
+/// The captured output, while a caller takes it.
 static TAKEN: Mutex<Option<String>> = Mutex::new(None);
 
 fn taken() -> MutexGuard<'static, Option<String>> {
@@ -21,7 +22,8 @@ fn taken() -> MutexGuard<'static, Option<String>> {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs something, and gives what kernels print meanwhile, which is not written. One at a time may take it.
+/// Runs a function, and returns the output of kernels meanwhile, which is not written. Only one
+/// caller may take it at a time.
 pub fn take_printed<R>(run: impl FnOnce() -> R) -> (R, String) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,8 +60,8 @@ pub fn c_float(value: f64, precision: usize) -> String {
     }
 }
 
-/// How many characters an index along an axis is printed with: those of the largest one, as Triton counts them; 0 for an
-/// axis of one element, which takes what it needs.
+/// How many characters an index along an axis is printed with: those of the largest one, as Triton
+/// counts them; 0 for an axis of one element, which takes what it needs.
 pub fn index_width(extent: u32) -> usize {
     match extent {
         0 | 1 => 0,

@@ -1,21 +1,22 @@
-//! Remarks: what a pass has decided, and why, for people who ask (`tilewright explain`).
+//! Remarks: the decisions of passes, and their reasons, on request (`tilewright explain`).
 //!
-//! A pass says what it decides where it decides it: [`remark`] takes a function that makes the text, which is called only while
-//! somebody collects. So remarks cost a compilation that nobody asks about one look at a thread-local, and no pass passes
-//! anything on. They are no part of the program: what is decided is in its text.
+//! A pass reports a decision where it makes it: [`remark`] takes a function that makes the text,
+//! which is only called while remarks are collected. So a compilation without a collector pays one
+//! look at a thread-local, and no pass has to return its remarks. They are no part of the program:
+//! its text has the decisions.
 
 use std::cell::RefCell;
 
 use crate::Span;
 
-/// Whether a pass did what it is there for.
+/// The outcome of a pass for its subject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RemarkKind {
-    /// It did.
+    /// It did its job.
     Done,
-    /// It could have and did not; the reason says what is in the way.
+    /// It could have done its job and did not; the reason says what prevents it.
     Missed,
-    /// A choice among several ways, or something to know.
+    /// A choice among several options, or something to know.
     Note,
 }
 
@@ -30,20 +31,20 @@ impl RemarkKind {
     }
 }
 
-/// What a pass has decided about something.
+/// A decision of a pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Remark {
     /// The pass.
     pub pass: &'static str,
-    /// True if it did what it is there for.
+    /// The outcome.
     pub kind: RemarkKind,
-    /// The source of what it is about.
+    /// The source of the subject.
     pub span: Option<Span>,
-    /// What it is about: `load of fp16[128, 64]`.
+    /// The subject: `load of fp16[128, 64]`.
     pub subject: String,
-    /// What was decided: `16 bytes an access`.
+    /// The decision: `16 bytes an access`.
     pub decision: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -51,7 +52,7 @@ thread_local! {
     static COLLECTED: RefCell<Option<Vec<Remark>>> = const { RefCell::new(None) };
 }
 
-/// Makes a remark, if somebody collects them.
+/// Makes a remark, if remarks are collected.
 pub fn remark(text: impl FnOnce() -> Remark) {
     if is_collecting() {
         let made = text();
@@ -59,7 +60,7 @@ pub fn remark(text: impl FnOnce() -> Remark) {
     }
 }
 
-/// Returns whether somebody collects remarks on this thread.
+/// Returns whether remarks are collected on this thread.
 pub fn is_collecting() -> bool {
     COLLECTED.with_borrow(Option::is_some)
 }
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn remarks_go_to_who_collects_them() {
-        remark(|| unreachable!("nobody collects"));
+        remark(|| unreachable!("not collected"));
         let ((), outer) = collect_remarks(|| {
             say("a");
             let ((), inner) = collect_remarks(|| say("b"));

@@ -27,7 +27,7 @@ impl Span {
     }
 }
 
-/// A piece of source: a whole file, or one function of it as it stands there.
+/// A piece of source: a whole file, or the text of one function in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceFile {
     /// The path, as it is shown to the user.
@@ -40,7 +40,7 @@ pub struct SourceFile {
     pub removed_columns: u32,
 }
 
-/// What the names of the language's own files begin with: the library of kernels.
+/// The prefix of the names of the language's own files: the library of kernels.
 pub const LIBRARY: &str = "tilewright/lib/";
 
 impl SourceFile {
@@ -49,7 +49,8 @@ impl SourceFile {
         Self { name: name.into(), text: text.into(), first_line: 1, removed_columns: 0 }
     }
 
-    /// Returns whether this is the language's own: users look for what their line did, not for a line of this.
+    /// Returns whether the file is the language's own: users look for the effect of their line, not
+    /// for a line of this file.
     pub fn is_library(&self) -> bool {
         self.name.starts_with(LIBRARY)
     }
@@ -82,7 +83,8 @@ impl SourceMap {
         known.unwrap_or_else(|| self.files.push(file))
     }
 
-    /// Of a place and the calls that led there, innermost first: the number of the first in a file of the user.
+    /// Of a place and the calls that led there, innermost first: the number of the first in a file
+    /// of the user.
     pub fn users_place(&self, chain: &[Span]) -> Option<usize> {
         chain.iter().position(|span| !self.file(span.file).is_library())
     }

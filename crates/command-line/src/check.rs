@@ -1,4 +1,5 @@
-//! `tilewright check k.py::kernel --signature … --extent x_ptr=n`: whether each access is in bounds for every grid and every size.
+//! `tilewright check k.py::kernel --signature … --extent x_ptr=n`: whether each access is in bounds
+//! for every grid and every size.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -10,12 +11,12 @@ use tilewright::runtime::{BoundsFinding, BoundsVerdict};
 use crate::compile::{self, Form};
 use crate::output::{self, Failure};
 
-/// What is said of sizes.
+/// The help text about statements on sizes.
 const STATEMENTS: &str = "\
 Expressions are Python's, over the integer parameters and the compile-time values: + - * // % ( ), cdiv(a, b), min, max.
-  --extent x_ptr=n --extent 'a_ptr=(M - 1) * stride_am + K'     how many elements there are behind a pointer
+  --extent x_ptr=n --extent 'a_ptr=(M - 1) * stride_am + K'     how many elements follow a pointer
   --grid 'cdiv(n, BLOCK)' --grid 'cdiv(M, 64), cdiv(N, 64)'     the grid; without it, every grid
-  --assume 'n >= 1' --assume 'stride_am == K and K % 64 == 0'   what holds of the arguments
+  --assume 'n >= 1' --assume 'stride_am == K and K % 64 == 0'   a condition on the arguments
 An extent is not negative. No signed integer wraps: `tilewright run --sanitize=overflow` looks for those that do.
 The exit code is 1 if an access is out of bounds for some size, and with --strict also if one is not decided.";
 
@@ -23,7 +24,7 @@ The exit code is 1 if an access is out of bounds for some size, and with --stric
 #[derive(clap::Args)]
 #[command(after_help = format!("{}\n\n{}", compile::SIGNATURES, STATEMENTS))]
 pub struct Arguments {
-    /// The file and the kernel: `k.py::add_kernel`; `k.py` alone, if it has one kernel
+    /// The file and the kernel: `k.py::add_kernel`; or `k.py`, if it has one kernel
     kernel: OsString,
     #[command(flatten)]
     form: Form,
@@ -33,7 +34,7 @@ pub struct Arguments {
     /// The extents of the grid, separated by commas
     #[arg(long, value_name = "EXPRESSIONS", allow_hyphen_values = true)]
     grid: Option<String>,
-    /// What holds of the arguments, such as `n >= 1`; may be repeated
+    /// A condition on the arguments, such as `n >= 1`; may be repeated
     #[arg(long = "assume", value_name = "CONDITION", allow_hyphen_values = true)]
     assumptions: Vec<String>,
     /// Fail if an access is not decided
@@ -86,7 +87,7 @@ fn place(finding: &BoundsFinding) -> String {
     place.map_or_else(String::new, |place| format!("{}:{}:{}: ", place.file, place.line, place.column))
 }
 
-/// What the options say of sizes; fails with what is not understood.
+/// Parses the options about sizes; an error says what is not understood.
 fn statement(arguments: &Arguments) -> Result<Statement, String> {
     let mut statement = Statement::default();
     for text in &arguments.extents {

@@ -21,19 +21,19 @@ Arguments in --signature, one for each parameter, separated by commas:
   1024  -1.5  'text'       a compile-time value; also True, None, and fp16 for a tl.constexpr
   (*fp32, i32, 2)          a tuple of these; with fields, of a NamedTuple: (x=*fp32, n=i32)
   tensordesc<fp16[64, 32]> a tensor descriptor with blocks of this shape
-  BLOCK=1024               by name, behind those by position";
+  BLOCK=1024               by name, after those by position";
 
 /// Compile a kernel and print a stage of it
 #[derive(clap::Args)]
 #[command(after_help = SIGNATURES)]
 pub struct Arguments {
     #[arg(
-        help = "The file and the kernel: k.py::add_kernel (k.py alone, if it has one kernel); or a text of --emit gpu: k.gpu"
+        help = "The file and the kernel: k.py::add_kernel (or k.py, if it has one kernel); or a text of --emit gpu: k.gpu"
     )]
     kernel: OsString,
     #[command(flatten)]
     form: Form,
-    /// What to compile for
+    /// The target to compile for
     #[arg(long, default_value = "cpu", value_parser = Target::names())]
     target: String,
     /// The stage to print
@@ -44,10 +44,10 @@ pub struct Arguments {
     output: Option<PathBuf>,
 }
 
-/// What a kernel is compiled for, besides the target.
+/// The arguments and options to compile a kernel for.
 #[derive(clap::Args)]
 pub struct Form {
-    /// What the arguments are: '*fp32,*fp32:16,i32,BLOCK=1024'
+    /// The types of the arguments: '*fp32,*fp32:16,i32,BLOCK=1024'
     #[arg(long, short, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     signature: String,
     #[arg(
@@ -107,7 +107,8 @@ pub fn kernel_of(argument: &OsStr) -> Result<Kernel, Failure> {
     Ok(module.kernel(name)?)
 }
 
-/// A program in the language of the GPU path, as `--emit gpu` prints it. What it is for stands in its text.
+/// Compiles a program in the language of the GPU path, as `--emit gpu` prints it. Its text names
+/// its target.
 fn gpu_text(path: &Path, stage: Stage) -> Result<String, Failure> {
     if !matches!(stage, Stage::Gpu | Stage::Ptx) {
         return Err(Failure::Usage(format!(
@@ -154,7 +155,8 @@ fn option_value(text: &str) -> Constant {
     }
 }
 
-/// The stages that `--emit` takes. Machine code is none of them, but who asks for it is told where it is.
+/// The stages that `--emit` takes. Machine code is none of them, but who asks for it is told where
+/// it is.
 fn stages() -> Vec<PossibleValue> {
     let value = |stage: &Stage| PossibleValue::new(stage.name()).hide(*stage == Stage::Cubin);
     Stage::ALL.iter().map(value).collect()

@@ -1,4 +1,5 @@
-//! `tilewright explain TW0004`: the page of a code; `tilewright explain k.py::kernel`: that of a kernel.
+//! `tilewright explain TW0004`: the page of a code; `tilewright explain k.py::kernel`: that of a
+//! kernel.
 
 use std::ffi::OsString;
 
@@ -8,7 +9,8 @@ use crate::compile::SIGNATURES;
 use crate::explain_kernel::{self, Page};
 use crate::output::{self, Failure};
 
-/// Write a page with all stages of a kernel and what was decided; or print what a diagnostic's code means
+/// Write a page with all stages of a kernel and what was decided; or print what a diagnostic's code
+/// means
 #[derive(clap::Args)]
 #[command(after_help = SIGNATURES)]
 pub struct Arguments {

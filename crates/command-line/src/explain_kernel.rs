@@ -1,5 +1,5 @@
-//! `tilewright explain k.py::kernel`: one page with every stage of a kernel side by side, its layouts drawn, and what the passes
-//! have decided; or with `--why` these decisions as text.
+//! `tilewright explain k.py::kernel`: one page with every stage of a kernel side by side, its
+//! layouts drawn, and what the passes have decided; or with `--why` these decisions as text.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -13,12 +13,12 @@ use crate::compile::{self, Form};
 use crate::machine_code::{assemble, occupancy};
 use crate::output::{self, Failure};
 
-/// What the page shows, and where it goes.
+/// The options of the page: the kernel's target and the file to write.
 #[derive(clap::Args)]
 pub struct Page {
     #[command(flatten)]
     form: Form,
-    /// What to compile the kernel for
+    /// The target to compile the kernel for
     #[arg(long, default_value = "sm_90", value_parser = Target::names())]
     target: String,
     /// Print what the passes have decided and why, instead of writing a page
@@ -32,7 +32,7 @@ pub struct Page {
 const PAGE: &str = include_str!("explain/page.html");
 const STYLE: &str = include_str!("explain/style.css");
 const SCRIPT: &str = include_str!("explain/page.js");
-/// What the page of the visualiser draws layouts with, too.
+/// The script that draws layouts, which the page of the visualizer uses too.
 const LAYOUTS: &str = include_str!("../../../python/tilewright/viz/static/layouts.js");
 
 /// Returns whether an argument of `explain` is a kernel and no code of a diagnostic.

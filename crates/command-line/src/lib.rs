@@ -1,4 +1,5 @@
-//! The `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim report`, `profile`, `bench`.
+//! The `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim report`,
+//! `profile`, `bench`.
 //!
 //! [`main`] runs it: the binary of `cli` and the Python package (`python -m tilewright`) both
 //! call it. The result is printed to stdout, findings to stderr. The exit code is 0, or 1 if the
@@ -72,7 +73,8 @@ where
     let parsed = match Arguments::try_parse_from(arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
-            // Help and version are "errors" that go to stdout; a reader that is gone is no mistake of ours.
+            // Help and version are "errors" that go to stdout; a reader that is gone is no mistake
+            // of ours.
             let _ = error.print();
             let is_answer = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             return if is_answer { 0 } else { output::USAGE };

@@ -1,4 +1,5 @@
-//! The machine code of a kernel, where the tools that make and show it are found: `ptxas`, and `nvdisasm` or `cuobjdump`.
+//! The machine code of a kernel, where the tools that make and show it are found: `ptxas`, and
+//! `nvdisasm` or `cuobjdump`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tilewright::compiler::{GpuCode, StageText};
 
-/// What an assembler has made of PTX.
+/// The result of an assembler for PTX.
 pub struct MachineCode {
     /// Registers of a thread.
     pub registers: u32,
@@ -63,7 +64,7 @@ fn listing(text: &str, source: &str) -> StageText {
                 rest.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
             current = digits.parse().ok().filter(|_| file == source).unwrap_or(0);
         } else if word.starts_with("/*") && word.contains(';') {
-            // Behind the text `cuobjdump` has the bits.
+            // `cuobjdump` prints the bits after the text.
             let end = word.find(';').map_or(word.len(), |at| at + 1);
             lines.push(word[..end].to_owned());
             origins.push(current);
@@ -124,7 +125,8 @@ impl Drop for Folder {
 
 /// The blocks of a kernel that a multiprocessor runs at a time, and what keeps it from more.
 pub fn occupancy(capability: u32, threads: u32, registers: u32, shared: u32) -> (u32, &'static str) {
-    // Threads, blocks and bytes of shared memory of a multiprocessor, by the CUDA programming guide.
+    // Threads, blocks and bytes of shared memory of a multiprocessor, by the CUDA programming
+    // guide.
     let (most_threads, most_blocks, most_shared) = match capability {
         75 => (1024, 16, 64),
         80 => (2048, 32, 164),

@@ -1,4 +1,4 @@
-//! Where text goes: results to stdout, findings to stderr, in colour on a terminal.
+//! The output of commands: results to stdout, findings to stderr, in color on a terminal.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 
@@ -18,7 +18,7 @@ pub enum Failure {
     Usage(String),
     /// The result cannot be written.
     Io(String),
-    /// What was asked for is not so; that has been told.
+    /// The command's check failed, and the output has said so.
     Told,
 }
 
@@ -37,7 +37,7 @@ impl Failure {
             Failure::Io(message) => (format!("error: {message}"), FAULT),
             Failure::Told => return FAULT,
         };
-        // If stderr is closed there is nobody to tell.
+        // If stderr is closed the message has no reader.
         let _ = writeln!(std::io::stderr(), "{text}");
         code
     }
@@ -56,7 +56,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Writes a finding to stderr.
 pub fn tell(diagnostic: &Diagnostic, sources: &SourceMap) {
-    // If stderr is closed there is nobody to tell.
+    // If stderr is closed the message has no reader.
     let _ = writeln!(std::io::stderr(), "{}\n", diagnostic.render(sources, color()));
 }
 

@@ -1,4 +1,5 @@
-//! `tilewright run script.py` and `tilewright sim report script.py`: hand over to Python, where the script belongs.
+//! `tilewright run script.py` and `tilewright sim report script.py`: hand over to Python, where the
+//! script belongs.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -14,10 +15,10 @@ pub struct Arguments {
     arguments: Vec<OsString>,
 }
 
-/// What the simulator of a GPU can do
+/// Commands for the simulator of a GPU
 #[derive(clap::Subcommand)]
 pub enum Simulation {
-    /// Run a Triton program on the simulator of a GPU, and print what it has counted of each kernel
+    /// Run a Triton program on the simulator of a GPU, and print its counters of each kernel
     ///
     /// The same as `tilewright run --device sim:sm_90 --report`; another device may be given.
     Report(Arguments),

@@ -1,4 +1,5 @@
-//! The syntax of a kernel as it stands in its source: the signature, for messages about launches, and the tree as text.
+//! The syntax of a kernel's source: the signature, for messages about launches, and the tree as
+//! text.
 
 use ruff_python_ast::visitor::source_order::{SourceOrderVisitor, walk_body, walk_stmt};
 use ruff_python_ast::{AnyParameterRef, Decorator, Expr, ModModule, Parameter, Stmt, StmtFunctionDef};
@@ -36,7 +37,8 @@ pub struct ParameterSyntax {
     pub is_variadic: bool,
 }
 
-/// Every function of a module, nested ones too, in order; `text` is what the module was parsed from.
+/// Every function of a module, nested ones too, in order; `text` is what the module was parsed
+/// from.
 pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
     struct Collector<'t>(&'t str, Vec<FunctionSyntax>);
     impl<'a> SourceOrderVisitor<'a> for Collector<'_> {
@@ -69,8 +71,8 @@ pub fn function_syntax(source: &FunctionSource) -> Option<FunctionSyntax> {
     found.into_iter().find(|function| function.name == source.name && function.name_range.0 >= source.offset)
 }
 
-/// The tree of a function as text: a line for each node, with its place and its source. Empty where the source is not
-/// known.
+/// The tree of a function as text: a line for each node, with its place and its source. Empty where
+/// the source is not known.
 pub fn syntax_tree(source: Option<&FunctionSource>) -> String {
     source.and_then(|source| dump_ast(&source.file, Some(&source.name)).ok()).unwrap_or_default()
 }

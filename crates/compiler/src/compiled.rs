@@ -18,9 +18,9 @@ pub struct CompiledKernel {
     pub signature: Vec<(Arc<str>, ParameterType)>,
     /// The optimised IR; its entry takes the parameters that are not compile-time values.
     pub module: Arc<Module>,
-    /// What the target executes.
+    /// The code that the target executes.
     pub code: Arc<MachineCode>,
-    /// What was asked for, and what it came to.
+    /// The options of the compilation, and the resources of its code.
     pub metadata: Metadata,
     /// The IR before optimisation.
     pub lowered: Arc<Module>,
@@ -29,7 +29,7 @@ pub struct CompiledKernel {
     pub(crate) source: Option<FunctionSource>,
 }
 
-/// What a target executes.
+/// The code that a target executes.
 #[derive(Debug)]
 pub enum MachineCode {
     /// The program of the CPU's executor.
@@ -38,15 +38,15 @@ pub enum MachineCode {
     Gpu(Box<GpuCode>),
 }
 
-/// A kernel for a GPU, as its driver or the simulator takes it. Its parameters lie in their buffer one after the other, in
-/// the order of the entry, each aligned as its type; a bool is a byte.
+/// A kernel for a GPU, as its driver or the simulator takes it. Its parameters lie in their buffer
+/// one after the other, in the order of the entry, each aligned as its type; a bool is a byte.
 #[derive(Debug)]
 pub struct GpuCode {
     /// The text of the module.
     pub ptx: String,
     /// The name of the kernel in it.
     pub entry: String,
-    /// What it is for.
+    /// The GPU that it is for.
     pub target: tilewright_gpu_ir::GpuTarget,
     /// Threads of a block.
     pub threads: u32,
@@ -68,24 +68,25 @@ impl GpuCode {
         found
     }
 
-    /// The tensor maps that a launch passes behind the arguments.
+    /// Returns the tensor maps that a launch passes after the arguments.
     pub fn tensor_maps(&self) -> &[TensorMapPlan] {
         &self.program.header.tensor_maps
     }
 
-    /// Returns whether a launch passes, behind the tensor maps, how many programs there are along the first axis if it is one of clusters
-    /// of two blocks, and 0 if it is not: an int32. Blocks that fill up the last cluster end at once.
+    /// Returns whether a launch passes an int32 after the tensor maps: the number of programs along
+    /// the first axis in a launch of clusters of two blocks, else 0. Blocks that fill up the last
+    /// cluster end at once.
     pub fn has_pairs(&self) -> bool {
         self.program.header.paired
     }
 
-    /// The blocks of a program, which are a cluster along the first axis: 1 unless the launch asked for more and it could be divided
-    /// between them.
+    /// Returns the blocks of a program, which are a cluster along the first axis: 1 unless the
+    /// launch requested more and the program could be divided between them.
     pub fn cluster(&self) -> u32 {
         self.program.header.cluster
     }
 
-    /// Where each argument lies among the parameters, and what it is; tensor maps come behind them.
+    /// Returns the offset of each argument among the parameters, and its type; tensor maps follow.
     pub fn arguments(&self) -> Vec<(usize, Element)> {
         let types: Vec<_> = self.program.kernel().parameter_types().collect();
         let count = types.len() - self.tensor_maps().len() - usize::from(self.has_pairs());
@@ -100,7 +101,7 @@ impl GpuCode {
         types[..count].iter().map(place).collect()
     }
 
-    /// The text of the module with at most so many registers a thread.
+    /// Returns the text of the module with at most this many registers a thread.
     pub fn with_max_registers(&self, count: u32) -> String {
         with_stack(|| ptx(&self.program, Some(count))).expect("it was lowered before")
     }
@@ -119,7 +120,7 @@ pub(crate) fn ptx(
     Ok(tilewright_ptx::isa::print(&module))
 }
 
-/// What a parameter is in one compiled kernel.
+/// The type of a parameter in one compiled kernel.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ParameterType {
     /// A pointer to numbers of this type.
@@ -135,26 +136,26 @@ pub enum ParameterType {
 /// The options of a compiled kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
-    /// What it runs on.
+    /// The target that it runs on.
     pub target: Target,
     /// The options that the language saw.
     pub language: tilewright_frontend::Options,
     /// Those that only back ends saw.
     pub codegen: CodegenOptions,
-    /// What it takes of the machine.
+    /// The resources of a program.
     pub resources: Resources,
 }
 
-/// What a program of the grid takes of the machine.
+/// The machine resources of a program of the grid.
 ///
-/// Programs divide by these numbers to choose a grid: `max_num_regs // (n_regs * warp_size * num_warps)` and
-/// `max_shared_mem // shared` are the programs that a multiprocessor can hold. A CPU runs a program with none of either,
-/// so the numbers are the least that such a division allows: never zero, and small enough that at least one program
-/// always fits.
+/// Programs divide by these numbers to choose a grid: `max_num_regs // (n_regs * warp_size *
+/// num_warps)` and `max_shared_mem // shared` are the programs that a multiprocessor can hold. A
+/// CPU runs a program with none of either, so the numbers are the least that such a division
+/// allows: never zero, and small enough that at least one program always fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Resources {
-    /// Registers of a thread; on a CPU 32, the vector registers of AVX-512 and NEON. The assembler of a GPU decides how many
-    /// a kernel takes: until it has, this says 32, too.
+    /// Registers of a thread; on a CPU 32, the vector registers of AVX-512 and NEON. The assembler
+    /// of a GPU decides how many a kernel takes: until it has, this says 32, too.
     pub registers: u32,
     /// Registers spilled to memory; none on a CPU.
     pub spills: u32,
@@ -184,7 +185,7 @@ impl CompiledKernel {
                 language: job.request.options,
                 codegen: match &code {
                     MachineCode::Cpu(_) => job.codegen,
-                    // It may have got more than were asked for.
+                    // The code may have more warps than the request.
                     MachineCode::Gpu(code) => CodegenOptions { num_warps: code.num_warps(), ..job.codegen },
                 },
                 resources: match &code {
@@ -200,8 +201,8 @@ impl CompiledKernel {
         }
     }
 
-    /// What compiling it with other options gives, if it is [shareable](Self::is_shareable) and they are others for back ends only:
-    /// the same code.
+    /// Returns the same code for other options, if it is [shareable](Self::is_shareable) and the
+    /// options only differ for back ends.
     #[must_use]
     pub fn shared(&self, language: tilewright_frontend::Options, codegen: CodegenOptions) -> Self {
         Self {
@@ -216,7 +217,8 @@ impl CompiledKernel {
         }
     }
 
-    /// The name of the entry in the code of a GPU, which may be another one than that of the function.
+    /// The name of the entry in the code of a GPU, which may be another one than that of the
+    /// function.
     pub fn entry_name(&self) -> &str {
         match &*self.code {
             MachineCode::Cpu(_) => &self.name,
@@ -224,7 +226,8 @@ impl CompiledKernel {
         }
     }
 
-    /// The blocks that a program is divided between: 1 unless the launch asked for more and it could be.
+    /// Returns the blocks that a program is divided between: 1 unless the launch requested more and
+    /// the program could be divided.
     pub fn cluster(&self) -> u32 {
         match &*self.code {
             MachineCode::Cpu(_) => 1,
@@ -232,11 +235,11 @@ impl CompiledKernel {
         }
     }
 
-    /// The code of a GPU for arguments that the tensor maps of some accesses cannot be made of; without any maps if nothing says
-    /// which.
+    /// Returns GPU code for arguments that the tensor maps of some accesses cannot describe;
+    /// without any maps if `accesses` is `None`.
     ///
     /// # Errors
-    /// What the code generation refuses.
+    /// The errors of the code generation.
     pub fn without_tensor_maps(
         &self,
         accesses: Option<&[TensorAccess]>,
@@ -249,8 +252,8 @@ impl CompiledKernel {
         with_stack(|| gpu_code(&self.module, code.target, options, &mut |_, _| {})).map(Some)
     }
 
-    /// The text of a stage, made anew at each call; none of a stage that kernels for this target do not pass through, and of
-    /// machine code, which the compiler does not make.
+    /// The text of a stage, made anew at each call; none of a stage that kernels for this target do
+    /// not pass through, and of machine code, which the compiler does not make.
     pub fn asm(&self, stage: Stage) -> Option<String> {
         with_stack(|| match (stage, &*self.code) {
             (Stage::Ast, _) => Some(syntax_tree(self.source.as_ref())),
@@ -265,8 +268,9 @@ impl CompiledKernel {
         })
     }
 
-    /// Says of each access whether it is in bounds for every grid and every size, given a statement of the sizes; with the
-    /// module that the findings are about. Fails with what is wrong in the statement.
+    /// Says of each access whether it is in bounds for every grid and every size, given a statement
+    /// of the sizes; with the module that the findings are about. Fails with what is wrong in the
+    /// statement.
     ///
     /// # Errors
     /// A name that is no parameter.
@@ -286,13 +290,14 @@ impl CompiledKernel {
         })
     }
 
-    /// The accesses to memory in its text, with the parameters of the entry that their pointers may come from.
+    /// The accesses to memory in its text, with the parameters of the entry that their pointers may
+    /// come from.
     pub fn accesses(&self) -> Vec<tilewright_opt::analysis::Access> {
         with_stack(|| tilewright_opt::analysis::accesses(&self.module))
     }
 
-    /// A number in hexadecimal that is equal for equal code, options and target, on every machine; computed anew at each
-    /// call.
+    /// A number in hexadecimal that is equal for equal code, options and target, on every machine;
+    /// computed anew at each call.
     pub fn hash(&self) -> String {
         let Metadata { target, language, codegen, resources: _ } = self.metadata;
         let ir = with_stack(|| tilewright_ir::print(&self.lowered, false));
@@ -312,7 +317,8 @@ impl ParameterType {
         }
     }
 
-    /// Triton's name for it: `*fp32`, `i32`, `constexpr`, `tensordesc<fp16[64, 32]>`; a tuple is `(*fp32, i32)`, with fields `(x=*fp32, n=i32)`.
+    /// Triton's name for it: `*fp32`, `i32`, `constexpr`, `tensordesc<fp16[64, 32]>`; a tuple is
+    /// `(*fp32, i32)`, with fields `(x=*fp32, n=i32)`.
     pub fn name(&self) -> String {
         match self {
             ParameterType::Pointer(dtype) => format!("*{}", short_name(*dtype)),

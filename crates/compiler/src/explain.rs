@@ -1,4 +1,4 @@
-//! What was made of a kernel, stage by stage, for people: each line of a stage with the line of the source that it is of, the
+//! The stages of a kernel's compilation, for people: each line of a stage with its source line, the
 //! layouts of the GPU stage as data that a page can draw, and the remarks of the passes.
 
 use std::fmt::Write;
@@ -104,8 +104,8 @@ impl CompiledKernel {
         line_in(&self.module.sources, span, &self.source_name())
     }
 
-    /// All of it as JSON, for a page: stages, layouts, accesses to shared memory, remarks. `more` are stages that others made, and
-    /// `facts` pairs of a name and a value.
+    /// All of it as JSON, for a page: stages, layouts, accesses to shared memory, remarks. `more`
+    /// are stages that others made, and `facts` pairs of a name and a value.
     pub fn explanation(&self, remarks: &[Remark], more: &[StageText], facts: &[(String, String)]) -> String {
         let stage = |stage: &StageText| {
             let StageText { name, title, lines, links } = stage;
@@ -182,10 +182,11 @@ impl CompiledKernel {
     }
 }
 
-/// The layouts of tile IR for a target, as JSON: what the page of a trace draws. The text is that of stage `ir`.
+/// The layouts of tile IR for a target, as JSON: what the page of a trace draws. The text is that
+/// of stage `ir`.
 ///
 /// # Errors
-/// What the parser or the GPU path refuses, as a sentence.
+/// The error of the parser or the GPU path, as a sentence.
 pub fn layouts_of_ir(
     text: &str,
     target: tilewright_gpu_ir::GpuTarget,
@@ -194,7 +195,7 @@ pub fn layouts_of_ir(
 ) -> Result<String, String> {
     with_stack(|| {
         let mut module = tilewright_ir::parse(text).map_err(|error| error.to_string())?;
-        // The text may come from a file that anybody wrote.
+        // The text may come from an untrusted file.
         tilewright_ir::verify(&module).map_err(|error| error.to_string())?;
         if !num_warps.is_power_of_two() || num_warps > tilewright_gpu_ir::MOST_WARPS {
             return Err(format!(
@@ -232,7 +233,7 @@ fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &st
             let id = sources.files().map(|(id, _)| id).find(|id| id.to_string() == number);
             id.map_or(0, |id| line_in(sources, Span::new(id, start, start), file))
         });
-        // The places of an instruction with regions stand behind the last one.
+        // The spans of an instruction with regions follow its last region.
         let closes = own.trim_start().starts_with('}');
         let begun = if closes { open.pop() } else { None };
         if let Some(begun) = begun {
@@ -247,7 +248,8 @@ fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &st
     StageText { name: name.into(), title: title.into(), lines, links: origins }
 }
 
-/// A line without the places at its end, and the outermost place: the file and the byte where it begins.
+/// A line without the places at its end, and the outermost place: the file and the byte where it
+/// begins.
 fn split_places(line: &str) -> (&str, Option<(&str, u32)>) {
     let (mut own, mut outermost) = (line, None);
     while let Some((before, place)) = own.rsplit_once(" @") {

@@ -8,11 +8,12 @@ use tilewright_ir::{VerifyError, verify};
 
 use crate::{CompileError, Stage, compiled, with_stack};
 
-/// Takes a program in the language of the GPU path from its text on: what its passes have left to do is done. Gives the text of
-/// a stage, [`Stage::Gpu`] or [`Stage::Ptx`].
+/// Compiles a program in the language of the GPU path from its text on: runs the passes that it has
+/// not passed yet. Returns the text of a stage, [`Stage::Gpu`] or [`Stage::Ptx`].
 ///
 /// # Errors
-/// What the parser and the verifier find, at its place in the text; what the passes and the code generation refuse.
+/// The errors of the parser and the verifier, with their positions in the text; those of the passes
+/// and the code generation.
 pub fn compile_gpu_text(name: &str, text: &str, stage: Stage) -> Result<String, CompileError> {
     with_stack(|| {
         let mut program = parse(name, text)?;

@@ -1,5 +1,6 @@
-//! Inline assembly outside of a GPU: the simulator runs it for the CPU's executor, and its parser finds mistakes before an
-//! assembler sees them. Both take a kernel whose threads each run the text once, on words of memory.
+//! Inline assembly outside of a GPU: the simulator runs it for the CPU's executor, and its parser
+//! finds mistakes before an assembler sees them. Both take a kernel whose threads each run the text
+//! once, on words of memory.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -60,7 +61,8 @@ impl Assembly for SimulatedAssembly {
         let mut parameters = own.address().to_le_bytes().to_vec();
         parameters.extend((runs as u32).to_le_bytes());
         let regions: Vec<Region<'_>> = std::iter::once(own).chain(regions.iter().copied()).collect();
-        // Where there are few, the block has no others: each of its threads comes to a barrier of the text.
+        // With few runs, the block has no more threads than runs: each thread reaches a barrier of
+        // the text.
         let threads = (runs as u32).min(THREADS);
         let grid = [(runs as u32).div_ceil(threads), 1, 1];
         let mut launch = Launch::new(KERNEL, grid, [threads, 1, 1], &parameters, &regions);
@@ -75,7 +77,8 @@ impl Assembly for SimulatedAssembly {
     }
 }
 
-/// Finds the mistakes of inline assembly that the parser is sure of: instructions that it does not know may be right.
+/// Finds the mistakes of inline assembly that the parser is sure of: instructions that it does not
+/// know may be right.
 pub(crate) fn check(module: &Module) -> Result<(), Box<Diagnostic>> {
     for function in module.functions.values() {
         let mut found = Ok(());
@@ -134,12 +137,13 @@ fn in_line(line: u32, message: &str, text: &str, first: u32) -> String {
     }
 }
 
-/// The line behind the text.
+/// The line after the text.
 const CLOSE: &str = "} // end of the text";
 
 /// The kernel that runs the text once a thread, and the line on which the text begins.
 ///
-/// It takes the address of the words and the number of runs. Of each operand, outputs first, there are as many words.
+/// It takes the address of the words and the number of runs. Of each operand, outputs first, there
+/// are as many words.
 fn kernel(template: &AsmTemplate) -> (String, u32) {
     let mut out = format!(
         ".version 8.7\n.target {TARGET}\n.address_size 64\n\
@@ -196,7 +200,8 @@ fn kernel(template: &AsmTemplate) -> (String, u32) {
     (out, first)
 }
 
-/// Returns whether an output is in the text or tied to an input: otherwise nothing writes it, as where the text is a barrier alone.
+/// Returns whether an output is in the text or tied to an input: otherwise nothing writes it, as in
+/// a text that is only a barrier.
 fn is_named(template: &AsmTemplate, output: usize) -> bool {
     let tied = template.inputs.iter().any(|input| matches!(input, AsmInput::Tied(to) if *to == output));
     let in_text = |piece: &AsmPiece| matches!(piece, AsmPiece::Operand(number) if *number == output);

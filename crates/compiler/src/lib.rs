@@ -1,5 +1,6 @@
-//! The whole path of a kernel as one function, [`compile`]: source, typed tile IR, optimised tile IR, and from there a
-//! program of the CPU's executor, or a program for the threads of a GPU and its PTX.
+//! The whole path of a kernel as one function, [`compile`]: source, typed tile IR, optimised tile
+//! IR, and from there a program of the CPU's executor, or a program for the threads of a GPU and
+//! its PTX.
 //!
 //! ```text
 //! Job ──lower──> Module ──optimize──> Module ──cpu──> Program
@@ -7,7 +8,8 @@
 //!                                     Module ──compile──> Module ──lower──> PTX   (the stages that can be looked at)
 //!                                                          gpu              ptx
 //! ```
-//! Compiling needs no Python and keeps no state: who compiles what, and how often, is the runtime's business.
+//! Compiling needs no Python and keeps no state: who compiles what, and how often, is the runtime's
+//! business.
 
 mod ast;
 mod compiled;
@@ -24,7 +26,7 @@ pub use tilewright_gpu_ir::Tuning;
 pub use tilewright_gpu_ir::{
     LaunchInteger, LaunchProduct, SwizzleMode, TensorAccess, TensorMapBox, TensorMapPlan,
 };
-/// Whether accesses are in bounds for every size.
+/// The analysis that decides whether accesses are in bounds for every size.
 pub use tilewright_opt::bounds;
 
 pub use compiled::{CompiledKernel, GpuCode, MachineCode, Metadata, ParameterType, Resources};
@@ -43,14 +45,14 @@ use tilewright_frontend::{Failure, FunctionSource, Host, Lowered, Request};
 use tilewright_ir as ir;
 use tilewright_ir::Module;
 
-/// What is to be compiled.
+/// The input of a compilation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Job {
-    /// The kernel, what is known of its arguments, and the options that the language sees.
+    /// The kernel, the facts about its arguments, and the options that the language sees.
     pub request: Request,
     /// The name of each parameter, in order.
     pub parameters: Vec<Arc<str>>,
-    /// What for.
+    /// The target.
     pub target: Target,
     /// The options that only back ends see.
     pub codegen: CodegenOptions,
@@ -63,13 +65,16 @@ pub struct CodegenOptions {
     pub num_warps: u32,
     /// Stages of software pipelines; a CPU has none.
     pub num_stages: u32,
-    /// Blocks of a program, which is divided between them if it can be; else one block with as many warps runs what they would.
+    /// Blocks of a program, which is divided between them if it can be; else one block with as many
+    /// warps runs what they would.
     pub num_ctas: u32,
     /// The most registers that a thread may use.
     pub max_registers: Option<u32>,
-    /// True if a product that is added to something may be rounded once instead of twice: on a GPU it mostly is.
+    /// True if a multiplication and an addition may be fused, which rounds once instead of twice:
+    /// on a GPU it mostly is.
     pub contraction: bool,
-    /// True if who launches the kernel makes the tensor maps that it asks for ([`GpuCode::tensor_maps`]).
+    /// True if the launcher of the kernel makes the tensor maps that the code takes
+    /// ([`GpuCode::tensor_maps`]).
     pub tensor_maps: bool,
 }
 
@@ -100,7 +105,7 @@ pub enum CompileError {
 pub struct InternalError {
     /// The stage that made the IR.
     pub stage: Stage,
-    /// What is wrong with it.
+    /// The error in it.
     pub message: String,
     /// The IR.
     pub ir: String,
@@ -117,7 +122,8 @@ impl fmt::Display for InternalError {
     }
 }
 
-/// Compiles a kernel: the whole path. The hook sees each stage as it is reached, also those before a failure.
+/// Compiles a kernel: the whole path. The hook sees each stage as it is reached, also those before
+/// a failure.
 pub fn compile(
     job: &Job,
     host: &mut dyn Host,
@@ -209,7 +215,8 @@ pub fn cpu_program_for_traces(module: &Module) -> Result<tilewright_cpu::Program
     tilewright_cpu::Program::for_traces(module, Some(&inline_asm::SimulatedAssembler))
 }
 
-/// The same for launches that are sanitized. The module is that before the passes: what the programmer wrote is checked.
+/// The same for launches that are sanitized. The module is that before the passes: what the
+/// programmer wrote is checked.
 pub fn cpu_program_for_sanitizer(
     module: &Module,
 ) -> Result<tilewright_cpu::SanitizedProgram, Box<Diagnostic>> {
@@ -224,8 +231,8 @@ pub fn cpu_program_without_symbolic_forms(
     tilewright_cpu::Program::without_symbolic_forms(module, Some(&inline_asm::SimulatedAssembler))
 }
 
-/// Runs a stage on a stack that suffices for the deepest nesting that the frontend lets through: passes, printer and
-/// executor walk it recursively.
+/// Runs a stage on a stack that suffices for the deepest nesting that the frontend lets through:
+/// passes, printer and executor walk it recursively.
 fn with_stack<T>(stage: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(2 << 20, 8 << 20, stage)
 }

@@ -1,7 +1,9 @@
-//! How many registers a thread gets, where fewer let one more block run on a multiprocessor at a time.
+//! Chooses the registers of a thread, if fewer let one more block run on a multiprocessor at a
+//! time.
 //!
-//! The assembler alone knows how many registers a kernel takes and which it spills, so the choice is a dialogue: a runtime assembles the
-//! kernel, asks [`Occupancy::register_limits`] for limits worth another attempt, and [`Multiprocessor::judge`] for the verdict on each attempt.
+//! Only the assembler knows how many registers a kernel takes and which it spills, so the choice is
+//! a dialogue: a runtime assembles the kernel, asks [`Occupancy::register_limits`] for limits worth
+//! another attempt, and [`Multiprocessor::judge`] for the verdict on each attempt.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Tuning;
@@ -26,7 +28,8 @@ pub struct Multiprocessor {
     pub tuning: &'static Tuning,
 }
 
-/// A kernel as the assembler made it: what each block takes, and how many run on a multiprocessor at a time.
+/// A kernel as the assembler made it: what each block takes, and how many run on a multiprocessor
+/// at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Occupancy {
     /// Threads of a block.
@@ -41,10 +44,10 @@ pub struct Occupancy {
     pub blocks: u32,
 }
 
-/// What to do with an attempt at fewer registers.
+/// The verdict on an attempt at fewer registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Its block more is worth its spills.
+    /// The additional block is worth its spills.
     Accept,
     /// A higher limit may spill less.
     Continue,
@@ -55,7 +58,8 @@ pub enum Verdict {
 impl Occupancy {
     /// Returns the register limits with which one more block fits, best first.
     ///
-    /// There are none unless registers are the scarce resource and the limit takes at most a third of them away.
+    /// There are none unless registers are the scarce resource and the limit takes at most a third
+    /// of them away.
     pub fn register_limits(&self, multiprocessor: &Multiprocessor) -> SmallVec<[u32; 2]> {
         let more = self.blocks + 1;
         let shared_bytes = more * (self.shared_bytes + multiprocessor.reserved_bytes);
@@ -115,7 +119,7 @@ mod tests {
         assert_eq!(tried(1, 256, 161, 0), [120, 128]);
         assert_eq!(tried(3, 512, 35, 0), [32]);
         assert_eq!(tried(5, 256, 48, 0), [40]);
-        // A third of the registers may go, and that by the second attempt alone.
+        // A third of the registers may go, and that only by the second attempt.
         assert_eq!(tried(1, 256, 190, 0), [128]);
         // Half of the registers are too few.
         assert!(tried(1, 256, 255, 0).is_empty());

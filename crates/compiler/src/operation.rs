@@ -1,4 +1,5 @@
-//! One operation of interpret mode: the same path as that of a kernel, for a function of values that are there already.
+//! One operation of interpret mode: the same path as that of a kernel, for a function of values
+//! that are there already.
 
 use std::sync::Arc;
 
@@ -12,14 +13,14 @@ use crate::{CompileError, Stage, cpu_program, verify, with_stack};
 /// A compiled operation.
 #[derive(Debug)]
 pub struct CompiledOperation {
-    /// What runs.
+    /// The program of the operation.
     pub program: Program,
-    /// The result; what is known at run time only in it are the results of the program, in order.
+    /// The result; its run-time parts are the results of the program, in order.
     pub result: Operand<Type>,
-    /// Which of those are constants of the code.
+    /// The indices of run-time parts that are constants of the code.
     pub known: Vec<usize>,
-    /// Which of those point to memory that is only read, and the parameter of the kernel that says
-    /// so.
+    /// The indices of run-time parts that point to memory that is only read, and the parameter of
+    /// the kernel that declares so.
     pub read_only: Vec<(usize, Arc<str>)>,
 }
 
@@ -44,14 +45,14 @@ pub fn compile_operation(
 }
 
 impl CompiledOperation {
-    /// What a user is told of an evaluation that failed. [`locate`] moves it to the user's source.
+    /// Converts the error of an evaluation to a user's. [`locate`] moves it to the user's source.
     pub fn failure(&self, error: EvaluationError) -> CompileError {
         let sources = SourceMap::clone(self.program.sources());
         CompileError::Kernel(Box::new(Failure { diagnostics: vec![error.diagnostic], sources }))
     }
 }
 
-/// Moves the findings about an operation to where it stands in the user's source.
+/// Moves the findings about an operation to its position in the user's source.
 pub fn locate(error: &mut CompileError, sites: &[Site]) {
     match error {
         CompileError::Kernel(failure) => relocate(failure, sites),

@@ -53,5 +53,6 @@ impl Stage {
     }
 }
 
-/// What is called with each stage as it is reached. The text is made only if the function is called.
+/// The function that is called with each stage. The text is made only if it calls the function that
+/// it gets.
 pub type DumpHook<'a> = dyn FnMut(Stage, &dyn Fn() -> String) + 'a;

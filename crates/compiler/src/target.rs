@@ -1,12 +1,12 @@
-//! What a kernel is compiled for.
+//! The targets of compilations.
 
 use std::fmt;
 
 /// A machine that code is made for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// The processor that this process runs on. The executor chooses the widest vector instructions at run time, so the
-    /// program is the same on every processor.
+    /// The processor that this process runs on. The executor chooses the widest vector instructions
+    /// at run time, so the program is the same on every processor.
     Cpu,
     /// A kind of NVIDIA GPU.
     Gpu(tilewright_gpu_ir::GpuTarget),
@@ -27,8 +27,8 @@ impl Target {
         ["cpu"].into_iter().chain(gpus).chain(["sm_90"]).collect()
     }
 
-    /// The best target for a GPU of this compute capability (times 10); none below 7.5. Code whose name ends in `a` runs on
-    /// that one capability alone.
+    /// Returns the best target for a GPU of this compute capability (times 10); none below 7.5.
+    /// Code whose name ends in `a` only runs on that capability.
     pub fn for_capability(capability: u32) -> Option<Self> {
         let runs = |target: &&tilewright_gpu_ir::GpuTarget| {
             target.capability == capability || target.capability < capability && !target.name.ends_with('a')
@@ -60,7 +60,8 @@ impl Target {
         }
     }
 
-    /// What the processor has, by the names that its makers use; of a GPU the architecture says it.
+    /// Returns the features of the processor, by the names that its makers use; the architecture of
+    /// a GPU says them.
     pub fn features(self) -> Vec<&'static str> {
         match self {
             Target::Cpu => cpu_features(),
@@ -122,7 +123,7 @@ mod tests {
         let name = |capability| Target::for_capability(capability).map(Target::architecture);
         assert_eq!(name(70), None);
         assert_eq!((name(75), name(80), name(86)), (Some("sm_75"), Some("sm_80"), Some("sm_86")));
-        // The code for 9.0 alone does not run on what came later.
+        // Code that is only for 9.0 does not run on later ones.
         assert_eq!((name(90), name(100), name(120)), (Some("sm_90a"), Some("sm_100a"), Some("sm_120")));
         assert_eq!((name(103), name(121)), (Some("sm_100"), Some("sm_120")));
     }

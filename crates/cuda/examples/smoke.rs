@@ -1,8 +1,8 @@
-//! Whether the GPU of this machine works: prints what it is, compiles a vector addition with the driver's assembler, runs
-//! it, checks every element, and times launches.
+//! Tests the GPU of this machine: prints its properties, compiles a vector addition with the
+//! driver's assembler, runs it, checks every element, and times launches.
 //!
-//! `smoke` is one file that needs nothing but the driver. `smoke --launches` only times launches, which works with a stub
-//! of the driver too (`TILEWRIGHT_LIBCUDA`).
+//! `smoke` is one file that needs nothing but the driver. `smoke --launches` only times launches,
+//! which works with a stub of the driver too (`TILEWRIGHT_LIBCUDA`).
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -118,7 +118,8 @@ fn check_add(context: Context) -> Result<bool, Error> {
     Ok(wrong.is_none())
 }
 
-/// The time that a launch takes of the host: the best batch of several, each too small to fill the driver's queue.
+/// The time that a launch takes of the host: the best batch of several, each too small to fill the
+/// driver's queue.
 fn time_launches(context: Context, count: usize) -> Result<Duration, Error> {
     const BATCH: u32 = 500;
     let list: Vec<String> = (0..count).map(|index| format!(".param .u64 p{index}")).collect();

@@ -1,4 +1,5 @@
-//! PTX to a cubin, by the assembler (`ptxas`) that is part of the driver. A cubin can be kept; see [`crate::Cache`].
+//! PTX to a cubin, by the assembler (`ptxas`) that is part of the driver. A cubin can be kept; see
+//! [`crate::Cache`].
 
 use crate::sys::{UNSUPPORTED_PTX, jit_option};
 use crate::{Cache, Context, Error, Key};
@@ -14,7 +15,8 @@ pub struct AssembleOptions {
     pub line_info: bool,
     /// Keeps everything for debuggers. The code is slow.
     pub debug_info: bool,
-    /// Asynchronous products (`wgmma`) that the assembler makes wait for each other, for want of registers, are an error.
+    /// Asynchronous products (`wgmma`) that the assembler makes wait for each other, for want of
+    /// registers, are an error.
     pub asynchronous: bool,
 }
 
@@ -47,15 +49,16 @@ impl AssembleOptions {
 pub struct Assembled {
     /// The cubin, an ELF file.
     pub cubin: Vec<u8>,
-    /// Its messages. What a kernel takes of registers and memory is in [`crate::FunctionAttributes`].
+    /// Its messages. The registers and memory of a kernel are in [`crate::FunctionAttributes`].
     pub log: String,
 }
 
 /// Assembles a PTX module for the device of a context. `kernel` is what errors call it.
 ///
 /// # Errors
-/// [`Error::Assembler`] with the assembler's messages if it does not accept the module; [`Error::UnsupportedPtx`] of a driver
-/// that is older than the module's version of PTX; [`Error::SerializedProducts`] if the options ask for it.
+/// [`Error::Assembler`] with the assembler's messages if it does not accept the module;
+/// [`Error::UnsupportedPtx`] of a driver that is older than the module's version of PTX;
+/// [`Error::SerializedWgmma`] if the options ask for it.
 pub fn assemble(
     context: Context,
     kernel: &str,
@@ -69,7 +72,7 @@ pub fn assemble(
         .map_err(|error| error.about_kernel(kernel))?;
     match assembled.cubin {
         Ok(_) if options.asynchronous && assembled.info_log.contains(SERIALIZED) => {
-            Err(Error::SerializedProducts { kernel: kernel.to_owned() })
+            Err(Error::SerializedWgmma { kernel: kernel.to_owned() })
         }
         Ok(cubin) => Ok(Assembled { cubin, log: assembled.info_log }),
         Err(Error::Call(cause)) if cause.code == UNSUPPORTED_PTX => {
@@ -85,11 +88,12 @@ pub fn assemble(
     }
 }
 
-/// What the assembler says of products that wait for each other (its warnings C7511, C7512 and others like them).
+/// The assembler's message about dots that wait for each other (its warnings C7511, C7512 and
+/// others like them).
 const SERIALIZED: &str = "wgmma.mma_async instructions are serialized";
 
-/// [`assemble`], unless the cache has the cubin already, or knows that there is none without serialized products: for that an
-/// entry is empty.
+/// [`assemble`], unless the cache has the cubin already, or knows that there is none without
+/// serialized products: for that an entry is empty.
 ///
 /// # Errors
 /// As [`assemble`].
@@ -109,8 +113,8 @@ pub fn assemble_cached(
     ]);
     let cubin = cache.get_or_build(&key, || match assemble(context, kernel, ptx, options) {
         Ok(assembled) => Ok(assembled.cubin),
-        Err(Error::SerializedProducts { .. }) => Ok(Vec::new()),
+        Err(Error::SerializedWgmma { .. }) => Ok(Vec::new()),
         Err(error) => Err(error),
     })?;
-    if cubin.is_empty() { Err(Error::SerializedProducts { kernel: kernel.to_owned() }) } else { Ok(cubin) }
+    if cubin.is_empty() { Err(Error::SerializedWgmma { kernel: kernel.to_owned() }) } else { Ok(cubin) }
 }

@@ -1,4 +1,5 @@
-//! The cache on disk: what took the assembler seconds, found again by what it was made from.
+//! The cache on disk: cubins that took the assembler seconds, found again by a hash of their
+//! sources.
 //!
 //! ```text
 //! <directory>/tilewright-1/<first digit of the key>/<the key in hexadecimal>       an entry
@@ -7,12 +8,12 @@
 //! ```
 //! - An entry is written under another name and renamed, so that readers see all of it or nothing; it carries its key and
 //!   a checksum, so that one that was damaged is noticed and built anew.
-//! - Who builds an entry holds the lock of its key's first two digits: of many processes or threads that want it, one
+//! - A builder of an entry holds the lock of its key's first two digits: of many processes or threads that want it, one
 //!   builds and the others wait and read. The system takes a lock back from a process that dies. A lock that cannot be
-//!   had costs double work, never an answer.
-//! - Each of the 16 folders takes a 16th of the limit. Who adds to one removes what was not used for longest, so that the
-//!   work depends on the size of one folder, and on nothing else.
-//! - Whatever is wrong with the disk, the cache answers what it was asked; [`Cache::take_warning`] says what was wrong.
+//!   acquired costs double work, never a wrong result.
+//! - Each of the 16 folders takes a 16th of the limit. A writer to one removes the entries that were not used for longest,
+//!   so that the work only depends on the size of one folder.
+//! - After any error of the disk, the cache still returns entries; [`Cache::take_warning`] says what was wrong.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -26,27 +27,27 @@ use crate::{Error, Settings};
 /// The folder of this format of entries, within one that others may use too.
 const FOLDER: &str = "tilewright-1";
 
-/// Entries are spread over so many folders, each with so many locks: hexadecimal digits.
+/// The number of folders that entries are spread over, and of locks in each: hexadecimal digits.
 const DIGITS: usize = 16;
 
-/// What an entry begins with.
+/// The first bytes of an entry.
 const MAGIC: [u8; 8] = *b"TWCUBIN1";
 const HEADER_BYTES: usize = MAGIC.len() + 32 + 32;
 
-/// How long to wait for somebody else who builds an entry. Longer than an assembler takes; somebody who was stopped in a
-/// debugger must not stop everybody else.
+/// The time to wait for another builder of an entry. Longer than an assembler takes; a process that
+/// is stopped in a debugger must not stop all others.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A file of an entry that was being written and is this old belongs to a process that was killed.
 const ABANDONED: Duration = Duration::from_hours(1);
 
-/// What an entry was made from, as a number of 256 bits.
+/// The hash of an entry's sources, a number of 256 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// The key of everything that determines an entry: pairs of what a thing is and the thing itself. The version of this
-    /// crate is part of every key.
+    /// The key of everything that determines an entry: pairs of what a thing is and the thing
+    /// itself. The version of this crate is part of every key.
     pub fn of(parts: &[(&str, &[u8])]) -> Self {
         let mut hasher =
             blake3::Hasher::new_derive_key(concat!("tilewright cache ", env!("CARGO_PKG_VERSION")));
@@ -101,7 +102,7 @@ impl Cache {
         }
     }
 
-    /// What keeps the cache from being used, the first time that it is asked for.
+    /// Returns the reason why the cache cannot be used, at the first call.
     pub fn take_warning(&self) -> Option<String> {
         let mut warning = self.warning.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(*warning, Warning::Waiting(_)) {
@@ -121,8 +122,8 @@ impl Cache {
         }
     }
 
-    /// The entry of a key, built if there is none. `build` runs at most once; of everybody who asks at a time, it runs for
-    /// one.
+    /// The entry of a key, built if there is none. `build` runs at most once; of everybody who asks
+    /// at a time, it runs for one.
     ///
     /// # Errors
     /// Those of `build`, and no others.
@@ -142,7 +143,7 @@ impl Cache {
                 return build();
             }
         };
-        // Somebody else may have built it while this one waited.
+        // Another process may have built it while this one waited.
         if let Some(content) = place.read() {
             return Ok(content);
         }
@@ -180,7 +181,7 @@ impl Cache {
     }
 }
 
-/// Where an entry is.
+/// The paths of an entry.
 struct Place {
     key: Key,
     folder: PathBuf,
@@ -210,7 +211,8 @@ impl Place {
         if bytes[..HEADER_BYTES] != self.header(content) {
             return None;
         }
-        // The time of the last use, for those that make room. Of a cache that cannot be written, nothing is removed.
+        // The time of the last use, for those that make room. Of a cache that cannot be written,
+        // nothing is removed.
         let _ = file.set_modified(SystemTime::now());
         bytes.drain(..HEADER_BYTES);
         Some(bytes)
@@ -238,7 +240,8 @@ impl Place {
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_millis(20));
                 }
-                // The patience is at its end, or the file system has no locks: then everybody builds for themselves.
+                // The patience is at its end, or the file system has no locks: then everybody
+                // builds for themselves.
                 Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return Ok(Lock(None)),
             }
         }
@@ -263,8 +266,8 @@ impl Place {
         written
     }
 
-    /// Removes the entries of the folder that were not used for longest, until the rest takes no more than `limit` bytes;
-    /// and what processes that were killed have left behind.
+    /// Removes the entries of the folder that were not used for longest, until the rest takes no
+    /// more than `limit` bytes; and the files of processes that were killed.
     fn make_room(&self, limit: u64) -> io::Result<()> {
         let now = SystemTime::now();
         let (mut entries, mut total) = (Vec::new(), 0);
@@ -286,7 +289,7 @@ impl Place {
             if total <= limit {
                 break;
             }
-            // Somebody else may have removed it already.
+            // Another process may have removed it already.
             let _ = fs::remove_file(path);
             total -= bytes;
         }

@@ -1,6 +1,7 @@
-//! The calls of the driver as safe methods, one for each: the only place of the crate, beside the table in `sys`, where
-//! there is `unsafe`. What makes them sound: a handle comes from the driver and is owned by a value that outlives the
-//! call; lengths are those of the slices; everything else the driver checks itself and answers with a code.
+//! The calls of the driver as safe methods, one for each: the only place of the crate, beside the
+//! table in `sys`, where there is `unsafe`. It is sound because a handle comes from the driver and
+//! is owned by a value that outlives the call, lengths are those of the slices, and the driver
+//! checks everything else itself and returns a code.
 #![expect(unsafe_code, reason = "calls of a C library")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -18,7 +19,8 @@ use crate::{CallError, Driver, Error};
 
 /// Opens a shared library; the error says in the system's words why it cannot be opened.
 pub(crate) fn open_library(path: &Path) -> Result<Library, String> {
-    // SAFETY: the initialisers of a driver library may run at any time; a path that the user gives is the user's choice.
+    // SAFETY: the initialisers of a driver library may run at any time; a path that the user gives
+    // is the user's choice.
     unsafe { Library::new(path) }.map_err(|error| {
         let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
         let path = path.display().to_string();
@@ -34,7 +36,8 @@ pub(crate) fn at_fork(in_child: extern "C" fn()) {
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
-/// The file that the driver was loaded from, without symbolic links: on Linux its name ends in the release of the driver.
+/// The file that the driver was loaded from, without symbolic links: on Linux its name ends in the
+/// release of the driver.
 #[cfg(unix)]
 pub(crate) fn file_of(function: unsafe extern "system" fn(u32) -> Code) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
@@ -44,7 +47,7 @@ pub(crate) fn file_of(function: unsafe extern "system" fn(u32) -> Code) -> Optio
         dli_sname: ptr::null(),
         dli_saddr: ptr::null_mut(),
     };
-    // SAFETY: any address may be asked for; `about` is a place for the answer.
+    // SAFETY: any address may be looked up; `about` is memory for the result.
     let is_known = unsafe { libc::dladdr(function as *const c_void, &raw mut about) } != 0;
     if !is_known || about.dli_fname.is_null() {
         return None;
@@ -82,7 +85,8 @@ impl Driver {
     fn failure(&self, call: &'static str, code: Code) -> Error {
         let text = |describe: unsafe extern "system" fn(Code, *mut *const c_char) -> Code| {
             let mut text = ptr::null();
-            // SAFETY: `text` is a place for a pointer; the driver makes it null or a string that it keeps for ever.
+            // SAFETY: `text` is a place for a pointer; the driver makes it null or a string that it
+            // keeps for ever.
             let answer = unsafe { describe(code, &raw mut text) };
             if answer != 0 || text.is_null() {
                 return String::new();
@@ -214,9 +218,11 @@ impl Driver {
     }
 }
 
-/// Memory. Device addresses are numbers: a wrong one is an error of the driver, not an access of this process.
+/// Memory. Device addresses are numbers: a wrong one is an error of the driver, not an access of
+/// this process.
 impl Driver {
-    /// Tells if there is memory at an address. The driver refuses addresses that it has never given.
+    /// Tells if there is memory at an address. The driver refuses addresses that it has never
+    /// given.
     pub(crate) fn is_mapped(&self, address: u64) -> Result<bool, Error> {
         let mut is_mapped = 0_i32;
         let place = (&raw mut is_mapped).cast();
@@ -272,7 +278,7 @@ impl Driver {
     }
 
     /// # Safety
-    /// Nobody touches `to` until the stream has come past the copy, and it lives as long.
+    /// `to` is not accessed until the stream has passed the copy, and it lives as long.
     pub(crate) unsafe fn copy_to_host_async(
         &self,
         to: &mut [u8],
@@ -372,7 +378,7 @@ impl Driver {
     }
 }
 
-/// What the driver's assembler makes of a PTX module.
+/// The result of the driver's assembler for a PTX module.
 pub(crate) struct Assembled {
     pub(crate) cubin: Result<Vec<u8>, Error>,
     pub(crate) info_log: String,
@@ -384,8 +390,8 @@ const LOG_BYTES: usize = 16 << 10;
 
 /// The assembler.
 impl Driver {
-    /// Assembles a PTX module for the device of the current context. `options` are pairs of a `CUjit_option` and its
-    /// value.
+    /// Assembles a PTX module for the device of the current context. `options` are pairs of a
+    /// `CUjit_option` and its value.
     pub(crate) fn assemble(&self, ptx: &str, name: &str, options: &[(i32, u32)]) -> Result<Assembled, Error> {
         let (name, text) = (c_string(name)?, c_string(ptx)?);
         let (mut info, mut errors) = (vec![0_u8; LOG_BYTES], vec![0_u8; LOG_BYTES]);
@@ -400,8 +406,8 @@ impl Driver {
         ]);
         let (mut keys, mut values): (Vec<i32>, Vec<*mut c_void>) = values.into_iter().unzip();
         let mut state = LinkHandle::NULL;
-        // SAFETY: both lists have the stated length; they, and the logs that they point to, live until the state is
-        // destroyed below.
+        // SAFETY: both lists have the stated length; they, and the logs that they point to, live
+        // until the state is destroyed below.
         unsafe {
             call!(self.cuLinkCreate_v2(
                 keys.len() as u32,
@@ -426,7 +432,8 @@ impl Driver {
 
     fn assemble_into(&self, state: LinkHandle, ptx: &CStr, name: &CStr) -> Result<Vec<u8>, Error> {
         let text = ptx.to_bytes_with_nul();
-        // SAFETY: the state is alive; the text has the stated length and ends in NUL, and the driver only reads it.
+        // SAFETY: the state is alive; the text has the stated length and ends in NUL, and the
+        // driver only reads it.
         unsafe {
             call!(self.cuLinkAddData_v2(
                 state,
@@ -445,7 +452,7 @@ impl Driver {
         if cubin.is_null() {
             return Ok(Vec::new());
         }
-        // SAFETY: the driver says that so many bytes are there; they live as long as the state.
+        // SAFETY: the driver says that this many bytes are there; they live as long as the state.
         Ok(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), bytes) }.to_vec())
     }
 }
@@ -454,7 +461,8 @@ impl Driver {
 impl Driver {
     pub(crate) fn load_module(&self, image: Image<'_>) -> Result<ModuleHandle, Error> {
         let mut module = ModuleHandle::NULL;
-        // SAFETY: the driver reads as far as the image's own header says, which an `Image` is known to have.
+        // SAFETY: the driver reads as far as the image's own header says, which an `Image` is known
+        // to have.
         unsafe { call!(self.cuModuleLoadData(&raw mut module, image.bytes().as_ptr().cast())) }?;
         Ok(module)
     }
@@ -486,8 +494,9 @@ impl Driver {
         Ok(value.max(0) as u32)
     }
 
-    /// Offset and bytes of each parameter, of which there are `count`; `None` if the driver does not say. Who does not know how
-    /// many there are asks for one too many, which those tools report that watch for errors of calls.
+    /// Returns offset and bytes of each parameter, up to `count`; `None` if the driver does not
+    /// say. Without a count, the last query is one too many, which tools that watch for errors of
+    /// calls report.
     pub(crate) fn parameters(
         &self,
         function: FunctionHandle,
@@ -554,13 +563,15 @@ impl Driver {
     ) -> Result<u32, Error> {
         let mut clusters = 0;
         let config = launch.config();
-        // SAFETY: the function's module is alive; a place for an int; the attributes live as long as `launch`.
+        // SAFETY: the function's module is alive; a place for an int; the attributes live as long
+        // as `launch`.
         unsafe { call!(self.cuOccupancyMaxActiveClusters(&raw mut clusters, function, &raw const config)) }?;
         Ok(clusters.max(0) as u32)
     }
 
-    /// Launches. The parameters are one block of bytes: the caller fills it as it reads its arguments, and unlike the
-    /// list of pointers, whose targets the driver reads at sizes that only it knows, it carries its own length.
+    /// Launches. The parameters are one block of bytes: the caller fills it as it reads its
+    /// arguments, and unlike the list of pointers, whose targets the driver reads at sizes that
+    /// only it knows, it carries its own length.
     pub(crate) fn launch(
         &self,
         function: FunctionHandle,
@@ -578,8 +589,8 @@ impl Driver {
         let extra = extra.as_mut_ptr();
         if !launch.attributes.is_empty() {
             let config = launch.config();
-            // SAFETY: the function's module and the stream are alive; the attributes and the parameters are slices, which
-            // the driver has read when it returns.
+            // SAFETY: the function's module and the stream are alive; the attributes and the
+            // parameters are slices, which the driver has read when it returns.
             return unsafe {
                 call!(self.cuLaunchKernelEx(&raw const config, function, ptr::null_mut(), extra))
             };
@@ -621,8 +632,8 @@ impl Driver {
                 const CALL: &str = "cuTensorMapEncodeTiled";
                 let encode = functions.cuTensorMapEncodeTiled.ok_or_else(|| lacks(CALL))?;
                 let block = block.as_ptr();
-                // SAFETY: the map has the size and alignment of the header; a rank is at most 5, which the driver checks
-                // before it reads that many elements of the lists.
+                // SAFETY: the map has the size and alignment of the header; a rank is at most 5,
+                // which the driver checks before it reads that many elements of the lists.
                 let code = unsafe {
                     encode(
                         place,
@@ -676,7 +687,7 @@ impl Driver {
 #[repr(C, align(128))]
 struct AlignedMap([u64; 16]);
 
-/// What a copy through a tensor map moves.
+/// The elements that a copy through a tensor map moves.
 pub(crate) enum TensorMapBlock {
     /// A block: its extents.
     Tiled([u32; 5]),
@@ -684,8 +695,8 @@ pub(crate) enum TensorMapBlock {
     Im2col { lower: [i32; 3], upper: [i32; 3], channels: u32, pixels: u32 },
 }
 
-/// The arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`. The first `rank` elements of the lists count, of
-/// `strides` one less.
+/// The arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`. The first `rank`
+/// elements of the lists count, of `strides` one less.
 pub(crate) struct TensorMapCall {
     pub(crate) element: u32,
     pub(crate) rank: u32,

@@ -1,6 +1,6 @@
-//! Contexts: which device the calling thread works on. The manners are those of CUDA's runtime library, which torch uses: a
-//! device's primary context is shared by everybody in the process, it is made current on a thread that has none, and a
-//! context that is current already is somebody's choice and stays.
+//! Contexts: the device that the calling thread works on. The rules are those of CUDA's runtime
+//! library, which torch uses: all users in the process share a device's primary context, it is made
+//! current on a thread that has none, and a current context stays, since the caller has chosen it.
 
 use std::marker::PhantomData;
 
@@ -26,14 +26,16 @@ impl Context {
         let handle = if let Some(handle) = slot.primary.get() {
             *handle
         } else {
-            // Two threads may both retain it here, and one more reference does no harm: nobody ever releases one.
+            // Two threads may both retain it here, and one more reference does no harm: it is never
+            // released.
             let handle = device.driver().retain_primary_context(slot.handle)?;
             *slot.primary.get_or_init(|| handle)
         };
         Ok(Self { device, handle })
     }
 
-    /// The context that is current on this thread, if there is one: the caller's choice of a device.
+    /// The context that is current on this thread, if there is one: the caller's choice of a
+    /// device.
     pub fn current(driver: &'static Driver) -> Result<Option<Self>, Error> {
         let handle = driver.current_context()?;
         if handle == ContextHandle::NULL {
@@ -47,7 +49,8 @@ impl Context {
         Ok(Some(Self { device, handle }))
     }
 
-    /// The current context; if this thread has none, the primary one of `device`, which becomes current.
+    /// The current context; if this thread has none, the primary one of `device`, which becomes
+    /// current.
     pub fn current_or_primary(device: Device) -> Result<Self, Error> {
         if let Some(context) = Self::current(device.driver())? {
             return Ok(context);
@@ -72,7 +75,8 @@ impl Context {
         self.device.driver()
     }
 
-    /// Waits for everything that was started in it. An error of a kernel that ran earlier surfaces here.
+    /// Waits for everything that was started in it. An error of a kernel that ran earlier surfaces
+    /// here.
     pub fn synchronize(self) -> Result<(), Error> {
         let _entered = self.enter()?;
         self.driver().synchronize_context()
@@ -102,8 +106,9 @@ impl Context {
         self.driver().is_mapped(address)
     }
 
-    /// Sets the bytes that hold what kernels print until it is shown. To be called before a kernel that prints is loaded:
-    /// afterwards the driver refuses even the size that it has, which is therefore not set again.
+    /// Sets the bytes that hold what kernels print until it is shown. To be called before a kernel
+    /// that prints is loaded: afterwards the driver refuses even the size that it has, which is
+    /// therefore not set again.
     pub fn set_printf_fifo_size(self, bytes: usize) -> Result<(), Error> {
         let _entered = self.enter()?;
         if self.driver().limit(sys::LIMIT_PRINTF_FIFO_SIZE)? == bytes {
@@ -112,8 +117,8 @@ impl Context {
         self.driver().set_limit(sys::LIMIT_PRINTF_FIFO_SIZE, bytes)
     }
 
-    /// Has the context current until the answer is dropped: if this thread has another one, that is current afterwards
-    /// again; if it has none, this one stays.
+    /// Has the context current until the answer is dropped: if this thread has another one, that is
+    /// current afterwards again; if it has none, this one stays.
     #[inline]
     pub(crate) fn enter(self) -> Result<Entered, Error> {
         let driver = self.driver();
@@ -132,14 +137,14 @@ impl Context {
 pub(crate) struct Entered {
     driver: &'static Driver,
     is_pushed: bool,
-    /// What is current is a matter of the thread, so this stays on it.
+    /// The current context belongs to the thread, so this stays on it.
     thread: PhantomData<*const ()>,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
         if self.is_pushed {
-            // There is nobody to tell; the next call on this thread reports what is wrong.
+            // The error cannot be returned here; the next call on this thread reports it.
             let _ = self.driver.pop_context();
         }
     }

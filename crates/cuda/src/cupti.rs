@@ -1,9 +1,11 @@
-//! CUPTI, NVIDIA's library of profiling, opened at run time: when each kernel began and ended on the GPU.
+//! CUPTI, NVIDIA's library of profiling, opened at run time: when each kernel began and ended on
+//! the GPU.
 //!
-//! Its activity interface writes records into buffers that it asks for and hands back. A launch is between [`Cupti::push`] and
-//! [`Cupti::pop`] of a number; CUPTI writes that number beside the call of the driver, and the number of the call beside the
-//! kernel. Records of other programs' kernels are passed over. Records grow at their ends from version to version; what is read
-//! of one has been in its place since CUDA 9.
+//! Its activity interface writes records into buffers that it asks for and hands back. A launch is
+//! between [`Cupti::push`] and [`Cupti::pop`] of a number; CUPTI writes that number beside the call
+//! of the driver, and the number of the call beside the kernel. Records of other programs' kernels
+//! are passed over. Records grow at their ends from version to version; what is read of one has
+//! been in its place since CUDA 9.
 #![expect(unsafe_code, reason = "a C library that calls back")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -25,7 +27,8 @@ mod kind {
     pub(super) const EXTERNAL_CORRELATION: u32 = 39;
 }
 
-/// What is written. Numbers of a program's own stand beside calls of the driver, so these are written too.
+/// The kinds of records. External correlation ids belong to calls of the driver, so those are
+/// recorded too.
 const KINDS: [u32; 3] = [kind::EXTERNAL_CORRELATION, kind::DRIVER, kind::CONCURRENT_KERNEL];
 
 /// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM2`: torch has the first two.
@@ -40,7 +43,7 @@ const BUFFER_WORDS: usize = 64 << 10;
 type Requested = extern "system" fn(*mut *mut u64, *mut usize, *mut usize);
 type Completed = extern "system" fn(*mut c_void, u32, *mut u64, usize, usize);
 
-/// Where numbers stand in a record, in bytes.
+/// The offsets of numbers in a record, in bytes.
 mod place {
     pub(super) const KIND: usize = 0;
     pub(super) const KERNEL_START: usize = 16;
@@ -61,7 +64,8 @@ macro_rules! functions {
             fn load(opened: &libloading::Library, library: &str) -> Result<Self, String> {
                 Ok(Self {
                     $(
-                        // SAFETY: the type is that of the header of CUPTI, since its first version with this function.
+                        // SAFETY: the type is that of the header of CUPTI, since its first version
+                        // with this function.
                         $field: *unsafe { opened.get(concat!(stringify!($name), "\0")) }
                             .map_err(|_| format!("`{library}` has no function `{}`", stringify!($name)))?,
                     )*
@@ -100,7 +104,7 @@ pub struct Cupti {
     library: String,
 }
 
-/// What records have said. Those of a launch may come in different buffers.
+/// The contents of records. Those of a launch may be in different buffers.
 #[derive(Default)]
 struct Found {
     /// The calls of the driver that a number was pushed for.
@@ -117,11 +121,13 @@ fn found<T>(work: impl FnOnce(&mut Found) -> T) -> T {
 }
 
 impl Cupti {
-    /// The library, opened by the first call; later calls answer the same. The error is a line that says why there is none.
+    /// The library, opened by the first call; later calls answer the same. The error is a line that
+    /// says why there is none.
     ///
-    /// `TILEWRIGHT_CUPTI` names the library or its folder, and `off` says to do without; `TRITON_CUPTI_LIB_PATH` names a
-    /// folder. Else it is where the system finds it, in `folders`, or with the CUDA toolkit. A version that is newer than the
-    /// driver does not work, so that none is asked for.
+    /// `TILEWRIGHT_CUPTI` names the library or its folder, and `off` says to do without;
+    /// `TRITON_CUPTI_LIB_PATH` names a folder. Else it is searched in the system's folders, in
+    /// `folders`, and in the CUDA toolkit. A version newer than the driver does not work, so none
+    /// is tried.
     pub fn get(driver: Version, folders: &[PathBuf]) -> Result<&'static Self, &'static str> {
         let cupti = CUPTI.get_or_init(|| Self::open(&candidates(driver, folders)?));
         cupti.as_ref().map_err(String::as_str)
@@ -171,18 +177,19 @@ impl Cupti {
     /// Has no more kernels written down.
     pub fn stop(&self) {
         for kind in KINDS {
-            // SAFETY: takes a number. What was not begun need not be ended, so that there is nothing to say of an error.
+            // SAFETY: takes a number. Disabling a kind that is not enabled fails harmlessly, so
+            // errors are ignored.
             unsafe { (self.functions.disable)(kind) };
         }
     }
 
-    /// What this thread launches from now on has this number.
+    /// Gives later launches of this thread an external correlation id.
     pub fn push(&self, number: u64) -> Result<(), String> {
         // SAFETY: takes numbers.
         self.check("cuptiActivityPushExternalCorrelationId", unsafe { (self.functions.push)(OWN, number) })
     }
 
-    /// What this thread launches has no number any more.
+    /// Ends the external correlation id of this thread's launches.
     pub fn pop(&self) {
         // SAFETY: a number, and no place for the one that ends. Nothing can be done about an error.
         unsafe { (self.functions.pop)(OWN, &mut 0) };
@@ -196,9 +203,11 @@ impl Cupti {
         Ok(now)
     }
 
-    /// The launched kernels with a number that have ended, each once. The caller has waited for their devices.
+    /// The launched kernels with a number that have ended, each once. The caller has waited for
+    /// their devices.
     pub fn take(&self) -> Result<Vec<KernelTime>, String> {
-        // Without force, buffers with a kernel in them that still runs are kept; by force they come as well.
+        // Without force, buffers with a kernel in them that still runs are kept; by force they come
+        // as well.
         for flag in [0, FLUSH_FORCED] {
             // SAFETY: takes a number; what it calls back is below.
             self.check("cuptiActivityFlushAll", unsafe { (self.functions.flush)(flag) })?;
@@ -239,7 +248,8 @@ impl std::fmt::Debug for Cupti {
 /// CUPTI wants a buffer.
 extern "system" fn requested(buffer: *mut *mut u64, size: *mut usize, most: *mut usize) {
     let memory = vec![0_u64; BUFFER_WORDS].into_boxed_slice();
-    // SAFETY: CUPTI gives places for what it asks for. It hands the buffer back to `completed`, and only once.
+    // SAFETY: CUPTI gives places for what it asks for. It hands the buffer back to `completed`, and
+    // only once.
     unsafe {
         buffer.write(Box::into_raw(memory).cast());
         size.write(BUFFER_WORDS * 8);
@@ -249,13 +259,15 @@ extern "system" fn requested(buffer: *mut *mut u64, size: *mut usize, most: *mut
 
 /// CUPTI hands a buffer back; `valid` bytes of it are records.
 extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize, valid: usize) {
-    // No panic may leave: what is called here has none, and a buffer of another origin is null at worst.
+    // No panic may leave: what is called here has none, and a buffer of another origin is null at
+    // worst.
     let Some(Ok(cupti)) = CUPTI.get() else { return };
     if buffer.is_null() {
         return;
     }
     let mut record = ptr::null_mut();
-    // SAFETY: the buffer is as CUPTI handed it over, and `record` is null or what the call before answered.
+    // SAFETY: the buffer is as CUPTI handed it over, and `record` is null or what the call before
+    // answered.
     while valid > 0 && unsafe { (cupti.functions.next)(buffer.cast(), valid, &raw mut record) } == 0 {
         // SAFETY: a record of its kind begins there, at an address aligned to 8 bytes.
         unsafe { read(record) };
@@ -286,7 +298,8 @@ unsafe fn read(record: *const u8) {
 /// The files to try, best first.
 fn candidates(driver: Version, folders: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // Releases of CUDA 13 count as one, so that a toolkit may be newer than the driver by a minor version.
+    // Releases of CUDA 13 count as one, so that a toolkit may be newer than the driver by a minor
+    // version.
     let names: Vec<String> = (11..=driver.major)
         .rev()
         .map(|major| format!("libcupti.so.{major}"))

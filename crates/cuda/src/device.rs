@@ -9,7 +9,7 @@ use crate::{Capability, Driver, Error};
 /// The oldest device that kernels are compiled for.
 const NEEDED_CAPABILITY: Capability = Capability { major: 7, minor: 5 };
 
-/// What the driver keeps of a device: what is cheap at once, the rest when it is asked for.
+/// The driver's data about a device: the cheap part at once, the rest at its first use.
 pub(crate) struct DeviceSlot {
     pub(crate) handle: i32,
     pub(crate) capability: Capability,
@@ -28,7 +28,7 @@ impl DeviceSlot {
     }
 }
 
-/// What a device is and has. Memory is in bytes, clock rates are in kHz.
+/// The properties of a device. Memory is in bytes, clock rates are in kHz.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Properties {
     /// The product's name.
@@ -49,8 +49,8 @@ pub struct Properties {
     pub max_blocks_per_multiprocessor: u32,
     /// Shared memory that a block can have without asking.
     pub shared_memory_per_block: u32,
-    /// Shared memory that a block can have when its kernel opts in, as [`crate::Function::configure`] does
-    /// (`max_shared_mem` of Triton).
+    /// Shared memory that a block can have when its kernel opts in, as
+    /// [`crate::Function::configure`] does (`max_shared_mem` of Triton).
     pub shared_memory_per_block_optin: u32,
     /// Shared memory of a multiprocessor.
     pub shared_memory_per_multiprocessor: u32,

@@ -1,4 +1,4 @@
-//! Opening the driver: once a process, when it is first asked for; and what can be said about a machine that has none.
+//! Opens the driver once a process, at its first use; describes a machine that has none.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,17 +20,19 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// The driver, opened by the first call as [`Settings::from_environment`] says. Later calls answer the same.
+    /// The driver, opened by the first call as [`Settings::from_environment`] says. Later calls
+    /// answer the same.
     ///
     /// # Errors
-    /// One line each: no driver library, a library that is none, a driver that is too old or does not start, no GPU.
+    /// One line each: no driver library, a library that is none, a driver that is too old or does
+    /// not start, no GPU.
     pub fn get() -> Result<&'static Self, Error> {
         static DRIVER: OnceLock<Result<&'static Driver, Error>> = OnceLock::new();
         DRIVER.get_or_init(|| Self::open(Settings::from_environment().library.as_deref())).clone()
     }
 
-    /// Opens a library: the given one, or the system's. For programs that have a driver of their own (tests, say);
-    /// others call [`Driver::get`].
+    /// Opens a library: the given one, or the system's. For programs that have a driver of their
+    /// own (tests, say); others call [`Driver::get`].
     pub fn open(library: Option<&Path>) -> Result<&'static Self, Error> {
         let (opened, library) = open_library(library)?;
         let functions = Functions::load(&opened, &library)?;
@@ -54,8 +56,8 @@ impl Driver {
         Ok(Box::leak(Box::new(driver)))
     }
 
-    /// The supported version of CUDA stays the same over many releases of the driver, whose assemblers differ; the name of
-    /// the library's file has the release in it on Linux.
+    /// The supported version of CUDA stays the same over many releases of the driver, whose
+    /// assemblers differ; the name of the library's file has the release in it on Linux.
     fn identify(&self) -> String {
         let file = crate::calls::file_of(self.functions.cuInit);
         let name = file.as_ref().and_then(|file| file.file_name()).unwrap_or_default();
@@ -96,8 +98,8 @@ impl Driver {
         self.slots.len() as u32
     }
 
-    /// A GPU by its number, counted from 0. That it is here does not say that it is new enough: a [`crate::Context`]
-    /// says so.
+    /// A GPU by its number, counted from 0. That it is here does not say that it is new enough: a
+    /// [`crate::Context`] says so.
     pub fn device(&'static self, ordinal: u32) -> Result<Device, Error> {
         if ordinal < self.num_devices() {
             return Ok(Device::new(self, ordinal));
@@ -126,7 +128,8 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// The names of the library. Windows' subsystem for Linux has it in a folder that the linker may not know.
+/// The names of the library. Windows' subsystem for Linux has it in a folder that the linker may
+/// not know.
 #[cfg(not(windows))]
 const NAMES: &[&str] = &["libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"];
 #[cfg(windows)]
@@ -153,8 +156,9 @@ fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     Err(Error::NoLibrary { reasons })
 }
 
-/// Noticing that the process was forked after the driver was initialised. CUDA does not survive that, and says so with
-/// errors that help nobody. A handler of the C library sets a flag, so that a launch costs no system call.
+/// Detects that the process was forked after the driver was initialized. CUDA does not survive
+/// that, and fails with misleading errors. A handler of the C library sets a flag, so that a launch
+/// costs no system call.
 mod fork {
     use std::sync::atomic::{AtomicBool, Ordering};
 

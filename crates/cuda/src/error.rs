@@ -1,5 +1,6 @@
-//! What can go wrong, as one type. A condition of the machine (no driver, no GPU, too old) is one line that says what was
-//! found and what is needed; a failed call names the call, the driver's code and what it was about.
+//! All errors, as one type. A condition of the machine (no driver, no GPU, too old) is one line
+//! with what was found and what is needed; a failed call names the call, the driver's code and its
+//! subject.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use crate::TensorMapRule;
 pub struct Version {
     /// The number before the dot.
     pub major: u32,
-    /// The number behind the dot.
+    /// The number after the dot.
     pub minor: u32,
 }
 
@@ -54,15 +55,17 @@ pub struct CallError {
     pub name: String,
     /// The driver's description of it.
     pub text: String,
-    /// What the call was for, such as ``kernel `add` ``; empty if there is nothing to say.
+    /// The subject of the call, such as ``kernel `add` ``; empty if there is none.
     pub context: String,
 }
 
-/// Codes that a later call reports for work that failed on the device earlier; the context is lost then.
+/// Codes that a later call reports for work that failed on the device earlier; the context is lost
+/// then.
 const ASYNCHRONOUS: [i32; 10] = [700, 702, 710, 714, 715, 716, 717, 718, 719, 214];
 
 impl CallError {
-    /// Returns whether the failure happened on the device, in this or an earlier launch, and made the context unusable.
+    /// Returns whether the failure happened on the device, in this or an earlier launch, and made
+    /// the context unusable.
     pub fn is_asynchronous(&self) -> bool {
         ASYNCHRONOUS.contains(&self.code)
     }
@@ -106,28 +109,28 @@ pub enum Error {
     },
     /// There is a driver, and no GPU that it can use.
     NoDevice {
-        /// What the driver supports.
+        /// The version that the driver supports.
         driver: Version,
     },
     /// There is a driver, and it does not start.
     NotReady {
-        /// What the driver supports.
+        /// The version that the driver supports.
         driver: Version,
-        /// What it answered.
+        /// Its error.
         cause: Box<CallError>,
     },
     /// The driver is older than this crate needs.
     DriverTooOld {
-        /// What the driver supports.
+        /// The version that the driver supports.
         found: Version,
-        /// What is needed at least.
+        /// The minimum version.
         needed: Version,
     },
     /// The driver lacks a function that newer ones have.
     NotInThisDriver {
         /// The function.
         call: &'static str,
-        /// What the driver supports.
+        /// The version that the driver supports.
         found: Version,
         /// The version that brought the function.
         needed: Version,
@@ -167,19 +170,19 @@ pub enum Error {
         kernel: String,
         /// The version of the PTX.
         version: String,
-        /// What the driver supports.
+        /// The version that the driver supports.
         driver: Version,
     },
-    /// The assembler lets no product of warpgroups run beside another one, for want of registers.
-    SerializedProducts {
+    /// The assembler serializes the wgmma instructions, for lack of registers.
+    SerializedWgmma {
         /// The kernel.
         kernel: String,
     },
-    /// What is to be loaded is neither a complete cubin, nor a fat binary, nor PTX.
+    /// An image is neither a complete cubin, nor a fat binary, nor PTX.
     InvalidImage {
         /// The kernel.
         kernel: String,
-        /// What is wrong with it.
+        /// The error in it.
         reason: &'static str,
     },
     /// A kernel needs more shared memory than a block can have.
@@ -276,7 +279,7 @@ impl Error {
     }
 }
 
-/// What is usually behind a code, whichever call answers it.
+/// Returns advice on the usual cause of a code, whichever call returns it.
 fn advice(code: i32) -> Option<&'static str> {
     Some(match code {
         2 => "the memory of the GPU is full: `nvidia-smi` lists who uses it",
@@ -288,7 +291,7 @@ fn advice(code: i32) -> Option<&'static str> {
     })
 }
 
-/// What is usually behind a code that a driver answers when it is started.
+/// Returns advice on the usual cause of a code that a driver returns when it is started.
 fn advice_at_start(code: i32) -> Option<&'static str> {
     Some(match code {
         802 => "the machine is not ready yet: with NVSwitch, the fabric manager has to run",
@@ -351,9 +354,9 @@ impl fmt::Display for Error {
                 "kernel `{kernel}`: the NVIDIA driver is too old: it supports CUDA {driver}, which does not know PTX {version}, \
                  the version that this GPU needs; update the driver"
             ),
-            Error::SerializedProducts { kernel } => write!(
+            Error::SerializedWgmma { kernel } => write!(
                 f,
-                "kernel `{kernel}`: the driver's assembler has too few registers for products that run beside each other"
+                "kernel `{kernel}`: the driver's assembler has too few registers for dots in flight"
             ),
             Error::InvalidImage { kernel, reason } => {
                 write!(f, "kernel `{kernel}`: the device code cannot be loaded: {reason}")

@@ -1,5 +1,6 @@
-//! What can be loaded: cubins (ELF files) and fat binaries. Both state their size in their header and the driver believes
-//! it, so a file that was cut off would have the driver read beyond its end; that is found here.
+//! Loadable images: cubins (ELF files) and fat binaries. Both state their size in their header and
+//! the driver believes it, so the driver would read beyond the end of a truncated file; that is
+//! detected here.
 
 /// Device code that is as long as its header says.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +36,11 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Where the last part of a 64-bit ELF file ends: its tables of segments and sections, and what these describe.
+/// Returns the end of the last part of a 64-bit ELF file: its tables of segments and sections, and
+/// their contents.
 fn elf_end(bytes: &[u8]) -> Option<u64> {
-    // Of each table: where its offset, entry size and entry count stand in the header; then, of an entry, its offset and
-    // size. A section of type 8 takes no room in the file.
+    // For each table: the offsets in the header of its offset, entry size and entry count; then, in
+    // an entry, its offset and size. A section of type 8 takes no bytes in the file.
     let tables = [(0x20, 0x36, 0x38, 0x08, 0x20, false), (0x28, 0x3a, 0x3c, 0x18, 0x20, true)];
     let mut end = 0x40;
     for (offset, entry_bytes, count, at, size, has_kind) in tables {
@@ -68,7 +70,8 @@ fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// An ELF file with one section of 16 bytes behind the header, and one that takes no room.
+    /// Returns an ELF file with one section of 16 bytes after the header, and one that takes no
+    /// bytes.
     fn elf() -> Vec<u8> {
         let mut file = vec![0; 0x40 + 16 + 2 * 0x40];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");

@@ -1,4 +1,5 @@
-//! Launches. What is the same each time is worked out once, in a [`LaunchConfiguration`]; a launch itself allocates nothing.
+//! Launches. A [`LaunchConfiguration`] computes the constant part once; a launch itself allocates
+//! nothing.
 
 use bytemuck::NoUninit;
 use smallvec::SmallVec;
@@ -26,7 +27,8 @@ pub struct LaunchOptions {
     pub shared_bytes: u32,
     /// Blocks of a cluster along each axis; without clusters `[1, 1, 1]`.
     pub cluster: [u32; 3],
-    /// The kernel may start before the one before it on the stream has ended (programmatic dependent launch).
+    /// The kernel may start before the one before it on the stream has ended (programmatic
+    /// dependent launch).
     pub programmatic: bool,
     /// All blocks are resident together, so that they can wait for each other.
     pub cooperative: bool,
@@ -46,10 +48,11 @@ impl LaunchOptions {
 }
 
 impl Function {
-    /// Works out a launch, and opts in to large shared memory if it is needed.
+    /// Configures a launch, and opts in to large shared memory if it is needed.
     ///
     /// # Errors
-    /// [`Error::OutOfSharedMemory`] and [`Error::InvalidBlock`] say what was asked for and what the limit is.
+    /// [`Error::OutOfSharedMemory`] and [`Error::InvalidBlock`] have the requested value and the
+    /// limit.
     pub fn configure(&self, options: LaunchOptions) -> Result<LaunchConfiguration, Error> {
         let (driver, limit) = (self.context().driver(), self.attributes().max_threads_per_block);
         let threads = options.threads.iter().try_fold(1_u32, |product, &count| product.checked_mul(count));
@@ -84,7 +87,8 @@ impl Function {
         Ok(LaunchConfiguration { function: self.clone(), options, attributes })
     }
 
-    /// Says to the driver that blocks may have so much shared memory besides what the kernel declares itself, in the current context.
+    /// Says to the driver that blocks may have so much shared memory besides what the kernel
+    /// declares itself, in the current context.
     pub(crate) fn opt_in(&self, dynamic: u32) -> Result<(), Error> {
         let fixed = self.attributes().shared_bytes;
         if dynamic.saturating_add(fixed) <= SHARED_WITHOUT_OPTIN {
@@ -96,7 +100,8 @@ impl Function {
         }
         let driver = self.context().driver();
         let set = driver.prefer_shared_memory(self.handle()).and_then(|()| {
-            // As much as there is, so that another configuration of the same kernel does not take back what this one needs.
+            // As much as there is, so that another configuration of the same kernel does not take
+            // back what this one needs.
             let attribute = function_attribute::MAX_DYNAMIC_SHARED_BYTES;
             driver.set_function_attribute(self.handle(), attribute, limit - fixed)
         });
@@ -118,18 +123,21 @@ impl LaunchConfiguration {
         &self.function
     }
 
-    /// What it was made from.
+    /// Returns the options of the configuration.
     pub fn options(&self) -> LaunchOptions {
         self.options
     }
 
-    /// Starts the kernel on a stream; it runs later. A grid with an extent of 0 is legal and starts nothing.
+    /// Starts the kernel on a stream; it runs later. A grid with an extent of 0 is legal and starts
+    /// nothing.
     ///
-    /// `parameters` are the kernel's parameters as they lie in its parameter memory; see [`Parameters`]. That the
-    /// kernel accesses only what they point to is for its compiler to ensure: it runs in the device's memory.
+    /// `parameters` are the kernel's parameters as they lie in its parameter memory; see
+    /// [`Parameters`]. That the kernel accesses only what they point to is for its compiler to
+    /// ensure: it runs in the device's memory.
     ///
     /// # Errors
-    /// [`Error::GridTooLarge`] and [`Error::WrongParameters`]; and what the driver says, among it failures of kernels that were launched earlier.
+    /// [`Error::GridTooLarge`] and [`Error::WrongParameters`]; and what the driver says, among it
+    /// failures of kernels that were launched earlier.
     #[inline]
     pub fn launch(&self, grid: [u32; 3], stream: StreamRef<'_>, parameters: &[u8]) -> Result<(), Error> {
         let ([x, y, z], [max_x, max_y, max_z]) = (grid, MAX_GRID);
@@ -179,8 +187,9 @@ impl LaunchConfiguration {
     }
 }
 
-/// The parameters of a kernel, laid out as PTX lays out its `.param` space: one after the other, each aligned. A parameter
-/// with an alignment above 16 lies where [`Function::parameter_offset`] says.
+/// The parameters of a kernel, laid out as PTX lays out its `.param` space: one after the other,
+/// each aligned. A parameter with an alignment above 16 lies where [`Function::parameter_offset`]
+/// says.
 ///
 /// Make one and clear it for each launch: its room is kept.
 #[derive(Clone, Default, Debug)]
@@ -209,12 +218,13 @@ impl Parameters {
         self.push_at(bytes, self.used.next_multiple_of(alignment))
     }
 
-    /// Appends a tensor map, as a parameter that is passed by value, at its [`Function::parameter_offset`].
+    /// Appends a tensor map, as a parameter that is passed by value, at its
+    /// [`Function::parameter_offset`].
     pub fn push_tensor_map(&mut self, map: &TensorMap, offset: usize) -> &mut Self {
         self.push_at(map.as_bytes(), offset)
     }
 
-    /// Appends bytes at an offset, behind those that are there.
+    /// Appends bytes at an offset after the present ones.
     #[inline]
     pub fn push_at(&mut self, bytes: &[u8], start: usize) -> &mut Self {
         let end = start + bytes.len();
@@ -238,7 +248,7 @@ impl Parameters {
         self
     }
 
-    /// What a launch wants.
+    /// Returns the parameters for a launch.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }

@@ -1,5 +1,6 @@
-//! The CUDA driver, opened at run time: contexts, memory, modules, launches, and the cache of device code. Nothing of CUDA
-//! is needed to build this crate, and nothing happens before [`Driver::get`] is called.
+//! The CUDA driver, opened at run time: contexts, memory, modules, launches, and the cache of
+//! device code. Nothing of CUDA is needed to build this crate, and nothing happens before
+//! [`Driver::get`] is called.
 //!
 //! ```text
 //! PTX ──assemble(_cached)──> cubin ──Module::load──> Module ──function──> Function
@@ -36,9 +37,9 @@
 //! - `cache`, `settings`: the cache of cubins on disk, and where it is.
 //! - `cupti`: when kernels ran, by NVIDIA's library of profiling, where that is there.
 //!
-//! Invariants: the driver is the only global state; every value may be used from any thread; the caller's current context
-//! stays current; a launch allocates nothing; each [`Error`] names the call and the kernel; after a fork every call is
-//! [`Error::Forked`].
+//! Invariants: the driver is the only global state; every value may be used from any thread; the
+//! caller's current context stays current; a launch allocates nothing; each [`Error`] names the
+//! call and the kernel; after a fork every call is [`Error::Forked`].
 
 mod assemble;
 mod cache;

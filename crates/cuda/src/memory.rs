@@ -1,4 +1,5 @@
-//! Memory of a device, for the Rust API and for tests. Tensors of torch come with memory of their own.
+//! Memory of a device, for the Rust API and for tests. Tensors of torch come with memory of their
+//! own.
 
 use crate::stream::StreamRef;
 use crate::{Context, Error};
@@ -12,7 +13,8 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// Allocates, and does not initialise. The address is a multiple of 256; an empty buffer has the address 0.
+    /// Allocates, and does not initialise. The address is a multiple of 256; an empty buffer has
+    /// the address 0.
     pub fn new(context: Context, bytes: usize) -> Result<Self, Error> {
         let _entered = context.enter()?;
         let address = match bytes {
@@ -52,7 +54,8 @@ impl DeviceBuffer {
         self.copy(from.len(), || self.context.driver().copy_to_device(self.address, from))
     }
 
-    /// Copies its start to the host, behind everything on the default stream, and returns when that is done.
+    /// Copies its start to the host after the work on the default stream, and returns when that is
+    /// done.
     pub fn read(&self, to: &mut [u8]) -> Result<(), Error> {
         self.copy(to.len(), || self.context.driver().copy_to_host(to, self.address))
     }
@@ -60,7 +63,7 @@ impl DeviceBuffer {
     /// As [`Self::write`], on a stream and without waiting.
     ///
     /// # Safety
-    /// `from` lives and stays as it is until the stream has come past the copy.
+    /// `from` lives and stays as it is until the stream has passed the copy.
     #[expect(unsafe_code, reason = "the driver reads the slice after this has returned")]
     pub unsafe fn write_async(&mut self, from: &[u8], stream: StreamRef<'_>) -> Result<(), Error> {
         // SAFETY: the caller says the same.
@@ -72,7 +75,7 @@ impl DeviceBuffer {
     /// As [`Self::read`], on a stream and without waiting.
     ///
     /// # Safety
-    /// `to` lives and nobody touches it until the stream has come past the copy.
+    /// `to` lives and is not accessed until the stream has passed the copy.
     #[expect(unsafe_code, reason = "the driver writes the slice after this has returned")]
     pub unsafe fn read_async(&self, to: &mut [u8], stream: StreamRef<'_>) -> Result<(), Error> {
         let bytes = to.len();
@@ -118,7 +121,7 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        // There is nobody to tell of an error, and the context may be gone.
+        // An error cannot be returned here, and the context may be gone.
         if self.address != 0
             && let Ok(_entered) = self.context.enter()
         {

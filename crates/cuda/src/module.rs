@@ -20,7 +20,7 @@ struct Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // There is nobody to tell of an error, and the context may be gone.
+        // An error cannot be returned here, and the context may be gone.
         if let Ok(_entered) = self.context.enter() {
             let _ = self.context.driver().unload_module(self.handle);
         }
@@ -28,7 +28,8 @@ impl Drop for Loaded {
 }
 
 impl Module {
-    /// Loads a cubin, a fat binary or PTX, which is assembled with the default options. `kernel` is what errors call it.
+    /// Loads a cubin, a fat binary or PTX, which is assembled with the default options. `kernel` is
+    /// what errors call it.
     pub fn load(context: Context, kernel: &str, image: &[u8]) -> Result<Self, Error> {
         let invalid = |reason| Error::InvalidImage { kernel: kernel.to_owned(), reason };
         let image = if Image::is_binary(image) {
@@ -58,7 +59,7 @@ impl Module {
         self.find(name, None)
     }
 
-    /// A kernel by its name that takes so many parameters.
+    /// Returns a kernel by its name that takes this many parameters.
     pub fn function_of(&self, name: &str, parameters: usize) -> Result<Function, Error> {
         self.find(name, Some(parameters))
     }
@@ -93,7 +94,7 @@ impl Module {
     }
 }
 
-/// What a kernel takes, as the driver says when it is loaded.
+/// The resources of a kernel, as the driver states them when it is loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FunctionAttributes {
     /// Registers of a thread.
@@ -104,7 +105,7 @@ pub struct FunctionAttributes {
     pub shared_bytes: u32,
     /// Constant memory in bytes.
     pub constant_bytes: u32,
-    /// Threads that a block can have with so many registers.
+    /// The maximum number of threads of a block, given the registers.
     pub max_threads_per_block: u32,
     /// The device that the code is for, as `10 * major + minor`.
     pub binary_version: u32,
@@ -136,15 +137,16 @@ impl Function {
         &self.name
     }
 
-    /// What it takes.
+    /// Returns its attributes.
     pub fn attributes(&self) -> FunctionAttributes {
         self.attributes
     }
 
-    /// Where a parameter begins in the buffer of parameters, in bytes, by its number.
+    /// Returns the offset of a parameter in the buffer of parameters, in bytes, by its index.
     ///
-    /// Those aligned to 16 bytes or less lie one after the other. Those beyond, such as tensor maps, are aligned in the memory
-    /// of the device, where the buffer begins at a place that differs from architecture to architecture.
+    /// Parameters aligned to 16 bytes or less follow one another. Others, such as tensor maps, are
+    /// aligned in the memory of the device, where the offset of the buffer differs between
+    /// architectures.
     ///
     /// # Errors
     /// [`Error::NotInThisDriver`] before CUDA 12.4; [`Error::NoSuchParameter`].
@@ -175,7 +177,8 @@ impl Function {
 
     /// Blocks that are resident on a multiprocessor at a time.
     ///
-    /// `threads` and `shared_bytes` are those of a block, the latter without what the kernel declares itself.
+    /// `threads` and `shared_bytes` are those of a block, the latter without what the kernel
+    /// declares itself.
     ///
     /// # Errors
     /// [`Error::OutOfSharedMemory`] if no block may have so much.

@@ -1,4 +1,4 @@
-//! What the environment says about the driver and the cache.
+//! The environment's settings of the driver and the cache.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -11,10 +11,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Where the driver is, and where and how large the cache is.
+/// The path of the driver, and the path and size of the cache.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The driver library or its folder; where the system has it if this is `None`.
+    /// The driver library or its folder; the system's if this is `None`.
     pub library: Option<PathBuf>,
     /// The folder of the cache; there is no cache if this is `None`.
     pub cache_directory: Option<PathBuf>,

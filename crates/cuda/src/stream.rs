@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use crate::sys::{EventHandle, StreamHandle};
 use crate::{Context, Error};
 
-/// A stream of somebody: torch's current stream, one of this crate, or the default stream.
+/// A borrowed stream: torch's current stream, one of this crate, or the default stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamRef<'stream> {
     handle: StreamHandle,
@@ -21,7 +21,8 @@ impl StreamRef<'_> {
     /// The stream that a number such as `torch.cuda.current_stream().cuda_stream` means.
     ///
     /// # Safety
-    /// The number is that of a stream that lives as long as this value: the driver takes it as a pointer.
+    /// The number is that of a stream that lives as long as this value: the driver takes it as a
+    /// pointer.
     #[expect(unsafe_code, reason = "the caller knows what the number means")]
     pub const unsafe fn from_raw(number: u64) -> Self {
         let handle = StreamHandle(std::ptr::without_provenance_mut(number as usize));
@@ -65,14 +66,15 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Work that is still on it goes on. There is nobody to tell of an error, and the context may be gone.
+        // Work on the stream goes on. An error cannot be returned here, and the context may be
+        // gone.
         if let Ok(_entered) = self.context.enter() {
             let _ = self.context.driver().destroy_stream(self.handle);
         }
     }
 }
 
-/// A point in a stream, with the time when the device came past it.
+/// A point in a stream, with the time when the device passed it.
 #[derive(Debug)]
 pub struct Event {
     context: Context,
@@ -86,13 +88,13 @@ impl Event {
         Ok(Self { context, handle: context.driver().create_event()? })
     }
 
-    /// Puts it behind what is on the stream now.
+    /// Records it after the present work of the stream.
     pub fn record(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         let _entered = self.context.enter()?;
         self.context.driver().record_event(self.handle, stream.handle())
     }
 
-    /// Waits until the device has come past it.
+    /// Waits until the device has passed it.
     pub fn synchronize(&self) -> Result<(), Error> {
         let _entered = self.context.enter()?;
         self.context.driver().synchronize_event(self.handle)
@@ -113,7 +115,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // There is nobody to tell of an error, and the context may be gone.
+        // An error cannot be returned here, and the context may be gone.
         if let Ok(_entered) = self.context.enter() {
             let _ = self.context.driver().destroy_event(self.handle);
         }

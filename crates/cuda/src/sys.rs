@@ -1,5 +1,6 @@
-//! The C interface of the CUDA driver as far as it is used: types, numbers, and the table of its functions. Names are the
-//! symbols of the library, which carry the version of the interface (`cuMemAlloc_v2`), so that their types are certain.
+//! The C interface of the CUDA driver as far as it is used: types, numbers, and the table of its
+//! functions. Names are the symbols of the library, which carry the version of the interface
+//! (`cuMemAlloc_v2`), so that their types are certain.
 #![expect(unsafe_code, reason = "the types of a C library's functions")]
 #![expect(non_snake_case, reason = "fields are named as the functions of the driver")]
 
@@ -9,7 +10,8 @@ use libloading::Library;
 
 use crate::{Error, Version};
 
-/// The oldest driver that has every call that is not optional (`cuLaunchKernelEx` came with CUDA 11.8).
+/// The oldest driver that has every call that is not optional (`cuLaunchKernelEx` came with CUDA
+/// 11.8).
 pub(crate) const NEEDED: Version = Version { major: 11, minor: 8 };
 
 /// `CUresult`; 0 is success.
@@ -22,7 +24,8 @@ macro_rules! handles {
         #[repr(transparent)]
         pub(crate) struct $name(pub(crate) *mut c_void);
 
-        // SAFETY: the driver hands out opaque handles and takes them on any thread; nothing here looks behind one.
+        // SAFETY: the driver returns opaque handles and takes them on any thread; nothing here
+        // dereferences one.
         unsafe impl Send for $name {}
         // SAFETY: as above.
         unsafe impl Sync for $name {}
@@ -82,7 +85,8 @@ pub(crate) struct LaunchConfig {
     pub(crate) attribute_count: u32,
 }
 
-/// `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER`, `_BUFFER_SIZE`: the keys of the list `extra` of a launch.
+/// `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER`, `_BUFFER_SIZE`: the keys of the list `extra` of a
+/// launch.
 pub(crate) const PARAM_END: *mut c_void = std::ptr::null_mut();
 pub(crate) const PARAM_BUFFER_POINTER: *mut c_void = std::ptr::without_provenance_mut(1);
 pub(crate) const PARAM_BUFFER_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
@@ -156,7 +160,8 @@ macro_rules! functions {
         required { $($name:ident($($argument:ty),*);)* }
         optional { $($optional:ident($($optional_argument:ty),*) since $major:literal $minor:literal;)* }
     ) => {
-        /// The functions of the driver. The library is never closed: it has threads and exit handlers of its own.
+        /// The functions of the driver. The library is never closed: it has threads and exit
+        /// handlers of its own.
         pub(crate) struct Functions {
             $(pub(crate) $name: unsafe extern "system" fn($($argument),*) -> Code,)*
             $(pub(crate) $optional: Option<unsafe extern "system" fn($($optional_argument),*) -> Code>,)*
@@ -167,7 +172,8 @@ macro_rules! functions {
             pub(crate) fn load(opened: &Library, library: &str) -> Result<Self, Error> {
                 Ok(Self {
                     $(
-                        // SAFETY: the symbol names its version, and the type is that of the header of the driver.
+                        // SAFETY: the symbol names its version, and the type is that of the header
+                        // of the driver.
                         $name: *unsafe { opened.get(concat!(stringify!($name), "\0")) }.map_err(|_| {
                             Error::NotADriver { library: library.to_owned(), missing: stringify!($name) }
                         })?,

@@ -1,6 +1,6 @@
-//! Tensor maps: what the tensor memory accelerator (`sm_90` and newer) knows of a tensor. The driver answers a broken rule
-//! with "invalid argument"; here the rules, those of the driver's manual for `cuTensorMapEncodeTiled` and
-//! `cuTensorMapEncodeIm2col`, are checked first and named.
+//! Tensor maps: what the tensor memory accelerator (`sm_90` and newer) knows of a tensor. The
+//! driver answers a broken rule with "invalid argument"; here the rules, those of the driver's
+//! manual for `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`, are checked first and named.
 
 use std::fmt;
 
@@ -88,7 +88,7 @@ numbered! {
         /// 256 bytes.
         Bytes256 = 3,
     }
-    /// What is read beyond the tensor.
+    /// The value of elements beyond the tensor.
     TensorMapFill {
         /// Zeros.
         #[default]
@@ -126,7 +126,8 @@ impl TensorMapSwizzle {
     }
 }
 
-/// A tensor in global memory and the block of it that one copy moves. Axes are counted from the contiguous one.
+/// A tensor in global memory and the block of it that one copy moves. Axes are counted from the
+/// contiguous one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TensorMapSource<'a> {
     /// The type of the elements.
@@ -147,12 +148,13 @@ pub struct TensorMapSource<'a> {
     pub swizzle: TensorMapSwizzle,
     /// How the second-level cache is filled.
     pub promotion: TensorMapPromotion,
-    /// What is read beyond the tensor.
+    /// The value of elements beyond the tensor.
     pub fill: TensorMapFill,
 }
 
-/// What one copy of an im2col tensor map moves: of each pixel a part of its channels. The pixels are those of a window that
-/// slides over the axes between the channels (the first axis) and the images (the last).
+/// The elements that a copy of an im2col tensor map moves: a part of the channels of each pixel.
+/// The pixels are those of a window that slides over the axes between the channels (the first axis)
+/// and the images (the last).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorMapWindow<'a> {
     /// For each of these axes, the offset of the window's first pixel from the axis' start.
@@ -188,7 +190,7 @@ pub enum TensorMapRule {
     Address {
         /// The address.
         found: u64,
-        /// What it has to be a multiple of.
+        /// The required divisor.
         multiple: u64,
     },
     /// An axis has 1 to 2^32 elements.
@@ -204,7 +206,7 @@ pub enum TensorMapRule {
         axis: usize,
         /// Bytes.
         found: u64,
-        /// What it has to be a multiple of.
+        /// The required divisor.
         multiple: u64,
     },
     /// A block has 1 to 256 elements along each axis.
@@ -237,8 +239,8 @@ pub enum TensorMapRule {
     },
     /// Integers have no NaN.
     Fill,
-    /// A corner of the window of an im2col tensor map is as far from the tensor's as 16 bits hold, for two axes 8 bits, for
-    /// three 5.
+    /// A corner of the window of an im2col tensor map is as far from the tensor's as 16 bits hold,
+    /// for two axes 8 bits, for three 5.
     Corner {
         /// The axis.
         axis: usize,
@@ -249,12 +251,12 @@ pub enum TensorMapRule {
     },
     /// An im2col tensor map copies 1 to 256 channels.
     Channels {
-        /// How many were asked for.
+        /// The requested number.
         found: u32,
     },
     /// An im2col tensor map copies 1 to 1024 pixels.
     Pixels {
-        /// How many were asked for.
+        /// The requested number.
         found: u32,
     },
 }
@@ -346,7 +348,7 @@ impl TensorMapSource<'_> {
         self.interleave != TensorMapInterleave::None
     }
 
-    /// The rules for the tensor, whose block has so many extents.
+    /// Checks the rules for the tensor, whose block has `extents` extents.
     fn check_tensor(&self, least: usize, extents: usize) -> Result<(), TensorMapRule> {
         let rank = self.shape.len();
         if !(least..=5).contains(&rank) {
@@ -417,7 +419,8 @@ impl TensorMapSource<'_> {
 pub struct TensorMap([u64; 16]);
 
 impl TensorMap {
-    /// What its address is a multiple of, on the device and among the parameters of a kernel, whose PTX says so too.
+    /// The alignment of its address, on the device and among the parameters of a kernel, whose PTX
+    /// says so too.
     pub const ALIGNMENT: usize = 64;
 
     /// Encodes one, in a context, without which the driver refuses.
@@ -431,8 +434,9 @@ impl TensorMap {
         Self::call(context, source, TensorMapBlock::Tiled(block))
     }
 
-    /// Encodes one whose copies are windows of a convolution's input; the block of the source is empty. Axes are counted from
-    /// the contiguous one: channels, then one to three that the window slides over, then images.
+    /// Encodes one whose copies are windows of a convolution's input; the block of the source is
+    /// empty. Axes are counted from the contiguous one: channels, then one to three that the window
+    /// slides over, then images.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).

@@ -1,5 +1,5 @@
-//! The cache under use: many processes and threads at once, processes that are killed, damaged entries, disks that are full
-//! or not there.
+//! The cache under use: many processes and threads at once, processes that are killed, damaged
+//! entries, disks that are full or not there.
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
 #[expect(dead_code, reason = "these tests need a part of it")]
@@ -32,7 +32,7 @@ fn content(name: &str) -> Vec<u8> {
     name.bytes().cycle().take(5000).collect()
 }
 
-/// Where the entry of a key is.
+/// Returns the path of a key's entry.
 fn entry(directory: &Path, name: &str) -> PathBuf {
     let hex = key(name).to_hex();
     directory.join("tilewright-1").join(&hex[..1]).join(&hex)
@@ -172,7 +172,7 @@ fn start(folder: &Path, work: &str) -> Process {
     Process(command.stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().unwrap())
 }
 
-/// What another process does: adds a byte to the file `builds` for each entry that it builds.
+/// The other process: adds a byte to the file `builds` for each entry that it builds.
 #[test]
 fn child() {
     let Ok(text) = env::var(CHILD) else { return };
@@ -273,7 +273,7 @@ fn what_was_not_used_for_longest_is_removed() {
     assert_eq!(entries(&parent), 3);
     assert!(!get(&cache, &names[0]) && !get(&cache, &names[2]) && !get(&cache, &names[3]));
 
-    // What has no room at all is not kept, and removes nothing.
+    // An entry larger than the limit is not kept, and removes nothing.
     assert!(get(&cache_of(&folder.0, 16 * 5000), &names[4]));
     assert_eq!((entries(&parent), cache.take_warning()), (3, None));
 }
@@ -309,7 +309,7 @@ fn without_a_folder_everything_is_built() {
     check_warning(&nowhere, "neither HOME nor TILEWRIGHT_CACHE_DIR is set");
     let off = cache_of(Path::new("unused"), 0);
     assert!(get(&off, "add") && get(&off, "add"));
-    assert_eq!(off.take_warning(), None, "somebody turned it off");
+    assert_eq!(off.take_warning(), None, "it is turned off");
     assert!(!Path::new("unused").exists());
 }
 
@@ -356,7 +356,7 @@ fn again(test: &str, script: &str, folder: &Path) -> bool {
     output.status.success()
 }
 
-/// A limit on the size of files stands in for a full disk: writing fails half-way through an entry.
+/// A limit on the size of files replaces a full disk: writing fails half-way through an entry.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_survived() {
@@ -369,7 +369,8 @@ fn a_full_disk_is_survived() {
     assert!(again("a_full_disk_is_survived", "trap '' XFSZ; ulimit -f 2; ", &folder.0));
 }
 
-/// A file system of its own that holds a few entries and then is full, where this process may make one.
+/// A file system of its own that holds a few entries and then is full, where this process may make
+/// one.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_disk_that_becomes_full_keeps_what_it_has() {
@@ -395,7 +396,8 @@ fn a_disk_that_becomes_full_keeps_what_it_has() {
     }
 }
 
-/// The system kills a process in the middle of an entry, by the signal for a file that grows too large.
+/// The system kills a process in the middle of an entry, by the signal for a file that grows too
+/// large.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_process_that_is_killed_while_it_writes_leaves_no_entry() {
@@ -412,7 +414,7 @@ fn a_process_that_is_killed_while_it_writes_leaves_no_entry() {
     assert!(!get(&cache(&folder.0), "add"));
 }
 
-// --- The assembler behind the cache ---
+// --- The assembler with the cache ---
 
 #[test]
 fn cubins_are_kept() {
@@ -421,7 +423,7 @@ fn cubins_are_kept() {
     let stub = Stub::new("");
     let options = AssembleOptions::default();
     let cubin = assemble_cached(&cache, stub.context(), "scale", PTX, options).unwrap();
-    // What is kept is not assembled again; what differs in anything is.
+    // A cached cubin is not assembled again; any difference makes another entry.
     let again = |words: &str, ptx: &str, options: AssembleOptions| {
         let stub = Stub::new(words);
         let context = stub.context();
@@ -443,7 +445,7 @@ fn cubins_are_kept() {
         let context = stub.context();
         stub.configure(words);
         let error = assemble_cached(&cache, context, "scale", &short, asynchronous).unwrap_err();
-        assert_eq!(error, Error::SerializedProducts { kernel: "scale".into() });
+        assert_eq!(error, Error::SerializedWgmma { kernel: "scale".into() });
     }
     assert!(assemble_cached(&cache, stub.context(), "scale", &short, options).is_ok());
 }

@@ -1,5 +1,5 @@
-//! Times by CUPTI, against the stub: which launch has which, and what is said where there are none. One process has one CUPTI,
-//! so the tests that open another run in processes of their own.
+//! Times by CUPTI, against the stub: which launch has which, and what is said where there are none.
+//! One process has one CUPTI, so the tests that open another run in processes of their own.
 
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
@@ -15,7 +15,8 @@ use tilewright_cuda::{Cupti, LaunchOptions, StreamRef, Version};
 const CHILD: &str = "TILEWRIGHT_CUPTI_TEST_CHILD";
 const VERSION: Version = Version { major: 12, minor: 8 };
 
-/// Runs a test of this file again, in a process with these variables; says whether this is that process.
+/// Runs a test of this file again, in a process with these variables; says whether this is that
+/// process.
 fn is_child(test: &str, variables: &[(&str, &str)]) -> bool {
     if env::var_os(CHILD).is_some() {
         return true;
@@ -49,7 +50,7 @@ fn launches(stub: &Stub) {
     let launch = || scale.launch([8, 1, 1], StreamRef::DEFAULT, &[]).unwrap();
     let cupti = Cupti::get(VERSION, &[]).unwrap();
     assert_eq!(cupti.library(), stub.file.display().to_string());
-    // What is launched before is not written down.
+    // Earlier launches are not recorded.
     launch();
     cupti.start().unwrap();
     let begun = cupti.clock().unwrap();
@@ -58,7 +59,7 @@ fn launches(stub: &Stub) {
         launch();
         cupti.pop();
     }
-    // Somebody else's.
+    // Another user's launch.
     launch();
     thread::scope(|scope| {
         scope.spawn(|| {

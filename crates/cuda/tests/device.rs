@@ -1,5 +1,5 @@
-//! The crate against the driver and the GPU of this machine, where there is one; elsewhere these tests say why they did
-//! nothing.
+//! The crate against the driver and the GPU of this machine, where there is one; elsewhere these
+//! tests say why they did nothing.
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
 use std::env;
@@ -33,7 +33,8 @@ fn function(context: Context, ptx: &str) -> Function {
     Module::load(context, "kernel", &cubin).unwrap().function("kernel").unwrap()
 }
 
-/// A kernel with one pointer parameter, in the register `%out`; `%thread` is the number of the thread in the grid.
+/// A kernel with one pointer parameter, in the register `%out`; `%thread` is the number of the
+/// thread in the grid.
 fn kernel(target: &str, declarations: &str, body: &str) -> String {
     format!(
         ".version 8.0\n.target {target}\n.address_size 64\n{declarations}\n.visible .entry kernel(.param .u64 out)\n{{\n\
@@ -129,7 +130,8 @@ fn parameters_are_where_ptx_looks_for_them() {
     buffer.read(bytemuck::cast_slice_mut(&mut found)).unwrap();
     assert_eq!(found, [200, 60_000, 0xdead_beef, u32::from_le_bytes([60, 61, 62, 63])]);
 
-    // A block that is too short is an error, of this crate or of the driver, which does not read beyond it.
+    // A block that is too short is an error, of this crate or of the driver, which does not read
+    // beyond it.
     let error = launch.launch([1; 3], StreamRef::DEFAULT, &parameters.as_bytes()[..16]).unwrap_err();
     let expected = offset + 64;
     assert_eq!(error, Error::WrongParameters { kernel: "kernel".into(), found: 16, expected });
@@ -221,7 +223,8 @@ fn tensor_maps_are_encoded() {
     assert_ne!(map.as_bytes(), [0; 128]);
 }
 
-/// CUPTI's time of a kernel is its own: at least what the kernel waits for, and no more than what events around it say.
+/// CUPTI's time of a kernel is its own: at least what the kernel waits for, and no more than what
+/// events around it say.
 #[test]
 fn cupti_times_a_kernel() {
     let Some(context) = context(7) else { return };

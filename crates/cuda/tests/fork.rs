@@ -1,4 +1,5 @@
-//! A child of a fork is told that CUDA does not survive that. Alone in its file: a fork copies one thread only.
+//! A child of a fork gets an error that CUDA does not survive that. The only test of its file: a
+//! fork copies one thread only.
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "a fork")]
 

@@ -1,4 +1,5 @@
-//! The crate against the stub of the driver: what it calls, what it says about each machine, and what it sends to a launch.
+//! The crate against the stub of the driver: what it calls, what it says about each machine, and
+//! what it sends to a launch.
 
 #![allow(clippy::unwrap_used, reason = "an error is a failed test")]
 
@@ -150,7 +151,7 @@ fn the_callers_context_stays_current() {
     let [first, second] = [0, 1].map(|ordinal| Context::primary(driver.device(ordinal).unwrap()).unwrap());
     assert_eq!((stub.current_context(), Context::current(driver).unwrap()), (0, None));
 
-    // What a thread without a context works with becomes current, as with torch.
+    // The context that a thread without one works with becomes current, as with torch.
     let buffer = DeviceBuffer::new(second, 16).unwrap();
     assert_eq!((stub.current_context(), Context::current(driver).unwrap()), (0x2000, Some(second)));
 
@@ -304,7 +305,7 @@ fn the_assembler_gets_its_options_and_gives_its_log() {
     assert!(assembled.log.contains("are serialized"), "{}", assembled.log);
     let options = AssembleOptions { asynchronous: true, ..options };
     let error = assemble(context, "scale", &short, options).unwrap_err();
-    assert_eq!(error, Error::SerializedProducts { kernel: "scale".into() });
+    assert_eq!(error, Error::SerializedWgmma { kernel: "scale".into() });
     assert!(assemble(context, "scale", PTX, options).is_ok());
 
     let error = assemble(context, "scale", "a\0b", options).unwrap_err();
@@ -352,7 +353,7 @@ fn launches_arrive_as_they_were_asked_for() {
     parameters.push([u64::MAX; 5]).clear();
     parameters.push(0x1122_3344_5566_7788_u64).push(1_u8).push(-2_i32).push(3_u16).push(1.5_f64);
     let plain = scale.configure(LaunchOptions::new(128)).unwrap();
-    // SAFETY: the stub does not look behind the handle of a stream.
+    // SAFETY: the stub does not dereference the handle of a stream.
     #[expect(unsafe_code, reason = "the number of a stream")]
     let stream = unsafe { StreamRef::from_raw(0xabc0) };
     plain.launch([3, 2, 1], stream, parameters.as_bytes()).unwrap();

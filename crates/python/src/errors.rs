@@ -21,8 +21,8 @@ pub(crate) fn raised<T, E: Into<Error>>(py: Python<'_>, result: Result<T, E>) ->
     result.map_err(|error| to_exception(py, &error.into()))
 }
 
-/// Gives a warning that points to the line of the program that runs at the moment. An error if the program wants warnings to
-/// be errors.
+/// Gives a warning that points to the line of the program that runs at the moment. An error if the
+/// program wants warnings to be errors.
 #[cold]
 pub(crate) fn warn(py: Python<'_>, warning: &Error) -> PyResult<()> {
     warn_text(py, &warning.render(Color::Never))
@@ -66,7 +66,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     Ok(PyErr::from_value(exception))
 }
 
-/// What a finding says, one by one.
+/// The attributes of a finding.
 fn attributes<'py>(
     py: Python<'py>,
     diagnostic: &Diagnostic,
@@ -115,7 +115,8 @@ pub(crate) fn outside_kernel(py: Python<'_>, name: &str) -> Py<PyAny> {
     to_exception(py, &diagnostic.into()).into_value(py).into_any()
 }
 
-/// The exception for a part of Triton that something else replaces: what is not there, and what to do without it.
+/// The exception for a part of Triton that something else replaces: what is not there, and what to
+/// do without it.
 #[pyfunction]
 #[pyo3(signature = (message, hint = None))]
 pub(crate) fn not_available(py: Python<'_>, message: &str, hint: Option<String>) -> Py<PyAny> {

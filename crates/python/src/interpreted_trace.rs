@@ -1,4 +1,5 @@
-//! Traces of interpreted kernels: Python says what each operation was, and all of it is written at the end.
+//! Traces of interpreted kernels: Python says what each operation was, and all of it is written at
+//! the end.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -30,7 +31,7 @@ struct Content {
     last: u64,
 }
 
-/// What the programs of an interpreted kernel do, until it is written.
+/// The events of the programs of an interpreted kernel, until they are written.
 #[pyclass(frozen, module = "tilewright._native")]
 #[derive(Default)]
 pub(crate) struct InterpretedTrace(Mutex<Content>);
@@ -42,8 +43,8 @@ impl InterpretedTrace {
         Self::default()
     }
 
-    /// A new op: its name, its kind, its places, and of its values role, type, bytes of an element and extents. Pointer and
-    /// mask come first. Returns its number.
+    /// A new op: its name, its kind, its places, and of its values role, type, bytes of an element
+    /// and extents. Pointer and mask come first. Returns its number.
     fn add_op(
         &self,
         name: String,

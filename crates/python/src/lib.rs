@@ -13,8 +13,8 @@
 //! exceptions of diagnostics, `output` shows the texts that kernels print, and `names` lists the
 //! language.
 //!
-//! The Python side (`python/tilewright`) holds the rest, off the path of a launch: decorators, names,
-//! the commands.
+//! The Python side (`python/tilewright`) holds the rest, off the path of a launch: decorators,
+//! names, the commands.
 
 mod errors;
 mod interpret;
@@ -23,11 +23,11 @@ mod kernel;
 mod launch;
 mod linear_layout;
 mod methods;
-mod missing;
 mod names;
 mod output;
 mod signals;
 mod trace;
+mod unsupported;
 mod values;
 
 use pyo3::prelude::*;
@@ -78,11 +78,11 @@ mod _native {
     #[pymodule_export]
     use crate::linear_layout::LinearLayout;
     #[pymodule_export]
-    use crate::missing::Missing;
-    #[pymodule_export]
     use crate::names::{
         combining_functions, element_types, elementwise_functions, language_names, language_types, tile_ops,
     };
+    #[pymodule_export]
+    use crate::unsupported::Missing;
     #[pymodule_export]
     use crate::values::convert::describe_argument;
     #[pymodule_export]
@@ -95,7 +95,7 @@ mod _native {
     #[pymodule_export]
     use crate::trace::{TraceFile, TraceRecorder};
 
-    /// What kernels print is the program's output.
+    /// Sends the output of kernels to the program's.
     #[pymodule_init]
     #[expect(clippy::unnecessary_wraps, reason = "Python takes a result")]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,5 +1,5 @@
-//! `LinearLayout`: the algebra of `tilewright-layout` for Python, under the names that the official package gives it
-//! (`triton._C.libtriton.linear_layout`), with dimensions of any names.
+//! `LinearLayout`: the algebra of `tilewright-layout` for Python, under the names that the official
+//! package gives it (`triton._C.libtriton.linear_layout`), with dimensions of any names.
 
 use std::fmt::Write;
 
@@ -81,7 +81,8 @@ impl Dimensions {
         Self::new(all)
     }
 
-    /// The vector of `product` for a vector of this space, which is its outer factor or its inner one (`inner` is none).
+    /// The vector of `product` for a vector of this space, which is its outer factor or its inner
+    /// one (`inner` is none).
     fn embed(&self, vector: u32, product: &Self, inner: Option<&Self>) -> u32 {
         let mut embedded = 0_u64;
         for (dimension, coordinate) in self.0.iter().zip(self.parts(vector)) {
@@ -113,15 +114,16 @@ fn refuse(message: String) -> PyErr {
     PyValueError::new_err(message)
 }
 
-/// A linear map over F2 between named spaces (arXiv 2505.23819): which element each register, lane and warp holds. Sizes are
-/// powers of two; the bases say where each bit of the input goes.
+/// A linear map over F2 between named spaces (arXiv 2505.23819): which element each register, lane
+/// and warp holds. Sizes are powers of two; the bases say where each bit of the input goes.
 #[pyclass(module = "tilewright.tools.linear_layout", eq, hash, frozen, from_py_object)]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LinearLayout {
     map: Map<Dimensions, Dimensions>,
 }
 
-/// The bases of one input dimension: its name, and the coordinates of the image of each of its bits.
+/// The bases of one input dimension: its name, and the coordinates of the image of each of its
+/// bits.
 type Bases = Vec<(String, Vec<Vec<u64>>)>;
 
 impl LinearLayout {
@@ -200,7 +202,8 @@ impl LinearLayout {
         Self::one((inDim, size), (outDim, size), |bit| 1 << bit)
     }
 
-    /// Coordinate `i` of `inDim` goes to coordinate `i * stride` of `outDim`, whose size is `size * stride`.
+    /// Coordinate `i` of `inDim` goes to coordinate `i * stride` of `outDim`, whose size is `size *
+    /// stride`.
     #[staticmethod]
     #[pyo3(signature = (size, stride, inDim, outDim))]
     #[expect(non_snake_case, reason = "the names of the official parameters")]
@@ -220,8 +223,8 @@ impl LinearLayout {
         Self::one((inDim, size), (outDim, outDimSize), |_| 0)
     }
 
-    /// The map with these bases: for each input dimension the coordinates that each of its bits contributes. Where no
-    /// sizes of the output are given they are the smallest that hold all bases.
+    /// The map with these bases: for each input dimension the coordinates that each of its bits
+    /// contributes. The default sizes of the output are the smallest that hold all bases.
     #[staticmethod]
     #[pyo3(signature = (bases, out_dim_names, out_dim_sizes = None, require_surjective = true))]
     #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
@@ -349,7 +352,8 @@ impl LinearLayout {
         Ok(result)
     }
 
-    /// This map, then `arg`, whose input dimensions are the output dimensions of this one in any order.
+    /// This map, then `arg`, whose input dimensions are the output dimensions of this one in any
+    /// order.
     fn compose(&self, arg: &Self) -> PyResult<Self> {
         Ok(Self { map: self.with_output(arg.input())?.map.then(&arg.map) })
     }
@@ -362,7 +366,8 @@ impl LinearLayout {
             .ok_or_else(|| refuse(format!("the layout has no inverse:{}", self.__repr__())))
     }
 
-    /// The map from each coordinate of the output to one of the input with that image: the one with the lowest bits.
+    /// The map from each coordinate of the output to one of the input with that image: the one with
+    /// the lowest bits.
     fn pseudoinvert(&self) -> PyResult<Self> {
         let inverse = self.map.right_inverse();
         inverse
@@ -396,20 +401,22 @@ impl LinearLayout {
         (0..self.output().bits()).map(row).collect()
     }
 
-    /// A table of the tile, of a map from `register`, `lane`, `warp`, `block`: the places that hold each element, or, from the
-    /// hardware's point of view, the element that each place holds.
+    /// A table of the tile, of a map from `register`, `lane`, `warp`, `block`: the places that hold
+    /// each element, or, from the hardware's point of view, the element that each place holds.
     fn get_distributed_view(&self, use_hardware_view: bool) -> PyResult<String> {
         let layout = self.layout(&[Input::Register, Input::Lane, Input::Warp, Input::Block])?;
         Ok(if use_hardware_view { layout.places() } else { layout.table() })
     }
 
-    /// A table of the tile, of a map from `offset`: the offset of each element, or the element at each offset.
+    /// A table of the tile, of a map from `offset`: the offset of each element, or the element at
+    /// each offset.
     fn get_shared_view(&self, use_hardware_view: bool) -> PyResult<String> {
         let layout = self.layout(&[Input::Offset, Input::Block])?;
         Ok(if use_hardware_view { layout.places() } else { layout.table() })
     }
 
-    /// The product: `arg` repeats this map. In dimensions that both have, the bits of this map are the lower ones.
+    /// The product: `arg` repeats this map. In dimensions that both have, the bits of this map are
+    /// the lower ones.
     fn __mul__(&self, arg: &Self) -> PyResult<Self> {
         let input = self.input().product(arg.input())?;
         let output = self.output().product(arg.output())?;

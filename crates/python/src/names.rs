@@ -1,5 +1,5 @@
-//! The names of the language, for the Python namespace `tilewright.language`; the two op tables, for their conformance
-//! tests.
+//! The names of the language, for the Python namespace `tilewright.language`; the two op tables,
+//! for their conformance tests.
 
 use pyo3::prelude::*;
 use tilewright_frontend::semantic::{
@@ -7,8 +7,8 @@ use tilewright_frontend::semantic::{
 };
 use tilewright_ir::{Accuracy, Domain, Dtype, ElementwiseFn, OPS};
 
-/// The functions of the language: for each its path below `triton.language`, its parameters as they are written, what it
-/// does, and whether tensors have it as a method.
+/// The functions of the language: for each its path below `triton.language`, its parameters as they
+/// are written, what it does, and whether tensors have it as a method.
 #[pyfunction]
 pub(crate) fn language_names() -> Vec<(&'static str, String, String, bool)> {
     let functions = language_entries().filter(|entry| match entry.kind {
@@ -34,8 +34,8 @@ pub(crate) fn combining_functions() -> Vec<(&'static str, &'static str)> {
 /// The types of the parameters, by their names: the type and the meaning.
 type ParameterTypes = Vec<(&'static str, &'static str, &'static str)>;
 
-/// The results that are not one tensor, by the names of the functions: for each overload the parameter that the result
-/// depends on with its type, if there is one, and the type of the result.
+/// The results that are not one tensor, by the names of the functions: for each overload the
+/// parameter that the result depends on with its type, if there is one, and the type of the result.
 type ResultTypes = Vec<(Vec<&'static str>, Vec<(Option<(&'static str, &'static str)>, &'static str)>)>;
 
 /// The names of modes, and their values.

@@ -32,7 +32,7 @@ impl SignalCheck {
         })
     }
 
-    /// What a handler has raised, which is forgotten.
+    /// Takes the exception that a handler has raised.
     pub(crate) fn take(&self) -> Option<PyErr> {
         self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -54,8 +54,8 @@ impl TraceRecorder {
         self.failure()
     }
 
-    /// Launches a kernel on the CPU, and records it as the launch with this number. `checks` names what the launch is sanitized for
-    /// besides the checks of every launch: `none` is nothing.
+    /// Launches a kernel on the CPU, and records it as the launch with this number. `checks` names
+    /// what the launch is sanitized for besides the checks of every launch: `none` is nothing.
     #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
     #[pyo3(signature = (kernel, grid, args, kwargs, *, number, programs, value_bytes, all_bytes, tensors, constants, checks))]
     fn launch(
@@ -93,13 +93,13 @@ pub(crate) fn tensor((name, dtype, size, address, shape, strides): TensorParts) 
 }
 
 impl TraceRecorder {
-    /// What went wrong with the file.
+    /// Returns the error of the file.
     pub(crate) fn failure(&self) -> PyResult<()> {
         self.recorder.take_failure().map_or(Ok(()), |error| Err(error.into()))
     }
 }
 
-/// A trace that was written. What it is asked for it gives as JSON.
+/// A written trace. Its methods return JSON.
 #[pyclass(frozen, module = "tilewright._native")]
 pub(crate) struct TraceFile(Trace);
 
@@ -142,7 +142,7 @@ impl TraceFile {
         py.detach(|| self.0.value(launch, program, event, value))
     }
 
-    /// What an access touches.
+    /// Returns the elements that an access touches.
     fn touched(&self, py: Python<'_>, launch: usize, program: u64, event: usize) -> Option<String> {
         py.detach(|| self.0.touched(launch, program, event))
     }
@@ -162,7 +162,7 @@ impl TraceFile {
         py.detach(|| Some(tilewright_runtime::layouts_of_launch(self.0.described(launch)?, capability)))
     }
 
-    /// Who accesses an element of a tensor.
+    /// Returns the accesses to an element of a tensor.
     fn who(&self, py: Python<'_>, launch: usize, tensor: usize, place: u64) -> Option<String> {
         py.detach(|| self.0.element_accesses(launch, tensor, place))
     }

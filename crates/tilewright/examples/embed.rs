@@ -1,5 +1,5 @@
-//! A Rust program that compiles a kernel and launches it, without Python: on the CPU, on a simulated GPU, and on a real one
-//! where there is one.
+//! A Rust program that compiles a kernel and launches it, without Python: on the CPU, on a
+//! simulated GPU, and on a real one where there is one.
 //!
 //! ```text
 //! cargo run -p tilewright --example embed
@@ -32,7 +32,7 @@ pub fn run() -> Result<(), Error> {
 
     for device in [Device::Cpu, Device::Sim(90)] {
         let mut out = vec![0.0_f32; x.len()];
-        // What is compiled for these arguments is kept: the second launch only runs.
+        // The code for these arguments is cached: the second launch only runs.
         let kernel = softmax.on(device);
         for _ in 0..2 {
             kernel.launch(rows, args![&x, &mut out, columns, BLOCK = 64, num_warps = 2])?;

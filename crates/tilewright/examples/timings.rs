@@ -1,4 +1,4 @@
-//! Where the time goes: the stages of a compilation, and a warm launch without the work of the kernel.
+//! Times the stages of a compilation, and a warm launch without the work of the kernel.
 //!
 //! ```text
 //! cargo run --release -p tilewright --example timings -- k.py::kernel '*fp16,*fp16,i32,BLOCK=16'

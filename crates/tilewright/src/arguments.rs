@@ -44,7 +44,7 @@ macro_rules! args {
     ($($rest:tt)*) => { $crate::args!(@add $crate::Arguments::default(), $($rest)*) };
 }
 
-/// What can be an element of a tensor.
+/// A type of the elements of a tensor.
 pub trait Element: bytemuck::Pod {
     /// Its type in a kernel.
     const DTYPE: Dtype;
@@ -62,7 +62,7 @@ elements! {
     i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32, u64 => U64,
 }
 
-/// What can be an argument.
+/// A type of arguments.
 pub trait IntoArgument<'m> {
     /// As the launcher takes it.
     fn into_argument(self) -> Value<'m>;
@@ -177,7 +177,7 @@ fn constant<'m>(constant: Constant) -> Value<'m> {
     Value::Constant { value: HostValue::Constant(constant), is_explicit: false }
 }
 
-/// What can be a grid: a number of programs, or an array or tuple of one to three.
+/// A type of grids: a number of programs, or an array or tuple of one to three.
 pub trait IntoGrid {
     /// The checked grid.
     fn into_grid(self) -> Result<Grid, Error>;

@@ -27,12 +27,14 @@
 //! # Ok(())
 //! # }
 //! ```
-//! Arguments are what `kernel[grid](...)` takes in Python: slices for tensors, numbers, `bool`s, and for parameters that
-//! are `tl.constexpr` also strings; by position first, then by name, options such as `num_warps = 8` among them. Memory
-//! is safe: a kernel that leaves its slices, or stores to one that is not `&mut`, ends in an [`Error`] that names the
-//! line, the program and the argument.
+//! Arguments are what `kernel[grid](...)` takes in Python: slices for tensors, numbers, `bool`s,
+//! and for parameters that are `tl.constexpr` also strings; by position first, then by name,
+//! options such as `num_warps = 8` among them. Memory is safe: a kernel that leaves its slices, or
+//! stores to one that is not `&mut`, ends in an [`Error`] that names the line, the program and the
+//! argument.
 //!
-//! For what is beneath see [`runtime`] (values, options, handles), [`compiler`] (the stages) and [`ir`].
+//! For what is beneath see [`runtime`] (values, options, handles), [`compiler`] (the stages) and
+//! [`ir`].
 
 mod arguments;
 mod module;

@@ -16,9 +16,9 @@ use tilewright_runtime::{
 use crate::arguments::to_constant;
 use crate::{Arguments, IntoGrid};
 
-/// The text of a Python module that defines kernels. Its imports of `triton` or `tilewright`, its constants and its
-/// `@jit` functions are understood; nothing of it is executed. Modules that it imports and that are files beside it, or
-/// in its package, are read too.
+/// The text of a Python module that defines kernels. Its imports of `triton` or `tilewright`, its
+/// constants and its `@jit` functions are understood; nothing of it is executed. Modules that it
+/// imports and that are files beside it, or in its package, are read too.
 #[derive(Clone, Debug)]
 pub struct Module {
     shared: Arc<Shared>,
@@ -50,7 +50,7 @@ impl Module {
         Self::new(SourceFile::new(path.display().to_string(), text), Some(path))
     }
 
-    /// Takes a text; the name stands in messages. What it imports of other files is not known.
+    /// Makes a module of a text; messages show the name. Imports of other files are not resolved.
     pub fn from_source(name: impl Into<String>, text: impl Into<String>) -> Result<Self, Error> {
         Self::new(SourceFile::new(name, text), None)
     }
@@ -137,7 +137,7 @@ impl Module {
     }
 }
 
-/// A kernel of a module. What it is compiled to is kept, for each form of its arguments.
+/// A kernel of a module. Its compiled variants are cached, one for each shape of its arguments.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     kernel: Arc<runtime::Kernel>,
@@ -150,13 +150,15 @@ impl Kernel {
         self.kernel.signature()
     }
 
-    /// The same kernel on another device than the one that `TILEWRIGHT_DEVICE` names, or the processor.
+    /// The same kernel on another device than the one that `TILEWRIGHT_DEVICE` names, or the
+    /// processor.
     #[must_use]
     pub fn on(&self, device: Device) -> Self {
         Self { kernel: Arc::new(self.kernel.on(device)), module: self.module.clone() }
     }
 
-    /// Runs the kernel for every program of a grid, and compiles it before where needed. Returns when all have ended.
+    /// Runs the kernel for every program of a grid, and compiles it before where needed. Returns
+    /// when all have ended.
     pub fn launch(&self, grid: impl IntoGrid, arguments: Arguments<'_>) -> Result<(), Error> {
         let grid = grid.into_grid()?;
         let (values, options) = self.bind(arguments)?;
@@ -169,14 +171,14 @@ impl Kernel {
         self.handle(&values, &options)
     }
 
-    /// Compiles the kernel for arguments that a text describes: `*fp32,*fp32:16,i32,BLOCK=1024`. (The language is that
-    /// of `tilewright compile --signature`.)
+    /// Compiles the kernel for arguments that a text describes: `*fp32,*fp32:16,i32,BLOCK=1024`.
+    /// (The language is that of `tilewright compile --signature`.)
     pub fn compile(&self, signature: &str, options: &Options) -> Result<Handle, Error> {
         self.compile_for_launches(signature, options, false)
     }
 
-    /// As [`compile`](Self::compile). With `tensor_maps`, code for a GPU may ask for tensor maps behind its arguments, which
-    /// launches of the handle make and others do not.
+    /// As [`compile`](Self::compile). With `tensor_maps`, code for a GPU may take tensor maps after
+    /// its arguments, which only launches of the handle make.
     pub fn compile_for_launches(
         &self,
         signature: &str,
@@ -227,8 +229,8 @@ fn unreadable(path: &Path, why: &str) -> Error {
     Diagnostic::new(Code::KernelNotFound, message).into()
 }
 
-/// Returns whether a decorator is `jit`, by whatever path, with or without arguments. Decorators around it (`autotune`,
-/// `heuristics`) are for Python's launcher.
+/// Returns whether a decorator is `jit`, by whatever path, with or without arguments. Decorators
+/// around it (`autotune`, `heuristics`) are for Python's launcher.
 fn is_jit(function: &FunctionSyntax) -> bool {
     function.decorators.iter().any(|decorator| {
         let callee = decorator.split('(').next().unwrap_or("").trim();

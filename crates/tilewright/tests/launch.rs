@@ -1,4 +1,5 @@
-//! Kernels from Rust: arguments, specialization, the cache, threads, and what is said about mistakes.
+//! Kernels from Rust: arguments, specialization, the cache, threads, and what is said about
+//! mistakes.
 
 use std::sync::Arc;
 

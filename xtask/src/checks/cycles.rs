@@ -1,13 +1,13 @@
-//! The largest cycle in the module graph of each crate may not grow: a reader who wants to understand one file of a cycle
-//! has to read them all.
+//! The largest cycle in the module graph of each crate may not grow: a reader who wants to
+//! understand one file of a cycle has to read them all.
 //!
 //! `cargo xtask cycles` prints the cycles and the paths that close them.
 
 use crate::modules::{CrateModules, Cycle};
 use crate::tree::{Finding, Tree};
 
-/// The number of files in the largest cycle of each crate. Numbers may only fall: a commit that cuts a cycle lowers its
-/// row. A crate without a row has no cycle.
+/// The number of files in the largest cycle of each crate. Numbers may only fall: a commit that
+/// cuts a cycle lowers its row. A crate without a row has no cycle.
 const LARGEST: &[(&str, usize)] = &[
     ("compiler", 2),
     ("cpu", 19),

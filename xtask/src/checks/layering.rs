@@ -3,16 +3,17 @@
 use crate::metadata::{Dependency, Package};
 use crate::tree::Finding;
 
-/// Which of our crates each crate may depend on: the drawing of the tree in ARCHITECTURE.md as data. Dependencies for
-/// development only (tests that compare two stages, say) are free, but for those on the two ends, `cli` and `python`.
+/// Which of our crates each crate may depend on: the drawing of the tree in ARCHITECTURE.md as
+/// data. Dependencies for development only (tests that compare two stages, say) are free, but for
+/// those on the two ends, `cli` and `python`.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("ir", &["base"]),
     ("frontend", &["base", "ir"]),
     ("opt", &["base", "ir"]),
-    // What a launch did, as a file: it knows no IR.
+    // The record of a launch, as a file: it knows no IR.
     ("trace", &[]),
-    // What a sanitized launch remembers of memory: the executor and the simulator share it.
+    // The shadow memory of sanitized launches: the executor and the simulator share it.
     ("sanitize", &[]),
     ("cpu", &["base", "ir", "trace", "sanitize"]),
     ("layout", &["base"]),
@@ -74,7 +75,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 const RULE: &str = "layering";
 
-/// Finds dependencies of our crates that do not follow the path of a kernel; only tests depend on `testkit`.
+/// Finds dependencies of our crates that do not follow the path of a kernel; only tests depend on
+/// `testkit`.
 pub fn check(packages: &[Package]) -> Vec<Finding> {
     let ours = packages.iter().filter(|package| package.source.is_none());
     ours.filter_map(|package| Some((package, own_crate(&package.name)?))).flat_map(check_package).collect()

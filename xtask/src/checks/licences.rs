@@ -1,4 +1,5 @@
-//! Every dependency carries a licence that a permissively licensed project may ship, and comes from the registry.
+//! Every dependency carries a licence that a permissively licensed project may ship, and comes from
+//! the registry.
 
 use crate::metadata::Package;
 use crate::tree::Finding;
@@ -10,7 +11,8 @@ pub fn accepted(config: &str) -> Result<Vec<&str>, String> {
     Ok(list.split('"').skip(1).step_by(2).collect())
 }
 
-/// Finds packages whose license cannot be met by accepted ones, and those from a repository, which may change or go away.
+/// Finds packages whose license cannot be met by accepted ones, and those from a repository, which
+/// may change or go away.
 pub fn check(packages: &[Package], accepted: &[&str]) -> Vec<Finding> {
     let name = |package: &Package| format!("{} {}", package.name, package.version);
     let licence = |package: &Package| {
@@ -29,7 +31,8 @@ pub fn check(packages: &[Package], accepted: &[&str]) -> Vec<Finding> {
     packages.iter().flat_map(|package| [licence(package), source(package)]).flatten().collect()
 }
 
-/// Evaluates an SPDX expression; the old form `MIT/Apache-2.0` means `OR`. What does not parse is not accepted.
+/// Evaluates an SPDX expression; the old form `MIT/Apache-2.0` means `OR`. An invalid expression is
+/// not accepted.
 fn is_accepted(expression: &str, accepted: &[&str]) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();

@@ -4,8 +4,8 @@ use crate::tree::{File, Finding, Tree};
 
 const MAX_FUNCTION_LINES: usize = 100;
 
-/// What the package may use but must not need: imported inside functions, so that `import tilewright` works, and is
-/// fast, without them.
+/// Packages that the package may use but must not need: imported inside functions, so that `import
+/// tilewright` works, and is fast, without them.
 const OPTIONAL: [&str; 5] = ["torch", "triton", "numpy", "matplotlib", "pandas"];
 
 /// A suppression names what it suppresses.
@@ -76,7 +76,8 @@ struct Statement<'a> {
     text: &'a str,
 }
 
-/// Splits a file into logical lines: brackets and triple quotes continue one. Comments and blank lines are none.
+/// Splits a file into logical lines: brackets and triple quotes continue one. Comments and blank
+/// lines are none.
 fn statements(text: &str) -> Vec<Statement<'_>> {
     let mut statements: Vec<Statement<'_>> = Vec::new();
     let mut scanner = Scanner::default();
@@ -95,7 +96,7 @@ fn statements(text: &str) -> Vec<Statement<'_>> {
     statements
 }
 
-/// Where in Python's text the scan is, between two lines.
+/// The state of the scan of Python's text between two lines.
 #[derive(Default)]
 struct Scanner {
     depth: usize,

@@ -1,4 +1,5 @@
-//! Rules that hold for text of any language: headers, lengths, marks of unfinished work, paths of one machine.
+//! Rules that hold for text of any language: headers, lengths, marks of unfinished work, paths of
+//! one machine.
 
 use crate::tree::{File, Finding, Tree};
 
@@ -62,7 +63,7 @@ pub fn machine_paths(tree: &Tree) -> Vec<Finding> {
     let roots = [concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
     let windows = concat!("C:\\Us", "ers");
     find_in_lines(tree, "machine-path", |line| {
-        // Behind a name the same letters are a part of a relative path or of an address.
+        // After a name the same letters are a part of a relative path or of an address.
         let is_absolute = |start: usize| {
             !line[..start]
                 .ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '*' | ')' | '}'))

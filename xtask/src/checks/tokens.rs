@@ -1,11 +1,11 @@
-//! Words of the Rust language that only some files may use. They are looked for among tokens, so that comments and
-//! strings do not count and the bodies of macros do.
+//! Words of the Rust language that only some files may use. They are looked for among tokens, so
+//! that comments and strings do not count and the bodies of macros do.
 
 use proc_macro2::{TokenStream, TokenTree};
 
 use crate::tree::{File, Finding, Tree};
 
-/// A word, the places that may use it (prefixes of paths), and why nobody else may.
+/// A word, the prefixes of the paths that may use it, and the reason why no other may.
 struct Confined {
     word: &'static str,
     /// True if the word counts only as the name of a macro, before `!`.

@@ -1,9 +1,10 @@
-//! No catch-all arm in a `match` on the enums of the op tables: whoever adds an op must meet every place that has to
-//! know it. Where a catch-all is right, the comment above the arm, or behind it, says why:
-//! `// tidy: wildcard because ...`.
+//! No catch-all arm in a `match` on the enums of the op tables: an author of a new op must meet
+//! every `match` that has to know it. If a catch-all is right, the comment above the arm, or after
+//! it, says why: `// tidy: wildcard because ...`.
 //!
-//! The enums are known by name, whatever a file calls them (`use tilewright_ir::ElementwiseFn as F`), and so are variants
-//! that a file imports. An arm such as `Family::Math(_)` is a catch-all too where another one names a function in there.
+//! The enums are known by name, whatever a file calls them (`use tilewright_ir::ElementwiseFn as
+//! F`), and so are variants that a file imports. An arm such as `Family::Math(_)` is a catch-all
+//! too where another one names a function in there.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,8 @@ use syn::{ExprMatch, ItemImpl, Pat, Path, Type, UseTree};
 
 use crate::tree::{File, Finding, Tree};
 
-/// The enums that the op tables make; those of the families of functions are named `MathFn` and so on.
+/// The enums that the op tables make; those of the families of functions are named `MathFn` and so
+/// on.
 const OP_ENUMS: &[&str] = &["Op", "OpFamily", "ElementwiseFamily", "ShapeOp"];
 
 const EXCUSE: &str = "// tidy: wildcard because ";
@@ -32,7 +34,7 @@ fn check_file(file: &File) -> Vec<Finding> {
     visitor.findings
 }
 
-/// What a file calls the op enums and their variants.
+/// The names of the op enums and their variants in a file.
 #[derive(Default)]
 struct Names {
     /// The names that stand for an op enum.
@@ -83,7 +85,8 @@ impl Names {
         }
     }
 
-    /// Returns whether the pattern names a variant of an op enum at its top (behind references, parentheses, `|`, and in tuples).
+    /// Returns whether the pattern names a variant of an op enum at its top (below references,
+    /// parentheses, `|`, and in tuples).
     fn in_pattern(&self, pattern: &Pat) -> bool {
         match pattern {
             Pat::Path(pattern) => self.is_variant(&pattern.path),
@@ -174,7 +177,7 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
 }
 
 impl Visitor<'_> {
-    /// Returns whether the line, or the comment that stands directly above it, says why the catch-all is right.
+    /// Returns whether the line, or the comment directly above it, says why the catch-all is right.
     fn is_excused(&self, line: usize) -> bool {
         let text = |line: usize| self.lines.get(line.wrapping_sub(1)).copied().unwrap_or_default();
         let comment_above = (1..line).rev().map(text).take_while(|text| text.trim_start().starts_with("//"));

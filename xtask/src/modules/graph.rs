@@ -1,6 +1,7 @@
 //! Strongly connected components.
 
-/// The strongly connected components of a graph, given the targets of each node: Tarjan's algorithm.
+/// The strongly connected components of a graph, given the targets of each node: Tarjan's
+/// algorithm.
 pub fn components(targets: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut search = Search {
         targets,

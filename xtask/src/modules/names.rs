@@ -1,4 +1,4 @@
-//! What each file defines, imports and names, and the file that a path leads to.
+//! The definitions, imports and names of each file, and the file that a path leads to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,9 @@ pub struct Module {
     pub file: String,
     /// The path of the module in its crate.
     pub path: Vec<String>,
-    /// What the file defines itself.
+    /// The names that the file defines itself.
     defined: BTreeSet<String>,
-    /// What it imports: the name, and the path that it stands for.
+    /// The imported names, and the path of each.
     imported: BTreeMap<String, Vec<String>>,
     /// The modules all of whose names it imports.
     globs: Vec<Vec<String>>,
@@ -78,7 +78,8 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// The module that defines what a path means in the module `at`; nothing if it is of another crate.
+    /// The module that defines what a path means in the module `at`; nothing if it is of another
+    /// crate.
     fn resolve(&self, at: usize, path: &[String], steps: usize) -> Option<usize> {
         let steps = steps.checked_sub(1)?;
         let (first, rest) = path.split_first()?;
@@ -139,7 +140,7 @@ struct Reader {
 impl Reader {
     /// Takes note of a path, which may begin in a module within the file.
     fn name(&mut self, mut path: Vec<String>) {
-        // In the tokens of a macro, `super` alone is a visibility.
+        // In the tokens of a macro, a lone `super` is a visibility.
         if let [only] = &path[..]
             && ["crate", "self", "super"].contains(&only.as_str())
         {
@@ -157,7 +158,8 @@ impl Reader {
         self.module.named.insert(path);
     }
 
-    /// Takes note of an import. A re-export alone names nothing: the file that defines a name may list its children.
+    /// Takes note of an import. A re-export by itself names nothing: the file that defines a name
+    /// may list its children.
     fn import(&mut self, tree: &UseTree, prefix: &[String], is_export: bool) {
         let with = |ident: &syn::Ident| [prefix, &[ident.to_string()]].concat();
         match tree {

@@ -1,5 +1,6 @@
-//! The part of CUPTI that writes activities down: records of each launch, in buffers of the caller's. Its layouts are those of
-//! CUPTI's manual, as far as callers read them; what is behind that is filled with a pattern.
+//! The part of CUPTI that records activities: records of each launch, in buffers of the caller's.
+//! Its layouts are those of CUPTI's manual, as far as callers read them; the bytes after that are
+//! filled with a pattern.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
@@ -27,7 +28,7 @@ type Completed = extern "system" fn(*mut c_void, u32, *mut u8, usize, usize);
 struct Activities {
     callbacks: Option<(Requested, Completed)>,
     enabled: Vec<u32>,
-    /// What is not in a buffer yet.
+    /// The records that are not in a buffer yet.
     records: Vec<Vec<u8>>,
 }
 
@@ -77,7 +78,7 @@ pub fn launched() {
         if is_on(DRIVER) {
             if is_on(EXTERNAL_CORRELATION) {
                 let numbers = NUMBERS.with_borrow(Clone::clone);
-                // The last number of each kind stands before the call.
+                // The last number of each kind precedes the call.
                 for kind in 1..=5 {
                     if let Some((_, number)) = numbers.iter().rfind(|(own, _)| *own == kind) {
                         made.push(record(EXTERNAL_CORRELATION, &[(4, kind), (16, call)], &[(8, *number)]));
@@ -154,7 +155,7 @@ cupti! {
         let next = if last.is_null() {
             buffer
         } else {
-            // SAFETY: a record begins there; the next one stands behind it.
+            // SAFETY: a record begins there; the next one follows it.
             unsafe { last.add(size(last.cast::<u32>().read_unaligned())) }
         };
         if next.addr() >= buffer.addr() + valid {

@@ -1,5 +1,6 @@
-//! A `libcuda` that runs nothing and remembers everything: every call succeeds, copies move bytes, and launches can be
-//! read back. It stands in for the driver in tests, and in measurements of the path to it.
+//! A `libcuda` that runs nothing and remembers everything: every call succeeds, copies move bytes,
+//! and launches can be read back. It replaces the driver in tests, and in measurements of the path
+//! to it.
 //!
 //! `TILEWRIGHT_STUB_CUDA`, or the text given to [`tilewright_stub_configure`], is a list such as
 //! `devices=2,capability=8.0,fail=cuLaunchKernel:700`:
@@ -65,13 +66,14 @@ fn list<'a, T>(start: *const T, length: usize) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(start, length) }
 }
 
-/// What a handle or another pointer of the caller's stands for.
-fn behind<'a, T>(pointer: *const T) -> &'a T {
-    // SAFETY: the caller of a function of the driver gives handles that it got from the driver, and structures.
+/// Dereferences a handle or another pointer of the caller's.
+fn deref<'a, T>(pointer: *const T) -> &'a T {
+    // SAFETY: the caller of a function of the driver gives handles that it got from the driver, and
+    // structures.
     unsafe { &*pointer }
 }
 
-/// The assembler that a handle stands for.
+/// Returns the assembler of a handle.
 fn assembler<'a>(link: *mut Link) -> &'a mut Link {
     // SAFETY: the handle came from `cuLinkCreate_v2`, and one thread uses it.
     unsafe { &mut *link }
@@ -124,7 +126,8 @@ pub extern "C" fn tilewright_stub_count_live() -> usize {
     locked(|state| state.memory.len() + state.modules.len() + state.live.len())
 }
 
-/// Takes what was remembered of launches: a line each, cut at `capacity` bytes. Answers how many bytes there are.
+/// Takes what was remembered of launches: a line each, cut at `capacity` bytes. Answers how many
+/// bytes there are.
 #[unsafe(no_mangle)]
 pub extern "C" fn tilewright_stub_take_launches(buffer: *mut c_char, capacity: usize) -> usize {
     let lines = locked(|state| std::mem::take(&mut state.launches));
@@ -189,7 +192,7 @@ driver! {
     fn cuCtxSetLimit(_limit: i32, value: usize) { locked(|state| state.limit = value); 0 }
 }
 
-// --- Memory: bytes of this process behind addresses of their own ---
+// --- Memory: bytes of this process under addresses of their own ---
 
 driver! {
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) { put(free, 79 << 30); put(total, 80 << 30) }
@@ -293,8 +296,8 @@ driver! {
     fn cuModuleLoadData(module: *mut usize, image: *const c_void) {
         let start = list(image.cast::<u8>(), 4);
         if start != b"\x7fELF" && start != [0x50, 0xed, 0x55, 0xba] { return INVALID_IMAGE; }
-        // A cubin of this assembler says behind its header how long the PTX is that it was made from; of others, every
-        // kernel is there.
+        // A cubin of this assembler has, after its header, the length of the PTX that it was made
+        // from; other cubins have every kernel.
         let header = list(image.cast::<u8>(), 0x40);
         let ptx = state::embedded_length(header).map(|bytes| list(image.cast::<u8>(), 0x40 + bytes)[0x40..].to_vec());
         put(module, locked(|state| state.add_module(ptx)))
@@ -311,17 +314,17 @@ driver! {
     }
     fn cuModuleGetGlobal_v2(_address: *mut u64, _bytes: *mut usize, _module: usize, _name: *const c_char) { NOT_FOUND }
     fn cuFuncGetAttribute(value: *mut i32, attribute: i32, function: *const Function) {
-        let function = behind(function);
+        let function = deref(function);
         put(value, locked(|state| state.function_attribute(function, attribute)))
     }
     fn cuFuncGetParamInfo(function: *const Function, index: usize, offset: *mut usize, bytes: *mut usize) {
-        let Some(parameters) = &behind(function).parameters else { return NOT_SUPPORTED };
+        let Some(parameters) = &deref(function).parameters else { return NOT_SUPPORTED };
         let Some(&(start, size)) = parameters.get(index) else { return INVALID_VALUE };
         put(offset, start);
         put(bytes, size)
     }
     fn cuFuncSetAttribute(function: *const Function, attribute: i32, value: i32) {
-        let function = behind(function);
+        let function = deref(function);
         if attribute == 8 {
             if value as u32 > SHARED_OPTIN { return INVALID_VALUE; }
             function.dynamic_limit.store(value as u32, Ordering::Relaxed);
@@ -332,12 +335,12 @@ driver! {
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
         blocks: *mut i32, function: *const Function, threads: i32, shared: usize,
     ) {
-        let limit = SHARED.max(behind(function).dynamic_limit.load(Ordering::Relaxed)) as usize;
+        let limit = SHARED.max(deref(function).dynamic_limit.load(Ordering::Relaxed)) as usize;
         let by_shared = if shared > limit { 0 } else { (228_usize << 10) / (shared + 1024) };
         put(blocks, (2048 / threads.max(1)).min(by_shared as i32))
     }
     fn cuOccupancyMaxActiveClusters(clusters: *mut i32, _function: *const Function, config: *const LaunchConfig) {
-        let config = behind(config);
+        let config = deref(config);
         put(clusters, 132 / config.grid.iter().product::<u32>().max(1) as i32)
     }
     fn cuTensorMapEncodeTiled(
@@ -416,12 +419,12 @@ driver! {
     fn cuLaunchKernelEx(
         config: *const LaunchConfig, function: *const Function, _pointers: *mut *mut c_void, extra: *mut *mut c_void,
     ) {
-        launch(function, behind(config), extra)
+        launch(function, deref(config), extra)
     }
 }
 
 fn launch(function: *const Function, config: &LaunchConfig, extra: *mut *mut c_void) -> Code {
-    let function = behind(function);
+    let function = deref(function);
     if config.shared > SHARED.max(function.dynamic_limit.load(Ordering::Relaxed)) || config.grid.contains(&0)
     {
         return INVALID_VALUE;
@@ -447,8 +450,8 @@ fn parameters<'a>(extra: *mut *mut c_void) -> &'a [u8] {
     let extra = list(extra, if extra.is_null() { 0 } else { 4 });
     match extra {
         [first, start, second, bytes] if (first.addr(), second.addr()) == (1, 2) => {
-            // Behind the second key stands a pointer to the length.
-            list(start.cast::<u8>().cast_const(), *behind(bytes.cast::<usize>()))
+            // A pointer to the length follows the second key.
+            list(start.cast::<u8>().cast_const(), *deref(bytes.cast::<usize>()))
         }
         _ => &[],
     }

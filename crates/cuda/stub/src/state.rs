@@ -1,4 +1,4 @@
-//! What the stub remembers.
+//! The state of the stub.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -167,7 +167,7 @@ impl State {
         number
     }
 
-    /// Attributes as an H100 has them, 0 for those that nobody here asks for; newer ones are unknown.
+    /// Returns attributes of an H100, 0 for those that no test reads; newer ones are unknown.
     pub fn device_attribute(&self, attribute: i32) -> Option<i32> {
         let (major, minor) = self.capability;
         let table = [
@@ -256,7 +256,7 @@ impl State {
     }
 }
 
-/// Where the parameters begin in the constant memory of `sm_90`, in which they are aligned.
+/// The offset of the parameters in the constant memory of `sm_90`, in which they are aligned.
 const PARAMETER_BASE: usize = 0x210;
 
 /// Offset and bytes of each parameter of a kernel, if the PTX has one of that name.
@@ -265,11 +265,12 @@ fn parameters(ptx: &str, name: &str) -> Option<Vec<(usize, usize)>> {
     let (list, _) = rest.split_once(')')?;
     let mut end = 0_usize;
     let place = |text: &str| {
-        // The bits of the type are the only digits of the first type; an array says its bytes and alignment itself.
+        // The bits of the type are the only digits of the first type; an array says its bytes and
+        // alignment itself.
         let digits =
             |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
         let words: Vec<&str> = text.split_whitespace().collect();
-        // What stands behind `.ptr` is about the memory that the parameter points to.
+        // The words after `.ptr` are about the memory that the parameter points to.
         let mut own = words.iter().take_while(|word| **word != ".ptr");
         let (bytes, alignment) = match own.position(|word| *word == ".align") {
             Some(at) => (digits(text.split_once('[').map_or("", |(_, bytes)| bytes)), digits(words[at + 1])),
@@ -282,7 +283,7 @@ fn parameters(ptx: &str, name: &str) -> Option<Vec<(usize, usize)>> {
     Some(list.split(',').filter(|text| !text.trim().is_empty()).map(place).collect())
 }
 
-/// What is remembered of a launch.
+/// The record of a launch.
 pub struct Launch<'a> {
     pub function: &'a Function,
     pub grid: [u32; 3],
@@ -302,11 +303,11 @@ pub struct Link {
 
 /// Ends the work of an assembler.
 pub fn destroy(link: *mut Link) {
-    // SAFETY: the handle came from `cuLinkCreate_v2`, and nobody uses it afterwards.
+    // SAFETY: the handle came from `cuLinkCreate_v2`, and it is not used afterwards.
     drop(unsafe { Box::from_raw(link) });
 }
 
-/// Where the header of an ELF file has room for a mark.
+/// The offset in the header of an ELF file that has room for a mark.
 const MARK: usize = 8;
 
 impl Link {

@@ -1,4 +1,5 @@
-//! A stub of the driver for each test: a copy of its file, so that the system takes it for a library of its own.
+//! A stub of the driver for each test: a copy of its file, so that the system takes it for a
+//! library of its own.
 #![expect(unsafe_code, reason = "the stub is a C library")]
 
 use std::ffi::{CString, c_char};
@@ -34,7 +35,7 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Where cargo puts the library of a dependency for development: next to the tests.
+/// Returns the path of a development dependency's library, by cargo's rule: next to the tests.
 pub fn stub_file() -> PathBuf {
     let folder = std::env::current_exe().expect("a test knows its file");
     let name =
@@ -80,7 +81,7 @@ impl Stub {
         self.symbol::<extern "C" fn() -> usize>("tilewright_stub_count_live")()
     }
 
-    /// Calls a function of the driver that takes a number, or a place for one, behind the back of the crate.
+    /// Calls a function of the driver that takes a number, or memory for one, without the crate.
     pub fn call<T>(&self, function: &str, argument: T) -> i32 {
         self.symbol::<extern "system" fn(T) -> i32>(function)(argument)
     }

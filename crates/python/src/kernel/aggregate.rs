@@ -37,7 +37,7 @@ pub(crate) fn aggregate(object: &Bound<'_, PyAny>) -> PyResult<Option<Aggregate>
     Ok(Some(Aggregate { name: class.name()?.extract()?, fields, defaults }))
 }
 
-/// What a name is in a class.
+/// Returns the meaning of a name in a class.
 pub(crate) fn member(
     class: &Bound<'_, PyAny>,
     after: Option<&Bound<'_, PyAny>>,

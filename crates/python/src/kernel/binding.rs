@@ -1,4 +1,5 @@
-//! The arguments of a call, bound to the parameters of a kernel, and the options that the call sets.
+//! The arguments of a call, bound to the parameters of a kernel, and the options that the call
+//! sets.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -22,9 +23,9 @@ pub(crate) struct KnownBinding {
 /// The options of a launch.
 #[derive(Debug)]
 struct KnownOptions {
-    /// The objects that they were set to, none of which can change.
+    /// The immutable objects that they were set to.
     values: SmallVec<[Py<PyAny>; 4]>,
-    /// What was in force where nothing was set.
+    /// The options in force before they were set.
     before: Options,
     options: Options,
 }

@@ -1,4 +1,5 @@
-//! `triton.compile`: a kernel for types that are described, without arguments and without the device that it is for.
+//! `triton.compile`: a kernel for types that are described, without arguments and without the
+//! device that it is for.
 
 use std::sync::Arc;
 
@@ -17,8 +18,9 @@ use crate::values::classify::constant;
 use crate::values::objects::object_ref;
 use crate::values::to_python::to_python;
 
-/// Compiles a kernel for a back end and the compute capability (times 10) of a GPU. Each argument is a type (`"*fp32:16"`), a
-/// compile-time value (`(value,)`), or a list of such with the fields of a `NamedTuple` or nothing (`([...], fields)`).
+/// Compiles a kernel for a back end and the compute capability (times 10) of a GPU. Each argument
+/// is a type (`"*fp32:16"`), a compile-time value (`(value,)`), or a list of such with the fields
+/// of a `NamedTuple` or nothing (`([...], fields)`).
 #[pyfunction]
 pub(crate) fn compile(
     kernel: &Bound<'_, JitKernel>,
@@ -50,8 +52,9 @@ pub(crate) fn compile(
     Ok(CompiledKernel::new(Arc::new(handle), kernel.as_super()))
 }
 
-/// Compiles a kernel from the text of its stage `ir`, which another process has made for these arguments and options. With
-/// the number of a GPU it is for launches there, which make tensor maps for it.
+/// Compiles a kernel from the text of its stage `ir`, which another process has made for these
+/// arguments and options. With the number of a GPU it is for launches there, which make tensor maps
+/// for it.
 #[pyfunction]
 #[pyo3(signature = (kernel, backend, capability, arguments, options, text, gpu = None))]
 pub(crate) fn compile_ir(
@@ -77,7 +80,8 @@ pub(crate) fn compile_ir(
     Ok(CompiledKernel::new(Arc::new(handle), kernel.as_super()))
 }
 
-/// A device whose code a GPU of this compute capability runs. That is its simulator, which every machine has.
+/// A device whose code a GPU of this compute capability runs. That is its simulator, which every
+/// machine has.
 fn device_of(capability: u32) -> Result<Device, Error> {
     Target::for_capability(capability).and_then(Device::simulating).ok_or_else(|| {
         let message = format!("no code can be made for a GPU of compute capability {capability}");
@@ -96,7 +100,8 @@ fn argument(described: &Bound<'_, PyAny>) -> PyResult<Argument> {
     let parts = described.cast::<PyTuple>()?;
     if parts.len() == 1 {
         let value = parts.get_item(0)?;
-        // A compile-time value has to be told from others, which an object without a hash cannot be.
+        // A compile-time value has to be told from others, which an object without a hash cannot
+        // be.
         value.hash().map_err(|_| PyTypeError::new_err(format!("{value} is no compile-time value")))?;
         return constant(&value).map(Argument::Constexpr);
     }

@@ -8,20 +8,22 @@ use tilewright_runtime::Handle;
 
 use crate::values::function::Function;
 
-/// A compiled form of a kernel.
-// A mapping: by its `[grid]` alone, Python would take it for a sequence without end.
+/// A compiled variant of a kernel.
+// It is a mapping, or Python would take it for an endless sequence because of its `[grid]`.
 #[pyclass(frozen, mapping, dict, weakref, module = "tilewright._native")]
 pub(crate) struct CompiledKernel {
     pub(crate) handle: Arc<Handle>,
     /// The kernel.
     pub(crate) function: Py<Function>,
-    /// The same as `triton.compile` returns it, made at the first request for an attribute that only the twin has.
+    /// The same as `triton.compile` returns it, made at the first request for an attribute that
+    /// only the twin has.
     pub(crate) twin: OnceLock<Py<PyAny>>,
     /// Attributes that programs read at each launch: computed at the first access.
     pub(crate) attributes: Attributes,
     /// True if it was launched.
     is_launched: AtomicBool,
-    /// False in the zeros that an object is before it is made: Python makes its `__dict__` first, and may collect garbage then.
+    /// False in the zeros that an object is before it is made: Python makes its `__dict__` first,
+    /// and may collect garbage then.
     pub(crate) is_made: bool,
 }
 

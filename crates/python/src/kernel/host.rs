@@ -14,7 +14,7 @@ use tilewright_frontend::{
 use tilewright_runtime::Error;
 
 use super::aggregate;
-use super::reads::{Place, Variable};
+use super::dependencies::{Variable, VariableSource};
 use crate::errors::{to_exception, warn_text};
 use crate::signals::SignalCheck;
 use crate::values::aggregate::is_aggregate;
@@ -30,28 +30,28 @@ pub(crate) struct PyHost {
     signal: SignalCheck,
 }
 
-/// What a compilation finds out beside the code.
+/// The results of a compilation besides the code.
 #[derive(Default)]
 pub(crate) struct Findings {
     /// The variables that the code was made from.
     pub(crate) read: Vec<Variable>,
-    /// What ended the compilation and is no error of the kernel: Ctrl-C.
+    /// The exception that ended the compilation and is no error of the kernel: Ctrl-C.
     pub(crate) raised: Option<PyErr>,
-    /// Exceptions of the program's own code, which are part of the story if the compilation fails.
+    /// Exceptions of the program's own code, which explain a failed compilation.
     pub(crate) caught: Vec<Caught>,
 }
 
 /// An exception of the program's own code.
 pub(crate) struct Caught {
-    /// The name that was asked for; nothing if a function was called.
+    /// The requested name; nothing if a function was called.
     pub(crate) name: Option<String>,
-    /// What was tried, and what it raised.
+    /// The attempt, and the exception that it raised.
     pub(crate) text: String,
     pub(crate) error: PyErr,
 }
 
-/// Ends a compilation. Returns the exceptions of the program's own code; fails if Ctrl-C or such ended
-/// the compilation.
+/// Ends a compilation. Returns the exceptions of the program's own code; fails if Ctrl-C or such
+/// ended the compilation.
 pub(crate) fn finish(py: Python<'_>, findings: &Mutex<Findings>) -> PyResult<Vec<Caught>> {
     let Findings { raised, caught, .. } =
         std::mem::take(&mut *findings.lock().unwrap_or_else(PoisonError::into_inner));
@@ -88,7 +88,7 @@ pub(crate) fn failure(py: Python<'_>, mut error: Error, caught: Vec<Caught>) -> 
 }
 
 impl PyHost {
-    /// What is found out, now and later.
+    /// Returns the findings until now, which later ones are added to.
     pub(crate) fn findings(&self) -> Arc<Mutex<Findings>> {
         Arc::clone(&self.findings)
     }
@@ -97,7 +97,8 @@ impl PyHost {
         self.findings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is not meant to be caught stops the compilation; the error comes back if it is another.
+    /// Stops the compilation at an exception that is not meant to be caught; returns any other
+    /// error.
     fn stop(&self, py: Python<'_>, error: PyErr) -> Option<PyErr> {
         // Before a text is made of the error, which would swallow a Ctrl-C.
         if let Err(signal) = py.check_signals() {
@@ -119,8 +120,8 @@ impl PyHost {
         text
     }
 
-    /// The value of what Python found, if it found it. Properties of users' objects may raise, which is as if they were
-    /// not there; a diagnostic about the name then says so.
+    /// The value of what Python found, if it found it. Properties of users' objects may raise,
+    /// which is as if they were not there; a diagnostic about the name then says so.
     fn found<T>(
         &self,
         py: Python<'_>,
@@ -148,14 +149,14 @@ impl PyHost {
             // An empty cell: the variable has no value yet.
             let Ok(value) = cell.getattr(intern!(py, "cell_contents")) else { return Ok(None) };
             let classified = classify(&value)?;
-            self.note(Place::Cell(cell.unbind()), &value, &classified);
+            self.note(VariableSource::Cell(cell.unbind()), &value, &classified);
             return Ok(Some(classified));
         }
         let globals = python.getattr(intern!(py, "__globals__"))?.cast_into::<PyDict>()?;
         let Some(value) = globals.get_item(name)? else { return Ok(None) };
         let classified = classify(&value)?;
-        let place = Place::Global(globals.clone().unbind(), PyString::intern(py, name).unbind());
-        self.note(place, &value, &classified);
+        let source = VariableSource::Global(globals.clone().unbind(), PyString::intern(py, name).unbind());
+        self.note(source, &value, &classified);
         let may_change =
             value.is_instance_of::<PyDict>() || value.is_instance_of::<PySet>() || is_array(&value)?;
         Ok(Some(match classified {
@@ -169,11 +170,11 @@ impl PyHost {
         let name = PyString::intern(py, name);
         let value = object.getattr(&name)?;
         let classified = classify(&value)?;
-        let place = match module_dict(object, &name) {
-            Some(dict) => Place::Global(dict.unbind(), name.unbind()),
-            None => Place::Attribute(object.clone().unbind(), name.unbind()),
+        let source = match module_dict(object, &name) {
+            Some(dict) => VariableSource::Global(dict.unbind(), name.unbind()),
+            None => VariableSource::Attribute(object.clone().unbind(), name.unbind()),
         };
-        self.note(place, &value, &classified);
+        self.note(source, &value, &classified);
         // A method of a dict or such, which is known at compile time with it.
         let is_namespace = object.is_instance_of::<PyModule>() || object.is_instance_of::<PyType>();
         Ok(Some(match classified {
@@ -182,20 +183,22 @@ impl PyHost {
         }))
     }
 
-    /// Remembers a variable, unless it is a name of the language or a module, which nobody assigns to again.
-    fn note(&self, place: Place, value: &Bound<'_, PyAny>, classified: &HostValue) {
+    /// Notes a variable, unless it is a name of the language or a module, which programs do not
+    /// assign again.
+    fn note(&self, source: VariableSource, value: &Bound<'_, PyAny>, classified: &HostValue) {
         if matches!(classified, HostValue::Language(_)) || value.is_instance_of::<PyModule>() {
             return;
         }
-        let variable = Variable::new(place, value, classified.clone());
+        let variable = Variable::new(source, value, classified.clone());
         let mut findings = self.lock();
-        if !findings.read.iter().any(|known| known.is_same_place(&variable)) {
+        if !findings.read.iter().any(|known| known.is_same_variable(&variable)) {
             findings.read.push(variable);
         }
     }
 }
 
-/// The dict that an attribute of a module is in: to read it there runs nobody's code.
+/// Returns the dict that has an attribute of a module: reading it there runs no code of the
+/// program.
 fn module_dict<'py>(object: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyDict>> {
     let dict = object.cast::<PyModule>().ok()?.dict();
     dict.contains(name).is_ok_and(|is_there| is_there).then_some(dict)
@@ -418,7 +421,8 @@ fn call(
     constant(&callee.call(PyTuple::new(py, arguments)?, Some(&named))?)
 }
 
-/// Returns whether an exception says that a compile-time function needs a value that is known at run time only.
+/// Returns whether an exception says that a compile-time function needs a value that is known at
+/// run time only.
 fn is_about_value(py: Python<'_>, error: &PyErr) -> bool {
     let class = py.import(intern!(py, "tilewright.language._run_time"));
     let class = class.and_then(|module| module.getattr(intern!(py, "RunTimeValueError")));

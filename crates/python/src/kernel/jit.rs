@@ -16,10 +16,10 @@ use tilewright_runtime::{
 
 use super::binding::KnownBinding;
 use super::compiled::CompiledKernel;
+use super::dependencies::Dependencies;
 use super::host::{self, PyHost};
-use super::reads::ReadSet;
 use crate::errors::{raised, warn};
-use crate::values::call::{ByForm, Call};
+use crate::values::call::{ByCallShape, Call};
 use crate::values::function::Function;
 
 /// A `@jit` function: the part of it that launches need.
@@ -27,14 +27,15 @@ use crate::values::function::Function;
 #[derive(Default)]
 pub(crate) struct JitKernel {
     pub(crate) state: OnceLock<State>,
-    /// What launches that are traced need: forms for the CPU, whatever device is chosen.
+    /// The state of traced launches: variants for the CPU, whatever device is chosen.
     pub(crate) traced: OnceLock<State>,
     pub(crate) pre_run_hooks: Mutex<Option<Py<PyTuple>>>,
-    /// False in the zeros that an object is before it is made: Python makes its `__dict__` first, and may collect garbage then.
+    /// False in the zeros of an object before it is made: Python makes its `__dict__` first, and
+    /// may collect garbage then.
     pub(crate) is_made: bool,
 }
 
-/// What the first launch adds.
+/// The state that the first launch makes.
 pub(crate) struct State {
     pub(crate) kernel: Kernel,
     /// True if Python runs the body.
@@ -44,7 +45,7 @@ pub(crate) struct State {
     names: Vec<Py<PyString>>,
     /// The parameter that takes all further arguments by position, as a tuple.
     pub(crate) variadic: Option<usize>,
-    bindings: ByForm<Arc<KnownBinding>, 32>,
+    bindings: ByCallShape<Arc<KnownBinding>, 32>,
     handles: Mutex<FxHashMap<usize, Py<CompiledKernel>>>,
     /// Which warnings were given, a bit each.
     warned: AtomicU8,
@@ -72,7 +73,7 @@ pub(crate) fn options(kernel: &Bound<'_, JitKernel>) -> Options {
     if kernel.as_super().get().is_debug() { options.with_debug() } else { options }
 }
 
-/// What a launch needs, made by the first one.
+/// Returns the state of launches, which the first one makes.
 #[inline]
 pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
     if let Some(state) = kernel.get().state.get() {
@@ -83,7 +84,7 @@ pub(crate) fn state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State>
     Ok(kernel.get().state.get_or_init(|| made))
 }
 
-/// What a launch that is traced needs, made by the first one.
+/// Returns the state of traced launches, which the first one makes.
 pub(crate) fn traced_state<'a>(kernel: &'a Bound<'_, JitKernel>) -> PyResult<&'a State> {
     if let Some(state) = kernel.get().traced.get() {
         return Ok(state);
@@ -130,7 +131,7 @@ fn make_state(kernel: &Bound<'_, JitKernel>, device: Option<Device>) -> PyResult
         is_interpreted: kernel.call_method0(intern!(py, "_is_to_be_interpreted"))?.is_truthy()?,
         defaults,
         names,
-        bindings: ByForm::default(),
+        bindings: ByCallShape::default(),
         handles: Mutex::default(),
         warned: AtomicU8::new(0),
         warned_options: Mutex::default(),
@@ -159,7 +160,8 @@ impl State {
         drop(objects);
     }
 
-    /// Returns whether this is the first time that the kernel warns of something, which it does once.
+    /// Returns whether this is the first time that the kernel warns of something, which it does
+    /// once.
     pub(crate) fn is_first_warning(&self, code: Code) -> bool {
         let bit = if code == Code::EmptyGrid { 1 } else { 2 };
         self.warned.fetch_or(bit, Ordering::Relaxed) & bit == 0
@@ -187,7 +189,7 @@ impl State {
         // Handles that share their code share what it was made from, which is visited once.
         let mut visited = FxHashSet::default();
         for handle in self.kernel.try_handles().unwrap_or_default() {
-            if let Some(reads) = handle.attachment::<ReadSet>()
+            if let Some(reads) = handle.attachment::<Dependencies>()
                 && visited.insert(std::ptr::from_ref(reads).addr())
             {
                 reads.visit(visit)?;
@@ -224,7 +226,7 @@ impl State {
             let mut findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
             let reads = std::mem::take(&mut findings.read);
             // Not kept if it was made while something was meant to end the program.
-            findings.raised.is_none().then(|| Arc::new(ReadSet::new(reads)) as Attachment)
+            findings.raised.is_none().then(|| Arc::new(Dependencies::new(reads)) as Attachment)
         };
         let kernel = &self.kernel;
         let compiled = py.detach(|| kernel.specialize_with(values, options, &mut host, &mut attach));

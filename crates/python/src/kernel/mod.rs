@@ -13,6 +13,6 @@ pub(crate) mod aggregate;
 pub(crate) mod binding;
 pub(crate) mod compile;
 pub(crate) mod compiled;
+pub(crate) mod dependencies;
 pub(crate) mod host;
 pub(crate) mod jit;
-pub(crate) mod reads;

@@ -50,8 +50,8 @@ unsafe extern "C" fn call<B: Builtin>(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     Python::attach(|py| {
-        // SAFETY: Python passes the object that the function was made with, as many arguments as it says, and a tuple of
-        // keywords or null; it holds all of them until this returns.
+        // SAFETY: Python passes the object that the function was made with, as many arguments as it
+        // says, and a tuple of keywords or null; it holds all of them until this returns.
         let (target, call) = unsafe {
             let target = Borrowed::from_ptr(py, target);
             let keywords = Borrowed::from_ptr_or_opt(py, keywords).map(|k| k.cast_unchecked::<PyTuple>());
@@ -64,7 +64,8 @@ unsafe extern "C" fn call<B: Builtin>(
             };
             (target, Call::new(values, positional, keywords, None))
         };
-        // A panic is a bug of tilewright. It must not unwind into Python, whose exception it becomes.
+        // A panic is a bug of tilewright. It must not unwind into Python, whose exception it
+        // becomes.
         let result = catch_unwind(AssertUnwindSafe(|| B::answer(target, &call)))
             .unwrap_or_else(|_| Err(PanicException::new_err(("a launch has panicked",))));
         match result {

@@ -27,7 +27,8 @@ pub(crate) fn launch(
     let CompiledKernel { handle, function, .. } = compiled.get();
     let state = state(function.bind(py).cast()?)?;
     let call = BoundCall::new(py, handle, state, call)?;
-    // A grid function is code of the program, so it runs before anything is read of the memory of tensors.
+    // A grid function is code of the program, so it runs before anything is read of the memory of
+    // tensors.
     let grid = match extents(grid)? {
         Some(grid) => grid,
         None => ask(grid, call.meta()?)?,

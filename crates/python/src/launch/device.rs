@@ -23,13 +23,15 @@ pub(crate) fn has_gpu() -> bool {
     Device::Cuda(0).target().is_ok()
 }
 
-/// Chooses the device for kernels that were not launched yet; an error if this machine does not have it.
+/// Chooses the device for kernels that were not launched yet; an error if this machine does not
+/// have it.
 #[pyfunction]
 pub(crate) fn set_device(py: Python<'_>, name: &str) -> PyResult<()> {
     raised(py, Device::parse(name).and_then(Device::select))
 }
 
-/// The back end, architecture and warp size that kernels are compiled for: `("cuda", 90, 32)`, `("cpu", "x86_64", 0)`.
+/// The back end, architecture and warp size that kernels are compiled for: `("cuda", 90, 32)`,
+/// `("cpu", "x86_64", 0)`.
 #[pyfunction]
 pub(crate) fn current_target(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let target = raised(py, Device::active().and_then(Device::target))?;
@@ -58,19 +60,22 @@ pub(crate) fn device_capability(py: Python<'_>, number: Option<u16>) -> PyResult
     Ok((capability.major, capability.minor))
 }
 
-/// The multiprocessors of the GPU that stands for a compute capability, or for the newest one before it.
+/// The multiprocessors of the simulator's GPU with a compute capability, or with the newest one
+/// before it.
 #[pyfunction]
 pub(crate) fn multiprocessors_of(major: u32, minor: u32) -> u32 {
     tilewright_runtime::multiprocessors_of(major * 10 + minor)
 }
 
-/// Has kernels for the processor take themselves for those of a GPU of this compute capability (times 10), as the program does.
+/// Makes kernels for the processor report the compute capability of a GPU (times 10), as the
+/// program sees it.
 #[pyfunction]
 pub(crate) fn claim_capability(capability: u32) {
     tilewright_runtime::claim_capability(capability);
 }
 
-/// Says whether loads may end in the padding that an allocator of a GPU would put after a tensor: they give 0 then.
+/// Says whether loads may end in the padding that an allocator of a GPU would put after a tensor:
+/// they give 0 then.
 #[pyfunction]
 pub(crate) fn allow_padded_reads(is_allowed: bool) {
     tilewright_runtime::allow_padded_reads(is_allowed);
@@ -120,8 +125,8 @@ pub(crate) fn set_printf_fifo_size(py: Python<'_>, size: usize) -> PyResult<()> 
 
 /// The stream of a number that the program gives.
 pub(crate) fn stream_of(number: u64) -> StreamRef<'static> {
-    // SAFETY: the program says that this is a stream of the driver, as `torch.cuda.Stream.cuda_stream` is, and keeps it
-    // as long as it launches on it.
+    // SAFETY: the program says that this is a stream of the driver, as
+    // `torch.cuda.Stream.cuda_stream` is, and keeps it as long as it launches on it.
     unsafe { StreamRef::from_raw(number) }
 }
 
@@ -157,7 +162,8 @@ pub(crate) fn stream_number(object: &Bound<'_, PyAny>) -> PyResult<Option<u64>> 
     }
 }
 
-/// A variable of the environment, as `os.environ.get` returns it: Python writes what a program assigns to that of the process.
+/// A variable of the environment, as `os.environ.get` returns it: Python writes what a program
+/// assigns to that of the process.
 #[pyfunction]
 pub(crate) fn environment_variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
@@ -169,8 +175,9 @@ pub(crate) fn reload_knobs() {
     Knobs::from_environment().set();
 }
 
-/// What programs ask of a GPU to choose a grid. Of a processor, a core is a multiprocessor, and the rest is what GPUs of today
-/// have, so that occupancy formulas come out with at least one program for each core; a simulated GPU has as many.
+/// The properties of a GPU by which programs choose a grid. A core of a processor counts as a
+/// multiprocessor; the other properties are those of a present GPU, so that occupancy formulas give
+/// at least one program for each core; a simulated GPU has the same.
 #[pyfunction]
 #[pyo3(signature = (number = None))]
 pub(crate) fn device_properties(py: Python<'_>, number: Option<u16>) -> PyResult<Bound<'_, PyDict>> {
@@ -216,13 +223,14 @@ pub(crate) fn keep_reports() {
     tilewright_runtime::keep_reports();
 }
 
-/// What the simulator has counted, as tables.
+/// Returns the counters of the simulator, as tables.
 #[pyfunction]
 pub(crate) fn take_reports() -> String {
     tilewright_runtime::take_reports()
 }
 
-/// Measures launches from now on. `cupti_folders` is where CUPTI may be that the system does not know.
+/// Measures launches from now on. `cupti_folders` are folders with CUPTI that the system does not
+/// know.
 #[pyfunction]
 #[pyo3(signature = (cupti_folders = Vec::new()))]
 pub(crate) fn start_profile(cupti_folders: Vec<std::path::PathBuf>) {
@@ -236,7 +244,8 @@ pub(crate) fn stop_profile() {
     tilewright_runtime::stop_profile();
 }
 
-/// What was measured since the last call, as JSON; launches on the simulator are estimated for a GPU by its name.
+/// Returns the measurements since the last call, as JSON; launches on the simulator are estimated
+/// for a GPU by its name.
 #[pyfunction]
 #[pyo3(signature = (gpu = None))]
 pub(crate) fn take_profile(py: Python<'_>, gpu: Option<&str>) -> PyResult<String> {
@@ -244,7 +253,7 @@ pub(crate) fn take_profile(py: Python<'_>, gpu: Option<&str>) -> PyResult<String
     raised(py, taken)
 }
 
-/// The number that launches of this thread have from now on; returns the one before.
+/// Sets the scope of later launches of this thread; returns the one before.
 #[pyfunction]
 pub(crate) fn set_profile_scope(scope: u64) -> u64 {
     tilewright_runtime::set_scope(scope)

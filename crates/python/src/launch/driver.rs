@@ -1,5 +1,6 @@
-//! Triton's driver module: device code is loaded, and launched with Python objects for arguments (`tilewright_runtime::binary`
-//! does both). torch Inductor launches what `triton.compile` made through this, and so does `compiled.run(...)`.
+//! Triton's driver module: device code is loaded, and launched with Python objects for arguments
+//! (`tilewright_runtime::binary` does both). torch Inductor launches what `triton.compile` made
+//! through this, and so does `compiled.run(...)`.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -21,8 +22,8 @@ use crate::kernel::compiled::CompiledKernel;
 use crate::values::call::Call;
 use crate::values::torch::Torch;
 
-/// Assembles PTX for the GPU that this thread works on, unless the cache has the machine code. A block has so many threads and
-/// bytes of shared memory.
+/// Assembles PTX for the GPU that this thread works on, for blocks of this many threads and bytes
+/// of shared memory, unless the cache has the cubin.
 #[pyfunction]
 #[pyo3(signature = (name, ptx, max_registers, block))]
 pub(crate) fn assemble<'py>(
@@ -45,8 +46,8 @@ pub(crate) fn assemble<'py>(
     Ok(PyBytes::new(py, &cubin))
 }
 
-/// Loads a cubin, a fat binary or PTX. Returns the numbers of the module and of the kernel, the registers and the spilled
-/// registers of a thread, and the most threads of a block.
+/// Loads a cubin, a fat binary or PTX. Returns the numbers of the module and of the kernel, the
+/// registers and the spilled registers of a thread, and the most threads of a block.
 #[pyfunction]
 pub(crate) fn load_binary(
     py: Python<'_>,
@@ -73,14 +74,15 @@ pub(crate) fn unload_module(py: Python<'_>, module: u64) -> PyResult<()> {
     raised(py, py.detach(|| binary::unload(module)))
 }
 
-/// How many clusters of so many blocks of 128 threads are resident on the GPU at a time.
+/// Returns how many clusters, of `cluster` blocks of 128 threads each, are resident on the GPU at a
+/// time.
 #[pyfunction]
 #[pyo3(name = "cuOccupancyMaxActiveClusters")]
 pub(crate) fn max_active_clusters(py: Python<'_>, function: u64, shared: u32, cluster: u32) -> PyResult<u32> {
     raised(py, binary::max_active_clusters(function, shared, cluster))
 }
 
-/// What `launch` needs to know of the types of a kernel's arguments, a byte each.
+/// Encodes the types of a kernel's arguments for `launch`, a byte each.
 #[pyfunction]
 pub(crate) fn build_signature_metadata<'py>(types: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     let py = types.py();
@@ -235,11 +237,11 @@ fn on_cpu(call: &BinaryCall<'_>, object: &Bound<'_, PyAny>) -> PyErr {
 
 // --- Launches ---
 
-/// What a launch gets beside its arguments.
+/// The arguments of a launch besides those of the kernel.
 struct Surroundings<'a, 'py> {
     grid: [i64; 3],
     stream: &'a Bound<'py, PyAny>,
-    /// Addresses for kernels that take them behind their arguments.
+    /// Addresses for kernels that take them after their arguments.
     scratch: [&'a Bound<'py, PyAny>; 2],
 }
 
@@ -264,7 +266,8 @@ impl Surroundings<'_, '_> {
     }
 }
 
-/// Returns whether nothing would be called by a hook of a launch: there is none, or it is a chain of none.
+/// Returns whether nothing would be called by a hook of a launch: there is none, or it is a chain
+/// of none.
 #[inline]
 fn is_idle(hook: &Bound<'_, PyAny>) -> PyResult<bool> {
     static CHAIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -278,29 +281,30 @@ fn is_idle(hook: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(hook.getattr(intern!(py, "calls"))?.cast_into::<PyList>().is_ok_and(|calls| calls.is_empty()))
 }
 
-/// What launches device code for arguments of certain types: `compiled.run`.
+/// A launcher of device code for arguments of certain types: `compiled.run`.
 #[pyclass(frozen, subclass, module = "tilewright._native")]
 pub(crate) struct CudaLauncher {
     slots: Vec<Slot>,
     is_cooperative: bool,
     is_programmatic: bool,
-    /// The kernel, if its tensor maps are made here; else launches say it by its number.
+    /// The kernel, if its tensor maps are made here; else launches pass its driver handle.
     handle: Option<Arc<Handle>>,
-    /// Says of a launch with hooks what these get to know, where the caller has not.
+    /// Describes a launch for hooks, if the caller has not.
     describe: OnceLock<Py<PyAny>>,
     last: Mutex<Option<Last>>,
 }
 
 /// The kernel of the launch of before, which mostly is that of the next one as well.
 struct Last {
-    /// Its number and its packed metadata: the objects, so that the same ones need not be read again.
+    /// Its number and its packed metadata: the objects, so that the same ones need not be read
+    /// again.
     function: Py<PyAny>,
     packed: Py<PyAny>,
     launch: Arc<LaunchConfiguration>,
 }
 
 impl CudaLauncher {
-    /// What launches the kernel with a number.
+    /// Configures the launch of the kernel with this driver handle.
     #[inline]
     fn configure(
         &self,
@@ -321,16 +325,18 @@ impl CudaLauncher {
             is_programmatic: self.is_programmatic,
         };
         let launch = Arc::new(raised(function.py(), manner.configure())?);
-        // A number is another kernel's after the first was unloaded, but a `Function` keeps its kernel loaded.
+        // A number is another kernel's after the first was unloaded, but a `Function` keeps its
+        // kernel loaded.
         let (function, packed) = (function.clone().unbind(), packed.clone().unbind());
         let before = lock().replace(Last { function, packed, launch: Arc::clone(&launch) });
-        // What it keeps loaded is unloaded without the lock, and Python's objects may run code when they go.
+        // The old code is unloaded without the lock, and Python's objects may run code when they
+        // are dropped.
         drop(before);
         Ok(launch)
     }
 
-    /// Launches: `head` are the three extents of the grid, the stream, the number of the kernel, its packed metadata, what hooks
-    /// get to know of the launch, and the two hooks.
+    /// Launches: `head` is the three extents of the grid, the stream, the driver handle of the
+    /// kernel, its packed metadata, the launch metadata for hooks, and the two hooks.
     fn launch<'py>(
         &self,
         py: Python<'py>,
@@ -393,8 +399,8 @@ const HEAD: usize = 9;
 
 #[pymethods]
 impl CudaLauncher {
-    /// For these types, one for each parameter: strings, and tuples of such. With a kernel that was compiled for a GPU here, that
-    /// one is launched, whatever the number of a launch says.
+    /// For these types, one for each parameter: strings, and tuples of such. With a kernel that was
+    /// compiled for a GPU here, that one is launched, whatever the number of a launch says.
     #[new]
     #[pyo3(signature = (types, launch_cooperative_grid = false, launch_pdl = false, kernel = None))]
     fn new(
@@ -418,13 +424,13 @@ impl CudaLauncher {
         make::<Run>(slf)
     }
 
-    /// Sets what is asked for what hooks get to know of a launch: `describe(grid, stream, arguments)`.
+    /// Sets the function that describes a launch for hooks: `describe(grid, stream, arguments)`.
     fn _set_describe(&self, describe: Py<PyAny>) {
-        // It is set once, by who makes the launcher.
+        // The maker of the launcher sets it once.
         self.describe.set(describe).ok();
     }
 
-    /// Launches a kernel by its number.
+    /// Launches a kernel by its driver handle.
     #[pyo3(signature = (grid_x, grid_y, grid_z, stream, function, kernel_metadata, launch_metadata, launch_enter_hook,
                         launch_exit_hook, *args))]
     #[expect(clippy::too_many_arguments, reason = "Triton's protocol")]
@@ -458,8 +464,8 @@ impl CudaLauncher {
     }
 }
 
-/// Launches a kernel by its number, with the types as `build_signature_metadata` made them. The two addresses of scratch
-/// memory are passed to a kernel that takes them.
+/// Launches a kernel by its number, with the types as `build_signature_metadata` made them. The two
+/// addresses of scratch memory are passed to a kernel that takes them.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Triton's protocol")]
 pub(crate) fn launch_function(

@@ -1,5 +1,6 @@
-//! The functions of `triton.knobs.runtime` that are called around launches and compilations. The Python side
-//! (`tilewright.runtime._hooks`) knows them; here is whether there are any, so that a launch without pays nothing.
+//! The functions of `triton.knobs.runtime` that are called around launches and compilations. The
+//! Python side (`tilewright.runtime._hooks`) knows them; here is whether there are any, so that a
+//! launch without pays nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -63,7 +64,8 @@ pub(crate) fn note_launch(
     Ok(())
 }
 
-/// Returns whether something is to be done before a launch: loading its kernel between hooks, or noting it in place of doing it.
+/// Returns whether something is to be done before a launch: loading its kernel between hooks, or
+/// noting it in place of doing it.
 #[inline]
 pub(crate) fn before_launches() -> bool {
     BEFORE_LAUNCHES.load(Ordering::Relaxed)
@@ -74,7 +76,8 @@ pub(crate) fn around_loads() -> bool {
     AROUND_LOADS.load(Ordering::Relaxed)
 }
 
-/// Loads a kernel between its two hooks, unless it was launched before; whether it did, so that code of the program ran.
+/// Loads a kernel between its two hooks, unless it was launched before; whether it did, so that
+/// code of the program ran.
 #[cold]
 pub(crate) fn load(handle: &Bound<'_, CompiledKernel>) -> PyResult<bool> {
     let twin = CompiledKernel::twin(handle)?;
@@ -85,7 +88,8 @@ pub(crate) fn load(handle: &Bound<'_, CompiledKernel>) -> PyResult<bool> {
     Ok(true)
 }
 
-/// A launch between its two hooks, which get to know of it what the kernel's `launch_metadata` says of its arguments.
+/// A launch between its two hooks, which get to know of it what the kernel's `launch_metadata` says
+/// of its arguments.
 #[cold]
 pub(crate) fn around<T>(
     handle: &Bound<'_, CompiledKernel>,
@@ -104,8 +108,8 @@ pub(crate) fn around<T>(
     Ok(started)
 }
 
-/// Calls the hook before (`before_compile`) or after (`after_compile`) a compilation; whether it says that there shall be
-/// none.
+/// Calls the hook before (`before_compile`) or after (`after_compile`) a compilation; whether it
+/// says that there shall be none.
 #[cold]
 pub(crate) fn compilation(
     name: &str,

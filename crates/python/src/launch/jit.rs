@@ -21,15 +21,16 @@ use crate::errors::to_exception;
 use crate::interpret;
 use crate::kernel::binding::KnownBinding;
 use crate::kernel::compiled::CompiledKernel;
+use crate::kernel::dependencies::{Dependencies, Freshness};
 use crate::kernel::jit::{JitKernel, State, options, state, traced_state};
-use crate::kernel::reads::{Freshness, ReadSet};
 use crate::values::call::Call;
 use crate::values::classify::constant;
 use crate::values::convert::{Converter, Kept, Values};
 use crate::values::objects::object_ref;
 
-/// `kernel[grid](*args, **kwargs)`, or with `is_warmup` its compilation alone. Returns nothing if a hook of the program has
-/// said that nothing is to be compiled, and if the arguments are not what an autotuner took them to be.
+/// `kernel[grid](*args, **kwargs)`, or with `is_warmup` only its compilation. Returns nothing if a
+/// hook of the program forbids the compilation, and if the arguments are not those that an
+/// autotuner expected.
 pub(crate) fn launch<'py>(
     kernel: &Bound<'py, JitKernel>,
     grid: Option<&Bound<'py, PyAny>>,
@@ -58,7 +59,8 @@ fn call_all(py: Python<'_>, hooks: Option<Py<PyTuple>>, call: &Call<'_, '_>) -> 
     hooks.bind(py).iter().try_for_each(|hook| hook.call(&args, Some(&kwargs)).map(drop))
 }
 
-/// The rest of [`launch`], of a call with one argument by position for each parameter that takes one.
+/// The rest of [`launch`], of a call with one argument by position for each parameter that takes
+/// one.
 #[inline]
 fn launch_bound<'py>(
     kernel: &Bound<'py, JitKernel>,
@@ -97,7 +99,8 @@ pub(crate) fn launch_traced<'py>(
     }
 }
 
-/// The rest of [`launch_traced`], of a call with one argument by position for each parameter that takes one.
+/// The rest of [`launch_traced`], of a call with one argument by position for each parameter that
+/// takes one.
 fn launch_traced_bound<'py>(
     kernel: &Bound<'py, JitKernel>,
     state: &State,
@@ -146,7 +149,8 @@ impl<'py> Prepared<'_, 'py> {
     fn start(&self, grid: Option<&Bound<'py, PyAny>>) -> PyResult<Option<Py<CompiledKernel>>> {
         let (py, state, kernel) = (self.kernel.py(), self.state, self.kernel);
         let options = self.options()?;
-        // A grid function is code of the program, so it runs before anything is read of the memory of tensors.
+        // A grid function is code of the program, so it runs before anything is read of the memory
+        // of tensors.
         let grid = match grid {
             _ if self.is_warmup => None,
             Some(grid) => Some(self.grid(grid)?),
@@ -251,9 +255,9 @@ impl<'py> Prepared<'_, 'py> {
         (0..self.binding.parameters.len()).map(object).collect()
     }
 
-    /// The compiled form for the arguments, and their values. Nothing of the program runs between the values being read and
-    /// the return, so that memory stays where they say it is; nothing if a hook does not want it compiled, or the values are
-    /// not what an autotuner took them to be.
+    /// The compiled form for the arguments, and their values. Nothing of the program runs between
+    /// the values being read and the return, so that memory stays where they say it is; nothing if
+    /// a hook does not want it compiled, or the values are not what an autotuner took them to be.
     #[inline]
     fn prepare(&self, options: &Options, values: &mut Values) -> PyResult<Option<(Arc<Handle>, Kept)>> {
         let py = self.kernel.py();
@@ -279,7 +283,7 @@ impl<'py> Prepared<'_, 'py> {
             if checked.as_ref().is_some_and(|checked| Arc::ptr_eq(checked, &handle)) {
                 return Ok(Some((handle, kept)));
             }
-            match handle.attachment::<ReadSet>().map(|reads| reads.freshness(py)) {
+            match handle.attachment::<Dependencies>().map(|reads| reads.freshness(py)) {
                 None | Some(Freshness::Same) => return Ok(Some((handle, kept))),
                 Some(Freshness::SameByCode) => checked = Some(handle),
                 Some(Freshness::Changed) => self.state.forget(&handle),
@@ -298,7 +302,8 @@ impl<'py> Prepared<'_, 'py> {
         expected.check(numbers.zip(values).filter_map(|(number, value)| Some((number?, value))))
     }
 
-    /// The compiled form, and whether it was made here and now; nothing if a hook does not want it compiled.
+    /// The compiled form, and whether it was made here and now; nothing if a hook does not want it
+    /// compiled.
     #[cold]
     fn compile(&self, values: &Values, options: &Options) -> PyResult<Option<(Arc<Handle>, bool)>> {
         let py = self.kernel.py();
@@ -316,7 +321,8 @@ impl<'py> Prepared<'_, 'py> {
         Ok(Some(compiled))
     }
 
-    /// Says that a tensor out of whose bounds a kernel went has fewer elements in memory than its shape says.
+    /// Says that a tensor out of whose bounds a kernel went has fewer elements in memory than its
+    /// shape says.
     #[cold]
     fn blame_strides(&self, mut error: Error) -> Error {
         let Error::Diagnostics(failure) = &mut error else { return error };
@@ -340,7 +346,8 @@ impl<'py> Prepared<'_, 'py> {
         error
     }
 
-    /// A list of numbers is a tuple to a kernel. Where the kernel uses it as a tensor or a number, the launch is at fault.
+    /// Explains that a kernel takes a list of numbers as a tuple: if the kernel uses it as a tensor
+    /// or a number, the launch is wrong.
     #[cold]
     fn blame_list(&self, error: Error) -> Error {
         let Error::Diagnostics(failure) = &error else { return error };
@@ -446,8 +453,8 @@ impl<'py> Prepared<'_, 'py> {
     }
 }
 
-/// What is said of an access out of bounds of a tensor whose elements share memory, as those of a gradient of `sum()` do: its shape
-/// and strides. None for anything else.
+/// Describes a tensor whose elements share memory, as those of a gradient of `sum()` do: its shape
+/// and strides, for an error about an access out of bounds. None for any other tensor.
 #[cold]
 fn shared_elements(tensor: &Bound<'_, PyAny>) -> Option<String> {
     let strides: Vec<i64> = tensor.call_method0("stride").ok()?.extract().ok()?;

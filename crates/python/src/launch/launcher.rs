@@ -1,8 +1,8 @@
-//! `object[grid]`: launches a kernel, a compiled form, or a wrapper, which adds arguments and
+//! `object[grid]`: launches a kernel, a compiled variant, or a wrapper, which adds arguments and
 //! launches the kernel that it wraps.
 //!
-//! A wrapper is launched here, without a frame of Python's, if its choice for the arguments is known
-//! and no hook is to be called. In all other cases, the wrapper's `run` in Python launches.
+//! A wrapper is launched here, without a frame of Python's, if its choice for the arguments is
+//! known and no hook is to be called. In all other cases, the wrapper's `run` in Python launches.
 
 use std::ffi::CStr;
 
@@ -13,8 +13,8 @@ use pyo3::{Borrowed, intern};
 use smallvec::SmallVec;
 
 use super::builtin::{Builtin, make};
-use super::wrapper::form::{Form, Read, is_plain, name_of};
-use super::wrapper::{self, Wrapper, form, set_best_config, settings};
+use super::wrapper::call_shape::{CallShape, Read, is_plain, name_of};
+use super::wrapper::{self, Wrapper, set_best_config, settings, shape};
 use super::{compiled, jit};
 use crate::kernel::compiled::CompiledKernel;
 use crate::kernel::jit::JitKernel;
@@ -57,7 +57,7 @@ fn start<'py>(
         return launch_wrapper(wrapper, grid, call);
     }
     match object.cast::<CompiledKernel>() {
-        // Nobody compares the arguments with what is expected.
+        // This launch does not compare the arguments with the expected ones.
         _ if call.expected().is_some() => Ok(py.None()),
         Ok(compiled) => compiled::launch(compiled, grid, call).map(|()| py.None()),
         Err(_) => run(object, grid, call),
@@ -77,13 +77,14 @@ fn launch_wrapper<'py>(
     };
     match launched {
         Some(result) => Ok(result),
-        // Nobody here compares the arguments with what is expected, so that nothing is launched.
+        // This launch does not compare the arguments with the expected ones, so nothing is
+        // launched.
         None if call.expected().is_some() => Ok(wrapper.py().None()),
         None => run(wrapper.as_any(), grid, call),
     }
 }
 
-/// `object.run(..., grid=grid, warmup=False)`: what launches anything that can be launched.
+/// `object.run(..., grid=grid, warmup=False)`: launches any object that can be launched.
 #[cold]
 fn run<'py>(
     object: &Bound<'py, PyAny>,
@@ -103,18 +104,19 @@ fn run<'py>(
     object.call_method(intern!(py, "run"), args, Some(&kwargs)).map(Bound::unbind)
 }
 
-/// Launches with the configuration that was chosen for arguments like these; nothing if there is more to do than that.
+/// Launches with the configuration that was chosen for arguments like these; nothing if there is
+/// more to do than that.
 fn launch_autotuner<'py>(
     wrapper: &Bound<'py, Wrapper>,
     grid: &Bound<'py, PyAny>,
     call: &Call<'_, 'py>,
 ) -> PyResult<Option<Py<PyAny>>> {
     let py = wrapper.py();
-    let Some(form) = form(wrapper, call)? else { return Ok(None) };
+    let Some(shape) = shape(wrapper, call)? else { return Ok(None) };
     let settings = settings(wrapper)?;
     let kernel = settings.kernel.bind(py);
     let launch = |config: &Bound<'py, PyAny>, expected: Option<&Expected<'_>>| {
-        launch_config(wrapper, form, (kernel, grid, call), config, expected)
+        launch_config(wrapper, shape, (kernel, grid, call), config, expected)
     };
     let configs = settings.other(py, 0)?;
     if let Ok(configs) = configs.cast::<PyList>()
@@ -125,18 +127,18 @@ fn launch_autotuner<'py>(
     let Ok(cache) = settings.other(py, 1)?.cast::<PyDict>() else { return Ok(None) };
     let place = settings.other(py, 2)?;
     // The key has the dtypes of all tensors, which the launch reads anyway.
-    if let Some(known) = form.likely_key(call)
+    if let Some(known) = shape.likely_key(call)
         && known.place.is(place)
         && !torch::is_watched()
         && let Some(config) = cache.get_item(&known.key)?
     {
-        let expected = Expected::new(&form.places, &known.read.dtypes, known.read.device);
+        let expected = Expected::new(&shape.places, &known.read.dtypes, known.read.device);
         let launched = launch(&config, Some(&expected))?;
         if expected.is_met() {
             return Ok(launched);
         }
     }
-    match choice(form, call, cache, place)? {
+    match choice(shape, call, cache, place)? {
         Some(config) => launch(&config, None),
         None => Ok(None),
     }
@@ -146,13 +148,13 @@ fn launch_autotuner<'py>(
 #[inline]
 fn launch_config<'py>(
     wrapper: &Bound<'py, Wrapper>,
-    form: &Form,
+    shape: &CallShape,
     (kernel, grid, call): (&Bound<'py, PyAny>, &Bound<'py, PyAny>, &Call<'_, 'py>),
     config: &Bound<'py, PyAny>,
     expected: Option<&Expected<'_>>,
 ) -> PyResult<Option<Py<PyAny>>> {
     let py = wrapper.py();
-    let Some(added) = form.added(call, config)? else { return Ok(None) };
+    let Some(added) = shape.added(call, config)? else { return Ok(None) };
     set_best_config(wrapper, config)?;
     let mut all: SmallVec<[Borrowed<'_, 'py, PyAny>; 32]> = SmallVec::from_slice(call.values());
     for value in &added.values {
@@ -163,22 +165,22 @@ fn launch_config<'py>(
     start(kernel, grid, &call).map(Some)
 }
 
-/// What was chosen for the values of the key's arguments, and the dtypes of all.
+/// Returns the choice for the values of the key's arguments, and the dtypes of all.
 #[cold]
 fn choice<'py>(
-    form: &Form,
+    shape: &CallShape,
     call: &Call<'_, 'py>,
     cache: &Bound<'py, PyDict>,
     known_place: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = cache.py();
-    let read = Read::of(py, form, call);
-    if let Some(known) = read.as_ref().and_then(|read| form.known_key(read))
+    let read = Read::of(py, shape, call);
+    if let Some(known) = read.as_ref().and_then(|read| shape.known_key(read))
         && known.place.is(known_place)
     {
         return cache.get_item(&known.key);
     }
-    let Some((place, key)) = key(form, call)? else { return Ok(None) };
+    let Some((place, key)) = key(shape, call)? else { return Ok(None) };
     let place = place.unwrap_or_else(|| py.None().into_bound(py));
     if !known_place.is(&place) && !known_place.eq(&place)? {
         return Ok(None);
@@ -189,7 +191,7 @@ fn choice<'py>(
         Err(error) if error.is_instance_of::<PyTypeError>(py) => Ok(None),
         Ok(Some(config)) => {
             if let Some(read) = read {
-                form.remember(read, known_place, &key, cache);
+                shape.remember(read, known_place, &key, cache);
             }
             Ok(Some(config))
         }
@@ -197,16 +199,17 @@ fn choice<'py>(
     }
 }
 
-/// Where a tensor is, and the items of the key.
+/// The device of the first tensor, and the items of the key.
 type Key<'py> = (Option<Bound<'py, PyAny>>, SmallVec<[Bound<'py, PyAny>; 16]>);
 
-/// The key of an autotuner for a call, as Python makes it, and where the first tensor is.
+/// Returns the key of an autotuner for a call, as Python makes it, and the device of the first
+/// tensor.
 #[cold]
-fn key<'py>(form: &Form, call: &Call<'_, 'py>) -> PyResult<Option<Key<'py>>> {
+fn key<'py>(shape: &CallShape, call: &Call<'_, 'py>) -> PyResult<Option<Key<'py>>> {
     let mut key: SmallVec<[Bound<'py, PyAny>; 16]> = SmallVec::new();
-    key.extend(form.key.iter().map(|&number| call.values()[number].to_owned()));
+    key.extend(shape.key.iter().map(|&number| call.values()[number].to_owned()));
     let mut place = None;
-    for (at, &number) in form.parameters.iter().enumerate() {
+    for (at, &number) in shape.parameters.iter().enumerate() {
         let value = call.values()[number];
         let py = value.py();
         if is_plain(&value) {
@@ -216,7 +219,7 @@ fn key<'py>(form: &Form, call: &Call<'_, 'py>) -> PyResult<Option<Key<'py>>> {
         if dtype.is_none() {
             continue;
         }
-        key.push(name_of(form, at, &dtype)?);
+        key.push(name_of(shape, at, &dtype)?);
         if place.is_none() {
             place = value.getattr_opt(intern!(py, "device"))?;
         }
@@ -231,7 +234,7 @@ fn launch_heuristics<'py>(
     call: &Call<'_, 'py>,
 ) -> PyResult<Option<Py<PyAny>>> {
     let py = wrapper.py();
-    let Some(form) = form(wrapper, call)? else { return Ok(None) };
+    let Some(shape) = shape(wrapper, call)? else { return Ok(None) };
     let settings = settings(wrapper)?;
     let Ok(functions) = settings.other(py, 0)?.cast::<PyDict>() else { return Ok(None) };
     let (mut names, mut calls) = (SmallVec::<[Bound<'py, PyAny>; 8]>::new(), SmallVec::<[_; 8]>::new());
@@ -240,9 +243,10 @@ fn launch_heuristics<'py>(
         calls.push(function);
     }
     let borrowed: SmallVec<[_; 8]> = names.iter().map(Bound::as_borrowed).collect();
-    // What the program passes is computed all the same, and takes the place of it: nothing is launched here then.
-    let Some(keywords) = form.keywords(py, call, &borrowed)? else { return Ok(None) };
-    let arguments = form.arguments(call, grid)?;
+    // Heuristics run even for a name that the program passes, and replace its value: nothing is
+    // launched here then.
+    let Some(keywords) = shape.keywords(py, call, &borrowed)? else { return Ok(None) };
+    let arguments = shape.arguments(call, grid)?;
     let mut computed: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
     for (number, function) in calls.iter().enumerate() {
         let value = function.call1((&arguments,))?;

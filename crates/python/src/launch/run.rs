@@ -27,7 +27,8 @@ pub(crate) fn run(
     )
 }
 
-/// Runs a compiled kernel by a function of the handle, the memory behind pointers that it makes, and what stops it.
+/// Runs a compiled kernel by a function of the handle, the memory of pointers that it makes, and
+/// the interrupt.
 #[inline]
 pub(crate) fn run_with(
     py: Python<'_>,

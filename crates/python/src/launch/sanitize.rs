@@ -1,4 +1,5 @@
-//! The sanitizer for Python: which checks there are, what memory has no content yet, and what was found.
+//! The sanitizer for Python: which checks there are, what memory has no content yet, and what was
+//! found.
 
 use std::sync::PoisonError;
 
@@ -43,7 +44,7 @@ pub(crate) fn sanitizer_freed(address: u64, bytes: u64) {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner).freed(address, bytes);
 }
 
-/// Memory that somebody has written.
+/// Marks memory as written.
 #[pyfunction]
 pub(crate) fn sanitizer_written(address: u64, bytes: u64) {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner).write(address, bytes);
@@ -54,7 +55,7 @@ fn place(py: Python<'_>, place: Option<SourcePlace>) -> PyResult<Bound<'_, PyAny
     Ok((file, line, column).into_pyobject(py)?.into_any())
 }
 
-/// What was found, as dicts, and how many findings more there were than are kept.
+/// Returns the findings as dicts, and the number of findings that were dropped.
 #[pyfunction]
 pub(crate) fn sanitizer_reports(py: Python<'_>, is_taken: bool) -> PyResult<(Vec<Bound<'_, PyDict>>, u64)> {
     let (reports, dropped) = tilewright_runtime::sanitizer_reports(is_taken);
@@ -141,7 +142,7 @@ pub(crate) fn with_checks<R>(
         return result;
     }
     if result.is_err() {
-        // What has ended the launch goes first.
+        // The error that ended the launch goes first.
         tilewright_runtime::keep_reports_of_launch(reports, dropped);
         return result;
     }

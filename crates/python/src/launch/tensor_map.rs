@@ -20,7 +20,8 @@ impl TensorMap {
     }
 }
 
-/// A tensor, described by Triton's rules: extents and strides in elements, the contiguous axis last.
+/// A tensor, described by Triton's rules: extents and strides in elements, the contiguous axis
+/// last.
 struct Tensor {
     shape: Vec<u64>,
     /// In bytes, without that of the contiguous axis.
@@ -92,7 +93,8 @@ fn axes<'py, T: Copy + for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
     Ok(reversed(&list.extract::<Vec<T>>()?))
 }
 
-/// A tensor map for copies of blocks. Types and swizzles are the numbers of the driver's header; a padding of 1 is NaN.
+/// A tensor map for copies of blocks. Types and swizzles are the numbers of the driver's header; a
+/// padding of 1 is NaN.
 #[pyfunction]
 #[pyo3(signature = (global_address, swizzle, element_bytes, element, block, shape, strides, padding = 0))]
 #[expect(clippy::too_many_arguments, reason = "Triton's protocol")]
@@ -115,8 +117,9 @@ pub(crate) fn fill_tma_descriptor_tiled(
     raised(py, made).map(TensorMap)
 }
 
-/// A tensor map for copies of windows of a convolution's input. `block` is the pixels and the channels of a copy; the corners
-/// have an offset for each axis between the images and the channels.
+/// A tensor map for copies of windows of a convolution's input. `block` is the pixels and the
+/// channels of a copy; the corners have an offset for each axis between the images and the
+/// channels.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "Triton's protocol")]
 pub(crate) fn fill_tma_descriptor_im2col(

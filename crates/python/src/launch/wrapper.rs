@@ -1,7 +1,7 @@
-//! `Wrapper`, the base of Python's `Autotuner` and `Heuristics`: it adds compile-time arguments to the
-//! launches of a kernel.
+//! `Wrapper`, the base of Python's `Autotuner` and `Heuristics`: it adds compile-time arguments to
+//! the launches of a kernel.
 
-pub(crate) mod form;
+pub(crate) mod call_shape;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,35 +11,36 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::values::call::{ByForm, Call};
-use form::Form;
+use crate::values::call::{ByCallShape, Call};
+use call_shape::CallShape;
 
-/// A kernel, or another wrapper, that is launched with more keyword arguments than the program gives.
+/// A kernel, or another wrapper, that is launched with more keyword arguments than the program
+/// gives.
 #[pyclass(subclass, dict, weakref, frozen, module = "tilewright._native")]
 #[derive(Default)]
 pub(crate) struct Wrapper {
     /// Which of the constants below.
     pub(crate) kind: AtomicU8,
-    /// The forms of calls that were met.
-    pub(crate) forms: ByForm<Form, 8>,
-    /// Its `__dict__`, which is asked at less cost than the object.
+    /// The shapes of earlier calls.
+    pub(crate) shapes: ByCallShape<CallShape, 8>,
+    /// Its `__dict__`, whose lookups cost less than those of the object.
     pub(crate) attributes: OnceLock<Py<PyDict>>,
-    /// What launches need of its attributes, until one of them is set.
+    /// The settings of launches, until an attribute is set.
     pub(crate) settings: Mutex<Option<Arc<Settings>>>,
-    /// False in the zeros that an object is before it is made.
+    /// False in the zeros of an object before it is made.
     pub(crate) is_made: bool,
 }
 
-/// The program has a `run` of its own.
+/// A launch calls the program's own `run`.
 pub(crate) const OWN_RUN: u8 = 0;
-/// The configuration that was chosen is added.
+/// A launch adds the chosen configuration.
 pub(crate) const AUTOTUNER: u8 = 1;
-/// What functions of the arguments return is added.
+/// A launch adds the results of functions of the arguments.
 pub(crate) const HEURISTICS: u8 = 2;
 
 /// The attributes that launches need.
 pub(crate) struct Settings {
-    /// What is launched: `fn`.
+    /// The wrapped kernel: `fn`.
     pub(crate) kernel: Py<PyAny>,
     /// Of an autotuner: `configs`, `cache` and `_place`. Of heuristics: `values`.
     pub(crate) others: [Option<Py<PyAny>>; 3],
@@ -73,16 +74,19 @@ impl Wrapper {
     }
 }
 
-/// The form of a call, if it can be kept.
-pub(crate) fn form<'a>(wrapper: &'a Bound<'_, Wrapper>, call: &Call<'_, '_>) -> PyResult<Option<&'a Form>> {
+/// Returns the shape of a call, if it can be kept.
+pub(crate) fn shape<'a>(
+    wrapper: &'a Bound<'_, Wrapper>,
+    call: &Call<'_, '_>,
+) -> PyResult<Option<&'a CallShape>> {
     let py = wrapper.py();
-    let forms = &wrapper.get().forms;
-    if let Some(known) = forms.get(py, call) {
+    let shapes = &wrapper.get().shapes;
+    if let Some(known) = shapes.get(py, call) {
         return Ok(Some(known));
     }
     let keys = wrapper.getattr_opt(intern!(py, "keys"))?;
     let arg_names = wrapper.getattr(intern!(py, "arg_names"))?;
-    Ok(Form::new(call, &arg_names, keys.as_ref())?.and_then(|made| forms.keep(call, made)))
+    Ok(CallShape::new(call, &arg_names, keys.as_ref())?.and_then(|made| shapes.keep(call, made)))
 }
 
 /// An attribute of a wrapper.

@@ -20,7 +20,7 @@ use crate::launch::launcher::launcher;
 use crate::values::function::Function;
 use crate::values::to_python::{host_value_to_python, to_python};
 
-/// What was found of an access: place, what it is, verdict, text.
+/// A finding about an access: position, description, verdict, text.
 type BoundsRow = (Option<(String, u32, u32)>, String, &'static str, String);
 
 #[pymethods]
@@ -56,7 +56,8 @@ impl CompiledKernel {
         Ok(loaded.map_or(1024, Loaded::max_threads))
     }
 
-    /// The options that it was compiled with, and what it takes of the device; its entries are attributes.
+    /// The options that it was compiled with, and what it takes of the device; its entries are
+    /// attributes.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         kept(&self.attributes.metadata, py, || describe_metadata(py, &self.handle))
@@ -70,8 +71,8 @@ impl CompiledKernel {
         })
     }
 
-    /// The accesses to memory in the kernel's text: the names of the parameters that the pointers come from, and whether it
-    /// reads and writes.
+    /// The accesses to memory in the kernel's text: the names of the parameters that the pointers
+    /// come from, and whether it reads and writes.
     fn _accesses(&self) -> Vec<(Vec<String>, bool, bool)> {
         let compiled = &self.handle.compiled;
         let name = |number: usize| compiled.module.kernel().parameters[number].name.to_string();
@@ -79,8 +80,9 @@ impl CompiledKernel {
         accesses.map(|a| (a.parameters.into_iter().map(name).collect(), a.reads, a.writes)).collect()
     }
 
-    /// Returns whether each access is in bounds for every grid and every size, as `tilewright check` says it: place, what it is,
-    /// verdict, and the whole text of a counterexample or of a reason.
+    /// Returns whether each access is in bounds for every grid and every size, as `tilewright
+    /// check` says it: place, what it is, verdict, and the whole text of a counterexample or of a
+    /// reason.
     fn _check_bounds(
         &self,
         extents: Vec<(String, String)>,
@@ -114,7 +116,7 @@ impl CompiledKernel {
         Ok(rows.collect())
     }
 
-    /// What tells the code from that of other compiled kernels that live: the same for those that share it.
+    /// An identity of the code among the living compiled kernels: the same for those that share it.
     #[getter]
     fn _code_number(&self) -> usize {
         self.handle.code_number()
@@ -141,7 +143,8 @@ impl CompiledKernel {
         }
     }
 
-    /// The `@jit` function, and what the compiler was told of each parameter, in the form that `compile` takes.
+    /// The `@jit` function, and what the compiler was told of each parameter, in the form that
+    /// `compile` takes.
     fn _source<'py>(&self, py: Python<'py>) -> PyResult<(Py<Function>, Bound<'py, PyList>)> {
         let types = self.handle.compiled.signature.iter().map(|(_, ty)| ty);
         let arguments = self.handle.arguments().iter().zip(types);
@@ -171,7 +174,8 @@ impl CompiledKernel {
         self.handle.takes_tensor_maps()
     }
 
-    /// What a kernel of `triton.compile` has besides: `run`, `packed_metadata`, `src`, `function`, …
+    /// The other attributes of a kernel of `triton.compile`: `run`, `packed_metadata`, `src`,
+    /// `function`, …
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
         // Names with an underscore are looked for by `copy`, `pickle`, notebooks and the like.
         if name.to_cow()?.starts_with('_') {
@@ -185,7 +189,8 @@ impl CompiledKernel {
         twin.getattr(name)
     }
 
-    /// Loads the code into the device. Other threads may run meanwhile: an autotuner has several kernels assembled at a time.
+    /// Loads the code into the device. Other threads may run meanwhile: an autotuner has several
+    /// kernels assembled at a time.
     fn _init_handles(&self, py: Python<'_>) -> PyResult<()> {
         raised(py, py.detach(|| self.handle.loaded().map(|_| ())))
     }
@@ -223,7 +228,8 @@ fn describe_metadata<'py>(py: Python<'py>, handle: &Handle) -> PyResult<Bound<'p
     for info in OPTIONS.iter().filter(|info| !info.id.is_for_launcher()) {
         entries.set_item(info.name, to_python(py, &handle.options().get(info.id))?)?;
     }
-    // The compiler may have added warps, and runs one block where it could not divide a program between the blocks of a cluster.
+    // The compiler may have added warps, and runs one block where it could not divide a program
+    // between the blocks of a cluster.
     let cluster = compiled.cluster();
     entries.set_item("num_warps", compiled.metadata.codegen.num_warps)?;
     entries.set_item("num_ctas", cluster)?;
@@ -240,7 +246,8 @@ fn describe_metadata<'py>(py: Python<'py>, handle: &Handle) -> PyResult<Bound<'p
     class.call((), Some(&entries))
 }
 
-/// A parameter as `compile` takes it: its type with what is known of it, `(value,)`, or a list of such and its fields.
+/// A parameter as `compile` takes it: its type with what is known of it, `(value,)`, or a list of
+/// such and its fields.
 fn describe<'py>(py: Python<'py>, argument: &Argument, ty: &ParameterType) -> PyResult<Bound<'py, PyAny>> {
     let text = |divisibility: u32| match divisibility {
         1 => ty.name(),

@@ -24,8 +24,8 @@ impl JitKernel {
         PyClassInitializer::from(Function::default()).add_subclass(Self { is_made: true, ..Self::default() })
     }
 
-    /// Gives the function another text or place. What was compiled is forgotten; who calls the function and was compiled
-    /// before keeps the old one.
+    /// Gives the function another text or position, and forgets its compiled variants. Callers that
+    /// were compiled before keep the old function.
     #[pyo3(signature = (*, name, file, text, first_line, removed_columns))]
     fn _replace_source(
         slf: &Bound<'_, Self>,

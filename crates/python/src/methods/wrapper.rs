@@ -53,7 +53,7 @@ impl Wrapper {
             visit.call(&settings.kernel)?;
             settings.others.iter().flatten().try_for_each(|object| visit.call(object))?;
         }
-        self.forms.iter().try_for_each(|form| form.visit(&visit))
+        self.shapes.iter().try_for_each(|shape| shape.visit(&visit))
     }
 
     fn __clear__(&self) {

@@ -1,5 +1,5 @@
 //! Arrays that are not torch's: numpy, `__array_interface__`, `__cuda_array_interface__`.
-#![expect(unsafe_code, reason = "numpy describes its arrays in a C structure behind a pointer")]
+#![expect(unsafe_code, reason = "numpy describes its arrays in a C structure")]
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -15,7 +15,7 @@ use super::memory::{Tensor, Unfit, axes, contiguous, range};
 use super::torch::imported;
 use crate::errors::raised;
 
-/// What is kept of numpy, which this crate never imports.
+/// The parts of numpy that are used; this crate never imports it.
 pub(crate) struct Numpy {
     array: Py<PyType>,
     scalar: Py<PyType>,
@@ -100,7 +100,7 @@ struct ArrayInterface {
 const NOT_SWAPPED: c_int = 0x200;
 const WRITEABLE: c_int = 0x400;
 
-/// Reads an array of numpy itself, and runs nobody's code.
+/// Reads an array of numpy itself without running code of the program.
 pub(crate) fn read_struct(array: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let (description, own) = describe_struct(array)?;
     let (kind, size) = (description.typekind as u8, description.itemsize);
@@ -120,13 +120,14 @@ pub(crate) fn read_struct(array: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
         (b'b', 1) => Some(Dtype::I1),
         _ => None,
     };
-    // What numpy itself has no letter for (bfloat16 of ml_dtypes), and what no kernel takes: by the name.
+    // Types without a letter in numpy itself (bfloat16 of ml_dtypes), and types that no kernel
+    // takes: by the name.
     let Some(dtype) = dtype else { return read(array) };
     let is_read_only = description.flags & WRITEABLE == 0;
     Ok(Tensor::of_array(dtype, description.address, around(array, own)?, is_read_only))
 }
 
-/// What of an `ArrayInterface` is needed after the capsule is gone.
+/// The parts of an `ArrayInterface` that are needed after the capsule is gone.
 struct Description {
     typekind: c_char,
     itemsize: c_int,
@@ -139,8 +140,8 @@ fn describe_struct(array: &Bound<'_, PyAny>) -> Result<(Description, (usize, usi
     let capsule = array.getattr(intern!(array.py(), "__array_struct__"))?;
     let capsule = capsule.cast::<PyCapsule>().map_err(PyErr::from)?;
     let pointer = capsule.pointer_checked(None)?;
-    // SAFETY: the caller has made sure that this is numpy's own array: its capsule holds an `ArrayInterface`, which is valid
-    // while the capsule lives.
+    // SAFETY: the caller has made sure that this is numpy's own array: its capsule holds an
+    // `ArrayInterface`, which is valid while the capsule lives.
     let interface = unsafe { pointer.cast::<ArrayInterface>().as_ref() };
     let rank = usize::try_from(interface.nd).unwrap_or(0);
     let list = |items: *const isize| match rank {
@@ -202,7 +203,8 @@ fn bits(bytes: &str) -> usize {
     bytes.parse::<usize>().map_or(0, |bytes| bytes * 8)
 }
 
-/// The memory of the array that an array is a view of, if it contains the bytes of `own`; else `own`.
+/// The memory of the array that an array is a view of, if it contains the bytes of `own`; else
+/// `own`.
 fn around(object: &Bound<'_, PyAny>, own: (usize, usize)) -> Result<(usize, usize), Unfit> {
     let owner = owner(object)?.map(|owner| describe_struct(&owner)).transpose()?.map(|(_, range)| range);
     Ok(owner.filter(|owner| owner.0 <= own.0 && own.1 <= owner.1).unwrap_or(own))
@@ -221,14 +223,16 @@ fn owner<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>
     Ok(owner)
 }
 
-/// Holds the memory of an array of numpy where it is until the result is dropped: `resize` refuses an array that has a weak
-/// reference. With `refcheck=False` it regards neither exports of the buffer nor views.
+/// Holds the memory of an array of numpy where it is until the result is dropped: `resize` refuses
+/// an array that has a weak reference. With `refcheck=False` it regards neither exports of the
+/// buffer nor views.
 pub(crate) fn hold<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let owner = owner(array)?;
     Ok(PyWeakrefReference::new(owner.as_ref().unwrap_or(array))?.into_any())
 }
 
-/// Reads an array by its `__cuda_array_interface__`, which does not say on which GPU it is: that is the current one.
+/// Reads an array by its `__cuda_array_interface__`, which does not say on which GPU it is: that is
+/// the current one.
 pub(crate) fn read_cuda(object: &Bound<'_, PyAny>) -> Result<Tensor, Unfit> {
     let py = object.py();
     let interface = object.getattr(intern!(py, "__cuda_array_interface__"))?;

@@ -17,12 +17,12 @@ pub(crate) struct Call<'a, 'py> {
     values: &'a [Borrowed<'a, 'py, PyAny>],
     positional: usize,
     keywords: Option<Borrowed<'a, 'py, PyTuple>>,
-    /// What an autotuner took the arguments to be: if they are not, nothing is launched.
+    /// The arguments that an autotuner expected: if they differ, nothing is launched.
     expected: Option<&'a Expected<'a>>,
 }
 
 impl<'a, 'py> Call<'a, 'py> {
-    /// Gives a function the arguments that are in a tuple and a dict.
+    /// Calls a function with the arguments of a tuple and a dict.
     pub(crate) fn with<R>(
         positional: &Bound<'py, PyTuple>,
         named: Option<&Bound<'py, PyDict>>,
@@ -36,7 +36,7 @@ impl<'a, 'py> Call<'a, 'py> {
         function(&Call { values: &values, positional: positional.len(), keywords, expected: None })
     }
 
-    /// Arguments by position, and behind them those by keyword.
+    /// Makes a call of arguments by position, and after them those by keyword.
     pub(crate) fn new(
         values: &'a [Borrowed<'a, 'py, PyAny>],
         positional: usize,
@@ -46,7 +46,7 @@ impl<'a, 'py> Call<'a, 'py> {
         Self { values, positional, keywords, expected }
     }
 
-    /// What an autotuner took the arguments to be: if they are not, nothing is launched.
+    /// Returns the arguments that an autotuner expected: if they differ, nothing is launched.
     #[inline]
     pub(crate) fn expected(&self) -> Option<&'a Expected<'a>> {
         self.expected
@@ -72,7 +72,8 @@ impl<'a, 'py> Call<'a, 'py> {
         self.positional
     }
 
-    /// The keywords of the others, in order; the same object at each execution of a call that is written with keywords.
+    /// The keywords of the others, in order; the same object at each execution of a call that is
+    /// written with keywords.
     pub(crate) fn keywords(&self) -> Option<Borrowed<'a, 'py, PyTuple>> {
         self.keywords
     }
@@ -101,7 +102,8 @@ impl<'a, 'py> Call<'a, 'py> {
         }
     }
 
-    /// Gives a function the same call, where the arguments by position from this one on are one tuple.
+    /// Gives a function the same call, where the arguments by position from this one on are one
+    /// tuple.
     pub(crate) fn with_rest<R>(
         &self,
         py: Python<'py>,
@@ -127,8 +129,8 @@ impl<'a, 'py> Call<'a, 'py> {
     }
 }
 
-/// The dtypes and the device that an autotuner expects of the arguments of a call, until the launch has
-/// read them.
+/// The dtypes and the device that an autotuner expects of the arguments of a call, until the launch
+/// has read them.
 pub(crate) struct Expected<'a> {
     /// Of each argument, where its dtype is; nothing for what is no parameter of the kernel.
     places: &'a [Option<usize>],
@@ -147,7 +149,8 @@ impl<'a> Expected<'a> {
         Self { places, dtypes, device, is_met: Cell::new(false) }
     }
 
-    /// Compares with what a launch has read, which is told of each value the number of its argument in the call.
+    /// Compares with what a launch has read, which is told of each value the number of its argument
+    /// in the call.
     #[inline]
     pub(crate) fn check<'v>(&self, mut values: impl Iterator<Item = (usize, &'v Value<'static>)>) -> bool {
         let is_met = values.all(|(number, value)| {
@@ -169,23 +172,23 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// A value for each form of call that was met.
-pub(crate) struct ByForm<T, const MOST: usize>([OnceLock<Known<T>>; MOST]);
+/// A value for each shape of call that occurred.
+pub(crate) struct ByCallShape<T, const MAX: usize>([OnceLock<Known<T>>; MAX]);
 
-/// A form of call: the number of arguments by position, and the keywords of the others.
+/// The shape of a call: the number of arguments by position, and the keywords of the others.
 struct Known<T> {
     positional: usize,
     keywords: Option<Py<PyTuple>>,
     kept: T,
 }
 
-impl<T, const MOST: usize> Default for ByForm<T, MOST> {
+impl<T, const MAX: usize> Default for ByCallShape<T, MAX> {
     fn default() -> Self {
-        Self([const { OnceLock::new() }; MOST])
+        Self([const { OnceLock::new() }; MAX])
     }
 }
 
-impl<T, const MOST: usize> ByForm<T, MOST> {
+impl<T, const MAX: usize> ByCallShape<T, MAX> {
     /// The value for a call, if it is kept.
     #[inline]
     pub(crate) fn get(&self, py: Python<'_>, call: &Call<'_, '_>) -> Option<&T> {
@@ -199,7 +202,7 @@ impl<T, const MOST: usize> ByForm<T, MOST> {
         Some(&found.kept)
     }
 
-    /// Keeps the value for a call, unless `MOST` are kept already.
+    /// Keeps the value for a call, unless `MAX` are kept already.
     pub(crate) fn keep(&self, call: &Call<'_, '_>, kept: T) -> Option<&T> {
         let keywords = call.keywords.map(|keywords| keywords.to_owned().unbind());
         let mut known = Known { positional: call.positional, keywords, kept };

@@ -1,5 +1,5 @@
-//! Python objects as the compiler sees them: constants, types, functions, tuples, and objects that only
-//! Python understands.
+//! Python objects as the compiler sees them: constants, types, functions, tuples, and objects that
+//! only Python understands.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tilewright_runtime::parse_dtype;
 use super::aggregate;
 use super::function::Function;
 use super::objects::object_ref;
-use crate::missing::Missing;
+use crate::unsupported::Missing;
 
 /// The classes of the Python side that mean something to the compiler.
 pub(crate) struct Classes {
@@ -70,12 +70,12 @@ pub(crate) fn plain(object: &Bound<'_, PyAny>) -> Option<Constant> {
 /// How deep tuples and lists may nest: a list may hold itself.
 pub(crate) const MAX_NESTING: usize = 64;
 
-/// What an object is to a kernel that reads it as a global, from a closure, or as an attribute.
+/// Classifies an object that a kernel reads as a global, from a closure, or as an attribute.
 pub(crate) fn classify(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
     classify_within(object, 0)
 }
 
-/// The same for an object in so many others.
+/// Classifies an object that is nested `depth` deep in others.
 fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValue> {
     let py = object.py();
     if depth > MAX_NESTING {
@@ -131,7 +131,7 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
         return Ok(HostValue::Tuple(Tuple::instance(values.collect::<PyResult<_>>()?, fields, class)));
     }
     let number = object_ref(object)?;
-    // Classes are objects: an `Enum` is asked for its members.
+    // Classes are objects: a kernel may read the members of an `Enum`.
     let is_native = || object.get_type().name().is_ok_and(|name| name == "builtin_function_or_method");
     Ok(if object.is_instance_of::<PyFunction>() {
         HostValue::Callable(number)
@@ -139,7 +139,7 @@ fn classify_within(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValu
         HostValue::Object(number)
     } else if object.getattr(intern!(py, "__module__")).is_ok_and(|module| module.eq("math").unwrap_or(false))
     {
-        // Those of `math` are functions of numbers alone.
+        // The functions of `math` only take numbers.
         HostValue::ConstexprFunction(number)
     } else {
         HostValue::Callable(number)
@@ -161,7 +161,7 @@ fn fields_of(class: &Bound<'_, PyType>) -> PyResult<Option<Fields>> {
     Ok(names.collect::<Option<Vec<_>>>().map(Fields::from))
 }
 
-/// What kernels need of a `NamedTuple` class to call it; nothing of any other object.
+/// Describes a `NamedTuple` class for kernels that call it; nothing for any other object.
 pub(crate) fn named_tuple(object: &Bound<'_, PyAny>) -> PyResult<Option<NamedTuple>> {
     let py = object.py();
     let Ok(class) = object.cast::<PyType>() else { return Ok(None) };
@@ -199,7 +199,8 @@ fn sequence(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<HostValue> {
     })
 }
 
-/// What an object is as a compile-time value: a default, an argument, what `tl.constexpr(...)` holds.
+/// Classifies an object as a compile-time value: a default, an argument, the content of
+/// `tl.constexpr(...)`.
 pub(crate) fn constant(object: &Bound<'_, PyAny>) -> PyResult<HostValue> {
     Ok(as_constant(classify(object)?))
 }
@@ -218,8 +219,8 @@ fn is_constexpr(classes: &Classes, object: &Bound<'_, PyAny>) -> bool {
     object.is_instance(classes.constexpr.bind(py)).unwrap_or(false) || is_official(object, "constexpr")
 }
 
-/// Returns whether an object is an instance of a class of the official triton's language: programs may have got one before
-/// tilewright took the name.
+/// Returns whether an object is an instance of a class of the official triton's language: programs
+/// may have got one before tilewright took the name.
 fn is_official(object: &Bound<'_, PyAny>, class: &str) -> bool {
     let found = object.get_type();
     found.name().is_ok_and(|name| name == class)
@@ -249,7 +250,7 @@ pub(crate) fn is_scalar_dtype(classes: &Classes, object: &Bound<'_, PyAny>) -> b
     object.is_exact_instance(classes.dtype.bind(object.py()))
 }
 
-/// The type that a dtype of the language stands for.
+/// Returns the type of a dtype of the language.
 pub(crate) fn language_type(classes: &Classes, object: &Bound<'_, PyAny>) -> PyResult<Option<Type>> {
     let py = object.py();
     let is_type = object.is_instance(classes.dtype.bind(py))?
@@ -292,7 +293,8 @@ fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     let py = object.py();
     let path = |text: String| Some(Arc::from(text.strip_prefix("triton.language.").unwrap_or(&text)));
     if let Ok(module) = object.cast::<PyModule>() {
-        // Not by `Display`, which would swallow a Ctrl-C that Python notices when it makes the text.
+        // Not by `Display`, which would swallow a Ctrl-C that Python notices when it makes the
+        // text.
         let name: String = module.name()?.extract()?;
         let below = name.strip_prefix("tilewright.language").or_else(|| name.strip_prefix("triton.language"));
         return Ok(match below {
@@ -307,7 +309,8 @@ fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     if let Ok(missing) = object.cast::<Missing>() {
         return Ok(path(missing.get().path().to_owned()));
     }
-    // A class has it itself; its instances and the classes that users derive from it do not have it.
+    // A class has it itself; its instances and the classes that users derive from it do not have
+    // it.
     let own = match object.cast::<PyType>() {
         Ok(class) => class.getattr(intern!(py, "__dict__"))?,
         Err(_) => match object.getattr_opt(intern!(py, "__dict__"))? {
@@ -328,7 +331,8 @@ fn language_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     builtin_path(object)
 }
 
-/// A function of Python itself that was found under another name, such as `from builtins import max`.
+/// A function of Python itself that was found under another name, such as `from builtins import
+/// max`.
 fn builtin_path(object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<str>>> {
     let py = object.py();
     let module = object.getattr_opt(intern!(py, "__module__"))?;

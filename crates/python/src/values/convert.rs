@@ -20,8 +20,8 @@ use super::torch::{self, Torch, Unwatched};
 use super::{aggregate, dlpack, live};
 use crate::errors::to_exception;
 
-/// The arguments of a launch, one for each parameter. Regions are valid while the Python objects live that they were
-/// made of, which the call holds.
+/// The arguments of a launch, one for each parameter. Regions are valid while the Python objects
+/// live that they were made of, which the call holds.
 pub(crate) type Values = SmallVec<[Value<'static>; 24]>;
 
 /// Converts the arguments of one launch.
@@ -37,17 +37,20 @@ pub(crate) struct Converter<'a, 'py> {
     on_cuda: SmallVec<[usize; 8]>,
     /// Those that get others.
     elsewhere: SmallVec<[(usize, Bound<'py, PyAny>); 0]>,
-    /// What must live until the launch has ended.
+    /// Objects that must live until the launch has ended.
     kept: SmallVec<[Py<PyAny>; 0]>,
-    /// True if an argument may have run code of the program: then those before it may lie elsewhere by now.
+    /// True if an argument may have run code of the program: then those before it may be at other
+    /// addresses by now.
     has_run_code: bool,
-    /// The tuples that the object is in which is converted at the moment, outermost first: their fields, and which item it is.
+    /// The tuples that the object is in which is converted at the moment, outermost first: their
+    /// fields, and which item it is.
     path: SmallVec<[(Option<Fields>, usize); 0]>,
-    /// The items of the lists, in the order in which they were met: another thread may change a list while a kernel runs.
+    /// The items of the lists, in the order in which they were met: another thread may change a
+    /// list while a kernel runs.
     lists: SmallVec<[Py<PyTuple>; 0]>,
 }
 
-/// What must live until the launch has ended.
+/// Objects that must live until the launch has ended.
 #[derive(Default)]
 pub(crate) struct Kept {
     _objects: SmallVec<[Py<PyAny>; 0]>,
@@ -71,7 +74,8 @@ impl<'a, 'py> Converter<'a, 'py> {
         }
     }
 
-    /// Converts every argument, into a list that has a place already: it is large. A parameter without an object gets `None`.
+    /// Converts every argument, into a list that has a place already: it is large. A parameter
+    /// without an object gets `None`.
     #[inline]
     pub(crate) fn all<'b>(
         mut self,
@@ -149,7 +153,8 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(())
     }
 
-    /// Refuses tensors of two devices: a GPU could not read what the program has put on the processor.
+    /// Refuses tensors of two devices: a GPU could not read what the program has put on the
+    /// processor.
     #[cold]
     fn check_places(&mut self) -> PyResult<()> {
         let mut on_cpu = Vec::new();
@@ -254,7 +259,8 @@ impl<'a, 'py> Converter<'a, 'py> {
                 Err(unfit) => Err(self.unfit(index, unfit, "array")),
             };
         }
-        // A Python float by any other name, such as `np.float64(0.5)`: Triton passes all of them as fp32.
+        // A Python float by any other name, such as `np.float64(0.5)`: Triton passes all of them as
+        // fp32.
         if object.is_instance_of::<PyFloat>() {
             return Ok(Value::Float(object.extract()?));
         }
@@ -322,7 +328,8 @@ impl<'a, 'py> Converter<'a, 'py> {
         self.foreign(index, object)
     }
 
-    /// A type of the language; in a warm-up, one of elements stands for a tensor or a number.
+    /// Converts a type of the language; in a warm-up, an element type replaces a tensor or a
+    /// number.
     fn language_type(
         &self,
         index: usize,
@@ -361,8 +368,8 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(Value::Tuple(Tuple::new(values, fields)))
     }
 
-    /// The value of a tensor descriptor that the host has made: those of its parts. It has been checked when it was made, and
-    /// may have been changed since.
+    /// The value of a tensor descriptor that the host has made: those of its parts. It has been
+    /// checked when it was made, and may have been changed since.
     fn descriptor(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
         let py = self.py;
         let numbers = |name: &Bound<'py, PyString>| object.getattr(name)?.extract::<Vec<i64>>();
@@ -418,7 +425,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         Ok(Value::Tuple(Tuple::of_descriptor(form.into(), parts)))
     }
 
-    /// Where in the argument the object is that is converted at the moment: `[0].name`.
+    /// Returns the path, within the argument, of the object that is being converted: `[0].name`.
     fn place(&self) -> String {
         self.path.iter().map(|(fields, index)| place(fields.as_ref(), *index)).collect()
     }
@@ -427,7 +434,7 @@ impl<'a, 'py> Converter<'a, 'py> {
     fn foreign(&mut self, index: usize, object: &Bound<'py, PyAny>) -> PyResult<Value<'static>> {
         let py = self.py;
         if object.is_instance_of::<PyType>() {
-            // What its instances offer, a class does not.
+            // A class does not have the protocols of its instances.
             return self.opaque(index, object);
         }
         if object.hasattr(intern!(py, "data_ptr"))?
@@ -523,7 +530,7 @@ impl<'a, 'py> Converter<'a, 'py> {
         }
     }
 
-    /// A dtype that stands for a tensor of it, in a warm-up.
+    /// Converts a dtype that replaces a tensor in a warm-up.
     fn dtype_for_tensor(
         &self,
         index: usize,
@@ -594,8 +601,8 @@ impl<'a, 'py> Converter<'a, 'py> {
     }
 }
 
-/// Classes whose instances were found to be similar to tensors, by asking for everything else that they may be first: that
-/// depends on the class alone. A program has one or two.
+/// Classes whose instances were found to be similar to tensors, after all other protocols were
+/// tried: that only depends on the class. A program has one or two.
 static SIMILAR: [PyOnceLock<Py<PyType>>; 4] = [const { PyOnceLock::new() }; 4];
 
 fn is_known_similar(object: &Bound<'_, PyAny>) -> bool {

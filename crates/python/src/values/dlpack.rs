@@ -1,5 +1,6 @@
-//! DLPack: what libraries say of their tensors in C structures, behind a capsule or from a table of functions.
-#![expect(unsafe_code, reason = "the structures and functions lie behind pointers")]
+//! DLPack: descriptions of tensors by other libraries in C structures, from a capsule or from a
+//! table of functions.
+#![expect(unsafe_code, reason = "the structures and functions are reached by pointers")]
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -13,7 +14,8 @@ use tilewright_runtime::Device;
 
 use super::memory::{Tensor, Unfit, axes, contiguous, range};
 
-/// DLPack's description of a tensor (version 0 of the structure, which the later ones extend behind a header).
+/// DLPack's description of a tensor (version 0 of the structure, which later versions extend by a
+/// header).
 #[repr(C)]
 struct DlTensor {
     data: *mut c_void,
@@ -64,13 +66,13 @@ impl DlTensor {
         })
     }
 
-    /// Where its first element lies.
+    /// Returns the address of its first element.
     fn address(&self) -> Option<usize> {
         self.data.addr().checked_add(self.byte_offset as usize)
     }
 }
 
-/// What stands before the description from version 1 on (`DLManagedTensorVersioned`).
+/// The header before the description from version 1 on (`DLManagedTensorVersioned`).
 #[repr(C)]
 struct DlVersioned {
     major: u32,
@@ -95,8 +97,9 @@ pub(crate) fn read<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py
     let handle = capsule.cast::<PyCapsule>().map_err(PyErr::from)?;
     let (tensor, is_read_only) = if handle.is_valid_checked(Some(c"dltensor_versioned")) {
         let pointer = handle.pointer_checked(Some(c"dltensor_versioned"))?;
-        // SAFETY: by DLPack's specification, a capsule of this name holds a `DLManagedTensorVersioned`, whose first fields
-        // are the same in every version, and which is valid while the capsule lives.
+        // SAFETY: by DLPack's specification, a capsule of this name holds a
+        // `DLManagedTensorVersioned`, whose first fields are the same in every version, and which
+        // is valid while the capsule lives.
         let versioned = unsafe { pointer.cast::<DlVersioned>().as_ref() };
         if versioned.major != 1 {
             let version = (versioned.major, versioned.minor);
@@ -105,8 +108,8 @@ pub(crate) fn read<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py
         (&versioned.tensor, versioned.flags & DL_READ_ONLY != 0)
     } else {
         let pointer = handle.pointer_checked(Some(c"dltensor"))?;
-        // SAFETY: by DLPack's specification, a capsule of this name holds a `DLManagedTensor`, which begins with a
-        // `DLTensor` and is valid while the capsule lives.
+        // SAFETY: by DLPack's specification, a capsule of this name holds a `DLManagedTensor`,
+        // which begins with a `DLTensor` and is valid while the capsule lives.
         (unsafe { pointer.cast::<DlTensor>().as_ref() }, false)
     };
     let device = dl_device(tensor.device_type, tensor.device_id)?;
@@ -118,7 +121,8 @@ pub(crate) fn read<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py
         if items.is_null() || rank == 0 {
             return Vec::new();
         }
-        // SAFETY: by the specification, shape and strides have `ndim` items, unless strides is null.
+        // SAFETY: by the specification, shape and strides have `ndim` items, unless strides is
+        // null.
         unsafe { std::slice::from_raw_parts(items, rank) }.to_vec()
     };
     let shape: Vec<usize> = list(tensor.shape).into_iter().map(|extent| extent.max(0) as usize).collect();
@@ -142,7 +146,8 @@ pub(crate) fn read<'py>(object: &Bound<'py, PyAny>) -> Result<(Tensor, Bound<'py
     ))
 }
 
-/// Asks for the newest form, which says whether the memory may be written; older libraries know no versions.
+/// Asks for the newest form, which says whether the memory may be written; older libraries know no
+/// versions.
 fn capsule_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let versions = PyDict::new(py);
@@ -169,8 +174,8 @@ fn dl_device(kind: i32, index: i32) -> Result<Device, Unfit> {
     }))
 }
 
-/// The first fields of `DLPackExchangeAPI`, the functions in C that the class of a library's tensors offers. The others are
-/// not needed here.
+/// The first fields of `DLPackExchangeAPI`, the functions in C that the class of a library's
+/// tensors offers. The others are not needed here.
 #[repr(C)]
 struct ExchangeTable {
     major: u32,
@@ -180,18 +185,19 @@ struct ExchangeTable {
     describe: Option<Describe>,
 }
 
-/// What torch says of a tensor in C.
+/// Torch's description of a tensor in C.
 pub(crate) struct Described {
     pub(crate) device: Device,
     pub(crate) dtype: Dtype,
-    /// Of the first element.
+    /// The address of the first element.
     pub(crate) address: usize,
-    /// True if torch may negate the elements when it reads them, of which DLPack says nothing: it does so for the imaginary
-    /// parts of conjugated numbers, which do not lie side by side.
+    /// True if torch may negate the elements when it reads them, which DLPack does not tell: it
+    /// does so for the imaginary parts of conjugated numbers, which are not contiguous.
     pub(crate) may_be_negated: bool,
 }
 
-/// Describes a tensor; what is written is valid as long as the tensor is not changed. Other than 0 it has raised.
+/// Describes a tensor; the description is valid as long as the tensor is not changed. A result
+/// other than 0 means an exception.
 type Describe = unsafe extern "C" fn(tensor: *mut ffi::PyObject, description: *mut DlTensor) -> c_int;
 
 /// The function of a class that describes its tensors, without a call of Python.
@@ -204,21 +210,23 @@ impl Exchange {
         let capsule = class.getattr_opt(intern!(class.py(), "__dlpack_c_exchange_api__")).ok()??;
         let pointer = capsule.cast::<PyCapsule>().ok()?.pointer_checked(Some(c"dlpack_exchange_api")).ok()?;
         let table = pointer.cast::<ExchangeTable>().as_ptr();
-        // SAFETY: by DLPack's specification, a capsule of this name holds a `DLPackExchangeAPI` that lives as long as the
-        // process. It begins with the version, whatever that is; the fields are those of version 1.
+        // SAFETY: by DLPack's specification, a capsule of this name holds a `DLPackExchangeAPI`
+        // that lives as long as the process. It begins with the version, whatever that is; the
+        // fields are those of version 1.
         let describe = unsafe { if (*table).major == 1 { (*table).describe } else { None } };
         describe.map(Self)
     }
 
-    /// Where a tensor is, the type of its elements, and the address of the first; nothing if that cannot be said, or is
-    /// nothing that kernels take.
+    /// Returns the device of a tensor, the type of its elements, and the address of the first;
+    /// nothing if it cannot be described, or if kernels do not take it.
     ///
     /// # Safety
     /// The object is an instance of the class that offers the function.
     #[inline]
     pub(crate) unsafe fn describe(self, tensor: &Bound<'_, PyAny>) -> Option<Described> {
         let mut description = MaybeUninit::uninit();
-        // SAFETY: the caller says that the function is for this object; it writes the description, or raises.
+        // SAFETY: the caller says that the function is for this object; it writes the description,
+        // or raises.
         let tensor = unsafe {
             if self.0(tensor.as_ptr(), description.as_mut_ptr()) != 0 {
                 drop(PyErr::take(tensor.py()));

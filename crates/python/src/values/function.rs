@@ -29,9 +29,9 @@ type DefinedParameter = (String, bool, String, bool, bool, u8);
 
 #[pymethods]
 impl Function {
-    /// Says what the function is; Python's `JITFunction.__init__` calls it. Each parameter is its name, whether it is a
-    /// constexpr, its annotation, whether it is in `do_not_specialize` and `do_not_specialize_on_alignment`, and its kind as
-    /// `inspect` numbers them.
+    /// Says what the function is; Python's `JITFunction.__init__` calls it. Each parameter is its
+    /// name, whether it is a constexpr, its annotation, whether it is in `do_not_specialize` and
+    /// `do_not_specialize_on_alignment`, and its kind as `inspect` numbers them.
     #[pyo3(signature = (*, name, file, text, first_line, removed_columns, noinline, debug, params))]
     #[expect(clippy::too_many_arguments, reason = "they are passed by keyword")]
     fn _define(

@@ -1,6 +1,6 @@
-//! The memory that a kernel may reach through addresses that it reads, as a grouped matrix product does: that of every tensor
-//! of torch that the program has, and what was lent to kernels for records of their scopes. A GPU reaches all of its memory;
-//! here each access is checked, so it has to be known.
+//! The memory that a kernel may reach through addresses that it reads, as a grouped matrix product
+//! does: that of every tensor of torch in the program, and the memory for records of kernels'
+//! scopes. A GPU reaches all of its memory; here each access is checked, so it has to be known.
 #![expect(unsafe_code, reason = "the memory for records is known by its address")]
 
 use std::sync::OnceLock;
@@ -14,18 +14,18 @@ use tilewright_runtime::{Device, Region};
 use super::memory::{Tensor, Unfit, region};
 use super::torch::{Torch, allocation, read};
 
-/// Memory, and what keeps it where it is.
+/// Memory, and the objects that keep it in place.
 #[derive(Default)]
 pub(crate) struct Live {
     pub(crate) regions: Vec<Region<'static>>,
     _tensors: Vec<Py<PyAny>>,
 }
 
-/// Memory for the records of scopes in kernels (`triton.profiler.language`), made by the first call: words, the first of which
-/// counts records. Kernels have its address as a number.
+/// Memory for the records of scopes in kernels (`triton.profiler.language`), made by the first
+/// call. The first word counts records. Kernels have its address as a number.
 static RECORDS: OnceLock<(usize, usize)> = OnceLock::new();
 
-/// The address of the memory for records of scopes, of at least so many words.
+/// Returns the address of the memory for records of scopes, of at least `words` words.
 #[pyfunction]
 pub(crate) fn record_memory(words: usize) -> usize {
     let make = || {
@@ -35,12 +35,14 @@ pub(crate) fn record_memory(words: usize) -> usize {
     RECORDS.get_or_init(make).0
 }
 
-/// Takes what kernels have written there: the words behind the first one, which is 0 afterwards. No kernel runs meanwhile.
+/// Takes the records that kernels have written: the words after the first one, which is 0
+/// afterwards. No kernel runs meanwhile.
 #[pyfunction]
 pub(crate) fn take_records(words_each: usize) -> (u64, Vec<u64>) {
     let Some(&(address, bytes)) = RECORDS.get() else { return (0, Vec::new()) };
     let words = std::ptr::with_exposed_provenance_mut::<u64>(address);
-    // SAFETY: the memory is leaked, so that it stays; launches on a host have ended when they return, and Python is locked.
+    // SAFETY: the memory is leaked, so that it stays; launches on a host have ended when they
+    // return, and Python is locked.
     let words = unsafe { std::slice::from_raw_parts_mut(words, bytes / 8) };
     let count = std::mem::take(&mut words[0]);
     let used = usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(words_each).min(bytes / 8 - 1);
@@ -81,8 +83,8 @@ fn holding(py: Python<'_>, address: usize) -> PyResult<Option<Held>> {
     Ok(found)
 }
 
-/// What lies at an address of which nobody says to what memory it belongs: that of a tensor of torch, or of the GPU that torch
-/// works on, if there is one. The object keeps the memory where it is.
+/// Reads an address whose allocation is unknown: that of a tensor of torch, or of the GPU that
+/// torch works on, if there is one. The object keeps the memory in place.
 pub(crate) fn read_address(
     py: Python<'_>,
     torch: &Torch,
@@ -100,7 +102,8 @@ pub(crate) fn read_address(
     Ok(Some((Tensor::of_torch(device, dtype, address, (0, 0)), None)))
 }
 
-/// Goes through the tensors in main memory. Python's garbage collector knows them; it does not know arrays of numpy.
+/// Goes through the tensors in main memory. Python's garbage collector knows them; it does not know
+/// arrays of numpy.
 fn visit(py: Python<'_>, mut each: impl FnMut(&Tensor, Bound<'_, PyAny>)) -> PyResult<()> {
     let Some(torch) = Torch::get(py) else { return Ok(()) };
     let _unwatched = torch.unwatched(py)?;

@@ -7,13 +7,13 @@ use tilewright_runtime::{Device, Region};
 
 /// A tensor.
 pub(crate) struct Tensor {
-    /// Where it is: in main memory, or on a GPU.
+    /// The device that has it: the processor, or a GPU.
     pub(crate) device: Device,
     /// The type of its elements.
     pub(crate) dtype: Dtype,
     /// The address of the first element.
     pub(crate) address: usize,
-    /// The allocation that it is part of: address and bytes. Of memory of a GPU it is not asked for.
+    /// Its allocation: address and bytes. Unknown for memory of a GPU.
     pub(crate) allocation: (usize, usize),
     /// True if it must not be written.
     pub(crate) is_read_only: bool,
@@ -49,7 +49,7 @@ pub(crate) enum Unfit {
     Malformed(String),
     /// It has no memory of its own.
     NoMemory,
-    /// What is in memory are not its elements: torch negates them when it reads them.
+    /// The elements in memory are not its own: torch negates them when it reads them.
     Negated,
     /// Python raised this.
     Raised(PyErr),
@@ -66,8 +66,8 @@ impl From<PyErr> for Unfit {
 pub(crate) fn region(tensor: &Tensor) -> Region<'static> {
     let (address, bytes) = tensor.allocation;
     let base = std::ptr::with_exposed_provenance_mut(address);
-    // The library that made the tensor says that this is its memory, and the call holds a reference to the tensor until
-    // the launch has ended.
+    // The library that made the tensor says that this is its memory, and the call holds a reference
+    // to the tensor until the launch has ended.
     if tensor.is_read_only && bytes > 0 {
         // SAFETY: as above; the slice is gone once the region has its address.
         Region::read_only(unsafe { std::slice::from_raw_parts(base, bytes) })
@@ -82,8 +82,8 @@ pub(crate) fn region(tensor: &Tensor) -> Region<'static> {
     }
 }
 
-/// The bytes that the elements of an array take, of an address, the size of an element, and for each axis its extent and the
-/// bytes from one element to the next.
+/// The bytes that the elements of an array take, of an address, the size of an element, and for
+/// each axis its extent and the bytes from one element to the next.
 pub(crate) fn range(
     address: usize,
     size: usize,
@@ -104,7 +104,7 @@ pub(crate) fn range(
     bounds().ok_or_else(|| Unfit::Malformed("whose shape and strides reach beyond the address space".into()))
 }
 
-/// The axes of a shape and strides that somebody else states.
+/// Returns the axes of a shape and strides that another library states.
 pub(crate) fn axes<'a>(
     shape: &'a [usize],
     strides: &'a [isize],

@@ -9,11 +9,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use tilewright_frontend::ObjectRef;
 
-/// Numbers for objects. Objects that are equal in every part have one number, so that a value of a user's class is the
-/// same compile-time value each time it is passed. An object is kept as long as code may have been compiled for it, which
-/// is until the program ends; there are as many as there are compiled forms and names that these read.
+/// Numbers for objects. Objects that are equal in every part have one number, so that a value of a
+/// user's class is the same compile-time value each time it is passed. An object is kept as long as
+/// code may have been compiled for it, which is until the program ends; there are as many as there
+/// are compiled forms and names that these read.
 struct Registry {
-    /// From `(type, object)`, or from the address of an object without a hash, to the first of its numbers.
+    /// From `(type, object)`, or from the address of an object without a hash, to the first of its
+    /// numbers.
     numbers: Py<PyDict>,
     objects: Mutex<Vec<Numbered>>,
 }
@@ -72,8 +74,8 @@ pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
         }
     }
     let added = registry.add(object);
-    // Another thread may have added one meanwhile; then an equal object may get a number of its own, which costs no more
-    // than a compilation.
+    // Another thread may have added one meanwhile; then an equal object may get a number of its
+    // own, which costs no more than a compilation.
     if let Some(last) = registry.objects().get_mut(number as usize) {
         last.next.get_or_insert(added);
     }
@@ -82,8 +84,9 @@ pub(crate) fn object_ref(object: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
 
 const MAX_NESTED: u32 = 8;
 
-/// Returns whether two objects are the same in every part: Python's `==` says so of `2` and `2.0`, which kernels compute with in
-/// different types. The parts of an object are those that Python would copy it by.
+/// Returns whether two objects are the same in every part: Python's `==` says so of `2` and `2.0`,
+/// which kernels compute with in different types. The parts of an object are those that Python
+/// would copy it by.
 fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyResult<bool> {
     if one.is(other) {
         return Ok(true);
@@ -108,7 +111,8 @@ fn is_same(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32) -> PyRe
     let one = quiet(py, one.call_method1(reduce, (2,)))?;
     let other = quiet(py, other.call_method1(reduce, (2,)))?;
     let (Some(one), Some(other)) = (one, other) else { return Ok(false) };
-    // A text stands for a global variable: an object that is there once. Items of lists and dicts come by iterators.
+    // A text is a global variable: an object that exists once. Items of lists and dicts come by
+    // iterators.
     let has_items = |parts: &Bound<'_, PyTuple>| parts.iter().skip(3).any(|items| !items.is_none());
     match (one.cast::<PyTuple>(), other.cast::<PyTuple>()) {
         (Ok(one), Ok(other)) if !has_items(one) && !has_items(other) => {
@@ -130,7 +134,7 @@ fn is_same_sequence(one: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>, depth: u32
     Ok(true)
 }
 
-/// What there is, where a failure means that there is nothing; Ctrl-C stays what it is.
+/// Returns a value, or nothing after an exception; Ctrl-C stays an error.
 fn quiet<T>(py: Python<'_>, result: PyResult<T>) -> PyResult<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -1,5 +1,5 @@
 //! Tensors of torch, which this crate never imports: if a tensor is passed, the program has.
-#![expect(unsafe_code, reason = "torch describes its tensors by a function in C, which takes them alone")]
+#![expect(unsafe_code, reason = "torch describes its tensors by a function in C, which only takes tensors")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,7 +24,7 @@ pub(crate) fn imported<'py>(py: Python<'py>, name: &Bound<'py, PyString>) -> Opt
     modules.ok()?.bind(py).get_item(name).ok()?
 }
 
-/// What is kept of the module.
+/// The parts of the module that are used.
 pub(crate) struct Torch {
     tensor: Py<PyType>,
     parameter: Py<PyType>,
@@ -33,7 +33,7 @@ pub(crate) struct Torch {
     /// Describes tensors at a quarter of what their attributes cost; not in torch before 2.10.
     exchange: Option<Exchange>,
     disable_torch_function: Py<PyAny>,
-    /// Gives the number of the current stream of a GPU; not in builds of torch without CUDA.
+    /// Returns the handle of the current stream of a GPU; not in builds of torch without CUDA.
     current_stream: Option<Py<PyAny>>,
 }
 
@@ -45,8 +45,8 @@ static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 /// Tells for a tensor without a mark whether a GPU could not read it.
 static IS_ON_CPU: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Says that a `TorchFunctionMode` is on, which marks the tensors that the program puts on `cuda`: launches read tensors
-/// past it, and ask `is_on_cpu` of those without a mark.
+/// Says that a `TorchFunctionMode` is on, which marks the tensors that the program puts on `cuda`:
+/// launches read tensors past it, and ask `is_on_cpu` of those without a mark.
 #[pyfunction]
 pub(crate) fn set_torch_function_mode(py: Python<'_>, is_on_cpu: Py<PyAny>) {
     // The mode is never switched off, and on once.
@@ -144,7 +144,8 @@ impl Torch {
         class == self.tensor.as_ptr() || class == self.parameter.as_ptr()
     }
 
-    /// What torch says in C of a plain tensor; nothing where only its attributes say what is unusual.
+    /// Returns torch's description in C of a plain tensor; nothing for a tensor with unusual
+    /// attributes.
     #[inline]
     pub(crate) fn describe(&self, tensor: &Bound<'_, PyAny>) -> Option<Described> {
         let exchange = self.exchange.filter(|_| self.is_plain_tensor(tensor))?;
@@ -157,7 +158,8 @@ impl Torch {
         object.is_instance(self.tensor.bind(object.py())).unwrap_or(false)
     }
 
-    /// The dtype that a `torch.dtype` stands for; `None` if the object is something else, or the dtype has no equal here.
+    /// Returns the dtype of a `torch.dtype`; `None` if the object is something else, or there is no
+    /// such dtype here.
     pub(crate) fn dtype(&self, object: &Bound<'_, PyAny>) -> Option<Dtype> {
         self.dtypes.iter().find(|(known, _)| known.is(object)).map(|(_, dtype)| *dtype)
     }
@@ -173,7 +175,8 @@ impl Torch {
         self.current_stream.as_ref().map_or(Ok(0), |function| function.bind(py).call1((device,))?.extract())
     }
 
-    /// Returns whether there is no GPU that it works on: it was built without CUDA, or `cuda` is the processor.
+    /// Returns whether there is no GPU that it works on: it was built without CUDA, or `cuda` is
+    /// the processor.
     pub(crate) fn is_without_gpu(&self) -> bool {
         self.current_stream.is_none() || is_watched()
     }
@@ -222,7 +225,7 @@ pub(crate) fn read(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Tensor, U
     Ok(Tensor::of_torch(device, dtype, address, allocation))
 }
 
-/// Where a tensor is, the type of its elements, and the address of the first.
+/// Returns the device of a tensor, the type of its elements, and the address of the first.
 fn by_attributes(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Described, Unfit> {
     let py = tensor.py();
     let is = |name: &Bound<'_, PyString>| tensor.getattr(name)?.is_truthy();
@@ -241,7 +244,7 @@ fn by_attributes(torch: &Torch, tensor: &Bound<'_, PyAny>) -> Result<Described, 
     Ok(Described { device, dtype, address, may_be_negated: true })
 }
 
-/// What torch says of a tensor that has no memory of its own, such as a sparse one.
+/// Converts torch's error about a tensor without memory of its own, such as a sparse one.
 #[cold]
 fn without_memory(error: PyErr) -> Unfit {
     Python::attach(|py| {
@@ -263,7 +266,7 @@ fn extent(storage: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
     let py = storage.py();
     let address = storage.call_method0(intern!(py, "data_ptr"))?.extract()?;
     let bytes = storage.call_method0(intern!(py, "nbytes"))?.extract()?;
-    // A tensor that only stands for another (`FakeTensor`) says a size and has no memory.
+    // A `FakeTensor` says a size and has no memory.
     Ok((address, if address == 0 { 0 } else { bytes }))
 }
 
@@ -271,8 +274,8 @@ fn text(object: &Bound<'_, PyAny>) -> PyResult<String> {
     Ok(object.str()?.to_cow()?.into_owned())
 }
 
-/// What lies in memory for an object of a class that behaves like a tensor: it has `data_ptr()` and a dtype of
-/// torch or of the language. Wrappers that take memory as of another dtype are such.
+/// Describes the memory of an object that behaves like a tensor: it has `data_ptr()` and a dtype of
+/// torch or of the language. Wrappers that take memory as of another dtype are such objects.
 pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Tensor, Unfit> {
     let py = object.py();
     let address: usize = object.call_method0(intern!(py, "data_ptr"))?.extract()?;
@@ -294,7 +297,7 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
     {
         extent(&storage)?
     } else if address == 0 {
-        // It stands for memory and has none, such as `MockTensor`.
+        // An object without memory, such as `MockTensor`.
         (0, 0)
     } else {
         return Err(Unfit::NoMemory);
@@ -302,7 +305,8 @@ pub(crate) fn read_similar(object: &Bound<'_, PyAny>, dtype: Dtype) -> Result<Te
     Ok(Tensor::of_torch(Device::Cpu, dtype, address, allocation))
 }
 
-/// While programs that say `cuda` run on the processor, wrappers repeat what their tensors say.
+/// Returns whether a device is `cuda` of the processor: wrappers repeat the device of their
+/// tensors.
 fn is_claimed(device: &str) -> bool {
     IS_WATCHED.load(Ordering::Relaxed) && device.starts_with("cuda")
 }

@@ -1,4 +1,5 @@
-//! What is remembered of the calls of a wrapper: their forms, keys of an autotuner, and what is added to their arguments.
+//! The memory of a wrapper about its calls: their shapes, keys of an autotuner, and added
+//! arguments.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,8 +15,8 @@ use tilewright_runtime::Device;
 use crate::values::call::Call;
 use crate::values::torch::{self, Torch};
 
-/// A form of a call.
-pub(crate) struct Form {
+/// The shape of a call: the names and order of its arguments.
+pub(crate) struct CallShape {
     /// The names of the arguments.
     names: Vec<Py<PyAny>>,
     /// The arguments that the key of an autotuner has, by their number in the call.
@@ -27,7 +28,7 @@ pub(crate) struct Form {
     memo: Mutex<Memo>,
 }
 
-/// What the latest launches have found.
+/// The results of the latest launches.
 #[derive(Default)]
 struct Memo {
     /// The dtypes of the parameters, and their names.
@@ -38,31 +39,33 @@ struct Memo {
     keys: Vec<Arc<KnownKey>>,
     /// The arguments of a heuristic by name.
     arguments: Option<Arc<Template>>,
-    /// What configurations add; the latest one last.
+    /// The added arguments of configurations; the latest one last.
     added: Vec<Arc<Added>>,
 }
 
-/// What a launch of heuristics begins with: a dict with all names.
+/// The initial arguments of heuristics: a dict with all names.
 struct Template {
     dict: Py<PyDict>,
     /// The arguments whose values it has: numbers and texts. It keeps no tensor alive.
     plain: Vec<Option<Py<PyAny>>>,
 }
 
-/// What a configuration adds to a call.
+/// The arguments that a configuration adds to a call.
 pub(crate) struct Added {
-    /// What `Config._merge` has found: names, values, the dict and how many it has, and whether there is a hook.
+    /// The result of `Config._merge`: names, values, the dict and its size, and whether there is a
+    /// hook.
     merged: Py<PyTuple>,
     kwargs: Py<PyDict>,
     count: usize,
     names: Vec<Py<PyAny>>,
     pub(crate) values: Vec<Py<PyAny>>,
-    /// The keywords of the call with the names behind them.
+    /// The keywords of the call, and then the names.
     pub(crate) keywords: Py<PyTuple>,
 }
 
 impl Added {
-    /// Returns whether this is still what the configuration says: a program may change the dict itself.
+    /// Returns whether the configuration still has these values: a program may change the dict
+    /// itself.
     #[inline]
     fn is_of(&self, py: Python<'_>, merged: &Bound<'_, PyAny>) -> bool {
         let kwargs = self.kwargs.bind(py);
@@ -75,21 +78,21 @@ impl Added {
     }
 }
 
-/// The most configurations that a form of a call remembers.
+/// The most configurations that a shape of a call remembers.
 const MAX_ADDED: usize = 8;
 
 /// A key of an autotuner that was looked up before.
 pub(crate) struct KnownKey {
     pub(crate) read: Read,
-    /// Where the first tensor is, as Python says it.
+    /// The device of the first tensor, in Python.
     pub(crate) place: Py<PyAny>,
     pub(crate) key: Py<PyTuple>,
 }
 
-/// The most keys that a form of a call remembers.
+/// The maximum number of keys that a shape of a call remembers.
 const MAX_KEYS: usize = 8;
 
-impl Form {
+impl CallShape {
     pub(crate) fn new(
         call: &Call<'_, '_>,
         arg_names: &Bound<'_, PyAny>,
@@ -140,7 +143,8 @@ impl Form {
         self.memo.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The keywords of the call with more behind them; nothing if one of these is among them already.
+    /// Returns the keywords of the call with more after them; nothing if one of these is among them
+    /// already.
     pub(crate) fn keywords<'py>(
         &self,
         py: Python<'py>,
@@ -211,7 +215,8 @@ impl Form {
         drop(oldest);
     }
 
-    /// A dict for the functions of heuristics with the arguments of a call by name, and all names that a launch gives besides.
+    /// A dict for the functions of heuristics with the arguments of a call by name, and all names
+    /// that a launch gives besides.
     pub(crate) fn arguments<'py>(
         &self,
         call: &Call<'_, 'py>,
@@ -219,7 +224,8 @@ impl Form {
     ) -> PyResult<Bound<'py, PyDict>> {
         let py = grid.py();
         let template = self.memo().arguments.clone();
-        // A copy of a dict with all names has its room at once, and most numbers are those of the first launch.
+        // A copy of a dict with all names has its room at once, and most numbers are those of the
+        // first launch.
         let (arguments, plain) = match &template {
             Some(template) => (template.dict.bind(py).copy()?, &*template.plain),
             None => (PyDict::new(py), &[][..]),
@@ -256,7 +262,8 @@ impl Form {
         Ok(())
     }
 
-    /// What a configuration adds to a call; nothing if it wants a function called before, or sets what the call gives.
+    /// Returns the arguments of a configuration; nothing if it has a hook that runs before, or sets
+    /// an argument of the call.
     #[inline]
     pub(crate) fn added<'py>(
         &self,
@@ -304,17 +311,21 @@ impl Form {
 }
 
 /// `str(dtype)`, which torch makes anew each time.
-pub(crate) fn name_of<'py>(form: &Form, at: usize, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn name_of<'py>(
+    shape: &CallShape,
+    at: usize,
+    dtype: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
     static NAME_OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = dtype.py();
-    if let Some(Some((known, name))) = form.memo().dtypes.get(at)
+    if let Some(Some((known, name))) = shape.memo().dtypes.get(at)
         && known.is(dtype)
     {
         return Ok(name.bind(py).clone());
     }
     let name_of = NAME_OF.import(py, "tilewright.runtime.autotuner", "_name_of")?;
     let name = name_of.call1((dtype,))?;
-    let mut memo = form.memo();
+    let mut memo = shape.memo();
     if memo.dtypes.len() <= at {
         memo.dtypes.resize_with(at + 1, || None);
     }
@@ -325,8 +336,8 @@ pub(crate) fn name_of<'py>(form: &Form, at: usize, dtype: &Bound<'py, PyAny>) ->
     Ok(name)
 }
 
-/// What `Config._merge` finds of a configuration, which keeps it until it is changed; nothing if it wants a function called
-/// before.
+/// What `Config._merge` finds of a configuration, which keeps it until it is changed; nothing if it
+/// wants a function called before.
 #[cold]
 fn merged_parts<'py>(
     config: &Bound<'py, PyAny>,
@@ -356,14 +367,14 @@ fn is_beginning(kwargs: &Bound<'_, PyDict>, names: &Bound<'_, PyTuple>, values: 
     kwargs.iter().all(|(name, value)| pairs.next().is_some_and(|(n, v)| n.is(&name) && v.is(&value)))
 }
 
-/// What the key of an autotuner depends on, where it is read without asking Python.
+/// The values that the key of an autotuner depends on, read without calling Python.
 #[derive(PartialEq)]
 pub(crate) struct Read {
     /// The values of the key's arguments.
     values: SmallVec<[Number; 8]>,
-    /// The dtypes of the tensors; nothing for what is a number.
+    /// The dtypes of the tensors; nothing for numbers.
     pub(crate) dtypes: SmallVec<[Option<Dtype>; 16]>,
-    /// Where the first tensor is.
+    /// The device of the first tensor.
     pub(crate) device: Option<Device>,
 }
 
@@ -395,11 +406,11 @@ impl Number {
 impl Read {
     /// Of the arguments of a call; nothing if one is neither a number nor a plain tensor.
     #[inline]
-    pub(crate) fn of(py: Python<'_>, form: &Form, call: &Call<'_, '_>) -> Option<Self> {
+    pub(crate) fn of(py: Python<'_>, shape: &CallShape, call: &Call<'_, '_>) -> Option<Self> {
         let torch = Torch::get(py).filter(|_| !torch::is_watched())?;
-        let values = form.key.iter().map(|&number| Number::of(&call.values()[number]));
+        let values = shape.key.iter().map(|&number| Number::of(&call.values()[number]));
         let mut device = None;
-        let dtypes = form.parameters.iter().map(|&number| {
+        let dtypes = shape.parameters.iter().map(|&number| {
             let value = call.values()[number];
             if let Some(tensor) = torch.describe(&value) {
                 device.get_or_insert(tensor.device);

@@ -1,16 +1,17 @@
-//! `Missing`: stands for a name of Triton that something else replaced. It is a class of Rust so that a traceback ends
-//! in the line of the program that uses the name.
+//! `Missing`: replaces a name of Triton that tilewright does not have. It is a class of Rust so
+//! that a traceback ends in the line of the program that uses the name.
 
 use pyo3::exceptions::PyAttributeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-/// Stands for a function or class that something else replaced; a call or an attribute says so.
+/// Replaces a function or class that tilewright does not have; a call or an attribute raises an
+/// error with the replacement.
 #[pyclass(frozen, module = "tilewright._native")]
 pub(crate) struct Missing {
-    /// Where Triton has it: `triton.autotune`.
+    /// Its path in Triton: `triton.autotune`.
     path: String,
-    /// What to do without it.
+    /// The advice.
     hint: Option<String>,
 }
 

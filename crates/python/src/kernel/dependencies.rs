@@ -1,4 +1,5 @@
-//! What a compiled form was made from: the variables and attributes of the program that its kernel reads.
+//! The dependencies of a compiled variant: the variables and attributes of the program that its
+//! kernel reads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,72 +12,76 @@ use tilewright_runtime::is_same_value;
 
 use crate::values::classify::{Classes, classify};
 
-/// A variable or attribute that a kernel was compiled with, and what it was then.
+/// A variable or attribute that a kernel was compiled with, and its value then.
 pub(crate) struct Variable {
-    place: Place,
+    source: VariableSource,
     value: Py<PyAny>,
     meaning: HostValue,
-    /// True if the same object may mean something else later: it is a list, or holds one.
+    /// True if the same object may have another meaning later: it is a list, or holds one.
     is_mutable: bool,
 }
 
-/// Where the program keeps it.
-pub(crate) enum Place {
+/// The part of the program that has the variable.
+pub(crate) enum VariableSource {
     /// In the dict of a module, by this name.
     Global(Py<PyDict>, Py<PyString>),
     /// In a cell of a closure.
     Cell(Py<PyAny>),
-    /// It is this attribute of an object; to read it may run code of the program.
+    /// An attribute of an object; reading it may run code of the program.
     Attribute(Py<PyAny>, Py<PyString>),
 }
 
-impl Place {
-    fn is(&self, other: &Place) -> bool {
+impl VariableSource {
+    fn is(&self, other: &VariableSource) -> bool {
         match (self, other) {
-            (Place::Global(dict, name), Place::Global(other, other_name)) => {
+            (VariableSource::Global(dict, name), VariableSource::Global(other, other_name)) => {
                 dict.is(other) && name.is(other_name)
             }
-            (Place::Cell(cell), Place::Cell(other)) => cell.is(other),
-            (Place::Attribute(object, name), Place::Attribute(other, other_name)) => {
+            (VariableSource::Cell(cell), VariableSource::Cell(other)) => cell.is(other),
+            (VariableSource::Attribute(object, name), VariableSource::Attribute(other, other_name)) => {
                 object.is(other) && name.is(other_name)
             }
             _ => false,
         }
     }
 
-    /// What is there now.
+    /// Returns the present value.
     #[inline]
     fn read<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         match self {
-            Place::Global(dict, name) => dict.bind(py).get_item(name.bind(py)).ok().flatten(),
-            Place::Cell(cell) => cell.bind(py).getattr(intern!(py, "cell_contents")).ok(),
-            Place::Attribute(object, name) => object.bind(py).getattr(name.bind(py)).ok(),
+            VariableSource::Global(dict, name) => dict.bind(py).get_item(name.bind(py)).ok().flatten(),
+            VariableSource::Cell(cell) => cell.bind(py).getattr(intern!(py, "cell_contents")).ok(),
+            VariableSource::Attribute(object, name) => object.bind(py).getattr(name.bind(py)).ok(),
         }
     }
 
     fn clone_ref(&self, py: Python<'_>) -> Self {
         match self {
-            Place::Global(dict, name) => Place::Global(dict.clone_ref(py), name.clone_ref(py)),
-            Place::Cell(cell) => Place::Cell(cell.clone_ref(py)),
-            Place::Attribute(object, name) => Place::Attribute(object.clone_ref(py), name.clone_ref(py)),
+            VariableSource::Global(dict, name) => {
+                VariableSource::Global(dict.clone_ref(py), name.clone_ref(py))
+            }
+            VariableSource::Cell(cell) => VariableSource::Cell(cell.clone_ref(py)),
+            VariableSource::Attribute(object, name) => {
+                VariableSource::Attribute(object.clone_ref(py), name.clone_ref(py))
+            }
         }
     }
 }
 
 impl Variable {
-    pub(crate) fn new(place: Place, value: &Bound<'_, PyAny>, meaning: HostValue) -> Self {
-        Self { place, is_mutable: is_mutable(value), value: value.clone().unbind(), meaning }
+    pub(crate) fn new(source: VariableSource, value: &Bound<'_, PyAny>, meaning: HostValue) -> Self {
+        Self { source, is_mutable: is_mutable(value), value: value.clone().unbind(), meaning }
     }
 
     /// Returns whether it is the same variable.
-    pub(crate) fn is_same_place(&self, other: &Variable) -> bool {
-        self.place.is(&other.place)
+    pub(crate) fn is_same_variable(&self, other: &Variable) -> bool {
+        self.source.is(&other.source)
     }
 
     fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match &self.place {
-            Place::Global(dict, _) => visit.call(dict)?,
-            Place::Cell(object) | Place::Attribute(object, _) => visit.call(object)?,
+        match &self.source {
+            VariableSource::Global(dict, _) => visit.call(dict)?,
+            VariableSource::Cell(object) | VariableSource::Attribute(object, _) => visit.call(object)?,
         }
         visit.call(&self.value)
     }
@@ -95,24 +100,25 @@ fn is_mutable(value: &Bound<'_, PyAny>) -> bool {
     is_constexpr && value.getattr(intern!(py, "value")).is_ok_and(|inner| is_mutable(&inner))
 }
 
-/// Everything that one compiled form was made from. It belongs to the handle.
-pub(crate) struct ReadSet {
-    /// Replaced as a whole: nobody runs Python's code while the lock is held.
+/// All dependencies of one compiled variant. It belongs to the handle.
+pub(crate) struct Dependencies {
+    /// Replaced as a whole, so that no code of the program runs while the lock is held.
     variables: Mutex<Arc<Vec<Variable>>>,
 }
 
-/// Whether a program still is what a handle was compiled from.
+/// The result of comparing a program with the dependencies of a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Freshness {
-    /// It is.
+    /// It is the same.
     Same,
-    /// It is, but to find out, code of the program was run: arguments may lie elsewhere by now.
+    /// It is the same, but the comparison ran code of the program: arguments may be at other
+    /// addresses now.
     SameByCode,
     /// The handle must not be used any more.
     Changed,
 }
 
-impl ReadSet {
+impl Dependencies {
     pub(crate) fn new(variables: Vec<Variable>) -> Self {
         Self { variables: Mutex::new(Arc::new(variables)) }
     }
@@ -128,8 +134,8 @@ impl ReadSet {
         let mut freshness = Freshness::Same;
         let mut others = Vec::new();
         for (index, variable) in variables.iter().enumerate() {
-            let Some(now) = variable.place.read(py) else { return Freshness::Changed };
-            if matches!(variable.place, Place::Attribute(..)) {
+            let Some(now) = variable.source.read(py) else { return Freshness::Changed };
+            if matches!(variable.source, VariableSource::Attribute(..)) {
                 freshness = Freshness::SameByCode;
             }
             if variable.is_mutable || !now.is(&variable.value) {
@@ -139,7 +145,8 @@ impl ReadSet {
         if others.is_empty() { freshness } else { self.compare(py, &variables, &others) }
     }
 
-    /// Another object may be the same to a kernel: notebooks and factories make equal ones again and again.
+    /// Another object may be the same to a kernel: notebooks and factories make equal ones again
+    /// and again.
     #[cold]
     fn compare(
         &self,
@@ -156,7 +163,7 @@ impl ReadSet {
         let mut renewed: Vec<Variable> = variables
             .iter()
             .map(|variable| Variable {
-                place: variable.place.clone_ref(py),
+                source: variable.source.clone_ref(py),
                 value: variable.value.clone_ref(py),
                 meaning: variable.meaning.clone(),
                 is_mutable: variable.is_mutable,
