@@ -98,7 +98,7 @@ def __getattr__(name: str) -> object:
     if name == "_C":
         import importlib
 
-        # Its part is reached from it without an import.
+        # Code of this part reaches it without an import.
         importlib.import_module("tilewright._C.libtriton")
         return importlib.import_module("tilewright._C")
     if name == "compile":
@@ -132,6 +132,6 @@ _environment.say_what_has_no_effect()
 cdiv._tilewright_path = "builtins.triton.cdiv"
 next_power_of_2._tilewright_path = "builtins.triton.next_power_of_2"
 
-# Last, so that all is there that a check asks for.
+# Last, so that a check finds all names defined.
 if _environment.asks_for_sanitizer():
     __getattr__("sanitizer")._begin_by_environment()  # type: ignore[attr-defined]

@@ -31,6 +31,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # With `-i`, a prompt follows what has ended well.
+    # With `-i`, a prompt follows a program that ended without an error.
     if (code := main()) or not sys.flags.inspect:
         sys.exit(code)

@@ -1,4 +1,4 @@
-"""``install_as_triton``: from then on ``import triton`` is tilewright.
+"""``install_as_triton``: makes ``import triton`` import tilewright.
 
 A finder on ``sys.meta_path`` answers for ``triton`` and all below it, so the files of an official package, if there is
 one, are neither read nor touched. ``triton_viz`` is ``tilewright.viz``. ``triton.language`` *is* the module
@@ -54,7 +54,7 @@ class _AliasLoader:
         return module
 
     def get_code(self, name: str) -> Any:
-        """What ``python -m`` runs, where this process is another program's: that of ``tilewright run -m``."""
+        """The code that ``python -m`` runs, if this process is another program's: that of ``tilewright run -m``."""
         import importlib.util
 
         own = _own_name(name)
@@ -86,7 +86,7 @@ def _is_ours(top: str) -> bool:
 
 
 class _TritonFinder:
-    """Answers for ``triton`` and ``triton_viz``, and all below them."""
+    """Finds ``triton`` and ``triton_viz``, and all below them."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

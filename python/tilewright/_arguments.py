@@ -1,4 +1,4 @@
-"""The arguments of the commands that live in Python: argparse, with the form of the other commands."""
+"""The arguments of the commands that live in Python: argparse, with the help format of the other commands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
             description=description,
             # Help that does not depend on the width of the terminal.
             formatter_class=formatter,
-            # An option of the program, such as `--dev`, is none of ours.
+            # An option of the program, such as `--dev`, must not match an abbreviation.
             allow_abbrev=False,
             add_help=False,
         )
@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class ProgramParser(Parser):
-    """The parser of a command that runs a Python program: what follows the program is the program's.
+    """The parser of a command that runs a Python program: arguments after the program are the program's.
 
     `optional_values` are options whose value may be left out, which is then the empty text; it is given by `=` only.
     """
@@ -73,7 +73,7 @@ class ProgramParser(Parser):
         for kind in ("-m", "-c"):
             self.add_option(kind, dest=kind, nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
         self.add_argument("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-        # argparse would take the program for the value of an option without one.
+        # argparse would take the program for the value of a value-less option.
         whole = [f"{one}=" if one in self._optional_values else one for one in arguments]
         found, unknown = self.parse_known_args(whole)
         self._refuse(unknown)

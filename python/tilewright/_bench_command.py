@@ -1,8 +1,8 @@
-"""``tilewright bench``: which of two versions is faster, and whether the difference is one.
+"""``tilewright bench``: the faster of two versions, and whether the difference is significant.
 
-The versions run in turn, in an order drawn anew for each pair, so that what slows the machine down slows both. The
-median of the ratios has a confidence interval by bootstrap; where it holds 1, there is no difference that these
-measurements show.
+The versions run in turn, in an order drawn anew for each pair, so that a slow phase of the machine slows both. The
+median of the ratios has a confidence interval by bootstrap; if the interval contains 1, these measurements show no
+difference.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Comparison:
 
 
 def compare(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Comparison:
-    """Of times that were measured in pairs: the median of the ratios b / a, and a bootstrap interval of it."""
+    """Returns the median of the ratios b / a of times that were measured in pairs, and a bootstrap interval of it."""
     if len(a) != len(b) or not a:
         raise ValueError("times are compared in pairs")
     logs = [math.log(later / earlier) for earlier, later in zip(a, b, strict=True)]
@@ -285,7 +285,7 @@ def _evaluated(text: str, option: str, known: dict[str, Any]) -> Any:
 
 
 def _difference(a: Any, b: Any) -> str | None:
-    """How what two versions have computed differs; nothing where it is equal, or nothing that can be compared."""
+    """Describes the difference between the results of two versions; nothing if they are equal, or not comparable."""
     import numpy as np
 
     lists = [list(value) if isinstance(value, (list, tuple)) else [value] for value in (a, b)]

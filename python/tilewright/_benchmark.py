@@ -1,11 +1,11 @@
-"""Measuring how long a function takes: on a GPU by events, elsewhere by the clock of the host.
+"""Measures how long a function takes: on a GPU by events, elsewhere by the clock of the host.
 
 On a GPU the second-level cache is written over before each run, so that a run finds none of its data there, and the
 host waits for the GPU only after the last run. Elsewhere a run has ended when the function returns; caches are left as
-they are, since a program that runs on the processor finds them so as well. The simulator is measured by the clock of
-the host too: that is the time of the simulation.
+they are, since a program on the processor finds them like that as well. The clock of the host measures the simulator
+too: that is the time of the simulation.
 
-How often a function runs follows from the wall time of a few runs with all that is around them; if the function is
+The number of runs follows from the wall time of a few runs with all that is around them; if the function is
 short, most of that is the clearing of the cache.
 """
 

@@ -10,7 +10,7 @@ from tilewright import _native
 from tilewright.errors import LaunchStateError, LaunchValueError
 
 _TENSOR_CORE_OPERATIONS = {
-    # Products and sums of fp16 in a cycle and a quarter of a multiprocessor, by compute capability.
+    # Multiply-adds of fp16 in a cycle and a quarter of a multiprocessor, by compute capability.
     (7, 0): 256,
     (7, 5): 256,
     (8, 0): 512,
@@ -33,7 +33,7 @@ _SIMD_OPERATIONS = {
 
 
 def _need_gpu(function: str) -> None:
-    """The properties of other devices are there for programs that choose a grid by them, and are no limits."""
+    """Checks that kernels run on a GPU: other devices have properties for choosing a grid, which are no limits."""
     if not _native.device().startswith("cuda"):
         raise LaunchStateError(f"{function} is about a GPU, and kernels run on {_native.device()!r}")
 
@@ -85,7 +85,7 @@ def get_dram_gbps(device: int | None = None) -> float:
 
 
 def nvsmi(attrs: list[str]) -> list[int]:
-    """What ``nvidia-smi`` says of the first GPU: ``nvsmi(["clocks.max.sm"])``."""
+    """Queries the first GPU by ``nvidia-smi``: ``nvsmi(["clocks.max.sm"])``."""
     import subprocess
 
     command = ["nvidia-smi", "-i", "0", f"--query-gpu={','.join(attrs)}", "--format=csv,noheader,nounits"]

@@ -1,4 +1,4 @@
-"""The variables of the environment that programs set for the official Triton: those that have no effect here say so.
+"""Warns of variables of the environment that programs set for the official Triton and that have no effect here.
 
 Other modules read the variables that have an effect: ``crates/runtime/src/knobs.rs``, ``crates/cuda/src/settings.rs``
 and ``knobs.py``.
@@ -92,13 +92,13 @@ WITHOUT_EFFECT = {
     "TRITON_SWAP_MIR_ENABLE_MISCHED": _NO_LLVM,
     "USE_IR_LOC": "lines are those of the Python source",
 }
-"""Variables that are documented for Triton and change nothing here, each with what does it instead."""
+"""Variables that are documented for Triton and have no effect here, each with its replacement."""
 
 _OFF = frozenset(("", "0", "false", "no", "off", "n"))
 
 
 def say_what_has_no_effect() -> None:
-    """A line on stderr for each variable that is set, and that a program might rely on."""
+    """Prints a line on stderr for each such variable that is set, if a program might rely on it."""
     for name in WITHOUT_EFFECT.keys() & os.environ.keys():
         if os.environ[name].lower() in _OFF:
             continue

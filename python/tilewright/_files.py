@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Atomic writes of files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def write_file(path: str, content: bytes | str) -> None:
         with open(path, "wb") as file:
             file.write(data)
         return
-    # A link stays one. Beside the file, since a file can be renamed only within a file system.
+    # A link stays a link. The temporary file is beside it, since a rename works only within a file system.
     path = os.path.realpath(path)
     number, temporary = tempfile.mkstemp(prefix="tmp.", dir=os.path.dirname(path))
     try:

@@ -19,7 +19,7 @@ from tilewright.language import _classes, _constexpr, _types
 from tilewright.language._builtin import NAMES
 
 ROOT = Path(__file__).parents[2]
-"""The repository: only there is anything to be generated."""
+"""The root of the repository: stubs are generated only there."""
 
 HEADER = '''\
 """{title}
@@ -185,7 +185,7 @@ COMPARISONS = ["lt", "le", "gt", "ge", "eq", "ne"]
 PARAMETERS = {name: (ty, doc) for name, ty, doc in _native.language_types()[0]}
 """The types and meanings of parameters, by their names; ``dot.other`` is that of one function."""
 RESULTS = {name: overloads for names, overloads in _native.language_types()[1] for name in names}
-"""The overloads of the functions that give something else than one tensor."""
+"""The overloads of the functions that return something else than one tensor."""
 MODES = dict(_native.language_types()[2])
 """The values of modes, by the names of the ``Literal`` types."""
 
@@ -243,7 +243,7 @@ def docstring(path: str, arguments: list[ast.arg], pad: str) -> str:
 
 
 def parameter(path: str, name: str) -> tuple[str, str]:
-    """The type and the meaning of a parameter."""
+    """Returns the type and the meaning of a parameter."""
     return PARAMETERS.get(f"{path.rpartition('.')[2]}.{name}") or PARAMETERS[name]
 
 
@@ -270,7 +270,7 @@ class Function:
         return [argument for argument, _ in [*self.positional, *self.keywords]] + others
 
     def overloads(self) -> list[tuple[tuple[str, str] | None, str]]:
-        """The ways to call it; as a method, those whose subject is a tensor."""
+        """Returns the overloads; of a method, those whose subject is a tensor."""
         found = RESULTS.get(self.path, [(None, "tensor")])
         if self.subject is None:
             return found
@@ -358,7 +358,7 @@ def operators() -> str:
                 f"    def __{name}__(self, other: object, /) -> tensor: ...  # type: ignore[override]\n"
             )
         elif name in COMPARISONS:
-            # `constexpr` says the same of the comparison with a tensor.
+            # `constexpr` declares the same comparison with a tensor.
             lines.append(f"    def __{name}__(self, other: _Value, /) -> tensor: ...  # type: ignore[misc]\n")
         elif name in names:
             # An operator with a compile-time value on the left is one of `constexpr`.
@@ -574,7 +574,7 @@ def files() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Writes the stubs, or with ``--check`` says which are not as they would be written."""
+    """Writes the stubs, or with ``--check`` names those that are out of date."""
     wanted = files()
     folder = Path(__file__).parents[1] / "triton-stubs"
     left = [path for path in folder.rglob("*") if path.is_file() and path not in wanted]

@@ -35,7 +35,7 @@ class JitKernel:
     def _set_pre_run_hooks(self, hooks: tuple[Any, ...]) -> None: ...
 
 class Wrapper:
-    """What launches a kernel with more arguments than the program gives; the base of autotuners and heuristics."""
+    """Launches a kernel with more arguments than the program passes; the base of autotuners and heuristics."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getitem__(self, grid: Any) -> Any: ...
@@ -43,7 +43,7 @@ class Wrapper:
     def _forget_settings(self) -> None: ...
 
 class CompiledKernel:
-    """A compiled form of a kernel: what launches and warm-ups return."""
+    """A compiled variant of a kernel: the result of launches and warm-ups."""
 
     @property
     def name(self) -> str: ...
@@ -141,7 +141,7 @@ class TraceRecorder:
     ) -> CompiledKernel | None: ...
 
 class TraceFile:
-    """A trace that was written. What it is asked for it gives as JSON."""
+    """A written trace. Its methods return JSON."""
 
     def __init__(self, path: Any) -> None: ...
     def list(self) -> str: ...
@@ -155,7 +155,7 @@ class TraceFile:
     def who(self, launch: int, tensor: int, place: int) -> str | None: ...
 
 class InterpretedTrace:
-    """What the programs of an interpreted kernel do, until it is written."""
+    """The events of the programs of an interpreted kernel, until they are written."""
 
     def __init__(self) -> None: ...
     def add_op(
@@ -187,7 +187,7 @@ class InterpretedTrace:
     ) -> None: ...
 
 class CudaLauncher:
-    """What launches device code for arguments of certain types."""
+    """A launcher of device code for arguments of certain types."""
 
     def __new__(
         cls,
@@ -218,7 +218,7 @@ class TensorMap:
     def __bytes__(self) -> bytes: ...
 
 class Missing:
-    """Stands for a function or class that something else replaced; a call or an attribute says so."""
+    """Replaces a function or class that tilewright does not have; a call or an attribute raises an error."""
 
     __name__: str
     __qualname__: str
@@ -310,7 +310,7 @@ def multiprocessors_of(major: int, minor: int) -> int: ...
 def not_available(message: str, hint: str | None = None) -> Exception: ...
 
 class LanguageCall:
-    """A function of the language: what calls of it do in an interpreted kernel; the base of ``LanguageFunction``."""
+    """A function of the language, callable in an interpreted kernel; the base of ``LanguageFunction``."""
 
     def __new__(cls, path: str, *rest: Any) -> Any: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

@@ -157,9 +157,9 @@ class Mark:
 
 
 def perf_report(benchmarks: Benchmark | list[Benchmark]) -> Callable[[Callable[..., Any]], Mark]:
-    """Makes a function one that is measured: ``@perf_report(Benchmark(...))``, then ``function.run(print_data=True)``.
+    """Adds measurements to a function: ``@perf_report(Benchmark(...))``, then ``function.run(print_data=True)``.
 
-    The function returns what is plotted, or that with the lower and the upper end of a band around it.
+    The function returns the value to plot, or that with the lower and the upper end of a band around it.
     """
     return lambda fn: Mark(fn, benchmarks)
 
@@ -177,7 +177,7 @@ def _pandas(is_needed: bool = False) -> Any:
 
 
 def _plot(table: _Table, save_path: str, show_plots: bool) -> None:
-    """Draws each line, with a band where the function says how far it varies."""
+    """Draws each line, with a band if the function returns one."""
     try:
         import matplotlib.pyplot as pyplot
     except ImportError:

@@ -1,4 +1,4 @@
-"""``tilewright profile``: runs a Python program as ``tilewright run`` does, and says what its kernels take.
+"""``tilewright profile``: runs a Python program as ``tilewright run`` does, and reports the time of its kernels.
 
 On the CPU each op is measured as it runs; on the simulator the counts of events go through a simple model of a GPU; on
 a GPU kernels are timed by CUPTI if it is available, else by events before and after each launch.
@@ -60,7 +60,7 @@ def parser() -> ProgramParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the program; what was measured is written when it has ended."""
+    """Runs the program; writes the measurements when it has ended."""
     command = parser()
     wanted = command.parse(arguments)
     if not wanted.program:
@@ -148,7 +148,7 @@ def _write(path: str, text: str) -> None:
 
 
 def complete(profile: dict[str, Any]) -> dict[str, Any]:
-    """The profile with what follows from it: the time of each kernel, bytes and operations, and of each line."""
+    """Completes a profile with derived numbers: time, bytes and operations of each kernel and of each line."""
     for kernel in profile["kernels"]:
         kernel.update(ns=0.0, timed=0, read=0, written=0, flops=0)
         for step in kernel["steps"]:

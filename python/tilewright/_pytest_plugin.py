@@ -25,7 +25,7 @@ def device() -> str:
 
 @pytest.fixture
 def tilewright_sanitize() -> Iterator[Found]:
-    """Checks every launch of the test, which fails at its end if anything was found.
+    """Checks every launch of the test, which fails at its end if there were findings.
 
     A test removes the findings that it expects: ``tilewright_sanitize.take()`` returns them.
     """

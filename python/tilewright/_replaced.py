@@ -1,6 +1,6 @@
-"""Names of Triton that something else of tilewright or torch replaces: those that compile C or read LLVM, above all.
+"""Names of Triton that tilewright or torch replaces by others: above all those that compile C or read LLVM.
 
-Programs can import them. A use raises ``NotAvailableError``, which says what replaced the name.
+Programs can import them. A use raises ``NotAvailableError``, which names the replacement.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def replaced_names(module: str, names: str, instead: str) -> Callable[[str], Missing]:
-    """The ``__getattr__`` of a module some of whose names are replaced: ``instead`` says by what."""
+    """Returns the ``__getattr__`` of a module with replaced names: ``instead`` names the replacement."""
     known = frozenset(names.split())
 
     def __getattr__(name: str) -> Missing:
@@ -21,7 +21,7 @@ def replaced_names(module: str, names: str, instead: str) -> Callable[[str], Mis
             return Missing(f"{module.replace('tilewright', 'triton', 1)}.{name}", instead)
         import sys
 
-        # With these Python says which name is near.
+        # With these, Python suggests a similar name.
         own = sys.modules[module]
         raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=own)
 
@@ -29,7 +29,7 @@ def replaced_names(module: str, names: str, instead: str) -> Callable[[str], Mis
 
 
 def refuse_command(module: str, instead: str) -> None:
-    """Ends ``python -m triton.tools...`` with a line that says what replaced the command."""
+    """Ends ``python -m triton.tools...`` with a line that names the replacement."""
     import sys
 
     name = module.replace("tilewright", "triton", 1)

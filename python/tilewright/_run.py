@@ -79,7 +79,7 @@ def report_parser() -> ProgramParser:
 
 
 def main(arguments: list[str], parser: ProgramParser | None = None) -> int:
-    """Runs the program; its exceptions leave this function, whose frame is the only one of ours below the program."""
+    """Runs the program; its exceptions leave this function, the only tilewright frame below the program."""
     kind, program, device, is_strict, sanitize, report = _options(arguments, parser or run_parser())
     if (failure := _prepare(device, is_strict)) is not None:
         print(failure, file=sys.stderr)
@@ -106,7 +106,7 @@ def main(arguments: list[str], parser: ProgramParser | None = None) -> int:
 def _options(
     arguments: list[str], parser: ProgramParser
 ) -> tuple[str, list[str], str | None, bool, str | None, str | None]:
-    """How the program is given, the program with its arguments, and what is wanted of kernels."""
+    """Returns how the program is given, the program with its arguments, and the options about kernels."""
     given = parser.parse(arguments)
     if given.i and not sys.flags.inspect:
         _begin_again_to_inspect(parser.prog, arguments)
@@ -127,7 +127,7 @@ def _begin_again_to_inspect(command: str, arguments: list[str]) -> NoReturn:
 
 
 def _prepare(device: str | None, is_strict: bool = False) -> str | None:
-    """Makes tilewright the program's Triton; returns what is wrong."""
+    """Makes tilewright the program's Triton; returns an error text."""
     from tilewright import _native, _spawn, install_as_triton, use_cpu_as_cuda
     from tilewright._cuda_on_cpu import notice
     from tilewright.errors import TritonError
@@ -149,14 +149,14 @@ def _prepare(device: str | None, is_strict: bool = False) -> str | None:
         notice.once_for_children()
         use_cpu_as_cuda()
         if is_strict:
-            # For processes that the program starts.
+            # Processes that the program starts read it.
             os.environ["TILEWRIGHT_STRICT"] = "1"
         _native.allow_padded_reads(os.environ.get("TILEWRIGHT_STRICT", "0") in ("", "0"))
     return None
 
 
 def _sanitize(names: str) -> str | None:
-    """Has launches checked; returns what is wrong."""
+    """Switches the checks of launches on; returns an error text."""
     from tilewright import _native, sanitizer
 
     if _native.device().startswith("cuda"):
@@ -179,12 +179,12 @@ def _has_findings() -> bool:
 
 
 def _keep_reports(path: str) -> str | None:
-    """Has the simulator's report written when the program ends: to a file, or to stderr. Returns what is wrong."""
+    """Writes the simulator's report when the program ends: to a file, or to stderr. Returns an error text."""
     import atexit
 
     from tilewright import _native
 
-    # The program may go to another folder.
+    # The program may change the folder.
     path = path and os.path.abspath(path)
     try:
         if path:
@@ -213,7 +213,7 @@ def _keep_reports(path: str) -> str | None:
 
 
 def end_in_order() -> None:
-    """Lets SIGTERM end the program as an exception does, so that what is written at its end is written."""
+    """Makes SIGTERM end the program like an exception, so that files that are written at its end are written."""
     import signal
 
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -274,7 +274,7 @@ def _program(kind: str, argv: list[str]) -> tuple[Any, ...]:
 
 
 def _as_main(module: str, is_named: bool) -> tuple[Any, ...]:
-    """What ``python -m module`` calls, and ``python folder``."""
+    """Returns the code that ``python -m module`` calls, and ``python folder``."""
     import runpy
 
     _new_main()
@@ -283,7 +283,7 @@ def _as_main(module: str, is_named: bool) -> tuple[Any, ...]:
 
 
 def _standard_input() -> tuple[Any, ...]:
-    """The program is what is read there; kernels in it are found by their source."""
+    """Reads the program from standard input; kernels in it are found by their source."""
     import linecache
 
     _set_path("")
@@ -297,7 +297,7 @@ def _standard_input() -> tuple[Any, ...]:
 
 
 def _compile(source: bytes, path: str) -> CodeType:
-    """The program's code; what cannot be read is told as Python tells it of a file."""
+    """Compiles the program; an error about unreadable text is worded as Python words it for a file."""
     try:
         return compile(source, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
@@ -312,7 +312,7 @@ def _compile(source: bytes, path: str) -> CodeType:
 
 
 def _check_encoding(source: bytes, path: str) -> None:
-    """Refuses text that is not UTF-8 and does not say what it is."""
+    """Rejects text that is not UTF-8 and declares no encoding."""
     import tokenize
 
     try:
@@ -367,7 +367,7 @@ def _end(error: BaseException) -> NoReturn:
     try:
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
-        # The interpreter is about to print it once more, with our frames.
+        # The interpreter is about to print it once more, with frames of tilewright.
         sys.excepthook = lambda *_: None
     raise error
 
@@ -378,14 +378,14 @@ _OWN = {__file__, *(os.path.join(_FOLDER, "_cuda_on_cpu", name) for name in _STA
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames that started the program, and without those that stand in for a GPU."""
+    """Removes the frames that started the program, and those that replace a GPU, from a traceback."""
     kept: list[TracebackType] = []
     while trace is not None:
         code = trace.tb_frame.f_code
         if code.co_filename not in _OWN:
             kept.append(trace)
         elif kept and kept[-1].tb_frame.f_code.co_name == "handle_torch_function":
-            # The function of torch that asked us is about to come again.
+            # The frame of torch that called the stand-in follows.
             del kept[-2:]
         trace = trace.tb_next
     whole = None

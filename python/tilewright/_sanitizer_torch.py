@@ -1,8 +1,8 @@
-"""Memory of torch that has no content yet.
+"""Tracks memory of torch that has no content yet.
 
-While it is watched, what ``torch.empty`` and its kin make counts as unwritten until an operation of torch or a kernel
-writes it. Memory of other tensors counts as written. The operations that a mode of torch sees are those that its
-dispatcher runs for the program, so that what they do inside of themselves is not asked about.
+While it is watched, tensors of ``torch.empty`` and its kin count as unwritten until an operation of torch or a kernel
+writes them. Memory of other tensors counts as written. A mode of torch sees the operations that its dispatcher runs for
+the program, but not those inside of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EMPTY = (
 
 
 def watch() -> None:
-    """Begins to watch, if torch is there."""
+    """Starts to watch, if torch is imported."""
     global _mode
     if _mode is not None:
         return
@@ -67,7 +67,7 @@ def watch() -> None:
 
 
 def unwatch() -> None:
-    """Ends it."""
+    """Ends the watch."""
     global _mode
     if _mode is not None:
         mode, _mode = _mode, None
@@ -90,7 +90,7 @@ def _allocated(torch: Any, tensor: Any) -> None:
 
 
 def _is_new(torch: Any, tensor: Any) -> None:
-    """A result that an operation has filled: its memory may be that of a tensor that is gone."""
+    """Marks a result that an operation has filled: its memory may be that of a deleted tensor."""
     if _is_on_host(torch, tensor):
         storage = tensor.untyped_storage()
         _native.sanitizer_freed(storage.data_ptr(), storage.nbytes())

@@ -1,8 +1,8 @@
-"""Processes that a program starts under ``tilewright run``, and those that torch's Inductor compiles in.
+"""Installs tilewright in processes that a program starts under ``tilewright run``, and in Inductor's compile workers.
 
-They too have tilewright as their Triton. Each Python that is started with the environment of the program runs
-``_child/sitecustomize.py`` first. Those of multiprocessing import the program before they do anything else and may be
-told to pass over the environment, so their command lines are changed as well: ``triton`` must be taken before that.
+They too have tilewright as their Triton. Each Python that starts with the environment of the program runs
+``_child/sitecustomize.py`` first. Processes of multiprocessing import the program before anything else and may ignore
+the environment, so their command lines are changed as well: ``triton`` must be installed before that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_child")
 
 
 def install_in_compile_workers() -> None:
-    """Lets the processes that torch's Inductor starts to compile in begin with ``install_as_triton()``."""
+    """Makes the processes in which torch's Inductor compiles begin with ``install_as_triton()``."""
 
     def wrap(pool: ModuleType) -> None:
         subprocess = pool.subprocess
@@ -44,9 +44,9 @@ def install_in_compile_workers() -> None:
 
 
 def pass_constants_in_interpret_mode() -> None:
-    """Lets the wrappers that Inductor makes of a user's kernels pass its compile-time values where it is interpreted.
+    """Makes Inductor's wrappers of a user's kernels pass compile-time values in interpret mode.
 
-    Inductor leaves them to the compiler, and with ``TRITON_INTERPRET=1`` calls the function with what is left.
+    Inductor leaves them to the compiler, and with ``TRITON_INTERPRET=1`` calls the function without them.
     """
 
     def wrap(heuristics: ModuleType) -> None:
@@ -70,7 +70,7 @@ def pass_constants_in_interpret_mode() -> None:
 
 
 def install(device: str | None) -> None:
-    """Lets processes begin with what ``tilewright run`` does."""
+    """Makes new processes begin as ``tilewright run`` does."""
     os.environ["TILEWRIGHT_RUN"] = device or ""
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if _CHILD not in before:
@@ -88,7 +88,7 @@ def install(device: str | None) -> None:
         spawn.get_command_line = lambda **arguments: prepared(command_line(**arguments))  # type: ignore[attr-defined]
 
     def wrap_forkserver(forkserver: ModuleType) -> None:
-        # The server makes its command line where it starts; all that it takes of `util` there is this function.
+        # The server makes its command line at its start; it only uses this function of `util` there.
         util = forkserver.util
 
         class Util:

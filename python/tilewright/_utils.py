@@ -19,7 +19,7 @@ def set_iterable_path(iterable: Any, path: tuple[int, ...], val: Any) -> None:
 
 
 def find_paths_if(iterable: Any, pred: Callable[[tuple[int, ...], Any], bool]) -> list[tuple[int, ...]]:
-    """The paths of the items, of lists and tuples within each other, that a function says yes to."""
+    """The paths of the items, in nested lists and tuples, that satisfy a predicate."""
     found: list[tuple[int, ...]] = []
 
     def visit(path: tuple[int, ...], current: Any) -> None:
@@ -70,7 +70,7 @@ def _tuple_create(arg: Any, contents: Iterable[Any]) -> Any:
 
 
 TRITON_MAX_TENSOR_NUMEL = 1048576
-"""The most elements that a block may have."""
+"""The maximum number of elements of a block."""
 
 
 def validate_block_shape(shape: list[Any]) -> int:
@@ -123,7 +123,7 @@ def canonicalize_dtype(dtype: Any) -> str:
 
 
 def canonicalize_ptr_dtype(dtype: Any, is_const: bool) -> str:
-    """The same for a pointer: ``*fp16``, or ``*kfp16`` if what it points to is only read."""
+    """The same for a pointer: ``*fp16``, or ``*kfp16`` if its memory is only read."""
     return f"{'*k' if is_const else '*'}{canonicalize_dtype(dtype)}"
 
 

@@ -1,7 +1,7 @@
 """The exceptions of tilewright: those that Triton users catch, and one class for each kind of diagnostic.
 
-``str(error)`` is the rendered diagnostic: the source with carets, what was found and expected, and a hint. ``code`` is
-its code (``TW0004``); ``python -m tilewright explain TW0004`` tells more about it.
+``str(error)`` is the rendered diagnostic: the source with carets, the found and expected values, and a hint. ``code``
+is its code (``TW0004``); ``python -m tilewright explain TW0004`` tells more about it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 class Diagnostic(str):
-    """One finding: the text that is printed, and what it says as attributes."""
+    """One finding: the printed text, and its parts as attributes."""
 
     code: str
-    """Such as ``TW0004``."""
+    """The code, such as ``TW0004``."""
 
     message: str
-    """The first line."""
+    """The first line of the text."""
 
     file: str | None
-    """The file that it points into, if any; so for the three that follow."""
+    """The file that it points into, if any; the same holds for the next three."""
 
     line: int | None
     column: int | None
-    """From 1, in characters."""
+    """The first underlined column, from 1, in characters."""
 
     end_column: int | None
     """The column after the last underlined one; None if that is on another line."""
@@ -37,7 +37,7 @@ class Diagnostic(str):
     """The text beside the underlining."""
 
     labels: tuple[tuple[str, int, int, str], ...]
-    """Other places that explain the finding: file, line, column, text."""
+    """Other positions that explain the finding: file, line, column, text."""
 
     notes: tuple[str, ...]
     hint: str | None
@@ -54,7 +54,7 @@ class TritonError(Exception):
     """The base of every error that the language, the compiler or a launch raises."""
 
     code: str | None = None
-    """The code of the diagnostic, such as ``TW0004``; None where there is none."""
+    """The code of the diagnostic, such as ``TW0004``; None if there is none."""
 
     diagnostics: tuple[Diagnostic, ...] = ()
     """Every finding; a compilation may have several."""
@@ -85,11 +85,11 @@ class LaunchTypeError(LaunchError, TypeError):
 
 
 class LaunchValueError(LaunchError, ValueError):
-    """A grid, an option or the place of a tensor is not valid."""
+    """A grid, an option or the device of a tensor is not valid."""
 
 
 class TensorDescriptorError(TritonError, ValueError, AssertionError):
-    """A ``TensorDescriptor`` of parts that do not fit each other. (Triton asserts what it needs of them.)"""
+    """The parts of a ``TensorDescriptor`` do not fit each other. (Triton asserts its requirements of them.)"""
 
 
 class LaunchKeyError(LaunchError, KeyError):
@@ -100,19 +100,19 @@ class LaunchKeyError(LaunchError, KeyError):
 
 
 class LaunchStateError(LaunchError, RuntimeError):
-    """A kernel or a function of the language was called where that cannot be done."""
+    """A kernel or a function of the language was called outside of its context."""
 
 
 class LaunchWarning(UserWarning):
-    """A launch is legal, and seldom what was meant: its grid is empty, or is not a tuple."""
+    """A launch is legal, but seldom intended: its grid is empty, or is not a tuple."""
 
 
 class ExecutionError(TritonError, RuntimeError):
-    """A running kernel did something that it must not."""
+    """A running kernel did something illegal."""
 
 
 class OutOfBoundsError(ExecutionError, IndexError):
-    """A running kernel touched memory that does not belong to its arguments."""
+    """A running kernel accessed memory that does not belong to its arguments."""
 
 
 class DeviceAssertionError(ExecutionError, AssertionError):
@@ -120,7 +120,7 @@ class DeviceAssertionError(ExecutionError, AssertionError):
 
 
 class OutOfResources(TritonError):
-    """A kernel needs more of something than the device has."""
+    """A kernel needs more of a resource than the device has."""
 
     def __init__(self, required: int, limit: int, name: str) -> None:
         super().__init__(
@@ -160,11 +160,11 @@ class PTXASError(TritonError):
 
 
 class NotAvailableError(TritonError, NotImplementedError):
-    """A part of Triton that tilewright does without; the text says what is there instead."""
+    """A part of Triton that tilewright does not have; the text names the replacement."""
 
 
 class SanitizerError(TritonError):
-    """What ``tilewright.sanitizer.sanitize()`` raises if it has found anything: ``reports`` has it all."""
+    """The error of ``tilewright.sanitizer.sanitize()`` after findings; ``reports`` has them all."""
 
     reports: tuple[Any, ...]
     """Each a ``tilewright.sanitizer.Report``."""

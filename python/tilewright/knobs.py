@@ -1,10 +1,10 @@
 """``triton.knobs``: settings that programs read and set, each backed by an environment variable.
 
 A knob is read from the environment at each use, unless the program has assigned a value; an assigned value is
-written to the environment as well, so that child processes see it. ``with knobs.runtime.scope():`` takes changes back.
+written to the environment as well, so that child processes see it. ``with knobs.runtime.scope():`` undoes changes.
 
 The compiler and the launcher read the environment at the first launch of each kernel, when a knob is assigned, and in
-``refresh_knobs()``; what they read then counts for all kernels, also for those that were launched before. So a
+``refresh_knobs()``; these settings then hold for all kernels, also for those that were launched before. So a
 program that changes ``os.environ`` while it runs calls ``refresh_knobs()``, or assigns the knob.
 """
 
@@ -36,11 +36,11 @@ class _Flag:
         self.default = default
 
     def __get__(self, group: Knobs | None, owner: type) -> Any:
-        """The value for a group; one that the program has assigned is in the group's ``__dict__`` and goes before."""
+        """Returns the value for a group; an assigned value is in the group's ``__dict__`` and has priority."""
         return self if group is None else self.read()
 
     def read(self) -> Any:
-        """The value that the environment says."""
+        """Returns the value in the environment."""
         text = _variable(self.variable)
         return self.default if text is None else text.lower() in _TRUE
 
@@ -57,7 +57,7 @@ class _Text(_Flag):
         self.text = default
 
     def read(self) -> Any:
-        """The value that the environment says."""
+        """Returns the value in the environment."""
         text = _variable(self.variable)
         return self.text if text is None else text
 
@@ -72,11 +72,11 @@ class _Folder(_Text):
     def __init__(self, variable: str, name: str, ours: str | None = None) -> None:
         super().__init__(variable, name)
         self.ours = ours
-        """The variable that comes before Triton's."""
+        """The variable that has priority over Triton's."""
 
     def read(self) -> Any:
-        """The value that the environment says."""
-        # One that is set to nothing is not set.
+        """Returns the value in the environment."""
+        # An empty variable counts as unset.
         text = (_variable(self.ours) if self.ours else None) or _variable(self.variable)
         return text or _below_home(_variable("TRITON_HOME"), _variable("HOME"), self.text or "")
 
@@ -94,7 +94,7 @@ class _Number(_Text):
         super().__init__(variable, str(default))
 
     def read(self) -> Any:
-        """The value that the environment says."""
+        """Returns the value in the environment."""
         text = super().read()
         try:
             return int(text)
@@ -106,7 +106,7 @@ class _Choice(_Text):
     """A knob that is on, off, or left to the compiler."""
 
     def read(self) -> Any:
-        """The value that the environment says."""
+        """Returns the value in the environment."""
         text = _variable(self.variable)
         return None if text is None else text.lower() in _TRUE
 
@@ -147,7 +147,7 @@ class NvidiaTool:
 
     @staticmethod
     def from_path(path: str) -> NvidiaTool | None:
-        """The program at a path; nothing if it does not answer with its release."""
+        """Returns the program at a path; nothing if it does not print its release."""
         import re
         import subprocess
 
@@ -178,10 +178,10 @@ class _Tool(_Text):
         super().__init__(variable)
         self.program = program
         self.found: dict[tuple[str | None, str | None], NvidiaTool] = {}
-        """By the variables that say where to look."""
+        """Searches the program by the variables that name its path."""
 
     def read(self) -> Any:
-        """The program that the environment names, else the one that is found."""
+        """Returns the program that the environment names, else the one that is found."""
         variables = (_variable(self.variable), _variable("PATH"))
         tool = self.found.get(variables)
         if tool is None:
@@ -204,7 +204,7 @@ class _Tool(_Text):
 
 
 class _Env:
-    """``knobs.env``: assigned to a knob, it takes back what was assigned before."""
+    """``knobs.env``: assigned to a knob, it undoes the earlier assignment."""
 
 
 env = _Env()
@@ -257,7 +257,7 @@ class Knobs:
         self._changed()
 
     def _restore(self, *variables: str) -> None:
-        """Gives variables of the environment the values that they had before the program assigned others."""
+        """Restores the values that variables of the environment had before the program assigned others."""
         before = self._environment
         for variable in variables:
             if variable not in before:
@@ -269,7 +269,7 @@ class Knobs:
                 os.environ[variable] = text
 
     def _changed(self) -> None:
-        """The compiler and the launcher read the environment anew."""
+        """Makes the compiler and the launcher read the environment anew."""
         _native.reload_knobs()
 
     @property
@@ -280,7 +280,7 @@ class Knobs:
             try:
                 found[name] = getattr(self, name)
             except RuntimeError:
-                # A program that is not installed.
+                # The program is not installed.
                 found[name] = None
         return found
 
@@ -290,7 +290,7 @@ class Knobs:
         return dict(self._knobs)
 
     def copy(self) -> Knobs:
-        """The same group, apart from this one; what is assigned to it reaches the environment."""
+        """Returns a separate copy of the group; assignments to it reach the environment."""
         twin = type(self)(self._knobs, self._plain)
         twin._replace_assigned(self.__dict__)
         return twin
@@ -301,7 +301,7 @@ class Knobs:
         self.__dict__.update(assigned)
 
     def reset(self) -> Knobs:
-        """Forgets what was assigned; the environment is again as it was before."""
+        """Forgets assigned values, and restores the environment."""
         self._replace_assigned(self._plain)
         for value in self._plain.values():
             if isinstance(value, HookChain):
@@ -311,7 +311,7 @@ class Knobs:
         return self
 
     def scope(self) -> AbstractContextManager[None]:
-        """Takes back on leaving what is changed within, in the environment too."""
+        """Undoes changes within it on leaving, in the environment too."""
         from contextlib import contextmanager
 
         return contextmanager(self._scope)()
@@ -335,7 +335,7 @@ class Knobs:
 
 
 class HookChain:
-    """Functions that are called one after the other: ``knobs.runtime.launch_enter_hook.add(function)``."""
+    """A list of functions that are called in order: ``knobs.runtime.launch_enter_hook.add(function)``."""
 
     def __init__(self, reversed: bool = False) -> None:
         self.calls: list[Callable[..., Any]] = []
@@ -358,20 +358,20 @@ class HookChain:
         return bool(self.calls)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Calls them all."""
+        """Calls all functions."""
         for function in self.calls[::-1] if self.reversed else list(self.calls):
             function(*args, **kwargs)
 
 
 class _NoHooks(HookChain):
-    """Functions that nothing would call."""
+    """A hook that is never called."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
 
     def add(self, func: Callable[..., Any]) -> None:
-        """Says that there is nothing to hook."""
+        """Raises an error: there is nothing to hook."""
         raise _no_hook(self.name)
 
 
@@ -394,12 +394,12 @@ class CompileTimes:
 
     @property
     def total_lowering(self) -> int:
-        """Those of all stages."""
+        """Returns the microseconds of all stages."""
         return sum(microseconds for _, microseconds in self.lowering_stages)
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Returns all microseconds."""
         return self.ir_initialization + self.total_lowering + self.store_results
 
 
@@ -452,7 +452,7 @@ class _Compilation(Knobs):
 
 
 class _Cache(Knobs):
-    """The knobs of files that are kept."""
+    """The knobs of cached files."""
 
     def get_triton_dir(self, dirname: str) -> str:
         """A folder below the home folder of Triton."""
@@ -460,7 +460,7 @@ class _Cache(Knobs):
 
 
 def _group(base: type[Knobs], knobs: dict[str, _Flag], plain: dict[str, Any] | None = None) -> Any:
-    """A group of a class of its own, whose attributes the knobs are."""
+    """Makes a group with a class of its own, whose attributes are the knobs."""
     own: type[Knobs] = type(base.__name__, (base,), dict(knobs))
     return own(knobs, plain)
 
@@ -629,5 +629,5 @@ def toenv(val: Any) -> tuple[str | None] | None:
 
 
 def refresh_knobs() -> None:
-    """Reads the environment anew, after a program has changed ``os.environ``; for launches from now on."""
+    """Reads the environment anew for later launches, after a program has changed ``os.environ``."""
     runtime._changed()

@@ -48,7 +48,7 @@ class Report:
     """
 
     check: str
-    """Which check: one of ``CHECKS``."""
+    """The check: one of ``CHECKS``."""
 
     code: str
     """The code of the diagnostic, such as ``TW0221``; ``tilewright explain TW0221`` tells more."""
@@ -62,14 +62,14 @@ class Report:
     column: int | None
 
     program: tuple[int, int, int]
-    """The program of the grid in which it was found first."""
+    """The first program of the grid with the finding."""
 
     lane: tuple[int, ...]
     """The element of the tile on the CPU; warp and lane in the simulator; empty for a scalar."""
 
     argument: str | None
     index: int | None
-    """The tensor that is accessed, by the name of the parameter, and the element of it, counted from its pointer."""
+    """The accessed tensor, by the name of the parameter, and the index of the element, counted from its pointer."""
 
     other_file: str | None
     other_line: int | None
@@ -77,7 +77,7 @@ class Report:
     """The first access of a race."""
 
     count: int
-    """How often it was found."""
+    """The number of occurrences."""
 
     def __init__(self, found: dict[str, Any]) -> None:
         self.check, self.code = found["check"], found["code"]
@@ -103,7 +103,7 @@ def checks() -> tuple[str, ...]:
 
 
 def enable(*names: str) -> None:
-    """Has launches checked from now on, also in child processes: by these checks, or by all."""
+    """Checks launches from now on, also in child processes: by these checks, or by all."""
     chosen = _native.sanitizer_parse(",".join(names)) if names else ",".join(CHECKS)
     os.environ[_VARIABLE] = chosen
     _native.reload_knobs()
@@ -120,7 +120,7 @@ def enable(*names: str) -> None:
 
 
 def disable() -> None:
-    """Has launches checked no more."""
+    """Ends the checks of launches."""
     os.environ.pop(_VARIABLE, None)
     _native.reload_knobs()
     torch_watch = sys.modules.get("tilewright._sanitizer_torch")
@@ -134,7 +134,7 @@ def reports() -> list[Report]:
 
 
 def clear() -> None:
-    """Forgets what was found."""
+    """Forgets the findings."""
     _native.sanitizer_reports(True)
 
 
@@ -157,7 +157,7 @@ class Found:
         return found
 
     def end(self) -> None:
-        """Keeps what was found when the block ends."""
+        """Takes the findings at the end of the block."""
         found, self.dropped = _native.sanitizer_reports(True)
         self._reports = [Report(one) for one in found]
 
@@ -166,8 +166,8 @@ class Found:
 def sanitize(*names: str, raises: bool = True) -> Iterator[Found]:
     """Checks the launches of a ``with`` block, by these checks or by all.
 
-    At its end what was found is raised as one ``SanitizerError``; with ``raises=False`` it is only kept, as ``reports``
-    of what ``as`` gives.
+    Its findings are raised at the end as one ``SanitizerError``; with ``raises=False`` they are only kept, as
+    ``reports`` of the block's object.
     """
     before, outer = checks(), _native.sanitizer_reports(True)
     if outer[0]:
@@ -187,7 +187,7 @@ def sanitize(*names: str, raises: bool = True) -> Iterator[Found]:
 
 
 class Bounds:
-    """What ``check_bounds`` found of one access."""
+    """The result of ``check_bounds`` for one access."""
 
     verdict: str
     """``proved``: in bounds for every size; ``refuted``: out of bounds for some; ``undecided``."""

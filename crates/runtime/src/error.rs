@@ -21,7 +21,7 @@ pub enum Error {
     Internal(Arc<InternalError>),
 }
 
-/// A resource of which the device has less than a kernel needs.
+/// A kernel needs more of a resource than the device has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OutOfResources {
     /// The amount that the kernel requires.

@@ -1,1 +1,1 @@
-"""``triton._C``: where programs look for the native module of the official package."""
+"""``triton._C``: the package in which programs look for the official native module."""

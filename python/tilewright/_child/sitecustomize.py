@@ -1,7 +1,7 @@
-"""Runs first in each Python that a program under ``tilewright run`` starts: it too has tilewright as its Triton.
+"""Runs first in each Python of a program under ``tilewright run``: its children have tilewright as their Triton, too.
 
-``tilewright run`` puts the folder of this file on ``PYTHONPATH``. Python imports a module of this name where it starts;
-the one that would have been imported without us is imported then.
+``tilewright run`` puts the folder of this file on ``PYTHONPATH``. Python imports a module of this name at its start;
+this file then imports the module that it hides.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 
 def _prepare() -> None:
     device = os.environ.get("TILEWRIGHT_RUN")
-    # `python -m tilewright ...` looks after itself.
+    # `python -m tilewright ...` installs itself.
     if device is None or sys.orig_argv[1:3] == ["-m", "tilewright"]:
         return
     try:

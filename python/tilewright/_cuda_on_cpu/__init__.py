@@ -4,13 +4,13 @@
 is started in another way. It works by torch's own override mechanism, a ``TorchFunctionMode``, which sees every call of
 torch's functions and of the methods and attributes of tensors:
 
-- A tensor that a program puts on ``cuda`` is made on the CPU and marked. The mark goes on to what is computed from it;
-  ``x.is_cuda``, ``x.device`` (``cuda:0``) and ``x.get_device()`` answer by it. So ``x.device == DEVICE``,
+- A tensor that a program puts on ``cuda`` is made on the CPU and marked. Results of marked tensors are marked;
+  ``x.is_cuda``, ``x.device`` (``cuda:0``) and ``x.get_device()`` read the mark. So ``x.device == DEVICE``,
   ``device=x.device``, ``assert x.is_cuda`` and ``f"{x.device}"`` are what they are on a machine with a GPU, while
-  ``print(x)`` shows a tensor without ``device=``, because that is what it is.
+  ``print(x)`` shows a tensor without ``device=``, because it is one of the CPU.
 - ``.cuda()``, ``.cpu()`` and ``.to(...)`` copy when the mark changes, as they do between two memories.
 - The functions of ``torch.cuda`` that programs call get stand-ins (see ``torch_cuda.py``).
-- A ``torch.cuda.CUDAGraph`` is a list of what was captured, which a replay does again (see ``graphs.py``).
+- A ``torch.cuda.CUDAGraph`` is a list of captured operations, which a replay does again (see ``graphs.py``).
 - Kernels that a program registers with torch's dispatcher for ``cuda`` run for marked tensors (see ``overrides.py``).
 
 The mode is one of a thread, and torch takes it off while a call that it saw runs. So it is switched on in each new
@@ -24,8 +24,8 @@ work here that fail on a GPU: ``x.numpy()`` of a tensor on ``cuda``, operations 
 launches with only tensors of the CPU, generators of the other device. Random numbers of ``cuda`` come from the
 generator of the CPU: they are not those of a GPU, and ``torch.cuda.manual_seed`` seeds both.
 
-Not in reach: threads that were running when torch was imported or that ``threading`` did not start; and
-``__torch_dispatch__`` and what ``torch.compile`` compiles, which see the CPU.
+Not covered: threads that were running when torch was imported or that ``threading`` did not start; and
+``__torch_dispatch__`` and code that ``torch.compile`` compiles, which see the CPU.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def is_active() -> bool:
 
 
 def use_cpu_as_cuda() -> None:
-    """From now on, what this program puts on ``cuda`` is on the CPU, if torch finds no GPU.
+    """Puts tensors that this program makes on ``cuda`` from now on onto the CPU, if torch finds no GPU.
 
     ``tilewright run`` does this; call it where a program is started in another way, best before it imports torch. It
     holds for this thread and for those started from now on. One line on stderr says so when ``cuda`` is first used.
@@ -60,7 +60,7 @@ def install(torch: Any) -> None:
     global _active
     if _active or torch.cuda.is_available():
         return
-    # Most programs need none of these.
+    # Most programs need none of these modules.
     from tilewright import _native
     from tilewright._cuda_on_cpu import autocast, classes, overrides, torch_cuda
     from tilewright._cuda_on_cpu.marks import Marks

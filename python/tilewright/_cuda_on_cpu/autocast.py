@@ -28,7 +28,7 @@ _FLOAT32 = _names(
     "upsample_bilinear prod softmax log_softmax softmin cumprod cumsum vector_norm matrix_norm linalg_vector_norm "
     "linalg_matrix_norm sum norm"
 )
-# What CUDA computes in the lower precision and the CPU's list lacks.
+# Functions that CUDA computes in the lower precision and the CPU's list lacks.
 _LOWER = _names(
     "addmv addr mv chain_matmul multi_dot linalg_multi_dot lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell lstm gru "
     "rnn_tanh rnn_relu"
@@ -52,7 +52,7 @@ _BANNED = (
 
 
 class Autocast:
-    """How many regions are entered, in all threads, and the casts of one call."""
+    """The number of entered regions, in all threads, and the casts of one call."""
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
@@ -92,7 +92,7 @@ class Autocast:
 
     @contextmanager
     def left(self) -> Iterator[None]:
-        """Out of all regions: within a kernel, nothing is cast any more."""
+        """Leaves all regions: within a kernel, nothing is cast."""
         if not self.depth:
             yield
             return
@@ -127,7 +127,7 @@ class Autocast:
         return result
 
     def _widest(self, mark: Any, values: Any) -> Any:
-        """Float32, if there are two types and one is that."""
+        """Float32, if two types occur and one is float32."""
         kinds = {value.dtype for value in values if self._is_cast(mark, value)}
         return self.torch.float32 if len(kinds) > 1 else None
 

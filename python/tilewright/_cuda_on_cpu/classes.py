@@ -100,7 +100,7 @@ def _named(kind: Any, default: Any) -> Any:
     """The default generator of ``cuda``: that of the CPU."""
 
     class Default(kind):  # type: ignore[misc]
-        """Passes all on."""
+        """Passes all attributes on."""
 
         def __getattribute__(self, name: str) -> Any:
             if name in (
@@ -122,7 +122,7 @@ def _named(kind: Any, default: Any) -> Any:
 
 
 def drawn_from(generator: Any) -> Any:
-    """The generator that torch draws from when it is given this one."""
+    """Returns the generator that torch draws from for this one."""
     return getattr(generator, "_tilewright_stands_for", generator)
 
 
@@ -181,7 +181,7 @@ def _legacy_tensors(torch: Any, mark: Any) -> None:
 
 
 def _storages(torch: Any, mark: Any) -> None:
-    """``x.untyped_storage().device``; torch itself, which saves storages, hears the truth."""
+    """``x.untyped_storage().device``; torch itself, which saves storages, gets the true device."""
     kind = torch.UntypedStorage
     real = kind.device
 

@@ -1,10 +1,10 @@
-"""``torch.cuda.CUDAGraph``, while ``cuda`` is the processor: what is captured is a list of operations and launches.
+"""``torch.cuda.CUDAGraph``, while ``cuda`` is the processor: a list of captured operations and launches.
 
-As on a GPU, what a capture would write is written by replays only: the capture notes launches and operations in place,
-and computes the others once for the tensors that they return. A replay does all of it again, on the same memory.
+As on a GPU, only replays write the results of captured work: a capture notes launches and in-place operations, and
+computes other operations once for the tensors that they return. A replay does all of it again, on the same memory.
 
-Code that torch has compiled (``torch.compile``) runs past what notes operations, so a call of it in a capture is an
-error.
+Code that torch has compiled (``torch.compile``) bypasses the mode that notes operations, so a call of it in a capture
+is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def note_launch(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def refuse_compiled_code() -> None:
-    """Says that code which torch has compiled is not captured."""
+    """Raises an error: a capture does not see code that torch has compiled."""
     raise _native.not_available(
         "a capture into a torch.cuda.CUDAGraph of code that torch.compile has compiled is not available where 'cuda' "
         "is the CPU",
@@ -41,7 +41,7 @@ def refuse_compiled_code() -> None:
 
 
 class CUDAGraph:
-    """Operations and launches that are done again as a whole."""
+    """Operations and launches that a replay does again as a whole."""
 
     def __init__(self, keep_graph: bool = False) -> None:
         announce()
@@ -50,7 +50,7 @@ class CUDAGraph:
         self._mode: Any = None
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **_options: Any) -> None:
-        """Begins to note what the program does."""
+        """Begins to note the program's operations and launches."""
         global _capturing
         if _capturing is not None:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
@@ -71,7 +71,7 @@ class CUDAGraph:
         self._mode.__exit__(None, None, None)
 
     def instantiate(self) -> None:
-        """There is nothing to prepare."""
+        """Does nothing: there is nothing to prepare."""
 
     def replay(self) -> None:
         """Does all of it again."""
@@ -81,7 +81,7 @@ class CUDAGraph:
                 step()
 
     def reset(self) -> None:
-        """Forgets what was captured."""
+        """Forgets the captured work."""
         self._steps = []
 
     def pool(self) -> tuple[int, int]:
@@ -89,10 +89,10 @@ class CUDAGraph:
         return self._pool
 
     def register_generator_state(self, generator: Any) -> None:
-        """Replays draw new numbers anyway."""
+        """Does nothing: replays draw new numbers anyway."""
 
     def enable_debug_mode(self) -> None:
-        """There is nothing to dump."""
+        """Does nothing: there is nothing to dump."""
 
 
 def _make_mode(steps: list[Callable[[], Any]]) -> Any:
@@ -114,7 +114,7 @@ def _make_mode(steps: list[Callable[[], Any]]) -> Any:
         ) -> Any:
             kwargs = kwargs or {}
             if not hasattr(func, "_schema"):
-                # An operator of a higher order, such as that of `wrap_triton`, is seen as its launches.
+                # A higher-order operator, such as that of `wrap_triton`, is seen as its launches.
                 return func(*args, **kwargs)
             if func.name() == "aten::_local_scalar_dense":
                 raise RuntimeError(
@@ -131,7 +131,7 @@ def _make_mode(steps: list[Callable[[], Any]]) -> Any:
             if outputs and not is_view:
                 steps.append(lambda: _assign(outputs, tensors(func(*args, **kwargs))))
             elif func._schema.is_mutable:
-                # It was done once more than on a GPU: what it returns is not what it writes.
+                # The capture has run the operation once more than a GPU would: its result is not its output memory.
                 steps.append(lambda: func(*args, **kwargs))
             return result
 

@@ -1,4 +1,4 @@
-"""Which tensors a program takes to be on the GPU, while ``cuda`` is the processor (see the package)."""
+"""The marks of tensors that a program takes to be on the GPU, while ``cuda`` is the processor (see the package)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Assumption(threading.local):
 
 
 class Marks:
-    """The marks, and what calls of torch do to them."""
+    """The marks, and the effects of torch's calls on them."""
 
     def __init__(self, torch: Any, autocast: Any) -> None:
         self.torch = torch
@@ -81,7 +81,7 @@ class Marks:
                 return False
             index = device.index
         elif isinstance(device, int) and not isinstance(device, bool):
-            # A bare number is a number of a GPU.
+            # A bare number is the number of a GPU.
             index = device
         else:
             return False
@@ -121,7 +121,7 @@ class Marks:
         tensor = self.Tensor
         for value in values:
             if isinstance(value, tensor):
-                # As in `has`, which is a call: every call of torch comes here.
+                # Inlined from `has`, since every call of torch comes here.
                 marked = value.__dict__.get(_NAME)
                 if marked or (marked is None and self.assumptions and self.has(value)):
                     return True
@@ -134,13 +134,13 @@ class Marks:
         return self.as_found(result, self.any(arguments))
 
     def as_found(self, result: Any, marked: bool) -> Any:
-        """The same, where it is known whether an argument is."""
+        """As ``like``, if it is known whether an argument is marked."""
         if marked:
             return self.set(result, True)
         return self.set(result, False) if self.assumptions else result
 
     def like_unless_known(self, result: Any, arguments: Any) -> Any:
-        """The same, for results that may have been made on purpose on the CPU."""
+        """As ``like``, for results that may have been made on the CPU on purpose."""
         if not self.any(arguments):
             return result
         for item in result if isinstance(result, (tuple, list)) else [result]:
@@ -156,7 +156,7 @@ class Marks:
 
     @contextmanager
     def counting(self, holds: bool) -> Iterator[bool]:
-        """The same, where it is known whether they do."""
+        """As ``assuming``, if it is known whether an argument is marked."""
         before = self.assumption.holds
         with self.lock:
             self.assumptions += holds
@@ -169,7 +169,7 @@ class Marks:
                 self.assumptions -= holds
 
     def assume(self, function: Any) -> Any:
-        """A function of torch whose callbacks and results get tensors that C++ made of the arguments."""
+        """Wraps a function of torch whose callbacks and results get tensors that C++ made of the arguments."""
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -180,7 +180,7 @@ class Marks:
         return call
 
     def transform(self, real: Any) -> Any:
-        """A function of torch that makes such a function of one."""
+        """Wraps a function of torch that makes such a function of one."""
 
         @functools.wraps(real)
         def call(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -189,14 +189,14 @@ class Marks:
         return call
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Any function: what it computes from marked tensors is marked, unless it names a device."""
+        """Calls any function: its results from marked tensors are marked, unless it names a device."""
         device = None
         if kwargs:
             device = kwargs.get("device")
             if "pin_memory" in kwargs:
                 return self._pinned(func, args, kwargs)
         if device is None and self.defaults.CURRENT_DEVICE is not None and func in self.constructors:
-            # It is one of the thread that set it: a mode, below ours.
+            # The default device is a mode of the thread that set it, below ours.
             device = self.defaults.CURRENT_DEVICE if self.stack_length() > 0 else None
         if device is None:
             if self.overrides.table and self.any((*args, *kwargs.values())):
@@ -205,7 +205,7 @@ class Marks:
             else:
                 result = self._run(func, args, kwargs)
             if args and result is args[0]:
-                # In place, or nothing was to be done.
+                # The operation was in place, or had nothing to do.
                 return result
             if self.any((*args, *kwargs.values()) if kwargs else args):
                 return self.set(result, True)
@@ -260,7 +260,7 @@ class Marks:
         return self.set(result.clone(), not was_marked)
 
     def histogram(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """``torch.histc``, which a GPU has of integers too."""
+        """``torch.histc``, which a GPU has for integers too."""
         source: Any = args[0] if args else kwargs.get("input")
         if not self.has(source) or source.is_floating_point() or "out" in kwargs:
             return self.call(func, args, kwargs)
@@ -343,7 +343,7 @@ class Marks:
                 return self.set(load(f, self.cpu0 if marked else map_location, *args, **kwargs), marked)
             if callable(map_location):
                 return load(f, map_location, *args, **kwargs)
-            # Tensors that were saved here have their marks with them; those saved on a GPU have its name.
+            # Tensors that were saved here carry their marks; those saved on a GPU carry its name.
             on_cuda: set[int] = set()
 
             def locate(storage: Any, location: str) -> Any:
@@ -363,7 +363,7 @@ class Marks:
         return past
 
     def keep_between_processes(self) -> None:
-        """Has tensors keep their marks where torch sends them to another process: queues and pools."""
+        """Makes tensors keep their marks when torch sends them to another process: by queues and pools."""
         pickler: Any = importlib.import_module("multiprocessing.reduction").ForkingPickler
         real = importlib.import_module("torch.multiprocessing.reductions").reduce_tensor
 

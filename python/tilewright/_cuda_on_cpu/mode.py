@@ -1,4 +1,4 @@
-"""The mode of torch that sees every call of a program, and the places where it has to be switched on again."""
+"""The mode of torch that sees every call of a program, and the points at which it has to be switched on again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _past_mode = _PastMode()
 
 
 def make_mode(torch: Any, mark: Marks) -> Any:
-    """The mode, which is of one thread; it is not on yet."""
+    """Makes the mode, which belongs to one thread; it is not on yet."""
     from torch.overrides import TorchFunctionMode
 
     tensor = torch.Tensor
@@ -87,7 +87,7 @@ def make_mode(torch: Any, mark: Marks) -> Any:
             if kwargs and "generator" in kwargs:
                 kwargs = {**kwargs, "generator": drawn_from(kwargs["generator"])}
             if types and (len(types) > 1 or types[0] is not tensor) and is_enabled():
-                # Parameters and the like look into nothing; properties name the class, whatever it is.
+                # Parameters and the like have the default `__torch_function__`; properties name the class in any case.
                 kinds = [kind for kind in types if issubclass(kind, tensor) and looks_into(kind)]
                 if kinds:
                     return self._to_classes(kinds, func, types, args, kwargs or {})
@@ -124,7 +124,7 @@ def watch_new_threads(mode: Any) -> None:
 
 
 def watch_callbacks(torch: Any, mark: Marks, mode: Any) -> None:
-    """Switches the mode on where torch's C++ calls the program, and marks what it passes."""
+    """Switches the mode on where torch's C++ calls the program, and marks the tensors that it passes."""
     stack = importlib.import_module("torch.overrides")._get_current_function_mode_stack
 
     @contextmanager
@@ -166,8 +166,8 @@ def watch_callbacks(torch: Any, mark: Marks, mode: Any) -> None:
 
     hooks.__init__ = init
 
-    # What C++ makes of the arguments has no marks: views of inputs that a function returns as they are, tensors of a
-    # transform, tensors of another library.
+    # Tensors that C++ makes of the arguments have no marks: views of inputs that a function returns unchanged, tensors
+    # of a transform, tensors of another library.
     real_apply = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -187,7 +187,7 @@ def watch_callbacks(torch: Any, mark: Marks, mode: Any) -> None:
 
 
 def _watch_classes(tensor: Any, name: str, mark: Marks) -> None:
-    """Marks tensors of derived classes: torch does not show modes how they are made."""
+    """Marks tensors of derived classes: torch does not show modes their construction."""
     real = getattr(tensor, name)
 
     @functools.wraps(real)
@@ -212,7 +212,7 @@ def _replace(torch: Any, modules: list[str], name: str, wrap: Callable[[Any], An
 
 
 def compile_past(mode: Any, mark: Marks, torch: Any) -> Any:
-    """``torch.compile`` for functions that run past the mode: the compiler would take it for a part of the program.
+    """Wraps ``torch.compile``: compiled functions run without the mode, which is no part of the program to compile.
 
     Their results are marked if an argument is. Tensors that they launch kernels with count as marked then too, since
     they are made out of the mode's sight. A compiled function that itself moves tensors has to say ``cpu``.
@@ -227,7 +227,7 @@ def compile_past(mode: Any, mark: Marks, torch: Any) -> Any:
             return lambda function: compile(function, **options)
         compiled = real(model, **options)
         if isinstance(compiled, type):
-            # Torch has compiled what instances do when they are called, and gives the class back.
+            # Torch has compiled the call of instances, and returns the class.
             for name in ("__call__", "_call_impl"):
                 if name in vars(compiled):
                     setattr(compiled, name, past(vars(compiled)[name]))
@@ -259,7 +259,7 @@ def _past(mode: Any, mark: Marks) -> Callable[[Any], Any]:
             overrides._pop_mode()
             _past_mode.holds = True
             try:
-                # Said before the call: torch empties a list of gradients, so that they do not outlive their use.
+                # Computed before the call: torch empties a list of gradients, so that they do not outlive their use.
                 with mark.assuming(arguments) as marked:
                     result = function(*args, **kwargs)
             finally:
@@ -273,7 +273,7 @@ def _past(mode: Any, mark: Marks) -> Callable[[Any], Any]:
 
 
 def _compile_backward_past(torch: Any, past: Callable[[Any], Any]) -> None:
-    """The same for the backward passes of compiled functions, which torch may compile when they first run."""
+    """Does the same for the backward passes of compiled functions, which torch may compile at their first run."""
     node = torch.autograd.function.BackwardCFunction
 
     def where_compiled(real: Any) -> Any:
@@ -286,7 +286,7 @@ def _compile_backward_past(torch: Any, past: Callable[[Any], Any]) -> None:
 
         return apply
 
-    # By which of them C++ calls depends on the release and on the function.
+    # C++ calls by one of these, depending on the release and on the function.
     for name in ("apply", "apply_boxed"):
         if hasattr(node, name):
             setattr(node, name, where_compiled(getattr(node, name)))

@@ -1,4 +1,4 @@
-"""The line on stderr that says, once, that what a program puts on ``cuda`` is on the CPU."""
+"""The line on stderr that says, once, that tensors of a program on ``cuda`` are on the CPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 
 _MARK = "TILEWRIGHT_ANNOUNCED"
-"""A file that exists when a process of this program has said so; set for the processes that it starts."""
+"""A file that exists once a process of this program has printed the line; set for the processes that it starts."""
 
 _is_announced = False
 
@@ -17,7 +17,7 @@ def is_announced() -> bool:
 
 
 def once_for_children() -> None:
-    """Of this process and those that it starts, the first one says so."""
+    """Makes only the first of this process and its children print the line."""
     if _MARK in os.environ:
         return
     import atexit
@@ -29,7 +29,7 @@ def once_for_children() -> None:
     owner = os.getpid()
 
     def remove() -> None:
-        # A fork runs what its parent has registered.
+        # A fork also runs the exit handlers of its parent.
         if os.getpid() == owner:
             with contextlib.suppress(OSError):
                 os.remove(mark)
@@ -39,7 +39,7 @@ def once_for_children() -> None:
 
 
 def announce() -> None:
-    """Says so on stderr, once."""
+    """Prints the line on stderr, once."""
     global _is_announced
     if _is_announced:
         return
@@ -50,7 +50,7 @@ def announce() -> None:
         except FileExistsError:
             return
         except OSError:
-            # Said twice is better than not at all.
+            # Two lines are better than none.
             pass
     from tilewright import _native
 

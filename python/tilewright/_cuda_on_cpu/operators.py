@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from tilewright._cuda_on_cpu.marks import Marks
 
 NAMESPACES_OF_TORCH = ("aten", "prims", "prim")
-"""Those of torch's own operators, for which `overrides.py` has the kernels of programs."""
+"""The namespaces of torch's own operators: `overrides.py` handles programs' kernels for them."""
 
 _ANY = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
 _WATCHED = ("CPU", "CUDA", "Autograd", "AutogradCPU", *_ANY)
 
 
 def watch_operators(torch: Any, mark: Marks, switched_on: Callable[[], Any]) -> None:
-    """Watches what ``torch.library`` registers from now on, however the program says it."""
+    """Watches registrations of ``torch.library`` from now on, by any of its interfaces."""
     library = torch.library.Library
     real = library.impl
     all_kernels: dict[tuple[str, str], _Kernels] = {}
@@ -72,7 +72,7 @@ class _Kernels:
     def choose(self, keyset: Any, *args: Any, **kwargs: Any) -> Any:
         """Runs the kernel that a machine with a GPU would run."""
         is_marked = self.mark.any((*args, *kwargs.values()))
-        # One that says the CPU may as well run where a program has none for the GPU: its memory is the same.
+        # A kernel for the CPU may as well run if a program has none for the GPU: its memory is the same.
         for key in ("CUDA", *_ANY, "CPU") if is_marked else ("CPU", *_ANY):
             if key in self.by_key:
                 kernel, takes_keyset = self.by_key[key]

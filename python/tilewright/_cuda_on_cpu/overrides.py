@@ -1,13 +1,13 @@
 """Kernels that a program registers for ``cuda`` and torch's own operators, while ``cuda`` is the processor.
 
 ``torch.library.Library("aten", "IMPL").impl("abs", function, "CUDA")`` takes the place of torch's own kernel for
-tensors on a GPU (operators of the program's own are the matter of ``operators.py``). Here these tensors are the
-CPU's, and the dispatcher would never call such a function. So a call of torch that is one of ``cuda`` runs under a
-``TorchDispatchMode``, below autograd as kernels are: it calls the functions that are registered, and the CPU's kernels
-for all other operators. Programs that register none pay for nothing.
+tensors on a GPU (``operators.py`` handles operators of the program's own). Here these tensors are the
+CPU's, and the dispatcher would never call such a function. So a call of torch on ``cuda`` tensors runs under a
+``TorchDispatchMode``, below autograd as kernels are: it calls the registered functions, and the CPU's kernels for all
+other operators. Programs without registrations pay nothing.
 
-An operator that torch composes of others (``CompositeImplicitAutograd``) is in pieces before a mode sees it. So the CPU
-gets kernels of its own for it, which call the function or compose it as torch does.
+An operator that torch composes of others (``CompositeImplicitAutograd``) is decomposed before a mode sees it. So the
+CPU gets kernels of its own for it, which call the function or compose it as torch does.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Overrides:
         self.switched_on: Any = None
 
     def add(self, owner: object, operator: str, function: Callable[..., Any]) -> None:
-        """Registers a function; the latest one holds."""
+        """Registers a function; the latest one replaces earlier ones."""
         self.table.setdefault(operator, []).append((owner, function))
 
     def remove(self, owner: object) -> None:
-        """Forgets what has been registered through a library."""
+        """Forgets the registrations of a library."""
         for operator, found in list(self.table.items()):
             kept = [entry for entry in found if entry[0] is not owner]
             if kept:
@@ -64,7 +64,7 @@ class Overrides:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """The operators that torch calls meanwhile are those of ``cuda``."""
+        """Treats the operators that torch calls meanwhile as those of ``cuda``."""
         if self.state.on or not self.table:
             yield
             return
@@ -83,7 +83,7 @@ class Overrides:
             return func(*args, **kwargs)
 
     def dispatch(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Calls the function that is registered for an operator, else torch's."""
+        """Calls the registered function of an operator, else torch's."""
         before, self.state.on = self.state.on, False
         try:
             found = self.table.get(operator.name())
@@ -115,7 +115,7 @@ class Overrides:
             if has(name, "CPU") or not has(name, composed):
                 return
         except RuntimeError:
-            # There is no such operator, or not yet.
+            # The operator does not exist, or not yet.
             return
         namespace, _, rest = name.partition("::")
         packet, _, overload = rest.partition(".")
@@ -137,7 +137,7 @@ class Overrides:
         library.impl(rest, "AutogradCPU", differentiable)
 
     def come_in_pieces(self, name: str) -> None:
-        """Takes these kernels back."""
+        """Removes these kernels."""
         library = self.wholes.pop(name, None)
         if library is not None:
             library.reset()
@@ -148,7 +148,7 @@ class Overrides:
             has = self.torch._C._dispatch_has_kernel_for_dispatch_key
             name = operator.name()
             taken = [argument.alias_info for argument in operator._schema.arguments if argument.alias_info]
-            # Views compute nothing, and some ask for themselves again.
+            # Views compute nothing, and some call themselves again.
             is_whole = has(name, "CPU") or any(not info.is_write for info in taken)
             keys = [] if is_whole else [key for key in _COMPOSED_BELOW_AUTOGRAD if has(name, key)]
             self.compositions[operator] = getattr(self.torch._C.DispatchKey, keys[0]) if keys else None
@@ -171,7 +171,7 @@ def _has_tensors(operator: Any, args: tuple[Any, ...]) -> bool:
 
 
 def _make_mode(overrides: Overrides) -> Any:
-    """The mode; it is not on yet."""
+    """Makes the mode; it is not on yet."""
     modes = importlib.import_module("torch.utils._python_dispatch")
     higher_order = importlib.import_module("torch._ops").HigherOrderOperator
 
@@ -192,7 +192,7 @@ def _make_mode(overrides: Overrides) -> Any:
 
 
 def install(torch: Any, overrides: Overrides) -> None:
-    """Watches what programs register."""
+    """Watches the registrations of programs."""
     library = importlib.import_module("torch.library").Library
     real_impl, real_destroy = library.impl, library._destroy
     owners: weakref.WeakKeyDictionary[Any, object] = weakref.WeakKeyDictionary()

@@ -1,9 +1,9 @@
-"""The state of a generator of ``cuda`` while that is the processor: 16 bytes, as on a GPU, the seed and an offset.
+"""The state of a generator of ``cuda`` while it is the processor's: 16 bytes, as on a GPU, the seed and an offset.
 
 The numbers come from a generator of the CPU, whose state is some 5,000 bytes. They follow the 16 in the storage of
 the tensor, which is saved and restored with it; copies that lack them find them among the latest states of this
-process. Their offset is a multiple of 2^32 that counts states. Any other offset was made by a program, as libraries do
-that draw numbers themselves and add how many these were: then seed and offset decide which numbers follow.
+process. Their offset is a multiple of 2^32 that counts states. A program made any other offset, as libraries do
+that draw numbers themselves and add how many they drew: then seed and offset decide which numbers follow.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _MAX_KEPT_STATES = 4096
 _kept: dict[tuple[int, int], bytes] = {}
 _names: dict[bytes, tuple[int, int]] = {}
 _latest: dict[int, int] = {}
-"""The number of the latest state of each seed."""
+"""The index of the latest state of each seed."""
 _origins: dict[int, int] = {}
-"""The seeds that programs mean, by those that an offset was put into."""
+"""The seeds that programs mean, by the seeds that an offset was mixed into."""
 
 
 def get(generator: Any) -> Any:
-    """The state of a generator of the CPU, as one of ``cuda`` says it."""
+    """Returns the state of a generator of the CPU in the form of ``cuda``."""
     torch = sys.modules["torch"]
     state = generator.get_state()
     name = _name(bytes(state.tolist()), generator.initial_seed())
@@ -36,7 +36,7 @@ def get(generator: Any) -> Any:
 
 
 def put(generator: Any, state: Any) -> None:
-    """Gives a generator of the CPU a state that one of ``cuda`` has said."""
+    """Restores a generator of the CPU from a state in the form of ``cuda``."""
     torch = sys.modules["torch"]
     if state.dtype != torch.uint8 or state.numel() != BYTES:
         raise RuntimeError("RNG state is wrong size: that of a generator of 'cuda' has 16 bytes")
@@ -78,7 +78,7 @@ def put_offset(generator: Any, offset: int) -> None:
 
 
 def _name(state: bytes, initial_seed: int) -> tuple[int, int]:
-    """The seed and the offset under which a state is known from now on."""
+    """Returns the seed and the offset that identify a state from now on."""
     known = _names.get(state)
     if known is None:
         seed = _origins.get(initial_seed, initial_seed)
@@ -108,7 +108,7 @@ def _bytes(numbers: tuple[int, int]) -> Any:
 
 
 def _mixed(seed: int, offset: int) -> int:
-    """A seed of both."""
+    """Returns a seed that depends on both."""
     import hashlib
 
     return int.from_bytes(hashlib.sha256(f"{seed} {offset}".encode()).digest()[:8], "little") >> 1

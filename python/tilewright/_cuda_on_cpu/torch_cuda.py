@@ -24,7 +24,7 @@ CAPABILITY = (8, 0)
 
 
 def capability() -> tuple[int, int]:
-    """The compute capability of the GPU that is simulated; a processor has none."""
+    """Returns the compute capability of the simulated GPU, else a constant: a processor has none."""
     of_device = _native.device_capability(None)
     return CAPABILITY if of_device == (0, 0) else of_device
 
@@ -32,8 +32,8 @@ def capability() -> tuple[int, int]:
 def named_properties() -> dict[str, int]:
     """The properties by which a program chooses its grid.
 
-    All is that of the device that runs kernels, but the multiprocessors are those of the GPU whose capability the
-    program is told, since it divides its work by them.
+    All are those of the device that runs kernels, but the multiprocessors are those of the GPU whose capability the
+    program sees, since it divides its work by them.
     """
     return {
         **_native.device_properties(),
@@ -57,7 +57,7 @@ class _Scope:
 
 
 class Stream(_Scope):
-    """A stream: what is launched on it is done at once."""
+    """A stream: work that is launched on it is done at once."""
 
     cuda_stream = 0
     stream_id = 0
@@ -75,13 +75,13 @@ class Stream(_Scope):
         return sys.modules["torch"].device("cuda", 0)
 
     def synchronize(self) -> None:
-        """All is done."""
+        """Returns at once: all work is done."""
 
     def wait_stream(self, _stream: Any) -> None:
-        """All is done."""
+        """Returns at once: all work is done."""
 
     def wait_event(self, _event: Any) -> None:
-        """All is done."""
+        """Returns at once: all work is done."""
 
     def record_event(self, event: Event | None = None) -> Event:
         """Notes the time in an event."""
@@ -90,12 +90,12 @@ class Stream(_Scope):
         return event
 
     def query(self) -> bool:
-        """All is done."""
+        """Returns True: all work is done."""
         return True
 
 
 class ExternalStream(Stream):
-    """A stream of another library: there is none, so it is like all others."""
+    """A stream of another library, which is like all others here."""
 
     def __init__(self, stream_ptr: int = 0, device: Any = None, **_kwargs: Any) -> None:
         super().__init__(device)
@@ -123,18 +123,18 @@ class Event:
         return (end._time - self._time) / 1e6
 
     def synchronize(self) -> None:
-        """All is done."""
+        """Returns at once: all work is done."""
 
     def wait(self, _stream: Any = None) -> None:
-        """All is done."""
+        """Returns at once: all work is done."""
 
     def query(self) -> bool:
-        """All is done."""
+        """Returns True: all work is done."""
         return True
 
 
 class _DeviceProperties(SimpleNamespace):
-    """Shown as torch shows those of a GPU."""
+    """Properties that print as torch prints those of a GPU."""
 
     def __repr__(self) -> str:
         return (
@@ -196,7 +196,7 @@ def _check_device(device: Any, invalid: str | None = None) -> None:
 
 
 def _processor_name() -> str:
-    """The name of its model."""
+    """Returns the name of the processor's model."""
     import platform
 
     try:
@@ -238,10 +238,10 @@ def _unless_torch_asks(real: Callable[..., Any], answer: Any) -> Callable[..., A
 
 
 def _answer_for_triton(module: Any) -> None:
-    """``torch.utils._triton.has_triton``, by which libraries choose whether they have kernels.
+    """``torch.utils._triton.has_triton``, by which libraries decide whether they have kernels.
 
-    It asks torch's interface of each device, and that of ``cuda`` says that there is none. A program whose Triton is
-    tilewright has one; torch itself goes on hearing the truth, since Inductor compiles for the CPU here.
+    It queries torch's interface of each device, and that of ``cuda`` says that there is none. A program whose Triton is
+    tilewright has one; torch itself still gets the true answer, since Inductor compiles for the CPU here.
     """
     from tilewright._alias import is_installed
 
@@ -269,7 +269,7 @@ def _returning(value: Any) -> Callable[..., Any]:
 
 
 def _with_device(value: Any, invalid: str | None = None) -> Callable[..., Any]:
-    """The same, for functions whose first argument is a device; what can be called is asked each time."""
+    """As ``_returning``, for functions whose first argument is a device; a callable value is called each time."""
 
     def function(device: Any = None, *_args: Any, **_kwargs: Any) -> Any:
         if not is_torch(sys._getframe(1)):
@@ -297,7 +297,7 @@ def _not_to_be_had(name: str, instead: str = "") -> NoReturn:
 
 
 def _missing(name: str, instead: str = "") -> type:
-    """A class or function that ends in a sentence when it is called."""
+    """Makes a class or function that raises an error when it is called."""
 
     def __init__(self: Any, *_args: Any, **_kwargs: Any) -> None:
         _not_to_be_had(f"torch.cuda.{name}", instead)
@@ -306,7 +306,7 @@ def _missing(name: str, instead: str = "") -> type:
 
 
 def _lazy_init() -> None:
-    """Torch is about to ask the driver, for something that has no stand-in."""
+    """Raises an error: torch is about to call the driver, for something that has no stand-in."""
     caller = sys._getframe(1)
     module = str(caller.f_globals.get("__name__", ""))
     name = caller.f_code.co_name
@@ -319,7 +319,7 @@ def _lazy_init() -> None:
 
 
 def _random_functions(torch: Any) -> dict[str, Any]:
-    """The random numbers of ``cuda`` are those of the CPU."""
+    """The functions of random numbers: those of ``cuda`` are the CPU's."""
     default = torch.default_generator
 
     def get_rng_state(device: Any = "cuda") -> Any:
@@ -363,7 +363,7 @@ def _random_functions(torch: Any) -> dict[str, Any]:
 
 
 def _memory_functions() -> dict[str, Any]:
-    """Nothing is counted: what programs print of it is 0."""
+    """The functions of memory statistics: nothing is counted, so they return 0."""
     names = (
         "max_memory_allocated max_memory_cached max_memory_reserved memory_allocated memory_cached memory_reserved "
         "host_memory_stats"
@@ -437,7 +437,7 @@ def install(torch: Any) -> None:
         getattr(cuda, "graphs", None),
         {"CUDAGraph": graphs.CUDAGraph, "is_current_stream_capturing": graphs.is_capturing},
     )
-    # Libraries take the number of the stream from where torch.cuda has it.
+    # Libraries take the handle of the stream from torch.cuda's binding.
     _put(torch._C, {"_cuda_getCurrentRawStream": lambda _device=0: 0})
     _put(getattr(cuda, "random", None), random)
     _put(getattr(cuda, "memory", None), memory)
@@ -448,7 +448,7 @@ def install(torch: Any) -> None:
     warnings.filterwarnings(
         "ignore", message="'pin_memory' argument is set as true but no accelerator is found"
     )
-    # Recurrent layers ask it before they lay out their weights for it.
+    # Recurrent layers query it before they choose the memory layout of their weights.
     torch.backends.cudnn.is_acceptable = lambda _tensor: False
     _install_accelerator(torch, stream, memory)
     _install_for_generated_code(torch)

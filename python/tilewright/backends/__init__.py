@@ -1,4 +1,4 @@
-"""``triton.backends``: what kernels can be compiled for and run on, as torch asks for it."""
+"""``triton.backends``: the compilers and drivers of the kinds of devices, as torch uses them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Backend", "BaseBackend", "DriverBase", "backends"]
 
 
 def __getattr__(name: str) -> object:
-    # Not read with the package: only torch asks.
+    # Not imported with the package: only torch uses it.
     if name in ("Backend", "BaseBackend"):
         from tilewright.backends import compiler
 

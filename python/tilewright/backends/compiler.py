@@ -1,4 +1,4 @@
-"""``triton.backends.compiler``: what kernels are compiled for, and the options of a compilation."""
+"""``triton.backends.compiler``: the targets of compilations, and their options."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CompileOptions:
         self.__dict__.update(options)
 
     def hash(self) -> str:
-        """A digest of all of them."""
+        """Returns a digest of all options."""
         import hashlib
 
         text = "_".join(f"{name}-{value}" for name, value in sorted(self.__dict__.items()))
@@ -70,11 +70,11 @@ class BaseBackend(metaclass=ABCMeta):
         """Returns whether this back end compiles for a target."""
 
     def hash(self) -> str:
-        """The same as long as it makes the same code of a kernel."""
+        """Returns a text that stays the same as long as the back end makes the same code of a kernel."""
         return f"tilewright-{_native.__version__}-{self.target.backend}-{self.target.arch}"
 
     def parse_options(self, options: dict[str, Any]) -> CompileOptions:
-        """The options with their defaults; names that are no options are passed over."""
+        """Returns the options with their defaults; unknown names are ignored."""
         known = dict(_native.compile_options())
         given = {name: value for name, value in options.items() if name in known and value is not None}
         return CompileOptions(**{**known, **given, "backend_name": self.target.backend})
@@ -85,17 +85,17 @@ class BaseBackend(metaclass=ABCMeta):
 
     # Tools call both on every back end, and there is nothing to do.
     def add_stages(self, stages: dict[str, Any], options: Any, language: Language) -> None:  # noqa: B027
-        """Adds none: ``triton.compile`` goes all the way by itself, and has the text of each stage in ``asm``."""
+        """Adds none: ``triton.compile`` runs all stages itself, and has the text of each in ``asm``."""
 
     def load_dialects(self, context: Any) -> None:  # noqa: B027
-        """There are none."""
+        """Does nothing: there are no dialects."""
 
     def get_module_map(self) -> dict[str, Any]:
-        """There are none: the language is the same on every device."""
+        """Returns an empty dict: the language is the same on every device."""
         return {}
 
     def get_codegen_implementation(self, options: Any) -> dict[str, Any]:
-        """There are none."""
+        """Returns an empty dict."""
         return {}
 
     @staticmethod

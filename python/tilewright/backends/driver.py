@@ -26,7 +26,7 @@ def decompose_descriptor(arg: Any) -> list[Any]:
 
 
 def _expanded(descriptor: str, is_map: bool, descriptor_type: str) -> list[str]:
-    """The types of what is passed for a tensor descriptor."""
+    """The types of the arguments that replace a tensor descriptor."""
     import re
 
     found = re.match(r"tensordesc(?:_im2col)?<([^[>]*)\[([^\]]*)\]", descriptor)
@@ -39,7 +39,7 @@ def _expanded(descriptor: str, is_map: bool, descriptor_type: str) -> list[str]:
 
 
 def expand_signature(signature: Iterable[Any], tensordesc_meta: Any, descriptor_type: str) -> list[Any]:
-    """The types of what a launch passes: a tensor descriptor is a tensor map or its parts, then extents and strides."""
+    """The types of a launch's arguments: a tensor descriptor is a tensor map or its parts, then extents and strides."""
     found: list[Any] = []
     for ty in signature:
         if _is_descriptor(ty):
@@ -52,7 +52,7 @@ def expand_signature(signature: Iterable[Any], tensordesc_meta: Any, descriptor_
 
 
 class DriverBase(metaclass=ABCMeta):
-    """What ``triton.runtime.driver.active`` can be asked."""
+    """The interface of ``triton.runtime.driver.active``."""
 
     @classmethod
     @abstractmethod
@@ -96,7 +96,7 @@ class GPUDriver(DriverBase):
         return args
 
     def allocate_default_profile_scratch(self, size: int, alignment: int, stream: Any) -> Any:
-        """Zeros where tensors for kernels are made."""
+        """Returns zeros on the device of tensors for kernels."""
         import torch
 
         return torch.zeros(size, dtype=torch.int8, device=self.get_active_torch_device())

@@ -1,4 +1,4 @@
-"""What ``triton.compile`` compiles: a kernel, with the types of its arguments in text."""
+"""The sources of ``triton.compile``: a kernel, with the types of its arguments in text."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class ASTSource:
     """A kernel for arguments of certain types.
 
     ``signature`` has the type of each parameter by its name: ``"*fp32"``, ``"i32"``, ``"constexpr"``, or a tuple of
-    such. ``constexprs`` has the compile-time values, by name or by place: ``{"BLOCK": 128}``, ``{(3,): 128}``, within
-    a tuple ``{(2, 0): 1}``. ``attrs`` has what is known of the others: ``{(0,): [["tt.divisibility", 16]]}``.
+    such. ``constexprs`` has the compile-time values, by name or by index: ``{"BLOCK": 128}``, ``{(3,): 128}``, within
+    a tuple ``{(2, 0): 1}``. ``attrs`` has facts about the others: ``{(0,): [["tt.divisibility", 16]]}``.
     """
 
     ext = "ttir"
@@ -38,7 +38,7 @@ class ASTSource:
 
     @classmethod
     def of_arguments(cls, fn: Any, described: list[Any]) -> ASTSource:
-        """The source whose ``arguments`` are these."""
+        """Makes the source whose ``arguments`` are these."""
         from collections import namedtuple
 
         constexprs: dict[tuple[int, ...], Any] = {}
@@ -78,13 +78,13 @@ class ASTSource:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def parse_options(self) -> dict[str, Any]:
-        """The options that the source says itself: none."""
+        """Returns the options of the source itself: none."""
         return {}
 
     def make_ir(
         self, target: Any, options: Any, codegen_fns: Any = None, module_map: Any = None, context: Any = None
     ) -> Any:
-        """What ``torch.compile`` learns of the memory that the kernel accesses; see ``_C.libtriton.ir``."""
+        """Describes the memory accesses of the kernel for ``torch.compile``; see ``_C.libtriton.ir``."""
         from tilewright._C.libtriton.ir import module
 
         compiled = _native.compile(self.fn, "cpu", 0, self.arguments(), {})
@@ -143,7 +143,7 @@ class ASTSource:
         return text
 
     def passed_types(self) -> list[Any]:
-        """The type of each parameter of the signature at a launch; ``constexpr`` for what is part of the code."""
+        """The type of each parameter of the signature at a launch; ``constexpr`` for parts of the code."""
         names = self.fn.arg_names
 
         def passed(place: tuple[int, ...], ty: Any) -> Any:
@@ -156,10 +156,10 @@ class ASTSource:
         return [passed((names.index(name),), ty) for name, ty in self.signature.items()]
 
     def complete(self, args: tuple[Any, ...]) -> list[Any]:
-        """An argument for each parameter of the kernel, from those of a launch.
+        """Returns an argument for each parameter of the kernel, from those of a launch.
 
-        They are as many as the signature has, or as many of it as are no compile-time values; those are what they were
-        compiled to be, whatever a launch says.
+        A launch passes one for each parameter of the signature, or one for each that is no compile-time value; the
+        latter keep their compiled values, whatever a launch passes.
         """
         from tilewright.language._constexpr import constexpr
 

@@ -1,4 +1,4 @@
-"""``triton.compiler.compiler``: compiling for types that are described, and what comes of it."""
+"""``triton.compiler.compiler``: compiling for described types, and the compiled kernels."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def parse(full_name: Any, ext: str, context: Any = None) -> str | bytes:
 
 
 def _raise_error(err: BaseException, *args: Any, **kwargs: Any) -> None:
-    """Raises an error that was kept."""
+    """Raises an error that was stored."""
     raise err
 
 
@@ -80,7 +80,7 @@ _metadata_classes: dict[tuple[str, ...], Any] = {}
 
 
 def KernelMetadata(**entries: Any) -> Any:
-    """The options that a kernel was compiled with, and what it takes of the device, as a named tuple.
+    """The options that a kernel was compiled with, and its resources, as a named tuple.
 
     The sizes of scratch memory are None: kernels have no parameter for it.
     """
@@ -92,7 +92,7 @@ def KernelMetadata(**entries: Any) -> Any:
     fields = tuple(sorted(entries))
     if fields not in _metadata_classes:
         plain: Any = namedtuple("KernelMetadata", list(fields))  # type: ignore[misc]
-        # The class has no place in a module that it could be found by.
+        # No module has the class, so it could not be found for pickling.
         restore = {
             "__slots__": (),
             "__reduce__": lambda metadata: (_restored_metadata, (metadata._asdict(),)),
@@ -108,7 +108,7 @@ def _restored_metadata(entries: dict[str, Any]) -> Any:
 class AsmDict(Mapping[str, "str | bytes"]):
     """The text of each stage of a compiled kernel, made at its first use; of ``cubin`` the bytes."""
 
-    # Programs ask for the stages by the names of the official compiler.
+    # Programs use the names of the official compiler for the stages.
     _ALIASES = {"source": "ast", "ttir": "ir", "ttgir": "gpu"}  # noqa: RUF012
 
     def __init__(
@@ -117,7 +117,7 @@ class AsmDict(Mapping[str, "str | bytes"]):
         texts: dict[str, str | bytes] | None = None,
         assemble: tuple[str, int | None, tuple[int, int]] | None = None,
     ) -> None:
-        """Of a kernel, or of texts that were made of one; assembled here with its name, most registers and block."""
+        """Makes the stages of a kernel, or of texts; ``assemble``: name, maximum registers and block."""
         self._kernel = kernel
         self._texts = texts or {}
         self._assemble = assemble
@@ -154,7 +154,7 @@ class AsmDict(Mapping[str, "str | bytes"]):
         return "opt" if stage == "ttgir" and name not in list(self) else name
 
     def __reduce__(self) -> Any:
-        """As texts: the kernel itself stays in its process."""
+        """Pickles the stages as texts: the kernel itself stays in its process."""
         stages = self._texts if self._kernel is None else self._kernel._stages()
         return (AsmDict, (None, {stage: self[stage] for stage in stages}, self._assemble))
 
@@ -186,7 +186,7 @@ class _KernelClass(type):
 
 
 class CompiledKernel(metaclass=_KernelClass):
-    """What ``triton.compile`` returns: a kernel for the types of its source, which torch launches by this protocol.
+    """The result of ``triton.compile``: a kernel for the types of its source, which torch launches by this protocol.
 
     The native object that launches and warm-ups return has the same attributes.
 
@@ -209,14 +209,14 @@ class CompiledKernel(metaclass=_KernelClass):
     hash: str
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> CompiledKernel:
-        """Empty: torch fills in the dict of a kernel that another process has compiled."""
+        """Makes an empty kernel: torch fills in the dict of one that another process has compiled."""
         made = super().__new__(cls)
         made._compiled = None
         made._is_of_launch = False
         return made
 
     def __init__(self, src: ASTSource, native: _native.CompiledKernel, target: Any, hash: str) -> None:
-        """Of what the compiler made of a source."""
+        """Makes a kernel of the compiler's result for a source."""
         self._compiled = native
         self.src = src
         self.metadata = native.metadata._replace(target=target, hash=hash)
@@ -258,7 +258,7 @@ class CompiledKernel(metaclass=_KernelClass):
         return self._loaded_resources
 
     def _init_handles(self) -> None:
-        """Loads the code into the device, between the two hooks for it unless a launch has loaded it already."""
+        """Loads the code into the device, between the two loading hooks, unless a launch has loaded it already."""
         if self.module is not None:
             return
         from tilewright.knobs import runtime
@@ -280,7 +280,7 @@ class CompiledKernel(metaclass=_KernelClass):
             self._load_on_gpu()
 
     def _load_here(self) -> None:
-        """For a kernel of a launch, and for the processor and the simulator, which run the native kernel itself."""
+        """Loads a kernel of a launch, or one for the processor or the simulator, which run the native kernel itself."""
         native = self._compiled
         if native is None or (not self._is_of_launch and _takes_cpu_for_gpu()):
             native = self._compiled = self._compiled_from_text()
@@ -303,12 +303,12 @@ class CompiledKernel(metaclass=_KernelClass):
         return True
 
     def _launched_by(self, launcher: Any) -> Callable[..., None]:
-        """A launcher of ours as a built-in function, which asks here what hooks get to know; another as it is."""
+        """Makes a built-in function of a launcher of ours, which gets launch metadata here; another stays as it is."""
         if not isinstance(launcher, _native.CudaLauncher):
             return launcher  # type: ignore[no-any-return]
         import weakref
 
-        # The launcher belongs to the kernel, which would not go if it belonged to the launcher too.
+        # The launcher must not refer to the kernel, or the cycle would keep both alive.
         known = weakref.ref(self)
 
         def describe(grid: Any, stream: Any, args: tuple[Any, ...]) -> LazyDict | None:
@@ -319,7 +319,7 @@ class CompiledKernel(metaclass=_KernelClass):
         return launcher._function()
 
     def _with_tensor_maps(self, gpu: int) -> _native.CompiledKernel | None:
-        """The kernel for launches on a GPU that make tensor maps for it, if it has products that these are for."""
+        """The kernel for launches on a GPU that make tensor maps for it, if it has dots that use them."""
         import re
 
         if int(self.metadata.target.arch) < 90 or not re.search(r"= dot\b", str(self.asm.get("ir", ""))):
@@ -347,7 +347,7 @@ class CompiledKernel(metaclass=_KernelClass):
     def _load_on_gpu(self) -> None:
         from tilewright.runtime.driver import driver
 
-        # Without a GPU this says why there is none.
+        # Without a GPU this raises the reason.
         device = driver.active.get_current_device()
         native = self._with_tensor_maps(device)
         if native is not None and self._load_handle(native):
@@ -469,8 +469,8 @@ def compile(
 ) -> CompiledKernel:
     """Compiles a kernel for the types of a source; no tensor and no GPU is needed.
 
-    ``target`` is a ``GPUTarget``, that of the active device if it is left out. ``options`` are those of a launch
-    (``num_warps``, ``num_stages``, …); a name that is none of them is passed over with a ``LaunchWarning``.
+    ``target`` is a ``GPUTarget``, by default that of the active device. ``options`` are those of a launch
+    (``num_warps``, ``num_stages``, …); an unknown name is ignored with a ``LaunchWarning``.
     """
     from tilewright.backends.compiler import GPUTarget
     from tilewright.runtime.driver import driver
@@ -523,15 +523,15 @@ class CompileTimer:
         self.lowering_stage_ends: list[tuple[str, float]] = []
 
     def finished_ir_initialization(self) -> None:
-        """The source has become IR."""
+        """Notes that the source has become IR."""
         self.ir_initialization_end = self._now()
 
     def stage_finished(self, stage_name: str) -> None:
-        """A stage has ended."""
+        """Notes that a stage has ended."""
         self.lowering_stage_ends.append((stage_name, self._now()))
 
     def end(self) -> Any:
-        """All is done; the times in microseconds."""
+        """Returns the times in microseconds."""
         from tilewright.knobs import CompileTimes
 
         last = self.ir_initialization_end or self.start
@@ -552,7 +552,7 @@ def convert_type_repr(x: str) -> str:
 
 
 def filter_traceback(e: BaseException) -> None:
-    """Nothing: the compiler is not written in Python, and leaves no frames."""
+    """Does nothing: the compiler is not written in Python, and leaves no frames."""
 
 
 def max_shared_mem(device: int | None = None) -> int:

@@ -9,7 +9,7 @@ from tilewright.language import random as random
 from tilewright.language.core import *  # noqa: F403
 from tilewright.language.core import __all__ as _core_names
 
-# Kernels of other years say tl.libdevice.
+# Kernels for older versions use tl.libdevice.
 libdevice = extra.libdevice
 
 __all__ = [*_core_names, "core", "extra", "libdevice", "math", "random", "semantic", "standard"]
@@ -25,6 +25,6 @@ def __getattr__(name: str) -> object:
         return core.tensor_descriptor_type
     import sys
 
-    # With these Python says which name is near.
+    # With these, Python suggests a similar name.
     own = sys.modules[__name__]
     raise AttributeError(f"module 'triton.language' has no attribute {name!r}", name=name, obj=own)

@@ -1,6 +1,6 @@
 """``triton.aggregate``: classes whose instances are values in a kernel, with annotated fields and methods.
 
-The compiler asks here what the fields of a class are, and what a name is in it. A class stays what it is to Python.
+The compiler queries the fields of a class here, and the meaning of a name in it. For Python the class does not change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["_aggregate", "aggregate"]
 
 
 def aggregate(cls: _Class) -> _Class:
-    """Makes a class one that kernels can use: its annotated names are its fields.
+    """Makes a class usable in kernels: its annotated names are its fields.
 
     A field that is annotated ``tl.constexpr`` is known at compile time; one that is annotated ``tl.tensor`` is a scalar
     or tile. ``__init__`` gives each field its value; a class that does not define one takes its fields as arguments,
@@ -44,7 +44,7 @@ _aggregate = aggregate
 
 
 def _constructor(cls: Any, own: Any) -> Callable[..., None]:
-    """The ``__init__`` that Python calls, after which the fields are final: the class's own, or one that takes them."""
+    """Returns the ``__init__`` that Python calls and that ends with final fields: the class's, or a generated one."""
     import functools
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -57,7 +57,7 @@ def _constructor(cls: Any, own: Any) -> Callable[..., None]:
             own.__get__(self, type(self))(*args, **kwargs)
             if _native.interpreted_program() is not None:
                 _return(self)
-        # The constructor of a base leaves the rest to that of the class.
+        # The constructor of a base only sets its own fields; that of the class checks them all.
         if type(self) is cls:
             missing = [name for name in cls.__aggregate_fields__ if not hasattr(self, name)]
             if missing:
@@ -98,7 +98,7 @@ def _passed(own: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[An
 
 
 def _bound_fields(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The value of each field, of the arguments of a constructor that takes the fields."""
+    """Returns the value of each field from the arguments of a generated constructor."""
     names: tuple[str, ...] = cls.__aggregate_fields__
     if len(args) > len(names):
         raise TypeError(
@@ -119,7 +119,7 @@ def _bound_fields(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> di
 
 
 def _set_field(self: Any, name: str, value: Any) -> None:
-    """``self.name = value``, which only the constructor may say."""
+    """``self.name = value``, which only the constructor may do."""
     cls: Any = type(self)
     if name not in cls.__aggregate_fields__:
         raise AttributeError(f"{cls.__name__} has no attribute '{name}'")
@@ -161,7 +161,7 @@ def _return(self: Any) -> None:
 
 
 def aggregate_replace(obj: Any, **fields: Any) -> Any:
-    """A copy of an instance with other values of these fields."""
+    """Returns a copy of an instance with other values of these fields."""
     cls: Any = type(obj)
     if "_tilewright_fields" not in vars(cls):
         raise TypeError(f"aggregate_replace() expects an aggregate instance, got {cls}")
@@ -174,7 +174,7 @@ def aggregate_replace(obj: Any, **fields: Any) -> Any:
 
 
 def _fields(cls: type) -> Iterator[tuple[str, str, type | None]]:
-    """Each field of a class and of its bases: its name, what it may hold, and the class of an aggregate."""
+    """Yields each field of a class and of its bases: its name, its kind, and the class of an aggregate."""
     import inspect
 
     found: dict[str, tuple[type, Any]] = {}
@@ -232,7 +232,7 @@ def member(cls: type, after: type | None, name: str) -> tuple[str, Any, Any] | N
     if after is not None:
         mro = mro[mro.index(after) + 1 :] if after in mro else ()
     if name == "__init__":
-        # That of a base makes its own fields only; what Python calls is ours.
+        # The constructor of a base only sets its own fields; Python calls ours.
         inits = (
             vars(base).get("_tilewright_init", vars(base).get(name)) for base in mro if base is not object
         )
@@ -265,7 +265,7 @@ def _described(raw: Any) -> tuple[str, Any, Any]:
 
 
 def _function(raw: Any) -> tuple[Any, Any]:
-    """The source of a method, and what Python calls instead where all arguments are known."""
+    """Returns the source of a method, and the function that Python calls if all arguments are known."""
     from tilewright.runtime.jit import ConstexprFunction, JITFunction
 
     if isinstance(raw, ConstexprFunction):
@@ -274,7 +274,7 @@ def _function(raw: Any) -> tuple[Any, Any]:
 
 
 def _jit(function: Callable[..., Any]) -> Any:
-    """The function as one of kernels; the same each time, as long as the function lives."""
+    """Returns the function as a ``JITFunction``; the same each time, as long as the function lives."""
     from tilewright.runtime.jit import JITFunction
 
     known = vars(function).get("_tilewright_jit")
@@ -285,7 +285,7 @@ def _jit(function: Callable[..., Any]) -> Any:
 
 
 def fields(instance: Any) -> list[Any] | None:
-    """The values of an instance's fields, those that are known at compile time as ``tl.constexpr``."""
+    """Returns the values of an instance's fields; compile-time values as ``tl.constexpr``."""
     from tilewright.language._constexpr import constexpr
 
     values = []

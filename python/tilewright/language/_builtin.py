@@ -1,7 +1,7 @@
 """The functions of the language as Python objects.
 
-Inside a kernel they are what the compiler knows by their path; in an interpreted kernel Python calls them, and a call
-from outside a kernel says so. Which there are is the table of the compiler: ``tilewright._native.language_names()``.
+Inside a kernel the compiler knows them by their path; in an interpreted kernel Python calls them, and a call from
+outside a kernel is an error. The compiler's table lists them: ``tilewright._native.language_names()``.
 """
 
 from __future__ import annotations

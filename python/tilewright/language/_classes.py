@@ -42,14 +42,14 @@ __all__ = [
 ]
 
 TRITON_MAX_TENSOR_NUMEL = 1048576
-"""The most elements that a block may have."""
+"""The maximum number of elements of a block."""
 
 # Programs write it as the default of a parameter.
 CONSTEXPR_0 = constexpr(0)
 
 
 class _BaseValue(type):
-    """The classes of values at run time are Rust's; they count as derived from these."""
+    """The metaclass that makes the native classes of run-time values count as derived from these."""
 
     _covers: Any = ()
 
@@ -61,13 +61,13 @@ class _BaseValue(type):
 
 
 class base_value(metaclass=_BaseValue):
-    """The base of values at run time of a kernel."""
+    """The base of run-time values of a kernel."""
 
     _covers: Any = (_native.tensor, _native.tensor_descriptor)
 
 
 def _unwrap_iterable(x: Any) -> Any:
-    """The arguments of a call that takes them one by one or as one list: that list."""
+    """Returns the arguments of a call as a list; it takes them one by one or as one list."""
     x = _unwrap_if_constexpr(x)
     if len(x) == 1:
         try:
@@ -187,7 +187,7 @@ class tuple(list, base_value):  # type: ignore[type-arg]
 
 
 class range:
-    """A loop over integers inside a kernel, with wishes for its compilation."""
+    """A loop over integers inside a kernel, with hints for its compilation."""
 
     _tilewright_path = "range"
 
@@ -246,7 +246,7 @@ class static_range:
 
 
 class condition:
-    """The condition of a ``while`` inside a kernel, with wishes for its compilation."""
+    """The condition of a ``while`` inside a kernel, with hints for its compilation."""
 
     _tilewright_path = "condition"
 
@@ -288,15 +288,15 @@ PROPAGATE_NAN = PropagateNan
 def extern(fn: _Function) -> _Function:
     """A function of the program's for kernels, such as one that calls ``extern_elementwise``.
 
-    Triton's compiler runs its body in Python, and hands it ``_semantic``, which is ``None`` here: the body is compiled
-    as that of any ``@triton.jit`` function is.
+    Triton's compiler runs its body in Python, and passes it ``_semantic``, which is ``None`` here: the body is compiled
+    like that of any ``@triton.jit`` function.
     """
     import inspect
 
     from tilewright.runtime.jit import jit
 
     if any(param.kind is param.VAR_KEYWORD for param in inspect.signature(fn).parameters.values()):
-        # Nothing that kernels can call, and refused where one does.
+        # A function that kernels cannot call: the call is an error.
         return fn
     made: Any = jit(fn)
     return made  # type: ignore[no-any-return]

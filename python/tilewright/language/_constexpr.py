@@ -75,7 +75,7 @@ class constexpr:
     __module__ = "tilewright.language"
 
     def __new__(cls, value: Any = None) -> Any:
-        # As in a compiled kernel, a value of the run time stays one.
+        # As in a compiled kernel, a run-time value stays one.
         return value if isinstance(value, _native.tensor) else super().__new__(cls)
 
     def __init__(self, value: Any) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RunTimeValueError(TypeError):
-    """A compile-time function needs the value of what is known at run time only."""
+    """A compile-time function needs a value that is known at run time only."""
 
 
 def _refused(name: str) -> Callable[..., Any]:
@@ -58,7 +58,7 @@ class RunTimeValue:
         return id(self)
 
     def __eq__(self, other: object) -> bool:
-        # As in a kernel, a value at run time is not None.
+        # As in a kernel, a run-time value is not None.
         return False if other is None else self._compared("==")
 
     def __ne__(self, other: object) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 for _name in _class_names:
-    # By their module, pickles and programs know the classes.
+    # Pickles and programs find the classes by this module.
     if getattr(globals()[_name], "__module__", None) == "tilewright.language._classes":
         globals()[_name].__module__ = __name__
 
@@ -51,7 +51,7 @@ class _HostFunction(LanguageFunction):
     def __call__(self, bitwidth: Any, signed: Any) -> Any:
         """The integer type with ``bitwidth`` bits."""
         prefix = "int" if _unwrap_if_constexpr(signed) else "uint"
-        # `int1` has no sign, and a width that is no integer's is told what there is.
+        # `int1` has no sign; an invalid width raises an error that lists the widths.
         width = _unwrap_if_constexpr(bitwidth)
         return dtype("int1" if width == 1 else f"{prefix}{width}")  # noqa: F405
 
@@ -64,7 +64,7 @@ class _AggregateReplace(LanguageFunction):
         return _replace(obj, **fields)
 
 
-# The compiler's table has the classes as well: inside kernels, some are called like functions.
+# The compiler's table has the classes as well: kernels call some of them like functions.
 _FUNCTIONS = {name: function for name, function in functions().items() if name not in _NAMES}
 _FUNCTIONS["get_int_dtype"] = _HostFunction("get_int_dtype", *NAMES["get_int_dtype"][:2])
 _FUNCTIONS["aggregate_replace"] = _AggregateReplace("aggregate_replace", *NAMES["aggregate_replace"][:2])

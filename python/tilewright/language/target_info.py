@@ -1,4 +1,4 @@
-"""``triton.language.target_info``: what a kernel is compiled for, asked at compile time."""
+"""``triton.language.target_info``: queries of a kernel's target, at compile time."""
 
 from tilewright.backends.compiler import GPUTarget
 from tilewright.runtime.driver import driver
@@ -59,6 +59,6 @@ def is_hip_gfx1250() -> bool:
     return is_hip() and current_target().arch == "gfx1250"
 
 
-# In a kernel, the target is what the kernel is compiled for.
+# In a kernel, the target is the one that the kernel is compiled for.
 for _name in __all__:
     globals()[_name]._tilewright_path = f"target_info.{_name}"

@@ -1,4 +1,4 @@
-"""``triton.profiler`` (proton): scopes around launches, and what they took, as a tree that ``proton-viewer`` reads.
+"""``triton.profiler`` (proton): scopes around launches, and their times, as a tree that ``proton-viewer`` reads.
 
 Sessions, scopes and hooks have the names of Triton's. The measurements are those of ``tilewright profile``: the wall
 time of a launch on the CPU, events on a GPU, an estimate by a model on the simulator.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tilewright import _native
 
 CAPACITY = 1 << 18
-"""Records that there is room for; those of a launch that are more are lost, and counted."""
+"""The maximum number of records of a launch; further ones are lost, and counted."""
 
 WORDS = 3
 """Words of a record: twice the number of the scope, plus 1 where it ends; the program; the time."""
@@ -28,7 +28,7 @@ def number_of(name: str) -> int:
 
 
 class Interval(NamedTuple):
-    """A program was in a scope, named with those around it, from one time to another; ``inner`` of it in others."""
+    """A program's time in a scope, named with those around it; ``inner`` is the part in nested scopes."""
 
     path: tuple[str, ...]
     program: int
@@ -38,7 +38,7 @@ class Interval(NamedTuple):
 
 
 class _Open:
-    """A scope that has not ended yet, and how long scopes in it have taken."""
+    """A scope that has not ended yet, and the time of the scopes in it."""
 
     def __init__(self, name: str, start: int) -> None:
         self.name = name
@@ -81,7 +81,7 @@ class Records:
             stack[at - 1].inner += time - ended.start
 
     def summary(self) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-        """Each scope with its metrics, without those of scopes in it: how often, how long, and that of a program."""
+        """Yields each scope with its metrics, without nested scopes: count, time, and the time of a program."""
         sums: dict[tuple[str, ...], list[float]] = {}
         programs: dict[tuple[str, ...], set[int]] = {}
         for one in self.intervals:
@@ -135,6 +135,6 @@ class Memory:
 
 
 def complain(records: Records) -> None:
-    """Says what is wrong with records, on stderr."""
+    """Prints warnings about records on stderr."""
     for line in records.complaints():
         print(line, file=sys.stderr)

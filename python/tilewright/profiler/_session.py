@@ -29,7 +29,7 @@ class Node:
         return self.children.setdefault(name, Node(name, self))
 
     def add(self, metrics: dict[str, Any]) -> None:
-        """Adds numbers; what is no number replaces what was there."""
+        """Adds numbers; other values replace the earlier ones."""
         for name, value in metrics.items():
             value = as_number(value)
             if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -38,13 +38,13 @@ class Node:
                 self.metrics[name] = value
 
     def take_in(self, other: Node) -> None:
-        """Adds what another tree has measured."""
+        """Adds the measurements of another tree."""
         self.add(other.metrics)
         for name, child in other.children.items():
             self.child(name).take_in(child)
 
     def as_json(self) -> dict[str, Any]:
-        """The node as hatchet's literal trees have it."""
+        """Returns the node in the form of hatchet's literal trees."""
         return {
             "frame": {"name": self.name, "type": "function"},
             "metrics": self.metrics,
@@ -53,7 +53,7 @@ class Node:
 
 
 def as_number(value: Any) -> Any:
-    """A metric: a number, also one that a tensor of one element holds."""
+    """Returns a metric as a number, also from a tensor of one element."""
     if isinstance(value, (int, float, str)):
         return value
     item = getattr(value, "item", None)
@@ -138,7 +138,7 @@ class Sessions:
         return [self.known[number]] if number in self.known else []
 
     def set_active(self, number: int | None, is_active: bool) -> None:
-        """Has sessions measure, or not."""
+        """Makes sessions measure, or not."""
         with self.lock:
             self.collect()
             for session in self.of(number):
@@ -156,7 +156,7 @@ class Sessions:
             return ended
 
     def keep(self, session: Session) -> None:
-        """Puts a session back that has ended and could not be written; it measures nothing more."""
+        """Restores an ended session that could not be written; it measures nothing more."""
         with self.lock:
             session.is_active = False
             self.known[session.number] = session
@@ -171,7 +171,7 @@ class Sessions:
         self.mark()
 
     def mark(self, metrics: dict[str, Any] | None = None, name: str | None = None) -> None:
-        """Says where launches of this thread belong from now on."""
+        """Sets the node to which launches of this thread belong from now on."""
         with self.lock:
             active = tuple(number for number, session in self.known.items() if session.is_active)
             number = 0
@@ -197,7 +197,7 @@ class Sessions:
         return tuple(reversed(frames))
 
     def collect(self, memory: Memory | None = None, programs: frozenset[int] | None = None) -> None:
-        """Takes what was measured so far, and adds it to the sessions.
+        """Takes the measurements so far, and adds them to the sessions.
 
         ``memory`` has the scopes that the last launch recorded; only those of ``programs`` are kept.
         """
@@ -215,7 +215,7 @@ class Sessions:
             for launch in taken["launches"]:
                 scope = self.scopes.get(launch["scope"])
                 if scope is None:
-                    # A thread that was there before: its launches belong to no scope.
+                    # The thread is older than the session: its launches belong to no scope.
                     active = tuple(number for number, session in self.known.items() if session.is_active)
                     scope = _Scope((), active)
                 for number in scope.sessions:
@@ -234,7 +234,7 @@ def _add(
     name = metrics.pop("name", None) or kernel["name"]
     node = node.child(name)
     kind, number = _device_of(kernel)
-    # Without a time where there is none: 0 would be one.
+    # An unknown time is left out, since 0 would be a time.
     time = {} if launch["ns"] is None else {"time (ns)": launch["ns"]}
     node.add({"count": 1, **time, **metrics})
     node.metrics.update(device_type=kind, device_id=str(number))

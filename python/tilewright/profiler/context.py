@@ -6,5 +6,5 @@ from tilewright.profiler._session import SESSIONS
 
 
 def depth(session: int | None = 0) -> int | None:
-    """How many scopes this thread is in; None if there is no such session."""
+    """Returns how many scopes this thread is in; None if there is no such session."""
     return len(SESSIONS.thread.path) if SESSIONS.of(session) else None

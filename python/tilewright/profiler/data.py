@@ -17,12 +17,12 @@ def get(session: int | None = 0, phase: int = 0) -> Any:
 
 
 def get_msgpack(session: int | None = 0, phase: int = 0) -> bytes:
-    """What ``get`` gives, encoded as MessagePack."""
+    """Returns the result of ``get`` encoded as MessagePack."""
     return msgpack(get(session, phase))
 
 
 def clear(session: int | None = 0, phase: int = 0, clear_up_to_phase: bool = False) -> None:
-    """Forgets what was measured in a phase, or in all up to it."""
+    """Forgets the measurements of a phase, or of all up to it."""
     for found in _of(session):
         cleared = [one for one in found.phases if one == phase or (clear_up_to_phase and one < phase)]
         for one in cleared:
@@ -50,7 +50,7 @@ def _of(session: int | None) -> list[Session]:
 
 
 def msgpack(value: Any) -> bytes:
-    """Encodes what JSON can say as MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md)."""
+    """Encodes a value of JSON as MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md)."""
     if value is None or isinstance(value, bool):
         return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
     if isinstance(value, int):
@@ -85,7 +85,7 @@ def _integer(value: int) -> bytes:
             return struct.pack(f">B{form}", tag, value)
         except struct.error:
             continue
-    # A counter that has outgrown 64 bits.
+    # A counter that exceeds 64 bits.
     return msgpack(float(value))
 
 

@@ -6,7 +6,7 @@ from tilewright.profiler._session import SESSIONS
 
 
 class ProfilerFlags:
-    """The state of the profiler; setting what is not read from the sessions is remembered."""
+    """The state of the profiler; assignments to attributes that are not read from the sessions are kept."""
 
     command_line = False
     """True if ``proton script.py`` runs the program, which then starts no session itself."""

@@ -1,9 +1,9 @@
 """``triton.profiler.language``: scopes inside of kernels.
 
-``with pl.scope("name"):``, or ``pl.enter_scope`` and ``pl.exit_scope``, measure parts of a program where a session was
-started with ``backend="instrumentation"``; elsewhere they are nothing, and cost nothing. A record is made by one
-atomic addition and three stores, which waits for nothing but is no part of the kernel otherwise: short scopes look
-longer than they are.
+``with pl.scope("name"):``, or ``pl.enter_scope`` and ``pl.exit_scope``, measure parts of a program in a session with
+``backend="instrumentation"``; otherwise they do nothing, and cost nothing. A record is made by one atomic addition and
+three stores, which wait for nothing but are no part of the kernel otherwise: short scopes look longer than they
+are.
 """
 
 # The functions of kernels carry no types of Python.
@@ -18,21 +18,21 @@ from tilewright.runtime.jit import constexpr_function, jit
 
 _SEMANTICS = ("triton", "gluon")
 
-# The address of the memory for records, or 0 where scopes are not recorded. A kernel is compiled anew when it changes.
+# The address of the memory for records, or 0 if scopes are not recorded. A change recompiles the kernels.
 _MEMORY: tl.constexpr = constexpr(0)
 _CAPACITY: tl.constexpr = constexpr(_records.CAPACITY)
 _WORDS: tl.constexpr = constexpr(_records.WORDS)
 
 
 def enable_semantic(semantic_name: str) -> None:
-    """Has scopes count in kernels of this language, which they do from the start."""
+    """Enables scopes in kernels of this language, which is the default."""
     _check(semantic_name)
     _disabled.discard(semantic_name)
     set_memory(_address)
 
 
 def disable_semantic(semantic_name: str) -> None:
-    """Has scopes in kernels of this language be nothing."""
+    """Disables scopes in kernels of this language."""
     _check(semantic_name)
     _disabled.add(semantic_name)
     set_memory(_address)
@@ -75,11 +75,11 @@ def _write(memory, place, what, time):
 
 @jit
 def record(is_start: tl.constexpr, scope_name: tl.constexpr):
-    """Writes down that the program begins or ends a scope."""
+    """Records that the program begins or ends a scope."""
     if _MEMORY != 0:
         memory = tl.cast(tl.full([], _MEMORY, tl.int64), tl.pointer_type(tl.int64))
         if is_start:
-            # The time is taken last where a scope begins, and first where it ends.
+            # The time is read last at the beginning of a scope, and first at its end.
             place = tl.atomic_add(memory, 1, sem="relaxed")
             _write(memory, place, _number(scope_name) * 2, tl.extra.cuda.globaltimer())
         else:

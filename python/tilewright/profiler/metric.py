@@ -1,4 +1,4 @@
-"""Metrics of scopes and launches: which names count operations, and what becomes of those that tensors hold."""
+"""Metrics of scopes and launches: the names that count operations, and the values of those that tensors hold."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ FLOPS_WIDTHS = (8, 16, 32, 64)
 
 
 def transform_tensor_metrics(metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The metrics as numbers and texts, and those that only a device knows: none, tensors are read here."""
+    """Returns the metrics as numbers and texts, and those that only a device knows: none, tensors are read here."""
     return {name: as_number(value) for name, value in metrics.items()}, {}
 
 
 def set_metric_kernels() -> None:
-    """Prepares kernels that copy metrics on a device: there are none, tensors are read by the host."""
+    """Does nothing: the host reads tensors, so no kernels copy metrics on a device."""

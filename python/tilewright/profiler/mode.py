@@ -1,4 +1,4 @@
-"""How a session measures (``triton.profiler.mode``): what a program may ask for, and what of it is followed here."""
+"""The modes of sessions (``triton.profiler.mode``): the options of Triton, and those with an effect here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BaseMode:
 
 @dataclass(frozen=True)
 class PCSampling(BaseMode):
-    """Samples of the program counter, which nothing here takes: such a session measures launches."""
+    """Samples of the program counter, which are not taken here: such a session measures launches."""
 
     name: str = field(default="pcsampling", init=False)
     interval: int = 1000
@@ -85,20 +85,20 @@ class InstrumentationMode(BaseMode):
 
 @dataclass(frozen=True)
 class Default(InstrumentationMode):
-    """Instrumentation as it is if nothing else is said."""
+    """Instrumentation with the default options."""
 
     name: str = field(default="default", init=False)
 
 
 @dataclass(frozen=True)
 class MMA(InstrumentationMode):
-    """Instrumentation of matrix products: the scopes of the program all the same."""
+    """Instrumentation of matrix products: the same scopes of the program."""
 
     name: str = field(default="mma", init=False)
 
 
 def instrumentation(mode: BaseMode | str | None) -> InstrumentationMode:
-    """The mode of an instrumented session: an object, or its name with options,
+    """Returns the mode of an instrumented session: an object, or its name with options,
     ``"default:sampling_strategy=selective:sampling_options=0,2"``."""
     if mode is None:
         return Default()

@@ -14,12 +14,12 @@ from typing import Any
 from tilewright.profiler._session import SESSIONS, Node, Session
 
 DEFAULT_PROFILE_NAME = "proton"
-"""The name of a session that is given none."""
+"""The default name of a session."""
 
 _CONTEXTS = ("shadow", "python")
 _DATA = ("tree", "trace")
 _PROGRAMS = 1 << 20
-"""Tracks of programs have numbers from here on; those below are of threads."""
+"""The first number of the tracks of programs; lower ones are of threads."""
 
 _FORMATS = ("hatchet", "hatchet_msgpack", "chrome_trace")
 _BACKENDS = ("cupti", "instrumentation", "rocprofiler", "roctracer")
@@ -34,13 +34,13 @@ def start(
     mode: Any = None,
     hook: Any = None,
 ) -> int | None:
-    """Begins a session; returns its number, or None where ``TRITON_PROTON_DISABLE=1`` is set.
+    """Begins a session; returns its number, or None if ``TRITON_PROTON_DISABLE=1`` is set.
 
-    ``context`` says what launches are grouped by: the scopes of the program (``"shadow"``) or its Python functions
-    (``"python"``). ``data`` is ``"tree"`` or ``"trace"``, which ``finalize`` writes. ``hook="triton"`` adds
-    what the kernels' ``launch_metadata`` says. ``backend="instrumentation"`` records scopes inside of kernels
-    (``triton.profiler.language``), as ``mode`` says; other backends name ways to time launches, and the way here
-    follows from the device.
+    ``context`` groups launches: by the scopes of the program (``"shadow"``) or by its Python functions
+    (``"python"``). ``data`` is ``"tree"`` or ``"trace"``, which ``finalize`` writes. ``hook="triton"`` adds the
+    entries of the kernels' ``launch_metadata``. ``backend="instrumentation"`` records scopes inside of kernels
+    (``triton.profiler.language``), with the options in ``mode``; other backends name ways to time launches, and are
+    ignored, since the device decides.
     """
     from tilewright import knobs
     from tilewright.profiler.hooks import Hook, HookManager, InstrumentationHook, LaunchHook
@@ -70,7 +70,7 @@ def start(
 
 
 def activate(session: int | None = None) -> None:
-    """Has a session measure again, or all."""
+    """Makes a session measure again, or all."""
     from tilewright.profiler.hooks import HookManager
 
     SESSIONS.set_active(session, True)
@@ -78,7 +78,7 @@ def activate(session: int | None = None) -> None:
 
 
 def deactivate(session: int | None = None, flushing: bool = False) -> None:
-    """Has a session measure nothing, or all, until it is activated."""
+    """Makes a session measure nothing, or all, until it is activated."""
     from tilewright.profiler.hooks import HookManager
 
     HookManager.deactivate(session)
@@ -86,7 +86,7 @@ def deactivate(session: int | None = None, flushing: bool = False) -> None:
 
 
 def finalize(session: int | None = None, output_format: str | None = "") -> None:
-    """Ends a session, or all, and writes what it has measured.
+    """Ends a session, or all, and writes its measurements.
 
     A tree goes to ``<name>.hatchet``, a trace to ``<name>.chrome_trace``; ``output_format="hatchet_msgpack"`` writes
     the tree as MessagePack.
@@ -105,7 +105,7 @@ def finalize(session: int | None = None, output_format: str | None = "") -> None
         try:
             Path(f"{ended.name}.{kind}").write_bytes(coded)
         except OSError as error:
-            # The others are written; this one can be finalized again, once there is a place for it.
+            # The others are written; this one can be finalized again, once its file can be written.
             SESSIONS.keep(ended)
             failure = error
     if failure is not None:
@@ -113,7 +113,7 @@ def finalize(session: int | None = None, output_format: str | None = "") -> None
 
 
 def finalize_at_exit() -> None:
-    """Writes what a program has measured that ends without ``finalize``: by an error, or because it was told to."""
+    """Writes the measurements of a program that ends without ``finalize``: by an error, or by an exit."""
     for number, session in list(SESSIONS.known.items()):
         SESSIONS.collect()
         if session.process != os.getpid() or not session.events:
@@ -161,7 +161,7 @@ def trace(session: Session) -> dict[str, Any]:
                 }
             )
         if (records := event.get("records")) is not None and records.intervals:
-            # The clock of a kernel begins with its first scope, where the launch begins.
+            # The clock of a kernel begins with its first scope, which is taken as the start of the launch.
             first = min(one.start for one in records.intervals)
             pid = devices[event["device"]]
             for program in sorted({one.program for one in records.intervals}):
@@ -186,7 +186,7 @@ def profile(
     mode: Any = None,
     hook: Any = None,
 ) -> Any:
-    """A session around each call of a function: ``@profile`` or ``@profile(name=...)``."""
+    """Wraps each call of a function in a session: ``@profile`` or ``@profile(name=...)``."""
     if func is None:
         return functools.partial(
             profile, name=name, context=context, data=data, backend=backend, mode=mode, hook=hook

@@ -13,7 +13,7 @@ _USAGE = """
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command. Exceptions and exit code are those of the program; what was measured is written anyway."""
+    """Runs the command. Exceptions and exit code are those of the program; the measurements are written anyway."""
     from tilewright import _run
     from tilewright.profiler.flags import flags
     from tilewright.profiler.profile import DEFAULT_PROFILE_NAME, finalize, start

@@ -1,4 +1,4 @@
-"""Scopes: parts of a program that launches are grouped by, and metrics of them."""
+"""Scopes: parts of a program that group launches, and their metrics."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class scope:
         exit_scope(self.name)
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """A function whose calls are in the scope."""
+        """Wraps a function: its calls are in the scope."""
 
         @functools.wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What GPUs can do at most, from their data sheets: for the utilization that a viewer shows."""
+"""The limits of GPUs from their data sheets, for the utilization that a viewer shows."""
 
 from __future__ import annotations
 

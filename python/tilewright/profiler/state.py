@@ -1,4 +1,4 @@
-"""States: names that stand between a scope and the launches in it, whatever the scope."""
+"""States: names between a scope and its launches, whatever the scope is."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tilewright.profiler._session import SESSIONS
 
 
 def enter_state(name: str) -> None:
-    """Launches of this thread belong to this state from now on."""
+    """Assigns later launches of this thread to this state."""
     SESSIONS.thread.state[:] = [name]
     SESSIONS.mark()
 
 
 def exit_state() -> None:
-    """Launches of this thread belong to no state from now on."""
+    """Assigns later launches of this thread to no state."""
     SESSIONS.thread.state.clear()
     SESSIONS.mark()
 
 
 class state:
-    """A state as a context or a decorator; the one around it is back afterwards."""
+    """A state as a context or a decorator; the one around it is restored afterwards."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class state:
         SESSIONS.mark()
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """A function whose launches belong to the state."""
+        """Wraps a function: its launches belong to the state."""
 
         @functools.wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -49,7 +49,7 @@ class state:
 
 
 class metadata_state(state):
-    """The state of what computes metrics: ``__proton_launch_metadata``."""
+    """The state of code that computes metrics: ``__proton_launch_metadata``."""
 
     def __init__(self, kernel_name: Any = None) -> None:
         super().__init__("__proton_launch_metadata")

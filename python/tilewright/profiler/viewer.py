@@ -28,7 +28,7 @@ def read(path: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def total(node: dict[str, Any], name: str) -> float:
-    """A metric of a node, with all below it."""
+    """Returns a metric of a node, with all nodes below it."""
     own = node["metrics"].get(name, 0)
     return (own if isinstance(own, (int, float)) else 0) + sum(
         total(child, name) for child in node["children"]
@@ -41,8 +41,8 @@ def names_below(node: dict[str, Any]) -> set[str]:
 
 
 def metric(node: dict[str, Any], name: str, root: dict[str, Any] | None = None) -> float:
-    """A metric as ``-m`` names it: ``time/ms``, ``avg_time/us``, ``time/%``, ``count``, ``gbyte/s``, ``tflop16/s``,
-    ``tflop/s``, ``flops``, or one of the program's own. ``root`` is what a share is of."""
+    """Returns a metric by its name for ``-m``: ``time/ms``, ``avg_time/us``, ``time/%``, ``count``, ``gbyte/s``,
+    ``tflop16/s``, ``tflop/s``, ``flops``, or one of the program's own. Percentages are relative to ``root``."""
     base, _, unit = name.partition("/")
     nanoseconds = total(node, "time (ns)")
     kind = base.removeprefix("avg_")
@@ -94,7 +94,7 @@ def _check(metrics: list[str], root: dict[str, Any]) -> None:
 
 
 def get_raw_metrics(file: Any) -> tuple[dict[str, Any], list[str], dict[str, Any], dict[str, Any]]:
-    """The tree in an open file, the names of its metrics, and its devices (twice: by their type, and as they stand)."""
+    """Returns the tree in an open file, the names of its metrics, and its devices (by their type, and unchanged)."""
     content = json.load(file)
     devices = content[1] if len(content) > 1 else {}
     return content[0], sorted(names_below(content[0])), devices, devices
@@ -112,8 +112,8 @@ def parse(
 ) -> tuple[dict[str, Any], list[str]]:
     """The tree of a profile, for ``print_tree``, and the names of the metrics.
 
-    ``include`` and ``exclude`` are regular expressions that names of nodes are searched for; a node stays with what is
-    around it. With ``depth`` or ``format`` the tree is printed as well, as older versions did.
+    ``include`` and ``exclude`` are regular expressions that are searched in the names of nodes; the ancestors and
+    children of a matching node stay. With ``depth`` or ``format`` the tree is printed as well, as older versions did.
     """
     root, _ = read(filename)
     names = [metrics] if isinstance(metrics, str) else list(metrics)
@@ -153,7 +153,7 @@ def print_tree(
     format: str | None = None,
     print_sorted: bool = False,
 ) -> None:
-    """Prints what ``parse`` gives. Of ``format``, ``"full"`` and ``"file_function"`` say how long names are."""
+    """Prints the result of ``parse``. The formats ``"full"`` and ``"file_function"`` choose the length of names."""
     print(format_tree(tree, list(metrics), depth, format=format), end="")
     if print_sorted:
         print("Sorted kernels by metric", metrics[0])
@@ -180,7 +180,7 @@ def format_tree(
     threshold: float = 0.0,
     format: str | None = None,
 ) -> str:
-    """The tree as text, a line a node, with what each metric is including the nodes below."""
+    """Formats the tree as text, a line a node, with each metric including the nodes below."""
     lines = [" ".join(metrics)]
     whole = metric(root, metrics[0], root)
 
@@ -209,7 +209,7 @@ def format_tree(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(
         prog="tilewright.profiler.viewer", description="Prints a profile as a tree."
     )

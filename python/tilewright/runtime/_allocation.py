@@ -1,4 +1,4 @@
-"""Memory that kernels ask the program for: ``triton.set_allocator``.
+"""Memory that a program gives to kernels: ``triton.set_allocator``.
 
 No kernel of tilewright needs such memory, on any device, so the function is kept and never called. Programs that set
 one for descriptors run as they are. Using the allocator before one is set is an error, as with Triton.
@@ -36,7 +36,7 @@ class NullAllocator:
     """The allocator until a program sets one."""
 
     def __call__(self, size: int, alignment: int, stream: int | None) -> Buffer:
-        """Says that none is set."""
+        """Raises an error: no allocator is set."""
         raise RuntimeError(
             "Kernel requires a runtime memory allocation, but no allocator was set. Use triton.set_allocator to "
             "specify an allocator."
@@ -44,7 +44,7 @@ class NullAllocator:
 
 
 class _AllocatorWrapper:
-    """The allocator of the current context, and nothing else than a function."""
+    """A function that calls the allocator of the current context."""
 
     def __init__(self, allocator: Any) -> None:
         self._allocator: ContextVar[Any] = ContextVar("allocator", default=allocator)
@@ -58,7 +58,7 @@ class _AllocatorWrapper:
         self._allocator.set(allocator)
 
     def __call__(self, size: int, alignment: int, stream: int | None) -> Any:
-        """Memory from it."""
+        """Allocates memory."""
         return self.get()(size, alignment, stream)
 
 
@@ -68,12 +68,12 @@ _profile_allocator = _AllocatorWrapper(_NULL_ALLOCATOR)
 
 
 def set_allocator(allocator: Any) -> None:
-    """Sets the function ``(size, alignment, stream) -> buffer`` that gives kernels memory."""
+    """Sets the function ``(size, alignment, stream) -> buffer`` that allocates memory for kernels."""
     _allocator.set(allocator)
 
 
 def set_profile_allocator(allocator: Any) -> None:
-    """Sets the function that gives memory for a profiler's records; None takes it back."""
+    """Sets the function that allocates memory for a profiler's records; None unsets it."""
     _profile_allocator.set(_NULL_ALLOCATOR if allocator is None else allocator)
 
 

@@ -3,8 +3,8 @@
     with triton.AsyncCompileMode(ThreadPoolExecutor(8)):
         handles = [kernel.warmup(..., BLOCK=block, grid=(1,)) for block in (64, 128, 256)]
 
-Each ``warmup`` returns a ``FutureKernel`` at once, and leaving the mode waits for all of them. A launch compiles what
-it needs itself, as ever.
+Each ``warmup`` returns a ``FutureKernel`` at once, and leaving the mode waits for all of them. A launch still compiles
+its kernel itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FutureKernel:
         self.kernel: Any = None
 
     def result(self, ignore_errors: bool = False) -> Any:
-        """The compiled kernel; waits for it, and raises what compiling it raised."""
+        """Waits for the compiled kernel and returns it, or raises the error of its compilation."""
         if self.kernel is not None:
             return self.kernel
         try:
@@ -64,7 +64,7 @@ class FutureKernel:
 
 
 class AsyncCompileMode:
-    """Has warm-ups compile on an executor of threads; with ``ignore_errors`` those that fail are passed over."""
+    """Makes warm-ups compile on an executor of threads; ``ignore_errors`` ignores those that fail."""
 
     def __init__(self, executor: Executor, *, ignore_errors: bool = False) -> None:
         self.executor = executor
@@ -79,7 +79,7 @@ class AsyncCompileMode:
         finalize_fn: Callable[[Any], None] | None = None,
         cleanup_fn: Callable[[], None] | None = None,
     ) -> FutureKernel:
-        """Compiles; what has the same key as before is the same."""
+        """Submits a compilation; one with an earlier key returns the same kernel."""
         if key not in self.future_kernels:
             future = self.executor.submit(compile_fn)
             future._key = key  # type: ignore[attr-defined]

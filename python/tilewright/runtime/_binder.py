@@ -1,6 +1,6 @@
 """The steps of a launch with its arguments, in Python: the parts that tools around Triton take from ``runtime.jit``.
 
-Launches themselves are in the native module, and go by the same rules.
+Launches themselves are in the native module, and follow the same rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def native_specialize_impl(
     backend: Any, arg: Any, is_const: bool = False, specialize_value: bool = True, align: bool = True
 ) -> tuple[Any, Any]:
-    """The type of an argument in a signature, and what else of it is part of the code: ``("*fp32", "D")``."""
+    """Returns the type of an argument in a signature, and its other specialization: ``("*fp32", "D")``."""
     from tilewright.language._constexpr import constexpr
 
     if arg is None:
@@ -47,7 +47,7 @@ def native_specialize_impl(
 def create_function_from_signature(
     sig: inspect.Signature, kparams: list[Any], backend: Any
 ) -> Callable[..., tuple[dict[str, Any], list[tuple[Any, Any]], dict[str, Any]]]:
-    """A function that binds the arguments of a launch.
+    """Returns a function that binds the arguments of a launch.
 
     It returns them by name, the type and the specialization of each, and the options.
     """
@@ -65,7 +65,7 @@ def create_function_from_signature(
 
 
 def specialized(kparams: list[Any], backend: Any, values: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """The type of each argument, and what else of it is part of the code."""
+    """Returns the type of each argument, and its other specialization."""
     found = []
     for param in kparams:
         value = values[param.name]
@@ -81,7 +81,7 @@ def specialized(kparams: list[Any], backend: Any, values: dict[str, Any]) -> lis
 
 
 def compute_cache_key(kernel_key_cache: dict[Any, str], specialization: Any, options: Any) -> str:
-    """The text that tells forms of a kernel apart; kept in a dict."""
+    """Returns the text that identifies a variant of a kernel; kept in a dict."""
     key = (tuple(specialization), str(options))
     if key not in kernel_key_cache:
         kernel_key_cache[key] = str(_without_functions(specialization)) + str(options)
@@ -89,7 +89,7 @@ def compute_cache_key(kernel_key_cache: dict[Any, str], specialization: Any, opt
 
 
 def _without_functions(obj: Any) -> Any:
-    """Kernels are told apart by what they are, not by where they are in memory."""
+    """Replaces kernels by their identity, which does not depend on their address in memory."""
     if isinstance(obj, (list, tuple)):
         items = [_without_functions(item) for item in obj]
         return type(obj)(*items) if hasattr(obj, "_fields") else type(obj)(items)
@@ -99,7 +99,7 @@ def _without_functions(obj: Any) -> Any:
 def serialize_specialization_data(
     name: str, signature: Any, constants: Any, attrs: Any, options: Any, key: str, target: Any
 ) -> str:
-    """A form of a kernel as text, which ``JITFunction.preload`` compiles in another process."""
+    """Describes a variant of a kernel as text, which ``JITFunction.preload`` compiles in another process."""
     import json
 
     constants = {str(place): _plain(value) for place, value in constants.items()}
@@ -116,7 +116,7 @@ def serialize_specialization_data(
 
 
 def _plain(value: Any) -> Any:
-    """A compile-time value as JSON has it."""
+    """Converts a compile-time value to JSON."""
     from tilewright.language._constexpr import constexpr
     from tilewright.language._types import dtype
     from tilewright.runtime.jit import JITFunction
@@ -139,7 +139,7 @@ def _registered_name(function: Any) -> str:
 
 
 def _from_plain(value: Any) -> Any:
-    """The compile-time value that JSON has so."""
+    """Converts a compile-time value from JSON."""
     if not isinstance(value, dict):
         return value
     from tilewright.language._constexpr import constexpr
@@ -164,7 +164,7 @@ def _from_plain(value: Any) -> Any:
 
 
 def create_binder(kernel: Any) -> tuple[dict[Any, Any], dict[Any, str], Any, Any, Callable[..., Any]]:
-    """Empty caches for the forms of a kernel and their keys, the target, its back end, and what binds arguments."""
+    """Returns empty caches for the variants of a kernel and their keys, the target, its back end, and the binder."""
     from tilewright.backends.compiler import GPUTarget
     from tilewright.compiler.compiler import make_backend
 
@@ -181,7 +181,7 @@ def pack_args(
     specialization: Any,
     options: Any,
 ) -> tuple[Any, dict[str, Any], dict[tuple[int, ...], Any], dict[tuple[int, ...], Any]]:
-    """What ``ASTSource`` takes, of bound arguments: options, types, compile-time values, attributes."""
+    """Converts bound arguments to those of ``ASTSource``: options, types, compile-time values, attributes."""
     from tilewright._utils import find_paths_if, get_iterable_path
 
     parsed = backend.parse_options(kwargs)
@@ -199,7 +199,7 @@ def pack_args(
 def do_compile(
     kernel: Any, signature: Any, constants: Any, attrs: Any, options: Any, target: Any = None
 ) -> Any:
-    """Compiles a form of a kernel that is described."""
+    """Compiles a described variant of a kernel."""
     from tilewright.compiler.compiler import ASTSource, compile
 
     given = options if isinstance(options, dict) else dict(options.__dict__)
@@ -208,7 +208,7 @@ def do_compile(
 
 
 def preload(kernel: Any, specialization_data: str) -> Any:
-    """Compiles the form of a kernel that ``serialize_specialization_data`` has described."""
+    """Compiles the variant of a kernel that ``serialize_specialization_data`` has described."""
     import ast
     import json
 
@@ -228,5 +228,5 @@ def preload(kernel: Any, specialization_data: str) -> Any:
 
 
 def _tuples(value: Any) -> Any:
-    """JSON has lists where there were tuples."""
+    """Converts the lists of JSON back to tuples."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -12,14 +12,14 @@ from tilewright import _native
 
 
 def cache_key(kernel: Any) -> str:
-    """A digest of a kernel, the functions that it calls, the values that it reads, and tilewright's version."""
+    """Returns a digest of a kernel, the functions that it calls, the values that it reads, and tilewright's version."""
     lines = [f"tilewright {_native.__version__}"]
     _function(kernel, lines, set())
     return hashlib.sha256("\0".join(lines).encode(errors="surrogatepass")).hexdigest()
 
 
 def _function(function: Any, lines: list[str], seen: set[int]) -> None:
-    """Adds a function, and what it reads."""
+    """Adds a function, and the values that it reads."""
     if id(function) in seen:
         lines.append(f"again {function.__qualname__}")
         return
@@ -51,7 +51,7 @@ def _function(function: Any, lines: list[str], seen: set[int]) -> None:
 
 
 def _names_of_text(text: str) -> Iterator[str]:
-    """The same of a text that replaces a function's source, if it is Python."""
+    """Does the same for a text that replaces a function's source, if it is Python."""
     import ast
 
     try:
@@ -66,7 +66,7 @@ def _names_of_text(text: str) -> Iterator[str]:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The variables and attributes in a function and those inside of it."""
+    """The variables and attributes in a function and in nested functions."""
     yield from code.co_names
     yield from code.co_freevars
     for constant in code.co_consts:
@@ -87,7 +87,7 @@ def _values(fn: FunctionType, names: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _value(name: str, value: Any, attributes: Any, lines: list[str], seen: set[int]) -> None:
-    """Adds a value that is read, with the attributes of it that may be."""
+    """Adds a value that is read, with the attributes that may be read of it."""
     from tilewright.language._constexpr import constexpr
     from tilewright.language._types import dtype
     from tilewright.runtime.jit import ConstexprFunction, JITFunction
@@ -116,7 +116,7 @@ def _value(name: str, value: Any, attributes: Any, lines: list[str], seen: set[i
 
 
 class DependenciesFinder(ast.NodeVisitor):
-    """Digests what a function reads of the program around it: ``visit`` its tree, then ``ret`` is the digest."""
+    """Digests the parts of the program that a function reads: ``visit`` its tree, then ``ret`` is the digest."""
 
     def __init__(self, name: str, globals: dict[str, Any], nonlocals: dict[str, Any], src: str) -> None:
         self.name = name
@@ -133,7 +133,7 @@ class DependenciesFinder(ast.NodeVisitor):
         return hashlib.sha256("\0".join(self._lines).encode(errors="surrogatepass")).hexdigest()
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Adds a variable, and what it refers to."""
+        """Adds a variable, and its value."""
         for names in (self.nonlocals, self.globals):
             if isinstance(node.ctx, ast.Load) and node.id in names:
                 value = names[node.id]

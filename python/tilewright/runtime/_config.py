@@ -41,7 +41,7 @@ class Config:
         self.ir_override = ir_override
 
     _merged: tuple[tuple[str, ...], tuple[Any, ...], dict[str, Any], int, bool] | None = None
-    """The names and values of ``all_kwargs()``, ``kwargs``, how many of them it has, and whether there is a hook."""
+    """The names and values of ``all_kwargs()``, ``kwargs``, its size, and whether there is a hook."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         self.__dict__[name] = value
@@ -51,7 +51,7 @@ class Config:
         import sys
 
         found = self.all_kwargs()
-        # Launches compare names by identity, and so do calls that are written with keywords.
+        # Launches compare names by identity; those of keywords in calls are interned too.
         names = tuple(sys.intern(name) if type(name) is str else name for name in found)
         values = tuple(found.values())
         self.__dict__["_merged"] = (names, values, self.kwargs, len(self.kwargs), self.pre_hook is not None)
@@ -100,5 +100,5 @@ class Config:
         return f"Config({self})"
 
 
-# Where Triton has it: programs pickle it by this name.
+# The module in Triton: programs pickle it by this name.
 Config.__module__ = "tilewright.runtime.autotuner"

@@ -24,24 +24,24 @@ def launch_metadata(kernel: Any, grid: Any, stream: int, arguments: dict[str, An
 
 
 def launch_enter(metadata: Any) -> None:
-    """Before the programs of a grid run."""
+    """Calls the hook before the programs of a grid run."""
     if (hook := knobs.runtime.launch_enter_hook) is not None:
         hook(metadata)
 
 
 def launch_exit(metadata: Any) -> None:
-    """When all have ended."""
+    """Calls the hook after all programs have ended."""
     if (hook := knobs.runtime.launch_exit_hook) is not None:
         hook(metadata)
 
 
 def before_compile(kernel: Any, arguments: dict[str, Any], is_warmup: bool) -> bool:
-    """Before a form of a kernel is compiled; true if the hook says that there shall be none."""
+    """Calls the hook before a variant of a kernel is compiled; true if the hook forbids the compilation."""
     return _call(knobs.runtime.jit_cache_hook, kernel, arguments, is_warmup)
 
 
 def after_compile(kernel: Any, arguments: dict[str, Any], is_warmup: bool) -> bool:
-    """After it was compiled."""
+    """Calls the hook after the compilation."""
     return _call(knobs.runtime.jit_post_compile_hook, kernel, arguments, is_warmup)
 
 

@@ -18,7 +18,7 @@ class Launcher(Protocol[P]):
     """``kernel[grid]``: it takes the arguments of the kernel and the options of a launch.
 
     An argument for a parameter that is annotated ``tl.constexpr`` is a plain value, and parameters may be left to a
-    ``triton.Config``: the second form takes what the first one refuses.
+    ``triton.Config``: the second overload takes the calls that the first one refuses.
     """
 
     @overload
@@ -42,7 +42,7 @@ class JitDecorator(Protocol):
 
 
 class AutotuneDecorator(Protocol):
-    """``@triton.autotune(...)``; where ``@triton.jit`` is above it, it takes a function."""
+    """``@triton.autotune(...)``; if ``@triton.jit`` is above it, it takes a function."""
 
     @overload
     def __call__(self, fn: KernelInterface[P, R]) -> Autotuner[P, R]: ...
@@ -51,7 +51,7 @@ class AutotuneDecorator(Protocol):
 
 
 class HeuristicsDecorator(Protocol):
-    """``@triton.heuristics(...)``; where ``@triton.jit`` is above it, it takes a function."""
+    """``@triton.heuristics(...)``; if ``@triton.jit`` is above it, it takes a function."""
 
     @overload
     def __call__(self, fn: KernelInterface[P, R]) -> Heuristics[P, R]: ...

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def plain(value: Any) -> Any:
-    """The argument that a compile-time function gets: the object in a ``constexpr``, or the number that
+    """Converts an argument for a compile-time function: to the object in a ``constexpr``, or to the number that
     an interpreted kernel's scalar is known to be.
     """
     if isinstance(value, constexpr):

@@ -21,7 +21,7 @@ _STRUCT = {
 
 
 class TensorHandle:
-    """The elements of a tensor: ``data`` is an array of numpy, that of a scalar has one element."""
+    """The elements of a tensor: ``data`` is an array of numpy, with one element for a scalar."""
 
     def __init__(self, data: Any, dtype: Any) -> None:
         self.data = data
@@ -42,7 +42,7 @@ class TensorHandle:
         return TensorHandle(self.data.copy(), self.dtype)
 
     def set_attr(self, key: str, value: Any) -> None:
-        """Notes something of it."""
+        """Stores an attribute."""
         self.attr[key] = value
 
 
@@ -87,7 +87,7 @@ def _decoded(byte: int, dtype: Any) -> float:
 
 
 def text(tensor: Any) -> str:
-    """As ``print`` shows it."""
+    """Formats a tensor for ``print``."""
     try:
         return str(array(tensor))
     except ModuleNotFoundError:
@@ -95,12 +95,12 @@ def text(tensor: Any) -> str:
 
 
 def representation(tensor: Any) -> str:
-    """As a debugger shows it."""
+    """Formats a tensor for a debugger."""
     return f"tensor({text(tensor)}, {tensor.type})"
 
 
 def _plain(tensor: Any) -> str:
-    """Without numpy: the elements in brackets."""
+    """Formats the elements in brackets, without numpy."""
     data, name, shape = tensor._elements()
     if name == "bf16":
         pairs = (data[at : at + 2] for at in range(0, len(data), 2))

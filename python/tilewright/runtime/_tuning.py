@@ -1,4 +1,4 @@
-"""Which configuration of a kernel is the fastest: compiling them together, and a race.
+"""Finds the fastest configuration of a kernel: compiles all together, then runs a race.
 
 All configurations are compiled first, in parallel on a GPU. One that cannot be compiled or run is out, with its error.
 Then they race: each runs in turn, more often from round to round, and is out as soon as the confidence interval of its
@@ -28,7 +28,7 @@ QUANTILES = (0.5, 0.2, 0.8)
 FAILED = [float("inf")] * 3
 
 _REP = 100.0
-"""The most milliseconds that a configuration is measured, unless ``rep`` says otherwise."""
+"""The maximum number of milliseconds that a configuration is measured, unless ``rep`` says otherwise."""
 
 _HOPELESS = 3.0
 """A configuration has no second run if its first takes more than this many times as long as the fastest first run."""
@@ -44,7 +44,7 @@ class Outcome:
         self.timings: dict[Config, list[float]] = dict(known)
         self.failures: dict[Config, Exception] = {}
         self.not_compiled: set[Config] = set()
-        """Those of the failures that will fail each time."""
+        """The failures that occur in each attempt."""
 
 
 class Trial:
@@ -89,7 +89,7 @@ class Trial:
         return lambda: self.prepare(config), lambda error: self.finish(config, error)
 
     def call(self, config: Config) -> None:
-        """A launch and what is around it."""
+        """Launches with the hooks before and after."""
         self.prepare(config)
         try:
             self.launch(config)
@@ -141,9 +141,9 @@ class Trial:
             try:
                 grid = grid({**dict(zip(fn.arg_names, self.args, strict=False)), **kwargs})
             except Exception:
-                # It asks for what only the launch itself knows.
+                # The grid depends on arguments that only the launch itself has.
                 return None
-        # The number tells only of those that share their code that it is the same.
+        # Kernels with one code number share their code; different numbers say nothing.
         number = kernel._code_number
         text = self.programs.get(number)
         if text is None:
@@ -151,7 +151,7 @@ class Trial:
         return text, str(grid)
 
     def _resolved(self, config: Config) -> tuple[Any, dict[str, Any]]:
-        """The kernel beneath the heuristics, and the arguments with what they compute."""
+        """Returns the kernel beneath the heuristics, and the arguments with those that heuristics compute."""
         from tilewright.runtime.autotuner import _Wrapper
 
         fn, kwargs = self.tuner.fn, self.arguments(config)
@@ -174,7 +174,7 @@ class Trial:
         def make() -> Any:
             kernel = fn.warmup(*self.args, **kwargs)
             if hasattr(kernel, "_init_handles"):
-                # The machine code too; assembling it takes longer than all before.
+                # This makes the cubin too; assembling it takes longer than all stages before.
                 kernel._init_handles()
             return kernel
 
@@ -182,14 +182,14 @@ class Trial:
 
 
 def tune(trial: Trial, configs: Sequence[Config], known: dict[Config, list[float]]) -> Outcome:
-    """Times configurations, beside those whose times are known."""
+    """Times configurations, except those whose times are known."""
     outcome = Outcome(known)
     if not configs:
         return outcome
     tuner = trial.tuner
     with Progress(tuner, len(configs)) as progress:
         if len(configs) + len(known) == 1:
-            # There is nothing to choose, and nothing is known of its time.
+            # A single configuration without a known time is not measured.
             outcome.timings[configs[0]] = [float("nan")] * 3
             return outcome
         progress.say("compiles")
@@ -212,7 +212,7 @@ def tune(trial: Trial, configs: Sequence[Config], known: dict[Config, list[float
 
 
 def measure(trial: Trial, config: Config) -> list[float]:
-    """The median and the percentiles of one configuration; infinite if it cannot be compiled, or needs too much."""
+    """Returns the median and the percentiles of one configuration; infinite if it does not compile or fit."""
     outcome = Outcome({})
     with Progress(trial.tuner, 1) as progress:
         _, outcome.failures = trial.compile([config])
@@ -231,8 +231,8 @@ def measure(trial: Trial, config: Config) -> list[float]:
 def _twins(
     trial: Trial, configs: Sequence[Config], compiled: dict[Config, Any]
 ) -> dict[Config, list[Config]]:
-    """Those that need to be measured, each with those that are the same: on the processor, which has no warps, the same
-    program for the same grid."""
+    """Returns the configurations to measure, each with its duplicates: on the processor, which has no warps, those with
+    the same program and grid."""
     twins: dict[Config, list[Config]] = {}
     first: dict[Any, Config] = {}
     for config in configs:
@@ -297,7 +297,7 @@ class Contender:
         self.is_in = True
 
     def affordable(self, count: int, budget: float) -> int:
-        """As many of ``count`` runs as its wall time has room for, by the mean of those before; one at least."""
+        """Returns as many of ``count`` runs as fit its wall time, by the mean of earlier runs; at least one."""
         rest = budget - self.spent
         if not self.samples or count * self.spent <= rest * len(self.samples):
             return count
@@ -308,7 +308,7 @@ class Contender:
         return interval(self.samples)
 
     def median(self) -> float:
-        """The estimate."""
+        """Returns the estimate of the median."""
         return _benchmark.quantile(self.samples, 0.5)
 
 
@@ -355,7 +355,7 @@ def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: P
     least = min(first.values(), default=0.0)
     for contender, elapsed in first.items():
         if elapsed > max(_HOPELESS * least, 1.0) and contender is contenders[0]:
-            # It also found the threads and the clock of the device asleep.
+            # The first contender also found the threads and the clock of the device asleep.
             elapsed = min([elapsed, *sample(contender, 1)])
         contender.spent = 0.0
         if elapsed > max(_HOPELESS * least, 1.0) and contender.config not in outcome.failures:
@@ -363,7 +363,7 @@ def _race(trial: Trial, configs: Sequence[Config], outcome: Outcome, progress: P
             contender.samples = [elapsed]
     bound = min((timing[2] for timing in outcome.timings.values()), default=float("inf"))
     standing = [contender for contender in contenders if contender.is_in]
-    # One run of a short kernel may be late for reasons of the machine.
+    # One run of a short kernel may be late because of the machine.
     count = 5 if least < 1.0 else 3 if least < 10.0 else 1
     while sampled := [contender for contender in standing if _needs_more(contender, budget)]:
         for contender in sampled:

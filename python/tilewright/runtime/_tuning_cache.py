@@ -1,8 +1,8 @@
 """Timings of autotuned kernels on disk: one file for each kernel, key and device, with a row for each configuration.
 
-So a second process measures nothing, and a configuration that is added is the only one that is measured. The name of
-the file is a digest of what the times depend on: the code of the kernel, the key, the device, and what the environment
-says of compiling. Configurations that differ by a hook cannot be told apart from outside; those with one are not kept.
+So a second process measures nothing, and an added configuration is the only one that is measured. The name of
+the file is a digest of everything that the times depend on: the code of the kernel, the key, the device, and the
+settings of compilation. Configurations with a hook are not kept, since hooks cannot be compared.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _row_name(config: Config) -> str:
 
 
 def _environment() -> list[str]:
-    """The settings that change what is compiled."""
+    """The settings that change the compiled code."""
     from tilewright import knobs
 
     return [

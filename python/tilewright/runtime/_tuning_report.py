@@ -11,7 +11,7 @@ _QUIET = 0.5
 
 
 class Progress:
-    """One line on a terminal, gone when the tuning ends; nothing where stderr is none."""
+    """A line on a terminal that disappears when the tuning ends; nothing if stderr is no terminal."""
 
     def __init__(self, tuner: Any, count: int) -> None:
         from tilewright import knobs
@@ -34,14 +34,14 @@ class Progress:
             sys.stderr.flush()
 
     def step(self, config: Any) -> None:
-        """The next configuration is looked at."""
+        """Notes the next configuration."""
         self.number += 1
         if self.prints:
             print(f"Autotuning kernel {self.name} with config {config}")
         self.say(f"{self.number}/{self.count}")
 
     def best(self, config: Any, milliseconds: float) -> None:
-        """The fastest so far."""
+        """Notes the fastest configuration so far."""
         self.fastest = f", {milliseconds:.3g} ms with {config}"
         self.say(f"{self.number}/{self.count}")
 
@@ -59,9 +59,9 @@ class Progress:
 
 
 def report_failures(tuner: Any, outcome: Any) -> None:
-    """Warns of the configurations that were skipped; an error if nothing is left.
+    """Warns of the configurations that were skipped; an error if none is left.
 
-    If all fail alike, that is an error of the kernel or of the launch, and is raised as it is.
+    If all fail alike, the error is about the kernel or the launch, and is raised unchanged.
     """
     import warnings
 
@@ -86,7 +86,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _stacklevel() -> int:
-    """Which frame is the first outside of this package."""
+    """Returns the index of the first frame outside of this package."""
     package = __name__.partition(".")[0]
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:

@@ -1,6 +1,6 @@
 """The source of functions that are in no file: from ``exec``, ``python -c``, an interactive console.
 
-Python does not keep such a text. It is looked for where it still lies, and taken if it compiles to the very function.
+Python does not keep such a text. Texts that still exist are searched, and taken if one compiles to the very function.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MAX_LINES = 500
-"""How far back a history is looked at."""
+"""The maximum number of lines of a history that are searched."""
 
 
 def source_lines(function: Callable[..., Any]) -> tuple[list[str], int] | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # Not read with the package. A tuning takes these from here, so that it follows a program that replaces them.
+    # Not imported with the package. A tuning reads these attributes here, since a program may replace them.
     if name == "driver":
         from tilewright.runtime.driver import driver
 
@@ -57,7 +57,7 @@ _wrappers: WeakSet[_Wrapper[..., Any]] = WeakSet()
 
 
 class _WrapperType(type):
-    """The class of the two classes below: a program may replace their ``run``, for wrappers that are there as well."""
+    """The metaclass of the two classes below: a program may replace ``run``, which then holds for existing wrappers."""
 
     def __setattr__(cls, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -70,7 +70,7 @@ class _WrapperType(type):
 class _Wrapper(_native.Wrapper, KernelInterface[P, R], metaclass=_WrapperType):
     """The common part of an autotuner and heuristics: a kernel beneath, and the identity of its function.
 
-    The base class launches where there is nothing to be done but to add arguments; else it calls ``run``.
+    The base class launches if arguments only have to be added; else it calls ``run``.
     """
 
     fn: Any
@@ -93,7 +93,7 @@ class _Wrapper(_native.Wrapper, KernelInterface[P, R], metaclass=_WrapperType):
         self._forget_settings()
 
     def _choose_kind(self) -> None:
-        """Has the base class launch, unless ``run`` is the program's."""
+        """Makes the base class launch, unless ``run`` is the program's."""
         is_ours = "run" not in vars(self)
         self._set_kind(_OWN_RUNS.get(type(self).run, "own") if is_ours else "own")
 
@@ -129,11 +129,11 @@ class _Wrapper(_native.Wrapper, KernelInterface[P, R], metaclass=_WrapperType):
         return self, kwargs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Says that a grid is missing, as the kernel beneath does."""
+        """Raises the error about a missing grid, as the kernel beneath does."""
         return self.fn(*args, **kwargs)
 
     def __reduce__(self) -> str:
-        """Copied and pickled as functions are: as itself, and by its name."""
+        """Copies and pickles like a function: as itself, and by its name."""
         return str(self.__qualname__)
 
     def __repr__(self) -> str:
@@ -150,7 +150,7 @@ class _NoKernel(KernelInterface[..., object]):
         self.arg_names = list(inspect.signature(fn).parameters)
 
     def run(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Says what is missing."""
+        """Raises an error: the function is no kernel."""
         raise LaunchTypeError(
             f"'{self.fn.__name__}' is tuned, and is no kernel: write @triton.jit on the line above its def"
         )
@@ -170,7 +170,7 @@ def _kernel_of(fn: Any, decorator: str) -> Any:
 def _with_stand_ins(
     wrapper: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a warm-up, torch dtypes as tensors of them; but compile-time values are what they are."""
+    """Replaces torch dtypes among the arguments of a warm-up by tensors of them; compile-time values stay unchanged."""
     kernel = wrapper.fn
     while not hasattr(kernel, "params") and hasattr(kernel, "fn"):
         kernel = kernel.fn
@@ -184,7 +184,7 @@ def _with_stand_ins(
 
 
 class Autotuner(_Wrapper[P, R]):
-    """A kernel of several configurations: the first launch for a key times them, and all launches take the fastest."""
+    """A kernel with several configurations: the first launch for a key times them, later ones take the fastest."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class Autotuner(_Wrapper[P, R]):
         self.cache: dict[Any, Config] = {}
         """The choice for each key, on the device of the latest launch."""
         self.configs_timings: dict[Config, list[float]] = {}
-        """Of the latest tuning: the median and the 20th and 80th percentile of each configuration, in ms."""
+        """The median and the 20th and 80th percentile of each configuration in the latest tuning, in ms."""
         self.best_config: Config | None = None
         self.bench_time: float | None = None
         self.nargs: dict[str, Any] | None = None
@@ -230,7 +230,7 @@ class Autotuner(_Wrapper[P, R]):
 
         prune = prune_configs_by or {}
         self.perf_model = prune.get("perf_model")
-        # torch hands the attribute on by its own name.
+        # torch passes the attribute on by its own name.
         self.configs_top_k = prune.get("top_k", prune.get("configs_top_k", 1.0))
         self.early_config_prune = prune.get("early_config_prune")
 
@@ -247,7 +247,7 @@ class Autotuner(_Wrapper[P, R]):
     # -- hooks of the arguments that a kernel changes --
 
     def _save(self, kwargs: dict[str, Any], reset_only: bool = False) -> None:
-        """Before a launch: zeros what shall be zero, and keeps what the launch would change."""
+        """Zeroes the tensors of ``reset_to_zero`` before a launch, and copies those that the launch would change."""
         for name in self.reset_to_zero:
             if self._array(kwargs, name, "reset_to_zero") is not None:
                 _fill_with_zeros(kwargs[name])
@@ -256,7 +256,7 @@ class Autotuner(_Wrapper[P, R]):
             self.restore_copies = {name: _copy_of(kwargs[name]) for name in names}
 
     def _restore(self, kwargs: dict[str, Any], exception: BaseException | None = None) -> None:
-        """After a launch: brings back what was kept."""
+        """Restores the copied tensors after a launch."""
         copies, self.restore_copies = self.restore_copies, {}
         for name, copy in copies.items():
             _assign(kwargs[name], copy)
@@ -282,7 +282,7 @@ class Autotuner(_Wrapper[P, R]):
     # -- launches --
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Launches with the configuration that is the fastest for arguments like these; tunes first if need be."""
+        """Launches with the fastest configuration for arguments like these; tunes first if needed."""
         if kwargs.get("warmup"):
             compiled = self.warmup(*args, **{k: v for k, v in kwargs.items() if k != "warmup"})
             return compiled[0] if compiled else None
@@ -291,7 +291,7 @@ class Autotuner(_Wrapper[P, R]):
         return result
 
     def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of a launch with those of its configuration; tunes if need be."""
+        """Returns the arguments of a launch with those of its configuration; tunes if needed."""
         self.nargs = nargs = dict(zip(self.arg_names, args, strict=False))
         config = self.configs[0] if len(self.configs) == 1 else self._choice(nargs, args, kwargs)
         self.best_config = config
@@ -304,7 +304,7 @@ class Autotuner(_Wrapper[P, R]):
         return merged
 
     def warmup(self, *args: Any, **kwargs: Any) -> Any:
-        """Compiles every configuration that pruning leaves; tensors may be replaced by their dtypes."""
+        """Compiles every configuration that pruning leaves; dtypes may replace tensors."""
         from tilewright.runtime._tuning import Trial
 
         args, kwargs = _with_stand_ins(self, args, kwargs)
@@ -339,7 +339,7 @@ class Autotuner(_Wrapper[P, R]):
         try:
             found = self.cache.get(key)
         except TypeError:
-            # A list, for instance.
+            # The value is unhashable, such as a list.
             key = tuple(map(repr, values))
             found = self.cache.get(key)
         if found is None:
@@ -350,7 +350,7 @@ class Autotuner(_Wrapper[P, R]):
         return found
 
     def _move_to(self, place: Any) -> None:
-        """Choices are those of a device, where the first tensor is: what is fast on one need not be on another."""
+        """Switches to the choices for the device of the first tensor: a fast one may be slow on another device."""
         with self._lock:
             if self._place is not None:
                 self._caches[self._place] = self.cache
@@ -377,7 +377,7 @@ class Autotuner(_Wrapper[P, R]):
         trial = _tuning.Trial(self, nargs, args, kwargs)
         configs = self.prune_configs(kwargs)
         if self._is_to_be_interpreted():
-            # How fast Python runs a body says nothing of a configuration.
+            # The speed of a body in Python says nothing of a configuration.
             self.cache[key] = configs[0]
             return configs[0]
         began = time.perf_counter()
@@ -396,7 +396,7 @@ class Autotuner(_Wrapper[P, R]):
         return best
 
     def check_disk_cache(self, tuning_key: Any, configs: list[Config], bench_fn: Callable[[], Any]) -> bool:
-        """Takes the choice from earlier timings on disk; calls ``bench_fn`` if some are missing, and is False then."""
+        """Takes the choice from earlier timings on disk; if some are missing, calls ``bench_fn`` and returns False."""
         from tilewright.runtime import _tuning_cache
 
         known = _tuning_cache.Results.of(self, tuning_key, configs, is_asked=True)
@@ -429,7 +429,7 @@ class Autotuner(_Wrapper[P, R]):
         return _tuning.measure(_tuning.Trial(self, nargs, args, meta), config)
 
     def prune_configs(self, kwargs: dict[str, Any]) -> list[Config]:
-        """The configurations that are worth a measurement, as ``prune_configs_by`` says."""
+        """Returns the configurations to measure, by ``prune_configs_by``."""
         nargs = self.nargs or {}
         configs = list(self.configs)
         if self.early_config_prune is not None:
@@ -482,14 +482,14 @@ class Heuristics(_Wrapper[P, R]):
         return self.fn.run(*args, **self._computed(args, kwargs))
 
     def warmup(self, *args: Any, **kwargs: Any) -> Any:
-        """Compiles without running; tensors may be replaced by their dtypes."""
+        """Compiles without running; dtypes may replace tensors."""
         args, kwargs = _with_stand_ins(self, args, kwargs)
         return self.fn.warmup(*args, **self._computed(args, kwargs))
 
     def _computed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
         for name, function in self.values.items():
-            # Each sees what those before it computed.
+            # Each function sees the results of earlier ones.
             named[name] = kwargs[name] = function(named)
         return kwargs
 
@@ -503,7 +503,7 @@ def _names(names: list[str] | str | None) -> list[str]:
 
 
 def _check_names(tuner: Autotuner[..., Any], given: dict[str, list[str]]) -> None:
-    """Refuses names that no parameter has: such a key would never change, and such a tensor never be reset."""
+    """Rejects names that no parameter has: such a key would never change, and such a tensor never be reset."""
     for argument, names in given.items():
         unknown = [name for name in names if name not in tuner.arg_names]
         if not unknown:
@@ -537,7 +537,7 @@ _dtype_names: dict[Any, str] = {}
 
 
 def _name_of(dtype: Any) -> str:
-    """``str(dtype)``, which torch makes anew each time."""
+    """Caches ``str(dtype)``, which torch makes anew each time."""
     name = _dtype_names.get(dtype)
     if name is None:
         name = _dtype_names[dtype] = str(dtype)
@@ -584,7 +584,7 @@ def autotune(
     do_bench: Callable[..., Any] | None = None,
     cache_results: bool = False,
 ) -> AutotuneDecorator:
-    """Has a kernel choose among configurations: ``@triton.autotune(configs=[triton.Config(...), ...], key=["n"])``.
+    """Makes a kernel choose among configurations: ``@triton.autotune(configs=[triton.Config(...), ...], key=["n"])``.
 
     The first launch for each value of the arguments in ``key``, and for each combination of dtypes, runs the
     configurations to time them, so a kernel that changes its inputs needs ``reset_to_zero`` (zeroed before each run)
@@ -634,9 +634,9 @@ def _check_heuristics(values: Any) -> None:
 
 
 def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> HeuristicsDecorator:
-    """Has compile-time arguments computed at each launch: ``@triton.heuristics({"EVEN": is_even})``.
+    """Computes compile-time arguments at each launch: ``@triton.heuristics({"EVEN": is_even})``.
 
-    Each function is given a dict with all arguments of the launch by their names.
+    Each function gets a dict with all arguments of the launch by their names.
     """
 
     _check_heuristics(values)
@@ -649,4 +649,4 @@ def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Heuristics
 
 
 _OWN_RUNS: dict[Any, str] = {Autotuner.run: "autotuner", Heuristics.run: "heuristics"}
-"""Ours, as long as no program replaces them."""
+"""The built-in functions, as long as no program replaces them."""

@@ -1,6 +1,6 @@
 """``triton.runtime.cache``: files that programs and the autotuner keep between runs, by key.
 
-Kernels are not kept here: the native module has them in memory, and a cache of machine code of its own on disk.
+Kernels are not kept here: the native module has them in memory, and its own cache of machine code on disk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class CacheManager:
         pass
 
     def get_file(self, filename: str) -> str | None:
-        """The path of a file, if it is there."""
+        """Returns the path of a file, if it exists."""
         raise NotImplementedError
 
     def put(self, data: bytes | str, filename: str, binary: bool = True) -> str:
@@ -25,11 +25,11 @@ class CacheManager:
         raise NotImplementedError
 
     def get_group(self, filename: str) -> dict[str, str] | None:
-        """The paths of a group of files by their names, if it is there."""
+        """Returns the paths of a group of files by their names, if the group exists."""
         raise NotImplementedError
 
     def put_group(self, filename: str, group: dict[str, str]) -> str:
-        """Writes which files are a group; returns the path of the list."""
+        """Writes the list of a group's files; returns its path."""
         raise NotImplementedError
 
 
@@ -63,11 +63,11 @@ class FileCacheManager(CacheManager):
         return os.path.exists(self._make_path(filename))
 
     def get_file(self, filename: str) -> str | None:
-        """The path of a file, if it is there."""
+        """Returns the path of a file, if it exists."""
         return self._make_path(filename) if self.has_file(filename) else None
 
     def get_group(self, filename: str) -> dict[str, str] | None:
-        """The paths of a group of files by their names, if the group is there; without those that are gone."""
+        """Returns the paths of a group of files by their names, without missing files, if the group exists."""
         import json
         import os
 
@@ -81,7 +81,7 @@ class FileCacheManager(CacheManager):
         return {name: path for name, path in children.items() if os.path.exists(path)}
 
     def put_group(self, filename: str, group: dict[str, str]) -> str:
-        """Writes which files are a group; returns the path of the list."""
+        """Writes the list of a group's files; returns its path."""
         import json
 
         return self.put(json.dumps({"child_paths": group}), f"__grp__{filename}", binary=False)
@@ -105,16 +105,16 @@ class RemoteCacheBackend:
         pass
 
     def get(self, filenames: list[str]) -> dict[str, bytes]:
-        """The content of those that are there."""
+        """Returns the content of the files that exist."""
         raise NotImplementedError
 
     def put(self, filename: str, data: bytes) -> None:
-        """Keeps a file."""
+        """Stores a file."""
         raise NotImplementedError
 
 
 class RedisRemoteCacheBackend(RemoteCacheBackend):
-    """Files in a Redis server: ``knobs.redis`` says where."""
+    """Files in the Redis server of ``knobs.redis``."""
 
     def __init__(self, key: str) -> None:
         import redis  # type: ignore[import-not-found,unused-ignore]
@@ -129,12 +129,12 @@ class RedisRemoteCacheBackend(RemoteCacheBackend):
         return self._key_fmt.format(key=self._key, filename=filename)
 
     def get(self, filenames: list[str]) -> dict[str, bytes]:
-        """The content of those that are there."""
+        """Returns the content of the files that exist."""
         contents = self._redis.mget([self._get_key(name) for name in filenames])
         return {name: data for name, data in zip(filenames, contents, strict=True) if data is not None}
 
     def put(self, filename: str, data: bytes) -> None:
-        """Keeps a file."""
+        """Stores a file."""
         self._redis.set(self._get_key(filename), data)
 
 
@@ -156,7 +156,7 @@ class RemoteCacheManager(CacheManager):
         self._file_cache_manager = FileCacheManager(key, override=override, dump=dump)
 
     def get_file(self, filename: str) -> str | None:
-        """The path of a file, if it is there."""
+        """Returns the path of a file, if it exists."""
         if self._override:
             return self._file_cache_manager.get_file(filename)
         found = self._backend.get([filename])
@@ -166,18 +166,18 @@ class RemoteCacheManager(CacheManager):
         return self._materialize(filename, data)
 
     def _materialize(self, filename: str, data: bytes) -> str:
-        """Writes what came from afar."""
+        """Writes a fetched file."""
         return self._file_cache_manager.put(data, filename, True)
 
     def put(self, data: bytes | str, filename: str, binary: bool = True) -> str:
-        """Keeps a file; returns its path here."""
+        """Stores a file; returns its local path."""
         content = data if isinstance(data, bytes) else str(data).encode()
         if not self._override and not self._dump:
             self._backend.put(filename, content)
         return self._file_cache_manager.put(content, filename, True)
 
     def get_group(self, filename: str) -> dict[str, str] | None:
-        """The paths of a group of files by their names, if it is there."""
+        """Returns the paths of a group of files by their names, if the group exists."""
         import json
 
         path = self.get_file(f"__grp__{filename}")
@@ -191,7 +191,7 @@ class RemoteCacheManager(CacheManager):
         return {name: self._materialize(name, data) for name, data in contents.items()}
 
     def put_group(self, filename: str, group: dict[str, str]) -> str:
-        """Writes which files are a group; returns the path of the list."""
+        """Writes the list of a group's files; returns its path."""
         import json
 
         names = json.dumps({"child_paths": sorted(group)})
@@ -214,22 +214,22 @@ def _manager(key: str, **options: bool) -> CacheManager:
 
 
 def get_cache_manager(key: str) -> CacheManager:
-    """The files of a key, a hexadecimal digest; of the class that ``TRITON_CACHE_MANAGER`` names, if it does."""
+    """Returns the files of a key, a hexadecimal digest; of the class in ``TRITON_CACHE_MANAGER``, if it is set."""
     return _manager(key)
 
 
 def get_override_manager(key: str) -> CacheManager:
-    """The files that a user has put in the place of compiled ones."""
+    """Returns the files by which a user replaces compiled ones."""
     return _manager(key, override=True)
 
 
 def get_dump_manager(key: str) -> CacheManager:
-    """The files that are written for a user to read."""
+    """Returns the files that are written for a user to read."""
     return _manager(key, dump=True)
 
 
 def make_so_cache_key(version_hash: str, signature: Any, constants: Any, ids: Any, **kwargs: Any) -> str:
-    """A digest of what a launcher was made from."""
+    """Returns a digest of a launcher's sources."""
     import hashlib
 
     types = {name: "ptr" if str(ty)[:1] == "*" else str(ty) for name, ty in signature.items()}

@@ -1,4 +1,4 @@
-"""``triton.runtime.driver``: the active device, and what programs ask of it."""
+"""``triton.runtime.driver``: the active device, and the functions that programs call on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def ty_to_cpp(ty: str) -> str:
-    """The type of C that an argument of a launch is read as: ``int32_t`` for ``i32``."""
+    """Returns the type of C that an argument of a launch is read as: ``int32_t`` for ``i32``."""
     if ty.startswith("*"):
         return "CUdeviceptr"
     if ty == "nvTmaDesc" or ty.startswith("tensordesc"):
@@ -66,7 +66,7 @@ def _claimed_gpu() -> Any:
 
 
 def _capability(device: int | None = None) -> tuple[int, int]:
-    """Major and minor compute capability of a device, as torch says it."""
+    """Returns the major and minor compute capability of a device, as torch states it."""
     claimed = _claimed_gpu()
     return _native.device_capability(device) if claimed is None else claimed.capability()
 
@@ -78,19 +78,19 @@ class CudaUtils:
     def load_binary(name: str, kernel: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
         """Loads a cubin or PTX.
 
-        Returns the numbers of the module and of the kernel, the registers and the spilled registers of a thread, and
-        the most threads of a program.
+        Returns the handles of the module and of the kernel, the registers and the spilled registers of a thread, and
+        the maximum number of threads of a program.
         """
         return _native.load_binary(name, kernel, shared, device)
 
     @staticmethod
     def unload_module(module: int) -> None:
-        """Unloads what ``load_binary`` has loaded."""
+        """Unloads a module of ``load_binary``."""
         _native.unload_module(module)
 
     @staticmethod
     def build_signature_metadata(types: Any) -> bytes:
-        """What ``launch`` needs to know of the types of what is passed."""
+        """Encodes the types of a launch's arguments for ``launch``."""
         return _native.build_signature_metadata(list(types))
 
     @staticmethod
@@ -106,7 +106,7 @@ class CudaUtils:
         """
         return _native.fill_tma_descriptor_tiled(*args)
 
-    # Its name before there were descriptors of another kind.
+    # The name before there were other descriptors.
     fill_tma_descriptor = fill_tma_descriptor_tiled
 
     @staticmethod
@@ -168,19 +168,19 @@ class CudaUtils:
         return _capability(device)
 
     def get_current_device(self) -> int:
-        """The number of the GPU that this thread works on."""
+        """Returns the number of the GPU that this thread works on."""
         return _native.current_device()
 
     def set_current_device(self, device: int) -> None:
-        """Has this thread work on another GPU."""
+        """Makes this thread work on another GPU."""
         _native.set_current_device(device)
 
     def get_default_stream(self, device: int | None = None) -> int:
-        """The stream of launches that name none, where torch is not there."""
+        """Returns the stream of launches that name none, without torch."""
         return 0
 
     def set_printf_fifo_size(self, size: int) -> None:
-        """Sets the bytes that hold what kernels print until it is shown."""
+        """Sets the size in bytes of the buffer for the output of kernels."""
         _native.set_printf_fifo_size(size)
 
     def is_stream_capturing(self, stream: int) -> bool:
@@ -207,7 +207,7 @@ class Driver(GPUDriver):
 
     @staticmethod
     def is_active() -> bool:
-        """Always there."""
+        """Returns True."""
         return True
 
     def get_current_target(self) -> GPUTarget:
@@ -223,23 +223,23 @@ class Driver(GPUDriver):
     def get_active_torch_device(self) -> Any:
         """The device on which tensors for kernels are made.
 
-        While programs that say ``cuda`` are run on the processor, this is that ``cuda`` device: then all that a program
-        makes is in one place, however it says it.
+        While programs that say ``cuda`` are run on the processor, this is that ``cuda`` device: then all tensors of a
+        program are on one device, however it names the device.
         """
         if _native.device().startswith("cuda") or _is_cuda_on_cpu():
             return _torch_device("cuda", self.get_current_device())
         return _torch_device("cpu")
 
     def get_current_device(self) -> int:
-        """The number of the GPU that this thread works on; 0 for other devices."""
+        """Returns the number of the GPU that this thread works on; 0 for other devices."""
         return _native.current_device()
 
     def set_current_device(self, device: int) -> None:
-        """Has this thread work on another GPU."""
+        """Makes this thread work on another GPU."""
         _native.set_current_device(device)
 
     def get_current_stream(self, device: int | None = None) -> int:
-        """The stream that launches go to: torch's current one.
+        """Returns the stream that launches go to: torch's current one.
 
         Devices other than a GPU have none: a launch there returns when it is done.
         """
@@ -271,13 +271,13 @@ class Driver(GPUDriver):
         """The function that times a kernel."""
         from tilewright import _benchmark
 
-        # A program may have put another in its place; one that has not read the module has not.
+        # A program may have replaced it; a program that has not imported the module has not.
         testing = sys.modules.get("tilewright.testing")
         return _benchmark.do_bench if testing is None else testing.do_bench
 
 
 class DriverConfig:
-    """The active driver, and how to choose another."""
+    """The active driver, and methods to choose another."""
 
     def __init__(self) -> None:
         self.default: Any = Driver()
@@ -288,7 +288,7 @@ class DriverConfig:
         self.active = driver
 
     def reset_active(self) -> None:
-        """Back to the default."""
+        """Restores the default driver."""
         self.active = self.default
 
     def set_active_to_cpu(self) -> None:
@@ -302,7 +302,7 @@ class DriverConfig:
         self.active = self.default
 
     def get_active_gpus(self) -> list[Any]:
-        """The drivers of GPUs that are active."""
+        """Returns the drivers of GPUs that are active."""
         return [self.default] if _native.device().startswith("cuda") else []
 
 

@@ -1,4 +1,4 @@
-"""``@jit``: a Python function becomes a kernel.
+"""``@jit``: makes a kernel of a Python function.
 
 The class here gathers the properties of the function that Python knows. Its base class, in Rust, does a launch, from
 ``kernel[grid](...)`` on.
@@ -38,7 +38,7 @@ else:
 
 
 _functions: WeakSet[JITFunction[..., Any]] = WeakSet()
-"""All of them, by whose names a form that was described in another process finds those that it was given."""
+"""All kernels, by whose names a variant that was described in another process finds its functions."""
 
 _OF_BINDER = frozenset(
     (
@@ -57,7 +57,7 @@ GLUON_MODULE = "triton.experimental.gluon.language"
 
 
 def __getattr__(name: str) -> object:
-    # Not read with the package: launches need none of it.
+    # Not imported with the package: launches need none of it.
     if name in _OF_UTILS:
         from tilewright import _utils
 
@@ -106,7 +106,7 @@ class KernelInterface(Generic[P, R]):
     __iter__ = None
 
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
-        """Compiles without running; tensors may be replaced by their dtypes."""
+        """Compiles without running; dtypes may replace tensors."""
         args = tuple(map(MockTensor.wrap_dtype, args))
         kwargs = {name: MockTensor.wrap_dtype(value) for name, value in kwargs.items()}
         return self.run(*args, grid=grid, warmup=True, **kwargs)
@@ -146,7 +146,7 @@ class KernelParam:
 
 
 def _annotation_text(annotation: Any) -> str:
-    """``tl.constexpr`` is ``constexpr``, ``tl.int64`` is ``i64``, a string is itself."""
+    """Returns an annotation as text: ``constexpr`` for ``tl.constexpr``, ``i64`` for ``tl.int64``, strings as is."""
     if isinstance(annotation, str):
         return annotation.strip().strip("'\"")
     if isinstance(annotation, type):
@@ -157,7 +157,7 @@ def _annotation_text(annotation: Any) -> str:
 
 
 def _annotation_type(annotation: str) -> str:
-    """The type that an annotation forces upon an argument, as in a signature: ``i64``; empty if none."""
+    """Returns the type that an annotation forces upon an argument, as in a signature: ``i64``; empty if none."""
     name = annotation.rpartition(".")[2]
     name = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}.get(name, name)
     if name.startswith(("int", "uint")) and name[-1:].isdigit():
@@ -213,7 +213,7 @@ class JITCallable:
         return self.src
 
     def _set_src(self) -> None:
-        """Nothing: the source is read with the function."""
+        """Does nothing: the source is read with the function."""
 
     def parse(self) -> Any:
         """The syntax tree of the function, as Python's ``ast`` has it."""
@@ -253,7 +253,7 @@ def _first_definition(text: str) -> tuple[str | None, int]:
 
 
 def _place(name: str, doc: str) -> Any:
-    """An attribute that says where the source is, for errors and debuggers; programs that make kernels assign it."""
+    """An attribute with the position of the source, for errors and debuggers; programs that make kernels assign it."""
 
     def fget(self: JITFunction[..., Any]) -> Any:
         return self.__dict__[f"_{name}"]
@@ -279,7 +279,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
     """A kernel, or a function that kernels call."""
 
     if TYPE_CHECKING:
-        # The base class in Rust has both.
+        # The base class in Rust defines both.
         def __getitem__(self, grid: Any) -> Launcher[P]: ...
         @overload
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...  # noqa: D102
@@ -343,10 +343,10 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         try:
             self._src, self.raw_src, first_line = _source(fn)
         except LaunchValueError:
-            # Where Python runs the function, it needs no source of it.
+            # Python runs the function, and needs no source of it.
             if not self._interpret:
                 raise
-        # The function's own, or the first one of a text that replaces its source.
+        # The function's own definition, or the first one of a text that replaces its source.
         self._code_name: str = fn.__code__.co_name
         self.file_name = fn.__code__.co_filename
         self.starting_line_number = first_line
@@ -356,7 +356,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         self.kernel: Any = None
         self.device_caches: dict[Any, Any] = {}
         self.pre_run_hooks: list[Callable[..., Any]] = []
-        # Inductor takes these away before it sends a kernel from a process that compiles.
+        # Inductor removes these before it sends a kernel from a process that compiles.
         self.used_global_vals: dict[Any, Any] | None = {}
         self._hash_lock = threading.RLock()
 
@@ -374,7 +374,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         _functions.add(self)
 
     def _define_native(self) -> None:
-        """Tells the native part what the function is; one that was unpickled without its function is told later."""
+        """Describes the function to the native part; one that was unpickled without its function is described later."""
         self._define(
             name=self._code_name,
             file=shown_name(self.file_name),
@@ -397,7 +397,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         )
 
     def _is_to_be_interpreted(self) -> bool:
-        """Returns whether Python runs the body: asked when it is made and when it is first launched."""
+        """Returns whether Python runs the body: checked when the kernel is made and at its first launch."""
         if self._interpret is None:
             from tilewright import knobs
 
@@ -415,10 +415,10 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         return int(max(self.def_file_col_number - 1, 0))
 
     def _unsafe_update_src(self, new_src: str) -> None:
-        """Replaces the source, from the ``def`` on, and forgets what was compiled.
+        """Replaces the source, from the ``def`` on, and forgets compiled variants.
 
-        The first function of the text counts, whatever it is called. The parameters stay those of the function. Kernels
-        that call it and were compiled before keep what they have.
+        The first function of the text counts, whatever its name is. The parameters stay those of the function. Kernels
+        that call it and were compiled before keep the old one.
         """
         self._src = new_src
         self._is_replaced = True
@@ -427,7 +427,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         self._replace_native_source()
 
     def _replace_native_source(self) -> None:
-        """Tells the native part of a source or of its place that has changed since the function was defined."""
+        """Passes a changed source or position to the native part."""
         if self._is_defined():
             self._replace_source(
                 name=self._code_name,
@@ -446,7 +446,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
 
     @property
     def type(self) -> constexpr:
-        """Kernels pass functions as compile-time values."""
+        """Returns the type of a compile-time value, as which kernels pass functions."""
         return constexpr(self)
 
     def repr(self, specialization: Any) -> str:
@@ -454,7 +454,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         return self._fn_name if self._repr is None else self._repr(specialization)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """Itself: a kernel has no ``self``; a method of an aggregate has one.
+        """Returns itself: a kernel has no ``self``; a method of an aggregate has one.
 
         ``help()`` shows an object that has this method as a function.
         """
@@ -468,7 +468,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         """Compiles for arguments like these, and does not run; see ``triton.AsyncCompileMode``."""
         import sys
 
-        # Only programs that use the mode have read its module.
+        # Only programs that use the mode have imported its module.
         asynchronous = sys.modules.get("tilewright.runtime._async_compile")
         mode = None if asynchronous is None else asynchronous.active_mode.get()
         if mode is None:
@@ -525,7 +525,7 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         return None if hook is None else _hooks._call(hook, self, named, is_warmup)
 
     def preload(self, specialization_data: str) -> Any:
-        """Compiles a form that was described in another process: ``compile["specialization_data"]`` of a hook."""
+        """Compiles a variant that was described in another process: ``compile["specialization_data"]`` of a hook."""
         from tilewright.runtime import _binder
 
         return _binder.preload(self, specialization_data)
@@ -535,9 +535,9 @@ class JITFunction(_native.JitKernel, JITCallable, KernelInterface[P, R]):
         return False
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Copied and pickled as functions are: as itself, and by its name.
+        """Copies and pickles like a function: as itself, and by its name.
 
-        One that Inductor has taken its function from is its attributes; it describes a kernel, and is not launched.
+        A kernel from which Inductor has removed the function is its attributes; it only describes a kernel.
         """
         attributes = dict(self.__dict__)
         if attributes["fn"] is not None:
@@ -559,19 +559,19 @@ def is_interpreting() -> bool:
 
 
 def shown_name(file_name: str) -> str:
-    """How findings name a file. A notebook makes a file of each cell, and people know the cell by its number."""
+    """Returns the name of a file in findings. A notebook has a file for each cell, shown by the cell's number."""
     import sys
 
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
     if name_of is not None and (found := name_of(file_name)) is not None:
         return " ".join(found)
-    # Bytes of a path that are no UTF-8 are shown as what they are not.
+    # Bytes of a path that are not UTF-8 are shown escaped.
     return file_name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _source(fn: Callable[..., Any]) -> tuple[str, list[str], int]:
-    """The text of a function without its indentation, its lines with it, and the number of the first."""
+    """Returns the text of a function without its indentation, its lines with it, and the number of the first."""
     import inspect
 
     try:
@@ -588,11 +588,11 @@ def _source(fn: Callable[..., Any]) -> tuple[str, list[str], int]:
             ) from error
         lines, first_line = found
     prefix = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
-    # Lines that are indented less are comments, or continue a string or an expression: they stay as they are.
+    # Lines that are indented less are comments, or continue a string or an expression: they stay unchanged.
     return "".join(line.removeprefix(prefix) for line in lines), lines, max(first_line, 1)
 
 
-# ruff knows `overload` only as what it imports itself.
+# ruff only knows an `overload` that a module imports itself.
 @overload
 def jit(fn: Callable[P, R]) -> JITFunction[P, R]: ...  # noqa: D103
 @overload
@@ -625,14 +625,14 @@ def jit(fn: Any = None, **options: Any) -> Any:  # noqa: F811
     if isinstance(fn, JITFunction):
         return fn
     if hasattr(fn, "_made_kernel"):
-        # @triton.autotune or @triton.heuristics stand below.
+        # @triton.autotune or @triton.heuristics are below.
         return fn._made_kernel(options)
     if not hasattr(fn, "__code__"):
         raise TypeError(f"@triton.jit takes a function, not a {type(fn).__name__}")
     if hasattr(fn, "__wrapped__"):
         import inspect
 
-        # What `functools.wraps` was used on is the function whose source is compiled: nothing calls the wrapper.
+        # The function that `functools.wraps` wraps is the one whose source is compiled: the wrapper is never called.
         fn = inspect.unwrap(fn)
     return JITFunction(fn, **options)
 
@@ -647,14 +647,14 @@ _OPTIONS = (
     "noinline",
     "interpret",
 )
-"""What ``@triton.jit`` takes."""
+"""The options of ``@triton.jit``."""
 
 
 class ConstexprFunction(Generic[P, R]):
     """A Python function that kernels call at compile time, on compile-time values."""
 
     _tilewright_path: str
-    """Set where the language has the function as well."""
+    """Set if the language has the function as well."""
 
     def __init__(self, fn: Callable[P, R]) -> None:
         self.fn = fn
@@ -669,8 +669,8 @@ class ConstexprFunction(Generic[P, R]):
     @overload
     def __call__(self, *args: Any, **kwargs: Any) -> R: ...  # noqa: D102, F811
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: F811
-        """Calls it; values of ``tl.constexpr`` are taken as what they hold."""
-        # Grid functions call it at each launch: nothing is made anew where there is nothing to be taken out.
+        """Calls the function; ``tl.constexpr`` arguments are unwrapped."""
+        # Grid functions call it at each launch: arguments without ``tl.constexpr`` are not copied.
         for arg in args:
             if isinstance(arg, (constexpr, tuple, _native.tensor)):
                 args = tuple(map(plain, args))
@@ -687,19 +687,19 @@ class ConstexprFunction(Generic[P, R]):
 
 
 class BoundConstexprFunction(ConstexprFunction[..., R]):
-    """A compile-time function with the object that it was asked of."""
+    """A compile-time function bound to an object."""
 
     def __init__(self, instance: Any, fn: Callable[..., R]) -> None:
         super().__init__(fn)
         self.__self__ = instance
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
-        """Calls it with the object."""
+        """Calls the function with the object."""
         return super().__call__(self.__self__, *args, **kwargs)
 
 
 def constexpr_function(fn: Callable[P, R]) -> ConstexprFunction[P, R]:
-    """Makes a Python function one that kernels can call at compile time."""
+    """Makes a Python function callable in kernels at compile time."""
     return ConstexprFunction(fn)
 
 
@@ -712,12 +712,12 @@ class MockTensor:
 
     @staticmethod
     def wrap_dtype(arg: Any) -> Any:
-        """A ``MockTensor`` for a torch dtype, anything else as it is."""
+        """Returns a ``MockTensor`` for a torch dtype, anything else unchanged."""
         kind = type(arg)
         return MockTensor(arg) if (kind.__module__, kind.__name__) == ("torch", "dtype") else arg
 
     def stride(self) -> tuple[int, ...]:
-        """Those of a contiguous tensor."""
+        """Returns the strides of a contiguous tensor."""
         strides = [1]
         for extent in self.shape[1:][::-1]:
             strides.append(strides[-1] * extent)
@@ -725,17 +725,17 @@ class MockTensor:
 
     @staticmethod
     def data_ptr() -> int:
-        """Aligned, and not memory."""
+        """Returns an aligned address that is no memory."""
         return 0
 
     @staticmethod
     def ptr_range() -> int:
-        """No memory."""
+        """Returns 0: there is no memory."""
         return 0
 
 
 class TensorWrapper:
-    """A tensor whose memory is taken as of another dtype; see ``reinterpret``."""
+    """A tensor whose memory is read as another dtype; see ``reinterpret``."""
 
     def __init__(self, base: Any, dtype: Any) -> None:
         self.dtype = dtype
@@ -753,7 +753,7 @@ class TensorWrapper:
         return self.base.untyped_storage()
 
     def stride(self, *args: Any) -> Any:
-        """Those of the tensor."""
+        """Returns the strides of the tensor."""
         return self.base.stride(*args)
 
     def element_size(self) -> int:
@@ -761,19 +761,19 @@ class TensorWrapper:
         return int(self.base.element_size())
 
     def cpu(self) -> TensorWrapper:
-        """The same in main memory."""
+        """Returns the same in main memory."""
         return TensorWrapper(self.base.cpu(), self.dtype)
 
     def to(self, device: Any) -> TensorWrapper:
-        """The same on a device."""
+        """Returns the same on a device."""
         return TensorWrapper(self.base.to(device), self.dtype)
 
     def clone(self) -> TensorWrapper:
-        """A copy."""
+        """Returns a copy."""
         return TensorWrapper(self.base.clone(), self.dtype)
 
     def copy_(self, other: Any) -> None:
-        """Takes the values of another."""
+        """Copies the values of another tensor."""
         self.base.copy_(other.base)
 
     def zero_(self) -> None:
@@ -781,7 +781,7 @@ class TensorWrapper:
         self.base.zero_()
 
     def new_empty(self, sizes: Any) -> TensorWrapper:
-        """One of another shape."""
+        """Returns an uninitialized tensor of another shape."""
         return TensorWrapper(self.base.new_empty(sizes), self.dtype)
 
     def __str__(self) -> str:
@@ -789,7 +789,7 @@ class TensorWrapper:
 
 
 def reinterpret(tensor: Any, dtype: Any) -> Any:
-    """The memory of a tensor, taken as of another dtype of the same size, such as an 8-bit float."""
+    """Returns a tensor whose memory is read as another dtype of the same size, such as an 8-bit float."""
     if isinstance(tensor, TensorWrapper):
         return tensor.base if dtype == tensor.base.dtype else TensorWrapper(tensor.base, dtype)
     if hasattr(tensor, "data_ptr"):

@@ -32,7 +32,7 @@ def to_ragged_indices(slice_off, slice_size, row):
 
 @jit
 def _of_slice(TMA, slice_off, slice_size, ragged_dim: tl.constexpr):
-    """The tensor up to the end of a slice."""
+    """Returns the tensor up to the end of a slice."""
     axis: tl.constexpr = ragged_dim % len(TMA.block_shape)
     shape = TMA.shape
     end = tl.minimum(shape[axis], slice_off + slice_size)
@@ -44,14 +44,14 @@ def _of_slice(TMA, slice_off, slice_size, ragged_dim: tl.constexpr):
 def _in_slice(TMA, slice_off, coords, ragged_dim: tl.constexpr):
     """The coordinates in the tensor at which a block begins."""
     axis: tl.constexpr = ragged_dim % len(TMA.block_shape)
-    # In a kernel that Python runs, a list is one.
+    # In a kernel that Python runs, the coordinates may be a list.
     before, after = tuple(coords[:axis]), tuple(coords[axis + 1 :])
     return before + (coords[axis] + slice_off,) + after  # noqa: RUF005
 
 
 @jit
 def load_ragged(TMA, slice_off, slice_size, coords, ragged_dim: tl.constexpr = 0):
-    """The block of a slice at ``coords``, which are counted from the beginning of the slice."""
+    """Loads the block of a slice at ``coords``, which are counted from the beginning of the slice."""
     return _of_slice(TMA, slice_off, slice_size, ragged_dim).load(
         _in_slice(TMA, slice_off, coords, ragged_dim)
     )

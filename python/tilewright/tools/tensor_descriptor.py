@@ -17,7 +17,7 @@ class TensorDescriptor:
     """A tensor in memory, and the shape of the blocks in which a kernel accesses it.
 
     ``shape`` and ``strides`` are in elements, and the last stride is 1. A kernel calls ``load`` and ``store`` of it;
-    what is outside of the tensor is ``padding`` ("zero" or "nan") where it is loaded, and is never stored to.
+    elements outside of the tensor are loaded as ``padding`` ("zero" or "nan"), and are never stored.
     """
 
     base: Any
@@ -74,7 +74,7 @@ class TensorDescriptor:
             )
 
     def _check_block(self) -> None:
-        # How wide a block has to be, a launch checks: programs begin with a block of ones, and a hook of the autotuner
+        # A launch checks the width of a block: programs begin with a block of ones, and a hook of the autotuner
         # sets the block that it tries.
         for axis, extent in enumerate(self.block_shape):
             if extent <= 0 or extent & (extent - 1):
@@ -86,7 +86,7 @@ class TensorDescriptor:
     def from_tensor(
         tensor: Any, block_shape: list[int], padding: str = "zero", round_f32_to_tf32: bool = False
     ) -> TensorDescriptor:
-        """The descriptor of a whole tensor, as it lies in memory."""
+        """Describes a whole tensor, with its layout in memory."""
         shape = list(tensor.shape)
         if hasattr(tensor, "stride"):
             strides = list(tensor.stride())

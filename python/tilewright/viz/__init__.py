@@ -9,7 +9,7 @@
     kernel[grid](...)
     triton_viz.launch()
 
-A traced kernel runs on the CPU, compiled, whatever device it is for otherwise; what its programs do goes to a file,
+A traced kernel runs on the CPU, compiled, whatever device it is for otherwise; the events of its programs go to a file,
 whose format ``crates/trace`` documents. ``launch`` serves the page on this machine only, and needs no network.
 """
 

@@ -1,4 +1,4 @@
-"""``python -m tilewright.viz trace.twtrace``: shows a trace that was saved."""
+"""``python -m tilewright.viz trace.twtrace``: shows a saved trace."""
 
 from __future__ import annotations
 

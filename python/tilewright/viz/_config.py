@@ -7,27 +7,27 @@ from dataclasses import dataclass, fields
 
 @dataclass
 class Config:
-    """Settings of traces; ``reset()`` brings back the defaults."""
+    """Settings of traces; ``reset()`` restores the defaults."""
 
     programs: int = 256
     """The maximum number of programs of a launch, spread evenly, that are recorded with values; of the others, only the
     memory that they access is recorded."""
 
     value_bytes: int = 64 << 20
-    """Bytes of values that are kept of a launch; then values are left out."""
+    """The maximum bytes of values that are kept of a launch; further values are left out."""
 
     max_bytes: int = 256 << 20
-    """Bytes in all that are kept of a launch; then accesses are left out too."""
+    """The maximum bytes that are kept of a launch in all; further accesses are left out too."""
 
     tensor_bytes: int = 4 << 20
-    """The elements of larger tensors are not kept: the page shows what is accessed of them."""
+    """The maximum size of tensors whose elements are kept: the page shows accessed elements of larger ones."""
 
     disable_sanitizer: bool = False
     enable_sanitizer: bool = True
     """True if the clients ``Sanitizer`` and ``RaceDetector`` have launches sanitized."""
 
-    # Names of the public triton-viz that programs set. Each is accepted; what it would switch is always on here, or is
-    # about an interpreter that is not there.
+    # Names of the public triton-viz that programs set. Each is accepted; the feature is always on here, or is about an
+    # interpreter that does not exist here.
     verbose: bool = False
     num_sms: int = 1
     virtual_memory: bool = False
@@ -45,7 +45,7 @@ class Config:
         object.__setattr__(self, name, value)
 
     def reset(self) -> None:
-        """Brings back the defaults."""
+        """Restores the defaults."""
         self.__init__()  # type: ignore[misc]
 
 

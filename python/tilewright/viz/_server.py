@@ -27,7 +27,7 @@ _POLICY = "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'uns
 
 
 class _Traces:
-    """The trace as it is now: read again when the file has grown or is another one."""
+    """The current trace: read again when the file has grown or is another one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class _Traces:
         self._trace: _native.TraceFile | None = None
 
     def current(self) -> _native.TraceFile | None:
-        """The trace; none if nothing was traced."""
+        """Returns the trace; none if nothing was traced."""
         path = _session.path()
         with self._lock:
             try:
@@ -53,7 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
-        # A page of elsewhere that has its name resolve to this machine is not answered.
+        # A request whose host name is not this machine's, as by DNS rebinding, gets no answer.
         host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
         if host not in ("127.0.0.1", "localhost", "[::1]"):
             self._answer(403, b"only this machine is served", "text/plain")
@@ -77,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(400, str(error).encode(), "text/plain")
             return
         except BaseException as error:
-            # Whatever it is, the page is not to wait for it.
+            # The page must get an answer to any error.
             self._answer(500, str(error).encode(), "text/plain")
             raise
         if text is None:
@@ -96,11 +96,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
+        """Prints nothing."""
 
 
 def _ask(trace: _native.TraceFile | None, name: str, numbers: dict[str, int]) -> str | None:
-    """The JSON for a question of the page."""
+    """Returns the JSON that answers a request of the page."""
     if trace is None:
         return "[]" if name == "launches" else None
     launch = numbers.get("launch", 0)
@@ -139,7 +139,7 @@ class _Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away is no error."""
+        """Ignores a browser that closes the connection."""
 
 
 _lock = threading.Lock()
@@ -147,7 +147,7 @@ _server: _Server | None = None
 
 
 def serve(port: int = 0) -> str:
-    """Serves the page of what is traced, in the background; returns its address."""
+    """Serves the page of the trace in the background; returns its address."""
     global _server
     with _lock:
         if _server is not None and port in (0, _server.server_address[1]):
@@ -172,12 +172,12 @@ def stop() -> None:
 
 
 def launch(share: bool = False, port: int | None = None, block: bool | None = None, **_options: Any) -> Any:
-    """Serves the page of the trace at ``http://127.0.0.1:<port>/``, and says where.
+    """Serves the page of the trace at ``http://127.0.0.1:<port>/``, and prints the address.
 
-    A notebook shows the page below the cell. The program goes on. When it ends the page is served on until Ctrl-C if a
-    terminal is watching; ``block=True`` waits here, ``block=False`` nowhere, and ``TILEWRIGHT_VIZ_WAIT=1`` or ``0``
-    decides for a program that says nothing. ``share`` is accepted: nothing leaves this machine. Returns the launches
-    that have failed.
+    A notebook shows the page below the cell. The program goes on. When it ends, the page is served on until Ctrl-C if a
+    user is at the terminal; ``block=True`` waits here, ``block=False`` nowhere, and ``TILEWRIGHT_VIZ_WAIT=1`` or ``0``
+    decides if the program does not. ``share`` is accepted: nothing leaves this machine. Returns the launches that have
+    failed.
     """
     import json
 
@@ -196,7 +196,7 @@ def launch(share: bool = False, port: int | None = None, block: bool | None = No
 
 
 def _show_in_notebook(url: str) -> None:
-    """Shows the page in a notebook, if one runs the program: a terminal's IPython has no kernel and no place for it."""
+    """Shows the page in a notebook, if one runs the program: IPython in a terminal has no kernel and cannot show it."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is None:
         return
@@ -221,7 +221,7 @@ def _wait_at_exit() -> None:
         import atexit
 
         _waits = True
-        # Before the folder of the trace is removed: what is registered last is called first.
+        # This must run before the folder of the trace is removed: exit handlers run in reverse order.
         _session.temporary_folder()
         atexit.register(wait)
 

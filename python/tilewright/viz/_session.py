@@ -1,4 +1,4 @@
-"""The file that traced launches go to: one for a process, until it is cleared."""
+"""The file of traced launches: one for a process, until it is cleared."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def temporary_folder() -> Path:
 
 
 def _remove(folder: str, owner: int) -> None:
-    # A child of a fork inherits the registration, not the folder.
+    # A child of a fork inherits the exit handler, not the folder.
     if owner == os.getpid():
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def path() -> Path | None:
-    """The file of the trace, if there is one."""
+    """Returns the file of the trace, if there is one."""
     with _lock:
         if _loaded is not None:
             return _loaded
@@ -55,7 +55,7 @@ def path() -> Path | None:
 
 
 def clear() -> None:
-    """Forgets what was traced."""
+    """Forgets the trace."""
     global _recorder, _loaded
     with _lock:
         if _recorder is not None and _pid == os.getpid():
@@ -64,7 +64,7 @@ def clear() -> None:
 
 
 def save(path: str | os.PathLike[str]) -> None:
-    """Writes what was traced to a file, which ``load`` and ``python -m tilewright.viz`` read."""
+    """Writes the trace to a file, which ``load`` and ``python -m tilewright.viz`` read."""
     found = globals()["path"]()
     if found is None:
         raise ValueError(
@@ -74,7 +74,7 @@ def save(path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> None:
-    """Makes a file that was saved the trace that ``launch`` shows."""
+    """Makes ``launch`` show the trace in a saved file."""
     global _loaded
     found = Path(path).absolute()
     _native.TraceFile(found)

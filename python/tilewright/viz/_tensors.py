@@ -1,4 +1,4 @@
-"""The tensors among the arguments of a launch: where they are, what they hold, and their likeness in main memory."""
+"""The tensors among the arguments of a launch: their addresses, their contents, and their copies in main memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DTYPES = {
 
 
 class Described(NamedTuple):
-    """A tensor as a trace has it."""
+    """The description of a tensor in a trace."""
 
     name: str
     dtype: str
@@ -28,7 +28,7 @@ class Described(NamedTuple):
     address: int
     shape: list[int]
     strides: list[int]
-    """In elements."""
+    """The strides in elements."""
 
     array: Any
 
@@ -43,13 +43,13 @@ class Described(NamedTuple):
                 import numpy
 
                 return numpy.ascontiguousarray(self.array).tobytes()
-            # Not by numpy: to the sanitizer, memory that becomes an array of numpy counts as written.
+            # Not by numpy: the sanitizer counts memory that becomes an array of numpy as written.
             dense = self.array.detach().contiguous()
             return ctypes.string_at(dense.data_ptr(), dense.numel() * dense.element_size())
 
 
 def _plain_torch(array: Any) -> Any:
-    """Within it, torch says of a tensor what it is, whatever a program is made to believe."""
+    """Makes torch tell the true properties of a tensor within it, without stand-ins."""
     import sys
 
     torch = sys.modules.get("torch")
@@ -73,7 +73,7 @@ def _add(name: str, value: Any, found: list[Described]) -> None:
         return
     array = value
     if not _is_array(array):
-        # A descriptor, or memory under another type.
+        # A descriptor, or memory as another dtype.
         array = getattr(value, "base", None)
         if not _is_array(array):
             return
@@ -105,7 +105,7 @@ class HostCopies:
         self._torch: Any = None
 
     def of(self, value: Any) -> Any:
-        """The argument in main memory: itself if it is there."""
+        """Returns the argument in main memory: itself if it is there."""
         if isinstance(value, tuple):
             items = [self.of(item) for item in value]
             return type(value)(*items) if hasattr(value, "_fields") else tuple(items)

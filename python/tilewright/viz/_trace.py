@@ -25,7 +25,7 @@ class Trace(KernelInterface[..., Any]):
         self.base_fn = getattr(fn, "fn", fn)
 
     def run(self, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> Any:
-        """Launches on the CPU, and records what the programs do."""
+        """Launches on the CPU, and records the events of the programs."""
         if warmup:
             return self.fn.run(*args, grid=grid, warmup=True, **kwargs)
         kernel, kwargs = _resolved(self.fn, args, {**kwargs, "grid": grid})
@@ -53,11 +53,11 @@ class Trace(KernelInterface[..., Any]):
 
 
 def trace(kernel: Any = None, *args: Any, clients: Any = None, client: Any = None, **_options: Any) -> Any:
-    """Has the launches of a kernel recorded: ``@trace``, ``@trace()``, ``@trace("tracer")``, ``trace(kernel)[grid]``.
+    """Records the launches of a kernel: ``@trace``, ``@trace()``, ``@trace("tracer")``, ``trace(kernel)[grid]``.
 
     It is placed above ``@triton.jit`` and ``@triton.autotune``. Whatever ``clients`` a program names, everything is
     recorded; with ``"sanitizer"`` and ``"race_detector"`` among them launches are sanitized as well, and the page marks
-    what is found. Other options of the public triton-viz are accepted.
+    the findings. Other options of the public triton-viz are accepted.
     """
     wanted = [*(clients if isinstance(clients, (list, tuple)) else [clients]), client, *args]
     if kernel is None or isinstance(kernel, (str, _clients.Client, list, tuple)) or _is_client(kernel):
@@ -100,7 +100,7 @@ def _traced(kernel: Any, checks: frozenset[str]) -> Trace:
 def _resolved(
     fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[JITFunction[..., Any], dict[str, Any]]:
-    """The kernel beneath tuners and heuristics, and the arguments that they make of these; tunes if need be."""
+    """Returns the kernel beneath tuners and heuristics, and the arguments that they make of these; tunes if needed."""
     while not isinstance(fn, JITFunction):
         kwargs = fn._chosen(args, kwargs) if isinstance(fn, Autotuner) else fn._computed(args, dict(kwargs))
         fn = fn.fn
@@ -153,7 +153,7 @@ def _record(
             from tilewright.viz import _interpreted
 
             return _interpreted.record(kernel, grid, args, kwargs, number, tensors, constants)
-        # The launch's own option says which checks it has, and no others.
+        # The launch's own option names all its checks.
         is_own = kwargs.get("sanitize") is not None
         is_off = is_own or config.disable_sanitizer or not config.enable_sanitizer
         return _told(
@@ -171,13 +171,13 @@ def _record(
             checks="none" if is_off or not checks else ",".join(sorted(checks)),
         )
     finally:
-        # Also of a launch that has failed: what it wrote is there.
+        # A failed launch is recorded too: memory has its writes.
         for index, tensor in kept:
             recorder.snapshot(number, index, True, tensor.content())
 
 
 def _told(launch: Any, *args: Any, **kwargs: Any) -> Any:
-    """Launches, and prints what clients have found if no sanitizer of the whole program does."""
+    """Launches, and prints the findings of clients if no sanitizer of the whole program does."""
     if kwargs["checks"] == "none" or _native.sanitizer_checks():
         return launch(*args, **kwargs)
     from tilewright import sanitizer

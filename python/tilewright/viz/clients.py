@@ -1,7 +1,7 @@
-"""The clients of ``triton_viz``: what a program wants to know of its kernels.
+"""The clients of ``triton_viz``: the parts of a trace that a program wants.
 
 A trace here records all of it at once: accesses are checked in every launch, the page counts and times each line and
-marks races. So any client gives the whole trace; the sanitizer and the race detector have launches sanitized as well.
+marks races. So any client records the whole trace; the sanitizer and the race detector sanitize launches as well.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """What ``trace(clients=...)`` takes; options are accepted."""
+    """A client for ``trace(clients=...)``; options are accepted."""
 
     NAME = "client"
     CHECKS: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Client:
 
 
 class Tracer(Client):
-    """Records what each program does."""
+    """Records the events of each program."""
 
     NAME = "tracer"
 

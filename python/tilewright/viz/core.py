@@ -1,4 +1,4 @@
-"""``triton_viz.core``: the names of it that programs use."""
+"""``triton_viz.core``: the names that programs import from it."""
 
 from __future__ import annotations
 

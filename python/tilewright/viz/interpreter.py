@@ -1,4 +1,4 @@
-"""``triton_viz.interpreter``: where releases of triton-viz before 2.0 have what programs forget their traces by."""
+"""``triton_viz.interpreter``: the object by which releases of triton-viz before 2.0 clear traces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class RecordBuilder:
     """The recorded launches."""
 
     def reset(self) -> None:
-        """Forgets it."""
+        """Clears the trace."""
         clear()
 
 

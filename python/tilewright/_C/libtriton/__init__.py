@@ -1,4 +1,4 @@
-"""``triton._C.libtriton``: what programs import of the official native module, by its names there."""
+"""``triton._C.libtriton``: the names that programs import from the official native module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TRUE = frozenset(("1", "true", "yes", "on", "y"))
 
 
 def getenv(name: str, default: str = "") -> str:
-    """A variable of the environment."""
+    """Returns a variable of the environment."""
     return os.environ.get(name, default)
 
 

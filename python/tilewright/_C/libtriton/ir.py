@@ -1,9 +1,9 @@
-"""``triton._C.libtriton.ir``: which memory a kernel accesses, in the shape in which torch walks the official IR.
+"""``triton._C.libtriton.ir``: the memory accesses of a kernel, in the shape in which torch walks the official IR.
 
-``torch.compile`` asks of a user's kernel which arguments it reads and writes. It takes the kernel's module, walks its
-operations, and follows the pointers of ``tt.load`` and ``tt.store`` to the parameters. Tilewright's compiler knows the
-answer, so the module that ``ASTSource.make_ir`` returns is a function with an operation for each access, whose pointers
-are the parameters themselves.
+``torch.compile`` needs the arguments of a user's kernel that it reads and writes. It takes the kernel's
+module, walks its operations, and follows the pointers of ``tt.load`` and ``tt.store`` to the parameters.
+Tilewright's compiler knows the answer, so the module that ``ASTSource.make_ir`` returns is a function with an
+operation for each access, whose pointers are the parameters themselves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class context:
 
 
 def load_dialects(context: context) -> None:
-    """There are none."""
+    """Does nothing: there are no dialects."""
 
 
 class value:
@@ -69,7 +69,7 @@ class block:
         return self._id
 
     def get_num_arguments(self) -> int:
-        """How many parameters there are."""
+        """Returns the number of parameters."""
         return len(self._arguments)
 
     def get_argument(self, index: int) -> value:
@@ -99,7 +99,7 @@ class operation:
         return self._name
 
     def get_num_operands(self) -> int:
-        """How many operands it has."""
+        """Returns the number of operands."""
         return len(self._operands)
 
     def get_operand(self, index: int) -> value:
@@ -107,7 +107,7 @@ class operation:
         return self._operands[index]
 
     def get_num_results(self) -> int:
-        """How many results it has."""
+        """Returns the number of results."""
         return len(self._results)
 
     def get_result(self, index: int) -> value:
@@ -115,7 +115,7 @@ class operation:
         return self._results[index]
 
     def get_num_regions(self) -> int:
-        """How many regions it has."""
+        """Returns the number of regions."""
         return len(self._regions)
 
     def get_region(self, index: int) -> region:
@@ -131,16 +131,16 @@ class operation:
         return self._symbol if name == "sym_name" and self._symbol else None
 
     def get_bool_attr(self, name: str) -> bool | None:
-        """There are none."""
+        """Returns nothing: there are no such attributes."""
         return None
 
     def get_flat_symbol_ref_attr(self, name: str) -> str | None:
-        """There are none: nothing is called."""
+        """Returns nothing: there are no calls."""
         return None
 
 
 class module:
-    """A kernel: the names of what it takes at run time, and its accesses.
+    """A kernel: the names of its run-time parameters, and its accesses.
 
     An access is the names of the parameters that its pointers may come from, and whether it reads and writes.
     """
@@ -168,7 +168,7 @@ class module:
         self._operations.append(function)
 
     def verify(self) -> bool:
-        """It is right as it is made."""
+        """Returns True: the module is well formed by construction."""
         return True
 
     def walk(self, callback: Callable[[operation], None]) -> None:

@@ -1,4 +1,4 @@
-"""``triton._C.libtriton.nvidia``: names that programs import, and that something else replaces."""
+"""``triton._C.libtriton.nvidia``: names that programs import, and that other modules replace."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ cublas = SimpleNamespace(
         "triton._C.libtriton.nvidia.cublas.CublasLt", "torch.matmul and torch._scaled_mm are cuBLAS"
     )
 )
-"""Products of matrices by the vendor's library."""
+"""Matrix multiplication by the vendor's library."""
 
 
 def load_dialects(context: Any) -> None:
-    """There are none."""
+    """Does nothing: there are no dialects."""

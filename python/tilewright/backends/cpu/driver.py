@@ -10,31 +10,31 @@ from tilewright.runtime.driver import Driver
 
 
 class CPUDriver(Driver):
-    """The processor, whatever other device there is."""
+    """The driver of the processor, whatever other device there is."""
 
     def get_current_target(self) -> GPUTarget:
         """The processor of this machine."""
         return GPUTarget("cpu", platform.machine(), 0)
 
     def get_active_torch_device(self) -> Any:
-        """Main memory."""
+        """Returns main memory."""
         import torch
 
         return torch.device("cpu")
 
     def get_current_device(self) -> int:
-        """There is one."""
+        """Returns 0: there is one processor."""
         return 0
 
     def set_current_device(self, device: int) -> None:
-        """There is one."""
+        """Does nothing: there is one processor."""
 
     def get_current_stream(self, device: int | None = None) -> int:
-        """There is none: a launch returns when it is done."""
+        """Returns 0: there are no streams, a launch returns when it is done."""
         return 0
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        """It has none."""
+        """Returns (0, 0): a processor has no compute capability."""
         return (0, 0)
 
     def get_device_interface(self) -> Any:

@@ -40,7 +40,7 @@ def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]
         bits = lhs_type.scalar.primitive_bitwidth
         if bits != rhs_type.scalar.primitive_bitwidth:
             raise AssertionError("lhs and rhs bitwidth must be the same")
-        # Of M and N, tensor cores pad what is missing.
+        # Tensor cores pad M and N.
         return (1, 1, {8: 32, 32: 8, 64: 4}.get(bits, 16))
 
     return smallest
@@ -63,7 +63,7 @@ def get_ptxas_version(arch: int = 80) -> str:
 
 
 def ptx_get_version(cuda_version: str) -> int:
-    """The version of PTX that came with a release of CUDA: 85 for "12.6"."""
+    """Returns the version of PTX of a release of CUDA: 85 for "12.6"."""
     major, minor = map(int, cuda_version.split("."))
     if major < 10:
         raise RuntimeError(f"Triton only support CUDA 10.0 or higher, but got CUDA version: {cuda_version}")
@@ -74,7 +74,7 @@ def ptx_get_version(cuda_version: str) -> int:
 
 
 def get_ptx_version_from_options(options: Any, arch: int) -> int:
-    """The version of PTX that options ask for, else that of the assembler."""
+    """Returns the version of PTX in the options, else that of the assembler."""
     version: int | None = options.ptx_version
     return ptx_get_version(get_ptxas(arch).version) if version is None else version
 
@@ -124,6 +124,6 @@ class CUDABackend(BaseBackend):
             native = ("fp8e4nv",) if capability >= 89 else ()
             parsed["supported_fp8_dtypes"] = ("fp8e4b15", *native, "fp8e5")
         if options.get("max_num_imprecise_acc_default") is None:
-            # Sums of fp8 products on tensor cores of 9.0 may be kept in fewer bits.
+            # Tensor cores of 9.0 may accumulate fp8 dots in fewer bits.
             parsed["max_num_imprecise_acc_default"] = 1 << 30 if capability == 90 else 0
         return CUDAOptions(**parsed)

@@ -1,4 +1,4 @@
-"""``triton.backends.nvidia.driver``: GPUs, device code on them, and what launches it."""
+"""``triton.backends.nvidia.driver``: GPUs, device code on them, and its launchers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def library_dirs() -> list[str]:
 
 
 class PyKernelArg:
-    """How ``driver.active.utils.launch`` takes an argument."""
+    """The type in which ``driver.active.utils.launch`` takes an argument."""
 
     def __init__(self, nested_tuple: list[PyKernelArg] | None, type: int = ARG_CONSTEXPR) -> None:
         self.nested_tuple = nested_tuple
@@ -78,7 +78,7 @@ class PyKernelArg:
 
 
 def annotate_arguments(signature: Any) -> list[PyKernelArg]:
-    """How each argument of a signature is taken."""
+    """Returns the type in which each argument of a signature is taken."""
     annotated = []
     for ty in signature:
         if isinstance(ty, tuple):
@@ -99,17 +99,17 @@ def make_kernel_signature(signature: Any) -> bytes:
 
 
 class CudaLauncher(_native.CudaLauncher):
-    """What ``compiled.run`` is: launches device code with the arguments of a source's signature."""
+    """``compiled.run``: launches device code with the arguments of a source's signature."""
 
     def __new__(cls, src: Any, metadata: Any, kernel: _native.CompiledKernel | None = None) -> CudaLauncher:
-        """For the types of a source that are no compile-time values; with a kernel that was compiled for this GPU."""
+        """Makes a launcher for the run-time types of a source; with a kernel that was compiled for this GPU."""
         cooperative = bool(getattr(metadata, "launch_cooperative_grid", False))
         programmatic = bool(getattr(metadata, "launch_pdl", False))
         return super().__new__(cls, src.passed_types(), cooperative, programmatic, kernel)
 
 
 class CudaDriver(Driver):
-    """The driver that torch chooses where there is a GPU; a device that the user names goes before."""
+    """The driver that torch chooses if there is a GPU; a device that the user names has priority."""
 
     @staticmethod
     def is_active() -> bool:
@@ -127,7 +127,7 @@ def _torch_has_gpu() -> bool:
     return torch is not None and not _cuda_on_cpu.is_active() and bool(torch.cuda.is_available())
 
 
-# Numbers of element types: those that a kernel makes tensor maps with, for those of the driver.
+# The numbers of element types in tensor maps that a kernel makes, and those of the driver.
 _HOST_ELEMENT_TYPES = {8: 10, 9: 8, 10: 9}
 _TF32 = 11
 

@@ -1,6 +1,6 @@
-"""``triton.experimental.gluon``: kernels that say their layouts themselves. This version of tilewright runs none.
+"""``triton.experimental.gluon``: kernels that choose their layouts themselves. This version of tilewright runs none.
 
-Programs import Gluon beside the kernels that they launch, so all names are there: a function becomes a kernel, layouts
+Programs import Gluon beside the kernels that they launch, so all names exist: a function becomes a kernel, layouts
 are values, and types are classes. A launch of a Gluon kernel raises ``NotAvailableError`` (TW0117), and so does a call
 of a function of ``gluon.language``.
 """

@@ -1,4 +1,4 @@
-"""``gluon.nvidia`` and ``gluon.amd``: what the host passes to kernels of Gluon."""
+"""``gluon.nvidia`` and ``gluon.amd``: arguments that the host passes to kernels of Gluon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TensorDescriptor:
 
     @classmethod
     def from_tensor(cls, tensor: Any, block_shape: Any, layout: Any, *options: Any, **named: Any) -> Any:
-        """That of a tensor of torch."""
+        """Describes a tensor of torch."""
         return cls(tensor, tensor.shape, tensor.stride(), block_shape, layout, *options, **named)
 
 
@@ -48,4 +48,4 @@ MODULES = {
     "nvidia.blackwell": {"_host": "TensorDescriptor"},
     "nvidia.hopper": {"_host": "TensorDescriptor TensorDescriptorIm2Col", "_layouts": "NVMMASharedLayout"},
 }
-"""The modules, and from which each name comes (see ``_modules.py``)."""
+"""The modules, and the module that each name comes from (see ``_modules.py``)."""

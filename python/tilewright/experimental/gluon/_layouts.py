@@ -29,7 +29,7 @@ class _Value:
 
 
 class DistributedLayout(_Value):
-    """Which element of a tile each register of each thread holds."""
+    """The map from the registers of each thread to the elements of a tile."""
 
     format_tensor_view = _absent("DistributedLayout.format_tensor_view")
     format_hardware_view = _absent("DistributedLayout.format_hardware_view")
@@ -37,7 +37,7 @@ class DistributedLayout(_Value):
 
     @property
     def rank(self) -> int:
-        """The number of axes, where the layout says it."""
+        """The number of axes, if the layout has it."""
         raise _native.not_available(
             f"the rank of a {type(self).__name__} is not available in this version of tilewright", HINT
         )
@@ -106,7 +106,7 @@ class DistributedLinearLayout(DistributedLayout):
 
 @dataclass(frozen=True)
 class DotOperandLayout(DistributedLayout):
-    """That of an operand of a dot whose result has the layout of the parent."""
+    """The layout of an operand of a dot whose result has the layout of the parent."""
 
     operand_index: Any
     parent: Any
@@ -118,7 +118,7 @@ class DotOperandLayout(DistributedLayout):
 
 @dataclass(frozen=True)
 class NVMMADistributedLayout(DistributedLayout):
-    """That of the result of a dot on tensor cores of NVIDIA."""
+    """The layout of the result of a dot on tensor cores of NVIDIA."""
 
     version: Any
     warps_per_cta: Any
@@ -131,7 +131,7 @@ class NVMMADistributedLayout(DistributedLayout):
 
 @dataclass(frozen=True)
 class AMDMFMALayout(DistributedLayout):
-    """That of the result of a dot on matrix cores of AMD's CDNA."""
+    """The layout of the result of a dot on matrix cores of AMD's CDNA."""
 
     version: Any
     instr_shape: Any
@@ -147,7 +147,7 @@ class AMDMFMALayout(DistributedLayout):
 
 @dataclass(frozen=True)
 class AMDWMMALayout(DistributedLayout):
-    """That of the result of a dot on matrix cores of AMD's RDNA."""
+    """The layout of the result of a dot on matrix cores of AMD's RDNA."""
 
     version: Any
     transposed: Any
@@ -162,7 +162,7 @@ class AMDWMMALayout(DistributedLayout):
 
 @dataclass(frozen=True)
 class NVMMASharedLayout(SharedLayout):
-    """Swizzled as tensor cores and TMA of NVIDIA read it."""
+    """A layout swizzled for tensor cores and TMA of NVIDIA."""
 
     swizzle_byte_width: Any
     element_bitwidth: Any
@@ -177,7 +177,7 @@ class NVMMASharedLayout(SharedLayout):
 
 @dataclass(frozen=True)
 class SwizzledSharedLayout(SharedLayout):
-    """Rows whose vectors change places from row to row."""
+    """Rows whose vectors are permuted from row to row."""
 
     vec: Any
     per_phase: Any
@@ -189,7 +189,7 @@ class SwizzledSharedLayout(SharedLayout):
 
 
 class MBarrierLayout(SwizzledSharedLayout):
-    """That of barriers in shared memory."""
+    """The layout of barriers in shared memory."""
 
     def __init__(self, cga_layout: Any = None) -> None:
         super().__init__(1, 1, 1, [0], cga_layout or [])

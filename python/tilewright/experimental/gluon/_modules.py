@@ -1,4 +1,4 @@
-"""The modules below ``gluon``: each is made of a table of names, since all of their functions say the same."""
+"""The modules below ``gluon``, each made from a table of names, since all of their functions raise the same error."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class _AbsentType(type):
 def add_modules(
     package: str, table: dict[str, dict[str, str]], known: dict[str, dict[str, Any]], classes: str = ""
 ) -> None:
-    """Makes the modules of a table below a package, and fills the package where the table has an empty name.
+    """Makes the modules of a table below a package, and fills the package for an empty name.
 
-    A row of a module says from which module names come; those of ``known`` are the objects there, others are made:
-    types (``classes``: ``module:name``) and functions, which say when they are called that they are not there.
+    A row of a module says which modules its names come from; those of ``known`` are the objects there, others are made:
+    types (``classes``: ``module:name``) and functions, which raise an error when they are called.
     """
     types = frozenset(classes.split())
     made: dict[tuple[str, str], Any] = {}
@@ -55,7 +55,7 @@ def add_modules(
 
 
 def _module(package: str, name: str, table: dict[str, dict[str, str]]) -> ModuleType:
-    """A module of the table, which imports find from now on; the package itself is there already."""
+    """Makes a module of the table, which imports find from now on; the package itself exists already."""
     if not name:
         return sys.modules[package]
     path = f"{package}.{name}"

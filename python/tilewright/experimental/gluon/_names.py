@@ -1,4 +1,4 @@
-"""The names of ``gluon.language``, by module: from which module each comes (see ``_modules.py``).
+"""The names of ``gluon.language``, by module, and the module that each comes from (see ``_modules.py``).
 
 ``tl`` is ``triton.language``, ``gluon`` the package, ``_layouts`` the values of ``_layouts.py``, and ``modules`` other
 modules of the table.
@@ -276,7 +276,7 @@ MODULES = {
         "tl": "_unwrap_if_constexpr",
     },
 }
-"""From which module the names of each module come."""
+"""The modules that the names of each module come from."""
 
 CLASSES = (
     "_core:distributed_type _core:shared_memory_descriptor _core:shared_memory_descriptor_type "
@@ -287,4 +287,4 @@ CLASSES = (
     "nvidia.hopper.tma:tensor_descriptor_im2col nvidia.hopper.tma:tensor_descriptor_im2col_type "
     "nvidia.hopper.tma:tensor_descriptor_type"
 )
-"""Which of them are types of values in a kernel."""
+"""The names that are types of values in a kernel."""

@@ -20,7 +20,7 @@ class GluonJITFunction(JITFunction[P, R]):
     """A Gluon kernel, or a function that Gluon kernels call."""
 
     def is_gluon(self) -> bool:
-        """It is one."""
+        """Returns True."""
         return True
 
     def _refuse(self) -> NoReturn:
@@ -30,7 +30,7 @@ class GluonJITFunction(JITFunction[P, R]):
         )
 
     def __getitem__(self, grid: Any) -> Any:
-        """Says, when it is launched, that there is no Gluon."""
+        """Returns a function that raises the error of a launch: there is no Gluon."""
 
         def launch(*_args: Any, **_kwargs: Any) -> NoReturn:
             self._refuse()
@@ -38,16 +38,16 @@ class GluonJITFunction(JITFunction[P, R]):
         return launch
 
     def run(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Says that there is no Gluon."""
+        """Raises an error: there is no Gluon."""
         self._refuse()
 
     def warmup(self, *_args: Any, **_kwargs: Any) -> Any:
-        """Says that there is no Gluon."""
+        """Raises an error: there is no Gluon."""
         self._refuse()
 
 
 class GluonASTSource(ASTSource):
-    """A Gluon kernel for ``triton.compile``, which says that there is no Gluon."""
+    """A Gluon kernel for ``triton.compile``; its constructor raises an error."""
 
     def __init__(self, fn: Any, *_args: Any, **_kwargs: Any) -> None:
         raise _native.not_available(

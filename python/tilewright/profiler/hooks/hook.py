@@ -1,4 +1,4 @@
-"""Hooks of sessions, and who calls them."""
+"""Hooks of sessions, and their manager."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ class Hook:
     priority: int = 0
 
     def init_handle(self, module: Any, function: Any, name: str, metadata_group: Any, hash: str) -> None:
-        """A kernel was loaded."""
+        """Called after a kernel was loaded."""
 
     def enter(self, metadata: LazyDict) -> None:
-        """Before a launch."""
+        """Called before a launch."""
 
     def exit(self, metadata: LazyDict) -> None:
-        """After a launch."""
+        """Called after a launch."""
 
     def activate(self) -> None:
-        """A session with this hook measures."""
+        """Called when a session with this hook starts to measure."""
 
     def deactivate(self) -> None:
-        """No session with this hook measures any more."""
+        """Called when no session with this hook measures any more."""
 
     def destroy_handle(self, module: Any, function: Any, name: str, metadata_group: Any, hash: str) -> None:
-        """A kernel was unloaded."""
+        """Called after a kernel was unloaded."""
 
 
 class HookManager:
@@ -40,7 +40,7 @@ class HookManager:
 
     @staticmethod
     def register(hook: Hook, session: int) -> None:
-        """Has a hook called while a session measures."""
+        """Registers a hook that is called while a session measures."""
         known = [
             other
             for hooks in HookManager.session_hooks.values()
@@ -52,7 +52,7 @@ class HookManager:
 
     @staticmethod
     def unregister(session: int | None = None) -> None:
-        """Takes the hooks of a session away, or all."""
+        """Removes the hooks of a session, or all."""
         if session is None:
             HookManager.session_hooks.clear()
         else:
@@ -61,12 +61,12 @@ class HookManager:
 
     @staticmethod
     def activate(session: int | None = None) -> None:
-        """Has the hooks of a session called, or all."""
+        """Enables the hooks of a session, or all."""
         HookManager._set(session, True)
 
     @staticmethod
     def deactivate(session: int | None = None) -> None:
-        """Has the hooks of a session not called, or none."""
+        """Disables the hooks of a session, or all."""
         HookManager._set(session, False)
 
     @staticmethod
@@ -101,12 +101,12 @@ class HookManager:
 
     @staticmethod
     def enter(metadata: LazyDict) -> None:
-        """Before a launch."""
+        """Calls the hooks before a launch."""
         for hook in HookManager.active_hooks:
             hook.enter(metadata)
 
     @staticmethod
     def exit(metadata: LazyDict) -> None:
-        """After a launch, in the opposite order."""
+        """Calls the hooks after a launch, in the opposite order."""
         for hook in reversed(HookManager.active_hooks):
             hook.exit(metadata)

@@ -11,7 +11,7 @@ from tilewright.profiler.mode import InstrumentationMode
 
 
 class InstrumentationHook(Hook):
-    """Has kernels record their scopes (``triton.profiler.language``) while a session measures."""
+    """Makes kernels record their scopes (``triton.profiler.language``) while a session measures."""
 
     priority = 0
 
@@ -20,19 +20,19 @@ class InstrumentationHook(Hook):
         self.memory: _records.Memory | None = None
 
     def activate(self) -> None:
-        """Kernels that are launched from now on write into the memory."""
+        """Makes later launches write records."""
         from tilewright.profiler import language
 
         self.memory = self.memory or _records.Memory()
         language.set_memory(self.memory.address)
 
     def deactivate(self) -> None:
-        """Kernels record nothing any more."""
+        """Ends the records of kernels."""
         from tilewright.profiler import language
 
         language.set_memory(0)
 
     def exit(self, metadata: LazyDict) -> None:
-        """Reads what the launch has written, after waiting for it: the next one writes to the same place."""
+        """Waits for the launch and reads its records: the next launch writes to the same memory."""
         if self.memory is not None:
             SESSIONS.collect(self.memory, self.mode.programs)

@@ -1,4 +1,4 @@
-"""The hook ``"triton"``: what a kernel's ``launch_metadata`` says (name, flops, bytes) becomes metrics of the
+"""The hook ``"triton"``: entries of a kernel's ``launch_metadata`` (name, flops, bytes) become metrics of the
 launch."""
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _METRICS = frozenset(("bytes", "flops", *(f"flops{width}" for width in _FLOPS_WI
 
 
 class LaunchHook(Hook):
-    """Names launches and gives them metrics as ``launch_metadata`` says; other entries of it are left out."""
+    """Names launches and gives them metrics from ``launch_metadata``; other entries of it are left out."""
 
     priority = 100
 
     def enter(self, metadata: LazyDict) -> None:
-        """Asks for the metadata, in a state of its own: it may launch kernels."""
+        """Computes the metadata, in a state of its own: it may launch kernels."""
         with metadata_state():
             known: dict[str, Any] = metadata.get()
         metrics = {name: value for name, value in known.items() if name in _METRICS}

@@ -1,4 +1,4 @@
-// The page: what is selected, and who shows it. The address says what is selected, so that it can be sent to others.
+// The page: the selection, and the panes that show it. The address has the selection, so that it can be sent to others.
 
 import { DotView } from "./dot.js";
 import { drawFindings, eventAt, findingsOf, linesOf, placesIn, programsOf } from "./findings.js";
@@ -22,7 +22,7 @@ let findings = [];
 let lit = null;
 const answers = new Map();
 
-/** The answer of the server, asked once. Nothing where it has none. */
+/** The answer of the server, cached; nothing if it has none. */
 function ask(name, numbers = {}) {
   const url = `api/${name}?${new URLSearchParams(numbers)}`;
   if (!answers.has(url)) {
@@ -41,7 +41,7 @@ const tensorView = new TensorView({ light: lightLanes, who: showWho });
 
 let turn = 0;
 
-/** Changes what is selected, and shows it. */
+/** Changes the selection, and shows it. */
 async function select(change) {
   const mine = ++turn;
   if ("launch" in change && change.launch !== state.launch) Object.assign(state, { program: 0, event: null, tensor: null, loops: {}, plane: 0, finding: null, occurrence: 0 });
@@ -54,7 +54,7 @@ async function select(change) {
     findings = findingsOf(launch);
     data = null;
     showLaunch();
-    // What was found is what a launch is looked at for.
+    // A launch with findings is opened for them.
     if (findings.length && !("program" in change) && !("finding" in change)) return pickFinding(0);
   }
   if (!data || data.program !== state.program || data.launch !== state.launch) {
@@ -154,12 +154,12 @@ function showTabs() {
 
 // ---- findings ----
 
-/** Whether the sanitizer has looked for races and found none: what programs share they access in order. */
+/** Returns whether the sanitizer has looked for races and found none: accesses to shared elements are ordered. */
 const isOrdered = () => launch.checks.split(",").includes("race") && !findings.some(({ check }) => check === "race");
 
 const showGrid = () => grid.show(launch, state.program, new Set(findings.flatMap((finding) => [...programsOf(finding)])));
 
-/** Selects where something was found: the program, the op and the element; of a race also those of the first access. */
+/** Selects the position of a finding: the program, the op and the element; of a race also those of the first access. */
 async function pickFinding(number, occurrence = 0, isFirst = false) {
   const finding = findings[number];
   if (!finding) return;
@@ -209,7 +209,7 @@ async function showSelection(mine, change) {
   find("program-title").textContent = launch.programs.length || launch.grid.every(Boolean) ? `Program (${place.join(", ")})` : "The grid is empty";
   const notes = data.events.length ? [`${count(data.events.length)} events`, duration(data.nanoseconds || 0)] : ["not recorded"];
   if (data.hasStopped) notes.push("stopped at its last op");
-  if (data.events.length && !data.hasValues) notes.push("its accesses alone are recorded: raise triton_viz.config.programs for values");
+  if (data.events.length && !data.hasValues) notes.push("only its accesses are recorded: raise triton_viz.config.programs for values");
   if (data.isCutShort) notes.push("cut short: the launch had no room left");
   find("program-note").textContent = notes.join(" · ");
   shown = drawTimeline(launch, data, state, (event) => select({ event }), turnLoop, (all) => select({ all, tensor: state.tensor }));
@@ -224,7 +224,7 @@ async function showSelection(mine, change) {
       if (touched.tensor !== state.tensor) state.plane = 0;
       state.tensor = touched.tensor;
     }
-    // What a store has written is seen after the launch.
+    // The effect of a store is seen after the launch.
     if (!("after" in change) && "event" in change) state.after = op.kind !== "load";
   }
   if (state.tensor == null || state.tensor >= launch.tensors.length) state.tensor = launch.tensors.length ? 0 : null;
@@ -370,7 +370,7 @@ function showLegend() {
   find("legend").replaceChildren(...parts);
 }
 
-/** Marks the lanes of the tables that touch a place. */
+/** Marks the lanes of the tables that access an element. */
 function lightLanes(place) {
   for (const cell of document.querySelectorAll("td.lit")) cell.classList.remove("lit");
   if (place == null || !touched) return;
@@ -381,7 +381,7 @@ function lightLanes(place) {
   });
 }
 
-/** Marks a place of the tensor. */
+/** Marks an element of the tensor. */
 function lightPlace(place) {
   if (place === lit) return;
   lit = place;
@@ -403,7 +403,7 @@ async function showWho(place) {
     h("h3", {}, h("button", { onclick: close, "aria-label": "close" }, "×"), `${tensor.name}[${tensorView.index(place).join(", ")}]`),
     ...[...(placesIn(findings, state.tensor).get(place) || [])].map((number) => h("button", { class: "bad found-here", onclick: () => pickFinding(number) }, findings[number].message)),
     races ? h("div", { class: "bad" }, "A race: programs are not ordered, and one of these writes.") : null,
-    h("div", { class: "note" }, found.count ? `${found.partial ? "at least " : ""}${count(found.count)} access${found.count === 1 ? "" : "es"}` : "nobody accesses it"),
+    h("div", { class: "note" }, found.count ? `${found.partial ? "at least " : ""}${count(found.count)} access${found.count === 1 ? "" : "es"}` : "no accesses"),
     h("ul", {}, items),
   );
   find("who").hidden = false;
@@ -488,7 +488,7 @@ find("help").addEventListener("click", () => find("keys").showModal());
 find("export-png").addEventListener("click", () => tensorView.exportPng());
 find("export-svg").addEventListener("click", () => tensorView.exportSvg());
 find("launches").addEventListener("change", (event) => {
-  // The keys are those of the page again.
+  // The page handles the keys again.
   event.target.blur();
   select({ launch: Number(event.target.value) });
 });

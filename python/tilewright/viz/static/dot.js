@@ -1,4 +1,4 @@
-// A product of matrices, step by step: rows of A, columns of B, and what has been added up in C.
+// A dot, step by step: rows of A, columns of B, and the accumulator C.
 
 import { CanvasPainter } from "./paint.js";
 import { brief, find, h, inkOn, numeric, rgb, scale, variable } from "./util.js";

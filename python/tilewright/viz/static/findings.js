@@ -1,4 +1,4 @@
-// What was found in a launch, by the sanitizer or by what has ended it: a list, the text of one, and where it is marked.
+// The findings of a launch, by the sanitizer or from the error that ended it: a list, the text of one, and its marks.
 
 import { coordinates } from "./grid.js";
 import { shownPlaces } from "./source.js";
@@ -22,12 +22,12 @@ export function findingsOf(launch) {
   return found;
 }
 
-/** Which programs a finding is about: those that show it, and those of first accesses of races. */
+/** The programs of a finding: those that show it, and those of first accesses of races. */
 export function programsOf(finding) {
   return new Set(finding.occurrences.flatMap(([program, , , other]) => (other >= 0 ? [program, other] : [program])));
 }
 
-/** Which findings are at each element of a tensor. */
+/** The findings at each element of a tensor. */
 export function placesIn(findings, tensor) {
   const places = new Map();
   findings.forEach(({ occurrences }, number) => {
@@ -38,7 +38,7 @@ export function placesIn(findings, tensor) {
   return places;
 }
 
-/** Which findings are at each line: `file:line`, with the first accesses of races. */
+/** The findings at each line: `file:line`, with the first accesses of races. */
 export function linesOf(findings) {
   const lines = new Map();
   findings.forEach(({ place, other }, number) => {
@@ -49,12 +49,12 @@ export function linesOf(findings) {
   return lines;
 }
 
-/** The number of the event at a place of the source; of a loop that which accesses the element. */
+/** The index of the event at a position of the source; in a loop, of the one that accesses the element. */
 export async function eventAt(launch, events, place, element, touched) {
   if (!place) return -1;
   const isAt = ([number]) => launch.ops[number].kind !== "loop" && shownPlaces(launch, launch.ops[number]).some(([file, line, column]) => file === place[0] && line === place[1] && column === place[2]);
   const found = events.map((event, index) => [event, index]).filter(([event]) => isAt(event));
-  // Of the ops of one expression the access is the one that is meant.
+  // Of the ops of one expression, the access is chosen.
   const accesses = found.filter(([event]) => launch.ops[event[0]].isAccess);
   const candidates = (accesses.length ? accesses : found).map(([, index]) => index);
   if (element && candidates.length > 1) {

@@ -3,7 +3,7 @@
 import { drawBanks, drawLayout, isMemory, valuesByLayout } from "./layouts.js";
 import { find, h } from "./util.js";
 
-/** The dialog. It asks for layouts when it is opened, and when another GPU is chosen. */
+/** The dialog. It requests layouts when it is opened, and when another GPU is chosen. */
 export class Layouts {
   constructor(ask) {
     this.ask = ask;

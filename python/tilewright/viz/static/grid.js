@@ -1,11 +1,11 @@
-// The grid as a picture: a cell a program, coloured by its time.
+// The grid as a picture: a cell a program, colored by its time.
 
 import { CanvasPainter } from "./paint.js";
 import { count, dark, duration, find, heat, rgb, tip, variable } from "./util.js";
 
 const GAP = 14;
 
-/** Where programs are: a long grid of one axis is wrapped into rows. */
+/** The positions of programs: a long grid of one axis is wrapped into rows. */
 function layout(grid, width) {
   let [x, y, z] = grid;
   const wrapped = y * z === 1 && x > 32;
@@ -36,7 +36,7 @@ export class Grid {
     this.canvas.addEventListener("mouseleave", () => tip(""));
   }
 
-  /** `marked`: the programs in which something was found. */
+  /** `marked`: the programs with findings. */
   show(launch, selected, marked) {
     this.launch = launch;
     this.marked = marked;
@@ -121,7 +121,7 @@ export class Grid {
     const notes = [duration(program[2])];
     if (program[1] & 4) notes.push("stopped here");
     else if (this.marked.has(number)) notes.push("something was found in it");
-    if (!(program[1] & 1)) notes.push("accesses alone are recorded");
+    if (!(program[1] & 1)) notes.push("only accesses are recorded");
     return `${name}\n${notes.join(", ")}`;
   }
 }

@@ -1,8 +1,8 @@
-// Layouts drawn: which lane and register holds which element of a tile, and which banks of shared memory an access touches.
+// Draws layouts: the lane and register of each element of a tile, and the banks of shared memory of an access.
 //
-// A layout is linear over F2: the element that a place holds is the XOR of what each set bit of the place contributes. It comes as
-// { id, shape, register: [..], lane: [..], warp: [..], block: [..], offset: [..] }, of each input what its bits contribute, elements
-// being counted row after row. The page of `tilewright explain` and the visualiser share this file; it imports nothing.
+// A layout is linear over F2: the element at a position is the XOR of the bases of the position's set bits. It comes as
+// { id, shape, register: [..], lane: [..], warp: [..], block: [..], offset: [..] }, the bases of each input; elements are
+// counted row after row. The page of `tilewright explain` and the visualizer share this file; it imports nothing.
 
 const element = (tag, attributes = {}, ...children) => {
   const made = document.createElement(tag);
@@ -22,10 +22,10 @@ const apply = (bases, number) => {
 
 const INPUTS = ["register", "lane", "warp", "block", "offset"];
 
-/** Whether a layout is of a buffer in shared memory. */
+/** Returns whether a layout is of a buffer in shared memory. */
 export const isMemory = (layout) => layout.offset.length > 0;
 
-/** Of each element the places that hold it: [{ register, lane, warp, block, offset }]. */
+/** Returns the positions of each element: [{ register, lane, warp, block, offset }]. */
 export function owners(layout) {
   const size = layout.shape.reduce((product, extent) => product * extent, 1);
   const found = Array.from({ length: size }, () => []);
@@ -41,7 +41,7 @@ export function owners(layout) {
   }
 }
 
-/** A place in words: `warp 1, lane 5, register 0`. */
+/** Describes a position: `warp 1, lane 5, register 0`. */
 export function placeText(layout, place) {
   const parts = [["block", "block"], ["warp", "warp"], ["lane", "lane"], ["register", "register"], ["offset", "offset"]];
   const named = parts.filter(([input]) => layout[input].length).map(([input, name]) => `${name} ${place[input]}`);
@@ -49,7 +49,7 @@ export function placeText(layout, place) {
 }
 
 /**
- * How a warp accesses a buffer: of each instruction the passes of the memory, each a list of { lane, word, bank, conflict }.
+ * The access of a warp to a buffer: for each instruction the passes of the memory, each a list of { lane, word, bank, conflict }.
  * A pass serves 128 bytes: all lanes at up to 4 bytes a lane, half of them at 8, a quarter at 16.
  */
 export function passes(registers, memory, bits, width, warp = 0) {
@@ -203,7 +203,7 @@ export function drawLayout(into, layout, { bits = 32, dark = false } = {}) {
   paint();
 }
 
-/** Draws which banks of shared memory an access of a warp touches, pass by pass. */
+/** Draws the banks of shared memory that an access of a warp uses, pass by pass. */
 export function drawBanks(into, access, layouts, { dark = false } = {}) {
   const registers = layouts.get(access.registers), memory = layouts.get(access.memory);
   const what = access.kind === "store" ? "stores" : access.kind === "load" ? "loads" : "loads by ldmatrix";
@@ -214,7 +214,7 @@ export function drawBanks(into, access, layouts, { dark = false } = {}) {
     element("span", { class: conflicts ? "bad" : "good" },
       conflicts ? `${conflicts} passes for bank conflicts` : "no bank conflict"));
   if (!registers) {
-    // Eight lanes name rows of 16 bytes: which banks these are in, the buffer's own layout shows.
+    // Eight lanes name rows of 16 bytes: the buffer's own layout shows their banks.
     const box = element("div");
     into.replaceChildren(title, box);
     drawLayout(box, memory, { bits: access.bits, dark });

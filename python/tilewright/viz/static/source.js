@@ -4,7 +4,7 @@ import { count, duration, find, h } from "./util.js";
 
 const TOKENS = /(#.*$)|("""[\s\S]*?"""|'''[\s\S]*?'''|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|\b(def|return|for|while|if|elif|else|in|not|and|or|is|None|True|False|range|lambda|import|from|as|assert|pass|with)\b|\b(\d[\w.]*)\b/gm;
 
-/** A line in colours. */
+/** A highlighted line. */
 function colored(text) {
   const parts = [];
   let last = 0;
@@ -21,7 +21,7 @@ function colored(text) {
 /** Files of the library are not shown: an op in one counts at the line that calls it. */
 export const isOwn = (file) => !file.name.startsWith("tilewright/lib/");
 
-/** The places of an op that the page shows, the innermost one first. */
+/** The positions of an op that the page shows, the innermost one first. */
 export function shownPlaces(launch, op) {
   return op.places.filter(([file]) => launch.files[file] && isOwn(launch.files[file]));
 }
@@ -38,7 +38,7 @@ export function textOf(launch, op) {
   return (file.text.split("\n")[place.line - file.firstLine] || "").trim();
 }
 
-/** What the ops of each line have done together. */
+/** The totals of the ops of each line. */
 function totals(launch) {
   const lines = new Map();
   launch.ops.forEach((op, number) => {
@@ -58,7 +58,7 @@ function totals(launch) {
   return lines;
 }
 
-/** `marks`: by `file:line` the numbers of findings there, which `pickFinding` is told of when one is clicked. */
+/** `marks`: by `file:line` the numbers of findings there, which a click passes to `pickFinding`. */
 export function drawSource(launch, pick, marks, findings, pickFinding) {
   const lines = totals(launch);
   const most = Math.max(1, ...[...lines.values()].map((total) => total.nanoseconds));

@@ -1,4 +1,4 @@
-// A tensor as a heat map: values, accesses or races, and over it what the selected op touches.
+// A tensor as a heat map: values, accesses or races, with the elements that the selected op accesses.
 
 import { CanvasPainter, SvgPainter, download } from "./paint.js";
 import { brief, faded, find, heat, inkOn, rgb, scale, sequential, tip, variable } from "./util.js";
@@ -6,7 +6,7 @@ import { brief, faded, find, heat, inkOn, rgb, scale, sequential, tip, variable 
 const MARGIN = { left: 40, top: 20 };
 const MOST_GHOSTS = 64;
 
-/** How the elements of a tensor lie: planes of rows. A tensor of one axis is wrapped. */
+/** The arrangement of a tensor's elements: planes of rows. A tensor of one axis is wrapped. */
 export function layout(tensor, plane, width, height, block) {
   const shape = tensor.shape;
   const total = shape.reduce((product, extent) => product * extent, 1);
@@ -42,7 +42,7 @@ export class TensorView {
     });
   }
 
-  /** `data`: tensor, elements, overlaps, touched, mode, plane, lit (a place that is pointed at elsewhere), marks (the findings at
+  /** `data`: tensor, elements, overlaps, touched, mode, plane, lit (an element that is pointed at elsewhere), marks (the findings at
    * each place), findings, finding (the selected one). */
   show(data) {
     this.data = data;
@@ -62,7 +62,7 @@ export class TensorView {
     return { width: MARGIN.left + Math.max(columns * cell, this.ghosts.length ? 240 : 0) + 3, height: MARGIN.top + rows * cell + ghosts + 3 };
   }
 
-  /** What the selected op does to each place. */
+  /** The effect of the selected op on each element. */
   prepare() {
     const { touched, tensor, number } = this.data;
     this.active = new Map();
@@ -140,7 +140,7 @@ export class TensorView {
     this.drawGhosts(painter);
   }
 
-  /** A frame around each element that the op touches; with small cells around the whole of them. */
+  /** A frame around each element that the op accesses; with small cells around all of them. */
   outline(painter) {
     const { cell } = this.layout;
     const line = cell >= 14 ? 2 : cell >= 6 ? 1.5 : 1;
@@ -164,7 +164,7 @@ export class TensorView {
     if (lit) painter.rect(lit[0] - 1, lit[1] - 1, cell + 1, cell + 1, { stroke: variable("--store"), line: 3 });
   }
 
-  /** The elements at which something was found, those of the selected finding more strongly. */
+  /** The elements with findings, those of the selected finding more strongly. */
   mark(painter) {
     const { marks, finding } = this.data;
     const { cell } = this.layout;
@@ -244,7 +244,7 @@ export class TensorView {
     return column >= 0 && row >= 0 && column < columns && row < rows && place < total ? place : null;
   }
 
-  /** The multi-index of a place. */
+  /** The multi-index of an element. */
   index(place) {
     const index = [];
     for (const extent of [...this.data.tensor.shape].reverse()) {
@@ -265,7 +265,7 @@ export class TensorView {
       const parts = [["read", overlaps.readers], ["written", overlaps.writers], ["accessed atomically", overlaps.atomics]]
         .filter(([, counts]) => counts[place])
         .map(([word, counts]) => `${word} by ${counts[place]} program${counts[place] === 1 ? "" : "s"}`);
-      lines.push(parts.join(", ") || "nobody accesses it");
+      lines.push(parts.join(", ") || "no accesses");
       if (overlaps.races.includes(place)) lines.push("a race: the order of these programs is not defined");
     }
     for (const number of this.data.marks.get(place) || []) lines.push(`found: ${this.data.findings[number].message}`);

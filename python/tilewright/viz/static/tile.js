@@ -8,7 +8,7 @@ const ACROSS = 8;
 
 const ROLES = { result: "result", operand: "value", pointer: "offsets", mask: "mask", other: "other", a: "a", b: "b", acc: "accumulator", counter: "counter" };
 
-/** How a value is known: as a formula, or element by element. */
+/** The form in which a value is recorded: as a formula, or element by element. */
 function formText(form, shape) {
   if (!form) return "";
   const [kind, ...rest] = form;
@@ -33,7 +33,7 @@ function grid(shape) {
   return { rows: total / Math.max(1, columns), columns, isWrapped: false, total };
 }
 
-/** A card for a value. `look` says of a lane which classes its cell has; `point` is told of lanes under the mouse. */
+/** A card for a value. `look` returns the classes of a lane's cell; `point` gets the lane under the mouse. */
 export function valueCard({ role, dtype, shape, form, elements, look, point, stopped }) {
   const title = h("h3", {}, ROLES[role] || role, h("small", {}, `${dtype}${shape.length ? `[${shape.join(", ")}]` : ""}`), h("small", {}, formText(form, shape)));
   const card = h("div", { class: "value", "data-role": role }, title);

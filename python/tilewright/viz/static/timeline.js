@@ -1,9 +1,9 @@
-// The ops of a program, one after the other; of a loop those of one iteration, which a slider chooses.
+// The ops of a program, one after the other; of a loop those of one iteration, chosen by a slider.
 
 import { lineOf } from "./source.js";
 import { duration, find, h } from "./util.js";
 
-/** Says of each event in which iterations of which loops it is. */
+/** Returns the loops and iterations of each event. */
 export function nest(launch, events) {
   const stack = [];
   return events.map(([number]) => {
@@ -17,7 +17,7 @@ export function nest(launch, events) {
   });
 }
 
-/** Whether an event is in the chosen iterations. */
+/** Returns whether an event is in the chosen iterations. */
 export function isVisible(path, loops) {
   return path.every(({ op, iteration }) => (loops[op] || 0) === iteration);
 }
@@ -42,7 +42,7 @@ export function label(op) {
   return op.name === op.kind ? LABELS[op.kind] || op.name : op.name;
 }
 
-/** Whether an op computes places and masks: its results are known as formulas. */
+/** Returns whether an op computes offsets and masks: its results are recorded as formulas. */
 function isIndexing(launch, event) {
   return launch.ops[event[0]].kind === "value" && event.slice(2).every((form) => ["uniform", "affine", "box"].includes(form[0]));
 }

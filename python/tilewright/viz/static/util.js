@@ -1,4 +1,4 @@
-// What the parts of the page share: elements, numbers as text, colours.
+// Helpers of the page: elements, numbers as text, colors.
 
 /** An element with attributes, listeners (`onclick`) and children. */
 export function h(tag, attributes = {}, ...children) {
@@ -25,7 +25,7 @@ const short = (value) => (value >= 100 ? value.toFixed(0) : value >= 10 ? value.
 
 export const count = (value) => value.toLocaleString("en-US").replaceAll(",", " ");
 
-/** A number for a cell: at most so many characters. */
+/** A number as text for a cell, with a maximum of characters. */
 export function brief(value, most = 8) {
   if (typeof value === "boolean") return value ? "1" : "0";
   if (typeof value !== "number") return String(value);
@@ -41,7 +41,7 @@ export function brief(value, most = 8) {
   return tiny.length > most && Math.abs(value) < 1 ? "~0" : tiny;
 }
 
-/** A value as a number, for colours. */
+/** A value as a number, for colors. */
 export function numeric(value) {
   if (typeof value === "boolean") return value ? 1 : 0;
   return typeof value === "number" ? value : value === "inf" ? Infinity : value === "-inf" ? -Infinity : Number(value);
@@ -66,10 +66,10 @@ export const heat = (t) => along(tone(HEAT), t);
 export const sequential = (t) => along(tone(SEQUENTIAL), t);
 export const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** What is no number, or infinite, has a colour that no scale has. */
+/** The color of NaN and infinity, which no scale has. */
 const SPECIAL = [217, 70, 239];
 
-/** A function from values to colours, with its ends. */
+/** A function from values to colors, with its ends. */
 export function scale(values) {
   let low = Infinity;
   let high = -Infinity;
@@ -96,10 +96,10 @@ function colorOf(value, color) {
   return Number.isFinite(number) ? color(number) : SPECIAL;
 }
 
-/** A colour that steps back behind others. */
+/** A subdued color. */
 export const faded = (color) => mix(color, dark() ? [22, 27, 36] : [255, 255, 255], 0.62);
 
-/** Dark or light text, whichever is read on the colour. */
+/** Dark or light text, whichever is readable on the color. */
 export const inkOn = ([r, g, b]) => (0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#101828" : "#ffffff");
 
 let tipTimer = 0;

@@ -1,4 +1,4 @@
-"""``triton.language.extra.cuda``: what only CUDA devices have."""
+"""``triton.language.extra.cuda``: functions that only CUDA devices have."""
 
 from tilewright.language._builtin import functions
 from tilewright.language.extra.cuda import libdevice

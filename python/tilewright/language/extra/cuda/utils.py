@@ -1,4 +1,4 @@
-"""``triton.language.extra.cuda.utils``: what a kernel asks of the multiprocessor, and conversions of 8-bit floats."""
+"""``triton.language.extra.cuda.utils``: queries of the multiprocessor, and conversions of 8-bit floats."""
 
 from tilewright._replaced import replaced_names
 from tilewright.language.extra import cuda

@@ -1,4 +1,4 @@
-"""``triton.language.extra.hip``: what kernels for GPUs of AMD ask of the machine."""
+"""``triton.language.extra.hip``: queries of the machine, for kernels on GPUs of AMD."""
 
 from tilewright.language._builtin import functions
 from tilewright.language.extra.hip import libdevice

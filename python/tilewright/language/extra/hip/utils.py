@@ -1,4 +1,4 @@
-"""``triton.language.extra.hip.utils``: what a kernel asks of the compute unit."""
+"""``triton.language.extra.hip.utils``: queries of the compute unit."""
 
 from tilewright.language.extra import hip
 
