@@ -1,6 +1,6 @@
 """`make gpu`: everything that the suite needs on a machine with a GPU, in one folder.
 
-The folder has the shape of the source tree, so that everything finds its neighbours: `benches`, `tests`, the wheels,
+The folder has the shape of the source tree, so that relative paths stay valid: `benches`, `tests`, the wheels,
 the compiled tests of the driver's crate and of `tests/kernels`, a list of all files, and `__main__.py`, which makes it
 a program.
 """

@@ -33,7 +33,7 @@ def quantile(samples: Sequence[float], fraction: float) -> float:
     place = fraction * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
-    # Equal neighbours stay what they are, infinities too.
+    # Equal neighbors are returned unchanged, infinities too.
     if ordered[low] == ordered[high]:
         return ordered[low]
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

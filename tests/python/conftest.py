@@ -172,7 +172,7 @@ def run() -> Callable[..., Result]:
 
 
 def environment_of(more: dict[str, str] | None = None) -> dict[str, str]:
-    """The environment for programs: UTF-8, no colours, and tilewright where this process has it from."""
+    """The environment for programs: UTF-8, no colors, and tilewright where this process has it from."""
     import tilewright
 
     package = str(Path(tilewright.__file__).resolve().parents[1])

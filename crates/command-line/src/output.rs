@@ -60,7 +60,7 @@ pub fn tell(diagnostic: &Diagnostic, sources: &SourceMap) {
     let _ = writeln!(std::io::stderr(), "{}\n", diagnostic.render(sources, color()));
 }
 
-/// Returns whether findings are in colour: on a terminal, unless `NO_COLOR` is set.
+/// Returns whether findings are in color: on a terminal, unless `NO_COLOR` is set.
 fn color() -> Color {
     let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if std::io::stderr().is_terminal() && !is_refused { Color::Always } else { Color::Never }

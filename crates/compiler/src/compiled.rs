@@ -16,13 +16,13 @@ pub struct CompiledKernel {
     pub name: String,
     /// Each parameter's name and type, in order.
     pub signature: Vec<(Arc<str>, ParameterType)>,
-    /// The optimised IR; its entry takes the parameters that are not compile-time values.
+    /// The optimized IR; its entry takes the parameters that are not compile-time values.
     pub module: Arc<Module>,
     /// The code that the target executes.
     pub code: Arc<MachineCode>,
     /// The options of the compilation, and the resources of its code.
     pub metadata: Metadata,
-    /// The IR before optimisation.
+    /// The IR before optimization.
     pub lowered: Arc<Module>,
     /// True if the code is the same with all options that only back ends see.
     pub is_shareable: bool,

@@ -1,4 +1,4 @@
-//! The whole path of a kernel as one function, [`compile`]: source, typed tile IR, optimised tile
+//! The whole path of a kernel as one function, [`compile`]: source, typed tile IR, optimized tile
 //! IR, and from there a program of the CPU's executor, or a program for the threads of a GPU and
 //! its PTX.
 //!

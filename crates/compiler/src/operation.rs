@@ -34,7 +34,7 @@ pub fn compile_operation(
         tilewright_frontend::lower_operation(operation, options, host).map_err(CompileError::Kernel)?;
     with_stack(|| {
         verify(&module, Stage::Ir)?;
-        // One op has nothing to optimise; a function of the library or of the user has.
+        // One op has nothing to optimize; a function of the library or of the user has.
         if module.functions.len() > 1 {
             tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
             verify(&module, Stage::Opt)?;

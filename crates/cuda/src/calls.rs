@@ -19,7 +19,7 @@ use crate::{CallError, Driver, Error};
 
 /// Opens a shared library; the error says in the system's words why it cannot be opened.
 pub(crate) fn open_library(path: &Path) -> Result<Library, String> {
-    // SAFETY: the initialisers of a driver library may run at any time; a path that the user gives
+    // SAFETY: the initializers of a driver library may run at any time; a path that the user gives
     // is the user's choice.
     unsafe { Library::new(path) }.map_err(|error| {
         let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);

@@ -116,7 +116,7 @@ impl Driver {
         &self.slots[ordinal as usize]
     }
 
-    /// The functions, unless this process was forked from the one that initialised them.
+    /// The functions, unless this process was forked from the one that initialized them.
     pub(crate) fn functions(&self) -> Result<&Functions, Error> {
         if fork::happened() { Err(Error::Forked) } else { Ok(&self.functions) }
     }

@@ -151,7 +151,7 @@ pub enum Error {
         /// How many there are.
         count: u32,
     },
-    /// This process was forked from one that had CUDA initialised.
+    /// This process was forked from one that had CUDA initialized.
     Forked,
     /// A call failed.
     Call(Box<CallError>),
@@ -341,7 +341,7 @@ impl fmt::Display for Error {
                 write!(f, "there is no GPU {ordinal}: the driver finds {count} {noun}, counted from 0")
             }
             Error::Forked => f.write_str(
-                "CUDA was initialised before this process was forked, and cannot be used in the child: start workers \
+                "CUDA was initialized before this process was forked, and cannot be used in the child: start workers \
                  with the `spawn` method, or use CUDA in the children only",
             ),
             Error::Call(error) => error.fmt(f),

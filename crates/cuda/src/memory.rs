@@ -13,7 +13,7 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// Allocates, and does not initialise. The address is a multiple of 256; an empty buffer has
+    /// Allocates, and does not initialize. The address is a multiple of 256; an empty buffer has
     /// the address 0.
     pub fn new(context: Context, bytes: usize) -> Result<Self, Error> {
         let _entered = context.enter()?;

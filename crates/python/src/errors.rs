@@ -100,7 +100,7 @@ fn attributes<'py>(
     Ok(attributes)
 }
 
-/// Colours only where a person reads the text.
+/// Returns colors only if a person reads the text.
 fn color() -> Color {
     let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if is_wanted && std::io::stderr().is_terminal() { Color::Always } else { Color::Never }

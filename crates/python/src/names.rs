@@ -52,8 +52,8 @@ pub(crate) fn language_types() -> (ParameterTypes, ResultTypes, ModeTypes) {
     (parameters, results.collect(), modes)
 }
 
-/// A row of the elementwise table: its family, its name, its operands, the element types it takes, how many ulp it may be off
-/// (none where it is exact), and how many more of fp32 for each unit of |x|.
+/// A row of the elementwise table: its family, its name, its operands, its element types, its
+/// error in ulp (none if it is exact), and the additional error of fp32 for each unit of |x|.
 type ElementwiseRow = (&'static str, &'static str, Vec<&'static str>, &'static str, Option<f32>, f32);
 
 /// The elementwise functions.

@@ -68,7 +68,7 @@ fn stages(path: &str, name: &str, signature: &str) -> Result<(), Error> {
     let mut last = Duration::ZERO;
     for (name, stage) in [
         ("to IR", Some(Stage::Ir)),
-        ("optimise", Some(Stage::Opt)),
+        ("optimize", Some(Stage::Opt)),
         ("CPU program", Some(Stage::Cpu)),
         ("total", None),
     ] {

@@ -1,7 +1,7 @@
 """Random programs with loops of products, each a Python file that runs by itself, and what it has to leave in binary64.
 
 A program sums up ``acc[j] += weights @ y[j]`` in one to three loops. Weights are loaded (``a``), or the scores
-``x[j] @ y[j].T`` that an activation bounds, that other scores gate as in a backward pass, or that softmax normalises as
+``x[j] @ y[j].T`` that an activation bounds, that other scores gate as in a backward pass, or that softmax normalizes as
 in attention. All numbers are small integers, so that sums are exact, but for softmax.
 
 `Decisions` draw a program: each by the seed and its own name, so that one can be changed and the others stay.
@@ -609,7 +609,7 @@ class Body:
     def iteration(self) -> None:
         """One iteration."""
         self.loaded: set[str] = set()
-        self.is_normalised = False
+        self.is_normalized = False
         if self.chance(f"{self.name}.early", 3):
             for matrix, _ in self.moving():
                 self.need(matrix.name)
@@ -664,9 +664,9 @@ class Body:
         product, program = self.products[number], self.program
         name, s, w = product["name"], f"s{number}", f"w{number}"
         self.multiply_scores(s, product["x"], name)
-        if program.is_soft and not self.is_normalised:
-            self.is_normalised = True
-            self.normalise(s, w)
+        if program.is_soft and not self.is_normalized:
+            self.is_normalized = True
+            self.normalize(s, w)
         else:
             self.activate(s, w, product)
         program.say(f"{w} = {w}.to(tl.{program.word})")
@@ -699,7 +699,7 @@ class Body:
                 lambda v: torch.where(v[other] > 0, v[w], v[w] - 1),
             )
 
-    def normalise(self, s: str, w: str) -> None:
+    def normalize(self, s: str, w: str) -> None:
         """Softmax of rows over all iterations: sums so far are scaled by what has become of the highest score."""
         program, rows = self.program, self.program.height
         low = -float("inf")

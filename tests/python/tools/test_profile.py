@@ -274,7 +274,7 @@ def test_bank_conflicts_are_those_of_the_indices(tmp_path):
         if one["name"] == "pick":
             total = one["sim"]["total"]
             excess[one["threads"]] = total["wavefronts"] - total["idealWavefronts"]
-    # Words that are 128 bytes apart are all in one bank: 32 lanes take 31 wavefronts too many. Neighbours take one.
+    # Words that are 128 bytes apart are all in one bank: 32 lanes take 31 wavefronts too many. Neighbors take one.
     assert excess == {32: 31, 64: 0}
 
 

@@ -144,7 +144,7 @@ def test_2_to_5_out_of_bounds(name, module, device):
         assert word in str(caught.value)
 
 
-UNINITIALISED = """
+UNINITIALIZED = """
 @triton.jit
 def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -153,7 +153,7 @@ def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def test_6_an_uninitialised_read(module, device):
-    kernel, (line,) = marked(module, UNINITIALISED.lstrip())
+    kernel, (line,) = marked(module, UNINITIALIZED.lstrip())
     with sanitizer.sanitize(raises=False) as seen:
         x, out = torch.empty(100, device=device), torch.empty(100, device=device)
         x[:70] = 1.0
@@ -165,7 +165,7 @@ def test_6_an_uninitialised_read(module, device):
 
 def test_what_writes_memory(module, device, tilewright_sanitize):
     """Operations of torch, numpy and kernels write; views of an empty tensor are the same memory."""
-    kernel, _ = marked(module, UNINITIALISED.lstrip())
+    kernel, _ = marked(module, UNINITIALIZED.lstrip())
     a, b, c = (torch.empty(100, device=device) for _ in range(3))
     d, e = torch.empty_like(a), a.new_empty((100,))
     a.fill_(1.0)

@@ -56,7 +56,7 @@ impl Stub {
         let folder = TemporaryFolder::new();
         let file = folder.0.join("libcuda.so.1");
         std::fs::copy(stub_file(), &file).expect("cargo has built the stub");
-        // SAFETY: the stub has no initialisers.
+        // SAFETY: the stub has no initializers.
         let library = unsafe { Library::new(&file) }.expect("the stub is a library");
         let stub = Self { file, library, _folder: folder };
         stub.configure(words);

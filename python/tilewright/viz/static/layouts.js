@@ -86,7 +86,7 @@ export function passes(registers, memory, bits, width, warp = 0) {
 
 const hue = (number, count) => Math.round(360 * number / Math.max(count, 1));
 
-function colour(layout, place, mode, bits, dark) {
+function color(layout, place, mode, bits, dark) {
   const light = (share) => dark ? 28 + 30 * share : 88 - 34 * share;
   if (isMemory(layout)) {
     const bank = Math.floor(place.offset * bits / 32) % 32;
@@ -147,7 +147,7 @@ export function drawLayout(into, layout, { bits = 32, dark = false } = {}) {
         const [x, y] = [column * cell, row * tall];
         if (!place) continue;
         const isMarked = marked && places.some((one) => same(one, marked));
-        draw.fillStyle = colour(layout, place, mode, bits, dark);
+        draw.fillStyle = color(layout, place, mode, bits, dark);
         draw.fillRect(x, y, cell - (cell > 6 ? 1 : 0), tall - (tall > 6 ? 1 : 0));
         if (isMarked) {
           draw.fillStyle = dark ? "#ffffffb0" : "#000000a0";
@@ -190,7 +190,7 @@ export function drawLayout(into, layout, { bits = 32, dark = false } = {}) {
   const slider = planes > 1 && element("label", {}, "plane ", element("input", {
     type: "range", min: 0, max: planes - 1, value: 0, oninput: (event) => { plane = Number(event.target.value); paint(); },
   }));
-  const key = memory ? "coloured by the bank that the element begins in" : "colours; a cell says warp, lane : register, + where others hold copies";
+  const key = memory ? "colored by the bank that the element begins in" : "colors; a cell says warp, lane : register, + where others hold copies";
   const holds = memory ? `${1 << layout.offset.length} elements in shared memory`
     : `${1 << layout.warp.length} warps, ${1 << layout.register.length} registers a thread`;
   into.replaceChildren(

@@ -1,4 +1,4 @@
-"""The page of the visualiser in a real browser: the traced programs of users are clicked through, and what is shown is
+"""The page of the visualizer in a real browser: the traced programs of users are clicked through, and what is shown is
 checked. ``TILEWRIGHT_BLESS=1`` writes the pictures of ``docs/visualiser.md``."""
 
 from __future__ import annotations
@@ -571,8 +571,8 @@ def test_look_and_exports(page, tmp_path):
     shown.find("body").send_keys(Keys.ESCAPE)
     folder = tmp_path / "downloads"
     folder.mkdir()
-    behaviour = {"behavior": "allow", "downloadPath": str(folder)}
-    shown.driver.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
+    behavior = {"behavior": "allow", "downloadPath": str(folder)}
+    shown.driver.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
     shown.find("#export-svg").click()
     shown.find("#export-png").click()
     until = time.monotonic() + PATIENCE
