@@ -49,7 +49,7 @@ class Journal:
 
 
 class Broken(Exception):
-    """The GPU answers this process no more."""
+    """The GPU no longer responds to this process."""
 
 
 class Session:
@@ -362,7 +362,7 @@ def main() -> int:
             else:
                 throughput(session, options.case, options.step, options.skip)
         except Broken as error:
-            print(f"the GPU answers this process no more: {error}", file=sys.stderr)
+            print(f"the GPU no longer responds to this process: {error}", file=sys.stderr)
             return BROKEN
         journal.say(finished=True)
     return 0

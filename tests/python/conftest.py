@@ -120,7 +120,7 @@ def _leave_if_the_gpu_is_lost() -> None:
         if "PYTEST_XDIST_WORKER" in os.environ:
             # The test counts as failed, and a new process goes on with the others.
             os._exit(1)
-        pytest.exit(f"the GPU answers this process no more: {error}", returncode=3)
+        pytest.exit(f"the GPU no longer responds to this process: {error}", returncode=3)
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
-//! PTX to a cubin, by the assembler (`ptxas`) that is part of the driver. A cubin can be kept; see
-//! [`crate::Cache`].
+//! Assembles PTX to a cubin with the assembler (`ptxas`) that is part of the driver.
+//! [`crate::Cache`] keeps cubins on disk.
 
 use crate::sys::{UNSUPPORTED_PTX, jit_option};
 use crate::{Cache, Context, Error, Key};
 
-/// How the assembler works.
+/// The options of the assembler.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AssembleOptions {
     /// 0 to 4.
@@ -15,8 +15,7 @@ pub struct AssembleOptions {
     pub line_info: bool,
     /// Keeps everything for debuggers. The code is slow.
     pub debug_info: bool,
-    /// Asynchronous products (`wgmma`) that the assembler makes wait for each other, for want of
-    /// registers, are an error.
+    /// Fails if the assembler makes wgmma instructions wait for each other, for lack of registers.
     pub asynchronous: bool,
 }
 
@@ -92,8 +91,8 @@ pub fn assemble(
 /// others like them).
 const SERIALIZED: &str = "wgmma.mma_async instructions are serialized";
 
-/// [`assemble`], unless the cache has the cubin already, or knows that there is none without
-/// serialized products: for that an entry is empty.
+/// Assembles as [`assemble`], or returns the cached cubin. An empty entry in the cache says that
+/// every cubin of this source has serialized wgmma instructions.
 ///
 /// # Errors
 /// As [`assemble`].

@@ -1,5 +1,5 @@
-//! The cache on disk: cubins that took the assembler seconds, found again by a hash of their
-//! sources.
+//! The cache on disk of cubins, which take the assembler seconds. The key of a cubin is a hash of
+//! its sources.
 //!
 //! ```text
 //! <directory>/tilewright-1/<first digit of the key>/<the key in hexadecimal>       an entry
@@ -46,8 +46,8 @@ const ABANDONED: Duration = Duration::from_hours(1);
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// The key of everything that determines an entry: pairs of what a thing is and the thing
-    /// itself. The version of this crate is part of every key.
+    /// Hashes everything that determines an entry: pairs of a name and a value. The version of this
+    /// crate is part of every key.
     pub fn of(parts: &[(&str, &[u8])]) -> Self {
         let mut hasher =
             blake3::Hasher::new_derive_key(concat!("tilewright cache ", env!("CARGO_PKG_VERSION")));
@@ -60,7 +60,7 @@ impl Key {
         Self(*hasher.finalize().as_bytes())
     }
 
-    /// In hexadecimal digits.
+    /// Returns the key in hexadecimal digits.
     pub fn to_hex(self) -> String {
         blake3::Hash::from_bytes(self.0).to_hex().to_string()
     }
@@ -122,8 +122,8 @@ impl Cache {
         }
     }
 
-    /// The entry of a key, built if there is none. `build` runs at most once; of everybody who asks
-    /// at a time, it runs for one.
+    /// Returns the entry of a key, and builds it if there is none. `build` runs at most once; of
+    /// concurrent callers, it runs for one.
     ///
     /// # Errors
     /// Those of `build`, and no others.
@@ -155,7 +155,7 @@ impl Cache {
         Ok(content)
     }
 
-    /// The entry of a key, if there is one.
+    /// Returns the entry of a key, if there is one.
     pub fn get(&self, key: &Key) -> Option<Vec<u8>> {
         self.place(key)?.read()
     }
@@ -202,7 +202,7 @@ impl Drop for Lock {
 }
 
 impl Place {
-    /// The content, if the entry is there and whole.
+    /// Returns the content, if the entry exists and is undamaged.
     fn read(&self) -> Option<Vec<u8>> {
         let mut file = File::open(&self.entry).ok()?;
         let mut bytes = Vec::new();
@@ -211,8 +211,8 @@ impl Place {
         if bytes[..HEADER_BYTES] != self.header(content) {
             return None;
         }
-        // The time of the last use, for those that make room. Of a cache that cannot be written,
-        // nothing is removed.
+        // The time of the last use, for `make_room`. Nothing is removed from a cache that cannot
+        // be written, so an error is ignored.
         let _ = file.set_modified(SystemTime::now());
         bytes.drain(..HEADER_BYTES);
         Some(bytes)
@@ -228,7 +228,7 @@ impl Place {
         header
     }
 
-    /// Waits for the lock, and makes the folder if there is none.
+    /// Creates the folder if there is none, and waits for the lock.
     fn lock(&self) -> io::Result<Lock> {
         fs::create_dir_all(&self.folder)?;
         let file = File::options().create(true).truncate(false).write(true).open(&self.lock)?;
@@ -240,8 +240,8 @@ impl Place {
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_millis(20));
                 }
-                // The patience is at its end, or the file system has no locks: then everybody
-                // builds for themselves.
+                // The wait was too long, or the file system has no locks: then each process builds
+                // the entry itself.
                 Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return Ok(Lock(None)),
             }
         }

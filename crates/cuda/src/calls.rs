@@ -1,7 +1,7 @@
-//! The calls of the driver as safe methods, one for each: the only place of the crate, beside the
-//! table in `sys`, where there is `unsafe`. It is sound because a handle comes from the driver and
-//! is owned by a value that outlives the call, lengths are those of the slices, and the driver
-//! checks everything else itself and returns a code.
+//! The driver's functions as safe methods, one for each. `unsafe` is only here and in the table in
+//! `sys`. It is sound because a handle comes from the driver and is owned by a value that outlives
+//! the call, lengths are those of the slices, and the driver checks everything else and returns a
+//! code.
 #![expect(unsafe_code, reason = "calls of a C library")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -17,7 +17,7 @@ use crate::sys::{
 };
 use crate::{CallError, Driver, Error};
 
-/// Opens a shared library; the error says in the system's words why it cannot be opened.
+/// Opens a shared library. The error is the message of the system.
 pub(crate) fn open_library(path: &Path) -> Result<Library, String> {
     // SAFETY: the initializers of a driver library may run at any time; a path that the user gives
     // is the user's choice.
@@ -29,15 +29,15 @@ pub(crate) fn open_library(path: &Path) -> Result<Library, String> {
     })
 }
 
-/// Has a function called in the child of every fork.
+/// Registers a function to be called in the child of every fork.
 #[cfg(unix)]
 pub(crate) fn at_fork(in_child: extern "C" fn()) {
     // SAFETY: the function only sets a flag, which is allowed in a child of a fork.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
-/// The file that the driver was loaded from, without symbolic links: on Linux its name ends in the
-/// release of the driver.
+/// Returns the path of the file that the driver was loaded from, without symbolic links: on Linux
+/// its name ends in the release of the driver.
 #[cfg(unix)]
 pub(crate) fn file_of(function: unsafe extern "system" fn(u32) -> Code) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
@@ -70,7 +70,7 @@ macro_rules! call {
     }};
 }
 
-/// A name as C wants it.
+/// Converts a name to a C string.
 fn c_string(name: &str) -> Result<CString, Error> {
     CString::new(name).map_err(|_| Error::InvalidName { name: name.to_owned() })
 }
@@ -221,12 +221,12 @@ impl Driver {
 /// Memory. Device addresses are numbers: a wrong one is an error of the driver, not an access of
 /// this process.
 impl Driver {
-    /// Tells if there is memory at an address. The driver refuses addresses that it has never
-    /// given.
+    /// Returns whether there is memory at an address. The driver refuses addresses that it has
+    /// never given.
     pub(crate) fn is_mapped(&self, address: u64) -> Result<bool, Error> {
         let mut is_mapped = 0_i32;
         let place = (&raw mut is_mapped).cast();
-        // SAFETY: the answer is a bool or an int, and any address is allowed.
+        // SAFETY: the result is a bool or an int, and any address is allowed.
         let code = unsafe { (self.functions()?.cuPointerGetAttribute)(place, sys::POINTER_MAPPED, address) };
         if code == sys::INVALID_VALUE {
             return Ok(false);
@@ -235,7 +235,7 @@ impl Driver {
         Ok(is_mapped != 0)
     }
 
-    /// Free and total bytes.
+    /// Returns the free and the total bytes.
     pub(crate) fn memory_info(&self) -> Result<(usize, usize), Error> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: places for sizes.
@@ -266,7 +266,7 @@ impl Driver {
     }
 
     /// # Safety
-    /// `from` stays as it is until the stream has come past the copy.
+    /// `from` stays as it is until the stream has passed the copy.
     pub(crate) unsafe fn copy_to_device_async(
         &self,
         address: u64,
@@ -479,7 +479,7 @@ impl Driver {
         Ok(function)
     }
 
-    /// Address and bytes of a global variable.
+    /// Returns the address and the size in bytes of a global variable.
     pub(crate) fn global(&self, module: ModuleHandle, name: &str) -> Result<(u64, usize), Error> {
         let (mut address, mut bytes, name) = (0, 0, c_string(name)?);
         // SAFETY: the module is alive; places for an address and a size; a C string.
@@ -512,7 +512,7 @@ impl Driver {
             // SAFETY: the function's module is alive; places for sizes.
             match unsafe { describe(function, parameters.len(), &raw mut offset, &raw mut bytes) } {
                 0 => parameters.push((offset, bytes)),
-                // There is no parameter of this number.
+                // There is no parameter with this index.
                 sys::INVALID_VALUE => return Ok(Some(parameters)),
                 _ => return Ok(None),
             }
@@ -569,9 +569,8 @@ impl Driver {
         Ok(clusters.max(0) as u32)
     }
 
-    /// Launches. The parameters are one block of bytes: the caller fills it as it reads its
-    /// arguments, and unlike the list of pointers, whose targets the driver reads at sizes that
-    /// only it knows, it carries its own length.
+    /// Launches a kernel. The parameters are one block of bytes. The alternative of the driver, a
+    /// list of pointers, has no lengths: the driver reads each target at a size that only it knows.
     pub(crate) fn launch(
         &self,
         function: FunctionHandle,
@@ -683,7 +682,7 @@ impl Driver {
     }
 }
 
-/// `CUtensorMap`. Headers before CUDA 13 ask for an alignment of 64.
+/// `CUtensorMap`. Headers before CUDA 13 require an alignment of 64.
 #[repr(C, align(128))]
 struct AlignedMap([u64; 16]);
 
@@ -711,7 +710,7 @@ pub(crate) struct TensorMapCall {
     pub(crate) fill: u32,
 }
 
-/// How a kernel is launched.
+/// The configuration of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Launch<'a> {
     pub(crate) grid: [u32; 3],
@@ -722,7 +721,7 @@ pub(crate) struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// For the driver, which reads the attributes and does not write them.
+    /// Returns the structure for the driver, which does not write the attributes.
     fn config(&self) -> LaunchConfig {
         LaunchConfig {
             grid: self.grid,

@@ -1,6 +1,7 @@
 //! Contexts: the device that the calling thread works on. The rules are those of CUDA's runtime
-//! library, which torch uses: all users in the process share a device's primary context, it is made
-//! current on a thread that has none, and a current context stays, since the caller has chosen it.
+//! library, which torch uses: all users in the process share a device's primary context; a thread
+//! without a context makes the primary one current; a current context is never replaced, since the
+//! caller has chosen it.
 
 use std::marker::PhantomData;
 
@@ -16,17 +17,17 @@ pub struct Context {
 }
 
 impl Context {
-    /// The primary context of a device; the thread's current context stays what it is.
+    /// Returns the primary context of a device. The thread's current context does not change.
     ///
     /// # Errors
-    /// A device older than `sm_75`; whatever keeps the driver from making a context.
+    /// A device older than `sm_75`, or an error of the driver.
     pub fn primary(device: Device) -> Result<Self, Error> {
         device.check_supported()?;
         let slot = device.slot();
         let handle = if let Some(handle) = slot.primary.get() {
             *handle
         } else {
-            // Two threads may both retain it here, and one more reference does no harm: it is never
+            // Two threads may both retain it here. One more reference does no harm: it is never
             // released.
             let handle = device.driver().retain_primary_context(slot.handle)?;
             *slot.primary.get_or_init(|| handle)
@@ -34,8 +35,7 @@ impl Context {
         Ok(Self { device, handle })
     }
 
-    /// The context that is current on this thread, if there is one: the caller's choice of a
-    /// device.
+    /// Returns the context that is current on this thread, if there is one.
     pub fn current(driver: &'static Driver) -> Result<Option<Self>, Error> {
         let handle = driver.current_context()?;
         if handle == ContextHandle::NULL {
@@ -49,7 +49,7 @@ impl Context {
         Ok(Some(Self { device, handle }))
     }
 
-    /// The current context; if this thread has none, the primary one of `device`, which becomes
+    /// Returns the current context; if this thread has none, makes the primary one of `device`
     /// current.
     pub fn current_or_primary(device: Device) -> Result<Self, Error> {
         if let Some(context) = Self::current(device.driver())? {
@@ -65,18 +65,18 @@ impl Context {
         self.driver().set_current_context(self.handle)
     }
 
-    /// Its device.
+    /// Returns its device.
     pub fn device(self) -> Device {
         self.device
     }
 
-    /// The driver.
+    /// Returns the driver.
     pub fn driver(self) -> &'static Driver {
         self.device.driver()
     }
 
-    /// Waits for everything that was started in it. An error of a kernel that ran earlier surfaces
-    /// here.
+    /// Waits for everything that was started in it. Returns the error of a kernel that failed
+    /// earlier, if there is one.
     pub fn synchronize(self) -> Result<(), Error> {
         let _entered = self.enter()?;
         self.driver().synchronize_context()
@@ -88,27 +88,27 @@ impl Context {
         self.driver().synchronize_stream(stream.handle())
     }
 
-    /// Returns whether a stream is being captured into a graph: then nothing may wait for it.
+    /// Returns whether a stream is being captured into a graph; then nothing may wait for it.
     pub fn is_capturing(self, stream: StreamRef<'_>) -> Result<bool, Error> {
         let _entered = self.enter()?;
         self.driver().is_capturing(stream.handle())
     }
 
-    /// Free and total bytes of the device's memory.
+    /// Returns the free and the total bytes of the device's memory.
     pub fn memory_info(self) -> Result<(usize, usize), Error> {
         let _entered = self.enter()?;
         self.driver().memory_info()
     }
 
-    /// Tells if an address lies in memory that kernels can access.
+    /// Returns whether an address is in memory that kernels can access.
     pub fn is_mapped(self, address: u64) -> Result<bool, Error> {
         let _entered = self.enter()?;
         self.driver().is_mapped(address)
     }
 
-    /// Sets the bytes that hold what kernels print until it is shown. To be called before a kernel
-    /// that prints is loaded: afterwards the driver refuses even the size that it has, which is
-    /// therefore not set again.
+    /// Sets the size in bytes of the buffer for the output of kernels that print. It must be called
+    /// before a kernel that prints is loaded: afterwards the driver refuses every size, also the
+    /// present one, which is therefore not set again.
     pub fn set_printf_fifo_size(self, bytes: usize) -> Result<(), Error> {
         let _entered = self.enter()?;
         if self.driver().limit(sys::LIMIT_PRINTF_FIFO_SIZE)? == bytes {
@@ -117,8 +117,8 @@ impl Context {
         self.driver().set_limit(sys::LIMIT_PRINTF_FIFO_SIZE, bytes)
     }
 
-    /// Has the context current until the answer is dropped: if this thread has another one, that is
-    /// current afterwards again; if it has none, this one stays.
+    /// Makes the context current until the returned guard is dropped. If this thread had another
+    /// one, the guard restores it; if it had none, this one stays.
     #[inline]
     pub(crate) fn enter(self) -> Result<Entered, Error> {
         let driver = self.driver();
@@ -133,7 +133,7 @@ impl Context {
     }
 }
 
-/// A context is current as long as this lives.
+/// The guard of [`Context::enter`]: the context is current while it lives.
 pub(crate) struct Entered {
     driver: &'static Driver,
     is_pushed: bool,

@@ -1,10 +1,11 @@
-//! CUPTI, NVIDIA's library of profiling, opened at run time: when each kernel began and ended on
-//! the GPU.
+//! CUPTI, NVIDIA's profiling library, opened at run time: the times at which each kernel began and
+//! ended on the GPU.
 //!
-//! Its activity interface writes records into buffers that it asks for and hands back. A launch is
-//! between [`Cupti::push`] and [`Cupti::pop`] of a number; CUPTI writes that number beside the call
-//! of the driver, and the number of the call beside the kernel. Records of other programs' kernels
-//! are passed over. Records grow at their ends from version to version; what is read of one has
+//! Its activity interface requests buffers, writes records into them and returns them. A launch is
+//! between [`Cupti::push`] and [`Cupti::pop`] of an external correlation id. CUPTI records this id
+//! with the id of the driver's call, and the id of the call with the kernel. Records of other
+//! programs' kernels are skipped. New versions append fields to records; the fields that are read
+//! have had their offsets since CUDA 9.
 //! been in its place since CUDA 9.
 #![expect(unsafe_code, reason = "a C library that calls back")]
 
@@ -39,12 +40,12 @@ const FLUSH_FORCED: u32 = 1;
 /// Words of a buffer, which has to be aligned to 8 bytes: 512 KiB are some thousand launches.
 const BUFFER_WORDS: usize = 64 << 10;
 
-// A buffer is bytes to CUPTI, and aligned to words.
+// CUPTI takes a buffer of bytes; as `u64` it is aligned.
 type Requested = extern "system" fn(*mut *mut u64, *mut usize, *mut usize);
 type Completed = extern "system" fn(*mut c_void, u32, *mut u64, usize, usize);
 
-/// The offsets of numbers in a record, in bytes.
-mod place {
+/// The offsets of fields in a record, in bytes.
+mod offset {
     pub(super) const KIND: usize = 0;
     pub(super) const KERNEL_START: usize = 16;
     pub(super) const KERNEL_END: usize = 24;
@@ -87,26 +88,26 @@ functions! {
     cuptiGetResultString: text(Code, *mut *const c_char);
 }
 
-/// When a kernel ran, in nanoseconds of CUPTI's clock.
+/// The times of a kernel, in nanoseconds of CUPTI's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelTime {
-    /// The number that was pushed when it was launched.
+    /// The external correlation id of its launch.
     pub number: u64,
-    /// When it began.
+    /// The time at which it began.
     pub start: u64,
-    /// When it ended.
+    /// The time at which it ended.
     pub end: u64,
 }
 
-/// CUPTI in this process. There is one: its callbacks carry nothing that tells callers apart.
+/// CUPTI in this process. There is one, because its callbacks have no argument for a caller's data.
 pub struct Cupti {
     functions: Functions,
     library: String,
 }
 
-/// The contents of records. Those of a launch may be in different buffers.
+/// The contents of records. The records of one launch may be in different buffers.
 #[derive(Default)]
-struct Found {
+struct CollectedRecords {
     /// The calls of the driver that a number was pushed for.
     numbers: Vec<(u32, u64)>,
     /// The kernels, by the call that launched them: start and end.
@@ -114,15 +115,16 @@ struct Found {
 }
 
 static CUPTI: OnceLock<Result<Cupti, String>> = OnceLock::new();
-static FOUND: Mutex<Found> = Mutex::new(Found { numbers: Vec::new(), kernels: Vec::new() });
+static RECORDS: Mutex<CollectedRecords> =
+    Mutex::new(CollectedRecords { numbers: Vec::new(), kernels: Vec::new() });
 
-fn found<T>(work: impl FnOnce(&mut Found) -> T) -> T {
-    work(&mut FOUND.lock().unwrap_or_else(PoisonError::into_inner))
+fn with_records<T>(work: impl FnOnce(&mut CollectedRecords) -> T) -> T {
+    work(&mut RECORDS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Cupti {
-    /// The library, opened by the first call; later calls answer the same. The error is a line that
-    /// says why there is none.
+    /// Returns the library. The first call opens it; later calls return the same result. The error
+    /// is one line.
     ///
     /// `TILEWRIGHT_CUPTI` names the library or its folder, and `off` says to do without;
     /// `TRITON_CUPTI_LIB_PATH` names a folder. Else it is searched in the system's folders, in
@@ -133,7 +135,8 @@ impl Cupti {
         cupti.as_ref().map_err(String::as_str)
     }
 
-    /// Of several that cannot be used, the error is about one that could be opened.
+    /// Opens the first usable candidate. If there is none, the error is about one that could be
+    /// opened, if possible.
     fn open(candidates: &[PathBuf]) -> Result<Self, String> {
         let (mut refused, mut absent) = (None, None);
         for candidate in candidates {
@@ -150,7 +153,7 @@ impl Cupti {
 
     fn register(opened: libloading::Library, library: String) -> Result<Self, String> {
         let functions = Functions::load(&opened, &library)?;
-        // It stays: CUPTI has threads and handlers of its own.
+        // It is never closed: CUPTI has threads and handlers of its own.
         std::mem::forget(opened);
         let cupti = Self { functions, library };
         // SAFETY: both functions have the type of the header, and live as long as the process.
@@ -159,12 +162,12 @@ impl Cupti {
         Ok(cupti)
     }
 
-    /// The name that the library was opened by.
+    /// Returns the name by which the library was opened.
     pub fn library(&self) -> &str {
         &self.library
     }
 
-    /// Has kernels written down from now on. The error says in a line why that cannot be.
+    /// Starts the recording of kernels. The error is one line.
     pub fn start(&self) -> Result<(), String> {
         for kind in KINDS {
             // SAFETY: takes a number.
@@ -174,7 +177,7 @@ impl Cupti {
         Ok(())
     }
 
-    /// Has no more kernels written down.
+    /// Ends the recording of kernels.
     pub fn stop(&self) {
         for kind in KINDS {
             // SAFETY: takes a number. Disabling a kind that is not enabled fails harmlessly, so
@@ -195,7 +198,7 @@ impl Cupti {
         unsafe { (self.functions.pop)(OWN, &mut 0) };
     }
 
-    /// Nanoseconds of the clock that kernels are written down by.
+    /// Returns the nanoseconds of the clock of the recorded times.
     pub fn clock(&self) -> Result<u64, String> {
         let mut now = 0;
         // SAFETY: a place for a number.
@@ -203,20 +206,20 @@ impl Cupti {
         Ok(now)
     }
 
-    /// The launched kernels with a number that have ended, each once. The caller has waited for
-    /// their devices.
+    /// Returns the kernels that have an external correlation id and have ended, each once. The
+    /// caller has waited for their devices.
     pub fn take(&self) -> Result<Vec<KernelTime>, String> {
-        // Without force, buffers with a kernel in them that still runs are kept; by force they come
-        // as well.
+        // A flush without force keeps buffers that contain a kernel that still runs; a forced flush
+        // returns them too.
         for flag in [0, FLUSH_FORCED] {
             // SAFETY: takes a number; what it calls back is below.
             self.check("cuptiActivityFlushAll", unsafe { (self.functions.flush)(flag) })?;
         }
-        let Found { mut numbers, kernels } = found(std::mem::take);
+        let CollectedRecords { mut numbers, kernels } = with_records(std::mem::take);
         numbers.sort_unstable();
         let times = kernels.into_iter().filter_map(|(call, start, end)| {
             let at = numbers.binary_search_by_key(&call, |&(call, _)| call).ok()?;
-            // Times of 0 mean that none are known.
+            // Times of 0 mean that they are unknown.
             (start != 0 && end >= start).then_some(KernelTime { number: numbers[at].1, start, end })
         });
         Ok(times.collect())
@@ -235,7 +238,7 @@ impl Cupti {
         } else {
             "unknown".into()
         };
-        Err(format!("{call} of `{}` answers {name} ({code})", self.library))
+        Err(format!("{call} of `{}` returns {name} ({code})", self.library))
     }
 }
 
@@ -245,11 +248,11 @@ impl std::fmt::Debug for Cupti {
     }
 }
 
-/// CUPTI wants a buffer.
+/// Gives CUPTI a buffer that it requests.
 extern "system" fn requested(buffer: *mut *mut u64, size: *mut usize, most: *mut usize) {
     let memory = vec![0_u64; BUFFER_WORDS].into_boxed_slice();
-    // SAFETY: CUPTI gives places for what it asks for. It hands the buffer back to `completed`, and
-    // only once.
+    // SAFETY: CUPTI passes pointers for the results. It passes the buffer to `completed` exactly
+    // once.
     unsafe {
         buffer.write(Box::into_raw(memory).cast());
         size.write(BUFFER_WORDS * 8);
@@ -257,17 +260,17 @@ extern "system" fn requested(buffer: *mut *mut u64, size: *mut usize, most: *mut
     }
 }
 
-/// CUPTI hands a buffer back; `valid` bytes of it are records.
+/// Reads a buffer that CUPTI returns; `valid` bytes of it are records.
 extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize, valid: usize) {
-    // No panic may leave: what is called here has none, and a buffer of another origin is null at
-    // worst.
+    // No panic may leave a callback: the functions called here have none, and a buffer of another
+    // origin is null.
     let Some(Ok(cupti)) = CUPTI.get() else { return };
     if buffer.is_null() {
         return;
     }
     let mut record = ptr::null_mut();
-    // SAFETY: the buffer is as CUPTI handed it over, and `record` is null or what the call before
-    // answered.
+    // SAFETY: the buffer is the one that CUPTI passed, and `record` is null or the result of the
+    // previous call.
     while valid > 0 && unsafe { (cupti.functions.next)(buffer.cast(), valid, &raw mut record) } == 0 {
         // SAFETY: a record of its kind begins there, at an address aligned to 8 bytes.
         unsafe { read(record) };
@@ -279,23 +282,23 @@ extern "system" fn completed(_: *mut c_void, _: u32, buffer: *mut u64, _: usize,
 /// # Safety
 /// A record of CUPTI begins at `record`.
 unsafe fn read(record: *const u8) {
-    // SAFETY: the places are within records of the kinds that they are read of.
-    let word = |place: usize| unsafe { record.add(place).cast::<u32>().read_unaligned() };
+    // SAFETY: the offsets are within records of the kinds that they are read of.
+    let word = |offset: usize| unsafe { record.add(offset).cast::<u32>().read_unaligned() };
     // SAFETY: as above.
-    let long = |place: usize| unsafe { record.add(place).cast::<u64>().read_unaligned() };
-    match word(place::KIND) {
-        kind::KERNEL | kind::CONCURRENT_KERNEL => found(|found| {
-            let call = word(place::KERNEL_CORRELATION);
-            found.kernels.push((call, long(place::KERNEL_START), long(place::KERNEL_END)));
+    let long = |offset: usize| unsafe { record.add(offset).cast::<u64>().read_unaligned() };
+    match word(offset::KIND) {
+        kind::KERNEL | kind::CONCURRENT_KERNEL => with_records(|records| {
+            let call = word(offset::KERNEL_CORRELATION);
+            records.kernels.push((call, long(offset::KERNEL_START), long(offset::KERNEL_END)));
         }),
-        kind::EXTERNAL_CORRELATION if word(place::EXTERNAL_KIND) == OWN => found(|found| {
-            found.numbers.push((word(place::EXTERNAL_CORRELATION), long(place::EXTERNAL_ID)));
+        kind::EXTERNAL_CORRELATION if word(offset::EXTERNAL_KIND) == OWN => with_records(|records| {
+            records.numbers.push((word(offset::EXTERNAL_CORRELATION), long(offset::EXTERNAL_ID)));
         }),
         _ => {}
     }
 }
 
-/// The files to try, best first.
+/// Returns the files to try, best first.
 fn candidates(driver: Version, folders: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // Releases of CUDA 13 count as one, so that a toolkit may be newer than the driver by a minor
@@ -314,7 +317,7 @@ fn candidates(driver: Version, folders: &[PathBuf]) -> Result<Vec<PathBuf>, Stri
     }
     let mut files: Vec<PathBuf> =
         variable("TRITON_CUPTI_LIB_PATH").map_or(Vec::new(), |folder| within(&folder));
-    // As a name, so that one that the process has already is found: torch brings one.
+    // Names without a folder, so that a library that is already loaded is found: torch brings one.
     files.extend(names.iter().take(names.len() - 1).map(PathBuf::from));
     let toolkit =
         ["CUDA_HOME", "CUDA_PATH"].into_iter().find_map(variable).unwrap_or("/usr/local/cuda".into());

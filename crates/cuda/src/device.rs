@@ -47,7 +47,7 @@ pub struct Properties {
     pub max_threads_per_multiprocessor: u32,
     /// Resident blocks of a multiprocessor, at most.
     pub max_blocks_per_multiprocessor: u32,
-    /// Shared memory that a block can have without asking.
+    /// Shared memory that a block can have without opting in.
     pub shared_memory_per_block: u32,
     /// Shared memory that a block can have when its kernel opts in, as
     /// [`crate::Function::configure`] does (`max_shared_mem` of Triton).
@@ -119,22 +119,22 @@ impl Device {
         Self { driver, ordinal }
     }
 
-    /// The driver that knows it.
+    /// Returns its driver.
     pub fn driver(self) -> &'static Driver {
         self.driver
     }
 
-    /// Its number, counted from 0.
+    /// Returns its ordinal, counted from 0.
     pub fn ordinal(self) -> u32 {
         self.ordinal
     }
 
-    /// Its compute capability.
+    /// Returns its compute capability.
     pub fn capability(self) -> Capability {
         self.slot().capability
     }
 
-    /// Everything about it; read from the driver once.
+    /// Returns its properties, which are read from the driver once.
     pub fn properties(self) -> Result<&'static Properties, Error> {
         let slot = self.slot();
         if let Some(properties) = slot.properties.get() {
@@ -144,7 +144,7 @@ impl Device {
         Ok(slot.properties.get_or_init(|| properties))
     }
 
-    /// An error if the device is older than `sm_75`.
+    /// Returns an error if the device is older than `sm_75`.
     pub fn check_supported(self) -> Result<(), Error> {
         let found = self.capability();
         if found >= NEEDED_CAPABILITY {

@@ -1,4 +1,5 @@
-//! Opens the driver once a process, at its first use; describes a machine that has none.
+//! Opens the driver once per process, at its first use; its errors describe a machine without a
+//! driver.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,8 +21,8 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// The driver, opened by the first call as [`Settings::from_environment`] says. Later calls
-    /// answer the same.
+    /// Returns the driver. The first call opens it as [`Settings::from_environment`] says; later
+    /// calls return the same result.
     ///
     /// # Errors
     /// One line each: no driver library, a library that is none, a driver that is too old or does
@@ -31,8 +32,8 @@ impl Driver {
         DRIVER.get_or_init(|| Self::open(Settings::from_environment().library.as_deref())).clone()
     }
 
-    /// Opens a library: the given one, or the system's. For programs that have a driver of their
-    /// own (tests, say); others call [`Driver::get`].
+    /// Opens the given library, or the system's. It is for programs that have a driver of their
+    /// own, such as tests; others call [`Driver::get`].
     pub fn open(library: Option<&Path>) -> Result<&'static Self, Error> {
         let (opened, library) = open_library(library)?;
         let functions = Functions::load(&opened, &library)?;
@@ -56,8 +57,9 @@ impl Driver {
         Ok(Box::leak(Box::new(driver)))
     }
 
-    /// The supported version of CUDA stays the same over many releases of the driver, whose
-    /// assemblers differ; the name of the library's file has the release in it on Linux.
+    /// Returns the text of [`Self::identity`]. Many releases of the driver have the same version of
+    /// CUDA and different assemblers. On Linux the name of the library's file has the release in
+    /// it.
     fn identify(&self) -> String {
         let file = crate::calls::file_of(self.functions.cuInit);
         let name = file.as_ref().and_then(|file| file.file_name()).unwrap_or_default();
@@ -69,8 +71,10 @@ impl Driver {
         match &error {
             Error::Call(call) if call.code == sys::NO_DEVICE => Error::NoDevice { driver: self.version },
             Error::Call(call) if call.code == sys::STUB_LIBRARY => {
-                let reason =
-                    format!("{} is the stand-in of the CUDA toolkit, which is for linking", self.library);
+                let reason = format!(
+                    "{} is the stub library of the CUDA toolkit, which is only for linking",
+                    self.library
+                );
                 Error::NoLibrary { reasons: vec![reason] }
             }
             Error::Call(call) => Error::NotReady { driver: self.version, cause: call.clone() },
@@ -78,28 +82,28 @@ impl Driver {
         }
     }
 
-    /// The newest version of CUDA that the driver supports.
+    /// Returns the newest version of CUDA that the driver supports.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The name that the library was opened by.
+    /// Returns the name by which the library was opened.
     pub fn library(&self) -> &str {
         &self.library
     }
 
-    /// Tells this release of the driver from others: part of the key of what its assembler makes.
+    /// Returns a text that identifies this release of the driver, for the keys of cached cubins.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// How many GPUs there are.
+    /// Returns the number of GPUs.
     pub fn num_devices(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// A GPU by its number, counted from 0. That it is here does not say that it is new enough: a
-    /// [`crate::Context`] says so.
+    /// Returns a GPU by its ordinal, counted from 0. It may be too old: [`crate::Context::primary`]
+    /// checks that.
     pub fn device(&'static self, ordinal: u32) -> Result<Device, Error> {
         if ordinal < self.num_devices() {
             return Ok(Device::new(self, ordinal));
@@ -107,7 +111,7 @@ impl Driver {
         Err(Error::NoSuchDevice { ordinal, count: self.num_devices() })
     }
 
-    /// Every GPU.
+    /// Returns every GPU.
     pub fn devices(&'static self) -> impl Iterator<Item = Device> {
         (0..self.num_devices()).map(move |ordinal| Device::new(self, ordinal))
     }
@@ -116,7 +120,7 @@ impl Driver {
         &self.slots[ordinal as usize]
     }
 
-    /// The functions, unless this process was forked from the one that initialized them.
+    /// Returns the functions, unless this process was forked from the one that initialized them.
     pub(crate) fn functions(&self) -> Result<&Functions, Error> {
         if fork::happened() { Err(Error::Forked) } else { Ok(&self.functions) }
     }
@@ -148,7 +152,7 @@ fn open_library(path: Option<&Path>) -> Result<(Library, String), Error> {
     for candidate in &candidates {
         match crate::calls::open_library(candidate) {
             Ok(library) => return Ok((library, candidate.display().to_string())),
-            // The first one is the usual name: what is wrong with the others is of no interest.
+            // The first is the usual name; the errors of the others are not reported.
             Err(reason) if reasons.is_empty() => reasons.push(reason),
             Err(_) => {}
         }

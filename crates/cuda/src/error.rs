@@ -1,6 +1,6 @@
-//! All errors, as one type. A condition of the machine (no driver, no GPU, too old) is one line
-//! with what was found and what is needed; a failed call names the call, the driver's code and its
-//! subject.
+//! The error type of this crate. A condition of the machine (no driver, no GPU, too old) is one
+//! line with the found and the needed version; a failed call names the call, the driver's code and
+//! its subject.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl fmt::Display for Capability {
     }
 }
 
-/// A call of the driver that answered with something other than success.
+/// A call of the driver that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallError {
     /// The function of the driver, such as `cuLaunchKernel`.
@@ -53,7 +53,7 @@ pub struct CallError {
     pub code: i32,
     /// The code's name, such as `CUDA_ERROR_INVALID_VALUE`.
     pub name: String,
-    /// The driver's description of it.
+    /// The driver's description of the code.
     pub text: String,
     /// The subject of the call, such as ``kernel `add` ``; empty if there is none.
     pub context: String,
@@ -76,7 +76,7 @@ impl fmt::Display for CallError {
         if !self.context.is_empty() {
             write!(f, "{}: ", self.context)?;
         }
-        write!(f, "{} answers {} ({})", self.call, self.name, self.code)?;
+        write!(f, "{} returns {} ({})", self.call, self.name, self.code)?;
         if !self.text.is_empty() {
             write!(f, ": {}", self.text)?;
         }
@@ -92,12 +92,12 @@ impl fmt::Display for CallError {
     }
 }
 
-/// Why the driver cannot be used, or did not do what it was asked.
+/// An error of the driver or of its use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {
     /// There is no driver library on this machine, or it cannot be opened.
     NoLibrary {
-        /// The dynamic linker's words on each name that was tried.
+        /// The dynamic linker's message for each name that was tried.
         reasons: Vec<String>,
     },
     /// The library lacks a function that every supported driver has.
@@ -107,12 +107,12 @@ pub enum Error {
         /// The function that it lacks.
         missing: &'static str,
     },
-    /// There is a driver, and no GPU that it can use.
+    /// There is a driver, but no GPU that it can use.
     NoDevice {
         /// The version that the driver supports.
         driver: Version,
     },
-    /// There is a driver, and it does not start.
+    /// There is a driver, but it does not start.
     NotReady {
         /// The version that the driver supports.
         driver: Version,
@@ -137,18 +137,18 @@ pub enum Error {
     },
     /// The GPU is older than `sm_75`.
     UnsupportedDevice {
-        /// Its number.
+        /// Its ordinal.
         ordinal: u32,
         /// Its product name.
         name: String,
         /// Its compute capability.
         found: Capability,
     },
-    /// No GPU has this number.
+    /// No GPU has this ordinal.
     NoSuchDevice {
-        /// The number.
+        /// The ordinal.
         ordinal: u32,
-        /// How many there are.
+        /// The number of GPUs.
         count: u32,
     },
     /// This process was forked from one that had CUDA initialized.
@@ -189,7 +189,7 @@ pub enum Error {
     OutOfSharedMemory {
         /// The kernel.
         kernel: String,
-        /// Bytes that the launch asks for.
+        /// Bytes that the launch requests.
         dynamic: u32,
         /// Bytes that the kernel declares itself.
         fixed: u32,
@@ -225,13 +225,13 @@ pub enum Error {
         /// Bytes that the kernel takes.
         expected: usize,
     },
-    /// A kernel has no parameter of this number.
+    /// A kernel has no parameter with this index.
     NoSuchParameter {
         /// The kernel.
         kernel: String,
-        /// The number.
+        /// The index.
         index: usize,
-        /// How many parameters it has.
+        /// The number of its parameters.
         count: usize,
     },
     /// A copy does not fit into its buffer.
@@ -251,7 +251,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Says what a failed call was for; other errors say so themselves.
+    /// Sets the subject of a failed call; other errors name theirs.
     pub(crate) fn about(mut self, context: impl FnOnce() -> String) -> Self {
         if let Error::Call(error) = &mut self {
             error.context = context();
@@ -259,7 +259,7 @@ impl Error {
         self
     }
 
-    /// Says which kernel a failed call was for.
+    /// Sets the kernel of a failed call.
     pub(crate) fn about_kernel(self, kernel: &str) -> Self {
         self.about(|| format!("kernel `{kernel}`"))
     }

@@ -1,6 +1,6 @@
-//! Loadable images: cubins (ELF files) and fat binaries. Both state their size in their header and
-//! the driver believes it, so the driver would read beyond the end of a truncated file; that is
-//! detected here.
+//! Loadable images: cubins (ELF files) and fat binaries. Both state their size in their header, and
+//! the driver does not check it: it would read beyond the end of a truncated file. That is detected
+//! here.
 
 /// Device code that is as long as its header says.
 #[derive(Clone, Copy, Debug)]
@@ -10,12 +10,12 @@ pub(crate) struct Image<'a>(&'a [u8]);
 const FAT_BINARY: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
 
 impl<'a> Image<'a> {
-    /// Returns whether the bytes begin as device code does; what does not is PTX.
+    /// Returns whether the bytes begin as device code does; other bytes are PTX.
     pub(crate) fn is_binary(bytes: &[u8]) -> bool {
         bytes.starts_with(b"\x7fELF") || bytes.starts_with(&FAT_BINARY)
     }
 
-    /// Checks the header; the error says what is wrong.
+    /// Checks the header.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let end = if bytes.starts_with(&FAT_BINARY) {
             let (header, body) = (number(bytes, 6, 2), number(bytes, 8, 8));

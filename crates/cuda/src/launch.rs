@@ -1,5 +1,5 @@
-//! Launches. A [`LaunchConfiguration`] computes the constant part once; a launch itself allocates
-//! nothing.
+//! Launches. A [`LaunchConfiguration`] holds what is the same for every launch, so that a launch
+//! allocates nothing.
 
 use bytemuck::NoUninit;
 use smallvec::SmallVec;
@@ -12,13 +12,13 @@ use crate::{Error, Function, TensorMap};
 /// Blocks that a grid can have along each axis.
 pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
-/// Shared memory that a kernel gets without asking for more.
+/// Shared memory that a kernel gets without opting in.
 const SHARED_WITHOUT_OPTIN: u32 = 48 << 10;
 
 /// Blocks of a cluster that every device with clusters can run.
 const PORTABLE_CLUSTER: u32 = 8;
 
-/// How a kernel is launched, but for its grid, stream and arguments.
+/// The configuration of a launch, except its grid, stream and arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaunchOptions {
     /// Threads of a block along each axis.
@@ -27,15 +27,15 @@ pub struct LaunchOptions {
     pub shared_bytes: u32,
     /// Blocks of a cluster along each axis; without clusters `[1, 1, 1]`.
     pub cluster: [u32; 3],
-    /// The kernel may start before the one before it on the stream has ended (programmatic
+    /// True if the kernel may start before the previous one on the stream has ended (programmatic
     /// dependent launch).
     pub programmatic: bool,
-    /// All blocks are resident together, so that they can wait for each other.
+    /// True if all blocks must be resident at once, so that they can wait for each other.
     pub cooperative: bool,
 }
 
 impl LaunchOptions {
-    /// Blocks of one axis, and nothing special.
+    /// Returns the options for one-dimensional blocks of `threads` threads.
     pub fn new(threads: u32) -> Self {
         Self {
             threads: [threads, 1, 1],
@@ -87,8 +87,8 @@ impl Function {
         Ok(LaunchConfiguration { function: self.clone(), options, attributes })
     }
 
-    /// Says to the driver that blocks may have so much shared memory besides what the kernel
-    /// declares itself, in the current context.
+    /// Opts in to `dynamic` bytes of shared memory, besides those that the kernel declares itself,
+    /// in the current context.
     pub(crate) fn opt_in(&self, dynamic: u32) -> Result<(), Error> {
         let fixed = self.attributes().shared_bytes;
         if dynamic.saturating_add(fixed) <= SHARED_WITHOUT_OPTIN {
@@ -100,8 +100,8 @@ impl Function {
         }
         let driver = self.context().driver();
         let set = driver.prefer_shared_memory(self.handle()).and_then(|()| {
-            // As much as there is, so that another configuration of the same kernel does not take
-            // back what this one needs.
+            // The attribute is set to the device's limit, so that another configuration of the same
+            // kernel does not lower it again.
             let attribute = function_attribute::MAX_DYNAMIC_SHARED_BYTES;
             driver.set_function_attribute(self.handle(), attribute, limit - fixed)
         });
@@ -109,7 +109,7 @@ impl Function {
     }
 }
 
-/// A kernel, ready to be launched, from any thread.
+/// A kernel with its launch options; any thread may launch it.
 #[derive(Clone, Debug)]
 pub struct LaunchConfiguration {
     function: Function,
@@ -118,7 +118,7 @@ pub struct LaunchConfiguration {
 }
 
 impl LaunchConfiguration {
-    /// The kernel.
+    /// Returns the kernel.
     pub fn function(&self) -> &Function {
         &self.function
     }
@@ -128,15 +128,14 @@ impl LaunchConfiguration {
         self.options
     }
 
-    /// Starts the kernel on a stream; it runs later. A grid with an extent of 0 is legal and starts
-    /// nothing.
+    /// Starts the kernel on a stream, and does not wait for it. A grid with an extent of 0 is legal
+    /// and starts nothing.
     ///
-    /// `parameters` are the kernel's parameters as they lie in its parameter memory; see
-    /// [`Parameters`]. That the kernel accesses only what they point to is for its compiler to
-    /// ensure: it runs in the device's memory.
+    /// `parameters` are the bytes of the kernel's parameter memory; see [`Parameters`]. The
+    /// compiler of the kernel has to ensure that it only accesses memory that they point to.
     ///
     /// # Errors
-    /// [`Error::GridTooLarge`] and [`Error::WrongParameters`]; and what the driver says, among it
+    /// [`Error::GridTooLarge`] and [`Error::WrongParameters`]; and the driver's errors, among them
     /// failures of kernels that were launched earlier.
     #[inline]
     pub fn launch(&self, grid: [u32; 3], stream: StreamRef<'_>, parameters: &[u8]) -> Result<(), Error> {
@@ -158,7 +157,7 @@ impl LaunchConfiguration {
         launched.map_err(|error| error.about_kernel(self.function.name()))
     }
 
-    /// Clusters of this launch that are resident on the device at a time.
+    /// Returns the number of clusters of this launch that are resident on the device at a time.
     pub fn max_active_clusters(&self) -> Result<u32, Error> {
         let context = self.function.context();
         let _entered = context.enter()?;
@@ -187,20 +186,19 @@ impl LaunchConfiguration {
     }
 }
 
-/// The parameters of a kernel, laid out as PTX lays out its `.param` space: one after the other,
-/// each aligned. A parameter with an alignment above 16 lies where [`Function::parameter_offset`]
-/// says.
+/// The parameters of a kernel, laid out as in PTX's `.param` space: one after the other, each
+/// aligned. A parameter with an alignment above 16 is at [`Function::parameter_offset`].
 ///
-/// Make one and clear it for each launch: its room is kept.
+/// Make one, and clear it for each launch: its allocation is kept.
 #[derive(Clone, Default, Debug)]
 pub struct Parameters {
-    /// The first `used` bytes count; the others are there to be written.
+    /// The first `used` bytes are the parameters; the others are spare capacity.
     bytes: Vec<u8>,
     used: usize,
 }
 
 impl Parameters {
-    /// None yet.
+    /// Returns an empty list.
     pub fn new() -> Self {
         Self::default()
     }
@@ -242,7 +240,7 @@ impl Parameters {
         self.bytes.resize(least.next_power_of_two().max(256), 0);
     }
 
-    /// Forgets them.
+    /// Removes all of them.
     pub fn clear(&mut self) -> &mut Self {
         self.used = 0;
         self

@@ -30,16 +30,16 @@
 //! ```
 //!
 //! - `sys` is the C interface; `calls` has one safe method for each function of it. `unsafe` is in these two, in `cupti`, and
-//!   in the signatures of what only the caller can know to be right.
-//! - `driver`, `device`, `context`: what there is, and which device a thread works on.
+//!   in the signatures of functions whose conditions only the caller can check.
+//! - `driver`, `device`, `context`: the driver, its devices, and the device that a thread works on.
 //! - `memory`, `stream`: buffers, streams, events.
 //! - `image`, `assemble`, `module`, `launch`, `tensor_map`: from device code to a running kernel.
-//! - `cache`, `settings`: the cache of cubins on disk, and where it is.
-//! - `cupti`: when kernels ran, by NVIDIA's library of profiling, where that is there.
+//! - `cache`, `settings`: the cache of cubins on disk, and its path.
+//! - `cupti`: the times of kernels, from NVIDIA's profiling library, if it is installed.
 //!
 //! Invariants: the driver is the only global state; every value may be used from any thread; the
 //! caller's current context stays current; a launch allocates nothing; each [`Error`] names the
-//! call and the kernel; after a fork every call is [`Error::Forked`].
+//! call and the kernel; after a fork every call returns [`Error::Forked`].
 
 mod assemble;
 mod cache;

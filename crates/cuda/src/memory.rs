@@ -1,5 +1,4 @@
-//! Memory of a device, for the Rust API and for tests. Tensors of torch come with memory of their
-//! own.
+//! Device memory, for the Rust API and for tests. Tensors of torch have their own.
 
 use crate::stream::StreamRef;
 use crate::{Context, Error};
@@ -13,8 +12,8 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// Allocates, and does not initialize. The address is a multiple of 256; an empty buffer has
-    /// the address 0.
+    /// Allocates a buffer, and does not initialize it. The address is a multiple of 256; an empty
+    /// buffer has the address 0.
     pub fn new(context: Context, bytes: usize) -> Result<Self, Error> {
         let _entered = context.enter()?;
         let address = match bytes {
@@ -34,12 +33,12 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
-    /// The address of its first byte on the device.
+    /// Returns the address of its first byte on the device.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Its size in bytes.
+    /// Returns its size in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
@@ -106,7 +105,7 @@ impl DeviceBuffer {
         self.copy(self.bytes, fill)
     }
 
-    /// Calls the driver about some bytes from its start, unless there are none.
+    /// Makes a call for the first `bytes` bytes of the buffer, unless there are none.
     fn copy(&self, bytes: usize, call: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         if bytes > self.bytes {
             return Err(Error::CopyTooLarge { bytes, capacity: self.bytes });

@@ -8,7 +8,7 @@ use crate::image::Image;
 use crate::sys::{FunctionHandle, ModuleHandle, function_attribute as attribute, needed_version};
 use crate::{Context, Error};
 
-/// Device code, loaded. It is unloaded when the last [`Function`] of it is gone as well.
+/// Loaded device code. It is unloaded when the module and all its [`Function`]s are dropped.
 #[derive(Clone, Debug)]
 pub struct Module(Arc<Loaded>);
 
@@ -29,7 +29,7 @@ impl Drop for Loaded {
 
 impl Module {
     /// Loads a cubin, a fat binary or PTX, which is assembled with the default options. `kernel` is
-    /// what errors call it.
+    /// the name in errors.
     pub fn load(context: Context, kernel: &str, image: &[u8]) -> Result<Self, Error> {
         let invalid = |reason| Error::InvalidImage { kernel: kernel.to_owned(), reason };
         let image = if Image::is_binary(image) {
@@ -44,17 +44,17 @@ impl Module {
         Ok(Self(Arc::new(Loaded { context, handle })))
     }
 
-    /// The context that it is loaded in.
+    /// Returns the context that it is loaded in.
     pub fn context(&self) -> Context {
         self.0.context
     }
 
-    /// Its number for other libraries (`CUmodule`).
+    /// Returns its handle for other libraries (`CUmodule`).
     pub fn raw(&self) -> u64 {
         self.0.handle.0.addr() as u64
     }
 
-    /// A kernel by its name.
+    /// Returns a kernel by its name.
     pub fn function(&self, name: &str) -> Result<Function, Error> {
         self.find(name, None)
     }
@@ -86,7 +86,7 @@ impl Module {
         Ok(Function { module: self.clone(), handle, name: name.into(), attributes, parameters })
     }
 
-    /// Address and bytes of a global variable.
+    /// Returns the address and the size in bytes of a global variable.
     pub fn global(&self, name: &str) -> Result<(u64, usize), Error> {
         let _entered = self.context().enter()?;
         let find = self.context().driver().global(self.0.handle, name);
@@ -109,7 +109,7 @@ pub struct FunctionAttributes {
     pub max_threads_per_block: u32,
     /// The device that the code is for, as `10 * major + minor`.
     pub binary_version: u32,
-    /// Bytes that the parameters take, where the driver says (CUDA 12.4).
+    /// Bytes that the parameters take, if the driver states them (since CUDA 12.4).
     pub parameter_bytes: Option<usize>,
 }
 
@@ -127,12 +127,12 @@ pub struct Function {
     handle: FunctionHandle,
     name: Arc<str>,
     attributes: FunctionAttributes,
-    /// Offset and bytes of each parameter, where the driver says.
+    /// Offset and bytes of each parameter, if the driver states them.
     parameters: Option<Arc<[(usize, usize)]>>,
 }
 
 impl Function {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -161,12 +161,12 @@ impl Function {
         parameters.get(index).map(|(offset, _)| *offset).ok_or_else(missing)
     }
 
-    /// The context that it is loaded in.
+    /// Returns the context that it is loaded in.
     pub fn context(&self) -> Context {
         self.module.context()
     }
 
-    /// Its number for other libraries (`CUfunction`).
+    /// Returns its handle for other libraries (`CUfunction`).
     pub fn raw(&self) -> u64 {
         self.handle.0.addr() as u64
     }
@@ -175,13 +175,13 @@ impl Function {
         self.handle
     }
 
-    /// Blocks that are resident on a multiprocessor at a time.
+    /// Returns the number of blocks that are resident on a multiprocessor at a time.
     ///
     /// `threads` and `shared_bytes` are those of a block, the latter without what the kernel
     /// declares itself.
     ///
     /// # Errors
-    /// [`Error::OutOfSharedMemory`] if no block may have so much.
+    /// [`Error::OutOfSharedMemory`] if it is more than a block may have.
     pub fn max_active_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u32, Error> {
         let _entered = self.context().enter()?;
         self.opt_in(shared_bytes)?;

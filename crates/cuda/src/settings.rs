@@ -18,11 +18,11 @@ pub struct Settings {
     pub library: Option<PathBuf>,
     /// The folder of the cache; there is no cache if this is `None`.
     pub cache_directory: Option<PathBuf>,
-    /// Bytes that the cache may take; none turns it off.
+    /// Bytes that the cache may take; 0 turns it off.
     pub cache_limit: u64,
 }
 
-/// Bytes that the cache may take if nothing else is said.
+/// The default limit of the cache in bytes.
 pub const CACHE_LIMIT: u64 = 1 << 30;
 
 impl Settings {

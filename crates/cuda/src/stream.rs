@@ -1,4 +1,4 @@
-//! Streams and events: the order of work on a device, and its time.
+//! Streams and events: the order of work on a device, and its times.
 
 use std::marker::PhantomData;
 
@@ -18,10 +18,10 @@ impl StreamRef<'static> {
 }
 
 impl StreamRef<'_> {
-    /// The stream that a number such as `torch.cuda.current_stream().cuda_stream` means.
+    /// Makes a stream from a handle such as `torch.cuda.current_stream().cuda_stream`.
     ///
     /// # Safety
-    /// The number is that of a stream that lives as long as this value: the driver takes it as a
+    /// The handle is that of a stream that lives as long as this value: the driver takes it as a
     /// pointer.
     #[expect(unsafe_code, reason = "the caller knows what the number means")]
     pub const unsafe fn from_raw(number: u64) -> Self {
@@ -29,7 +29,7 @@ impl StreamRef<'_> {
         Self { handle, lifetime: PhantomData }
     }
 
-    /// Its number for other libraries.
+    /// Returns its handle for other libraries.
     pub fn raw(self) -> u64 {
         self.handle.0.addr() as u64
     }
@@ -47,13 +47,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Makes one.
+    /// Makes a stream.
     pub fn new(context: Context) -> Result<Self, Error> {
         let _entered = context.enter()?;
         Ok(Self { context, handle: context.driver().create_stream()? })
     }
 
-    /// For launches.
+    /// Borrows it, for launches.
     pub fn borrow(&self) -> StreamRef<'_> {
         StreamRef { handle: self.handle, lifetime: PhantomData }
     }
@@ -66,8 +66,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Work on the stream goes on. An error cannot be returned here, and the context may be
-        // gone.
+        // Work on the stream continues. An error cannot be returned here, and the context may have
+        // been destroyed.
         if let Ok(_entered) = self.context.enter() {
             let _ = self.context.driver().destroy_stream(self.handle);
         }
@@ -82,7 +82,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Makes one that was not recorded yet.
+    /// Makes an event that was not recorded yet.
     pub fn new(context: Context) -> Result<Self, Error> {
         let _entered = context.enter()?;
         Ok(Self { context, handle: context.driver().create_event()? })
@@ -100,13 +100,13 @@ impl Event {
         self.context.driver().synchronize_event(self.handle)
     }
 
-    /// Has what comes on `stream` from now on wait for it.
+    /// Makes later work on `stream` wait for it.
     pub fn block(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         let _entered = self.context.enter()?;
         self.context.driver().wait_event(stream.handle(), self.handle)
     }
 
-    /// Milliseconds from this event to a later one; the device has come past both.
+    /// Returns the milliseconds from this event to a later one, if the device has passed both.
     pub fn milliseconds_until(&self, later: &Event) -> Result<f32, Error> {
         let _entered = self.context.enter()?;
         self.context.driver().elapsed_milliseconds(self.handle, later.handle)

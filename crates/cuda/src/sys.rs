@@ -57,7 +57,7 @@ handles! {
 pub(crate) struct LaunchAttribute {
     pub(crate) id: u32,
     pub(crate) padding: u32,
-    /// A union of 64 bytes; what is used of it are words from its start.
+    /// A union of 64 bytes; the attributes in use are words from its start.
     pub(crate) value: [u32; 16],
 }
 
@@ -91,7 +91,7 @@ pub(crate) const PARAM_END: *mut c_void = std::ptr::null_mut();
 pub(crate) const PARAM_BUFFER_POINTER: *mut c_void = std::ptr::without_provenance_mut(1);
 pub(crate) const PARAM_BUFFER_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
 
-/// Codes that are told apart.
+/// Codes that have their own handling.
 pub(crate) const INVALID_VALUE: Code = 1;
 pub(crate) const STUB_LIBRARY: Code = 34;
 pub(crate) const NO_DEVICE: Code = 100;
@@ -168,7 +168,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks every function up. `library` is what an error calls the library.
+            /// Looks up every function. `library` is the name of the library in errors.
             pub(crate) fn load(opened: &Library, library: &str) -> Result<Self, Error> {
                 Ok(Self {
                     $(

@@ -1,6 +1,7 @@
-//! Tensor maps: what the tensor memory accelerator (`sm_90` and newer) knows of a tensor. The
-//! driver answers a broken rule with "invalid argument"; here the rules, those of the driver's
-//! manual for `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`, are checked first and named.
+//! Tensor maps: descriptors of tensors for the tensor memory accelerator (`sm_90` and newer). The
+//! driver only says "invalid argument" about a broken rule. The rules, those of the driver's manual
+//! for `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`, are therefore checked here, and
+//! named.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ macro_rules! numbered {
         pub enum $name { $($(#[$variant_doc])* $variant = $number,)* }
 
         impl $name {
-            /// The value with a number of the driver's header.
+            /// Returns the value with a number of the driver's header.
             pub fn from_number(number: u32) -> Option<Self> {
                 [$(Self::$variant),*].into_iter().find(|value| *value as u32 == number)
             }
@@ -54,9 +55,9 @@ numbered! {
         /// Both of these.
         TF32Ftz = 12,
     }
-    /// How channels interleave in memory.
+    /// The interleaving of channels in memory.
     TensorMapInterleave {
-        /// They do not.
+        /// None.
         #[default]
         None = 0,
         /// In groups of 16 bytes.
@@ -64,9 +65,9 @@ numbered! {
         /// In groups of 32 bytes.
         Bytes32 = 2,
     }
-    /// How rows are swizzled in shared memory: 16-byte parts within a span.
+    /// The swizzle of rows in shared memory: of 16-byte parts within a span.
     TensorMapSwizzle {
-        /// They are not.
+        /// None.
         #[default]
         None = 0,
         /// Within 32 bytes.
@@ -78,7 +79,7 @@ numbered! {
     }
     /// The granularity at which the second-level cache is filled.
     TensorMapPromotion {
-        /// As the access asks.
+        /// That of the access.
         None = 0,
         /// 64 bytes.
         Bytes64 = 1,
@@ -99,7 +100,7 @@ numbered! {
 }
 
 impl TensorMapElement {
-    /// Bytes of an element.
+    /// Returns the bytes of an element.
     pub fn bytes(self) -> u32 {
         match self {
             Self::U8 => 1,
@@ -115,7 +116,7 @@ impl TensorMapElement {
 }
 
 impl TensorMapSwizzle {
-    /// Bytes of a row, at most.
+    /// Returns the maximum number of bytes of a row.
     fn span(self) -> Option<u32> {
         match self {
             Self::None => None,
@@ -140,13 +141,13 @@ pub struct TensorMapSource<'a> {
     pub strides: &'a [u64],
     /// Elements of the block along each axis.
     pub block: &'a [u32],
-    /// Every how many elements one is copied along each axis; empty for all of them.
+    /// The distance of copied elements along each axis; empty if every element is copied.
     pub steps: &'a [u32],
-    /// How channels interleave.
+    /// The interleaving of channels.
     pub interleave: TensorMapInterleave,
-    /// How the block is swizzled in shared memory.
+    /// The swizzle of the block in shared memory.
     pub swizzle: TensorMapSwizzle,
-    /// How the second-level cache is filled.
+    /// The granularity at which the second-level cache is filled.
     pub promotion: TensorMapPromotion,
     /// The value of elements beyond the tensor.
     pub fill: TensorMapFill,
@@ -174,10 +175,10 @@ pub enum TensorMapRule {
     Rank {
         /// The axes.
         found: usize,
-        /// The fewest that are allowed.
+        /// The minimum.
         least: usize,
     },
-    /// A list has another length than the axes ask for.
+    /// A list has another length than the number of axes requires.
     Length {
         /// The list.
         list: &'static str,
@@ -308,7 +309,7 @@ impl fmt::Display for TensorMapRule {
 }
 
 impl TensorMapSource<'_> {
-    /// The first rule that is broken.
+    /// Returns an error for the first rule that is broken.
     fn check(&self) -> Result<(), TensorMapRule> {
         let least = if self.is_interleaved() { 3 } else { 1 };
         self.check_tensor(least, self.shape.len())?;
@@ -319,7 +320,7 @@ impl TensorMapSource<'_> {
         self.check_row(row)
     }
 
-    /// The first rule that is broken, of an im2col map.
+    /// Returns an error for the first rule that is broken by an im2col map.
     fn check_window(&self, window: &TensorMapWindow<'_>) -> Result<(), TensorMapRule> {
         self.check_tensor(3, 0)?;
         let axes = self.shape.len() - 2;
@@ -372,7 +373,7 @@ impl TensorMapSource<'_> {
         self.check_axes(multiple)
     }
 
-    /// The rules for the bytes that a copy moves along the contiguous axis.
+    /// Checks the rules for the bytes that a copy moves along the contiguous axis.
     fn check_row(&self, row: u32) -> Result<(), TensorMapRule> {
         if let Some(span) = self.swizzle.span()
             && !self.is_interleaved()
@@ -419,11 +420,11 @@ impl TensorMapSource<'_> {
 pub struct TensorMap([u64; 16]);
 
 impl TensorMap {
-    /// The alignment of its address, on the device and among the parameters of a kernel, whose PTX
-    /// says so too.
+    /// The alignment of its address, on the device and among the parameters of a kernel. The
+    /// kernel's PTX declares it too.
     pub const ALIGNMENT: usize = 64;
 
-    /// Encodes one, in a context, without which the driver refuses.
+    /// Encodes a tensor map. The driver requires a context.
     ///
     /// # Errors
     /// [`Error::TensorMap`] with the rule that is broken; a driver before CUDA 12.0.
@@ -434,9 +435,9 @@ impl TensorMap {
         Self::call(context, source, TensorMapBlock::Tiled(block))
     }
 
-    /// Encodes one whose copies are windows of a convolution's input; the block of the source is
-    /// empty. Axes are counted from the contiguous one: channels, then one to three that the window
-    /// slides over, then images.
+    /// Encodes a tensor map whose copies are windows of a convolution's input; the block of the
+    /// source is empty. Axes are counted from the contiguous one: channels, then one to three that
+    /// the window slides over, then images.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
@@ -474,7 +475,7 @@ impl TensorMap {
         context.driver().encode_tensor_map(&call).map(Self)
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.0)
     }

@@ -38,7 +38,7 @@ fn entry(directory: &Path, name: &str) -> PathBuf {
     directory.join("tilewright-1").join(&hex[..1]).join(&hex)
 }
 
-/// Asks a cache and answers whether it had to build.
+/// Gets an entry and returns whether it had to be built.
 fn get(cache: &Cache, name: &str) -> bool {
     let mut is_built = false;
     let build = || {
@@ -294,7 +294,7 @@ fn what_killed_writers_left_is_removed_in_time() {
 
 // --- Disks ---
 
-/// A cache that cannot be used answers, and warns once.
+/// A cache that cannot be used still returns entries, and warns once.
 fn check_warning(cache: &Cache, expect: &str) {
     assert!(get(cache, "add") && get(cache, "add") && get(cache, "softmax"));
     let warning = cache.take_warning().expect("there is a warning");

@@ -116,6 +116,6 @@ fn what_cupti_refuses_is_said() {
     ];
     if is_child("what_cupti_refuses_is_said", &variables) {
         let error = Cupti::get(VERSION, &[]).unwrap().start().unwrap_err();
-        assert!(error.ends_with("answers CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"), "{error}");
+        assert!(error.ends_with("returns CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"), "{error}");
     }
 }

@@ -277,5 +277,5 @@ fn an_illegal_access_is_reported_with_its_kernel() {
     let error = context.synchronize().unwrap_err();
     assert!(matches!(&error, Error::Call(call) if call.code == 700 && call.is_asynchronous()), "{error}");
     let error = launch.launch([1; 3], StreamRef::DEFAULT, parameters.as_bytes()).unwrap_err();
-    assert!(error.to_string().starts_with("kernel `kernel`: cuLaunchKernel answers "), "{error}");
+    assert!(error.to_string().starts_with("kernel `kernel`: cuLaunchKernel returns "), "{error}");
 }

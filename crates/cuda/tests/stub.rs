@@ -37,13 +37,13 @@ fn a_machine_that_cannot_run_kernels_is_told_so_in_a_line() {
     assert!(Stub::new("version=11080").open().is_ok());
     check_open(
         "fail=cuInit:803",
-        "the NVIDIA driver (CUDA 12.8) does not start: cuInit answers CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): system has \
+        "the NVIDIA driver (CUDA 12.8) does not start: cuInit returns CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): system has \
          unsupported display driver / cuda driver combination; library and kernel module are of different releases, as \
          after an update: restart the machine",
     );
     check_open(
         "fail=cuDeviceGetCount:777",
-        "the NVIDIA driver (CUDA 12.8) does not start: cuDeviceGetCount answers CUDA_ERROR_UNKNOWN (777): unknown error",
+        "the NVIDIA driver (CUDA 12.8) does not start: cuDeviceGetCount returns CUDA_ERROR_UNKNOWN (777): unknown error",
     );
     check_open(
         "version=11070,devices=0",
@@ -54,14 +54,14 @@ fn a_machine_that_cannot_run_kernels_is_told_so_in_a_line() {
     assert_eq!(
         text,
         format!(
-            "there is no NVIDIA driver on this machine: {} is the stand-in of the CUDA toolkit, which is for linking",
+            "there is no NVIDIA driver on this machine: {} is the stub library of the CUDA toolkit, which is only for linking",
             stub.file.display()
         )
     );
     let text = Stub::new("fail=cuInit:999").open().unwrap_err().to_string();
     assert_eq!(
         text,
-        "the NVIDIA driver (CUDA 12.8) does not start: cuInit answers CUDA_ERROR_UNKNOWN (999): unknown error; this process \
+        "the NVIDIA driver (CUDA 12.8) does not start: cuInit returns CUDA_ERROR_UNKNOWN (999): unknown error; this process \
          may lack access to /dev/nvidia*, or the module nvidia-uvm is not loaded: see whether `nvidia-smi` works"
     );
 }
@@ -221,7 +221,7 @@ fn memory_streams_and_events() {
     assert!(context.is_capturing(stream.borrow()).unwrap());
     assert_eq!(
         DeviceBuffer::new(context, 64).unwrap_err().to_string(),
-        "a buffer of 64 bytes: cuMemAlloc_v2 answers CUDA_ERROR_OUT_OF_MEMORY (2): out of memory; the memory of the GPU is \
+        "a buffer of 64 bytes: cuMemAlloc_v2 returns CUDA_ERROR_OUT_OF_MEMORY (2): out of memory; the memory of the GPU is \
          full: `nvidia-smi` lists who uses it"
     );
 }
@@ -262,7 +262,7 @@ fn a_driver_without_the_version_of_the_ptx_or_without_its_assembler_says_so_in_a
     assert!(is_unavailable);
     let is_unavailable = check(
         "fail=cuLinkCreate_v2:221",
-        "kernel `scale`: cuLinkCreate_v2 answers CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): PTX JIT compiler library not found; \
+        "kernel `scale`: cuLinkCreate_v2 returns CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): PTX JIT compiler library not found; \
          libnvidia-ptxjitcompiler.so.1, a part of the driver, is missing: install it, or map it into the container",
     );
     assert!(!is_unavailable);
@@ -296,7 +296,7 @@ fn the_assembler_gets_its_options_and_gives_its_log() {
     assert_eq!(error, Error::Assembler { kernel: "scale".into(), log, cause: Box::new(cause) });
     assert_eq!(
         error.to_string(),
-        "kernel `scale`: the driver's assembler refuses the PTX: cuLinkAddData_v2 answers CUDA_ERROR_INVALID_PTX (218): \
+        "kernel `scale`: the driver's assembler refuses the PTX: cuLinkAddData_v2 returns CUDA_ERROR_INVALID_PTX (218): \
          a PTX JIT compilation failed\nptxas application ptx input, line 2; fatal   : syntax error"
     );
 
@@ -329,7 +329,7 @@ fn modules_and_their_kernels() {
     let error = Module::load(context, "scale", &cubin).unwrap().function("other").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "kernel `other`: cuModuleGetFunction answers CUDA_ERROR_NOT_FOUND (500): named symbol not found"
+        "kernel `other`: cuModuleGetFunction returns CUDA_ERROR_NOT_FOUND (500): named symbol not found"
     );
     for (image, reason) in
         [(&cubin[..cubin.len() - 1], "it is cut off"), (b"\xff\xfe", "it is neither a cubin nor PTX")]
@@ -453,12 +453,12 @@ fn a_failed_launch_names_the_kernel_and_says_that_the_context_is_lost() {
     stub.configure("fail=cuLaunchKernel:700,fail=cuLaunchKernelEx:1");
     assert_eq!(
         plain.launch([1; 3], StreamRef::DEFAULT, &[]).unwrap_err().to_string(),
-        "kernel `scale`: cuLaunchKernel answers CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was \
+        "kernel `scale`: cuLaunchKernel returns CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was \
          encountered; this launch or an earlier one failed on the device, and CUDA is unusable in this process"
     );
     assert_eq!(
         cluster.launch([1; 3], StreamRef::DEFAULT, &[]).unwrap_err().to_string(),
-        "kernel `scale`: cuLaunchKernelEx answers CUDA_ERROR_INVALID_VALUE (1): invalid argument"
+        "kernel `scale`: cuLaunchKernelEx returns CUDA_ERROR_INVALID_VALUE (1): invalid argument"
     );
 }
 

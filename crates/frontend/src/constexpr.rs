@@ -1,5 +1,5 @@
-//! Compile-time evaluation: Python's operators on compile-time values, with Python's meaning (floor
-//! division, unlimited precision up to 128 bits, errors where Python raises).
+//! Compile-time evaluation: Python's operators on compile-time values, with Python's semantics
+//! (floor division, errors where Python raises), up to 128 bits of precision.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use crate::value::Constant;
 /// the longest unrolled loop.
 const MAX_SIZE: usize = 1 << 17;
 
-/// The number of letters of a string that count as one number.
+/// The number of characters of a string that count as one number.
 const LETTERS: usize = 16;
 
 const TOO_WIDE: &str = "the result needs more than 128 bits";
@@ -95,7 +95,7 @@ pub fn limited<T>(size: usize, make: impl FnOnce() -> T) -> Result<T, String> {
 fn repeat(sequence: &Constant, count: i128) -> Evaluated {
     let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
     let size = match sequence {
-        // A short string has the size of its parts, not of its letters.
+        // A string counts by its characters: each repetition of a short one would have the size 1.
         Constant::Str(text) => text.len().saturating_mul(count) / LETTERS,
         // Repeating an empty tuple makes an empty tuple, however often.
         Constant::Tuple(items) if items.is_empty() => 0,
@@ -123,7 +123,7 @@ fn int_binary(operator: BinaryOperator, left: i128, right: i128) -> Evaluated {
         BinaryOperator::Mul => left.checked_mul(right),
         BinaryOperator::Div => return Ok(Constant::Float(left as f64 / right as f64)),
         BinaryOperator::FloorDiv => left.checked_div_euclid(right).map(|quotient| {
-            // Euclidean division rounds up where the divisor is negative and leaves a remainder.
+            // Euclidean division rounds up if the divisor is negative and there is a remainder.
             if right < 0 && left.rem_euclid(right) != 0 { quotient - 1 } else { quotient }
         }),
         BinaryOperator::Mod => left
@@ -156,7 +156,7 @@ fn int_binary(operator: BinaryOperator, left: i128, right: i128) -> Evaluated {
     value.map(Constant::Int).ok_or_else(|| TOO_WIDE.into())
 }
 
-/// Returns nothing if floats do not have the operator.
+/// Returns `None` if floats do not have the operator.
 fn float_binary(operator: BinaryOperator, left: f64, right: f64) -> Option<Evaluated> {
     let is_division =
         matches!(operator, BinaryOperator::Div | BinaryOperator::FloorDiv | BinaryOperator::Mod);
@@ -175,8 +175,8 @@ fn float_binary(operator: BinaryOperator, left: f64, right: f64) -> Option<Evalu
     })))
 }
 
-/// CPython's `divmod` of floats: the quotient follows from the remainder, which is exact, so that
-/// `1.0 // 0.1` is 9.0.
+/// Computes CPython's `divmod` of floats: the quotient follows from the remainder, which is exact,
+/// so that `1.0 // 0.1` is 9.0.
 fn float_divmod(left: f64, right: f64) -> (f64, f64) {
     let mut rest = left % right;
     let mut quotient = (left - rest) / right;
@@ -207,15 +207,15 @@ fn float_power(base: f64, power: f64) -> Evaluated {
     Ok(Constant::Float(value))
 }
 
-/// The quotient rounded up, as `triton.cdiv` computes it: `(left + right - 1) // right`.
+/// Returns the quotient rounded up, as `triton.cdiv` computes it: `(left + right - 1) // right`.
 pub fn ceil_div(left: &Constant, right: &Constant) -> Evaluated {
     let sum = binary(BinaryOperator::Add, left, right)?;
     let sum = binary(BinaryOperator::Sub, &sum, &Constant::Int(1))?;
     binary(BinaryOperator::FloorDiv, &sum, right)
 }
 
-/// The smallest power of two that is at least `value`; 0 for numbers below 1, as in
-/// `triton.next_power_of_2`.
+/// Returns the smallest power of two that is at least `value`; 0 for numbers below 1, as
+/// `triton.next_power_of_2` does.
 pub fn next_power_of_two(value: &Constant) -> Evaluated {
     match value {
         Constant::Int(value) if *value < 1 => Ok(Constant::Int(0)),
@@ -358,7 +358,7 @@ pub fn subscript(sequence: &Constant, index: &Constant) -> Evaluated {
 }
 
 /// Returns the indices that `first:end:step` selects of `length` items.
-pub fn slice_places(
+pub fn slice_indices(
     length: usize,
     first: Option<i128>,
     end: Option<i128>,
@@ -484,8 +484,8 @@ mod tests {
         assert!(binary(B::Mul, &text("a"), &Constant::Int(1 << 40)).is_err());
         assert_eq!(subscript(&tuple, &Constant::Int(-1)), Ok(Constant::Int(2)));
         assert!(subscript(&tuple, &Constant::Int(2)).is_err());
-        assert_eq!(slice_places(5, None, None, Some(-2)), Ok(vec![4, 2, 0]));
-        assert_eq!(slice_places(5, Some(1), Some(-1), None), Ok(vec![1, 2, 3]));
+        assert_eq!(slice_indices(5, None, None, Some(-2)), Ok(vec![4, 2, 0]));
+        assert_eq!(slice_indices(5, Some(1), Some(-1), None), Ok(vec![1, 2, 3]));
         assert_eq!(contains(&tuple, &Constant::Float(1.0)), Ok(true));
         assert_eq!(
             compare(CompareOperator::Lt, &tuple, &Constant::Tuple(vec![Constant::Int(3)].into())),

@@ -1,6 +1,6 @@
 //! Block pointers and tensor descriptors: compile-time structures of a pointer, extents, strides
-//! and offsets. The IR knows neither: an access through one is an access through a tile of
-//! pointers, with a mask for the checked axes.
+//! and offsets. The IR has neither: an access through one is an access through a tile of pointers,
+//! with a mask for the checked axes.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use tilewright_ir::Shape;
 /// A block pointer or a tensor descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DescriptorKind {
-    /// A result of `tl.make_block_ptr`: it has a position in the tensor, and an access says which
-    /// axes are checked.
+    /// A result of `tl.make_block_ptr`: it has a position in the tensor, and an access names the
+    /// checked axes.
     BlockPointer,
-    /// A result of `tl.make_tensor_descriptor`: an access says where the block begins, and every
+    /// A result of `tl.make_tensor_descriptor`: an access states where the block begins, and every
     /// axis is checked.
     Tensor,
 }
@@ -53,10 +53,9 @@ impl DescriptorForm {
     }
 }
 
-/// A block pointer or tensor descriptor, of parts that are values or compile-time integers.
-///
-/// The base of a block pointer has been moved to the first element of the block already: a loop
-/// only moves a pointer, and the offsets are needed only for the checks.
+/// A block pointer or tensor descriptor, of parts that are values or compile-time integers. The
+/// base of a block pointer already points to the first element of the block, so that a loop only
+/// moves a pointer; the offsets are needed only for the checks.
 #[derive(Clone, Debug)]
 pub struct Descriptor<T> {
     /// The compile-time properties.
@@ -73,22 +72,22 @@ impl<T> Descriptor<T> {
         (parts.len() == form.names().count()).then_some(Self { form, parts })
     }
 
-    /// The number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.form.block_shape.len()
     }
 
-    /// The pointer.
+    /// Returns the pointer.
     pub fn base(&self) -> &T {
         &self.parts[0]
     }
 
-    /// The extents of the tensor.
+    /// Returns the extents of the tensor.
     pub fn shape(&self) -> &[T] {
         &self.parts[1..=self.rank()]
     }
 
-    /// The strides of the tensor.
+    /// Returns the strides of the tensor.
     pub fn strides(&self) -> &[T] {
         &self.parts[1 + self.rank()..][..self.rank()]
     }
@@ -98,7 +97,7 @@ impl<T> Descriptor<T> {
         &self.parts[1 + 2 * self.rank()..]
     }
 
-    /// All parts, in order.
+    /// Returns all parts, in order.
     pub fn parts(&self) -> &[T] {
         &self.parts
     }
@@ -114,7 +113,7 @@ impl<T> Descriptor<T> {
         Ok(Descriptor { form: self.form.clone(), parts })
     }
 
-    /// Returns the same at another position of the tensor: a pointer and offsets.
+    /// Returns the descriptor at another position of the tensor: another pointer and offsets.
     #[must_use]
     pub fn moved(mut self, base: T, offsets: impl IntoIterator<Item = T>) -> Self {
         self.parts[0] = base;

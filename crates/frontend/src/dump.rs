@@ -10,11 +10,11 @@ use tilewright_base::{SourceFile, SourceMap};
 use crate::Failure;
 use crate::parse::{self, with_stack};
 
-/// The longest piece of source that is shown beside a node.
+/// The maximum length of the source text of a node.
 const MAX_SNIPPET: usize = 60;
 
-/// The syntax tree of a function of a file, or of the whole file if there is no function of that
-/// name: one node a line, indented, with its position and its source.
+/// Returns the syntax tree of a function of a file, or of the whole file if there is no function of
+/// that name: one node a line, indented, with its position and its source.
 pub fn dump_ast(file: &SourceFile, function: Option<&str>) -> Result<String, Box<Failure>> {
     let module = parse::parse(&file.text).map_err(|failure| {
         let mut sources = SourceMap::default();

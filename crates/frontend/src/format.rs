@@ -7,7 +7,7 @@ use crate::value::{Constant, to_str};
 const MAX_WIDTH: usize = 1_000;
 
 /// Formats a value under a specification, as Python's `format` does. An error has Python's text, or
-/// says that one of the few unsupported specifications (`n`, `c`, `z`) is not supported.
+/// names an unsupported specification (`n`, `c`, `z`).
 pub fn format(value: &Constant, spec: &str) -> Result<String, String> {
     if spec.is_empty() {
         return Ok(to_str(value));
@@ -197,7 +197,7 @@ impl Spec {
         }
     }
 
-    /// A number: its sign and prefix, the digits that are grouped, and what follows them.
+    /// Formats a number: its sign and prefix, the digits that are grouped, and the rest.
     fn number(&self, sign: &str, whole: &str, rest: &str, group: usize) -> String {
         let Some(separator) = self.grouping.filter(|_| group < whole.len().max(self.width)) else {
             return self.pad(sign, &format!("{whole}{rest}"), '>');

@@ -16,7 +16,7 @@ pub enum HostValue {
     /// A compile-time value that kernels may use: a `tl.constexpr`, a `tl` dtype, `None`, or an
     /// attribute of a module.
     Constant(Constant),
-    /// A tuple or list of such.
+    /// A tuple or list of host values.
     Tuple(Tuple<HostValue>),
     /// A name of `triton.language`, by its dotted path below it: `load`, `math.exp`,
     /// `extra.libdevice.tanh`; empty for the module itself. Library functions, which are written in
@@ -34,13 +34,13 @@ pub enum HostValue {
     Callable(ObjectRef),
     /// Anything else; the compiler may query its attributes.
     Object(ObjectRef),
-    /// A run-time value, as the argument of a compile-time function that
-    /// [takes](Host::takes_run_time) such, or in its result.
+    /// A run-time value, as an argument of a compile-time function that
+    /// [takes](Host::takes_run_time) run-time values, or in its result.
     RunTime(Arc<RunTime>),
 }
 
-/// A tensor, a pointer or a descriptor as a compile-time function sees it: its type is known, and
-/// its value is not.
+/// A tensor, a pointer or a descriptor in a call of a compile-time function: its type is known, but
+/// not its value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunTime {
     /// Its index among the call's run-time values.
@@ -77,8 +77,8 @@ pub struct FunctionSource {
     /// The byte in `file.text` at or before the `def`, and after the `def` of any other function of
     /// this name.
     pub offset: u32,
-    /// True if calls of it stay calls (`noinline=True`): the passes do not inline it, a back end
-    /// may.
+    /// True if calls of it stay calls (`noinline=True`): the passes do not inline it, but a back
+    /// end may.
     pub noinline: bool,
 }
 
@@ -138,10 +138,10 @@ pub struct ParsedModule(pub(crate) Arc<Tree>);
 
 /// Resolves names, attributes and defaults that a kernel's source does not contain.
 pub trait Host {
-    /// The source of a function; an error is a sentence for the user.
+    /// Returns the source of a function; an error is a sentence for the user.
     fn source(&mut self, function: FunctionRef) -> Result<FunctionSource, String>;
 
-    /// The syntax tree of a file, if the host has parsed it.
+    /// Returns the syntax tree of a file, if the host has parsed it.
     fn parsed(&mut self, _file: &Arc<SourceFile>) -> Option<ParsedModule> {
         None
     }
@@ -152,10 +152,10 @@ pub trait Host {
     /// `Language("builtins.triton.next_power_of_2")`.
     fn name(&mut self, function: FunctionRef, name: &str) -> Option<HostValue>;
 
-    /// The names that are visible in a function, to suggest one that was mistyped.
+    /// Returns the names that are visible in a function, for suggestions.
     fn names(&mut self, function: FunctionRef) -> Vec<String>;
 
-    /// An attribute of an object.
+    /// Returns an attribute of an object.
     fn attribute(&mut self, object: ObjectRef, name: &str) -> Option<HostValue>;
 
     /// Returns an attribute of a number or string in the host's language, such as `bit_length` of
@@ -164,7 +164,7 @@ pub trait Host {
         None
     }
 
-    /// The default of a parameter of a function, evaluated by the host.
+    /// Returns the default of a parameter of a function, evaluated by the host.
     fn default(&mut self, function: FunctionRef, parameter: &str) -> Option<HostValue>;
 
     /// Calls a compile-time function.
@@ -181,12 +181,12 @@ pub trait Host {
         false
     }
 
-    /// The fields of a `NamedTuple` class, which kernels may call, with their defaults.
+    /// Returns the fields of a `NamedTuple` class, which kernels may call, with their defaults.
     fn named_tuple(&mut self, _class: ObjectRef) -> Option<NamedTuple> {
         None
     }
 
-    /// The fields of a class that `triton.aggregate` decorates.
+    /// Returns the fields of a class that `triton.aggregate` decorates.
     fn aggregate(&mut self, _class: ObjectRef) -> Option<Aggregate> {
         None
     }
@@ -220,18 +220,17 @@ pub trait Host {
     /// Returns a noun for an object, for messages: `function 'helper'`, `module 'math'`.
     fn describe(&mut self, object: ObjectRef) -> String;
 
-    /// Prints text for the user while a kernel is compiled (`tl.static_print`); it ends in its own
-    /// newline.
+    /// Prints text for the user at compile time (`tl.static_print`); it includes its newline.
     fn print(&mut self, text: &str);
 
-    /// Warns of code that is legal in a kernel, but seldom intended. A host without Python writes
-    /// it to its errors.
+    /// Warns about code that is legal in a kernel, but seldom intended. A host without Python
+    /// writes it to standard error.
     fn warn(&mut self, diagnostic: &Diagnostic, sources: &SourceMap) {
         eprintln!("{}", diagnostic.render(sources, tilewright_base::Color::Never));
     }
 
-    /// Returns whether the user has interrupted the compilation (Ctrl-C). Lowering polls it now and
-    /// then, and then ends with one finding of the code `Interrupted`.
+    /// Returns whether the user has interrupted the compilation (Ctrl-C). Lowering polls it
+    /// regularly, and then ends with the diagnostic `Interrupted`.
     fn interrupted(&mut self) -> bool {
         false
     }

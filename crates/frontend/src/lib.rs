@@ -1,4 +1,4 @@
-//! Stage 1: Python-syntax source to typed tile IR. Names, compile-time evaluation, type inference,
+//! Stage 1: from Python source to typed tile IR. Names, compile-time evaluation, type inference,
 //! and the standard library, which is written in the kernel language (`stdlib/*.py`).
 //!
 //! [`lower`] is the entry, and [`lower_operation`] that of interpret mode. `host.rs` declares the
@@ -39,7 +39,7 @@ pub use reference::{FunctionRef, MemberFunction, ObjectRef};
 pub use semantic::{Caller, Semantic, SemanticError};
 pub use source_host::SourceHost;
 pub use suggest::suggest;
-pub use tuple::{Fields, Tuple, place};
+pub use tuple::{Fields, Tuple, accessor};
 pub use types::LanguageType;
 pub use value::{Constant, Operand, Range};
 
@@ -66,7 +66,7 @@ pub enum Argument {
         pointee: Dtype,
         /// The address is a multiple of this; 1 if nothing is known.
         divisibility: u32,
-        /// The memory is only read, as that of a parameter that is declared `tl.const` is.
+        /// True if the memory is only read, as that of a parameter declared `tl.const`.
         is_const: bool,
     },
     /// A number at run time, a multiple of `divisibility`.
@@ -99,16 +99,16 @@ pub struct Options {
     pub default_dot_precision: tilewright_ir::InputPrecision,
     /// The default of `max_num_imprecise_acc` of a dot of 8-bit floats.
     pub default_imprecise_acc: Option<u32>,
-    /// True if code for a GPU checks the indices of gathers, which otherwise takes an element
-    /// whatever they are: for the simulator. The executor of the CPU checks them itself.
+    /// True if code for a GPU checks the indices of gathers, as the simulator requires. Otherwise
+    /// it reads an arbitrary element for a bad index. The executor of the CPU checks them itself.
     pub check_indices: bool,
     /// The warps of a program; 4 if it is 0.
     pub num_warps: u32,
-    /// The compute capability of the GPU that it is compiled for, times 10; 0 for a CPU.
+    /// 10 times the compute capability of the target GPU; 0 for a CPU.
     pub capability: u32,
 }
 
-/// The reason why a kernel does not compile: every finding, and the sources that they point into.
+/// The errors of a kernel that does not compile, and the sources that they point into.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The findings, at least one.

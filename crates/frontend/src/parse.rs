@@ -20,7 +20,7 @@ const MAX_EXPRESSION_DEPTH: u32 = 2_000;
 /// The maximum nesting of blocks, as in CPython.
 const MAX_INDENTATION: u32 = 100;
 
-/// The reason why a text is no module.
+/// The syntax error of a text.
 pub(crate) struct ParseFailure {
     code: Code,
     range: Range<u32>,
@@ -30,7 +30,7 @@ pub(crate) struct ParseFailure {
 }
 
 impl ParseFailure {
-    /// Returns the error for the user, if the text is this file.
+    /// Returns the error for the user; the text is that of `file`.
     pub fn diagnostic(self, file: FileId) -> Diagnostic {
         let span = |range: Range<u32>| Span::new(file, range.start, range.end);
         let diagnostic = Diagnostic::at(self.code, span(self.range), self.message);
@@ -63,8 +63,8 @@ impl Drop for Tree {
     }
 }
 
-/// Walks syntax, which the guard before the parser lets nest two thousand deep, on a stack that
-/// suffices.
+/// Walks syntax on a large enough stack: the guard before the parser allows a nesting of two
+/// thousand.
 pub(crate) fn with_stack<T>(walk: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(1 << 20, 8 << 20, walk)
 }
@@ -117,7 +117,7 @@ fn open_bracket(text: &str, tokens: &[Token], byte: u32) -> Option<Range<u32>> {
     text.get(bracket.end as usize..byte as usize)?.contains('\n').then_some(bracket)
 }
 
-/// The first letter in lower case, as in all other messages.
+/// Returns a text with its first letter in lower case, as in all other messages.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_ascii_lowercase());
@@ -129,14 +129,14 @@ fn sentence(text: &str) -> String {
 /// other operator adds one.
 #[derive(Clone, Copy, Default)]
 struct Nesting {
-    /// How deep the bracket itself is.
+    /// The depth of the bracket itself.
     base: u32,
     /// The depth of the operand that is being read; 0 before it begins.
     operand: u32,
     /// The arithmetic operators of the current chain, and its deepest operand.
     chain: u32,
     chain_operand: u32,
-    /// The operators among them that a parser recurses for: those before their operand, and powers.
+    /// The operators among them for which a parser recurses: prefix operators, and powers.
     prefixes: u32,
     /// The deepest earlier operand of a comparison, an `and` and an `or`; 0 if there is none.
     compared: u32,
@@ -144,8 +144,8 @@ struct Nesting {
     ored: u32,
     /// The `not`s before the comparison.
     nots: u32,
-    /// The `if`s, `lambda`s and the like that the current element is nested in, and its deepest
-    /// part.
+    /// The number of `if`s, `lambda`s and the like around the current element, and the depth of its
+    /// deepest part.
     clauses: u32,
     clause: u32,
     /// The deepest element before a comma.
@@ -157,7 +157,7 @@ impl Nesting {
         Self { base, ..Self::default() }
     }
 
-    /// The depth of an operator with any number of operands.
+    /// Returns the depth of an operator with any number of operands.
     fn joined(before: u32, last: u32) -> u32 {
         if before == 0 { last } else { before.max(last) + 1 }
     }
@@ -178,19 +178,18 @@ impl Nesting {
         Self::joined(self.ored, self.conjunction())
     }
 
-    /// How deep the content is until now.
+    /// Returns the depth of the content so far.
     fn depth(&self) -> u32 {
         self.sibling.max(self.clauses + self.clause.max(self.disjunction()))
     }
 
-    /// Returns the depth of the next operand in the tree as far as it is known before the operand's
-    /// end.
+    /// Returns the depth of the next operand in the tree, as far as it is known before its end.
     fn now(&self) -> u32 {
         let joins = [self.compared, self.anded, self.ored].iter().filter(|before| **before > 0).count();
         self.base + self.clauses + self.nots + self.prefixes + joins as u32
     }
 
-    /// Takes a token that is no bracket.
+    /// Processes a token that is not a bracket.
     fn take(&mut self, kind: TokenKind, before: TokenKind) {
         let next_operand = Self { operand: 0, chain: 0, chain_operand: 0, prefixes: 0, ..*self };
         let next_comparison = Self { nots: 0, compared: 0, ..next_operand };
@@ -198,7 +197,7 @@ impl Nesting {
             TokenKind::Comma => Self { sibling: self.depth(), ..Self::inside(self.base) },
             TokenKind::Or => Self { ored: self.ored.max(self.conjunction()), anded: 0, ..next_comparison },
             TokenKind::And => Self { anded: self.anded.max(self.comparison()), ..next_comparison },
-            // Of `not in` and `is not`.
+            // Part of `not in` and `is not`.
             TokenKind::Not if self.operand > 0 || before == TokenKind::Is => *self,
             TokenKind::Not => Self { nots: self.nots + 1, ..*self },
             TokenKind::EqEqual
@@ -221,7 +220,7 @@ impl Nesting {
                 ..*self
             },
             TokenKind::Comment | TokenKind::NonLogicalNewline => *self,
-            // The `if` before it has counted the conditional expression.
+            // The conditional expression was counted at its `if`.
             TokenKind::Else => {
                 Self { clause: self.clause.max(self.disjunction()), ored: 0, anded: 0, ..next_comparison }
             }
@@ -336,7 +335,7 @@ pub(crate) fn find_function<'a>(
     best
 }
 
-/// The first lambda of a text, which may be what a user tried to compile.
+/// Returns the first lambda of a text, which a user may have tried to compile.
 pub(crate) fn find_lambda(module: &ModModule) -> Option<&Expr> {
     let mut finder = Lambda(None);
     with_stack(|| finder.visit_body(&module.body));
@@ -354,7 +353,7 @@ impl<'a> Visitor<'a> for Lambda<'a> {
     }
 }
 
-/// Every function of a module, at any depth of classes, functions and conditions.
+/// Visits every function of a module, at any depth of classes, functions and conditions.
 pub(crate) fn visit_functions<'a>(body: &'a [Stmt], each: &mut impl FnMut(&'a StmtFunctionDef)) {
     let mut blocks: Vec<&[Stmt]> = vec![body];
     while let Some(block) = blocks.pop() {
@@ -367,7 +366,7 @@ pub(crate) fn visit_functions<'a>(body: &'a [Stmt], each: &mut impl FnMut(&'a St
     }
 }
 
-/// The blocks directly inside a statement.
+/// Returns the blocks directly inside a statement.
 pub(crate) fn blocks_of(statement: &Stmt) -> Vec<&[Stmt]> {
     match statement {
         Stmt::FunctionDef(function) => vec![&function.body],

@@ -1,7 +1,6 @@
-//! References to objects that only the host understands, by their numbers.
+//! References to objects of the host, by their indices.
 
-/// An object of the host that only the host understands: a module, a class, a plain Python
-/// function.
+/// An object that only the host can use: a module, a class, a plain Python function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectRef(pub u32);
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tilewright_ir::{Dtype, Element, Type};
 
-/// Python's `repr` of a float: the shortest digits that read back as it.
+/// Returns Python's `repr` of a float: the shortest digits that are parsed to the same value.
 pub fn float_repr(value: f64) -> String {
     if !value.is_finite() {
         return non_finite(value).into();
@@ -14,7 +14,7 @@ pub fn float_repr(value: f64) -> String {
     format!("{sign}{}", general(&digits, exponent, 17, 1))
 }
 
-/// Python's `repr` of a string; `ascii` escapes what is not ASCII as well.
+/// Returns Python's `repr` of a string; with `ascii`, other characters than ASCII are escaped too.
 pub fn string_repr(text: &str, ascii: bool) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut repr = String::from(quote);
@@ -44,7 +44,7 @@ pub(crate) fn non_finite(value: f64) -> &'static str {
     }
 }
 
-/// The digits and the exponent of a number that Rust wrote as `d.ddde5`.
+/// Returns the digits and the exponent of a number in Rust's notation `d.ddde5`.
 pub(crate) fn decimal(scientific: &str) -> (String, i32) {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     (mantissa.replace('.', ""), exponent.parse().unwrap_or(0))

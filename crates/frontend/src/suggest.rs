@@ -1,9 +1,9 @@
-//! Did you mean …: the known name that is nearest to a mistyped one.
+//! "Did you mean": finds the known name that is nearest to a mistyped one.
 
 use strsim::osa_distance;
 
-/// The candidate that is near enough to `name` to be worth suggesting; of several, the nearest,
-/// then the first in order.
+/// Returns the candidate that is nearest to `name`, if it is near enough; the first of equally near
+/// ones.
 pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let most = match name.chars().count() {
         0..=1 => return None,

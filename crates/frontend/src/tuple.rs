@@ -1,6 +1,6 @@
-//! Tuples of anything (compile-time values, operands, arguments, types): the items in order, and
-//! the names of the fields where it is a `NamedTuple`. An instance of a class of the user's
-//! (`triton.aggregate`) is one as well, with its class.
+//! Tuples of any type of item (compile-time values, operands, arguments, types), with the names of
+//! the fields of a `NamedTuple`. An instance of a user's class (`triton.aggregate`) is a tuple with
+//! its class.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::reference::ObjectRef;
 /// The names of the fields of a `NamedTuple` or an aggregate.
 pub type Fields = Arc<[Arc<str>]>;
 
-/// A tuple or list: a slice of its items. A tuple that is made of the items of another is a plain
-/// one, as in Python.
+/// A tuple or list: a slice of its items. A tuple made from the items of another one is plain, as
+/// in Python.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Tuple<T> {
     items: Vec<T>,
@@ -22,43 +22,43 @@ pub struct Tuple<T> {
 }
 
 impl<T> Tuple<T> {
-    /// A tuple of these items; a `NamedTuple` if there is a name for each of them.
+    /// Makes a tuple of these items; a `NamedTuple` if there is a name for each of them.
     pub fn new(items: Vec<T>, fields: Option<Fields>) -> Self {
         let fields = fields.filter(|fields| fields.len() == items.len());
         Self { items, fields, class: None, descriptor: None }
     }
 
-    /// An instance of a class that is decorated with `triton.aggregate`: it has fields, and is no
-    /// sequence.
+    /// Makes an instance of a class that is decorated with `triton.aggregate`: it has fields, and
+    /// is not a sequence.
     pub fn instance(items: Vec<T>, fields: Fields, class: ObjectRef) -> Self {
         Self { items, fields: Some(fields), class: Some(class), descriptor: None }
     }
 
-    /// A tensor descriptor that the host has made, as the tuple of its parts: the base, the
-    /// extents, and all strides but the last, which is 1.
+    /// Makes a tensor descriptor of the host, as the tuple of its parts: the base, the extents, and
+    /// all strides but the last, which is 1.
     pub fn of_descriptor(form: Arc<DescriptorForm>, items: Vec<T>) -> Self {
         let names = form.names().take(2 * form.block_shape.len()).map(Into::into);
         let fields = Some(names.collect());
         Self { descriptor: Some(form), ..Self::new(items, fields) }
     }
 
-    /// The class of an instance of an aggregate.
+    /// Returns the class of an instance of an aggregate.
     pub fn class(&self) -> Option<ObjectRef> {
         self.class
     }
 
-    /// The same kind of tuple, of other items.
+    /// Returns the same kind of tuple with other items.
     pub fn with_items<U>(&self, items: Vec<U>) -> Tuple<U> {
         let (class, descriptor) = (self.class, self.descriptor.clone());
         Tuple { class, descriptor, ..Tuple::new(items, self.fields.clone()) }
     }
 
-    /// The same kind of tuple, of what is made of each item.
+    /// Returns the same kind of tuple with each item mapped.
     pub fn map<U>(&self, each: impl FnMut(&T) -> U) -> Tuple<U> {
         self.with_items(self.items.iter().map(each).collect())
     }
 
-    /// The names of its fields.
+    /// Returns the names of its fields.
     pub fn fields(&self) -> Option<&Fields> {
         self.fields.as_ref()
     }
@@ -68,7 +68,7 @@ impl<T> Tuple<T> {
         self.descriptor.as_ref()
     }
 
-    /// Returns whether another has the same fields and class, or describes such blocks.
+    /// Returns whether another tuple has the same length, fields, class and form of descriptor.
     pub fn is_alike<U>(&self, other: &Tuple<U>) -> bool {
         self.len() == other.len()
             && self.fields == other.fields
@@ -76,25 +76,26 @@ impl<T> Tuple<T> {
             && self.descriptor == other.descriptor
     }
 
-    /// The item of the field with this name.
+    /// Returns the item of the field with this name.
     pub fn field(&self, name: &str) -> Option<&T> {
         let place = self.fields.as_ref()?.iter().position(|field| **field == *name)?;
         self.items.get(place)
     }
 
-    /// How an item is reached: `[0]`, or `.name`.
-    pub fn place(&self, index: usize) -> String {
-        place(self.fields.as_ref(), index)
+    /// Returns the accessor of an item: `[0]`, or `.name`.
+    pub fn accessor(&self, index: usize) -> String {
+        accessor(self.fields.as_ref(), index)
     }
 
-    /// The items.
+    /// Returns the items.
     pub fn into_vec(self) -> Vec<T> {
         self.items
     }
 }
 
-/// How the item with this number is reached in a tuple with these fields: `[0]`, or `.name`.
-pub fn place(fields: Option<&Fields>, index: usize) -> String {
+/// Returns the accessor of the item with this index in a tuple with these fields: `[0]`, or
+/// `.name`.
+pub fn accessor(fields: Option<&Fields>, index: usize) -> String {
     match fields.and_then(|fields| fields.get(index)) {
         Some(field) => format!(".{field}"),
         None => format!("[{index}]"),

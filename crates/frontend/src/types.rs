@@ -1,5 +1,5 @@
-//! Types that no value of the IR has: `tl.void`, pointers to what is only read, and the types of
-//! what is several values at run time, or none.
+//! Types that no value of the IR has: `tl.void`, pointers to const memory, and the types of
+//! compile-time values, tuples and descriptors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::repr::{mangled, type_name};
 use crate::tuple::Tuple;
 use crate::value::{Constant, to_str};
 
-/// A type of the language that is none of the IR.
+/// A type of the language that is not a type of the IR.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LanguageType {
     /// `tl.void`.
@@ -27,17 +27,17 @@ pub enum LanguageType {
 }
 
 impl LanguageType {
-    /// It as a compile-time value.
+    /// Returns it as a compile-time value.
     pub fn into_constant(self) -> Constant {
         Constant::LanguageType(Arc::new(self))
     }
 
-    /// A type with these names of fields, as `tl.tuple_type` makes it.
+    /// Makes a tuple type with these names of fields, as `tl.tuple_type` does.
     pub fn tuple(types: Vec<Constant>, fields: Option<Vec<Arc<str>>>) -> Self {
         Self::Tuple(Tuple::new(types, fields.map(Into::into)))
     }
 
-    /// The types of the items, of a type of tuples.
+    /// Returns the types of the items of a tuple type.
     pub fn types(&self) -> Option<&[Constant]> {
         match self {
             LanguageType::Tuple(types) => Some(types),
@@ -59,7 +59,7 @@ impl LanguageType {
         }
     }
 
-    /// Returns whether `isinstance` finds it to be of a class of types.
+    /// Returns whether it is an instance of a class of types, for `isinstance`.
     pub fn is_of(&self, class: &str) -> bool {
         class == "base_type"
             || match self {
@@ -71,7 +71,8 @@ impl LanguageType {
             }
     }
 
-    /// An attribute that only it has; the others of a pointer are those of its type in the IR.
+    /// Returns an attribute. For a pointer, only those that differ from those of its type in the
+    /// IR.
     pub fn attribute(&self, name: &str) -> Option<Constant> {
         let own_name = || Constant::Str(self.to_string().into());
         match (self, name) {
@@ -97,8 +98,8 @@ impl LanguageType {
         }
     }
 
-    /// The result of a method that takes no arguments; of a pointer, where it differs from that of
-    /// its type in the IR.
+    /// Returns the result of a method that takes no arguments. For a pointer, only those that
+    /// differ from those of its type in the IR.
     pub fn method(&self, name: &str) -> Option<Constant> {
         match (self, name) {
             (_, "mangle") => Some(Constant::Str(self.mangled().into())),
@@ -136,7 +137,7 @@ fn mangled_constant(ty: &Constant) -> String {
     }
 }
 
-/// As Python shows it.
+/// Formats the type as Python does.
 impl fmt::Display for LanguageType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

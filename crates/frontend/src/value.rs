@@ -18,7 +18,7 @@ pub enum Constant {
     None,
     /// `True` and `False`.
     Bool(bool),
-    /// An integer. Wider ones than 128 bits are an error where they arise.
+    /// An integer. The operator that would make one of more than 128 bits fails.
     Int(i128),
     /// A float.
     Float(f64),
@@ -35,12 +35,12 @@ pub enum Constant {
 }
 
 impl Constant {
-    /// A `tl` dtype.
+    /// Makes a `tl` dtype.
     pub fn dtype(dtype: Dtype) -> Self {
         Self::Type(Type::scalar(dtype))
     }
 
-    /// Python's truth.
+    /// Returns Python's truth value.
     pub fn is_true(&self) -> bool {
         match self {
             Constant::None => false,
@@ -53,7 +53,7 @@ impl Constant {
         }
     }
 
-    /// How large it is: numbers and such count 1, strings by their length, tuples what they hold.
+    /// Returns its size: 1 for a number, strings by their length, tuples the sum of their items.
     pub fn size(&self) -> usize {
         match self {
             Constant::Str(text) => 1 + text.len() / 16,
@@ -62,7 +62,7 @@ impl Constant {
         }
     }
 
-    /// The name of its Python type, for messages.
+    /// Returns the name of its Python type, for messages.
     pub fn type_name(&self) -> &'static str {
         match self {
             Constant::None => "None",
@@ -102,7 +102,7 @@ impl fmt::Display for Constant {
     }
 }
 
-/// Python's `str`, which f-strings, `static_print` and messages use.
+/// Returns Python's `str`, which f-strings, `static_print` and messages use.
 pub fn to_str(value: &Constant) -> String {
     match value {
         Constant::Str(text) => text.to_string(),
@@ -112,10 +112,10 @@ pub fn to_str(value: &Constant) -> String {
     }
 }
 
-/// The prefix of the paths that stand for Python's builtins, beside those of `triton.language`.
+/// The prefix of the paths of Python's builtins, which share a namespace with `triton.language`.
 pub(crate) const BUILTINS: &str = "builtins.";
 
-/// How a user writes the name with the path that an [`Operand::Language`] holds.
+/// Returns the name that a user writes for the path in an [`Operand::Language`].
 pub(crate) fn language_name(path: &str) -> String {
     match path.strip_prefix(BUILTINS) {
         Some(builtin) => builtin.to_owned(),
@@ -144,7 +144,7 @@ pub enum Operand<V> {
     Function(FunctionRef),
     /// A method of a user's class, with what it is a method of.
     Bound(Box<Operand<V>>, MemberFunction),
-    /// `super()`: an instance, and the class whose bases are looked at.
+    /// `super()`: an instance, and the class whose bases are searched.
     Super(Box<Operand<V>>, ObjectRef),
     /// A compile-time function of the host.
     ConstexprFunction(ObjectRef),
@@ -152,11 +152,11 @@ pub enum Operand<V> {
     Object(ObjectRef),
     /// A plain Python callable, which kernels cannot call.
     Callable(ObjectRef),
-    /// What `range`, `tl.range` or `tl.static_range` gives.
+    /// The result of `range`, `tl.range` or `tl.static_range`.
     Range(Box<Range<V>>),
 }
 
-/// The bounds of a `for`, and what is asked of its compilation.
+/// The bounds of a `for`, and the options of its compilation.
 #[derive(Clone, Debug)]
 pub struct Range<V> {
     /// The first value.
@@ -165,14 +165,14 @@ pub struct Range<V> {
     pub upper: Operand<V>,
     /// The increment.
     pub step: Operand<V>,
-    /// True if the loop is unrolled while it is compiled (`tl.static_range`).
+    /// True if the loop is unrolled at compile time (`tl.static_range`).
     pub is_static: bool,
     /// The other arguments of `tl.range`.
     pub options: tilewright_ir::LoopOptions,
 }
 
 impl<V> Operand<V> {
-    /// The compile-time value, if it is one.
+    /// Returns the compile-time value, if it is one.
     pub fn constant(&self) -> Option<&Constant> {
         match self {
             Operand::Constant(constant) => Some(constant),
@@ -182,7 +182,7 @@ impl<V> Operand<V> {
 }
 
 impl<V> Operand<V> {
-    /// How large it is as a compile-time value, as [`Constant::size`] counts.
+    /// Returns its size as a compile-time value, as [`Constant::size`] does.
     pub fn size(&self) -> usize {
         match self {
             Operand::Constant(constant) => constant.size(),

@@ -217,7 +217,7 @@ fn add_known(name: &str, argument: &Argument, statement: &mut Statement) {
         }
         Argument::Tuple(items) => {
             for (index, item) in items.iter().enumerate() {
-                add_known(&format!("{name}{}", items.place(index)), item, statement);
+                add_known(&format!("{name}{}", items.accessor(index)), item, statement);
             }
         }
         Argument::Pointer { .. } | Argument::Scalar { .. } | Argument::Constexpr(_) => {}

@@ -220,7 +220,7 @@ impl Handle {
                 Argument::Pointer { .. } => names.push(name),
                 Argument::Tuple(items) => {
                     for (index, item) in items.iter().enumerate() {
-                        add(format!("{name}{}", items.place(index)), item, names);
+                        add(format!("{name}{}", items.accessor(index)), item, names);
                     }
                 }
                 Argument::Scalar { .. } | Argument::Constexpr(_) => {}
@@ -395,7 +395,7 @@ impl Handle {
             && let Some(place) =
                 (0..items.len()).find(|&place| !self.fits(index, &items[place], &values[place]))
         {
-            name.push_str(&items.place(place));
+            name.push_str(&items.accessor(place));
             (argument, value) = (&items[place], Some(&values[place]));
         }
         let found = value.map_or_else(|| "nothing".into(), Value::describe);

@@ -75,7 +75,7 @@ impl Misfit {
     /// Returns the same misfit of an item of a tuple.
     #[cold]
     fn within(mut self, tuple: &Tuple<Value<'_>>, index: usize) -> Self {
-        self.place.insert_str(0, &tuple.place(index));
+        self.place.insert_str(0, &tuple.accessor(index));
         self
     }
 }

@@ -253,7 +253,7 @@ print(active.get_current_device(), active.utils.is_stream_capturing(0))
         ),
         (
             "fail=cuInit:803",
-            "the NVIDIA driver (CUDA 12.8) does not start: cuInit answers CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): "
+            "the NVIDIA driver (CUDA 12.8) does not start: cuInit returns CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): "
             "system has unsupported display driver / cuda driver combination; library and kernel module are of "
             "different releases, as after an update: restart the machine",
         ),
@@ -289,7 +289,7 @@ def test_failures_of_the_driver_are_exceptions(program):
         f"try:\n    {launch}except triton.TritonError as error:\n    print(type(error).__name__, error)\n"
     )
     failed = program(caught, "fail=cuLaunchKernel:719").out
-    assert failed.startswith("ExecutionError error[TW0207]: kernel `scale`: cuLaunchKernel answers ")
+    assert failed.startswith("ExecutionError error[TW0207]: kernel `scale`: cuLaunchKernel returns ")
     assert program(caught, "threads=64").out == (
         "OutOfResources out of resource: threads, Required: 128, Hardware limit: 64. Reducing block sizes or "
         "`num_stages` may help.\n"
@@ -412,8 +412,8 @@ def test_kernels_are_timed_by_cupti(profiled):
 def test_events_time_what_cupti_does_not(profiled):
     for words, variables, why in (
         ("", {"TILEWRIGHT_CUPTI": "off"}, "TILEWRIGHT_CUPTI switches it off"),
-        ("fail=cuptiActivityEnable:35", {}, "answers CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"),
-        ("fail=cuptiActivityFlushAll:999", {}, "answers CUPTI_ERROR_UNKNOWN (999)"),
+        ("fail=cuptiActivityEnable:35", {}, "returns CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"),
+        ("fail=cuptiActivityFlushAll:999", {}, "returns CUPTI_ERROR_UNKNOWN (999)"),
         ("", {"TILEWRIGHT_CUPTI": "no/libcupti.so"}, "`no/libcupti.so` cannot be opened"),
     ):
         done, data = profiled(LAUNCHES, words, **variables)
@@ -429,7 +429,7 @@ def test_what_nothing_times_is_said_and_is_not_zero(profiled):
     done, data = profiled(LAUNCHES, failing)
     assert [(launch["ns"], launch["by"]) for launch in data["launches"]] == [(None, None)] * 2
     assert (
-        "warning[TW0116]: 2 launches were not timed: cuEventElapsedTime answers CUDA_ERROR_ILLEGAL"
+        "warning[TW0116]: 2 launches were not timed: cuEventElapsedTime returns CUDA_ERROR_ILLEGAL"
         in done.err
     )
     row = next(line for line in done.err.splitlines() if line.endswith("on cuda:0"))

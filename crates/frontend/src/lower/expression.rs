@@ -610,7 +610,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             };
             let (first, end, by) = (bound(&slice.lower)?, bound(&slice.upper)?, bound(&slice.step)?);
             let Some(items) = template::items(value) else { return Err(self.no_items(value, span)) };
-            return match constexpr::slice_places(items.len(), first, end, by) {
+            return match constexpr::slice_indices(items.len(), first, end, by) {
                 Ok(places) => {
                     Ok(template::tuple(places.into_iter().map(|place| items[place].clone()).collect()))
                 }
@@ -680,7 +680,7 @@ impl<'a> Lowerer<'a, '_, '_> {
             }
         }
         let Some(items) = template::items(value) else { return Err(self.no_items(value, span)) };
-        let places = constexpr::slice_places(items.len(), found[0], found[1], found[2]);
+        let places = constexpr::slice_indices(items.len(), found[0], found[1], found[2]);
         match places {
             Ok(places) => Ok(template::tuple(places.into_iter().map(|place| items[place].clone()).collect())),
             Err(message) => Err(self.error(Code::ConstexprError, span, message)),

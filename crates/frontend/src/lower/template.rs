@@ -63,7 +63,7 @@ pub fn name_parts<V>(operand: &Operand<V>, name: &str, names: &mut Vec<String>) 
         Operand::Tensor(_) => names.push(name.to_owned()),
         Operand::Tuple(items) => {
             for (index, item) in items.iter().enumerate() {
-                name_parts(item, &format!("{name}{}", items.place(index)), names);
+                name_parts(item, &format!("{name}{}", items.accessor(index)), names);
             }
         }
         Operand::Descriptor(descriptor) => {

@@ -58,7 +58,7 @@ pub(super) fn load<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
         }
         None => ty.shape.clone(),
     };
-    // Booleans are bytes in memory; whatever is not 0 is true.
+    // Booleans are bytes in memory; every value other than 0 is true.
     let element = if dtype.is_bool() { Dtype::I8 } else { dtype };
     let other = if a.is_none(2) { None } else { Some(other(c, a, &shape, element)?) };
     let pointer = cast_element(c, pointer, Element::Pointer(element), Rounding::default())?;
@@ -89,7 +89,7 @@ pub(super) fn store<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     Ok(Operand::Constant(Constant::None))
 }
 
-/// The block pointer that is argument 0.
+/// Returns argument 0, if it is a block pointer.
 fn block_pointer<C: Caller + ?Sized>(a: &Arguments<'_, C>) -> Option<DescriptorOf<C>> {
     match a.at(0) {
         Ok(Operand::Descriptor(block)) if block.form.kind == DescriptorKind::BlockPointer => {
@@ -137,7 +137,7 @@ fn store_block<C: Caller + ?Sized>(
     Ok(Operand::Constant(Constant::None))
 }
 
-/// Block pointers have checks, and no masks.
+/// Refuses masks of block pointers, which have boundary checks instead.
 fn no_mask<C: Caller + ?Sized>(a: &Arguments<'_, C>, indices: &[usize]) -> Semantic<()> {
     let Some(&index) = indices.iter().find(|&&index| !a.is_none(index)) else { return Ok(()) };
     let what = if a.spec.name == "load" { "loading" } else { "storing" };

@@ -1,11 +1,10 @@
-//! The semantic rules: what each operator and each name of `triton.language` means, in terms of
-//! ops.
+//! The semantic rules: the ops that each operator and each name of `triton.language` becomes.
 //!
-//! Written once, generic over the [`Builder`]: one builder emits IR, another computes at once. They
-//! know no syntax: an error names the argument to blame, and the caller knows its position in the
-//! source.
+//! They are generic over the [`Builder`]: one builder emits IR, another computes at once. They do
+//! not depend on syntax: an error has the index of the offending argument, and the caller knows its
+//! position in the source.
 
-// A rule that no row of `table` names is a mistake: the row was forgotten.
+// A rule that no row of `table` names is a mistake: its row is missing.
 #![deny(dead_code)]
 
 mod access;
@@ -68,19 +67,18 @@ pub struct SemanticError {
     pub code: Code,
     /// One sentence.
     pub message: String,
-    /// Arguments to point at, by number, each with a text such as `this has shape [64]`.
+    /// Arguments to point at, by index, each with a text such as `this has shape [64]`.
     pub arguments: Vec<(usize, String)>,
     /// The found and the expected values.
     pub notes: Vec<String>,
     /// The advice.
     pub hint: Option<String>,
-    /// True if it has been reported already, because it arose in a function that was called on the
-    /// way.
+    /// True if it has been reported already, because it arose in a called function.
     pub is_reported: bool,
 }
 
 impl SemanticError {
-    /// An error without details.
+    /// Returns an error without details.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -92,7 +90,7 @@ impl SemanticError {
         }
     }
 
-    /// An error that has been reported to the user already: pass it on unchanged.
+    /// Returns an error that has been reported to the user already. Callers propagate it unchanged.
     pub fn reported(code: Code) -> Self {
         Self { is_reported: true, ..Self::new(code, "reported already") }
     }
@@ -119,7 +117,7 @@ impl SemanticError {
     }
 }
 
-/// A type rule that the semantic rules did not foresee.
+/// An error of the IR's type rules that no semantic rule found before.
 impl From<RuleError> for SemanticError {
     fn from(error: RuleError) -> Self {
         Self::new(Code::TypeMismatch, error.message)
@@ -135,7 +133,7 @@ pub trait Caller {
     /// The builder of the values.
     type Builder: Builder;
 
-    /// The builder.
+    /// Returns the builder.
     fn builder(&mut self) -> &mut Self::Builder;
 
     /// Makes a region that takes values of `types`, calls `function` on them and yields what it
@@ -144,15 +142,16 @@ pub trait Caller {
         Ok(self.region_and_result(function, types)?.0)
     }
 
-    /// The same, with what the function returns: its values are those that the region yields.
+    /// As [`Self::region`], and returns the result of the function too: the region yields its
+    /// values.
     fn region_and_result(
         &mut self,
         function: &Op<Self>,
         types: &[Type],
     ) -> Semantic<(RegionOf<Self>, Op<Self>)>;
 
-    /// The first op of a region, or of what it calls, that is seen from outside, or that makes a
-    /// tile.
+    /// Returns the name of the first op of a region, or of a function that it calls, that writes
+    /// memory or makes a tile.
     fn beyond_elements(&mut self, region: &RegionOf<Self>) -> Option<&'static str>;
 
     /// Calls a library function or a `@jit` function.
@@ -166,10 +165,10 @@ pub trait Caller {
     /// Options of the compilation that rules look at, such as whether `debug` assertions are on.
     fn options(&self) -> &crate::Options;
 
-    /// Returns the warps of a program, on which the code depends then; 0 if they are not known.
+    /// Returns the warps of a program, and records that the code depends on them; 0 if unknown.
     fn num_warps(&mut self) -> u32;
 
-    /// Returns whether the code is the library's, whose integers wrap as it means them to.
+    /// Returns whether the code is in the library, where wrapping of integers is intended.
     fn is_in_library(&self) -> bool {
         false
     }
@@ -177,13 +176,13 @@ pub trait Caller {
     /// Prints for the user while the kernel is compiled.
     fn print(&mut self, text: &str);
 
-    /// The parameter that a pointer comes from, if it is declared `tl.const`: its memory is only
-    /// read. The name is empty if the program has cast the pointer to such a type.
+    /// Returns the parameter that a pointer comes from, if it is declared `tl.const`: its memory is
+    /// only read. The name is empty if the program has cast the pointer to such a type.
     fn read_only(&mut self, _pointer: &ValueOf<Self>) -> Option<Arc<str>> {
         None
     }
 
-    /// Notes that a pointer was cast to a type which says whether its memory is only read.
+    /// Records that a pointer was cast to a type that is const or not.
     fn cast_pointer(&mut self, _pointer: &ValueOf<Self>, _is_const: bool) {}
 
     /// Returns a compile-time value as text, for messages.
@@ -191,8 +190,8 @@ pub trait Caller {
         constant.to_string()
     }
 
-    /// The compile-time value of an operand, also where a plain assignment (`x = 128`) has made a
-    /// run-time scalar of it: for arguments that must be known while the kernel is compiled.
+    /// Returns the compile-time value of an operand, also if a plain assignment (`x = 128`) has
+    /// made it a run-time scalar: for arguments that must be known at compile time.
     fn known(&mut self, operand: &Op<Self>) -> Option<Constant> {
         operand.constant().cloned()
     }
@@ -215,7 +214,7 @@ macro_rules! operators {
             $(#[doc = concat!("`", $symbol, "`.")] $variant,)*
         }
         impl $name {
-            /// How it is written.
+            /// Returns its source text.
             pub fn symbol(self) -> &'static str {
                 match self { $($name::$variant => $symbol,)* }
             }
@@ -244,7 +243,7 @@ pub enum Index<V> {
     NewAxis,
     /// `:`: a whole axis.
     All,
-    /// `...`: the axes that the others leave.
+    /// `...`: the axes that the other indices leave.
     Ellipsis,
     /// A value.
     Value(Operand<V>),

@@ -19,8 +19,8 @@ pub(super) fn join<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     joined(c, x, y)
 }
 
-/// The second of two values that are put together: of integers of one width, the bits count, under
-/// the type of the first.
+/// Converts the second of two values that are joined: an integer of the same width keeps its bits,
+/// and gets the first one's type.
 fn with_sign_of<C: Caller + ?Sized>(
     c: &mut C,
     first: &ValueOf<C>,
@@ -34,8 +34,8 @@ fn with_sign_of<C: Caller + ?Sized>(
     Ok(second)
 }
 
-/// Of two values of one shape, by the place along the new axis. A layout that has this axis in
-/// registers makes both of the condition and of the choice nothing at all.
+/// Selects between two values of one shape by the index along the new axis. If the layout has this
+/// axis in registers, neither the condition nor the select needs an instruction.
 fn joined<C: Caller + ?Sized>(c: &mut C, x: ValueOf<C>, y: ValueOf<C>) -> Semantic<Op<C>> {
     let mut shape = c.builder().type_of(&x).shape;
     let rank = shape.len();
@@ -74,7 +74,7 @@ pub(super) fn split<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     Ok(Operand::Tuple(parts.into()))
 }
 
-/// `cat(input, other, can_reorder, dim)`: one after the other. The order is always kept.
+/// `cat(input, other, can_reorder, dim)`: concatenation. The order is always kept.
 pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let ((x, left), (y, right)) = (a.typed(c, 0)?, a.typed(c, 1)?);
     let y = with_sign_of(c, &x, y)?;
@@ -111,7 +111,7 @@ pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     let place = Operand::Tensor(place);
     let is_first = compare(c, CompareOperator::Lt, &place, &constant(extents[0]))?;
     let from_second = binary(c, BinaryOperator::Sub, &place, &constant(extents[0]))?;
-    // Each element is taken from one of them; the index into the other tile is 0.
+    // Each element is from one of the tiles; the index into the other is 0.
     let first = select(c, &is_first, &place, &constant(0))?;
     let second = select(c, &is_first, &constant(0), &from_second)?;
     let mut parts = Vec::with_capacity(2);
@@ -122,7 +122,7 @@ pub(super) fn cat<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     select(c, &is_first, &parts[0], &parts[1])
 }
 
-/// A tile of one axis as a tile of a shape, the same along all other axes.
+/// Broadcasts a tile of one axis to a shape along all other axes.
 fn along<C: Caller + ?Sized>(
     c: &mut C,
     line: ValueOf<C>,
@@ -164,7 +164,7 @@ pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
             .hint("give the index the shape of the result, with `tl.broadcast_to`"));
     }
     let options = c.options();
-    // The executor of the CPU checks the index that it gets, of 32 bits.
+    // The executor of the CPU checks its index, which has 32 bits.
     let is_wide = index_ty.dtype().is_some_and(|dtype| dtype.bits() > 32);
     if if options.capability == 0 { is_wide } else { options.debug || options.check_indices } {
         check_index(c, &index, &index_ty, ty.shape[axis])?;
@@ -173,7 +173,7 @@ pub(super) fn gather<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sem
     Ok(Operand::Tensor(c.builder().gather(tile, index, axis as u32)?))
 }
 
-/// Asserts that an index names an element.
+/// Asserts that an index is in bounds.
 fn check_index<C: Caller + ?Sized>(c: &mut C, index: &ValueOf<C>, ty: &Type, extent: u32) -> Semantic<()> {
     let place = Operand::Tensor(index.clone());
     let constant = |value: u32| Operand::Constant(Constant::Int(value.into()));
@@ -202,13 +202,13 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    /// All of it.
+    /// Returns the slice of a whole tile.
     pub(super) fn whole(shape: &Shape) -> Self {
         let rank = shape.len();
         Self { starts: smallvec![0; rank], steps: smallvec![1; rank], shape: shape.clone(), is_whole: true }
     }
 
-    /// A part of an axis.
+    /// Restricts an axis to a part.
     pub(super) fn part(&mut self, axis: usize, start: u32, step: i64, count: u32) {
         self.is_whole &= (start, step, count) == (0, 1, self.shape[axis]);
         self.starts[axis] = start.into();
@@ -216,7 +216,7 @@ impl Slice {
         self.shape.0[axis] = count;
     }
 
-    /// The part of a tile.
+    /// Takes this part of a tile.
     pub(super) fn of<C: Caller + ?Sized>(self, c: &mut C, tile: ValueOf<C>) -> Semantic<ValueOf<C>> {
         if self.is_whole {
             return Ok(tile);
@@ -224,7 +224,7 @@ impl Slice {
         Ok(c.builder().slice(tile, self.starts, self.steps, self.shape)?)
     }
 
-    /// How many elements of each axis.
+    /// Returns the number of elements along each axis.
     pub(super) fn shape(&self) -> &Shape {
         &self.shape
     }

@@ -1,5 +1,5 @@
-//! The names of `triton.language`: the one table that calls, attributes, stubs and "did you mean"
-//! are made from.
+//! The names of `triton.language`: the table from which calls, attributes, stubs and "did you mean"
+//! are made.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -36,11 +36,11 @@ pub enum Special {
     Const,
     /// `tensor_descriptor`.
     TensorDescriptor,
-    /// `base_value`, `base_type` and `tensor_descriptor_base`, which only `isinstance` asks for.
+    /// `base_value`, `base_type` and `tensor_descriptor_base`, which only `isinstance` takes.
     Base,
 }
 
-/// A builtin: its signature, as plain data, and which rule implements it.
+/// A builtin: its signature, as plain data, and the rule that implements it.
 #[derive(Debug)]
 pub struct BuiltinSpec {
     /// The name, without a prefix.
@@ -105,7 +105,7 @@ const SPECIALS: &[(&str, Special)] = &[
     ("tensor_descriptor_base", Special::Base),
 ];
 
-/// Prefixes that mean the root: the modules that Triton keeps the names in.
+/// Prefixes that mean the root: the modules in which Triton defines the names.
 const ROOTS: &[&str] = &["core", "standard", "random", "semantic"];
 
 static SPECS: LazyLock<Vec<BuiltinSpec>> = LazyLock::new(|| {
@@ -136,7 +136,7 @@ fn spec(
     Some(BuiltinSpec { name, signature, parameters, docs, namespaces, implementation })
 }
 
-/// Every path, and what it is.
+/// Every path, with its meaning.
 pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::new(|| {
     let mut names = BTreeMap::new();
     for module in [
@@ -192,8 +192,8 @@ pub(super) static NAMES: LazyLock<BTreeMap<String, LanguageItem>> = LazyLock::ne
             names.entry(path).or_insert(LanguageItem::Builtin(spec));
         }
     }
-    // The library comes last: writing a function there replaces a row that says that it is not
-    // there yet.
+    // The library comes last: a function there replaces a row that says that it is not supported
+    // yet.
     for scanned in LIBRARY.iter() {
         names.insert(scanned.path.clone(), LanguageItem::Library(scanned.function));
     }
@@ -219,7 +219,7 @@ static METHODS: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
     of_rows.chain(of_library.map(|scanned| (scanned.function.function, scanned.path.clone()))).collect()
 });
 
-/// The methods of tensors: the name, and the path that it calls.
+/// Returns the methods of tensors: the name, and the path that it calls.
 pub(super) fn methods() -> impl Iterator<Item = (&'static str, &'static str)> {
     METHODS.iter().map(|(name, path)| (*name, path.as_str()))
 }
@@ -252,7 +252,7 @@ pub fn language(path: &str) -> Option<LanguageItem> {
     }
 }
 
-/// The paths of the language, for "did you mean".
+/// Returns the paths of the language, for "did you mean".
 pub fn language_names() -> impl Iterator<Item = &'static str> {
     NAMES.keys().map(String::as_str)
 }

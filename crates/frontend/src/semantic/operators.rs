@@ -105,7 +105,7 @@ impl<V> Number<V> {
     }
 }
 
-/// An operand as a number; pointers are refused.
+/// Converts an operand to a number; pointers are refused.
 pub(crate) fn number<C: Caller + ?Sized>(
     c: &mut C,
     symbol: &str,
@@ -158,7 +158,7 @@ pub(crate) fn common_pair<C: Caller + ?Sized>(
     Ok((left, right, dtype))
 }
 
-/// A number as a value of the type.
+/// Converts a number to a value of the type.
 pub(crate) fn materialize<C: Caller + ?Sized>(
     c: &mut C,
     number: Number<ValueOf<C>>,
@@ -220,8 +220,8 @@ fn arithmetic<C: Caller + ?Sized>(
         && dtype.is_int()
         && (8..64).contains(&dtype.bits())
     {
-        // The product of 64 bits of two numbers of 32 is exact modulo 2**64: it is the result only
-        // where nothing is lost.
+        // The 64-bit product of two 32-bit numbers is exact modulo 2**64: it is the result only if
+        // no bits are lost.
         let (left, right) = (cast(c, left, Dtype::I64)?, cast(c, right, Dtype::I64)?);
         let exact = c.builder().binary(function, left, right)?;
         let kept = cast(c, result.clone(), Dtype::I64)?;
@@ -268,9 +268,9 @@ fn remainder<C: Caller + ?Sized>(c: &mut C, lhs: &Op<C>, rhs: &Op<C>) -> Semanti
     divide_integers(c, ElementwiseFn::IntRem, left, right)
 }
 
-/// Quotient or remainder; if the kernel is compiled with `debug=True`, the divisor is checked,
-/// unless `sanitize_overflow=False`: torch.compile only wants its own assertions, and divides in
-/// lanes that a mask discards.
+/// Divides integers, or computes the remainder. With `debug=True` the divisor is checked, unless
+/// `sanitize_overflow=False`: torch.compile wants only its own assertions, and divides in lanes
+/// that a mask discards.
 fn divide_integers<C: Caller + ?Sized>(
     c: &mut C,
     function: ElementwiseFn,
@@ -318,7 +318,7 @@ fn bitwise_pair<C: Caller + ?Sized>(
         .hint("compare first (`x > 0`), or take the bits: `x.to(tl.int32, bitcast=True)`"))
 }
 
-/// A right shift is arithmetic where the left operand is signed, whatever the common type is.
+/// A right shift is arithmetic if the left operand is signed, whatever the common type is.
 fn shift_right<C: Caller + ?Sized>(c: &mut C, lhs: &Op<C>, rhs: &Op<C>) -> Semantic<ValueOf<C>> {
     let was_signed = match lhs {
         Operand::Tensor(value) => c.builder().type_of(value).dtype().is_some_and(Dtype::is_signed),
@@ -351,7 +351,7 @@ fn pointee<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Option<Type> {
     }
 }
 
-/// `pointer + offset`, `offset + pointer`, `pointer - offset`; `None` where neither operand is a
+/// `pointer + offset`, `offset + pointer`, `pointer - offset`; `None` if neither operand is a
 /// pointer.
 fn pointer_arithmetic<C: Caller + ?Sized>(
     c: &mut C,
@@ -459,7 +459,7 @@ pub fn unary<C: Caller + ?Sized>(c: &mut C, op: UnaryOperator, x: &Op<C>) -> Sem
     Ok(Operand::Tensor(value))
 }
 
-/// `lhs op rhs`, a boolean at each place.
+/// `lhs op rhs`, an `int1` for each element.
 pub fn compare<C: Caller + ?Sized>(
     c: &mut C,
     op: CompareOperator,
@@ -495,9 +495,9 @@ pub fn compare<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().binary(function, left, right)?))
 }
 
-/// An operand beside a pointer, as an address. An integer counts as one where it may be meant as
-/// one: beside `==` and `!=`, a constant (`p == 0`) or one of 64 bits. All else is a number that is
-/// compared with a pointer by mistake.
+/// Converts an operand next to a pointer to an address. With `==` and `!=`, a constant (`p == 0`)
+/// or an integer of 64 bits counts as an address. Every other number is compared with a pointer by
+/// mistake.
 fn address<C: Caller + ?Sized>(
     c: &mut C,
     x: &Op<C>,
@@ -529,7 +529,7 @@ fn different_pointers<C: Caller + ?Sized>(c: &mut C, what: &str, lhs: &Op<C>, rh
     .hint("convert one: `p.to(tl.pointer_type(tl.float32))`")
 }
 
-/// `lhs and rhs`, `lhs or rhs`, a boolean at each place; both are evaluated.
+/// `lhs and rhs`, `lhs or rhs`, an `int1` for each element; both are evaluated.
 pub fn boolean<C: Caller + ?Sized>(
     c: &mut C,
     op: BooleanOperator,
@@ -548,7 +548,7 @@ pub fn boolean<C: Caller + ?Sized>(
     Ok(Operand::Tensor(c.builder().binary(function, left, right)?))
 }
 
-/// The scalar condition that an operand is in an `if`, `while` or `assert`.
+/// Returns the scalar condition of an operand of an `if`, `while` or `assert`.
 pub fn truth<C: Caller + ?Sized>(c: &mut C, x: &Op<C>) -> Semantic<ValueOf<C>> {
     let value = match x {
         Operand::Constant(constant) => return Ok(c.builder().constant(Literal::bool(constant.is_true()))?),
@@ -617,7 +617,8 @@ fn choices<C: Caller + ?Sized>(c: &mut C, x: &Op<C>, y: &Op<C>) -> Semantic<(Val
     }
 }
 
-/// The type that a loop counts in, from the types of its bounds: arguments 0, 1 and 2.
+/// Returns the type of a loop's induction variable, from the types of its bounds: arguments 0, 1
+/// and 2.
 pub fn loop_dtype(lower: &Type, upper: &Type, step: &Type) -> Semantic<Dtype> {
     let mut common: Option<Dtype> = None;
     for (index, (ty, what)) in [(lower, "start"), (upper, "end"), (step, "step")].into_iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The program's place in the grid, hints, assertions, loops, and functions of compile-time values.
+//! The program's position in the grid, hints, assertions, loops, and functions of compile-time
+//! values.
 
 use std::sync::Arc;
 
@@ -142,7 +143,7 @@ pub(super) fn device_print<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) 
     Ok(Operand::Constant(Constant::None))
 }
 
-/// The values of tuples in one another.
+/// Collects the values of nested tuples.
 fn leaves<V: Clone>(operand: &Operand<V>, found: &mut Vec<Operand<V>>) {
     match operand {
         Operand::Tuple(items) => items.iter().for_each(|item| leaves(item, found)),
@@ -153,7 +154,7 @@ fn leaves<V: Clone>(operand: &Operand<V>, found: &mut Vec<Operand<V>>) {
     }
 }
 
-/// The text before a value, as Triton writes it: a space before, a colon and a space after.
+/// Returns the prefix of a value, as Triton writes it: a space before, a colon and a space after.
 fn print_prefix(prefix: &str, is_alone: bool) -> String {
     let mut text = prefix.to_owned();
     if !is_alone {
@@ -166,7 +167,7 @@ fn print_prefix(prefix: &str, is_alone: bool) -> String {
     text
 }
 
-/// A value in a type that is printed, and with how many hexadecimal digits.
+/// Converts a value to a type that can be printed; also returns its number of hexadecimal digits.
 fn printable<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, is_hex: bool) -> Semantic<(ValueOf<C>, u32)> {
     let ty = c.builder().type_of(&value);
     let Some(dtype) = ty.dtype() else {
@@ -224,7 +225,7 @@ pub(super) fn static_print<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) 
     Ok(Operand::Constant(Constant::None))
 }
 
-/// What `static_print` writes of a part of a tuple.
+/// Returns the text that `static_print` prints for a part of a tuple.
 fn printed<C: Caller + ?Sized>(c: &mut C, operand: &Op<C>) -> String {
     match operand {
         Operand::Constant(constant) => constant.to_string(),
@@ -255,7 +256,7 @@ pub(super) fn range<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, is_stat
         let count = |c: &mut C, index: usize| {
             if a.is_none(index) { Ok(0) } else { a.int(c, index).map(|value| value.clamp(0, 1 << 16) as u32) }
         };
-        // No loop has room for more.
+        // A loop has no more stages.
         options.num_stages = count(c, 3)?.min(LoopOptions::MAX_STAGES);
         options.unroll_factor = count(c, 4)?;
         options.disallow_acc_multi_buffer = a.flag(c, 5)?;
@@ -266,7 +267,7 @@ pub(super) fn range<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>, is_stat
     Ok(Operand::Range(Box::new(Range { lower, upper, step, is_static, options })))
 }
 
-/// `constexpr(value)`: the value. One that is known only at run time stays what it is.
+/// `constexpr(value)`: the value, unchanged if it is only known at run time.
 pub(super) fn constexpr<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     match a.constant(c, 0) {
         Ok(constant) => Ok(Operand::Constant(constant)),
@@ -274,7 +275,7 @@ pub(super) fn constexpr<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> 
     }
 }
 
-/// Gives its argument back: `condition(arg1)`, `_unwrap_if_constexpr(o)`.
+/// Returns its argument: `condition(arg1)`, `_unwrap_if_constexpr(o)`.
 pub(super) fn identity<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     a.at(0).cloned()
 }
@@ -297,7 +298,7 @@ pub(super) fn tuple<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     }
 }
 
-/// `slice(start, stop, step)`: a tuple with these fields, which an index takes for what it says.
+/// `slice(start, stop, step)`: a tuple with these fields, which a subscript treats as a slice.
 pub(super) fn slice<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let parts = [a.at(0)?.clone(), a.at(1)?.clone(), a.at(2)?.clone()];
     Ok(slice_of(parts))
@@ -306,7 +307,7 @@ pub(super) fn slice<C: Caller + ?Sized>(_: &mut C, a: &Arguments<'_, C>) -> Sema
 /// The names of the parts of a slice.
 const SLICE_FIELDS: [&str; 3] = ["start", "stop", "step"];
 
-/// A slice as a value.
+/// Returns a slice as a value.
 pub(crate) fn slice_of<V>(parts: [Operand<V>; 3]) -> Operand<V> {
     let fields = Some(SLICE_FIELDS.iter().map(|field| Arc::from(*field)).collect());
     let constants: Option<Vec<Constant>> = parts.iter().map(|part| part.constant().cloned()).collect();
@@ -316,7 +317,7 @@ pub(crate) fn slice_of<V>(parts: [Operand<V>; 3]) -> Operand<V> {
     }
 }
 
-/// The parts of a slice, if a value is one.
+/// Returns the parts of a slice, if the value is one.
 pub(crate) fn slice_parts<V: Clone>(value: &Operand<V>) -> Option<[Operand<V>; 3]> {
     let items: Tuple<Operand<V>> = match value {
         Operand::Tuple(items) => items.clone(),
@@ -359,8 +360,8 @@ pub(super) fn tensor_descriptor_type<C: Caller + ?Sized>(c: &mut C, a: &Argument
     Ok(LanguageType::Descriptor(Box::new(parts)).into_constant().into())
 }
 
-/// `pointer_type(element_ty, address_space, const)`. There is one space of addresses, and a pointer
-/// to nothing that is known is one to bytes.
+/// `pointer_type(element_ty, address_space, const)`. There is one address space. A pointer to
+/// `tl.void` is a pointer to bytes.
 pub(super) fn pointer_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let is_void = a.constant(c, 0).is_ok_and(|ty| ty == LanguageType::Void.into_constant());
     let pointee = if is_void { Dtype::I8 } else { a.dtype(c, 0)? };
@@ -382,8 +383,8 @@ pub(super) fn block_type<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) ->
 pub(super) fn int_dtype<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     let bits = a.int(c, 0)?;
     let signed = a.flag(c, 1)?;
-    // A boolean has no sign, so that the integers as wide as any dtype are there: sorts ask for
-    // those of their keys.
+    // A boolean has no sign, so that there is an integer type of each width: sorts need that of the
+    // width of their keys.
     let found = Dtype::ALL.iter().find(|dtype| {
         dtype.is_int() && i128::from(dtype.bits()) == bits && (bits == 1 || dtype.is_signed() == signed)
     });

@@ -1,4 +1,4 @@
-//! Which element type an operator computes in.
+//! Type promotion: the element type in which an operator computes.
 
 use tilewright_ir::Dtype;
 
@@ -22,17 +22,17 @@ impl Rule {
     pub const REMAINDER: Rule = Rule { upcast_narrow: true, same_sign: true };
 }
 
-/// Why two types have no common type.
+/// The reason why two types have no common type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoCommonType {
     /// An 8-bit float and an integer.
     Fp8WithInteger,
-    /// A signed and an unsigned integer where that is refused.
+    /// A signed and an unsigned integer, for an operator that refuses them.
     MixedSign,
 }
 
-/// An operand's element type, and whether it is that of a compile-time number, which gives way to a
-/// tensor's type of its own or a higher kind.
+/// An operand's element type. That of a compile-time number is weak: it yields to a tensor's type
+/// of its own or a higher kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Side {
     /// The type.
@@ -52,7 +52,7 @@ fn kind(dtype: Dtype) -> u8 {
     }
 }
 
-/// The type that both operands are converted to.
+/// Returns the type that both operands are converted to.
 pub(crate) fn common_dtype(lhs: Side, rhs: Side, rule: Rule) -> Result<Dtype, NoCommonType> {
     let narrow = |dtype: Dtype| if rule.upcast_narrow { Dtype::F32 } else { dtype };
     if lhs.is_weak != rhs.is_weak {
@@ -89,7 +89,7 @@ pub(crate) fn common_dtype(lhs: Side, rhs: Side, rule: Rule) -> Result<Dtype, No
     Ok(common_integer(a, b))
 }
 
-/// The wider type; of two types of one width the unsigned one; `int1` counts as unsigned.
+/// Returns the wider type; of two types of one width the unsigned one; `int1` counts as unsigned.
 pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
     match (a.is_signed(), b.is_signed()) {
         (true, true) | (false, false) => {
@@ -116,9 +116,9 @@ pub(crate) fn common_integer(a: Dtype, b: Dtype) -> Dtype {
     }
 }
 
-/// The type that a compile-time number has as a tensor: `int1`, the narrowest of int32, uint32,
-/// int64 and uint64 that holds it, or fp32, or fp64 where it is too large or too small for a normal
-/// fp32. `None` for what is no number.
+/// Returns the type that a compile-time number has as a tensor: `int1`, the narrowest of int32,
+/// uint32, int64 and uint64 that holds it, or fp32, or fp64 if it is too large or too small for a
+/// normal fp32. Returns `None` for a value that is not a number.
 pub fn natural_dtype(constant: &Constant) -> Option<Dtype> {
     match constant {
         Constant::Bool(_) => Some(Dtype::I1),

@@ -1,4 +1,4 @@
-//! `reduce` and `dot`, and what scans share with reductions.
+//! `reduce` and `dot`, and the code that scans and reductions share.
 
 use smallvec::SmallVec;
 use tilewright_base::Code;
@@ -14,12 +14,12 @@ use crate::value::{Constant, Operand};
 pub(super) struct Combined<C: Caller + ?Sized> {
     pub tiles: SmallVec<[ValueOf<C>; 4]>,
     pub types: Vec<Type>,
-    /// True if they are given, and the results returned, as a tuple.
+    /// True if they are passed, and the results returned, as a tuple.
     pub is_tuple: bool,
 }
 
 impl<C: Caller + ?Sized> Combined<C> {
-    /// The first argument of `reduce` or `associative_scan`.
+    /// Reads the first argument of `reduce` or `associative_scan`.
     pub fn new(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Self> {
         let operand = a.at(0)?.clone();
         let is_tuple =
@@ -50,14 +50,14 @@ impl<C: Caller + ?Sized> Combined<C> {
         self.types.iter().map(|ty| ty.with_shape(Shape::scalar())).collect()
     }
 
-    /// The region of the function that combines, the third argument.
+    /// Makes the region of the combine function, the third argument.
     pub fn region(&self, c: &mut C, a: &Arguments<'_, C>) -> Semantic<RegionOf<C>> {
         let elements = self.elements();
         let types: Vec<Type> = elements.iter().chain(&elements).cloned().collect();
         c.region(a.at(2)?, &types)
     }
 
-    /// The results in the form of the argument.
+    /// Returns the results as the argument was passed: as a tuple or as one value.
     pub fn results(is_tuple: bool, mut results: Vec<Op<C>>) -> Op<C> {
         match results.pop() {
             Some(single) if results.is_empty() && !is_tuple => single,
@@ -142,7 +142,7 @@ pub(super) fn dot<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semant
     };
     let precision = precision(c, a)?;
     let imprecise = imprecise(c, a, &left)?;
-    // The op has one axis of matrices at most.
+    // The op has at most one batch axis.
     let [lhs, rhs, acc] = [
         one_batch_axis(c, lhs, &left.shape)?,
         one_batch_axis(c, rhs, &right.shape)?,
@@ -235,7 +235,7 @@ fn dot_shape(left: &Type, right: &Type) -> Semantic<Shape> {
     Ok(batch.iter().copied().chain([m, n]).collect())
 }
 
-/// The element type of the operands.
+/// Returns the element type of the operands.
 fn dot_operand(left: &Type, right: &Type) -> Semantic<Dtype> {
     let allowed = |dtype: &Dtype| {
         use Dtype as D;

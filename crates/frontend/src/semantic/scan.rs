@@ -54,7 +54,7 @@ pub(super) fn histogram<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> 
     Ok(Operand::Tensor(c.builder().emit_one(ir::Op::Histogram { bins: count }, operands)?))
 }
 
-/// A tile, its type, and one of its axes.
+/// Reads a tile, its type, and one of its axes.
 fn line<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<(ValueOf<C>, Type, u32)> {
     let (tile, ty) = a.typed(c, 0)?;
     let axis = a.axis(c, 1, ty.rank())?;

@@ -49,7 +49,7 @@ pub(super) fn full<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Seman
     Ok(Operand::Tensor(broadcast_to(c, scalar, &shape)?))
 }
 
-/// A compile-time float must be a number of an integer type; an integer wraps, as it does in a
+/// Refuses a compile-time float that is not a value of the integer type. An integer wraps, as in a
 /// conversion.
 fn check_literal(constant: &Constant, dtype: tilewright_ir::Dtype, index: usize) -> Semantic<()> {
     let Some((low, high)) = dtype.int_range().filter(|_| !dtype.is_bool()) else { return Ok(()) };
@@ -66,7 +66,7 @@ fn check_literal(constant: &Constant, dtype: tilewright_ir::Dtype, index: usize)
         .note(format!("found {constant}, expected an integer from {low} to {high}")))
 }
 
-/// The only element of a value.
+/// Returns the only element of a value.
 fn scalar<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, ty: &Type, index: usize) -> Semantic<ValueOf<C>> {
     if ty.is_scalar() {
         return Ok(value);
@@ -106,7 +106,7 @@ pub(super) fn expand_dims<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -
     Ok(Operand::Tensor(value))
 }
 
-/// The value with a new axis of extent 1; a scalar becomes a tile.
+/// Adds an axis of extent 1; a scalar becomes a tile.
 pub(super) fn expand<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, axis: usize) -> Semantic<ValueOf<C>> {
     let ty = c.builder().type_of(&value);
     if ty.is_scalar() {
@@ -171,7 +171,7 @@ pub(super) fn reshape<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Se
     Ok(Operand::Tensor(reshape_to(c, value, &ty, shape)?))
 }
 
-/// The value under another shape of as many elements.
+/// Reshapes a value to a shape with the same number of elements.
 pub(super) fn reshape_to<C: Caller + ?Sized>(
     c: &mut C,
     value: ValueOf<C>,
@@ -187,7 +187,7 @@ pub(super) fn reshape_to<C: Caller + ?Sized>(
     Ok(c.builder().reshape(value, shape)?)
 }
 
-/// `trans(input, *dims)`: the last two axes swapped where no order is given.
+/// `trans(input, *dims)`: without an order, the last two axes are swapped.
 pub(super) fn trans<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Semantic<Op<C>> {
     if !a.ints(c, 1)?.is_empty() {
         return permute(c, a);
@@ -196,7 +196,7 @@ pub(super) fn trans<C: Caller + ?Sized>(c: &mut C, a: &Arguments<'_, C>) -> Sema
     transpose_last(c, value, &ty)
 }
 
-/// The tile with its last two axes swapped.
+/// Swaps the last two axes of a tile.
 pub(super) fn transpose_last<C: Caller + ?Sized>(c: &mut C, value: ValueOf<C>, ty: &Type) -> Semantic<Op<C>> {
     let rank = ty.rank();
     if rank < 2 {

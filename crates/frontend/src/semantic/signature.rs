@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::value::Constant;
 
-/// How a parameter takes its argument.
+/// The kinds of parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ParameterKind {
     /// By position or by name.
@@ -20,14 +20,14 @@ pub enum ParameterKind {
 pub struct BuiltinParameter {
     /// The name.
     pub name: &'static str,
-    /// How it takes its argument.
+    /// Its kind.
     pub kind: ParameterKind,
     /// Its value if the call passes none.
     pub default: Option<Constant>,
 }
 
 /// A signature such as `load(pointer, mask=None, *, volatile=False)`: the name and the parameters.
-/// `None` where the text is malformed.
+/// Returns `None` if the text is malformed.
 pub(crate) fn parse_signature(text: &'static str) -> Option<(&'static str, Vec<BuiltinParameter>)> {
     let open = text.find('(')?;
     let inner = text[open + 1..].strip_suffix(')')?;
@@ -39,7 +39,7 @@ pub(crate) fn parse_signature(text: &'static str) -> Option<(&'static str, Vec<B
             kind = ParameterKind::KeywordOnly;
             continue;
         }
-        // A builtin with the caller's own names reads them itself.
+        // A builtin that takes arbitrary keyword arguments reads them itself.
         if part.starts_with("**") {
             continue;
         }
@@ -58,7 +58,7 @@ pub(crate) fn parse_signature(text: &'static str) -> Option<(&'static str, Vec<B
     Some((text[..open].trim(), parameters))
 }
 
-/// The parts between commas that stand in no brackets or quotes.
+/// Splits a text at the commas outside of brackets and quotes.
 pub(super) fn split_top_level(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut depth, mut quoted, mut start) = (0_usize, false, 0);

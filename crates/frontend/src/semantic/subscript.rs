@@ -1,4 +1,4 @@
-//! Subscripts of tensors: new axes, and the parts of a tile that compile-time numbers name.
+//! Subscripts of tensors: new axes, and parts of a tile that compile-time numbers select.
 
 use tilewright_base::Code;
 use tilewright_ir::{Builder, Dtype, Shape, Type};
@@ -19,7 +19,7 @@ pub fn subscript<C: Caller + ?Sized>(
 ) -> Semantic<Op<C>> {
     let mut tile = tensor(c, value, 0)?;
     let ty = c.builder().type_of(&tile);
-    // Triton passes over `:` of a scalar, so `n[:, None]` of one is a tile of one element.
+    // Triton ignores `:` of a scalar, so `n[:, None]` of a scalar is a tile of one element.
     let takes_axis = |index: &Index<_>| match index {
         Index::All => !ty.is_scalar(),
         Index::Value(_) | Index::Slice { .. } => true,
@@ -66,13 +66,13 @@ pub fn subscript<C: Caller + ?Sized>(
                 place += 1;
             }
             Index::Value(found) => {
-                let at = element_place(c, &ty, axis, found, number + 1)?;
+                let at = resolve_index(c, &ty, axis, found, number + 1)?;
                 slice.part(axis, at, 1, 1);
                 axis += 1;
             }
             Index::Slice { start, stop, step } => {
                 let bounds = [start, stop, step].map(Option::as_ref);
-                let (first, step, length) = slice_places(c, &ty, axis, bounds, number + 1)?;
+                let (first, step, length) = slice_indices(c, &ty, axis, bounds, number + 1)?;
                 slice.part(axis, first, step, length);
                 kept.push(axis);
                 axis += 1;
@@ -93,8 +93,8 @@ pub fn subscript<C: Caller + ?Sized>(
     Ok(Operand::Tensor(tile))
 }
 
-/// The place along an axis that a number names; from the end, if it is negative.
-fn element_place<C: Caller + ?Sized>(
+/// Returns the index of an element along an axis. A negative index counts from the end.
+fn resolve_index<C: Caller + ?Sized>(
     c: &mut C,
     ty: &Type,
     axis: usize,
@@ -117,8 +117,8 @@ fn element_place<C: Caller + ?Sized>(
     .note(format!("found {value}, expected an index from {} to {}", -extent, extent - 1)))
 }
 
-/// The first place, the step and the number of places that a slice names.
-fn slice_places<C: Caller + ?Sized>(
+/// Returns the first index, the step and the number of indices of a slice.
+fn slice_indices<C: Caller + ?Sized>(
     c: &mut C,
     ty: &Type,
     axis: usize,
@@ -139,12 +139,12 @@ fn slice_places<C: Caller + ?Sized>(
         SemanticError::new(Code::InvalidIndex, message)
             .argument(number, format!("this takes a part of axis {axis} of {ty}"))
     };
-    let places = constexpr::slice_places(extent as usize, first, end, step).map_err(&invalid)?;
+    let places = constexpr::slice_indices(extent as usize, first, end, step).map_err(&invalid)?;
     let (Some(&from), length) = (places.first(), places.len() as u32) else {
         return Err(invalid("a slice of a tile must have elements, and this one has none".into())
             .note(format!("found 0 elements, expected at least 1 of the places 0 to {}", extent - 1)));
     };
-    // The step is 1 where there is one place.
+    // The step of a single index is 1.
     let step = places.get(1).map_or(1, |second| *second as i64 - from as i64);
     Ok((from as u32, step, length))
 }

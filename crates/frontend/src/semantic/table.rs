@@ -1,5 +1,5 @@
-//! The builtins of `triton.language`, each a row: its signature, its documentation, its namespaces in
-//! the language, and the rule that implements it, a function in the module of its family.
+//! The builtins of `triton.language`, each a row: its signature, its documentation, its namespaces
+//! in the language, and the rule that implements it, a function in the module of its family.
 //!
 //! `dispatch` calls the rules; `names` lists the rows with the library functions, which are written
 //! as a `def` in `stdlib/*.py`.
@@ -29,14 +29,14 @@ pub(super) enum Namespace {
     TargetInfo,
 }
 
-/// Gives all rows to a macro.
+/// Passes all rows to a macro.
 macro_rules! builtins {
     ($reader:ident) => { $reader! {
-        // The program's place in the grid.
+        // The program's position in the grid.
 
-        /// The position of this program along an axis (0, 1 or 2) of the grid, as int32.
+        /// Returns the position of this program along an axis (0, 1 or 2) of the grid, as int32.
         ProgramId "program_id(axis)" [Root] => program::grid, false;
-        /// The number of programs along an axis (0, 1 or 2) of the grid, as int32.
+        /// Returns the number of programs along an axis (0, 1 or 2) of the grid, as int32.
         NumPrograms "num_programs(axis)" [Root] => program::grid, true;
 
         // Memory.
@@ -51,47 +51,48 @@ macro_rules! builtins {
         /// pointers' shape.
         Store "store(pointer, value, mask=None, boundary_check=(), cache_modifier='', eviction_policy='')"
             [Root Method] => memory::store;
-        /// A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's,
-        /// `offsets` say where the block begins. `load` and `store` take it, and check the axes
-        /// that `boundary_check` names. `order` is a hint.
+        /// Returns a pointer to a block of a tensor in memory. `shape` and `strides` are the
+        /// tensor's; the block begins at `offsets`. `load` and `store` take it, and check the axes
+        /// in `boundary_check`. `order` is a hint.
         MakeBlockPtr "make_block_ptr(base, shape, strides, offsets, block_shape, order)"
             [Root Method] => descriptor::make_block_ptr;
-        /// The block pointer moved by `offsets` elements along each axis.
+        /// Returns the block pointer moved by `offsets` elements along each axis.
         Advance "advance(base, offsets)" [Root Method] => descriptor::advance;
-        /// A descriptor of a tensor in memory, through which blocks of this shape are loaded and
-        /// stored. Every access is checked: outside of the tensor a load gives `padding_option`
-        /// ("zero" or "nan"), and a store writes nothing. The last stride is 1.
+        /// Returns a descriptor of a tensor in memory, through which blocks of this shape are
+        /// loaded and stored. Every access is checked: outside of the tensor a load returns
+        /// `padding_option` ("zero" or "nan"), and a store writes nothing. The last stride is 1.
         MakeTensorDescriptor "make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero')"
             [Root] => descriptor::make_tensor_descriptor;
         /// The older name of `make_tensor_descriptor`.
         OldMakeTensorDescriptor "_experimental_make_tensor_descriptor(base, shape, strides, block_shape)"
             [Root] => descriptor::make_tensor_descriptor;
-        /// The block that begins at these offsets.
+        /// Loads the block that begins at these offsets.
         DescriptorLoad "load(self, offsets)" [DescriptorMethod] => descriptor::load;
-        /// Writes the block that begins at these offsets.
+        /// Stores the block that begins at these offsets.
         DescriptorStore "store(self, offsets, value)" [DescriptorMethod] => descriptor::store, 1, 2;
-        /// Rows of a matrix: the row `x_offsets[i]` of the result's row `i`, from the column
-        /// `y_offset` on.
+        /// Loads rows of a matrix: row `i` of the result is row `x_offsets[i]` of the matrix, from
+        /// column `y_offset` on.
         DescriptorGather "gather(self, x_offsets, y_offset)" [DescriptorMethod] => descriptor::gather;
-        /// Writes rows of a matrix: the row `i` of the value to the row `x_offsets[i]`, from the
+        /// Stores rows of a matrix: row `i` of the value to row `x_offsets[i]` of the matrix, from
         /// column `y_offset` on.
         DescriptorScatter "scatter(self, value, x_offsets, y_offset)" [DescriptorMethod] => descriptor::scatter;
-        /// Adds a block to memory, each element atomically.
+        /// Adds a block to memory atomically (each element by itself).
         DescriptorAtomicAdd "atomic_add(self, offsets, value)" [DescriptorMethod]
             => atomics::reduce_into_block, AtomicKind::Add;
-        /// The bitwise and of a block and memory, into memory.
+        /// Stores the bitwise and of a block and memory atomically (each element by itself).
         DescriptorAtomicAnd "atomic_and(self, offsets, value)" [DescriptorMethod]
             => atomics::reduce_into_block, AtomicKind::And;
-        /// The larger of a block and memory, into memory.
+        /// Stores the maximum of a block and memory atomically (each element by itself).
         DescriptorAtomicMax "atomic_max(self, offsets, value)" [DescriptorMethod]
             => atomics::reduce_into_block, AtomicKind::Max;
-        /// The smaller of a block and memory, into memory.
+        /// Stores the minimum of a block and memory atomically (each element by itself).
         DescriptorAtomicMin "atomic_min(self, offsets, value)" [DescriptorMethod]
             => atomics::reduce_into_block, AtomicKind::Min;
-        /// The bitwise or of a block and memory, into memory.
+        /// Stores the bitwise or of a block and memory atomically (each element by itself).
         DescriptorAtomicOr "atomic_or(self, offsets, value)" [DescriptorMethod]
             => atomics::reduce_into_block, AtomicKind::Or;
-        /// The bitwise exclusive or of a block and memory, into memory.
+        /// Stores the bitwise exclusive or of a block and memory atomically (each element by
+        /// itself).
         DescriptorAtomicXor "atomic_xor(self, offsets, value)" [DescriptorMethod]
             => atomics::reduce_into_block, AtomicKind::Xor;
         /// The same as `desc.load(offsets)`.
@@ -107,114 +108,114 @@ macro_rules! builtins {
         // "release" or "relaxed"; `scope` is "gpu" (the default), "cta" or "sys".
 
         /// Adds the value to memory through a pointer or a tile of pointers, where the mask is
-        /// true, each element at once; gives what was there before, 0 where the mask is false.
-        /// Floats are added in any order.
+        /// true, atomically for each element. Returns the old value of the memory, or 0 where the
+        /// mask is false. Floats are added in any order.
         AtomicAdd "atomic_add(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
             => atomics::read_modify_write, AtomicKind::Add;
-        /// Like `atomic_add`, for bitwise and of integers.
+        /// Like `atomic_add`, but computes the bitwise and of integers.
         AtomicAnd "atomic_and(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
             => atomics::read_modify_write, AtomicKind::And;
-        /// Like `atomic_add`, for bitwise or of integers.
+        /// Like `atomic_add`, but computes the bitwise or of integers.
         AtomicOr "atomic_or(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
             => atomics::read_modify_write, AtomicKind::Or;
-        /// Like `atomic_add`, for bitwise exclusive or of integers.
+        /// Like `atomic_add`, but computes the bitwise exclusive or of integers.
         AtomicXor "atomic_xor(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
             => atomics::read_modify_write, AtomicKind::Xor;
-        /// Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond
-        /// infinity on the side of its sign.
+        /// Like `atomic_add`, but computes the maximum. -0.0 is less than 0.0; a NaN is beyond the
+        /// infinity of its sign.
         AtomicMax "atomic_max(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
             => atomics::read_modify_write, AtomicKind::Max;
-        /// Like `atomic_max`, for the smaller one.
+        /// Like `atomic_max`, but computes the minimum.
         AtomicMin "atomic_min(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
             => atomics::read_modify_write, AtomicKind::Min;
-        /// Like `atomic_add`, for the value itself.
+        /// Like `atomic_add`, but stores the value itself.
         AtomicXchg "atomic_xchg(pointer, val, mask=None, sem=None, scope=None)" [Root Method]
             => atomics::read_modify_write, AtomicKind::Exchange;
-        /// Writes `val` where memory has the bits of `cmp`, each element at once; gives what was
-        /// there before, signed or unsigned as `val` is.
+        /// Writes `val` where memory has the bits of `cmp`, atomically for each element. Returns
+        /// the old value of the memory, signed or unsigned as `val` is.
         AtomicCas "atomic_cas(pointer, cmp, val, sem=None, scope=None)" [Root Method] => atomics::compare_and_swap;
-        /// Reads memory that other programs write, each element at once; 0 where the mask is false.
-        /// `sem` is "acquire" (the default) or "relaxed".
+        /// Reads memory that other programs write, atomically for each element; 0 where the mask is
+        /// false. `sem` is "acquire" (the default) or "relaxed".
         AtomicLoad "atomic_load(pointer, mask=None, sem=None, scope=None)" [Root Method] => atomics::load;
-        /// Writes memory that other programs read, each element at once. `sem` is "release" (the
-        /// default) or "relaxed".
+        /// Writes memory that other programs read, atomically for each element. `sem` is "release"
+        /// (the default) or "relaxed".
         AtomicStore "atomic_store(pointer, val, mask=None, sem=None, scope=None)" [Root Method] => atomics::store;
-        /// Waits until the integer at a scalar pointer is the expected one, which gives True, or
-        /// until `timeout_ns` nanoseconds have passed, which gives False. `sem` is "acquire" (the
+        /// Waits until the integer at a scalar pointer is the expected one, and returns True; or
+        /// until `timeout_ns` nanoseconds have passed, and returns False. `sem` is "acquire" (the
         /// default) or "relaxed".
         AtomicPoll "atomic_poll(pointer, expected_value, sem=None, scope=None, timeout_ns=None)" [Root Method]
             => atomics::poll;
 
         // Making tiles, and changing their shape.
 
-        /// The int32 tile start, start + 1, …, end - 1, of any length.
+        /// Returns the int32 tile start, start + 1, …, end - 1, of any length.
         Arange "arange(start, end)" [Root] => shape::arange;
-        /// A tile with this value at every place. An integer that the type does not hold wraps.
+        /// Returns a tile whose elements all have this value. An integer that the type does not
+        /// hold wraps.
         Full "full(shape, value, dtype)" [Root] => shape::full;
-        /// The tile with new axes of extent 1 at these places (an integer or a tuple) of the
-        /// result's shape.
+        /// Adds axes of extent 1 to a tile, at these axes (an integer or a tuple) of the result.
         ExpandDims "expand_dims(input, axis)" [Root Method] => shape::expand_dims;
-        /// Both operands, broadcast to their common shape.
+        /// Returns both operands, broadcast to their common shape.
         Broadcast "broadcast(input, other)" [Root] => shape::broadcast;
-        /// The tile repeated along its axes of extent 1 until it has the shape.
+        /// Repeats the tile along its axes of extent 1 so that it has the shape.
         BroadcastTo "broadcast_to(input, *shape)" [Root Method] => shape::broadcast_to_shape;
-        /// The elements, in row-major order, under another shape; one extent may be -1.
+        /// Returns the elements, in row-major order, with another shape; one extent may be -1.
         Reshape "reshape(input, *shape, can_reorder=False)" [Root Method] => shape::reshape;
         /// The same as `reshape`.
         View "view(input, *shape)" [Root Method] => shape::reshape;
-        /// The tile with its axes in another order; without one, the last two swapped.
+        /// Reorders the axes of a tile; without an order, the last two are swapped.
         Trans "trans(input, *dims)" [Root Method] => shape::trans;
-        /// The tile with its axes in another order.
+        /// Reorders the axes of a tile.
         Permute "permute(input, *dims)" [Root Method] => shape::permute;
-        /// The only element, as a scalar.
+        /// Returns the only element, as a scalar.
         Item "item(self)" [OnlyMethod] => shape::item;
 
         // Joining tiles, and taking parts of them.
 
-        /// Both, which broadcast to one shape, along a new last axis of extent 2. They take their
-        /// common type; of two integers of one width that of the first.
+        /// Joins two tiles, which broadcast to one shape, along a new last axis of extent 2. They
+        /// are converted to their common type; two integers of one width to the type of the first.
         Join "join(a, b)" [Root] => movement::join;
-        /// The inverse of `join`: the halves along the last axis, which has extent 2.
+        /// Returns the halves along the last axis, which has extent 2: the inverse of `join`.
         Split "split(a)" [Root Method] => movement::split;
-        /// One after the other along an axis, in the type that `join` gives. The order is kept,
-        /// whatever `can_reorder` says.
+        /// Concatenates two tiles along an axis, in the type of `join`. The order is kept, also
+        /// with `can_reorder`.
         Cat "cat(input, other, can_reorder=False, dim=0)" [Root] => movement::cat;
-        /// Along the axis, the elements that the index names; along the others, those at the same
-        /// place. An index is from 0 to the extent of the axis less 1. Any other is an error on the
-        /// CPU and in the simulator, and on a GPU with `debug=True`; without, a GPU takes some
-        /// element.
+        /// Returns, along the axis, the elements at the indices; along the others, those at the
+        /// same position. An index is from 0 to the extent of the axis less 1. Any other is an
+        /// error on the CPU and in the simulator, and on a GPU with `debug=True`; without, a GPU
+        /// reads an arbitrary element.
         Gather "gather(src, index, axis)" [Root Method] => movement::gather;
 
         // Conversions.
 
-        /// Conversion to another type. Integers wrap; a float becomes an integer by truncation
+        /// Converts to another type. Integers wrap; a float becomes an integer by truncation
         /// towards zero; int1 is the comparison with zero. `bitcast=True` keeps the bits instead.
         /// `fp_downcast_rounding` is "rtne" or "rtz".
         Cast "cast(input, dtype, fp_downcast_rounding=None, bitcast=False)" [Root Method] => math::convert;
-        /// Conversion to another type; the same as `cast`.
+        /// Converts to another type; the same as `cast`.
         To "to(self, dtype, fp_downcast_rounding=None, bitcast=False)" [OnlyMethod] => math::convert;
-        /// A compile-time number as a scalar.
+        /// Converts a compile-time number to a scalar.
         ToTensor "to_tensor(x)" [Root] => math::to_tensor;
 
         // Functions of each element.
 
-        /// x + y, as the operator. With `debug=True` the result of integers must be a number of
-        /// their type, unless `sanitize_overflow=False`.
+        /// Returns x + y, as the operator does. With `debug=True` the result of integers must be a
+        /// number of their type, unless `sanitize_overflow=False`.
         Add "add(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Add;
-        /// x - y, as the operator. With `debug=True` the result of integers must be a number of
-        /// their type, unless `sanitize_overflow=False`.
+        /// Returns x - y, as the operator does. With `debug=True` the result of integers must be a
+        /// number of their type, unless `sanitize_overflow=False`.
         Sub "sub(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Sub;
-        /// x * y, as the operator. With `debug=True` the result of integers must be a number of
-        /// their type, unless `sanitize_overflow=False`.
+        /// Returns x * y, as the operator does. With `debug=True` the result of integers must be a
+        /// number of their type, unless `sanitize_overflow=False`.
         Mul "mul(x, y, sanitize_overflow: constexpr=True)" [Root] => math::operator, BinaryOperator::Mul;
-        /// x where the condition holds, else y. The three broadcast; x and y are converted to their
-        /// common type.
+        /// Returns x where the condition is true, else y. The three broadcast; x and y are
+        /// converted to their common type.
         Where "where(condition, x, y)" [Root] => math::where_;
-        /// The larger one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
+        /// Returns the maximum. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
         Maximum "maximum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, true;
-        /// The smaller one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
+        /// Returns the minimum. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
         Minimum "minimum(x, y, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::extremum, false;
-        /// x, but at least `min` and at most `max`. Undefined where min > max.
+        /// Limits x to at least `min` and at most `max`. Undefined where min > max.
         Clamp "clamp(x, min, max, propagate_nan: constexpr=tl.PropagateNan.NONE)" [Root] => math::clamp;
         /// Absolute value. The smallest signed integer stays itself.
         Abs "abs(x)" [Root Math Libdevice Method] => math::abs;
@@ -259,114 +260,115 @@ macro_rules! builtins {
         Umulhi "umulhi(x, y)" [Root Math] => math::unsigned_mul_high;
         /// The upper half of the product of 32- or 64-bit integers.
         Mulhi "mulhi(x, y)" [Libdevice] => math::mul_high;
-        /// PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit
+        /// Runs PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit
         /// registers. `asm` names its operands `$0`, `$1`, …, outputs before inputs; `constraints`
-        /// has the kind of each, as LLVM writes them: `"=r,r,r"`. The arguments broadcast; a tuple
-        /// of types gives a tuple. Assembly that is not `is_pure` runs even if its results have no
-        /// readers.
+        /// has the kind of each, in LLVM's notation: `"=r,r,r"`. The arguments broadcast; a tuple
+        /// of types returns a tuple. Assembly that is not `is_pure` runs even if its results are
+        /// unused. readers.
         InlineAsm "inline_asm_elementwise(asm, constraints, args, dtype, is_pure, pack)" [Root]
             => inline_asm::inline_asm;
-        /// A function of libdevice for each element, by its symbol: `arg_type_symbol_dict` has a
-        /// symbol and the type of its result for the types of the arguments,
+        /// Calls a function of libdevice for each element, by its symbol: `arg_type_symbol_dict`
+        /// has a symbol and the type of its result for the types of the arguments,
         /// `{(tl.core.dtype("fp32"),): ("__nv_sqrtf", tl.core.dtype("fp32"))}`. The library's name
-        /// and path say nothing more: no other is linked.
+        /// and path are ignored: no other library is linked.
         ExternElementwise "extern_elementwise(lib_name, lib_path, args, arg_type_symbol_dict, is_pure)" [Root]
             => external::extern_elementwise;
-        /// True if both are true.
+        /// Returns whether both are true.
         LogicalAnd "logical_and(self, other)" [OnlyMethod] => math::logical, BooleanOperator::And;
-        /// True if one is true.
+        /// Returns whether at least one is true.
         LogicalOr "logical_or(self, other)" [OnlyMethod] => math::logical, BooleanOperator::Or;
 
         // Combining elements.
 
-        /// The elements along an axis (all of them for None) combined by an associative `@jit`
+        /// Combines the elements along an axis (all of them for None) with an associative `@jit`
         /// function. For a tuple of tiles the function takes an element of each, then again an
         /// element of each, and returns one of each.
         Reduce "reduce(input, axis, combine_fn, keep_dims=False)" [Root Method] => reduce::reduce;
-        /// Each element combined with all before it along an axis, what comes earlier on the left,
-        /// by an associative `@jit` function as `reduce` takes it; with `reverse`, the last element
-        /// is the earliest.
+        /// Combines each element with all before it along an axis, earlier elements on the left,
+        /// with an associative `@jit` function as for `reduce`. With `reverse`, the last element is
+        /// the earliest.
         AssociativeScan "associative_scan(input, axis, combine_fn, reverse=False)" [Root Method]
             => scan::associative_scan;
-        /// How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of
-        /// those for which the mask holds. Other elements are not counted.
+        /// Counts the elements of a tile of integers that are 0, 1, … num_bins - 1, as an int32
+        /// tile. Only elements for which the mask is true count.
         Histogram "histogram(input, num_bins, mask=None)" [Root Method] => scan::histogram;
-        /// The elements whose coordinates along an axis differ by a mask over F2.
+        /// Exchanges the elements whose coordinates along an axis differ by a mask (xor).
         Butterfly "_butterfly(x, axis, mask)" [Root] => scan::butterfly;
-        /// One merge of the bitonic network along an axis: blocks of 2^stage elements to blocks of
-        /// twice as many.
+        /// Does one merge of the bitonic network along an axis: of blocks of 2^stage elements to
+        /// blocks of twice as many.
         Bitonic "_bitonic(x, axis, stage, descending)" [Root] => scan::bitonic;
-        /// acc + input @ other: matrices, or stacks of matrices. The operands have one type; the
-        /// accumulator is fp32 (int32 for 8-bit integers, fp64 for fp64). `out_dtype` has an effect
-        /// only for fp16 and fp8, whose accumulator may be fp16.
+        /// Returns acc + input @ other, of matrices or stacks of matrices. The operands have one
+        /// type; the accumulator is fp32 (int32 for 8-bit integers, fp64 for fp64). `out_dtype` has
+        /// an effect only for fp16 and fp8, whose accumulator may be fp16.
         Dot "dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_imprecise_acc=None, \
              out_dtype=None)" [Root] => reduce::dot;
 
-        /// A `@jit` function of scalars applied to each element of tensors that broadcast, or to
-        /// elements at one place of several. It may branch and loop by elements, may load, and has
-        /// no other effects. With a `pack` of p, one call takes p elements of the first tensor,
-        /// then p of the second, and returns as many of each result; which elements share a call is
-        /// not said.
+        /// Applies a `@jit` function of scalars to each element of tensors that broadcast, or to
+        /// the elements at one position of several tensors. Its branches and loops may depend on
+        /// the element; it may load, and has no other effects. With a `pack` of p, one call takes p
+        /// elements of the first tensor, then p of the second, and returns p of each result; the
+        /// elements of one call are unspecified.
         MapElementwise "map_elementwise(scalar_fn, *args, pack=1)" [Root] => map::map_elementwise;
 
         // Hints of the program.
 
-        /// The values are multiples of these numbers, one for each axis.
+        /// States that the values are multiples of these numbers, one for each axis.
         MultipleOf "multiple_of(input, values)" [Root] => program::hint, HintKind::MultipleOf;
-        /// Runs of these lengths, one for each axis, are contiguous.
+        /// States that runs of these lengths, one for each axis, are contiguous.
         MaxContiguous "max_contiguous(input, values)" [Root] => program::hint, HintKind::MaxContiguous;
-        /// Runs of these lengths, one for each axis, are constant.
+        /// States that runs of these lengths, one for each axis, are constant.
         MaxConstancy "max_constancy(input, values)" [Root] => program::hint, HintKind::MaxConstancy;
-        /// The condition holds.
+        /// States that the condition is true.
         Assume "assume(cond)" [Root] => program::assume;
-        /// All threads of the program have come here.
+        /// Waits until all threads of the program have reached this point.
         DebugBarrier "debug_barrier()" [Root] => program::barrier;
-        /// Stops the launch where the condition does not hold and the mask does, if compiled with
+        /// Stops the launch if the condition is false and the mask is true, if compiled with
         /// `debug=True`.
         DeviceAssert "device_assert(cond, msg='', mask=None)" [Root] => program::device_assert;
-        /// Prints from the running kernel, on the standard output: a line for each element of each
+        /// Prints from the running kernel, to standard output: a line for each element of each
         /// operand, with the program and the index in the tile; without operands only the text.
         /// `hex=True` prints the bits of numbers.
         DevicePrint "device_print(prefix, *args, hex=False)" [Root] => program::device_print;
         /// Stops the compilation if the condition does not hold.
         StaticAssert "static_assert(cond, msg='')" [Root] => program::static_assert;
-        /// Prints while the kernel is compiled.
+        /// Prints at compile time.
         StaticPrint "static_print(*values, sep=' ', end='\\n', file=None, flush=False)" [Root]
             => program::static_print;
 
         // The machine that runs the program.
 
-        /// Nanoseconds of a clock that all programs share, as int64.
+        /// Returns the nanoseconds of a clock that all programs share, as int64.
         GlobalTimer "globaltimer()" [Cuda] => machine::quantity, MachineQuantity::GlobalTimer;
-        /// The number of the multiprocessor that runs the program (on the CPU, of the thread), as
-        /// int32.
+        /// Returns the index of the multiprocessor that runs the program (on the CPU, of the
+        /// thread), as int32.
         SmId "smid()" [Cuda] => machine::quantity, MachineQuantity::Multiprocessor;
-        /// The threads of a program, which are known at compile time: 32 for each warp of
+        /// Returns the threads of a program, which are known at compile time: 32 for each warp of
         /// `num_warps()`.
         NumThreads "num_threads()" [Cuda] => machine::warps, 32;
-        /// The warps of a program that the launch asks for (`num_warps=`), which are known at
-        /// compile time. As in Triton, warps that a compiler adds do not count: of other blocks of
-        /// a cluster (`num_ctas=`), or for copies.
+        /// Returns the warps of a program that the launch requests (`num_warps=`), which are known
+        /// at compile time. As in Triton, warps that a compiler adds do not count: of other blocks
+        /// of a cluster (`num_ctas=`), or for copies.
         NumWarps "num_warps()" [Cuda] => machine::warps, 1;
-        /// Waits for the grids before this one, if it was launched with `launch_pdl=True`: only
-        /// then is what they wrote seen.
+        /// Waits for the grids before this one, if it was launched with `launch_pdl=True`: their
+        /// writes are visible only after it.
         GdcWait "gdc_wait()" [Cuda] => machine::dependency, GridDependency::Wait;
-        /// Lets the grids after this one begin, if they were launched with `launch_pdl=True`.
+        /// Allows the grids after this one to begin, if they were launched with `launch_pdl=True`.
         GdcLaunchDependents "gdc_launch_dependents()" [Cuda] => machine::dependency, GridDependency::LaunchDependents;
-        /// The target of the kernel: a tuple of `backend` ("cuda", "cpu"), `arch` (90, "x86_64")
-        /// and `warp_size`.
+        /// Returns the target of the kernel: a tuple of `backend` ("cuda", "cpu"), `arch` (90,
+        /// "x86_64") and `warp_size`.
         CurrentTarget "current_target()" [TargetInfo] => machine::current_target;
-        /// True if the kernel is compiled for an NVIDIA GPU.
+        /// Returns whether the kernel is compiled for an NVIDIA GPU.
         IsCuda "is_cuda()" [TargetInfo] => machine::is_cuda;
-        /// True if the kernel is compiled for an NVIDIA GPU of at least this compute capability.
+        /// Returns whether the kernel is compiled for an NVIDIA GPU of at least this compute
+        /// capability.
         CudaCapabilityGeq "cuda_capability_geq(major, minor=0)" [TargetInfo] => machine::capability_geq;
-        /// True if the kernel is compiled for an AMD GPU: never.
+        /// Returns False: the kernel is not compiled for an AMD GPU.
         IsHip "is_hip()" [TargetInfo] => machine::never;
-        /// True if the kernel is compiled for an AMD GPU of this family: never.
+        /// Returns False: the kernel is not compiled for an AMD GPU of this family.
         IsHipCdna3 "is_hip_cdna3()" [TargetInfo] => machine::never;
-        /// True if the kernel is compiled for an AMD GPU of this family: never.
+        /// Returns False: the kernel is not compiled for an AMD GPU of this family.
         IsHipCdna4 "is_hip_cdna4()" [TargetInfo] => machine::never;
-        /// True if the kernel is compiled for an AMD GPU of this kind: never.
+        /// Returns False: the kernel is not compiled for an AMD GPU of this kind.
         IsHipGfx1250 "is_hip_gfx1250()" [TargetInfo] => machine::never;
 
         // Loops and compile-time values.
@@ -375,15 +377,15 @@ macro_rules! builtins {
         Range "range(arg1, arg2=None, step=None, num_stages=None, loop_unroll_factor=None, \
                disallow_acc_multi_buffer=False, flatten=False, warp_specialize=False, disable_licm=False)"
             [Root] => program::range, false;
-        /// The range of a `for` loop that is unrolled while the kernel is compiled.
+        /// The range of a `for` loop that is unrolled at compile time.
         StaticRange "static_range(arg1, arg2=None, step=None)" [Root] => program::range, true;
-        /// The condition of a `while`.
+        /// Marks the condition of a `while`.
         Condition "condition(arg1, disable_licm=False)" [Root] => program::identity;
         /// A value known at compile time.
         Constexpr "constexpr(value)" [Root] => program::constexpr;
-        /// Its argument.
+        /// Returns its argument.
         UnwrapIfConstexpr "_unwrap_if_constexpr(o)" [Root] => program::identity;
-        /// A copy of an instance of a `triton.aggregate` in which these fields have other values.
+        /// Returns a copy of an instance of a `triton.aggregate` with other values of these fields.
         AggregateReplace "aggregate_replace(obj, **fields)" [Root] => program::identity;
         /// A tuple; `type` may name its fields.
         Tuple "tuple(args, type=None)" [Root] => program::tuple;
@@ -400,18 +402,18 @@ macro_rules! builtins {
         PointerType "pointer_type(element_ty, address_space='global', const=False)" [Root] => program::pointer_type;
         /// The type of tiles.
         BlockType "block_type(element_ty, shape)" [Root] => program::block_type;
-        /// The integer type of a width.
+        /// Returns the integer type of a width.
         GetIntDtype "get_int_dtype(bitwidth, signed)" [Root] => program::int_dtype;
-        /// The smallest power of two that is not below a compile-time integer.
+        /// Returns the smallest power of two that is not below a compile-time integer.
         NextPowerOf2 "next_power_of_2(n)" [Root] => program::next_power_of_two;
-        /// The binary logarithm of a compile-time integer, rounded down.
+        /// Returns the binary logarithm of a compile-time integer, rounded down.
         LogTwo "_log2(i)" [Root] => program::log_two;
-        /// The type with this name, as `str` of a type gives it; with a `*` in front, the type of
-        /// pointers to it.
+        /// Returns the type with this name, which is the `str` of the type; with a `*` in front,
+        /// the type of pointers to it.
         StrToTy "str_to_ty(name, c=None)" [Root] => program::named_type;
-        /// True if a type has this name.
+        /// Returns whether a type has this name.
         IsDtype "is_dtype(type_str)" [TypeMethod] => program::is_dtype;
-        /// The type with another element type.
+        /// Returns the type with another element type.
         WithElementTy "with_element_ty(self, element_ty)" [TypeMethod] => program::with_element;
     } };
 }
@@ -421,7 +423,7 @@ pub(super) use builtins;
 macro_rules! table {
     ($($(#[doc = $doc:literal])* $id:ident $signature:literal [$($place:ident)*]
        => $function:path $(, $extra:expr)*;)*) => {
-        /// Which rule implements a builtin.
+        /// The rule that implements a builtin.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(super) enum Builtin {
             $($id,)*
@@ -447,8 +449,8 @@ macro_rules! table {
 
 builtins!(table);
 
-/// Returns the builtin that makes an op: if several do, the first; none for syntax or another
-/// table. An op without a builtin does not compile.
+/// Returns the first builtin that makes an op; `None` for an op of syntax or of another table. An
+/// op without a builtin does not compile.
 const fn builtin_of(op: &IrOp) -> Option<Builtin> {
     match op {
         IrOp::ProgramId { .. } => Some(Builtin::ProgramId),

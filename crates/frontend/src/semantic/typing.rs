@@ -21,7 +21,7 @@ pub struct ParameterType {
     pub doc: &'static str,
 }
 
-/// One way to call a function, and what the call gives then.
+/// An overload of a function: the types of a parameter and of the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overload {
     /// The parameter that the result depends on (or several, `x, div`), and its type; none if the
@@ -311,7 +311,8 @@ mod tests {
             .collect()
     }
 
-    /// The functions that the stubs have rows for: the classes and the types are written in Python.
+    /// Returns the functions that the stubs have rows for. The classes and the types are written in
+    /// Python.
     fn functions() -> Vec<(&'static str, String)> {
         const CLASSES: &[&str] = &[
             "range",

@@ -1,5 +1,5 @@
-//! The classes of a module, as far as kernels use them: those that `triton.aggregate` decorates,
-//! with their fields, methods and bases.
+//! The classes of a module that kernels can use: those that `triton.aggregate` decorates, with
+//! their fields, methods and bases.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::reference::{MemberFunction, ObjectRef};
 /// A class of a module.
 pub(super) struct Class {
     name: String,
-    /// True if it is decorated itself.
+    /// True if the class itself is decorated, not only a base.
     is_aggregate: bool,
-    /// It and its bases, in the order in which Python looks for a name.
+    /// The method resolution order: the class and its bases.
     order: Vec<ObjectRef>,
-    /// The names that it annotates itself.
+    /// The names that the class itself annotates.
     fields: Vec<(Arc<str>, FieldKind)>,
     members: FxHashMap<String, Member>,
 }
 
 impl SourceHost {
-    /// Learns what a class is.
+    /// Defines a class.
     pub(super) fn define_class(&mut self, class: &StmtClassDef) {
         let name = class.name.as_str().to_owned();
         let decorators = class.decorator_list.iter().map(|decorator| self.dotted(&decorator.expression));
@@ -33,7 +33,7 @@ impl SourceHost {
             matches!(path, Some("aggregate" | "core.aggregate" | "core._aggregate"))
         });
         let object = if is_aggregate {
-            // A class that is defined again is another one.
+            // A class that is defined again is a new object.
             let path = format!("{name}.{}", self.objects.len());
             self.object(path)
         } else {
@@ -56,7 +56,7 @@ impl SourceHost {
         self.current.names.insert(name, value);
     }
 
-    /// The class that an expression is.
+    /// Returns the class that an expression names.
     fn class_named(&mut self, expression: &Expr) -> Option<ObjectRef> {
         match self.evaluate(expression, 0)? {
             HostValue::Object(object) | HostValue::Callable(object) => {
@@ -120,7 +120,7 @@ impl SourceHost {
         }
     }
 
-    /// A function of a class, by its decorators.
+    /// Returns a function of a class as a member, by its decorators.
     fn method_of(&mut self, class: ObjectRef, function: &StmtFunctionDef) -> Member {
         let expressions = || function.decorator_list.iter().map(|decorator| &decorator.expression);
         let is_named = |name: &str| {
@@ -181,7 +181,7 @@ impl SourceHost {
         self.classes.get(&class).is_some_and(|class| class.is_aggregate)
     }
 
-    /// The fields of a decorated class: those of its bases first.
+    /// Returns the fields of a decorated class, those of its bases first.
     pub(super) fn fields_of(&self, class: ObjectRef) -> Option<Aggregate> {
         let known = self.classes.get(&class).filter(|class| class.is_aggregate)?;
         let mut fields: Vec<(Arc<str>, FieldKind)> = Vec::new();
@@ -219,12 +219,12 @@ impl SourceHost {
         order[first..].iter().find_map(|class| self.classes.get(class)?.members.get(name).cloned())
     }
 
-    /// Returns whether a class is another one, or derived from it.
+    /// Returns whether a class is `base` or derived from it.
     pub(super) fn is_derived(&self, class: ObjectRef, base: ObjectRef) -> bool {
         self.classes.get(&class).is_some_and(|class| class.order.contains(&base))
     }
 
-    /// The name of a class, for messages.
+    /// Returns the name of a class, for messages.
     pub(super) fn class_name(&self, class: ObjectRef) -> Option<&str> {
         self.classes.get(&class).map(|class| class.name.as_str())
     }

@@ -43,8 +43,8 @@ impl SourceHost {
         let [argument] = &call.arguments.args[..] else { return None };
         match self.evaluate(argument, depth + 1)? {
             HostValue::Callable(object) => {
-                let (name, number) = self.name_of(object)?;
-                let (name, module) = (name.to_owned(), self.scope(number).module.clone());
+                let (name, index) = self.name_of(object)?;
+                let (name, module) = (name.to_owned(), self.scope(index).module.clone());
                 let mut definition = None;
                 visit_functions(&module.body, &mut |function| {
                     if function.name.as_str() == name {
@@ -52,7 +52,7 @@ impl SourceHost {
                     }
                 });
                 let definition = definition?;
-                self.within(number, |host| host.decorated(definition, &[decorator]))
+                self.within(index, |host| host.decorated(definition, &[decorator]))
             }
             function @ HostValue::Function(_) => Some(function),
             _ => None,
@@ -77,11 +77,11 @@ impl SourceHost {
         }
     }
 
-    /// What `@2.name.more` is, of the module with the number 2.
+    /// Returns the value of `@2.name.more`, in the module with the index 2.
     fn value_in_module(&mut self, path: &str) -> Option<HostValue> {
         let mut parts = path.strip_prefix('@')?.split('.');
-        let number = parts.next()?.parse().ok()?;
-        let mut value = self.member(number, parts.next()?)?;
+        let index = parts.next()?.parse().ok()?;
+        let mut value = self.member(index, parts.next()?)?;
         for part in parts {
             let HostValue::Object(object) = value else { return None };
             value = self.attribute(object, part)?;
@@ -124,7 +124,7 @@ impl SourceHost {
         HostValue::Object(self.object(path))
     }
 
-    /// The value of a constant expression of the module.
+    /// Returns the value of a constant expression of the module.
     pub(super) fn evaluate(&mut self, expression: &Expr, depth: usize) -> Option<HostValue> {
         if depth > MAX_DEPTH {
             return None;

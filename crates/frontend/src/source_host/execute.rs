@@ -1,6 +1,6 @@
-//! The statements of a module, as far as they say what its names are. A name that may have one of
-//! several values, because it is assigned under a condition or in a loop, is opaque: a kernel that
-//! reads it is told so, instead of getting one of them.
+//! The statements of a module that define names. A name that may have one of several values,
+//! because it is assigned under a condition or in a loop, is opaque: a kernel that reads it gets an
+//! error, instead of one of the values.
 
 use ruff_python_ast::{Expr, Stmt, StmtAugAssign, StmtIf, StmtTry};
 use rustc_hash::FxHashMap;
@@ -14,7 +14,7 @@ use crate::parse::blocks_of;
 use crate::value::Constant;
 
 impl SourceHost {
-    /// Learns the names that a module's statements define.
+    /// Defines the names that a module's statements assign.
     pub(super) fn execute_module(&mut self, body: &[Stmt]) {
         self.execute(body, 0);
         // A function may give them other values before a kernel is launched.
@@ -52,8 +52,7 @@ impl SourceHost {
             }
             Stmt::AnnAssign(assign) => {
                 let Some(value) = &assign.value else { return };
-                // As in Triton, an annotation `tl.constexpr` leaves a number the plain number that
-                // it is.
+                // As in Triton, a number with the annotation `tl.constexpr` stays a plain number.
                 let value = self.evaluate(value, 0);
                 self.assign(&assign.target, value.as_ref());
             }
@@ -135,7 +134,7 @@ impl SourceHost {
         }
     }
 
-    /// Lets a name stand for something that is not known.
+    /// Makes the value of a name unknown.
     fn make_opaque(&mut self, name: &str) {
         let object = self.opaque(name);
         self.current.names.insert(name.to_owned(), HostValue::Object(object));
@@ -181,16 +180,16 @@ impl SourceHost {
         self.one_of(&ways, !is_complete, depth);
     }
 
-    /// The body of a loop.
+    /// Executes the body of a loop.
     fn repeated(&mut self, whole: &Stmt, body: &[Stmt], depth: usize) {
-        // A body runs on what its own last run left, any number of times.
+        // A body runs any number of times, each time with the names of its previous iteration.
         self.make_all_opaque(std::slice::from_ref(whole));
         self.one_of(&[vec![body]], true, depth);
         self.make_all_opaque(std::slice::from_ref(whole));
     }
 
     fn attempt(&mut self, attempt: &StmtTry, depth: usize) {
-        // Imports of what is part of tilewright, or of Python, do not fail.
+        // Imports of tilewright and of Python's own modules do not fail.
         let cannot_fail = attempt.body.iter().all(|statement| match statement {
             Stmt::Import(import) => import.names.iter().all(|alias| is_at_hand(alias.name.as_str())),
             Stmt::ImportFrom(import) => {
@@ -215,8 +214,8 @@ impl SourceHost {
         self.execute(&attempt.finalbody, depth + 1);
     }
 
-    /// Executes one of several blocks, or none: what the names are afterwards is what they are on
-    /// every way.
+    /// Executes one of several blocks, or none. A name that does not have the same value on every
+    /// path becomes opaque.
     fn one_of(&mut self, ways: &[Vec<&[Stmt]>], or_none: bool, depth: usize) {
         if let ([way], false) = (ways, or_none) {
             return way.iter().for_each(|block| self.execute(block, depth + 1));
@@ -244,8 +243,8 @@ impl SourceHost {
         for name in known {
             let mut values = ends.iter().filter_map(|end| end.get(name));
             let Some(value) = values.next() else { continue };
-            // A function or module that only one way defines is what the name means, if it means
-            // anything.
+            // A function or module that only some paths define is the value of the name: without
+            // it, the name would be undefined.
             let is_everywhere = ends.iter().all(|end| end.contains_key(name));
             let is_constant = matches!(value, HostValue::PlainGlobal(_) | HostValue::Constant(_));
             if values.all(|other| other == value) && (is_everywhere || !is_constant) {

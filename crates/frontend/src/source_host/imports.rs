@@ -1,5 +1,5 @@
-//! Imports of other modules of the program: files beside the one that was read, and those of its
-//! package.
+//! Imports of other modules of the program: files in the folder of the importing one, and those of
+//! its package.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,41 +14,41 @@ use crate::parse::with_stack;
 use crate::parse::{Tree, parse};
 use crate::reference::ObjectRef;
 
-/// The most modules that are read: imports may lead far.
+/// The maximum number of modules that are read, since imports are transitive.
 const MAX_MODULES: usize = 1000;
 
-/// A module, and what its names are.
+/// A module, and the values of its names.
 pub(super) struct Scope {
     pub(super) file: Arc<SourceFile>,
     pub(super) module: Arc<Tree>,
     pub(super) names: FxHashMap<String, HostValue>,
-    /// The path of the file; `None` of a text.
+    /// The path of the file; `None` for a text.
     pub(super) path: Option<PathBuf>,
-    /// Its number among the modules of the host.
-    pub(super) number: usize,
+    /// Its index among the modules of the host.
+    pub(super) index: usize,
 }
 
 impl SourceHost {
-    /// The module with a number.
-    pub(super) fn scope(&self, number: usize) -> &Scope {
-        if self.current.number == number { &self.current } else { &self.others[number] }
+    /// Returns the module with an index.
+    pub(super) fn scope(&self, index: usize) -> &Scope {
+        if self.current.index == index { &self.current } else { &self.others[index] }
     }
 
     /// Calls a function while a module is the current one.
-    pub(super) fn within<R>(&mut self, number: usize, function: impl FnOnce(&mut Self) -> R) -> R {
-        let before = self.current.number;
-        self.make_current(number);
+    pub(super) fn within<R>(&mut self, index: usize, function: impl FnOnce(&mut Self) -> R) -> R {
+        let before = self.current.index;
+        self.make_current(index);
         let result = function(self);
         self.make_current(before);
         result
     }
 
-    /// The current module is kept in the place of the new one, and all others at their own.
-    fn make_current(&mut self, number: usize) {
-        let old = self.current.number;
-        if old != number {
-            std::mem::swap(&mut self.current, &mut self.others[number]);
-            self.others.swap(old, number);
+    /// Makes a module the current one. Its place in `others` takes the module that is current now.
+    fn make_current(&mut self, index: usize) {
+        let old = self.current.index;
+        if old != index {
+            std::mem::swap(&mut self.current, &mut self.others[index]);
+            self.others.swap(old, index);
         }
     }
 
@@ -59,7 +59,7 @@ impl SourceHost {
             let root = path.split('.').next().unwrap_or(path);
             let (name, path) = alias.asname.as_ref().map_or((root, root), |name| (name.as_str(), path));
             let value = match self.find_module(0, path) {
-                Some(number) => HostValue::Object(self.module_object(number)),
+                Some(index) => HostValue::Object(self.module_object(index)),
                 None => self.module_value(path),
             };
             self.current.names.insert(name.to_owned(), value);
@@ -72,17 +72,17 @@ impl SourceHost {
         let found = self.find_module(import.level, module);
         for alias in &import.names {
             let name = alias.name.as_str();
-            if let ("*", Some(number)) = (name, found) {
-                let public = self.scope(number).names.iter().filter(|(name, _)| !name.starts_with('_'));
+            if let ("*", Some(index)) = (name, found) {
+                let public = self.scope(index).names.iter().filter(|(name, _)| !name.starts_with('_'));
                 let public: Vec<_> = public.map(|(name, value)| (name.clone(), value.clone())).collect();
                 self.current.names.extend(public);
                 continue;
             }
-            let known = found.and_then(|number| self.member(number, name));
+            let known = found.and_then(|index| self.member(index, name));
             let value =
                 known.unwrap_or_else(|| match (self.module_value(&format!("{module}.{name}")), found) {
-                    (HostValue::Object(_), Some(number)) => {
-                        HostValue::Object(self.object(format!("@{number}.{name}")))
+                    (HostValue::Object(_), Some(index)) => {
+                        HostValue::Object(self.object(format!("@{index}.{name}")))
                     }
                     (value, _) => value,
                 });
@@ -93,23 +93,23 @@ impl SourceHost {
 
     /// Returns the value of a module's name: one that it defines, or a module of the package that
     /// it is.
-    pub(super) fn member(&mut self, number: usize, name: &str) -> Option<HostValue> {
-        if let Some(value) = self.scope(number).names.get(name) {
+    pub(super) fn member(&mut self, index: usize, name: &str) -> Option<HostValue> {
+        if let Some(value) = self.scope(index).names.get(name) {
             return Some(value.clone());
         }
-        let path = self.scope(number).path.as_ref()?;
+        let path = self.scope(index).path.as_ref()?;
         let folder = path.file_stem().is_some_and(|stem| stem == "__init__").then(|| path.parent())??;
         let found = self.load(&folder.join(name))?;
         Some(HostValue::Object(self.module_object(found)))
     }
 
-    /// The object that a module is.
-    fn module_object(&mut self, number: usize) -> ObjectRef {
-        self.object(format!("@{number}"))
+    /// Returns the object of a module.
+    fn module_object(&mut self, index: usize) -> ObjectRef {
+        self.object(format!("@{index}"))
     }
 
-    /// The module that an import in the current one finds; `None` if it is none of the program's
-    /// own files.
+    /// Returns the module that an import in the current one finds; `None` if it is not one of the
+    /// program's files.
     fn find_module(&mut self, level: u32, dotted: &str) -> Option<usize> {
         let folder = self.current.path.as_ref()?.parent()?.to_owned();
         let below = dotted.split('.').filter(|part| !part.is_empty()).collect::<PathBuf>();
@@ -120,7 +120,7 @@ impl SourceHost {
         if let found @ Some(_) = self.load(&folder.join(&below)) {
             return found;
         }
-        // In a package, names are below the folder that the package is in.
+        // In a package, names are relative to the folder that contains the package.
         let above = folder.ancestors().find(|folder| !folder.join("__init__.py").is_file())?.to_owned();
         if above == folder { None } else { self.load(&above.join(below)) }
     }
@@ -131,19 +131,19 @@ impl SourceHost {
         let path = file.into_iter().find(|file| file.is_file())?;
         let is_it = |scope: &&Scope| scope.path.as_deref().is_some_and(|known| known == path);
         if let Some(known) = self.others.iter().chain([&self.current]).find(is_it) {
-            return Some(known.number);
+            return Some(known.index);
         }
         if self.others.len() >= MAX_MODULES {
             return None;
         }
         let text = std::fs::read_to_string(&path).ok()?;
         let file = Arc::new(SourceFile::new(path.display().to_string(), text));
-        // A file that is no Python cannot be imported; a kernel that uses it gets an error.
+        // A file that is not Python cannot be imported; a kernel that uses it gets an error.
         let module = Arc::new(parse(&file.text).ok()?);
-        let number = self.others.len();
+        let index = self.others.len();
         let names = FxHashMap::default();
-        self.others.push(Scope { file, module: module.clone(), names, path: Some(path), number });
-        self.within(number, |host| with_stack(|| host.execute_module(&module.body)));
-        Some(number)
+        self.others.push(Scope { file, module: module.clone(), names, path: Some(path), index });
+        self.within(index, |host| with_stack(|| host.execute_module(&module.body)));
+        Some(index)
     }
 }

@@ -1,4 +1,4 @@
-//! Python's `math` on compile-time values, as far as it is known without Python.
+//! Python's `math` on compile-time values: the functions that need no Python.
 
 use crate::constexpr;
 use crate::semantic::BinaryOperator;

@@ -1,6 +1,6 @@
-//! The host without Python: a module's own source, and that of the modules beside it that it
-//! imports. It knows triton and tilewright, constants, `math`, and the functions and classes of
-//! these modules; all else is opaque.
+//! The host without Python: a module's source, and the modules in its folder that it imports. It
+//! knows triton and tilewright, constants, `math`, and the functions and classes of these modules;
+//! everything else is opaque.
 
 mod classes;
 mod evaluate;
@@ -29,19 +29,19 @@ use classes::Class;
 use imports::Scope;
 use math::{call_math, math_constant, math_function};
 
-/// How deep a constant's expression may nest.
+/// The maximum nesting of a constant's expression.
 const MAX_DEPTH: usize = 100;
 
 /// A module's source as a host.
 pub struct SourceHost {
-    /// The module whose statements are executed; afterwards the requested one, which has the number
+    /// The module whose statements are executed; afterwards the requested one, which has the index
     /// 0.
     current: Scope,
-    /// All modules by their number; in the place of the current one is nothing of interest.
+    /// All modules by their index; the element of the current one is unused.
     others: Vec<Scope>,
     functions: Vec<ModuleFunction>,
     classes: FxHashMap<ObjectRef, Class>,
-    /// Dotted paths (`torch.nn`), names of modules (`'scale'@2`), or the numbers of modules (`@2`).
+    /// Dotted paths (`torch.nn`), names of modules (`'scale'@2`), or the indices of modules (`@2`).
     objects: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ enum Decorator {
         noinline: bool,
     },
     Constexpr,
-    /// It chooses arguments of a kernel.
+    /// It chooses arguments of a kernel, as `autotune` does.
     Wrapper,
     /// None: the function is in a class.
     Method,
@@ -60,7 +60,7 @@ enum Decorator {
 
 /// A function of a module.
 struct ModuleFunction {
-    /// The number of the module.
+    /// The index of the module.
     module: usize,
     name: String,
     offset: u32,
@@ -92,7 +92,7 @@ impl SourceHost {
             module: module.clone(),
             names: FxHashMap::default(),
             path: path.map(Path::to_owned),
-            number: 0,
+            index: 0,
         };
         let (current, others) = (scope(), vec![scope()]);
         let mut host = Self {
@@ -106,18 +106,18 @@ impl SourceHost {
         Ok(host)
     }
 
-    /// The syntax tree of the module.
+    /// Returns the syntax tree of the module.
     pub fn syntax(&self) -> &ModModule {
         &self.current.module
     }
 
-    /// The names of the `@jit` functions, in the order of the source.
+    /// Returns the names of the `@jit` functions, in the order of the source.
     pub fn kernels(&self) -> Vec<&str> {
         let kernels = self.functions.iter().filter(|function| function.is_kernel && function.module == 0);
         kernels.map(|function| function.name.as_str()).collect()
     }
 
-    /// The `@jit` function with this name.
+    /// Returns the `@jit` function with this name.
     pub fn function(&self, name: &str) -> Option<FunctionRef> {
         match self.current.names.get(name) {
             Some(HostValue::Function(function)) => Some(*function),
@@ -125,7 +125,7 @@ impl SourceHost {
         }
     }
 
-    /// The parameters of a function, and whether each is annotated `tl.constexpr`.
+    /// Returns the parameters of a function, and for each whether it is annotated `tl.constexpr`.
     pub fn parameters(&self, function: FunctionRef) -> Vec<(&str, bool)> {
         let definition = self.definition(function);
         let parameters = definition.into_iter().flat_map(crate::lower::function::parameters);
@@ -153,10 +153,10 @@ impl SourceHost {
 
     /// Returns an opaque object for a name of the current module whose value is not known.
     fn opaque(&mut self, name: &str) -> ObjectRef {
-        self.object(format!("'{name}'@{}", self.current.number))
+        self.object(format!("'{name}'@{}", self.current.index))
     }
 
-    /// The name of what is opaque, and the number of its module.
+    /// Returns the name of an opaque object, and the index of its module.
     fn name_of(&self, object: ObjectRef) -> Option<(&str, usize)> {
         let (name, module) = self.path(object).strip_prefix('\'')?.rsplit_once("'@")?;
         Some((name, module.parse().ok()?))
@@ -174,7 +174,7 @@ impl SourceHost {
         self.current.names.insert(function.name.as_str().to_owned(), value);
     }
 
-    /// A function under decorators, if one of them makes it one of the kernel language.
+    /// Returns a decorated function, if a decorator makes it one of the kernel language.
     fn decorated(&mut self, function: &StmtFunctionDef, decorators: &[Decorator]) -> Option<HostValue> {
         let noinline = decorators.iter().find_map(|decorator| match decorator {
             Decorator::Jit { noinline } => Some(*noinline),
@@ -193,7 +193,7 @@ impl SourceHost {
             }
         }
         self.functions.push(ModuleFunction {
-            module: self.current.number,
+            module: self.current.index,
             name: function.name.as_str().to_owned(),
             offset: u32::from(function.name.start()),
             is_kernel: noinline.is_some() && !decorators.contains(&Decorator::Method),
@@ -211,7 +211,7 @@ impl SourceHost {
 }
 
 impl SourceHost {
-    /// A class of the current module that makes tuples with named fields.
+    /// Returns a class of the current module that makes tuples with named fields.
     fn named_tuple_of_current(&mut self, name: String) -> Option<NamedTuple> {
         let module = self.current.module.clone();
         let is_it = |class: &&StmtClassDef| class.name.as_str() == name;
@@ -324,8 +324,8 @@ impl Host for SourceHost {
         }
         let path = self.path(object);
         if let Some(rest) = path.strip_prefix('@') {
-            let (number, name) = rest.split_once('.').unwrap_or((rest, ""));
-            let file = number.parse().map_or("", |number| self.scope(number).file.name.as_str());
+            let (index, name) = rest.split_once('.').unwrap_or((rest, ""));
+            let file = index.parse().map_or("", |index| self.scope(index).file.name.as_str());
             return if name.is_empty() {
                 format!("module '{file}'")
             } else {
@@ -340,7 +340,7 @@ impl Host for SourceHost {
     }
 
     fn print(&mut self, text: &str) {
-        // A closed output is no reason to stop.
+        // A closed output is not an error.
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }

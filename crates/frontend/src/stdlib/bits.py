@@ -14,13 +14,13 @@ def _bits_of(dtype):
 
 @triton.constexpr_function
 def _every(width, pattern, period):
-    """The word of ``width`` bits that repeats a pattern with a period."""
+    """Returns the word of ``width`` bits that repeats a pattern with a period."""
     return ((1 << width) - 1) // ((1 << period) - 1) * pattern
 
 
 @triton.jit
 def popc(arg0):
-    """How many bits of a 32- or 64-bit integer are set; int32."""
+    """The number of set bits of a 32- or 64-bit integer; int32."""
     width: tl.constexpr = arg0.dtype.primitive_bitwidth
     x = arg0.to(_bits_of(arg0.dtype), bitcast=True)
     x = x - ((x >> 1) & _every(width, 0x1, 2))
@@ -31,7 +31,7 @@ def popc(arg0):
 
 @triton.jit
 def clz(arg0):
-    """How many bits of a 32- or 64-bit integer are zero above the highest one that is set; int32."""
+    """The number of zero bits above the highest set bit of a 32- or 64-bit integer; int32."""
     x = arg0.to(_bits_of(arg0.dtype), bitcast=True)
     # Every bit below the highest.
     for step in tl.static_range(5 if arg0.dtype.primitive_bitwidth == 32 else 6):
@@ -41,7 +41,7 @@ def clz(arg0):
 
 @triton.jit
 def ffs(arg0):
-    """The place of the lowest bit that is set, counted from 1, and 0 where none is; int32."""
+    """The position of the lowest set bit, counted from 1, or 0 if no bit is set; int32."""
     x = arg0.to(_bits_of(arg0.dtype), bitcast=True)
     lowest = x & (~x + 1)
     return tl.where(x == 0, 0, popc(lowest - 1) + 1)
@@ -61,8 +61,8 @@ def brev(arg0):
 
 @triton.jit
 def byte_perm(arg0, arg1, arg2):
-    """Four of the eight bytes of two 32-bit integers: of the third, each of the four lowest hexadecimal digits names one by
-    its lower three bits."""
+    """Four of the eight bytes of two 32-bit integers. Each of the four lowest hexadecimal digits of the third selects
+    one by its lower three bits."""
     first = tl.to_tensor(arg0).to(tl.uint32).to(tl.uint64)
     second = tl.to_tensor(arg1).to(tl.uint32).to(tl.uint64)
     selector = tl.to_tensor(arg2).to(tl.uint64)
@@ -129,7 +129,7 @@ def _sign_and_one(word):
 
 @triton.jit
 def _normal(x):
-    """The number times a power of two that makes it no subnormal, and the exponent of that power, in fp64."""
+    """The number, scaled by a power of two so that it is not subnormal, and the exponent of that power, in fp64."""
     wide = x.to(tl.float64)
     small = tl.abs(wide) < 2.0**-1022
     return tl.where(small, wide * 2.0**54, wide), tl.where(small, 54, 0)

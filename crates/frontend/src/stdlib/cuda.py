@@ -1,5 +1,5 @@
-"""`triton.language.extra.cuda`, as far as it is written in the kernel language: conversions of float8e4b15 by the names that
-they have there. Every cast knows the type."""
+"""The functions of `triton.language.extra.cuda` that are written in the kernel language: conversions of float8e4b15 by their
+names there. Every cast supports the type."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""`triton.language.extra.libdevice`: the functions that the kernel language itself can say.
+"""`triton.language.extra.libdevice`: the functions that are written in the kernel language.
 
 Those of the elementwise table (exp2, tanh, fma, …) are builtins.
 """
@@ -19,31 +19,31 @@ def _wider(dtype):
 
 @triton.jit
 def isnan(arg0):
-    """True if it is NaN."""
+    """True if x is NaN."""
     return arg0 != arg0
 
 
 @triton.jit
 def isinf(arg0):
-    """True if it is an infinity."""
+    """True if x is an infinity."""
     return tl.abs(arg0) == float("inf")
 
 
 @triton.jit
 def finitef(arg0):
-    """True if it is neither an infinity nor NaN."""
+    """True if x is neither an infinity nor NaN."""
     return tl.abs(arg0) < float("inf")
 
 
 @triton.jit
 def isfinited(arg0):
-    """True if it is neither an infinity nor NaN."""
+    """True if x is neither an infinity nor NaN."""
     return tl.abs(arg0) < float("inf")
 
 
 @triton.jit
 def signbit(arg0):
-    """1 where the sign bit is set, that of -0 and of NaN too, else 0; int32."""
+    """1 if the sign bit is set (also that of -0 and of NaN), else 0; int32."""
     return (arg0.to(_int_of(arg0.dtype), bitcast=True) < 0).to(tl.int32)
 
 
@@ -63,7 +63,7 @@ def trunc(arg0):
 
 @triton.jit
 def rint(arg0):
-    """The nearest integer, an even one where two are as near."""
+    """The nearest integer, to even if two are equally near."""
     size = tl.abs(arg0)
     down = tl.floor(size)
     rest = size - down
@@ -73,13 +73,13 @@ def rint(arg0):
 
 @triton.jit
 def nearbyint(arg0):
-    """The nearest integer, an even one where two are as near."""
+    """The nearest integer, to even if two are equally near."""
     return rint(arg0)
 
 
 @triton.jit
 def round(arg0):
-    """The nearest integer, the one farther from zero where two are as near."""
+    """The nearest integer, away from zero if two are equally near."""
     size = tl.abs(arg0)
     down = tl.floor(size)
     return copysign(tl.where(size - down >= 0.5, down + 1.0, down), arg0)
@@ -87,13 +87,13 @@ def round(arg0):
 
 @triton.jit
 def llrint(arg0):
-    """The nearest integer, an even one where two are as near, as int64."""
+    """The nearest integer, to even if two are equally near, as int64."""
     return rint(arg0).to(tl.int64)
 
 
 @triton.jit
 def llround(arg0):
-    """The nearest integer, the one farther from zero where two are as near, as int64."""
+    """The nearest integer, away from zero if two are equally near, as int64."""
     return round(arg0).to(tl.int64)
 
 
@@ -105,13 +105,13 @@ def fmod(arg0, arg1):
 
 @triton.jit
 def fdim(arg0, arg1):
-    """The difference where it is positive, else 0; NaN where either is NaN."""
+    """The difference if it is positive, else 0; NaN if either is NaN."""
     return tl.where(arg0 <= arg1, 0.0, arg0 - arg1)
 
 
 @triton.jit
 def saturatef(arg0):
-    """The number, but at least 0 and at most 1; 0 for NaN."""
+    """The number, limited to the range from 0 to 1; 0 for NaN."""
     return tl.minimum(tl.maximum(arg0, 0.0), 1.0)
 
 
@@ -123,10 +123,10 @@ def log10(arg0):
 
 @triton.jit
 def exp10(arg0):
-    """10 to the power of it; 2 ulp for fp32, 4 for fp64."""
+    """10 to the power of x; 2 ulp for fp32, 4 for fp64."""
     x = arg0.to(tl.float64)
     power = x * 3.3219280948873622
-    # The rounding errors of the product and of the constant, which count where the power is large.
+    # The rounding errors of the product and of the constant, which matter if the power is large.
     lost = tl.fma(x, 3.3219280948873622, -power) + x * 1.661617516973592e-16
     result = tl.exp2(power)
     inside = (power > -1100.0) & (power < 1100.0)
@@ -177,7 +177,7 @@ def cbrt(arg0):
     """Cube root; 2 ulp."""
     x = tl.abs(arg0.to(tl.float64))
     root = tl.exp2(tl.log2(x) / 3.0)
-    # One step of Newton's method, where there is something to divide by.
+    # One step of Newton's method, if the divisor is not zero.
     better = root - (root - x / (root * root)) / 3.0
     size = tl.where((x > 0.0) & (x < float("inf")), better, root)
     return copysign(size.to(arg0.dtype), arg0)
@@ -239,13 +239,13 @@ def fast_tanf(arg0):
 
 @triton.jit
 def fast_expf(arg0):
-    """e to the power of it."""
+    """e to the power of x."""
     return tl.exp(arg0)
 
 
 @triton.jit
 def fast_exp10f(arg0):
-    """10 to the power of it."""
+    """10 to the power of x."""
     return exp10(arg0)
 
 
@@ -599,14 +599,14 @@ def fast_erf(arg0):
 
 @triton.jit
 def _largest_near_one(x, y, z, w):
-    """The power of two by which four fp64 must be multiplied so that their squares neither overflow nor vanish."""
+    """The power of two by which four fp64 must be multiplied so that their squares neither overflow nor underflow."""
     size = tl.maximum(tl.maximum(tl.abs(x), tl.abs(y)), tl.maximum(tl.abs(z), tl.abs(w)))
     return tl.where(size > 2.0**500, 2.0**-600, tl.where(size < 2.0**-400, 2.0**600, 1.0))
 
 
 @triton.jit
 def _norm(x, y, z, w):
-    """The square root of the sum of the squares, in fp64, and the power of two it is to be divided by."""
+    """The square root of the sum of the squares, in fp64, and the power of two by which it has to be divided."""
     scale = _largest_near_one(x, y, z, w)
     a = x * scale
     b = y * scale
@@ -620,7 +620,7 @@ def _norm(x, y, z, w):
 
 @triton.jit
 def hypot(arg0, arg1):
-    """sqrt(x * x + y * y), without overflow on the way; 2 ulp."""
+    """sqrt(x * x + y * y), without intermediate overflow; 2 ulp."""
     length, scale = _norm(arg0.to(tl.float64), tl.to_tensor(arg1).to(tl.float64), 0.0, 0.0)
     return (length / scale).to(arg0.dtype)
 
@@ -668,7 +668,7 @@ def rnorm4d(arg0, arg1, arg2, arg3):
 
 @triton.jit
 def remainder(arg0, arg1):
-    """x less the nearest multiple of y, an even one where two are as near; exact."""
+    """x less the nearest multiple of y, an even one if two are equally near; exact."""
     x, y = tl.broadcast(arg0, arg1)
     period = tl.abs(y)
     double = period + period

@@ -69,7 +69,7 @@ def randint(seed, offset, n_rounds: tl.constexpr = 10):
 
 @triton.jit
 def uint_to_uniform_float(x):
-    """Random integers as fp32 (fp64 scale for 64-bit ones) evenly distributed in [0, 1)."""
+    """Converts random integers to fp32 (with an fp64 scale for 64-bit ones), evenly distributed in [0, 1)."""
     if _is_wide(x.dtype):
         wide = x.to(tl.int64, bitcast=True)
         return tl.where(wide < 0, ~wide, wide) * 1.0842020432385337e-19

@@ -1,8 +1,8 @@
 """`triton.language.extra.libdevice`: arithmetic and conversions with directed rounding, exact for every input.
 
-A result is first rounded to nearest. Which neighbour the exact result lies towards is known exactly: for fp32 from fp64, which
-holds sums and products of fp32 without loss or with a loss that a second number holds; for fp64 from error-free
-transformations (Dekker; Knuth, TAOCP 4.2.2), on operands scaled by powers of two where an error could be lost to underflow.
+A result is first rounded to nearest. The direction of the exact result from it is known exactly: for fp32 from fp64, which
+holds sums and products of fp32 without loss, or with a loss that a second number holds; for fp64 from error-free
+transformations (Dekker; Knuth, TAOCP 4.2.2), on operands scaled by powers of two if an error could be lost to underflow.
 """
 
 import triton
@@ -31,7 +31,7 @@ def _next_down(x):
 
 @triton.jit
 def _towards(nearest, below, above, direction: tl.constexpr):
-    """The neighbour in a direction of a number rounded to nearest, where the exact result is below or above it."""
+    """The neighbor in a direction of a number rounded to nearest, if the exact result is below or above it."""
     if direction == "down":
         result = tl.where(below, _next_down(nearest), nearest)
     elif direction == "up":
@@ -44,7 +44,7 @@ def _towards(nearest, below, above, direction: tl.constexpr):
 
 @triton.jit
 def _narrowed(wide, rest, dtype: tl.constexpr, direction: tl.constexpr):
-    """wide + rest as a narrower type, where rest is less than half of the last place of wide."""
+    """wide + rest as a narrower type; rest is less than half of the last place of wide."""
     nearest = wide.to(dtype)
     back = nearest.to(wide.dtype)
     below = (wide < back) | ((wide == back) & (rest < 0.0))
@@ -54,7 +54,7 @@ def _narrowed(wide, rest, dtype: tl.constexpr, direction: tl.constexpr):
 
 @triton.jit
 def _two_sum(x, y):
-    """x + y, and what its rounding loses (Knuth)."""
+    """x + y, and its rounding error (Knuth)."""
     total = x + y
     of_y = total - x
     return total, (x - (total - of_y)) + (y - of_y)
@@ -67,7 +67,7 @@ def _is_negative(x):
 
 @triton.jit
 def _zero_of_sum(result, x, y, direction: tl.constexpr):
-    """An exact sum that is zero, of operands of both signs: -0 where rounding is down."""
+    """An exact sum that is zero, of operands of both signs: -0 when rounding down."""
     if direction == "down":
         result = tl.where((result == 0.0) & (x == -y) & (_is_negative(x) != _is_negative(y)), -0.0, result)
     return result
@@ -174,7 +174,7 @@ def _fma(x, y, z, direction: tl.constexpr):
 @triton.jit
 def _fma_fp64(x, y, z, direction: tl.constexpr):
     nearest = tl.fma(x, y, z)
-    # Each factor takes half of the scale; the larger one is that which does not overflow, or underflow, by it.
+    # The smaller factor is scaled up, or the larger one down, so that it neither overflows nor underflows.
     size = tl.maximum(tl.abs(x) * tl.abs(y), tl.abs(z))
     tiny = size < 2.0**-600
     huge = size > 2.0**900
@@ -215,7 +215,7 @@ def _fma_fp64(x, y, z, direction: tl.constexpr):
 @triton.jit
 def _from_integer(x, dtype: tl.constexpr, direction: tl.constexpr):
     nearest = x.to(dtype)
-    # Beyond the integers is only what was rounded up to the power of two above the largest.
+    # Only a number rounded up to the power of two above the largest integer is beyond the integers.
     top: tl.constexpr = 2.0 ** (x.dtype.primitive_bitwidth - x.dtype.is_int_signed())
     beyond = nearest >= top
     back = tl.where(beyond, 0.0, nearest).to(x.dtype)

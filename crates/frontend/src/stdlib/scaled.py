@@ -1,6 +1,6 @@
 """`dot_scaled`: products of microscaled matrices (OCP MX), written in the kernel language.
 
-Elements times their scale are exact in bf16, or in tf32 where a matrix holds fp16: every target has products of these.
+Elements times their scale are exact in bf16, or in tf32 if a matrix holds fp16: every target has dots of these types.
 """
 
 import triton
@@ -34,7 +34,7 @@ def _from_e2m1(x):
     """Numbers of a sign, two bits of exponent and one of mantissa as fp32."""
     sign = (x & 8).to(tl.uint32) << 28
     magnitude = (x & 7).to(tl.uint32) << 22
-    # The bits are at their places, and lack the bias of the exponent.
+    # The bits are in their positions; only the bias of the exponent is missing.
     return (sign | magnitude).to(tl.float32, bitcast=True) * 2.0**126
 
 
@@ -77,8 +77,8 @@ def _factors(scale, fast_math: tl.constexpr):
 
 @triton.jit
 def _scaled(x, scale, axis: tl.constexpr, fast_math: tl.constexpr):
-    """A matrix times its scales, each for a group of elements along an axis; the scales' last axis counts
-    the groups."""
+    """A matrix times its scales, each for a group of elements along an axis. The last axis of the scales has one
+    element per group."""
     if scale is None:
         return x
     else:

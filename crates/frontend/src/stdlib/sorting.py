@@ -1,4 +1,4 @@
-"""Sorting, in the kernel language: bitonic networks on integers that are in the order of the elements.
+"""Sorting, in the kernel language: bitonic networks on integer keys with the order of the elements.
 
 Every function whose name does not begin with `_` is a name of the language.
 """
@@ -81,13 +81,13 @@ def _bound(dtype, highest):
 
 @triton.constexpr_function
 def _swapped(axis, rank):
-    # The axes with one of them and the last one swapped.
+    # The axes, with this one and the last swapped.
     return [rank - 1 if k == axis else axis if k == rank - 1 else k for k in range(rank)]
 
 
 @triton.jit
 def _padded(keys, highest: tl.constexpr):
-    # Along the last axis as many keys as the next power of two; those that are added come last in the order.
+    # Pads the last axis to the next power of two, with keys that are last in the order.
     n: tl.constexpr = keys.shape[len(keys.shape) - 1]
     rest: tl.constexpr = _power_of_two_above(n) - n
     more = tl.full(keys.shape[: len(keys.shape) - 1] + (rest,), _bound(keys.dtype, highest), keys.dtype)
@@ -119,8 +119,8 @@ def sort(x, dim: tl.constexpr = None, descending: tl.constexpr = 0):
 @tl.core._tensor_member_fn
 @triton.jit
 def bitonic_merge(x, dim: tl.constexpr = None, descending: tl.constexpr = 0):
-    """A bitonic sequence along an axis (the last one for None), such as an ascending one before a descending one of the
-    same length, in order. The result for other sequences is undefined. NaN and zeros are as in `sort`."""
+    """Sorts a bitonic sequence along an axis (the last one for None), such as an ascending one followed by a descending one
+    of the same length. The result for other sequences is undefined. NaN and zeros are as in `sort`."""
     axis: tl.constexpr = _line_axis(dim, len(x.shape))
     _check_line(x, axis)
     if not _is_power_of_two(x.shape[axis]):
@@ -144,7 +144,7 @@ def _smaller_key(a, b):
 
 @triton.constexpr_function
 def _chosen_dtype(dtype, k, extent):
-    # Which elements are among the best is found by `max` or `min`, whose type the result has; all of them are sorted.
+    # The result has the type of `max` and `min`, unless all elements are sorted.
     if k == extent or dtype.primitive_bitwidth >= 32:
         return dtype
     return tl.float32 if dtype.is_floating() else tl.int32
@@ -152,8 +152,8 @@ def _chosen_dtype(dtype, k, extent):
 
 @triton.jit
 def _topk(x, k: tl.constexpr, descending: tl.constexpr):
-    # Along the last axis. Blocks of k in order, up and down in turn: of two neighbours the better ones at each place
-    # are the best k of both, and a bitonic sequence.
+    # Along the last axis. Sorts blocks of k, up and down in turn. Of two adjacent blocks, the better element at each
+    # position is one of the k best of both; they are a bitonic sequence.
     axis: tl.constexpr = len(x.shape) - 1
     block: tl.constexpr = _power_of_two_above(k)
     stages: tl.constexpr = tl._log2(block)

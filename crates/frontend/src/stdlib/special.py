@@ -2,7 +2,7 @@
 function, Bessel functions.
 
 Each is computed in fp64, so that a result in fp32 is off by one unit in the last place at most. Polynomials interpolate at
-Chebyshev nodes; how a function is reduced to them is said where it is done.
+Chebyshev nodes; comments in the functions describe their range reduction.
 """
 
 import triton
@@ -134,7 +134,7 @@ def atanh(arg0):
 
 @triton.jit
 def _quarter_turns(x):
-    """Of pi times an fp64 that is not negative: sine and cosine of what is left of quarter turns, and how many these are."""
+    """Sine and cosine of the rest of pi * x after quarter turns, and their number, for an fp64 that is not negative."""
     rest = x % 2.0
     turns = tl.floor(2.0 * rest + 0.5)
     angle = (rest - 0.5 * turns) * 3.141592653589793
@@ -184,7 +184,7 @@ def _erfcx(x):
 
 @triton.jit
 def _square(x):
-    """x * x, and what its rounding loses."""
+    """x * x, and its rounding error."""
     square = x * x
     return square, tl.where(square < float("inf"), tl.fma(x, x, -square), 0.0)
 
@@ -222,7 +222,7 @@ def normcdf(arg0):
     """The probability that a standard normal number is below x; 8 ulp."""
     x = arg0.to(tl.float64)
     scaled = x * -0.7071067811865476
-    # The rounding errors of the product and of the constant count where x is far below zero.
+    # The rounding errors of the product and of the constant matter if x is far below zero.
     lost = tl.fma(x, -0.7071067811865476, -scaled) + x * 4.833646656726457e-17
     lost = tl.where(tl.abs(x) < 100.0, lost, 0.0)
     return tl.where(x != x, x, 0.5 * _erfc(scaled, lost)).to(arg0.dtype)
@@ -232,8 +232,8 @@ def normcdf(arg0):
 def _erfcinv_below_half(z):
     """The inverse of erfc for an fp64 from 0 to 1/2.
 
-    Newton's method on the logarithm of erfc, which is concave: from above, where exp(-x * x) starts it, it comes down to the
-    root.
+    Newton's method on the logarithm of erfc, which is concave: it starts above the root, where exp(-x * x) is z, and
+    decreases to it.
     """
     log_z = tl.log(z)
     x = tl.sqrt_rn(-log_z)
@@ -282,7 +282,7 @@ def erfcinv(arg0):
 
 @triton.jit
 def normcdfinv(arg0):
-    """The number below which a standard normal one is with this probability; 8 ulp."""
+    """The number below which a standard normal number lies with this probability; 8 ulp."""
     return (1.4142135623730951 * (0.0 - _erfcinv(2.0 * arg0.to(tl.float64)))).to(arg0.dtype)
 
 
@@ -312,7 +312,7 @@ def _log_in_two(x):
         2 / 27, 2 / 25, 2 / 23, 2 / 21, 2 / 19, 2 / 17, 2 / 15, 2 / 13, 2 / 11, 2 / 9, 2 / 7, 2 / 5,
     )
     tail = cube * t * _horner(t, series)
-    # From the largest to the smallest, each sum with what its rounding loses.
+    # From the largest to the smallest, each sum with its rounding error.
     power = e * 0.6931471803691238
     first = power + 2.0 * s
     rest = 2.0 * s - (first - power)
@@ -338,12 +338,12 @@ def _power_of_positive(x, y):
 
 @triton.jit
 def pow(arg0, arg1):
-    """x to the power of y, which may be an integer; 2 ulp. NaN for a negative x and a y that is no integer."""
+    """x to the power of y, which may be an integer; 2 ulp. NaN for a negative x and a y that is not an integer."""
     x = arg0.to(tl.float64)
     y = tl.to_tensor(arg1).to(tl.float64)
     base = tl.abs(x)
     size = _power_of_positive(tl.where((base > 0.0) & (base < float("inf")), base, 1.0), y)
-    # Of zero and infinity the result is one of the two.
+    # For zero and infinity the result is one of the two.
     grows = (base > 1.0) == (y > 0.0)
     size = tl.where((base == 0.0) | (base == float("inf")), tl.where(grows, float("inf"), 0.0), size)
     whole = tl.floor(y) == y
@@ -371,7 +371,7 @@ def _to_near_two(x):
 
 @triton.jit
 def _stirling(x):
-    """What Stirling's formula lacks: log gamma(x) - ((x - 1/2) log(x) - x + log(2 pi) / 2), for an fp64 from 12."""
+    """The error of Stirling's formula: log gamma(x) - ((x - 1/2) log(x) - x + log(2 pi) / 2), for an fp64 from 12."""
     inverse = 1.0 / x
     coefficients: tl.constexpr = (
         -0.025128787873605268, 0.006362342242491387, -0.0019172508386761757, 0.0008417499529518316,
@@ -601,7 +601,7 @@ def _largest(x):
 def jn(arg0, arg1):
     """The Bessel function of the first kind of an integer order; an error of 1e-14 for fp64.
 
-    Upwards from orders 0 and 1 where the order is below the number, else downwards from an order that is high enough, and
+    Upwards from orders 0 and 1 if the order is below the number, else downwards from an order that is high enough, and
     divided by the sum that must be 1 (Miller; Numerical Recipes 6.5).
     """
     order, number = tl.broadcast(tl.to_tensor(arg0), tl.to_tensor(arg1))
@@ -648,7 +648,7 @@ def jn(arg0, arg1):
 
 @triton.jit
 def yn(arg0, arg1):
-    """The Bessel function of the second kind of an integer order; 1e-14 relative for fp64, but near its zeros. NaN below 0."""
+    """The Bessel function of the second kind of an integer order; 1e-14 relative for fp64, except near its zeros. NaN below 0."""
     order, number = tl.broadcast(tl.to_tensor(arg0), tl.to_tensor(arg1))
     x = number.to(tl.float64)
     n = tl.abs(order).to(tl.int32)
@@ -668,7 +668,7 @@ def yn(arg0, arg1):
 
 @triton.jit
 def _exp_scaled(x, scaled):
-    """exp(x) times a number, where the exponential may overflow and the product not."""
+    """exp(x) times a number, whose product does not overflow if the exponential does."""
     half = tl.exp(0.5 * x)
     return (scaled * half) * half
 

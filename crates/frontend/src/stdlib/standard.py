@@ -56,7 +56,7 @@ def unsqueeze(x, dim: tl.constexpr):
 
 @triton.jit
 def interleave(a, b):
-    """The elements of both, which broadcast to one shape, in turn along the last axis: a[0], b[0], a[1], …"""
+    """The elements of both, which broadcast to one shape, alternating along the last axis: a[0], b[0], a[1], …"""
     pairs = tl.join(a, b)
     if len(pairs.shape) == 1:
         return pairs
@@ -66,7 +66,7 @@ def interleave(a, b):
 @triton.jit
 def swizzle2d(i, j, size_i, size_j, size_g):
     """The grid position at which the program at (i, j) of a size_i by size_j grid works, so that programs
-    that run at the same time share their inputs: the grid is walked in groups of size_g rows, column by
+    that run at the same time share their inputs: the grid is traversed in groups of size_g rows, column by
     column within a group. The last group may have fewer rows."""
     position = i * size_j + j
     group_size = size_g * size_j
@@ -78,7 +78,7 @@ def swizzle2d(i, j, size_i, size_j, size_g):
 
 @triton.jit
 def expect_zero(x, mask):
-    """x, which the program expects to be zero where the mask holds, such as values that underflow.
+    """x, which the program expects to be zero where the mask is true, such as values that underflow.
     With `debug=True` a launch stops at any other value."""
     tl.device_assert(x == 0, "expected zero", mask)
     return x
@@ -196,7 +196,7 @@ def _extremum(input, axis: tl.constexpr, return_indices: tl.constexpr, tie_break
 
 @triton.jit
 def _choose(better, a, i, b, j, first: tl.constexpr):
-    # The better one; of equal ones, and of two NaN, the first or the last; of NaN and a number, the number.
+    # The better element; of equal ones, and of two NaN, the first or the last; of NaN and a number, the number.
     before = i < j if first else i > j
     left = better | ((a == b) & before)
     if a.dtype.is_floating():
@@ -228,9 +228,9 @@ def _argmax_combine_tie_break_fast(value1, index1, value2, index2):
 @triton.jit
 def max(input, axis: tl.constexpr = None, return_indices: tl.constexpr = False,
         return_indices_tie_break_left: tl.constexpr = True, keep_dims: tl.constexpr = False):
-    """The largest element along an axis, or of all; with its position if asked, the first one of equal elements, or the last
-    with `return_indices_tie_break_left=False`. NaN is left out. Types of less than 32 bits give fp32 or int32; with
-    positions, the type is that of the input."""
+    """The largest element along an axis, or of all. With `return_indices`, also its position: of equal elements the first,
+    or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of less than 32 bits give fp32 or int32;
+    with positions, the type is that of the input."""
     return _extremum(input, axis, return_indices, return_indices_tie_break_left, keep_dims, _elementwise_max,
                      _argmax_combine_tie_break_left, _argmax_combine_tie_break_fast)
 

@@ -6,7 +6,7 @@ use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyMemoryView, PyString, PyTupl
 use pyo3::{Borrowed, intern};
 use smallvec::SmallVec;
 use tilewright_frontend::{
-    Constant, DescriptorForm, DescriptorKind, Fields, HostValue, Padding, Tuple, place,
+    Constant, DescriptorForm, DescriptorKind, Fields, HostValue, Padding, Tuple, accessor,
 };
 use tilewright_ir::{Dtype, Shape};
 use tilewright_runtime::{Annotation, Device, ParameterType, Pointer, Signature, Value};
@@ -427,7 +427,7 @@ impl<'a, 'py> Converter<'a, 'py> {
 
     /// Returns the path, within the argument, of the object that is being converted: `[0].name`.
     fn place(&self) -> String {
-        self.path.iter().map(|(fields, index)| place(fields.as_ref(), *index)).collect()
+        self.path.iter().map(|(fields, index)| accessor(fields.as_ref(), *index)).collect()
     }
 
     /// Objects of other libraries, by the protocols that they offer.
