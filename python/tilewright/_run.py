@@ -129,7 +129,7 @@ def _begin_again_to_inspect(command: str, arguments: list[str]) -> NoReturn:
 def _prepare(device: str | None, is_strict: bool = False) -> str | None:
     """Makes tilewright the program's Triton; returns an error text."""
     from tilewright import _native, _spawn, install_as_triton, use_cpu_as_cuda
-    from tilewright._cuda_on_cpu import notice
+    from tilewright._cuda_on_cpu import announcement
     from tilewright.errors import TritonError
 
     if device is not None:
@@ -146,7 +146,7 @@ def _prepare(device: str | None, is_strict: bool = False) -> str | None:
 
     # The simulator works on the memory of the processor.
     if not active.startswith("cuda"):
-        notice.once_for_children()
+        announcement.once_for_children()
         use_cpu_as_cuda()
         if is_strict:
             # Processes that the program starts read it.
@@ -373,8 +373,8 @@ def _end(error: BaseException) -> NoReturn:
 
 
 _FOLDER = os.path.dirname(__file__)
-_STAND_INS = ("__init__.py", "mode.py", "marks.py", "overrides.py", "autocast.py", "classes.py")
-_OWN = {__file__, *(os.path.join(_FOLDER, "_cuda_on_cpu", name) for name in _STAND_INS)}
+_CUDA_SHIMS = ("__init__.py", "mode.py", "device_marks.py", "overrides.py", "autocast.py", "classes.py")
+_OWN = {__file__, *(os.path.join(_FOLDER, "_cuda_on_cpu", name) for name in _CUDA_SHIMS)}
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:

@@ -1,8 +1,8 @@
 """Installs tilewright in processes that a program starts under ``tilewright run``, and in Inductor's compile workers.
 
 They too have tilewright as their Triton. Each Python that starts with the environment of the program runs
-``_child/sitecustomize.py`` first. Processes of multiprocessing import the program before anything else and may ignore
-the environment, so their command lines are changed as well: ``triton`` must be installed before that.
+``_subprocess/sitecustomize.py`` first. Processes of multiprocessing import the program before anything else and may
+ignore the environment, so their command lines are changed as well: ``triton`` must be installed before that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COMPILE_WORKER = (
 )
 
 
-_CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_child")
+_SUBPROCESS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_subprocess")
 
 
 def install_in_compile_workers() -> None:
@@ -73,8 +73,8 @@ def install(device: str | None) -> None:
     """Makes new processes begin as ``tilewright run`` does."""
     os.environ["TILEWRIGHT_RUN"] = device or ""
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if _CHILD not in before:
-        os.environ["PYTHONPATH"] = os.pathsep.join([_CHILD, *filter(None, before)])
+    if _SUBPROCESS not in before:
+        os.environ["PYTHONPATH"] = os.pathsep.join([_SUBPROCESS, *filter(None, before)])
 
     def prepared(command: list[str]) -> list[str]:
         if "-c" not in command:

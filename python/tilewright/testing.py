@@ -16,7 +16,7 @@ from tilewright._device_limits import (
     set_gpu_clock,
 )
 from tilewright._perf_report import Benchmark, Mark, perf_report
-from tilewright._replaced import replaced_names
+from tilewright._replaced_names import replaced_names
 
 __all__ = [
     "Benchmark",

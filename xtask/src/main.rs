@@ -3,7 +3,7 @@
 //!
 //! `Cargo.toml` and `clippy.toml` have the rules that the compiler and clippy can enforce; the
 //! others are here. Each check is a function from the text of the tree to findings, and has a test
-//! that shows it go red.
+//! in which it fails.
 
 mod checks;
 mod metadata;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The source tree, or the exit code after a message.
+/// Returns the source tree, or the exit code after a message.
 fn read_tree(root: &Path) -> Result<Tree, ExitCode> {
     Tree::read(root).map_err(|error| {
         eprintln!("xtask: cannot read {}: {error}", root.display());
@@ -85,7 +85,8 @@ fn tidy() -> ExitCode {
     }
 }
 
-/// Lowers the ratchet on words. Prints what rose, and leaves the table, if a number would rise.
+/// Lowers the numbers of the word table. If one would rise, prints it and leaves the table as it
+/// is.
 fn bless() -> ExitCode {
     let root = project_root();
     let written = Tree::read(&root).map(|tree| match checks::words::lowered(&tree) {
@@ -117,8 +118,8 @@ fn check_packages(root: &Path) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-/// The root of the workspace. Cargo says at run time where this package lies; it is not compiled
-/// in, because checkouts may share one target directory.
+/// Returns the root of the workspace. Cargo sets the folder of this package at run time; it is not
+/// compiled in, because checkouts may share one target directory.
 fn project_root() -> PathBuf {
     let package =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from("xtask"), PathBuf::from);

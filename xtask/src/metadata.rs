@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-/// The answer of `cargo metadata`.
+/// The output of `cargo metadata`.
 #[derive(Deserialize, Debug)]
 pub struct Metadata {
     /// The packages of every platform, those of the workspace among them.
@@ -28,13 +28,13 @@ pub struct Package {
 /// A dependency that a manifest states.
 #[derive(Deserialize, Default, Debug)]
 pub struct Dependency {
-    /// The name of the package, also where the manifest renames it.
+    /// The name of the package, also if the manifest renames it.
     pub name: String,
     /// `dev` or `build`; none for an ordinary dependency.
     pub kind: Option<String>,
 }
 
-/// Asks cargo.
+/// Runs `cargo metadata`.
 pub fn read(root: &Path) -> Result<Metadata, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

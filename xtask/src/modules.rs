@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::tree::Tree;
 use names::Module;
 
-/// The files of one crate and the arrows between them.
+/// The files of one crate and the dependencies between them.
 #[derive(Debug)]
 pub struct CrateModules {
     /// The name of the folder of the crate.
@@ -28,12 +28,12 @@ pub struct CrateModules {
 pub struct Cycle<'a> {
     /// Its files, sorted.
     pub files: Vec<&'a str>,
-    /// The arrows between them: from, to, and a path that the first file contains.
+    /// The dependencies between them: from, to, and a path that the first file contains.
     pub arrows: Vec<(&'a str, &'a str, &'a str)>,
 }
 
 impl CrateModules {
-    /// The module graphs of all crates below `crates/`, and of `xtask`.
+    /// Returns the module graphs of all crates below `crates/`, and of `xtask`.
     pub fn of(tree: &Tree) -> Vec<Self> {
         let mut crates: BTreeMap<&str, Vec<Module>> = BTreeMap::new();
         for file in tree.rust() {
@@ -59,7 +59,7 @@ impl CrateModules {
         Self { name: name.to_owned(), files, arrows }
     }
 
-    /// The cycles of two files or more, the largest first.
+    /// Returns the cycles of two files or more, the largest first.
     pub fn cycles(&self) -> Vec<Cycle<'_>> {
         let targets: Vec<Vec<usize>> = self.arrows.iter().map(|to| to.keys().copied().collect()).collect();
         let mut cycles: Vec<_> =

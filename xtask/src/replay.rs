@@ -1,17 +1,16 @@
-//! `cargo xtask replay`: whether a change of the compiler changes what kernels become.
+//! `cargo xtask replay`: checks whether a change of the compiler changes the code of kernels.
 //!
 //! ```text
-//! cargo xtask replay record        keeps the tile IR of each kernel that tests, examples and pages compile
-//! cargo xtask replay [COMMIT]      compiles the recording by that commit (HEAD if none is named) and by the working tree
+//! cargo xtask replay record        records the tile IR of each kernel that tests, examples and pages compile
+//! cargo xtask replay [COMMIT]      compiles the recording with that commit (HEAD if none is named) and with the working tree
 //! ```
-//! Everything is below `build/replay`. `crates/testkit/examples/replay.rs` compiles and compares;
-//! the commit is built in a worktree of its own, with the example of the working tree where it has
-//! none.
+//! Everything is below `build/replay`. `crates/testkit/examples/replay.rs` compiles and compares.
+//! The commit is built in its own worktree, with the example of the working tree if it has none.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// How the command is called.
+/// The usage of the command.
 pub const USAGE: &str = "usage: cargo xtask replay record      keep the kernels that the tests compile
        cargo xtask replay [COMMIT]    compare what they become by COMMIT and by the working tree";
 
@@ -35,8 +34,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> ExitCode {
     }
 }
 
-/// Keeps the tile IR of each kernel that the tests across the Python boundary, the examples and the
-/// pages compile.
+/// Records the tile IR of each kernel that the Python tests, the examples and the pages compile.
 fn record(root: &Path) -> Result<(), String> {
     let recording = root.join("build/replay/recording");
     if recording.exists() {
@@ -47,7 +45,8 @@ fn record(root: &Path) -> Result<(), String> {
     let dumping = |command: &mut Command, folder: PathBuf| {
         command.current_dir(root).env("TILEWRIGHT_DUMP", "ir").env("TILEWRIGHT_DUMP_DIR", folder).status()
     };
-    // A test that looks at its dumps may fail while it is recorded: what it compiled counts.
+    // A test that reads its dumps may fail while it is recorded; the kernels that it compiled
+    // count.
     let mut tests = Command::new(&python);
     tests.args(["-m", "pytest", "tests/python", "-q", "-p", "replay_recorder", "--numprocesses", "auto"]);
     tests.env("PYTHONPATH", root.join("tests/python/support")).env("TILEWRIGHT_REPLAY", &recording);

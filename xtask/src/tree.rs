@@ -1,18 +1,17 @@
-//! The source tree in memory, and what a check says about it.
+//! The source tree in memory, and the findings of checks.
 
 use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Folders that hold no source of ours, by path. Hidden folders are left out as well, but for those
-/// of `HIDDEN_SOURCE`.
+/// Folders without the project's source, by path. Hidden folders are excluded too, except those of
+/// `HIDDEN_SOURCE`.
 const NOT_SOURCE: [&str; 7] =
     ["target", "build", "dist", "venv", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
 const HIDDEN_SOURCE: [&str; 3] = [".cargo", ".ci", ".github"];
 
-/// Programs of real users, kept byte for byte as they were found: the rules of style do not apply
-/// to them.
+/// Programs of users, kept byte for byte: the rules of style do not apply to them.
 const USER_PROGRAMS: &str = "tests/programs/";
 
 /// One text file. `path` is relative to the root and written with `/`.
@@ -28,20 +27,20 @@ impl File {
         Path::new(&self.path).extension().is_some_and(|found| found == extension)
     }
 
-    /// The lines with their numbers, which begin at 1.
+    /// Returns the lines with their numbers, which begin at 1.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 }
 
-/// Every text file of the project that we wrote, sorted by path.
+/// The text files of the project that the rules apply to, sorted by path.
 #[derive(Debug, Default)]
 pub struct Tree {
     pub files: Vec<File>,
 }
 
 impl Tree {
-    /// Reads the tree below `root`. Files that are not UTF-8 are no source.
+    /// Reads the tree below `root`. Files that are not UTF-8 are skipped.
     pub fn read(root: &Path) -> io::Result<Self> {
         let mut tree = Self::default();
         tree.read_folder(root, "")?;
@@ -69,17 +68,17 @@ impl Tree {
         Ok(())
     }
 
-    /// The Rust files.
+    /// Returns the Rust files.
     pub fn rust(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.has_extension("rs"))
     }
 
-    /// The Python files; stubs are generated and not among them.
+    /// Returns the Python files, without stubs, which are generated.
     pub fn python(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.has_extension("py"))
     }
 
-    /// A tree of the given paths and texts, for the tests of the checks.
+    /// Makes a tree of the given paths and texts, for the tests of the checks.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Self {
         let files = files.iter().map(|&(path, text)| File { path: path.into(), text: text.into() }).collect();
@@ -95,7 +94,7 @@ fn is_source_folder(path: &str) -> bool {
     name != "__pycache__" && !NOT_SOURCE.contains(&path)
 }
 
-/// One violation: where, which rule, and what to do about it.
+/// A violation: its position, the rule, and advice.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     pub path: String,
@@ -105,7 +104,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding at a line of a file.
+    /// Makes a finding at a line of a file.
     pub fn new(path: &str, line: usize, rule: &'static str, message: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, rule, message: message.into() }
     }

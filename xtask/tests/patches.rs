@@ -1,5 +1,5 @@
-//! The cost of an addition: `tests/patches/` holds made-up ones, each as the patch that makes it.
-//! They still apply to the tree, and touch no more files than `CONTRIBUTING.md` says.
+//! The cost of an addition: `tests/patches/` holds patches of example additions. They still apply
+//! to the tree, and touch no more files than `CONTRIBUTING.md` says.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The files that a patch touches.
+/// Returns the files that a patch touches.
 fn touched(patch: &str) -> BTreeSet<&str> {
     patch.lines().filter_map(|line| line.strip_prefix("+++ b/")).collect()
 }

@@ -3,15 +3,15 @@
 /// The class of a diagnostic's Python exception.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// The kernel's source is at fault: `CompilationError`.
+    /// The kernel's source has an error: `CompilationError`.
     Compilation,
-    /// The kernel's source asks a value for an attribute that it has not: `UnknownAttributeError`,
-    /// a `CompilationError` and an `AttributeError`, so that `hasattr` works where Python runs the
-    /// kernel.
+    /// The kernel's source reads an attribute that a value does not have: `UnknownAttributeError`,
+    /// a `CompilationError` and an `AttributeError`, so that `hasattr` works in interpret mode.
     Attribute,
     /// A `static_assert` failed: `CompileTimeAssertionFailure`, a `CompilationError`.
     StaticAssertion,
-    /// Python that kernels do not have: `UnsupportedLanguageConstruct`, a `CompilationError`.
+    /// A construct of Python that kernels do not have: `UnsupportedLanguageConstruct`, a
+    /// `CompilationError`.
     Unsupported,
     /// The launch has arguments of a wrong kind: `LaunchError`, a `TypeError`.
     LaunchType,
@@ -19,20 +19,21 @@ pub enum Kind {
     LaunchValue,
     /// The launch names something unknown: `LaunchError`, a `KeyError`.
     LaunchKey,
-    /// The launch is not possible like this: `LaunchError`, a `RuntimeError`.
+    /// The launch is not possible in the present state: `LaunchError`, a `RuntimeError`.
     LaunchState,
-    /// The kernel needs more of something than the device has: `OutOfResources`.
+    /// The kernel needs more of a resource than the device has: `OutOfResources`.
     OutOfResources,
-    /// A running kernel touched memory outside its arguments: `OutOfBoundsError`, an `IndexError`.
+    /// A running kernel accessed memory outside of its arguments: `OutOfBoundsError`, an
+    /// `IndexError`.
     OutOfBounds,
-    /// A running kernel did something else that it must not: `ExecutionError`, a `RuntimeError`.
+    /// A running kernel had another error: `ExecutionError`, a `RuntimeError`.
     Execution,
     /// A `device_assert` failed: `DeviceAssertionError`, an `AssertionError`.
     DeviceAssertion,
-    /// Something else took the place of a part of Triton: `NotAvailableError`, a
+    /// A part of Triton that tilewright replaces by something else: `NotAvailableError`, a
     /// `NotImplementedError`.
     NotAvailable,
-    /// The launch is legal, and seldom what was meant: `LaunchWarning`, a `UserWarning`.
+    /// The launch is legal, but seldom intended: `LaunchWarning`, a `UserWarning`.
     Warning,
 }
 
@@ -48,22 +49,22 @@ macro_rules! codes {
             /// Every code, in order.
             pub const ALL: &[Code] = &[$(Code::$name,)*];
 
-            /// The code as it is printed, `TW0001`.
+            /// Returns the code as it is printed, `TW0001`.
             pub fn name(self) -> &'static str {
                 match self { $(Code::$name => $code,)* }
             }
 
-            /// A short title.
+            /// Returns a short title.
             pub fn title(self) -> &'static str {
                 match self { $(Code::$name => $title,)* }
             }
 
-            /// What Python sees.
+            /// Returns the class of its Python exception.
             pub fn kind(self) -> Kind {
                 match self { $(Code::$name => Kind::$kind,)* }
             }
 
-            /// The page that `tilewright explain` prints, in Markdown.
+            /// Returns the page that `tilewright explain` prints, in Markdown.
             pub fn page(self) -> &'static str {
                 match self {
                     $(Code::$name => include_str!(concat!("../../../docs/diagnostics/", $code, ".md")),)*
@@ -101,7 +102,7 @@ codes! {
     "TW0024" NotOnThisDevice Unsupported "feature not available on this device";
     "TW0025" MalformedIr Compilation "malformed IR text";
     "TW0026" UnknownExternal Unsupported "external function that is not built in";
-    // Legal, and seldom what was meant.
+    // Legal, but seldom intended.
     "TW0050" AndOfTiles Warning "'and' or 'or' of tiles";
     "TW0051" ChainedComparison Warning "'&' or '|' within a chained comparison";
     // 01xx: the launch.
@@ -132,7 +133,7 @@ codes! {
     "TW0207" DeviceFault Execution "a GPU stopped the kernel";
     "TW0211" MisalignedAtomic Execution "atomic access not aligned";
     "TW0212" IndexOutOfBounds OutOfBounds "index of a gather out of bounds";
-    // Findings of a sanitizer; the kernel goes on.
+    // Findings of a sanitizer; the kernel continues.
     "TW0221" Race Execution "race for an element of memory";
     "TW0222" Unwritten Execution "read of unwritten memory";
     "TW0223" Misaligned Execution "address or value not aligned as promised";
@@ -143,7 +144,7 @@ codes! {
 }
 
 impl Code {
-    /// The code with this name, in any case.
+    /// Returns the code with this name, in upper or lower case.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.name().eq_ignore_ascii_case(name))
     }

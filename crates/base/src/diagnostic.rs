@@ -1,31 +1,32 @@
-//! A diagnostic: what was found, what was expected, where, and what to do about it.
+//! Diagnostics: an error or warning, with its position, the found and expected values, and advice.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::{Code, Kind, SourceMap, Span};
 
-/// A place in the source and what is to be said about it.
+/// A position in the source and a text about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Label {
     /// The columns that are underlined.
     pub span: Span,
-    /// The text beside the underline; may be empty.
+    /// The text after the underline; may be empty.
     pub text: String,
 }
 
 /// One finding about a user's program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// Which kind of finding; the key of its page.
+    /// The kind of finding; the key of its page.
     pub code: Code,
-    /// One sentence: what is wrong.
+    /// One sentence that states the error.
     pub message: String,
-    /// Where; absent where no source is to blame (a launch without arguments, say).
+    /// The position of the error; absent if no source has it, such as for a launch without
+    /// arguments.
     pub primary: Option<Label>,
-    /// Other places that explain the finding, such as the definition of a value or the calls that
-    /// led here.
+    /// Other positions that explain the finding, such as the definition of a value, or the calls on
+    /// the way to it.
     pub secondary: Vec<Label>,
-    /// Facts: what was found, what was expected.
+    /// Facts: the found and the expected values.
     pub notes: Vec<String>,
     /// The advice.
     pub hint: Option<String>,
@@ -41,7 +42,7 @@ pub enum Color {
 }
 
 impl Diagnostic {
-    /// A diagnostic without a place.
+    /// Makes a diagnostic without a position.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -53,19 +54,19 @@ impl Diagnostic {
         }
     }
 
-    /// A diagnostic at a place.
+    /// Makes a diagnostic at a position.
     pub fn at(code: Code, span: Span, message: impl Into<String>) -> Self {
         Self::new(code, message).primary(span, "")
     }
 
-    /// Sets the primary place.
+    /// Sets the primary position.
     #[must_use]
     pub fn primary(mut self, span: Span, text: impl Into<String>) -> Self {
         self.primary = Some(Label { span, text: text.into() });
         self
     }
 
-    /// Adds a secondary place.
+    /// Adds a secondary position.
     #[must_use]
     pub fn secondary(mut self, span: Span, text: impl Into<String>) -> Self {
         self.secondary.push(Label { span, text: text.into() });
@@ -86,8 +87,8 @@ impl Diagnostic {
         self
     }
 
-    /// The text for a terminal: the code and message, the source with carets, the notes and the
-    /// hint.
+    /// Returns the text for a terminal: the code and message, the source with carets, the notes and
+    /// the hint.
     pub fn render(&self, sources: &SourceMap, color: Color) -> String {
         let level = if self.code.kind() == Kind::Warning { Level::WARNING } else { Level::ERROR };
         let mut title = level.primary_title(self.message.as_str()).id(self.code.name());
@@ -127,7 +128,7 @@ impl Diagnostic {
         renderer.render(&[group])
     }
 
-    /// The files that the labels point into, the primary one first.
+    /// Returns the files that the labels point into, the primary one first.
     fn files(&self) -> Vec<crate::FileId> {
         let mut files = Vec::new();
         for label in self.primary.iter().chain(&self.secondary) {
@@ -139,7 +140,7 @@ impl Diagnostic {
     }
 }
 
-/// Each label once, with how often it is there: the calls of a recursion come from one place.
+/// Returns each label once, with its count: all calls of a recursion have one position.
 fn count_equal<'a>(
     labels: impl Iterator<Item = (AnnotationKind, &'a Label)>,
 ) -> Vec<(AnnotationKind, &'a Label, usize)> {
@@ -153,7 +154,7 @@ fn count_equal<'a>(
     counted
 }
 
-/// The bytes of a span that exist in the text, cut at character boundaries.
+/// Returns the bytes of a span that exist in the text, cut at character boundaries.
 fn clamp(span: Span, text: &str) -> std::ops::Range<usize> {
     let boundary = |mut byte: usize| {
         byte = byte.min(text.len());

@@ -1,4 +1,4 @@
-//! Files that are there as a whole or not at all.
+//! Atomic writes of files.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes a file atomically. Concurrent readers, and readers after an error, see the old content.
 ///
-/// A file that is not a regular one, such as `/dev/stdout`, is written in place, and so is a file
-/// in a folder that takes no new ones.
+/// A file that is not a regular one, such as `/dev/stdout`, is written in place. So is a file in a
+/// folder in which no file can be created.
 ///
 /// # Errors
 ///
@@ -20,7 +20,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     if before.as_ref().is_ok_and(|about| !about.is_file()) {
         return fs::write(path, content);
     }
-    // A link stays one.
+    // A symbolic link stays a link: its target is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let Some(name) = path.file_name() else { return fs::write(path, content) };
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -41,7 +41,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
         fs::rename(&temporary, &path)
     };
     write().inspect_err(|_| {
-        // The error that counts is the first.
+        // The first error is returned.
         let _ = fs::remove_file(&temporary);
     })
 }
@@ -59,7 +59,7 @@ mod tests {
             write_file(&path, content).unwrap();
             assert_eq!(fs::read(&path).unwrap(), content);
         }
-        // A file cannot take the place of a folder.
+        // A file cannot replace a folder.
         let taken = folder.join("taken");
         fs::create_dir_all(&taken).unwrap();
         write_file(&taken, b"x").unwrap_err();

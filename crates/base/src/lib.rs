@@ -1,8 +1,8 @@
 //! The foundation of all other crates: source files and spans, typed indices, diagnostics with
 //! their codes, and memory that is lent to a launch.
 //!
-//! Nothing here knows the language or the IR. A [`Diagnostic`] is data; [`Diagnostic::render`] is
-//! the one place where it becomes text.
+//! Nothing here depends on the language or the IR. A [`Diagnostic`] is data; only
+//! [`Diagnostic::render`] makes text of it.
 
 mod codes;
 mod diagnostic;

@@ -9,19 +9,19 @@ use std::marker::PhantomData;
 pub struct Region<'a> {
     base: *mut u8,
     len: usize,
-    /// The lowest bit is 1 if it may be written; the others are the bytes of padding. A whole word:
-    /// store forwarding fails on a word if only a part of it has just been written.
+    /// The lowest bit is 1 if it may be written; the others are the bytes of padding. One word for
+    /// both: store forwarding fails for a word of which only a part was just written.
     flags: usize,
     lifetime: PhantomData<&'a ()>,
 }
 
-// SAFETY: a region is an address range; whoever makes one promises that all threads may access it.
+// SAFETY: a region is an address range; its constructor requires that all threads may access it.
 unsafe impl Send for Region<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Region<'_> {}
 
 impl<'a> Region<'a> {
-    /// The region of `len` bytes from `base`.
+    /// Makes the region of `len` bytes from `base`.
     ///
     /// # Safety
     ///
@@ -33,27 +33,27 @@ impl<'a> Region<'a> {
         Self { base, len, flags: 1, lifetime: PhantomData }
     }
 
-    /// The region of a slice.
+    /// Makes the region of a slice.
     #[inline]
     pub fn of(bytes: &'a mut [u8]) -> Self {
         Self { base: bytes.as_mut_ptr(), len: bytes.len(), flags: 1, lifetime: PhantomData }
     }
 
-    /// The region of a slice that is shared with others: it may only be read.
+    /// Makes the region of a shared slice, which may only be read.
     #[inline]
     pub fn read_only(bytes: &'a [u8]) -> Self {
         Self { base: bytes.as_ptr().cast_mut(), len: bytes.len(), flags: 0, lifetime: PhantomData }
     }
 
-    /// Returns the same with padding after it: these bytes are no memory, and a launch that allows
-    /// it reads 0 there.
+    /// Returns the same region followed by padding: these bytes are not memory. A launch that
+    /// allows padding reads 0 there.
     #[must_use]
     #[inline]
     pub fn with_padding(self, bytes: usize) -> Self {
         Self { flags: bytes << 1 | self.flags & 1, ..self }
     }
 
-    /// The bytes of padding after it.
+    /// Returns the bytes of padding after it.
     #[inline]
     pub fn padding(&self) -> usize {
         self.flags >> 1
@@ -67,19 +67,19 @@ impl<'a> Region<'a> {
         address >= self.address() && end > self.len as u64 && end <= (self.len + self.padding()) as u64
     }
 
-    /// Returns whether it may be written, too.
+    /// Returns whether it may also be written.
     #[inline]
     pub fn is_writable(&self) -> bool {
         self.flags & 1 != 0
     }
 
-    /// The address of its first byte.
+    /// Returns the address of its first byte.
     #[inline]
     pub fn address(&self) -> u64 {
         self.base.addr() as u64
     }
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -98,7 +98,7 @@ impl<'a> Region<'a> {
         bytes <= self.len && offset <= (self.len - bytes) as u64
     }
 
-    /// The pointer to an address in it, with the provenance of the region.
+    /// Returns the pointer to an address in it, with the provenance of the region.
     #[inline]
     pub fn pointer(&self, address: u64) -> *mut u8 {
         self.base.wrapping_add(address.wrapping_sub(self.address()) as usize)

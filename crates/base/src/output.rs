@@ -1,29 +1,29 @@
-//! The output of running kernels, on the standard output of the process or through its host.
+//! The output of running kernels, to the standard output of the process, or through its host.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The function that may take a text before it is written here.
+/// The host's function that prints a text.
 static THROUGH: OnceLock<fn(&str) -> bool> = OnceLock::new();
 
-/// Sets the function that takes the output. It returns false for a text that is to be written to
-/// the output of the process, after it has flushed its own buffer of that. The first function
-/// stays.
+/// Sets the function that prints the output. It returns false if the text has to be written to the
+/// output of the process instead, and flushes its own buffer of that output before. The first
+/// function that is set stays.
 pub fn print_through(take: fn(&str) -> bool) {
-    // A second host of one process changes nothing.
+    // A second host of the process is ignored.
     let _ = THROUGH.set(take);
 }
 
-/// The captured output, while a caller takes it.
+/// The captured output, while a caller captures it.
 static TAKEN: Mutex<Option<String>> = Mutex::new(None);
 
 fn taken() -> MutexGuard<'static, Option<String>> {
-    // Text is whole after a panic too.
+    // The text is valid after a panic too.
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a function, and returns the output of kernels meanwhile, which is not written. Only one
-/// caller may take it at a time.
+/// Runs a function, and returns the output of kernels in the meantime, which is not printed. Only
+/// one caller may capture it at a time.
 pub fn take_printed<R>(run: impl FnOnce() -> R) -> (R, String) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,11 +45,11 @@ pub fn print(text: &str) {
         return;
     }
     let mut out = std::io::stdout().lock();
-    // A closed output is no reason to stop a kernel.
+    // A closed output does not stop a kernel.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// A float as C's `%f` prints it.
+/// Returns a float as C's `%f` prints it.
 pub fn c_float(value: f64, precision: usize) -> String {
     if value.is_nan() {
         "nan".into()
@@ -60,8 +60,8 @@ pub fn c_float(value: f64, precision: usize) -> String {
     }
 }
 
-/// How many characters an index along an axis is printed with: those of the largest one, as Triton
-/// counts them; 0 for an axis of one element, which takes what it needs.
+/// Returns the width of a printed index along an axis: that of the largest index, as Triton counts;
+/// 0 for an axis of one element, whose index has no padding.
 pub fn index_width(extent: u32) -> usize {
     match extent {
         0 | 1 => 0,

@@ -1,9 +1,9 @@
 //! Remarks: the decisions of passes, and their reasons, on request (`tilewright explain`).
 //!
 //! A pass reports a decision where it makes it: [`remark`] takes a function that makes the text,
-//! which is only called while remarks are collected. So a compilation without a collector pays one
-//! look at a thread-local, and no pass has to return its remarks. They are no part of the program:
-//! its text has the decisions.
+//! which is only called while remarks are collected. So a compilation without a collector only
+//! costs a read of a thread-local, and no pass has to return its remarks. They are not part of the
+//! program: the text of the IR has the decisions.
 
 use std::cell::RefCell;
 
@@ -14,14 +14,14 @@ use crate::Span;
 pub enum RemarkKind {
     /// It did its job.
     Done,
-    /// It could have done its job and did not; the reason says what prevents it.
+    /// It could have done its job, but did not; the reason states the obstacle.
     Missed,
     /// A choice among several options, or something to know.
     Note,
 }
 
 impl RemarkKind {
-    /// `done`, `missed`, `note`.
+    /// Returns `done`, `missed` or `note`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -52,7 +52,7 @@ thread_local! {
     static COLLECTED: RefCell<Option<Vec<Remark>>> = const { RefCell::new(None) };
 }
 
-/// Makes a remark, if remarks are collected.
+/// Makes a remark, if this thread collects remarks.
 pub fn remark(text: impl FnOnce() -> Remark) {
     if is_collecting() {
         let made = text();
@@ -65,9 +65,9 @@ pub fn is_collecting() -> bool {
     COLLECTED.with_borrow(Option::is_some)
 }
 
-/// Calls a function, and gives the remarks that were made meanwhile on this thread.
+/// Calls a function, and returns the remarks that this thread made during the call.
 pub fn collect_remarks<T>(call: impl FnOnce() -> T) -> (T, Vec<Remark>) {
-    // Ends the collection also where the function panics.
+    // Ends the collection also if the function panics.
     struct Outer(Option<Vec<Remark>>);
     impl Drop for Outer {
         fn drop(&mut self) {

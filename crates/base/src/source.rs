@@ -21,7 +21,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The span from `start` to `end` (exclusive) of `file`.
+    /// Makes the span from `start` to `end` (exclusive) of `file`.
     pub fn new(file: FileId, start: u32, end: u32) -> Self {
         Self { file, start, end }
     }
@@ -32,11 +32,11 @@ impl Span {
 pub struct SourceFile {
     /// The path, as it is shown to the user.
     pub name: String,
-    /// The text; where it is indented in the file, the common indentation is removed.
+    /// The text, without the common indentation that it has in the file.
     pub text: String,
     /// The line of the file that `text` begins at, counted from 1.
     pub first_line: u32,
-    /// How many columns of common indentation were removed from each line.
+    /// The number of columns of common indentation that were removed from each line.
     pub removed_columns: u32,
 }
 
@@ -44,18 +44,18 @@ pub struct SourceFile {
 pub const LIBRARY: &str = "tilewright/lib/";
 
 impl SourceFile {
-    /// A whole file.
+    /// Makes a whole file.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), first_line: 1, removed_columns: 0 }
     }
 
-    /// Returns whether the file is the language's own: users look for the effect of their line, not
-    /// for a line of this file.
+    /// Returns whether the file is the language's own: diagnostics show the user's line, not
+    /// a line of this file.
     pub fn is_library(&self) -> bool {
         self.name.starts_with(LIBRARY)
     }
 
-    /// The line and column, both from 1, columns in characters, of a byte of `text`.
+    /// Returns the line and column, both from 1, columns in characters, of a byte of `text`.
     pub fn line_column(&self, byte: u32) -> (u32, u32) {
         let mut end = (byte as usize).min(self.text.len());
         while !self.text.is_char_boundary(end) {
@@ -83,30 +83,30 @@ impl SourceMap {
         known.unwrap_or_else(|| self.files.push(file))
     }
 
-    /// Of a place and the calls that led there, innermost first: the number of the first in a file
-    /// of the user.
+    /// Returns the first span of a chain that is in a file of the user, by its index. The chain is
+    /// a span and the calls on the way to it, innermost first.
     pub fn users_place(&self, chain: &[Span]) -> Option<usize> {
         chain.iter().position(|span| !self.file(span.file).is_library())
     }
 
-    /// The file with this id.
+    /// Returns the file with this id.
     pub fn file(&self, id: FileId) -> &SourceFile {
         &self.files[id]
     }
 
-    /// Every file, in the order in which they were added.
+    /// Returns every file, in the order in which they were added.
     pub fn files(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
         self.files.iter().map(|(id, file)| (id, file.as_ref()))
     }
 
-    /// `path:line:column` of the first byte of a span.
+    /// Returns `path:line:column` of the first byte of a span.
     pub fn position(&self, span: Span) -> String {
         let file = self.file(span.file);
         let (line, column) = file.line_column(span.start);
         format!("{}:{line}:{column}", file.name)
     }
 
-    /// The text that a span covers.
+    /// Returns the text that a span covers.
     pub fn text(&self, span: Span) -> &str {
         self.file(span.file).text.get(span.start as usize..span.end as usize).unwrap_or("")
     }

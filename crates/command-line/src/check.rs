@@ -1,5 +1,5 @@
-//! `tilewright check k.py::kernel --signature … --extent x_ptr=n`: whether each access is in bounds
-//! for every grid and every size.
+//! `tilewright check k.py::kernel --signature … --extent x_ptr=n`: decides whether each access is
+//! in bounds for every grid and every size.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use tilewright::Target;
 use tilewright::compiler::bounds::{Expression, Statement};
 use tilewright::runtime::{BoundsFinding, BoundsVerdict};
 
-use crate::compile::{self, Form};
+use crate::compile::{self, Specialization};
 use crate::output::{self, Failure};
 
 /// The help text about statements on sizes.
@@ -27,7 +27,7 @@ pub struct Arguments {
     /// The file and the kernel: `k.py::add_kernel`; or `k.py`, if it has one kernel
     kernel: OsString,
     #[command(flatten)]
-    form: Form,
+    specialization: Specialization,
     /// How many elements a tensor has, such as `x_ptr=n`; may be repeated
     #[arg(long = "extent", value_name = "TENSOR=EXPRESSION")]
     extents: Vec<String>,
@@ -45,7 +45,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let statement = statement(arguments).map_err(Failure::Usage)?;
     let kernel = compile::kernel_of(&arguments.kernel)?;
-    let handle = compile::compile(&kernel, &arguments.form, Target::Cpu)?;
+    let handle = compile::compile(&kernel, &arguments.specialization, Target::Cpu)?;
     let report = handle.check_bounds(&statement).map_err(Failure::Usage)?;
     let (mut proved, mut refuted, mut undecided) = (0, 0, 0);
     let mut text = String::new();
@@ -87,7 +87,7 @@ fn place(finding: &BoundsFinding) -> String {
     place.map_or_else(String::new, |place| format!("{}:{}:{}: ", place.file, place.line, place.column))
 }
 
-/// Parses the options about sizes; an error says what is not understood.
+/// Parses the options about sizes.
 fn statement(arguments: &Arguments) -> Result<Statement, String> {
     let mut statement = Statement::default();
     for text in &arguments.extents {
@@ -104,7 +104,7 @@ fn statement(arguments: &Arguments) -> Result<Statement, String> {
     Ok(statement)
 }
 
-/// Expressions between the commas that stand in no parentheses.
+/// Splits a text at the commas outside of parentheses.
 fn grid_of(text: &str) -> Result<Vec<Expression>, String> {
     let (mut depth, mut start) = (0_i32, 0);
     let mut parts = Vec::new();

@@ -12,7 +12,7 @@ use tilewright::{
 
 use crate::output::{self, Failure};
 
-/// How `--signature` is written.
+/// The help text about `--signature`.
 pub const SIGNATURES: &str = "\
 Arguments in --signature, one for each parameter, separated by commas:
   *fp32  *i64  *bf16       a tensor
@@ -32,7 +32,7 @@ pub struct Arguments {
     )]
     kernel: OsString,
     #[command(flatten)]
-    form: Form,
+    specialization: Specialization,
     /// The target to compile for
     #[arg(long, default_value = "cpu", value_parser = Target::names())]
     target: String,
@@ -46,7 +46,7 @@ pub struct Arguments {
 
 /// The arguments and options to compile a kernel for.
 #[derive(clap::Args)]
-pub struct Form {
+pub struct Specialization {
     /// The types of the arguments: '*fp32,*fp32:16,i32,BLOCK=1024'
     #[arg(long, short, default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     signature: String,
@@ -56,7 +56,7 @@ pub struct Form {
         help = "A launch option, such as num_warps=8; may be repeated"
     )]
     options: Vec<String>,
-    /// Let the code ask for tensor maps, as tilewright's own launches make them
+    /// Let the code use tensor maps, which tilewright's own launches make
     #[arg(long)]
     tensor_maps: bool,
 }
@@ -87,16 +87,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => only_kernel(&module, path)?,
     };
     let text = if stage == Stage::Ast {
-        // The tree is there even where the kernel does not compile.
+        // The tree exists even if the kernel does not compile.
         module.syntax_tree(name)?
     } else {
-        let handle = compile(&module.kernel(name)?, &arguments.form, target)?;
+        let handle = compile(&module.kernel(name)?, &arguments.specialization, target)?;
         handle.compiled.asm(stage).expect("the stages of a target are there for it")
     };
     write(arguments, &text)
 }
 
-/// The kernel of an argument `k.py::kernel`, or the only one of a file.
+/// Returns the kernel of an argument `k.py::kernel`, or the only one of a file.
 pub fn kernel_of(argument: &OsStr) -> Result<Kernel, Failure> {
     let (path, name) = file_and_name(argument);
     let module = Module::from_file(path)?;
@@ -132,20 +132,24 @@ fn write(arguments: &Arguments, text: &str) -> Result<(), Failure> {
 }
 
 /// Compiles a kernel.
-pub fn compile(kernel: &Kernel, form: &Form, target: Target) -> Result<Handle, Failure> {
+pub fn compile(kernel: &Kernel, specialization: &Specialization, target: Target) -> Result<Handle, Failure> {
     let mut options = Options::new(&Knobs::current());
-    for option in &form.options {
+    for option in &specialization.options {
         let (name, value) = option
             .split_once('=')
             .ok_or_else(|| Failure::Usage(format!("an option is NAME=VALUE, not '{option}'")))?;
         options.set_named(name.trim(), &option_value(value.trim())).map_err(with_options)?;
     }
     let device = target.capability().map_or(Device::Cpu, |capability| Device::Sim(capability as u16));
-    let compiled = kernel.on(device).compile_for_launches(&form.signature, &options, form.tensor_maps);
+    let compiled = kernel.on(device).compile_for_launches(
+        &specialization.signature,
+        &options,
+        specialization.tensor_maps,
+    );
     Ok(compiled.map_err(with_signature)?)
 }
 
-/// A number, a bool or `None`; anything else is a string.
+/// Parses a number, a bool or `None`; every other value is a string.
 fn option_value(text: &str) -> Constant {
     match text {
         "True" | "true" => Constant::Bool(true),
@@ -155,14 +159,14 @@ fn option_value(text: &str) -> Constant {
     }
 }
 
-/// The stages that `--emit` takes. Machine code is none of them, but who asks for it is told where
-/// it is.
+/// Returns the stages that `--emit` accepts. Machine code is hidden, but its error says how to get
+/// it.
 fn stages() -> Vec<PossibleValue> {
     let value = |stage: &Stage| PossibleValue::new(stage.name()).hide(*stage == Stage::Cubin);
     Stage::ALL.iter().map(value).collect()
 }
 
-/// The finding that there is no such option, with those that there are.
+/// Adds the existing options to the error about an unknown option.
 fn with_options(error: Error) -> Error {
     let [diagnostic] = error.diagnostics() else { return error };
     if diagnostic.code != Code::UnknownOption {
@@ -174,7 +178,7 @@ fn with_options(error: Error) -> Error {
     Error::new(diagnostic.clone().note(note), SourceMap::default())
 }
 
-/// The finding that there is nothing for a parameter, with how it is said here.
+/// Adds the notation of the command to the error about a missing argument.
 fn with_signature(error: Error) -> Error {
     let Error::Diagnostics(mut failure) = error else { return error };
     for diagnostic in &mut failure.diagnostics {
@@ -187,7 +191,7 @@ fn with_signature(error: Error) -> Error {
     Error::Diagnostics(failure)
 }
 
-/// `k.py::kernel` as a file and a name. A path need not be text.
+/// Splits `k.py::kernel` into a file and a name. A path need not be UTF-8.
 fn file_and_name(argument: &OsStr) -> (&Path, Option<String>) {
     let bytes = argument.as_encoded_bytes();
     let split = bytes.windows(2).rposition(|pair| pair == b"::");
@@ -197,7 +201,7 @@ fn file_and_name(argument: &OsStr) -> (&Path, Option<String>) {
     }
 }
 
-/// The first bytes of an argument.
+/// Returns the first bytes of an argument.
 #[cfg(unix)]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere there may be none")]
 fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
@@ -205,7 +209,7 @@ fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
     Some(OsStr::from_bytes(&argument.as_bytes()[..end]))
 }
 
-/// The first bytes of an argument, if it is text.
+/// Returns the first bytes of an argument, if it is UTF-8.
 #[cfg(not(unix))]
 fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
     Some(OsStr::new(&argument.to_str()?[..end]))
@@ -214,7 +218,7 @@ fn prefix(argument: &OsStr, end: usize) -> Option<&OsStr> {
 fn only_kernel<'a>(module: &'a Module, path: &Path) -> Result<&'a str, Error> {
     let path = path.display();
     let mut names = module.kernel_names();
-    // Of several with one name, the last counts, as in Python.
+    // The last of several kernels with one name counts, as in Python.
     let mut seen = std::collections::HashSet::new();
     names.retain(|name| seen.insert(*name));
     match names[..] {

@@ -1,5 +1,5 @@
-//! `tilewright explain TW0004`: the page of a code; `tilewright explain k.py::kernel`: that of a
-//! kernel.
+//! `tilewright explain TW0004`: prints the page of a code; `tilewright explain k.py::kernel`:
+//! writes that of a kernel.
 
 use std::ffi::OsString;
 
@@ -43,7 +43,7 @@ fn list(codes: &[Code]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Codes with the digits that were given (`4`, `W004`), or with one of the words in their title.
+/// Returns codes with the given digits (`4`, `W004`), or with one of the words in their title.
 fn similar(name: &str) -> Vec<Code> {
     let digits: String = name.chars().filter(char::is_ascii_digit).collect();
     let number = digits.parse::<u32>().map(|number| format!("TW{number:04}"));

@@ -9,7 +9,7 @@ use tilewright::compiler::{CompiledKernel, StageText};
 use tilewright::runtime::MachineCode;
 use tilewright::{Remark, Target, collect_remarks};
 
-use crate::compile::{self, Form};
+use crate::compile::{self, Specialization};
 use crate::machine_code::{assemble, occupancy};
 use crate::output::{self, Failure};
 
@@ -17,7 +17,7 @@ use crate::output::{self, Failure};
 #[derive(clap::Args)]
 pub struct Page {
     #[command(flatten)]
-    form: Form,
+    specialization: Specialization,
     /// The target to compile the kernel for
     #[arg(long, default_value = "sm_90", value_parser = Target::names())]
     target: String,
@@ -32,10 +32,10 @@ pub struct Page {
 const PAGE: &str = include_str!("explain/page.html");
 const STYLE: &str = include_str!("explain/style.css");
 const SCRIPT: &str = include_str!("explain/page.js");
-/// The script that draws layouts, which the page of the visualizer uses too.
+/// The script that draws layouts. The page of the visualizer uses it too.
 const LAYOUTS: &str = include_str!("../../../python/tilewright/viz/static/layouts.js");
 
-/// Returns whether an argument of `explain` is a kernel and no code of a diagnostic.
+/// Returns whether an argument of `explain` is a kernel, not the code of a diagnostic.
 pub fn is_kernel(argument: &OsStr) -> bool {
     let text = argument.to_string_lossy();
     text.contains("::") || text.contains('/') || text.ends_with(".py") || Path::new(argument).is_file()
@@ -44,7 +44,7 @@ pub fn is_kernel(argument: &OsStr) -> bool {
 pub fn run(argument: &OsString, page: &Page) -> Result<(), Failure> {
     let target = Target::parse(&page.target).ok_or_else(|| Failure::Usage("unknown target".into()))?;
     let kernel = compile::kernel_of(argument)?;
-    let (handle, remarks) = collect_remarks(|| compile::compile(&kernel, &page.form, target));
+    let (handle, remarks) = collect_remarks(|| compile::compile(&kernel, &page.specialization, target));
     let handle = handle?;
     let compiled = &handle.compiled;
     let (stages, facts) = machine_code(compiled);
@@ -58,7 +58,7 @@ pub fn run(argument: &OsString, page: &Page) -> Result<(), Failure> {
     output::print(&format!("{}\n", path.display()))
 }
 
-/// The stages that other tools make, and what the kernel takes of a GPU.
+/// Returns the stages of other tools, and the resources that the kernel takes of a GPU.
 fn machine_code(compiled: &CompiledKernel) -> (Vec<StageText>, Vec<(String, String)>) {
     let MachineCode::Gpu(code) = &*compiled.code else { return (Vec::new(), Vec::new()) };
     let mut facts = vec![
@@ -102,9 +102,9 @@ fn why(compiled: &CompiledKernel, remarks: &[Remark], facts: &[(String, String)]
     text
 }
 
-/// The page: one file, which needs no other.
+/// Returns the page, a self-contained file.
 fn html(name: &str, data: &str) -> String {
-    // In a script no `<` may begin a tag; in JSON it may be written otherwise.
+    // A `<` in a script could begin a tag; JSON can escape it.
     let data = data.replace('<', "\\u003c");
     let parts =
         [("@title@", escaped(name)), ("@style@", STYLE.into()), ("@script@", format!("{LAYOUTS}\n{SCRIPT}"))];

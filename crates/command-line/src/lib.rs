@@ -1,9 +1,7 @@
 //! The `tilewright` command: `compile`, `check`, `explain`, `devices`, `run`, `sim report`,
-//! `profile`, `bench`.
-//!
-//! [`main`] runs it: the binary of `cli` and the Python package (`python -m tilewright`) both
-//! call it. The result is printed to stdout, findings to stderr. The exit code is 0, or 1 if the
-//! user's program is at fault, or 2 if the command is.
+//! `profile`, `bench`. [`main`] runs it: the binary of `cli` and the Python package (`python -m
+//! tilewright`) both call it. Results are printed to stdout, diagnostics to stderr. The exit code
+//! is 0 for success, 1 for an error in the user's program, and 2 for an error in the command line.
 
 mod check;
 mod compile;
@@ -21,7 +19,7 @@ use clap::{Parser, Subcommand};
 use output::Failure;
 use tilewright::{Device, Error, Target};
 
-/// The variables that are followed; `README.md` has the same.
+/// The environment variables; `README.md` has the same list.
 const ENVIRONMENT: &str = "\
 Environment:
   TILEWRIGHT_DEVICE         where kernels run: cpu, cuda, cuda:1, sim:sm_90; else where their tensors are
@@ -64,7 +62,7 @@ enum Command {
     Sim(run::Simulation),
 }
 
-/// Runs the command; the first argument is its name. Gives the exit code.
+/// Runs the command; the first argument is its name. Returns the exit code.
 pub fn main<I>(arguments: I) -> u8
 where
     I: IntoIterator,
@@ -73,8 +71,7 @@ where
     let parsed = match Arguments::try_parse_from(arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
-            // Help and version are "errors" that go to stdout; a reader that is gone is no mistake
-            // of ours.
+            // Help and version are "errors" that go to stdout. A closed stdout is not an error.
             let _ = error.print();
             let is_answer = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             return if is_answer { 0 } else { output::USAGE };

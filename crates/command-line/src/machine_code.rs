@@ -1,4 +1,4 @@
-//! The machine code of a kernel, where the tools that make and show it are found: `ptxas`, and
+//! The machine code of a kernel, if the tools that make and print it are found: `ptxas`, and
 //! `nvdisasm` or `cuobjdump`.
 
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ pub struct MachineCode {
     pub registers: u32,
     /// Bytes that a thread spills.
     pub spills: u32,
-    /// The instructions, where a disassembler is found.
+    /// The instructions, if a disassembler is found.
     pub sass: Option<StageText>,
 }
 
-/// Assembles PTX; or says why not.
+/// Assembles PTX. The error is a sentence.
 pub fn assemble(code: &GpuCode, source: &str) -> Result<MachineCode, String> {
     let ptxas = find("ptxas", &["TILEWRIGHT_PTXAS", "TRITON_PTXAS_PATH"], None).ok_or(
         "there is no ptxas: put it on PATH, or say where it is with TILEWRIGHT_PTXAS=/path/to/ptxas",
@@ -38,7 +38,7 @@ pub fn assemble(code: &GpuCode, source: &str) -> Result<MachineCode, String> {
     Ok(MachineCode { registers, spills, sass: disassemble(&ptxas, &cubin, source) })
 }
 
-/// The instructions; by `cuobjdump` without their lines.
+/// Returns the instructions; those of `cuobjdump` have no source lines.
 fn disassemble(ptxas: &Path, cubin: &Path, source: &str) -> Option<StageText> {
     let beside = ptxas.parent();
     let text = if let Some(nvdisasm) = find("nvdisasm", &["TRITON_NVDISASM_PATH"], beside) {
@@ -53,7 +53,7 @@ fn disassemble(ptxas: &Path, cubin: &Path, source: &str) -> Option<StageText> {
     Some(listing(&text, source))
 }
 
-/// The instructions and labels of a listing, with the lines of the source that its comments name.
+/// Returns the instructions and labels of a listing, with the source lines in its comments.
 fn listing(text: &str, source: &str) -> StageText {
     let (mut lines, mut origins, mut current) = (Vec::new(), Vec::new(), 0);
     for line in text.lines() {
@@ -76,7 +76,7 @@ fn listing(text: &str, source: &str) -> StageText {
     StageText { name: "sass".into(), title: "SASS".into(), lines, links: origins }
 }
 
-/// A tool: where a variable says, beside another one, on the path, in the toolkit.
+/// Finds a tool: by a variable, in the folder of another tool, on the path, in the toolkit.
 fn find(name: &str, variables: &[&str], beside: Option<&Path>) -> Option<PathBuf> {
     let named = variables.iter().filter_map(|variable| std::env::var_os(variable).map(PathBuf::from));
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -87,7 +87,7 @@ fn find(name: &str, variables: &[&str], beside: Option<&Path>) -> Option<PathBuf
     named.chain(folders.chain(toolkits).map(|folder| folder.join(&file))).find(|path| path.is_file())
 }
 
-/// Runs a tool; gives what it said on stderr and stdout.
+/// Runs a tool; returns its stderr and stdout.
 fn run(mut command: Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("cannot start ptxas: {error}"))?;
     let said = [output.stderr, output.stdout].concat();
@@ -103,7 +103,7 @@ fn run_for_output(mut command: Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A folder for files of this process, which is removed in the end.
+/// A temporary folder, which is removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -118,12 +118,13 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A temporary folder that stays is no failure.
+        // A temporary folder that cannot be removed is not an error.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// The blocks of a kernel that a multiprocessor runs at a time, and what keeps it from more.
+/// Returns the blocks of a kernel that a multiprocessor runs at a time, and the resource that
+/// limits them.
 pub fn occupancy(capability: u32, threads: u32, registers: u32, shared: u32) -> (u32, &'static str) {
     // Threads, blocks and bytes of shared memory of a multiprocessor, by the CUDA programming
     // guide.
@@ -136,7 +137,7 @@ pub fn occupancy(capability: u32, threads: u32, registers: u32, shared: u32) -> 
         _ => (2048, 32, 228),
     };
     let warps = threads.div_ceil(32).max(1);
-    // Registers are given out to a warp 256 at a time.
+    // Registers are allocated to a warp in units of 256.
     let of_warp = (registers.max(1) * 32).next_multiple_of(256);
     // A block takes a kilobyte of shared memory for the system, from 8.0 on.
     let reserved = if capability >= 80 { 1024 } else { 0 };

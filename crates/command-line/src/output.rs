@@ -4,21 +4,21 @@ use std::io::{ErrorKind, IsTerminal, Write};
 
 use tilewright::{Color, Diagnostic, Error, SourceMap};
 
-/// The exit code where the command is at fault.
+/// The exit code for an error in the command line.
 pub const USAGE: u8 = 2;
 
-/// The exit code where the user's program is.
+/// The exit code for an error in the user's program.
 const FAULT: u8 = 1;
 
-/// Why the command ends without a result.
+/// The reason why a command ends without a result.
 pub enum Failure {
     /// A finding about the user's program.
     Program(Error),
-    /// The command line asks for something that is not there.
+    /// An error in the command line.
     Usage(String),
     /// The result cannot be written.
     Io(String),
-    /// The command's check failed, and the output has said so.
+    /// The command's check failed, and the output reports it.
     Told,
 }
 
@@ -29,7 +29,7 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// Tells the user. Gives the exit code.
+    /// Reports the failure to the user, and returns the exit code.
     pub fn report(self) -> u8 {
         let (text, code) = match self {
             Failure::Program(error) => (error.render(color()), FAULT),
@@ -37,13 +37,13 @@ impl Failure {
             Failure::Io(message) => (format!("error: {message}"), FAULT),
             Failure::Told => return FAULT,
         };
-        // If stderr is closed the message has no reader.
+        // A closed stderr is not an error.
         let _ = writeln!(std::io::stderr(), "{text}");
         code
     }
 }
 
-/// Writes a result to stdout. A reader that has seen enough (`| head`) is no failure.
+/// Writes a result to stdout. A closed stdout (`| head`) is not an error.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -56,7 +56,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Writes a finding to stderr.
 pub fn tell(diagnostic: &Diagnostic, sources: &SourceMap) {
-    // If stderr is closed the message has no reader.
+    // A closed stderr is not an error.
     let _ = writeln!(std::io::stderr(), "{}\n", diagnostic.render(sources, color()));
 }
 

@@ -1,5 +1,5 @@
-//! `tilewright run script.py` and `tilewright sim report script.py`: hand over to Python, where the
-//! script belongs.
+//! `tilewright run script.py` and `tilewright sim report script.py`: start Python, which runs the
+//! script.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -43,7 +43,7 @@ pub fn python(command_words: &[&str], arguments: &Arguments) -> Result<(), Failu
     replace_process(command).map_err(message)
 }
 
-/// Becomes the command, so that signals, the terminal and the exit code are its own.
+/// Replaces this process by the command, which then has its signals, terminal and exit code.
 #[cfg(unix)]
 fn replace_process(mut command: Command) -> std::io::Result<()> {
     use std::os::unix::process::CommandExt;

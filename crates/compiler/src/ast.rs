@@ -7,7 +7,7 @@ use ruff_python_parser::parse_module;
 use ruff_text_size::{Ranged, TextRange};
 use tilewright_frontend::{FunctionSource, dump_ast};
 
-/// A function as it is written.
+/// The signature of a function in the source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FunctionSyntax {
     /// The name.
@@ -22,14 +22,14 @@ pub struct FunctionSyntax {
     pub parameters: Vec<ParameterSyntax>,
 }
 
-/// A parameter as it is written.
+/// A parameter in the source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParameterSyntax {
     /// The name.
     pub name: String,
     /// The bytes of the whole parameter, with annotation and default.
     pub range: (u32, u32),
-    /// The text of the annotation; of a string, what it says.
+    /// The text of the annotation; of a string, its content.
     pub annotation: Option<String>,
     /// The text of the default.
     pub default: Option<String>,
@@ -37,8 +37,8 @@ pub struct ParameterSyntax {
     pub is_variadic: bool,
 }
 
-/// Every function of a module, nested ones too, in order; `text` is what the module was parsed
-/// from.
+/// Returns every function of a module, including nested ones, in order; the module was parsed from
+/// `text`.
 pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
     struct Collector<'t>(&'t str, Vec<FunctionSyntax>);
     impl<'a> SourceOrderVisitor<'a> for Collector<'_> {
@@ -57,22 +57,22 @@ pub fn functions_of(module: &ModModule, text: &str) -> Vec<FunctionSyntax> {
     collector.1
 }
 
-/// Every function of a text; none if it is not valid Python.
+/// Returns every function of a text; none if it is not valid Python.
 fn functions(text: &str) -> Vec<FunctionSyntax> {
-    // The parser recurses as the text nests; the frontend accepts a thousand levels.
+    // The parser recurses with the nesting of the text; the frontend accepts a thousand levels.
     stacker::maybe_grow(4 << 20, 16 << 20, || {
         parse_module(text).map_or_else(|_| Vec::new(), |parsed| functions_of(parsed.syntax(), text))
     })
 }
 
-/// The signature of a function.
+/// Returns the signature of a function.
 pub fn function_syntax(source: &FunctionSource) -> Option<FunctionSyntax> {
     let found = functions(&source.file.text);
     found.into_iter().find(|function| function.name == source.name && function.name_range.0 >= source.offset)
 }
 
-/// The tree of a function as text: a line for each node, with its place and its source. Empty where
-/// the source is not known.
+/// Returns the tree of a function as text: a line for each node, with its position and its source.
+/// It is empty if the source is not known.
 pub fn syntax_tree(source: Option<&FunctionSource>) -> String {
     source.and_then(|source| dump_ast(&source.file, Some(&source.name)).ok()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The result of a compilation: the program, and what can be asked about it.
+//! The result of a compilation: the program, and queries about it.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct CompiledKernel {
     pub metadata: Metadata,
     /// The IR before optimization.
     pub lowered: Arc<Module>,
-    /// True if the code is the same with all options that only back ends see.
+    /// True if the code does not depend on the options that only back ends see.
     pub is_shareable: bool,
     pub(crate) source: Option<FunctionSource>,
 }
@@ -38,26 +38,27 @@ pub enum MachineCode {
     Gpu(Box<GpuCode>),
 }
 
-/// A kernel for a GPU, as its driver or the simulator takes it. Its parameters lie in their buffer
-/// one after the other, in the order of the entry, each aligned as its type; a bool is a byte.
+/// A kernel for a GPU, as its driver or the simulator takes it. Its parameters are in a buffer one
+/// after the other, in the order of the entry, each aligned as its type; a bool is a byte.
 #[derive(Debug)]
 pub struct GpuCode {
     /// The text of the module.
     pub ptx: String,
-    /// The name of the kernel in it.
+    /// The name of the kernel in the module.
     pub entry: String,
-    /// The GPU that it is for.
+    /// The target GPU.
     pub target: tilewright_gpu_ir::GpuTarget,
     /// Threads of a block.
     pub threads: u32,
-    /// Bytes of shared memory that a launch has to give a block.
+    /// Bytes of shared memory that a launch has to reserve for a block.
     pub shared_bytes: u32,
-    /// The program that the text was made of.
+    /// The program from which the text was made.
     pub(crate) program: tilewright_gpu_ir::Module,
 }
 
 impl GpuCode {
-    /// The warps over which tiles are spread: those of the first role, where others copy for them.
+    /// Returns the warps over which tiles are distributed: those of the first role, if others copy
+    /// for it.
     pub fn num_warps(&self) -> u32 {
         let (kernel, mut found) = (self.program.kernel(), self.program.header.num_warps);
         kernel.walk(kernel.entry, &mut |inst| {
@@ -74,8 +75,9 @@ impl GpuCode {
     }
 
     /// Returns whether a launch passes an int32 after the tensor maps: the number of programs along
-    /// the first axis in a launch of clusters of two blocks, else 0. Blocks that fill up the last
-    /// cluster end at once.
+    /// Returns whether a launch passes an int32 after the tensor maps: the number of programs along
+    /// the first axis in a launch of clusters of two blocks, else 0. Blocks that pad the last
+    /// cluster exit at once.
     pub fn has_pairs(&self) -> bool {
         self.program.header.paired
     }
@@ -107,14 +109,14 @@ impl GpuCode {
     }
 }
 
-/// The PTX of a program.
+/// Returns the PTX of a program.
 pub(crate) fn ptx(
     program: &tilewright_gpu_ir::Module,
     max_registers: Option<u32>,
 ) -> Result<String, Box<Diagnostic>> {
     let mut module = tilewright_ptx::lower(program)?;
     for function in module.functions.values_mut() {
-        // Roles give registers to each other: how many there are is part of the code.
+        // Roles transfer registers to each other, so their number is part of the code.
         function.directives.max_registers = function.directives.max_registers.or(max_registers);
     }
     Ok(tilewright_ptx::isa::print(&module))
@@ -127,7 +129,7 @@ pub enum ParameterType {
     Pointer(Dtype),
     /// A number at run time.
     Scalar(Dtype),
-    /// Part of the code.
+    /// A compile-time value, which is part of the code.
     Constexpr,
     /// A tuple of these.
     Tuple(Tuple<ParameterType>),
@@ -150,12 +152,12 @@ pub struct Metadata {
 ///
 /// Programs divide by these numbers to choose a grid: `max_num_regs // (n_regs * warp_size *
 /// num_warps)` and `max_shared_mem // shared` are the programs that a multiprocessor can hold. A
-/// CPU runs a program with none of either, so the numbers are the least that such a division
-/// allows: never zero, and small enough that at least one program always fits.
+/// CPU has neither, so its numbers only have to suit such divisions: never zero, and small enough
+/// that at least one program always fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Resources {
-    /// Registers of a thread; on a CPU 32, the vector registers of AVX-512 and NEON. The assembler
-    /// of a GPU decides how many a kernel takes: until it has, this says 32, too.
+    /// Registers of a thread; on a CPU 32, the vector registers of AVX-512 and NEON. It is also 32
+    /// for a GPU until the assembler has chosen the number.
     pub registers: u32,
     /// Registers spilled to memory; none on a CPU.
     pub spills: u32,
@@ -164,7 +166,7 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Those of any program on a CPU.
+    /// The resources of every program on a CPU.
     pub const CPU: Self = Self { registers: 32, spills: 0, shared: 1 };
 }
 
@@ -217,7 +219,7 @@ impl CompiledKernel {
         }
     }
 
-    /// The name of the entry in the code of a GPU, which may be another one than that of the
+    /// Returns the name of the entry in the code of a GPU, which may differ from that of the
     /// function.
     pub fn entry_name(&self) -> &str {
         match &*self.code {
@@ -252,8 +254,8 @@ impl CompiledKernel {
         with_stack(|| gpu_code(&self.module, code.target, options, &mut |_, _| {})).map(Some)
     }
 
-    /// The text of a stage, made anew at each call; none of a stage that kernels for this target do
-    /// not pass through, and of machine code, which the compiler does not make.
+    /// Returns the text of a stage, which is made at each call. It is `None` for a stage that
+    /// kernels for this target do not have, and for machine code, which the compiler does not make.
     pub fn asm(&self, stage: Stage) -> Option<String> {
         with_stack(|| match (stage, &*self.code) {
             (Stage::Ast, _) => Some(syntax_tree(self.source.as_ref())),
@@ -268,12 +270,11 @@ impl CompiledKernel {
         })
     }
 
-    /// Says of each access whether it is in bounds for every grid and every size, given a statement
-    /// of the sizes; with the module that the findings are about. Fails with what is wrong in the
-    /// statement.
+    /// Decides for each access whether it is in bounds for every grid and every size, given a
+    /// statement of the sizes. Also returns the module that the findings point into.
     ///
     /// # Errors
-    /// A name that is no parameter.
+    /// An error in the statement, such as a name that is not a parameter.
     pub fn bounds(
         &self,
         statement: &tilewright_opt::bounds::Statement,
@@ -281,7 +282,7 @@ impl CompiledKernel {
         with_stack(|| {
             let mut module = Module::clone(&self.lowered);
             for function in module.functions.values_mut() {
-                // A call that stays would hide accesses.
+                // A call that is not inlined would hide accesses.
                 function.noinline = false;
             }
             tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
@@ -290,18 +291,18 @@ impl CompiledKernel {
         })
     }
 
-    /// The accesses to memory in its text, with the parameters of the entry that their pointers may
-    /// come from.
+    /// Returns the accesses to memory in its text, with the parameters of the entry that their
+    /// pointers may come from.
     pub fn accesses(&self) -> Vec<tilewright_opt::analysis::Access> {
         with_stack(|| tilewright_opt::analysis::accesses(&self.module))
     }
 
-    /// A number in hexadecimal that is equal for equal code, options and target, on every machine;
-    /// computed anew at each call.
+    /// Returns a hexadecimal hash that is equal for equal code, options and target, on every
+    /// machine. It is computed at each call.
     pub fn hash(&self) -> String {
         let Metadata { target, language, codegen, resources: _ } = self.metadata;
         let ir = with_stack(|| tilewright_ir::print(&self.lowered, false));
-        // Every option is in the text, the next one too.
+        // The text contains every option, also future ones.
         let text = format!("{target} {language:?} {codegen:?}\n{ir}");
         blake3::hash(text.as_bytes()).to_hex().to_string()
     }
@@ -317,8 +318,8 @@ impl ParameterType {
         }
     }
 
-    /// Triton's name for it: `*fp32`, `i32`, `constexpr`, `tensordesc<fp16[64, 32]>`; a tuple is
-    /// `(*fp32, i32)`, with fields `(x=*fp32, n=i32)`.
+    /// Returns Triton's name for it: `*fp32`, `i32`, `constexpr`, `tensordesc<fp16[64, 32]>`; a
+    /// tuple is `(*fp32, i32)`, with fields `(x=*fp32, n=i32)`.
     pub fn name(&self) -> String {
         match self {
             ParameterType::Pointer(dtype) => format!("*{}", short_name(*dtype)),
@@ -340,7 +341,8 @@ impl ParameterType {
     }
 }
 
-/// `tensordesc<fp16[64, 32]>`, and with another padding than 0 `tensordesc<fp16[64, 32], nan>`.
+/// Returns `tensordesc<fp16[64, 32]>`, or with another padding than 0 `tensordesc<fp16[64, 32],
+/// nan>`.
 fn descriptor_name(parts: &Tuple<ParameterType>) -> String {
     let (Some(form), Some(ParameterType::Pointer(dtype))) = (parts.descriptor(), parts.first()) else {
         return "constexpr".into();
@@ -352,7 +354,8 @@ fn descriptor_name(parts: &Tuple<ParameterType>) -> String {
     format!("tensordesc<{}{}{padding}>", short_name(*dtype), form.block_shape)
 }
 
-/// `int32` is `i32` and `uint8` is `u8` in signatures; booleans are `u1`.
+/// Returns the name of a type in signatures: `int32` is `i32` and `uint8` is `u8`; booleans are
+/// `u1`.
 fn short_name(dtype: Dtype) -> String {
     match dtype {
         Dtype::I1 => "u1".into(),

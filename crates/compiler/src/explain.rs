@@ -1,5 +1,5 @@
-//! The stages of a kernel's compilation, for people: each line of a stage with its source line, the
-//! layouts of the GPU stage as data that a page can draw, and the remarks of the passes.
+//! Explanations of a kernel's compilation: each line of a stage with its source line, the layouts
+//! of the GPU stage as data that a page can draw, and the remarks of the passes.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use tilewright_layout::{BankUse, Input, Layout, bank_use, ldmatrix_bank_use, mat
 
 use crate::{CompiledKernel, MachineCode, Stage, with_stack};
 
-/// The most that one access of a thread to shared memory moves.
+/// The maximum number of bits of one access of a thread to shared memory.
 const ACCESS_BITS: u32 = 128;
 
 /// The text of a stage.
@@ -18,11 +18,11 @@ const ACCESS_BITS: u32 = 128;
 pub struct StageText {
     /// Its name: `ir`, `ptx`, `sass`.
     pub name: String,
-    /// A word or two of what it is.
+    /// A title of one or two words.
     pub title: String,
     /// Its lines.
     pub lines: Vec<String>,
-    /// Of each line, the line of the source that it is of; 0 where none is known.
+    /// For each line, its source line; 0 if unknown.
     pub links: Vec<u32>,
 }
 
@@ -38,7 +38,7 @@ pub struct SourceText {
 }
 
 impl CompiledKernel {
-    /// The stages whose lines can be linked with the source, in order.
+    /// Returns the stages whose lines can be linked with the source, in order.
     pub fn linked_stages(&self) -> Vec<StageText> {
         with_stack(|| {
             let file = self.source_name();
@@ -64,12 +64,12 @@ impl CompiledKernel {
         })
     }
 
-    /// The file that the kernel is in.
+    /// Returns the file that the kernel is in.
     fn source_name(&self) -> String {
         self.source.as_ref().map(|source| source.file.name.clone()).unwrap_or_default()
     }
 
-    /// The kernel's own lines, from its decorators to its end; nothing if it came without.
+    /// Returns the kernel's own lines, from its decorators to its end, if its source is known.
     pub fn source_text(&self) -> Option<SourceText> {
         let source = self.source.as_ref()?;
         let lines: Vec<&str> = source.file.text.lines().collect();
@@ -99,13 +99,13 @@ impl CompiledKernel {
         })
     }
 
-    /// The line of the kernel's file that a span begins at; 0 for one of another file.
+    /// Returns the line of the kernel's file at which a span begins; 0 for a span of another file.
     pub fn line_of(&self, span: Span) -> u32 {
         line_in(&self.module.sources, span, &self.source_name())
     }
 
-    /// All of it as JSON, for a page: stages, layouts, accesses to shared memory, remarks. `more`
-    /// are stages that others made, and `facts` pairs of a name and a value.
+    /// Returns all data of a page as JSON: stages, layouts, accesses to shared memory, remarks.
+    /// `more` are stages of other tools, and `facts` pairs of a name and a value.
     pub fn explanation(&self, remarks: &[Remark], more: &[StageText], facts: &[(String, String)]) -> String {
         let stage = |stage: &StageText| {
             let StageText { name, title, lines, links } = stage;
@@ -136,7 +136,7 @@ impl CompiledKernel {
         page.to_string()
     }
 
-    /// The remarks as text, one after the other in the order of the source.
+    /// Returns the remarks as text, in the order of the source.
     pub fn remarks_as_text(&self, remarks: &[Remark]) -> String {
         let mut lines: Vec<(u32, &Remark)> =
             remarks.iter().map(|remark| (remark.span.map_or(0, |span| self.line_of(span)), remark)).collect();
@@ -166,7 +166,7 @@ impl CompiledKernel {
         text
     }
 
-    /// A text in which layouts stand by the number that they have in the GPU stage.
+    /// Replaces the layouts in a text by their numbers in the GPU stage.
     fn with_numbers(&self, text: &str) -> String {
         let MachineCode::Gpu(code) = &*self.code else { return text.to_owned() };
         let mut layouts: Vec<(String, String)> = code
@@ -176,17 +176,17 @@ impl CompiledKernel {
             .iter()
             .map(|(id, layout)| (layout.to_string(), id.to_string()))
             .collect();
-        // The text of one may begin as that of another.
+        // The text of one layout may be a prefix of another's.
         layouts.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         layouts.iter().fold(text.to_owned(), |text, (layout, id)| text.replace(layout.as_str(), id))
     }
 }
 
-/// The layouts of tile IR for a target, as JSON: what the page of a trace draws. The text is that
+/// Returns the layouts of tile IR for a target as JSON, for the page of a trace. The text is that
 /// of stage `ir`.
 ///
 /// # Errors
-/// The error of the parser or the GPU path, as a sentence.
+/// The error of the parser or of the GPU path.
 pub fn layouts_of_ir(
     text: &str,
     target: tilewright_gpu_ir::GpuTarget,
@@ -213,13 +213,13 @@ pub fn layouts_of_ir(
     })
 }
 
-/// The line of a file that a span begins at; 0 for one of another file.
+/// Returns the line of a file at which a span begins; 0 for a span of another file.
 fn line_in(sources: &SourceMap, span: Span, file: &str) -> u32 {
     let known = sources.files().any(|(id, source)| id == span.file && source.name == file);
     if known { sources.file(span.file).line_column(span.start).0 } else { 0 }
 }
 
-/// A printed module with places, as lines without places and the lines that they lead to.
+/// Splits a printed module with positions into lines without positions, and their source lines.
 fn linked(text: &str, sources: &SourceMap, file: &str, (name, title): (&str, &str)) -> StageText {
     let (mut lines, mut origins) = (Vec::new(), Vec::new());
     let mut open: Vec<usize> = Vec::new();

@@ -1,6 +1,6 @@
 //! Inline assembly outside of a GPU: the simulator runs it for the CPU's executor, and its parser
-//! finds mistakes before an assembler sees them. Both take a kernel whose threads each run the text
-//! once, on words of memory.
+//! finds errors before an assembler does. Both take a kernel whose threads each run the text once,
+//! on words of memory.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use tilewright_ir::{AsmInput, AsmPiece, AsmRegister, AsmTemplate, Function, Inst
 use tilewright_ptx::isa::{self, ParseError, ParseErrorKind};
 use tilewright_sim::{FaultKind, Launch, LoadError, SimTarget, Simulator};
 
-/// The target that inline assembly is run as on a CPU.
+/// The target of inline assembly that is run on a CPU.
 const TARGET: &str = "sm_90a";
 /// The name of the kernel that runs it.
 const KERNEL: &str = "inline_assembly";
 /// Threads of a block of that kernel.
 const THREADS: u32 = 128;
 
-/// The simulator, as what runs inline assembly.
+/// The simulator as the implementation of inline assembly.
 pub(crate) struct SimulatedAssembler;
 
 /// Inline assembly as a kernel of the simulator.
@@ -61,8 +61,8 @@ impl Assembly for SimulatedAssembly {
         let mut parameters = own.address().to_le_bytes().to_vec();
         parameters.extend((runs as u32).to_le_bytes());
         let regions: Vec<Region<'_>> = std::iter::once(own).chain(regions.iter().copied()).collect();
-        // With few runs, the block has no more threads than runs: each thread reaches a barrier of
-        // the text.
+        // If there are few runs, the block has no more threads than runs, so that every thread of
+        // the block reaches a barrier in the text.
         let threads = (runs as u32).min(THREADS);
         let grid = [(runs as u32).div_ceil(threads), 1, 1];
         let mut launch = Launch::new(KERNEL, grid, [threads, 1, 1], &parameters, &regions);
@@ -77,8 +77,7 @@ impl Assembly for SimulatedAssembly {
     }
 }
 
-/// Finds the mistakes of inline assembly that the parser is sure of: instructions that it does not
-/// know may be right.
+/// Finds errors of inline assembly. Instructions that the parser does not know are not errors.
 pub(crate) fn check(module: &Module) -> Result<(), Box<Diagnostic>> {
     for function in module.functions.values() {
         let mut found = Ok(());
@@ -113,7 +112,8 @@ fn check_inst(function: &Function, inst: Inst) -> Result<(), Box<Diagnostic>> {
     Err(Box::new(diagnostic))
 }
 
-/// Returns whether the text is wrong in any case: what the parser does not know may be right.
+/// Returns whether the text is certainly wrong: instructions that the parser does not know may be
+/// right.
 fn is_mistake(error: &ParseError) -> bool {
     !matches!(
         error.kind,
@@ -123,12 +123,12 @@ fn is_mistake(error: &ParseError) -> bool {
     )
 }
 
-/// An error with the line of the inline text that it is in.
+/// Describes an error, with its line of the inline text.
 fn described(error: &ParseError, text: &str, first: u32) -> String {
     in_line(error.line, &error.kind.to_string(), text, first)
 }
 
-/// A message with the line of the inline text that it is about.
+/// Adds the line of the inline text to a message.
 fn in_line(line: u32, message: &str, text: &str, first: u32) -> String {
     let shown = text.lines().nth((line as usize).saturating_sub(1)).unwrap_or_default().trim();
     match line.checked_sub(first) {
@@ -140,10 +140,10 @@ fn in_line(line: u32, message: &str, text: &str, first: u32) -> String {
 /// The line after the text.
 const CLOSE: &str = "} // end of the text";
 
-/// The kernel that runs the text once a thread, and the line on which the text begins.
+/// Returns the kernel that runs the text once per thread, and the line on which the text begins.
 ///
-/// It takes the address of the words and the number of runs. Of each operand, outputs first, there
-/// are as many words.
+/// It takes the address of the words and the number of runs. There is one word per run for each
+/// operand, outputs first.
 fn kernel(template: &AsmTemplate) -> (String, u32) {
     let mut out = format!(
         ".version 8.7\n.target {TARGET}\n.address_size 64\n\
@@ -217,7 +217,7 @@ fn register_type(register: AsmRegister) -> &'static str {
     }
 }
 
-/// The name of the register of an operand.
+/// Returns the name of the register of an operand.
 fn operand(template: &AsmTemplate, number: usize) -> String {
     match number.checked_sub(template.outputs.len()) {
         None => format!("%tw_o{number}"),

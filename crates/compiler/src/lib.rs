@@ -1,6 +1,5 @@
 //! The whole path of a kernel as one function, [`compile`]: source, typed tile IR, optimized tile
-//! IR, and from there a program of the CPU's executor, or a program for the threads of a GPU and
-//! its PTX.
+//! IR, then a program of the CPU's executor, or a program for the threads of a GPU and its PTX.
 //!
 //! ```text
 //! Job ──lower──> Module ──optimize──> Module ──cpu──> Program
@@ -8,8 +7,7 @@
 //!                                     Module ──compile──> Module ──lower──> PTX   (the stages that can be looked at)
 //!                                                          gpu              ptx
 //! ```
-//! Compiling needs no Python and keeps no state: who compiles what, and how often, is the runtime's
-//! business.
+//! Compiling needs no Python and keeps no state: the runtime caches compiled kernels.
 
 mod ast;
 mod compiled;
@@ -65,13 +63,13 @@ pub struct CodegenOptions {
     pub num_warps: u32,
     /// Stages of software pipelines; a CPU has none.
     pub num_stages: u32,
-    /// Blocks of a program, which is divided between them if it can be; else one block with as many
-    /// warps runs what they would.
+    /// Blocks of a program, which is divided between them if it can be; else one block with the
+    /// warps of all of them runs it.
     pub num_ctas: u32,
-    /// The most registers that a thread may use.
+    /// The maximum number of registers of a thread.
     pub max_registers: Option<u32>,
     /// True if a multiplication and an addition may be fused, which rounds once instead of twice:
-    /// on a GPU it mostly is.
+    /// GPUs mostly fuse them.
     pub contraction: bool,
     /// True if the launcher of the kernel makes the tensor maps that the code takes
     /// ([`GpuCode::tensor_maps`]).
@@ -91,16 +89,16 @@ impl Default for CodegenOptions {
     }
 }
 
-/// Why there is no program.
+/// The reason why there is no program.
 #[derive(Clone, Debug)]
 pub enum CompileError {
-    /// The kernel is at fault.
+    /// An error of the kernel.
     Kernel(Box<Failure>),
-    /// Tilewright is at fault: a stage made IR that breaks the rules.
+    /// An error of tilewright: a stage made IR that breaks the rules.
     Internal(Box<InternalError>),
 }
 
-/// A mistake of tilewright's own.
+/// An internal error of tilewright.
 #[derive(Clone, Debug)]
 pub struct InternalError {
     /// The stage that made the IR.
@@ -122,8 +120,8 @@ impl fmt::Display for InternalError {
     }
 }
 
-/// Compiles a kernel: the whole path. The hook sees each stage as it is reached, also those before
-/// a failure.
+/// Compiles a kernel. The hook is called with each stage that is reached, also those before an
+/// error.
 pub fn compile(
     job: &Job,
     host: &mut dyn Host,
@@ -133,11 +131,11 @@ pub fn compile(
     dump(Stage::Ast, &|| syntax_tree(source.as_ref()));
 
     let lowered = tilewright_frontend::lower_kernel(&job.request, host).map_err(CompileError::Kernel)?;
-    // Lowering, which calls the host, looks after its stack itself.
+    // Lowering calls the host, so it grows its stack itself.
     with_stack(|| finish(job, source, lowered, dump))
 }
 
-/// Compiles a kernel from the text of stage `ir`, as another process has made it; no host is asked.
+/// Compiles a kernel from the text of stage `ir` of another process, without a host.
 pub fn compile_ir(job: &Job, text: &str, dump: &mut DumpHook<'_>) -> Result<CompiledKernel, CompileError> {
     let module = with_stack(|| tilewright_ir::parse(text)).map_err(|error| {
         let (message, ir) = (format!("{error}, in text from another process"), text.to_owned());
@@ -146,7 +144,7 @@ pub fn compile_ir(job: &Job, text: &str, dump: &mut DumpHook<'_>) -> Result<Comp
     with_stack(|| finish(job, None, Lowered { module, is_shareable: false }, dump))
 }
 
-/// The stages after lowering.
+/// Runs the stages after lowering.
 fn finish(
     job: &Job,
     source: Option<FunctionSource>,
@@ -178,7 +176,7 @@ fn finish(
     Ok(compiled)
 }
 
-/// The code of a GPU; `without` are accesses that it asks for no tensor maps for.
+/// Makes the code for a GPU, without tensor maps for the accesses in `without`.
 fn gpu_code(
     optimized: &Module,
     target: tilewright_gpu_ir::GpuTarget,
@@ -205,25 +203,26 @@ fn gpu_code(
     Ok(GpuCode { ptx, entry, target, threads, shared_bytes, program })
 }
 
-/// The program of the CPU's executor. Inline assembly is run by the simulator.
+/// Makes the program of the CPU's executor. The simulator runs inline assembly.
 pub fn cpu_program(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
     tilewright_cpu::Program::with_assembler(module, Some(&inline_asm::SimulatedAssembler))
 }
 
-/// The same for launches that are traced.
+/// Makes the same program for launches that are traced.
 pub fn cpu_program_for_traces(module: &Module) -> Result<tilewright_cpu::Program, Box<Diagnostic>> {
     tilewright_cpu::Program::for_traces(module, Some(&inline_asm::SimulatedAssembler))
 }
 
-/// The same for launches that are sanitized. The module is that before the passes: what the
-/// programmer wrote is checked.
+/// Makes the same program for launches that are sanitized, from the module before the passes: it
+/// checks the accesses of the source.
 pub fn cpu_program_for_sanitizer(
     module: &Module,
 ) -> Result<tilewright_cpu::SanitizedProgram, Box<Diagnostic>> {
     tilewright_cpu::SanitizedProgram::new(module, Some(&inline_asm::SimulatedAssembler))
 }
 
-/// The same without symbolic forms and fusion. For tests: the results must be the same.
+/// Makes the same program without symbolic forms and fusion. For tests: the results must be the
+/// same.
 #[doc(hidden)]
 pub fn cpu_program_without_symbolic_forms(
     module: &Module,
@@ -231,8 +230,8 @@ pub fn cpu_program_without_symbolic_forms(
     tilewright_cpu::Program::without_symbolic_forms(module, Some(&inline_asm::SimulatedAssembler))
 }
 
-/// Runs a stage on a stack that suffices for the deepest nesting that the frontend lets through:
-/// passes, printer and executor walk it recursively.
+/// Runs a stage on a stack that suffices for the deepest nesting that the frontend accepts: passes,
+/// printer and executor recurse.
 fn with_stack<T>(stage: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(2 << 20, 8 << 20, stage)
 }
@@ -242,7 +241,7 @@ fn failure(diagnostic: Diagnostic, module: &Module) -> CompileError {
     CompileError::Kernel(Box::new(Failure { diagnostics: vec![diagnostic], sources }))
 }
 
-/// The rules of the IR hold after every stage; if not, that is our mistake, not the user's.
+/// Checks the rules of the IR after a stage. A violation is an internal error, not the user's.
 fn verify<D: ir::Dialect>(module: &Module<D>, stage: Stage) -> Result<(), CompileError> {
     tilewright_ir::verify(module).map_err(|error| {
         let ir = tilewright_ir::print(module, false);

@@ -1,9 +1,9 @@
 //! Chooses the registers of a thread, if fewer let one more block run on a multiprocessor at a
 //! time.
 //!
-//! Only the assembler knows how many registers a kernel takes and which it spills, so the choice is
-//! a dialogue: a runtime assembles the kernel, asks [`Occupancy::register_limits`] for limits worth
-//! another attempt, and [`Multiprocessor::judge`] for the verdict on each attempt.
+//! Only the assembler knows how many registers a kernel takes and spills, so the choice takes
+//! several steps: a runtime assembles the kernel, gets limits worth another attempt from
+//! [`Occupancy::register_limits`], and the verdict on each attempt from [`Multiprocessor::judge`].
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Tuning;
@@ -28,7 +28,7 @@ pub struct Multiprocessor {
     pub tuning: &'static Tuning,
 }
 
-/// A kernel as the assembler made it: what each block takes, and how many run on a multiprocessor
+/// An assembled kernel: the resources of a block, and the number of blocks on a multiprocessor
 /// at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Occupancy {
@@ -47,7 +47,7 @@ pub struct Occupancy {
 /// The verdict on an attempt at fewer registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The additional block is worth its spills.
+    /// The additional block compensates the spills.
     Accept,
     /// A higher limit may spill less.
     Continue,
@@ -100,7 +100,7 @@ impl Multiprocessor {
 mod tests {
     use super::*;
 
-    /// An H200 has as many of each as an A100.
+    /// An A100 has the same numbers as an H200.
     const HOPPER: Multiprocessor = Multiprocessor {
         registers: 65_536,
         threads: 2048,

@@ -1,5 +1,5 @@
-//! One operation of interpret mode: the same path as that of a kernel, for a function of values
-//! that are there already.
+//! One operation of interpret mode: it is compiled like a kernel, as a function of values that
+//! exist already.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ pub struct CompiledOperation {
     pub result: Operand<Type>,
     /// The indices of run-time parts that are constants of the code.
     pub known: Vec<usize>,
-    /// The indices of run-time parts that point to memory that is only read, and the parameter of
-    /// the kernel that declares so.
+    /// The indices of run-time parts that point to const memory, each with the parameter of the
+    /// kernel that declares it.
     pub read_only: Vec<(usize, Arc<str>)>,
 }
 
@@ -34,7 +34,7 @@ pub fn compile_operation(
         tilewright_frontend::lower_operation(operation, options, host).map_err(CompileError::Kernel)?;
     with_stack(|| {
         verify(&module, Stage::Ir)?;
-        // One op has nothing to optimize; a function of the library or of the user has.
+        // A single op cannot be optimized; a function of the library or of the user can.
         if module.functions.len() > 1 {
             tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});
             verify(&module, Stage::Opt)?;
@@ -45,7 +45,8 @@ pub fn compile_operation(
 }
 
 impl CompiledOperation {
-    /// Converts the error of an evaluation to a user's. [`locate`] moves it to the user's source.
+    /// Converts the error of an evaluation to an error for the user. [`locate`] moves it to the
+    /// user's source.
     pub fn failure(&self, error: EvaluationError) -> CompileError {
         let sources = SourceMap::clone(self.program.sources());
         CompileError::Kernel(Box::new(Failure { diagnostics: vec![error.diagnostic], sources }))

@@ -1,8 +1,8 @@
-//! The stages of a kernel's path that can be looked at.
+//! The stages of a kernel's path that can be printed.
 
 use crate::Target;
 
-/// A form that a kernel passes through.
+/// A stage of a kernel: a representation that can be printed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stage {
     /// The syntax tree of the kernel's source.
@@ -13,20 +13,20 @@ pub enum Stage {
     Opt,
     /// The steps that the CPU executes.
     Cpu,
-    /// Tile IR with what the GPU path has decided about each value.
+    /// Tile IR with the decisions of the GPU path about each value.
     Gpu,
     /// The assembly of a GPU.
     Ptx,
-    /// Its machine code. The compiler does not make it: an assembler does, where there is one.
+    /// Its machine code. Not the compiler but an assembler makes it, if there is one.
     Cubin,
 }
 
 impl Stage {
-    /// Every stage, in the order of the path.
+    /// Every stage, in order.
     pub const ALL: &[Stage] =
         &[Stage::Ast, Stage::Ir, Stage::Opt, Stage::Cpu, Stage::Gpu, Stage::Ptx, Stage::Cubin];
 
-    /// The stages that the compiler makes text of for a target, in order.
+    /// Returns the stages for which the compiler makes text for a target, in order.
     pub fn of(target: Target) -> &'static [Stage] {
         match target {
             Target::Cpu => &[Stage::Ast, Stage::Ir, Stage::Opt, Stage::Cpu],
@@ -34,7 +34,8 @@ impl Stage {
         }
     }
 
-    /// The name, which is also the key in a handle's `asm` and the extension of a dumped file.
+    /// Returns the name, which is also the key in a handle's `asm` and the extension of a dumped
+    /// file.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Ast => "ast",
@@ -47,12 +48,12 @@ impl Stage {
         }
     }
 
-    /// The stage with this name.
+    /// Returns the stage with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|stage| stage.name() == name)
     }
 }
 
-/// The function that is called with each stage. The text is made only if it calls the function that
-/// it gets.
+/// The function that is called with each stage. The text is only made if it calls its second
+/// argument.
 pub type DumpHook<'a> = dyn FnMut(Stage, &dyn Fn() -> String) + 'a;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A machine that code is made for.
+/// A target machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// The processor that this process runs on. The executor chooses the widest vector instructions
@@ -13,7 +13,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The target with this name: `cpu`, `sm_80`, `sm_90` (which is `sm_90a`).
+    /// Returns the target with this name: `cpu`, `sm_80`, `sm_90` (which is `sm_90a`).
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "cpu" => Some(Self::Cpu),
@@ -21,7 +21,7 @@ impl Target {
         }
     }
 
-    /// Every target, by name.
+    /// Returns every target, by name.
     pub fn names() -> Vec<&'static str> {
         let gpus = tilewright_gpu_ir::GpuTarget::ALL.iter().map(|target| target.name);
         ["cpu"].into_iter().chain(gpus).chain(["sm_90"]).collect()
@@ -36,7 +36,7 @@ impl Target {
         tilewright_gpu_ir::GpuTarget::ALL.iter().rfind(runs).copied().map(Self::Gpu)
     }
 
-    /// The back end's name, as Triton has it.
+    /// Returns Triton's name of the back end.
     pub fn backend(self) -> &'static str {
         match self {
             Target::Cpu => "cpu",
@@ -44,7 +44,7 @@ impl Target {
         }
     }
 
-    /// The architecture: `sm_80`; for a CPU that of the instruction set, such as `x86_64`.
+    /// Returns the architecture: `sm_80`; for a CPU that of the instruction set, such as `x86_64`.
     pub fn architecture(self) -> &'static str {
         match self {
             Target::Cpu => std::env::consts::ARCH,
@@ -52,7 +52,7 @@ impl Target {
         }
     }
 
-    /// The compute capability times 10, of a GPU.
+    /// Returns 10 times the compute capability of a GPU.
     pub fn capability(self) -> Option<u32> {
         match self {
             Target::Cpu => None,
@@ -60,8 +60,8 @@ impl Target {
         }
     }
 
-    /// Returns the features of the processor, by the names that its makers use; the architecture of
-    /// a GPU says them.
+    /// Returns the features of the processor, by their usual names; none for a GPU, whose
+    /// architecture implies them.
     pub fn features(self) -> Vec<&'static str> {
         match self {
             Target::Cpu => cpu_features(),

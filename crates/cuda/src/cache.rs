@@ -132,24 +132,24 @@ impl Cache {
         key: &Key,
         build: impl FnOnce() -> Result<Vec<u8>, Error>,
     ) -> Result<Vec<u8>, Error> {
-        let Some(place) = self.place(key) else { return build() };
-        if let Some(content) = place.read() {
+        let Some(paths) = self.paths(key) else { return build() };
+        if let Some(content) = paths.read() {
             return Ok(content);
         }
-        let lock = match place.lock() {
+        let lock = match paths.lock() {
             Ok(lock) => lock,
             Err(error) => {
-                self.warn(&place.folder, &error);
+                self.warn(&paths.folder, &error);
                 return build();
             }
         };
         // Another process may have built it while this one waited.
-        if let Some(content) = place.read() {
+        if let Some(content) = paths.read() {
             return Ok(content);
         }
         let content = build()?;
-        if let Err(error) = self.write(&place, &content) {
-            self.warn(&place.folder, &error);
+        if let Err(error) = self.write(&paths, &content) {
+            self.warn(&paths.folder, &error);
         }
         drop(lock);
         Ok(content)
@@ -157,13 +157,13 @@ impl Cache {
 
     /// Returns the entry of a key, if there is one.
     pub fn get(&self, key: &Key) -> Option<Vec<u8>> {
-        self.place(key)?.read()
+        self.paths(key)?.read()
     }
 
-    fn place(&self, key: &Key) -> Option<Place> {
+    fn paths(&self, key: &Key) -> Option<EntryPaths> {
         let hex = key.to_hex();
         let folder = self.folder.as_ref()?.join(&hex[..1]);
-        Some(Place {
+        Some(EntryPaths {
             entry: folder.join(&hex),
             lock: folder.join(format!("lock-{}", &hex[1..2])),
             folder,
@@ -171,18 +171,18 @@ impl Cache {
         })
     }
 
-    fn write(&self, place: &Place, content: &[u8]) -> io::Result<()> {
+    fn write(&self, paths: &EntryPaths, content: &[u8]) -> io::Result<()> {
         let bytes = (HEADER_BYTES + content.len()) as u64;
         if bytes > self.limit {
             return Ok(());
         }
-        place.make_room(self.limit - bytes)?;
-        place.write(content)
+        paths.make_room(self.limit - bytes)?;
+        paths.write(content)
     }
 }
 
 /// The paths of an entry.
-struct Place {
+struct EntryPaths {
     key: Key,
     folder: PathBuf,
     entry: PathBuf,
@@ -201,7 +201,7 @@ impl Drop for Lock {
     }
 }
 
-impl Place {
+impl EntryPaths {
     /// Returns the content, if the entry exists and is undamaged.
     fn read(&self) -> Option<Vec<u8>> {
         let mut file = File::open(&self.entry).ok()?;

@@ -10,7 +10,7 @@ use tilewright_sim::{Fault, FaultKind, Location, Space};
 
 use crate::error::OutOfResources;
 use crate::{Error, Handle};
-use access::{Found, MemoryAccess, called, on_line};
+use access::{FaultCandidates, MemoryAccess, called, on_line};
 pub(crate) use watched::from_watch;
 
 /// Converts a fault of the simulator to an error at its access of the kernel, or at its line.
@@ -18,7 +18,7 @@ pub(crate) use watched::from_watch;
 pub(crate) fn from_fault(fault: &Fault, handle: &Handle) -> Error {
     let sources = &handle.compiled.module.sources;
     let line = fault.location.as_ref().and_then(|location| span(sources, location));
-    let find = |target: MemoryAccess| (Found::new(fault, handle, target), target);
+    let find = |target: MemoryAccess| (FaultCandidates::new(fault, handle, target), target);
     let mut diagnostic = match fault.kind {
         FaultKind::OutOfBounds { space: Space::Global, is_store, address, bytes, nearest } => {
             let (found, target) = find(MemoryAccess { is_store, address, bytes });
@@ -135,7 +135,7 @@ fn words(target: MemoryAccess) -> (&'static str, &'static str) {
 /// Describes an access out of bounds, in the words of the CPU's executor as far as a GPU's
 /// instruction tells as much.
 fn out_of_bounds(
-    found: &Found,
+    found: &FaultCandidates,
     target: MemoryAccess,
     line: Option<Span>,
     nearest: Option<(String, i64)>,
@@ -182,7 +182,7 @@ fn out_of_bounds(
     .hint("derive the pointer from the argument whose memory it points into")
 }
 
-fn read_only(found: &Found, line: Option<Span>) -> Diagnostic {
+fn read_only(found: &FaultCandidates, line: Option<Span>) -> Diagnostic {
     let (what, whose) = match &found.argument {
         Some(argument) => (format!("`{}`,", argument.name), format!("the memory of `{}`", argument.name)),
         None => ("memory".into(), "the memory".into()),
@@ -194,7 +194,7 @@ fn read_only(found: &Found, line: Option<Span>) -> Diagnostic {
         .hint("pass memory that may be written: `&mut` in Rust, `array.copy()` in Python")
 }
 
-fn misaligned(found: &Found, target: MemoryAccess, line: Option<Span>) -> Diagnostic {
+fn misaligned(found: &FaultCandidates, target: MemoryAccess, line: Option<Span>) -> Diagnostic {
     let (noun, verb) = words(target);
     let MemoryAccess { address, bytes, .. } = target;
     let (of, what, hint) = match &found.argument {

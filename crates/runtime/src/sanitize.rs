@@ -58,13 +58,13 @@ pub struct SourcePlace {
 }
 
 /// The findings that no program has taken yet.
-struct Kept {
+struct PendingFindings {
     reports: Vec<SanitizerReport>,
     /// The number of findings that were dropped because there were too many.
     dropped: u64,
 }
 
-static KEPT: Mutex<Kept> = Mutex::new(Kept { reports: Vec::new(), dropped: 0 });
+static PENDING: Mutex<PendingFindings> = Mutex::new(PendingFindings { reports: Vec::new(), dropped: 0 });
 
 /// The maximum number of different findings that are kept and printed; more are only counted.
 const MAX_REPORTS: usize = 100;
@@ -95,7 +95,7 @@ fn read() -> Checks {
 /// The checks of one launch, and what they have found.
 struct Scope {
     checks: Checks,
-    kept: Kept,
+    kept: PendingFindings,
 }
 
 /// The number of running launches with checks of their own.
@@ -124,21 +124,21 @@ pub fn with_checks<R>(checks: Checks, run: impl FnOnce() -> R) -> (R, Vec<Saniti
             count_scope(|scopes| scopes - 1);
         }
     }
-    let kept = Kept { reports: Vec::new(), dropped: 0 };
+    let kept = PendingFindings { reports: Vec::new(), dropped: 0 };
     let outer = SCOPE.with_borrow_mut(|scope| scope.replace(Scope { checks, kept }));
     count_scope(|scopes| scopes + 1);
     let end = End(outer);
     let result = run();
     let found = SCOPE.with_borrow_mut(Option::take);
     drop(end);
-    let Kept { reports, dropped } =
-        found.map_or(Kept { reports: Vec::new(), dropped: 0 }, |scope| scope.kept);
+    let PendingFindings { reports, dropped } =
+        found.map_or(PendingFindings { reports: Vec::new(), dropped: 0 }, |scope| scope.kept);
     (result, reports, dropped)
 }
 
 /// Adds findings to those of launches without checks of their own: no other receiver gets them.
 pub fn keep_reports_of_launch(reports: Vec<SanitizerReport>, dropped: u64) {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
     kept.reports.extend(reports);
     kept.dropped += dropped;
 }
@@ -156,7 +156,7 @@ pub fn print_findings(is_printing: bool) {
 /// Returns the findings since the last call that took them, and the number of findings that were
 /// dropped; forgets them if `is_taken`.
 pub fn sanitizer_reports(is_taken: bool) -> (Vec<SanitizerReport>, u64) {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
     let found = (kept.reports.clone(), kept.dropped);
     if is_taken {
         kept.reports.clear();
@@ -317,7 +317,7 @@ pub(crate) fn keep(kernel: &str, finding: &Finding, sources: &SourceMap) {
     if is_of_launch.is_some() {
         return;
     }
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
     let is_new = add(&mut kept, kernel, finding, sources);
     drop(kept);
     if is_new && IS_PRINTING.load(Ordering::Relaxed) {
@@ -327,7 +327,7 @@ pub(crate) fn keep(kernel: &str, finding: &Finding, sources: &SourceMap) {
 }
 
 /// Adds a finding, if it is new and there is room.
-fn add(kept: &mut Kept, kernel: &str, finding: &Finding, sources: &SourceMap) -> bool {
+fn add(kept: &mut PendingFindings, kernel: &str, finding: &Finding, sources: &SourceMap) -> bool {
     let Finding { check, diagnostic, program, lane, element, other, count, occurrences: _ } = finding;
     let place = diagnostic.primary.as_ref().map(|label| place_of(sources, label.span));
     let other = other.as_ref().map(|other| (other.span.map(|span| place_of(sources, span)), other.program));

@@ -1,5 +1,5 @@
-//! A Rust program that compiles a kernel and launches it, without Python: on the CPU, on a
-//! simulated GPU, and on a real one where there is one.
+//! A Rust program that compiles a kernel and launches it without Python: on the CPU, on a simulated
+//! GPU, and on a real one if there is one.
 //!
 //! ```text
 //! cargo run -p tilewright --example embed
@@ -41,13 +41,13 @@ pub fn run() -> Result<(), Error> {
         println!("{device}: the rows add up to {:?}", out.chunks(columns).map(sum).collect::<Vec<_>>());
     }
 
-    // A mistake is a value that names the line, the program and the argument.
+    // An error is a value that names the line, the program and the argument.
     let mut short = vec![0.0_f32; 10];
     let error =
         softmax.launch(rows, args![&x, &mut short, columns, BLOCK = 64]).expect_err("it is too short");
     println!("\n{error}\n");
 
-    // The stages are text. No device is needed to compile for one.
+    // The stages are text. Compiling for a GPU needs no GPU.
     let handle = softmax.on(Device::Sim(90)).compile("*fp32,*fp32,i32,BLOCK=64", &Options::default())?;
     let ptx = handle.compiled.asm(Stage::Ptx).expect("it was compiled for a GPU");
     println!("the PTX for sm_90 has {} lines", ptx.lines().count());
@@ -58,7 +58,7 @@ fn sum(row: &[f32]) -> f32 {
     (row.iter().sum::<f32>() * 1e4).round() / 1e4
 }
 
-/// Compared with binary64.
+/// Returns the largest difference from a softmax in binary64.
 fn largest_difference(x: &[f32], out: &[f32], columns: usize) -> f64 {
     let mut largest = 0.0_f64;
     for (x, out) in x.chunks(columns).zip(out.chunks(columns)) {

@@ -21,7 +21,7 @@ fn main() -> Result<(), Error> {
     launches()
 }
 
-/// The median of many runs.
+/// Returns the median of many runs.
 fn median(mut run: impl FnMut() -> Duration) -> Duration {
     let mut times: Vec<Duration> = (0..101).map(|_| run()).collect();
     times.sort();

@@ -9,9 +9,9 @@ use tilewright_runtime::{Device, Error, Grid, Pointer, Region, Value};
 /// The arguments of a launch; made by [`args!`](crate::args).
 #[derive(Clone, Debug, Default)]
 pub struct Arguments<'m> {
-    /// By position.
+    /// The positional arguments.
     pub positional: Vec<Value<'m>>,
-    /// By name.
+    /// The keyword arguments.
     pub keywords: Vec<(&'static str, Value<'m>)>,
 }
 
@@ -64,7 +64,7 @@ elements! {
 
 /// A type of arguments.
 pub trait IntoArgument<'m> {
-    /// As the launcher takes it.
+    /// Converts it for the launcher.
     fn into_argument(self) -> Value<'m>;
 }
 
@@ -179,7 +179,7 @@ fn constant<'m>(constant: Constant) -> Value<'m> {
 
 /// A type of grids: a number of programs, or an array or tuple of one to three.
 pub trait IntoGrid {
-    /// The checked grid.
+    /// Returns the checked grid.
     fn into_grid(self) -> Result<Grid, Error>;
 }
 
@@ -215,7 +215,7 @@ macro_rules! grids {
 }
 grids!(i32 i64 u32 u64 usize);
 
-/// The compile-time value of an argument, for an option.
+/// Returns the compile-time value of an argument, for an option.
 pub(crate) fn to_constant(name: &str, value: &Value<'_>) -> Result<Constant, Error> {
     if let Some(HostValue::Constant(constant)) = value.to_host_value() {
         return Ok(constant);

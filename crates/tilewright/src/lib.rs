@@ -27,13 +27,13 @@
 //! # Ok(())
 //! # }
 //! ```
-//! Arguments are what `kernel[grid](...)` takes in Python: slices for tensors, numbers, `bool`s,
-//! and for parameters that are `tl.constexpr` also strings; by position first, then by name,
-//! options such as `num_warps = 8` among them. Memory is safe: a kernel that leaves its slices, or
-//! stores to one that is not `&mut`, ends in an [`Error`] that names the line, the program and the
-//! argument.
+//! Arguments are those of `kernel[grid](...)` in Python: slices for tensors, numbers, `bool`s, and
+//! for parameters that are `tl.constexpr` also strings; positional ones first, then named ones,
+//! including options such as `num_warps = 8`. Memory is safe: a kernel that accesses memory outside
+//! of its slices, or stores to one that is not `&mut`, ends in an [`Error`] that names the line,
+//! the program and the argument.
 //!
-//! For what is beneath see [`runtime`] (values, options, handles), [`compiler`] (the stages) and
+//! For the lower layers see [`runtime`] (values, options, handles), [`compiler`] (the stages) and
 //! [`ir`].
 
 mod arguments;

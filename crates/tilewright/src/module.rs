@@ -17,8 +17,8 @@ use crate::arguments::to_constant;
 use crate::{Arguments, IntoGrid};
 
 /// The text of a Python module that defines kernels. Its imports of `triton` or `tilewright`, its
-/// constants and its `@jit` functions are understood; nothing of it is executed. Modules that it
-/// imports and that are files beside it, or in its package, are read too.
+/// constants and its `@jit` functions are evaluated without executing it. Imported modules that are
+/// files in its folder, or in its package, are read too.
 #[derive(Clone, Debug)]
 pub struct Module {
     shared: Arc<Shared>,
@@ -63,18 +63,18 @@ impl Module {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// The names of the `@jit` functions, in order.
+    /// Returns the names of the `@jit` functions, in order.
     pub fn kernel_names(&self) -> Vec<&str> {
         self.kernels().map(|function| function.name.as_str()).collect()
     }
 
-    /// The syntax tree of a kernel as text, a line for each node. Nothing is compiled.
+    /// Returns the syntax tree of a kernel as text, a line for each node. Nothing is compiled.
     pub fn syntax_tree(&self, name: &str) -> Result<String, Error> {
         let kernel = self.kernel(name)?;
         Ok(syntax_tree(kernel.signature().source.as_ref()))
     }
 
-    /// The `@jit` function with this name.
+    /// Returns the `@jit` function with this name.
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
         let mut kernels = self.shared.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         let kernel = if let Some(kernel) = kernels.get(name) {
@@ -92,7 +92,7 @@ impl Module {
     }
 
     fn make_kernel(&self, name: &str) -> Result<runtime::Kernel, Error> {
-        // Of two definitions the later one counts, as in Python.
+        // The last definition of a name counts, as in Python.
         let syntax = self.kernels().filter(|function| function.name == name).last();
         let syntax = syntax.ok_or_else(|| self.no_such_kernel(name))?;
         let mut host = self.shared.host.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +137,7 @@ impl Module {
     }
 }
 
-/// A kernel of a module. Its compiled variants are cached, one for each shape of its arguments.
+/// A kernel of a module. Its compiled variants are cached.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     kernel: Arc<runtime::Kernel>,
@@ -145,40 +145,39 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The name and the parameters.
+    /// Returns the name and the parameters.
     pub fn signature(&self) -> &Signature {
         self.kernel.signature()
     }
 
-    /// The same kernel on another device than the one that `TILEWRIGHT_DEVICE` names, or the
-    /// processor.
+    /// Returns the same kernel on another device than that of `TILEWRIGHT_DEVICE`, or the CPU.
     #[must_use]
     pub fn on(&self, device: Device) -> Self {
         Self { kernel: Arc::new(self.kernel.on(device)), module: self.module.clone() }
     }
 
-    /// Runs the kernel for every program of a grid, and compiles it before where needed. Returns
-    /// when all have ended.
+    /// Runs the kernel for every program of a grid, and compiles it first if necessary. Returns
+    /// when all programs have ended.
     pub fn launch(&self, grid: impl IntoGrid, arguments: Arguments<'_>) -> Result<(), Error> {
         let grid = grid.into_grid()?;
         let (values, options) = self.bind(arguments)?;
         self.handle(&values, &options)?.launch(grid, &values, Interrupt::Never)
     }
 
-    /// Compiles the kernel for these arguments and does not run it.
+    /// Compiles the kernel for these arguments, without running it.
     pub fn warmup(&self, arguments: Arguments<'_>) -> Result<Arc<Handle>, Error> {
         let (values, options) = self.bind(arguments)?;
         self.handle(&values, &options)
     }
 
     /// Compiles the kernel for arguments that a text describes: `*fp32,*fp32:16,i32,BLOCK=1024`.
-    /// (The language is that of `tilewright compile --signature`.)
+    /// The syntax is that of `tilewright compile --signature`.
     pub fn compile(&self, signature: &str, options: &Options) -> Result<Handle, Error> {
         self.compile_for_launches(signature, options, false)
     }
 
-    /// As [`compile`](Self::compile). With `tensor_maps`, code for a GPU may take tensor maps after
-    /// its arguments, which only launches of the handle make.
+    /// Compiles as [`compile`](Self::compile). With `tensor_maps`, code for a GPU may take tensor
+    /// maps after its arguments, which only launches of the handle make.
     pub fn compile_for_launches(
         &self,
         signature: &str,
@@ -190,7 +189,8 @@ impl Kernel {
         self.kernel.compile_for(arguments, options, tensor_maps, &mut *host)
     }
 
-    /// The compiled form for these values, one for each parameter; compiles it where needed.
+    /// Returns the compiled variant for these values, one for each parameter; compiles it if
+    /// necessary.
     pub fn handle(&self, values: &[Value<'_>], options: &Options) -> Result<Arc<Handle>, Error> {
         if let Some(handle) = self.kernel.lookup(values, options)? {
             return Ok(handle);
@@ -199,7 +199,7 @@ impl Kernel {
         self.kernel.specialize(values, options, &mut *host)
     }
 
-    /// One value for each parameter, and the options.
+    /// Returns one value for each parameter, and the options.
     fn bind<'m>(&self, arguments: Arguments<'m>) -> Result<(Vec<Value<'m>>, Options), Error> {
         let Arguments { mut positional, keywords } = arguments;
         if let Some(first) = self.signature().variadic().filter(|first| *first < positional.len()) {
@@ -238,7 +238,7 @@ fn is_jit(function: &FunctionSyntax) -> bool {
     })
 }
 
-/// A default as an argument: numbers are as if they were passed.
+/// Converts a default to an argument. Numbers are the same as if they were passed.
 fn to_value(value: HostValue) -> Value<'static> {
     match value {
         HostValue::Constant(Constant::None) => Value::None,

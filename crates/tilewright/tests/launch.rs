@@ -1,5 +1,4 @@
-//! Kernels from Rust: arguments, specialization, the cache, threads, and what is said about
-//! mistakes.
+//! Kernels from Rust: arguments, specialization, the cache, threads, and errors.
 
 use std::sync::Arc;
 

@@ -63,7 +63,7 @@ def install(torch: Any) -> None:
     # Most programs need none of these modules.
     from tilewright import _native
     from tilewright._cuda_on_cpu import autocast, classes, overrides, torch_cuda
-    from tilewright._cuda_on_cpu.marks import Marks
+    from tilewright._cuda_on_cpu.device_marks import Marks
     from tilewright._cuda_on_cpu.mode import compile_past, make_mode, watch_callbacks, watch_new_threads
 
     _active = True

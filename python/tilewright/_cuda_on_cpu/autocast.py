@@ -153,7 +153,7 @@ def install(torch: Any) -> Autocast:
     def enter(self: Any) -> Any:
         result = real_enter(self)
         if self.device == "cuda":
-            from tilewright._cuda_on_cpu.notice import announce
+            from tilewright._cuda_on_cpu.announcement import announce
 
             announce()
             self._tilewright_cpu = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")

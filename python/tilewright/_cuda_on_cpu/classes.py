@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright._cuda_on_cpu import random_state
-from tilewright._cuda_on_cpu.notice import announce
+from tilewright._cuda_on_cpu.announcement import announce
 from tilewright._cuda_on_cpu.torch_cuda import Event, Stream, is_torch
 
 _LEGACY = "Float Double Half BFloat16 Long Int Short Byte Char Bool"

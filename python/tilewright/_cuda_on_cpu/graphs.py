@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright import _native
-from tilewright._cuda_on_cpu.notice import announce
+from tilewright._cuda_on_cpu.announcement import announce
 
 _capturing: CUDAGraph | None = None
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tilewright._cuda_on_cpu.classes import drawn_from
+from tilewright._cuda_on_cpu.device_marks import is_fake
 from tilewright._cuda_on_cpu.graphs import is_capturing, refuse_compiled_code
-from tilewright._cuda_on_cpu.marks import is_fake
 from tilewright._cuda_on_cpu.operators import watch_operators
 
 if TYPE_CHECKING:
-    from tilewright._cuda_on_cpu.marks import Marks
+    from tilewright._cuda_on_cpu.device_marks import Marks
 
 # Attributes and methods whose results hold no tensors.
 _PLAIN_ATTRIBUTES = "shape dtype ndim layout requires_grad is_leaf grad_fn itemsize nbytes is_sparse names"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tilewright._cuda_on_cpu.marks import Marks
+    from tilewright._cuda_on_cpu.device_marks import Marks
 
 NAMESPACES_OF_TORCH = ("aten", "prims", "prim")
 """The namespaces of torch's own operators: `overrides.py` handles programs' kernels for them."""

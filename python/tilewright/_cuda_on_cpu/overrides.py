@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright._cuda_on_cpu.operators import NAMESPACES_OF_TORCH
 
 if TYPE_CHECKING:
-    from tilewright._cuda_on_cpu.marks import Marks
+    from tilewright._cuda_on_cpu.device_marks import Marks
 
 _COMPOSED_BELOW_AUTOGRAD = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 

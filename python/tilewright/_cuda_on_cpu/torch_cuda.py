@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from tilewright import _native
 from tilewright._cuda_on_cpu import graphs, random_state
-from tilewright._cuda_on_cpu.notice import announce, is_announced
+from tilewright._cuda_on_cpu.announcement import announce, is_announced
 from tilewright._import_hook import when_imported
 
 CAPABILITY = (8, 0)

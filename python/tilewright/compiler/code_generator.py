@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright._replaced import replaced_names
+from tilewright._replaced_names import replaced_names
 from tilewright._utils import apply_with_path, is_namedtuple, set_iterable_path
 from tilewright.errors import CompilationError, CompileTimeAssertionFailure, UnsupportedLanguageConstruct
 from tilewright.language._constexpr import constexpr

@@ -159,7 +159,7 @@ class tensor(base_value):
             y = tl.abs(x - 3)  # [2.0, 1.0, 0.0, 1.0]
         """
     def advance(self, offsets: _Offsets) -> tensor:
-        """The block pointer moved by `offsets` elements along each axis.
+        """Returns the block pointer moved by `offsets` elements along each axis.
 
         Parameters:
             offsets: One offset for each axis, in elements.
@@ -178,8 +178,8 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            tie_break_left: Whether the first of equal elements is found, else the last.
-            keep_dims: Whether the axis stays, with extent 1.
+            tie_break_left: True if the first of equal elements is found, else the last.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.argmax(x, 0)`: int1, int8, int16, int64, uint8, uint16, uint32,
@@ -194,8 +194,8 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            tie_break_left: Whether the first of equal elements is found, else the last.
-            keep_dims: Whether the axis stays, with extent 1.
+            tie_break_left: True if the first of equal elements is found, else the last.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.argmin(x, 0)`: int1, int8, int16, int64, uint8, uint16, uint32,
@@ -206,13 +206,13 @@ class tensor(base_value):
             y = tl.argmin(x, 0)  # 0
         """
     def associative_scan(self, axis: _Int, combine_fn: Callable[..., object], reverse: _Flag = False) -> tensor:
-        """Each element combined with all before it along an axis, what comes earlier on the left, by an
-        associative `@jit` function as `reduce` takes it; with `reverse`, the last element is the earliest.
+        """Combines each element with all before it along an axis, earlier elements on the left, with an
+        associative `@jit` function as for `reduce`. With `reverse`, the last element is the earliest.
 
         Parameters:
             axis: An axis.
             combine_fn: An associative `@jit` function of two elements.
-            reverse: Whether the last element is the first one.
+            reverse: True if the last element is the first one.
 
         Shapes: a tile, or a tuple of tiles of one shape, which is the results'.
         Types: any type, also of several tiles; the function's results have its operands'.
@@ -227,13 +227,13 @@ class tensor(base_value):
             z = tl.associative_scan(x, 0, product, reverse=True)  # [24.0, 24.0, 12.0, 4.0]
         """
     def atomic_add(self, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-        """Adds the value to memory through a pointer or a tile of pointers, where the mask is true, each
-        element at once; gives what was there before, 0 where the mask is false. Floats are added in any
-        order.
+        """Adds the value to memory through a pointer or a tile of pointers, where the mask is true, atomically
+        for each element. Returns the old value of the memory, or 0 where the mask is false. Floats are
+        added in any order.
 
         Parameters:
             val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-            mask: Where memory is accessed; it broadcasts to the pointers' shape.
+            mask: True for each element that is accessed; it broadcasts to the pointers' shape.
             sem: The memory order, "acq_rel" by default.
             scope: The threads that the order holds for, "gpu" by default.
 
@@ -248,11 +248,11 @@ class tensor(base_value):
             now = tl.load(i_ptr + tl.arange(0, 4))  # [5, 5, 5, 5]
         """
     def atomic_and(self, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-        """Like `atomic_add`, for bitwise and of integers.
+        """Like `atomic_add`, but computes the bitwise and of integers.
 
         Parameters:
             val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-            mask: Where memory is accessed; it broadcasts to the pointers' shape.
+            mask: True for each element that is accessed; it broadcasts to the pointers' shape.
             sem: The memory order, "acq_rel" by default.
             scope: The threads that the order holds for, "gpu" by default.
 
@@ -267,8 +267,8 @@ class tensor(base_value):
             now = tl.load(i_ptr + tl.arange(0, 4))  # [0, 0, 0, 0]
         """
     def atomic_cas(self, cmp: _Value, val: _Value, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-        """Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before,
-        signed or unsigned as `val` is.
+        """Writes `val` where memory has the bits of `cmp`, atomically for each element. Returns the old value
+        of the memory, signed or unsigned as `val` is.
 
         Parameters:
             cmp: The value that memory is compared with.
@@ -286,11 +286,11 @@ class tensor(base_value):
             again = tl.atomic_cas(i_ptr, 0, 5)  # 9
         """
     def atomic_load(self, mask: tensor | constexpr | bool | None = None, sem: _LoadSemantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-        """Reads memory that other programs write, each element at once; 0 where the mask is false. `sem` is
-        "acquire" (the default) or "relaxed".
+        """Reads memory that other programs write, atomically for each element; 0 where the mask is false.
+        `sem` is "acquire" (the default) or "relaxed".
 
         Parameters:
-            mask: Where memory is accessed; it broadcasts to the pointers' shape.
+            mask: True for each element that is accessed; it broadcasts to the pointers' shape.
             sem: The memory order, "acquire" by default.
             scope: The threads that the order holds for, "gpu" by default.
 
@@ -302,12 +302,12 @@ class tensor(base_value):
             y = tl.atomic_load(i_ptr, sem="acquire")  # 0
         """
     def atomic_max(self, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-        """Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity on the
-        side of its sign.
+        """Like `atomic_add`, but computes the maximum. -0.0 is less than 0.0; a NaN is beyond the infinity of
+        its sign.
 
         Parameters:
             val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-            mask: Where memory is accessed; it broadcasts to the pointers' shape.
+            mask: True for each element that is accessed; it broadcasts to the pointers' shape.
             sem: The memory order, "acq_rel" by default.
             scope: The threads that the order holds for, "gpu" by default.
 
@@ -322,11 +322,11 @@ class tensor(base_value):
             now = tl.load(i_ptr + tl.arange(0, 4))  # [2, 2, 2, 2]
         """
     def atomic_min(self, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-        """Like `atomic_max`, for the smaller one.
+        """Like `atomic_max`, but computes the minimum.
 
         Parameters:
             val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-            mask: Where memory is accessed; it broadcasts to the pointers' shape.
+            mask: True for each element that is accessed; it broadcasts to the pointers' shape.
             sem: The memory order, "acq_rel" by default.
             scope: The threads that the order holds for, "gpu" by default.
 
@@ -341,11 +341,11 @@ class tensor(base_value):
             now = tl.load(i_ptr + tl.arange(0, 4))  # [-2, -2, -2, -2]
         """
     def atomic_or(self, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-        """Like `atomic_add`, for bitwise or of integers.
+        """Like `atomic_add`, but computes the bitwise or of integers.
 
         Parameters:
             val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-            mask: Where memory is accessed; it broadcasts to the pointers' shape.
+            mask: True for each element that is accessed; it broadcasts to the pointers' shape.
             sem: The memory order, "acq_rel" by default.
             scope: The threads that the order holds for, "gpu" by default.
 
@@ -360,8 +360,8 @@ class tensor(base_value):
             now = tl.load(i_ptr + tl.arange(0, 4))  # [6, 6, 6, 6]
         """
     def atomic_poll(self, expected_value: _Integer, sem: _LoadSemantics | constexpr | None = None, scope: _Scope | constexpr | None = None, timeout_ns: _Int | None = None) -> tensor:
-        """Waits until the integer at a scalar pointer is the expected one, which gives True, or until
-        `timeout_ns` nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or
+        """Waits until the integer at a scalar pointer is the expected one, and returns True; or until
+        `timeout_ns` nanoseconds have passed, and returns False. `sem` is "acquire" (the default) or
         "relaxed".
 
         Parameters:
@@ -380,12 +380,12 @@ class tensor(base_value):
             tl.atomic_poll(i_ptr, 1, sem="acquire")
         """
     def atomic_store(self, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _StoreSemantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> None:
-        """Writes memory that other programs read, each element at once. `sem` is "release" (the default) or
-        "relaxed".
+        """Writes memory that other programs read, atomically for each element. `sem` is "release" (the
+        default) or "relaxed".
 
         Parameters:
             val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-            mask: Where memory is accessed; it broadcasts to the pointers' shape.
+            mask: True for each element that is accessed; it broadcasts to the pointers' shape.
             sem: The memory order, "release" by default.
             scope: The threads that the order holds for, "gpu" by default.
 
@@ -399,11 +399,11 @@ class tensor(base_value):
             y = tl.atomic_load(i_ptr)  # 4
         """
     def atomic_xchg(self, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-        """Like `atomic_add`, for the value itself.
+        """Like `atomic_add`, but stores the value itself.
 
         Parameters:
             val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-            mask: Where memory is accessed; it broadcasts to the pointers' shape.
+            mask: True for each element that is accessed; it broadcasts to the pointers' shape.
             sem: The memory order, "acq_rel" by default.
             scope: The threads that the order holds for, "gpu" by default.
 
@@ -418,11 +418,11 @@ class tensor(base_value):
             now = tl.load(i_ptr + tl.arange(0, 4))  # [8, 8, 8, 8]
         """
     def atomic_xor(self, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-        """Like `atomic_add`, for bitwise exclusive or of integers.
+        """Like `atomic_add`, but computes the bitwise exclusive or of integers.
 
         Parameters:
             val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-            mask: Where memory is accessed; it broadcasts to the pointers' shape.
+            mask: True for each element that is accessed; it broadcasts to the pointers' shape.
             sem: The memory order, "acq_rel" by default.
             scope: The threads that the order holds for, "gpu" by default.
 
@@ -437,13 +437,13 @@ class tensor(base_value):
             now = tl.load(i_ptr + tl.arange(0, 4))  # [6, 6, 6, 6]
         """
     def bitonic_merge(self, dim: _Int | None = None, descending: _Flag | int = 0) -> tensor:
-        """A bitonic sequence along an axis (the last one for None), such as an ascending one before a
-        descending one of the same length, in order. The result for other sequences is undefined. NaN and
-        zeros are as in `sort`.
+        """Sorts a bitonic sequence along an axis (the last one for None), such as an ascending one followed by
+        a descending one of the same length. The result for other sequences is undefined. NaN and zeros are
+        as in `sort`.
 
         Parameters:
             dim: An axis.
-            descending: Whether the largest element comes first.
+            descending: True if the largest element comes first.
 
         Shapes: a tile whose extent along the axis is a power of two; the result has its shape.
         Types: `x` [2, 4] of … gives for `tl.bitonic_merge(x)`: any type: the same [2, 4].
@@ -453,7 +453,7 @@ class tensor(base_value):
             y = tl.bitonic_merge(tl.where(x < 3, x, 7 - x))  # [1.0, 2.0, 3.0, 4.0]
         """
     def broadcast_to(self, *shape: _Int | _Ints) -> tensor:
-        """The tile repeated along its axes of extent 1 until it has the shape.
+        """Repeats the tile along its axes of extent 1 so that it has the shape.
 
         Parameters:
             shape: The shape of the result: one tuple, or one argument for each axis.
@@ -466,14 +466,14 @@ class tensor(base_value):
             y = tl.broadcast_to(x[None, :], 2, 4)  # [[1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]]
         """
     def cast(self, dtype: _Dtype, fp_downcast_rounding: _Rounding | constexpr | None = None, bitcast: _Flag = False) -> tensor:
-        """Conversion to another type. Integers wrap; a float becomes an integer by truncation towards zero;
-        int1 is the comparison with zero. `bitcast=True` keeps the bits instead. `fp_downcast_rounding` is
-        "rtne" or "rtz".
+        """Converts to another type. Integers wrap; a float becomes an integer by truncation towards zero; int1
+        is the comparison with zero. `bitcast=True` keeps the bits instead. `fp_downcast_rounding` is "rtne"
+        or "rtz".
 
         Parameters:
             dtype: The type of the elements of the result.
             fp_downcast_rounding: How a float becomes a narrower one, "rtne" by default.
-            bitcast: Whether the bits stay instead of the value.
+            bitcast: True if the bits stay instead of the value.
 
         Shapes: any; the result has the operand's.
         Types: any type to any other; pointers to and from 64-bit integers.
@@ -525,7 +525,7 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            reverse: Whether the last element is the first one.
+            reverse: True if the last element is the first one.
             dtype: The type of the elements of the result.
 
         Shapes: a tile; the result has its shape.
@@ -542,7 +542,7 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            reverse: Whether the last element is the first one.
+            reverse: True if the last element is the first one.
             dtype: The type of the elements of the result.
 
         Shapes: a tile; the result has its shape.
@@ -588,7 +588,7 @@ class tensor(base_value):
             y = tl.exp2(x)  # [2.0, 4.0, 8.0, 16.0]
         """
     def expand_dims(self, axis: _Int | _Ints) -> tensor:
-        """The tile with new axes of extent 1 at these places (an integer or a tuple) of the result's shape.
+        """Adds axes of extent 1 to a tile, at these axes (an integer or a tuple) of the result.
 
         Parameters:
             axis: The axes of the result that are new.
@@ -625,9 +625,9 @@ class tensor(base_value):
             y = tl.floor(x * 0.75)  # [0.0, 1.0, 2.0, 3.0]
         """
     def gather(self, index: tensor, axis: _Int) -> tensor:
-        """Along the axis, the elements that the index names; along the others, those at the same place. An
-        index is from 0 to the extent of the axis less 1. Any other is an error on the CPU and in the
-        simulator, and on a GPU with `debug=True`; without, a GPU takes some element.
+        """Returns, along the axis, the elements at the indices; along the others, those at the same position.
+        An index is from 0 to the extent of the axis less 1. Any other is an error on the CPU and in the
+        simulator, and on a GPU with `debug=True`; without, a GPU reads an arbitrary element.
 
         Parameters:
             index: For each element of the result, its index along the axis, an integer.
@@ -642,12 +642,12 @@ class tensor(base_value):
             y = tl.gather(x, 3 - tl.arange(0, 4), 0)  # [4.0, 3.0, 2.0, 1.0]
         """
     def histogram(self, num_bins: _Int, mask: tensor | constexpr | bool | None = None) -> tensor:
-        """How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those for
-        which the mask holds. Other elements are not counted.
+        """Counts the elements of a tile of integers that are 0, 1, … num_bins - 1, as an int32 tile. Only
+        elements for which the mask is true count.
 
         Parameters:
             num_bins: The number of bins.
-            mask: Which elements are counted.
+            mask: True for each element that is counted.
 
         Shapes: a tile and a mask of its shape; the result is [num_bins].
         Types: `x` [2, 4] of … gives for `tl.histogram(tl.reshape(x, 8), 16)`: int8, int16, int64, uint8,
@@ -658,7 +658,7 @@ class tensor(base_value):
             y = tl.histogram(tl.arange(0, 4) // 2, 4)  # [2, 2, 0, 0]
         """
     def item(self) -> tensor:
-        """The only element, as a scalar.
+        """Returns the only element, as a scalar.
 
         Shapes: one element in any shape; the result is a scalar.
         Types: any type, pointers too; the result has the operand's.
@@ -690,7 +690,7 @@ class tensor(base_value):
             y = tl.log2(x)  # [0.0, 1.0, 1.58496, 2.0]
         """
     def logical_and(self, other: _Value) -> tensor:
-        """True if both are true.
+        """Returns whether both are true.
 
         Parameters:
             other: The second operand, which broadcasts with the first.
@@ -705,7 +705,7 @@ class tensor(base_value):
             y = (x > 1).logical_and(x < 4)  # [False, True, True, False]
         """
     def logical_or(self, other: _Value) -> tensor:
-        """True if one is true.
+        """Returns whether at least one is true.
 
         Parameters:
             other: The second operand, which broadcasts with the first.
@@ -720,8 +720,8 @@ class tensor(base_value):
             y = (x < 2).logical_or(x > 3)  # [True, False, False, True]
         """
     def make_block_ptr(self, shape: _Offsets, strides: _Offsets, offsets: _Offsets, block_shape: _Ints, order: _Ints) -> tensor:
-        """A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's, `offsets` say
-        where the block begins. `load` and `store` take it, and check the axes that `boundary_check` names.
+        """Returns a pointer to a block of a tensor in memory. `shape` and `strides` are the tensor's; the
+        block begins at `offsets`. `load` and `store` take it, and check the axes in `boundary_check`.
         `order` is a hint.
 
         Parameters:
@@ -741,15 +741,15 @@ class tensor(base_value):
         """
     @overload
     def max(self, axis: _Int | None = None, return_indices: Literal[False] = False, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor:
-        """The largest element along an axis, or of all; with its position if asked, the first one of equal
-        elements, or the last with `return_indices_tie_break_left=False`. NaN is left out. Types of less
-        than 32 bits give fp32 or int32; with positions, the type is that of the input.
+        """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
+        elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
+        less than 32 bits give fp32 or int32; with positions, the type is that of the input.
 
         Parameters:
             axis: An axis.
-            return_indices: Whether the index of the element is a result as well.
-            return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-            keep_dims: Whether the axis stays, with extent 1.
+            return_indices: True if the index of the element is a result as well.
+            return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.max(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -762,15 +762,15 @@ class tensor(base_value):
         """
     @overload
     def max(self, axis: _Int, return_indices: Literal[True], return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> _tuple[tensor, tensor]:
-        """The largest element along an axis, or of all; with its position if asked, the first one of equal
-        elements, or the last with `return_indices_tie_break_left=False`. NaN is left out. Types of less
-        than 32 bits give fp32 or int32; with positions, the type is that of the input.
+        """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
+        elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
+        less than 32 bits give fp32 or int32; with positions, the type is that of the input.
 
         Parameters:
             axis: An axis.
-            return_indices: Whether the index of the element is a result as well.
-            return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-            keep_dims: Whether the axis stays, with extent 1.
+            return_indices: True if the index of the element is a result as well.
+            return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.max(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -783,15 +783,15 @@ class tensor(base_value):
         """
     @overload
     def max(self, axis: _Int | None = None, *, return_indices: Literal[True], return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> _tuple[tensor, tensor]:
-        """The largest element along an axis, or of all; with its position if asked, the first one of equal
-        elements, or the last with `return_indices_tie_break_left=False`. NaN is left out. Types of less
-        than 32 bits give fp32 or int32; with positions, the type is that of the input.
+        """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
+        elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
+        less than 32 bits give fp32 or int32; with positions, the type is that of the input.
 
         Parameters:
             axis: An axis.
-            return_indices: Whether the index of the element is a result as well.
-            return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-            keep_dims: Whether the axis stays, with extent 1.
+            return_indices: True if the index of the element is a result as well.
+            return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.max(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -804,15 +804,15 @@ class tensor(base_value):
         """
     @overload
     def max(self, axis: _Int, return_indices: _Flag, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor | _tuple[tensor, tensor]:
-        """The largest element along an axis, or of all; with its position if asked, the first one of equal
-        elements, or the last with `return_indices_tie_break_left=False`. NaN is left out. Types of less
-        than 32 bits give fp32 or int32; with positions, the type is that of the input.
+        """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
+        elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
+        less than 32 bits give fp32 or int32; with positions, the type is that of the input.
 
         Parameters:
             axis: An axis.
-            return_indices: Whether the index of the element is a result as well.
-            return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-            keep_dims: Whether the axis stays, with extent 1.
+            return_indices: True if the index of the element is a result as well.
+            return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.max(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -825,15 +825,15 @@ class tensor(base_value):
         """
     @overload
     def max(self, axis: _Int | None = None, *, return_indices: _Flag, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor | _tuple[tensor, tensor]:
-        """The largest element along an axis, or of all; with its position if asked, the first one of equal
-        elements, or the last with `return_indices_tie_break_left=False`. NaN is left out. Types of less
-        than 32 bits give fp32 or int32; with positions, the type is that of the input.
+        """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
+        elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
+        less than 32 bits give fp32 or int32; with positions, the type is that of the input.
 
         Parameters:
             axis: An axis.
-            return_indices: Whether the index of the element is a result as well.
-            return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-            keep_dims: Whether the axis stays, with extent 1.
+            return_indices: True if the index of the element is a result as well.
+            return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.max(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -850,9 +850,9 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            return_indices: Whether the index of the element is a result as well.
-            return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-            keep_dims: Whether the axis stays, with extent 1.
+            return_indices: True if the index of the element is a result as well.
+            return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.min(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -869,9 +869,9 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            return_indices: Whether the index of the element is a result as well.
-            return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-            keep_dims: Whether the axis stays, with extent 1.
+            return_indices: True if the index of the element is a result as well.
+            return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.min(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -888,9 +888,9 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            return_indices: Whether the index of the element is a result as well.
-            return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-            keep_dims: Whether the axis stays, with extent 1.
+            return_indices: True if the index of the element is a result as well.
+            return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.min(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -907,9 +907,9 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            return_indices: Whether the index of the element is a result as well.
-            return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-            keep_dims: Whether the axis stays, with extent 1.
+            return_indices: True if the index of the element is a result as well.
+            return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.min(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -926,9 +926,9 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            return_indices: Whether the index of the element is a result as well.
-            return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-            keep_dims: Whether the axis stays, with extent 1.
+            return_indices: True if the index of the element is a result as well.
+            return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.min(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -940,7 +940,7 @@ class tensor(base_value):
             z, index = tl.min(x, 0, return_indices=True)  # 1.0, 0
         """
     def permute(self, *dims: _Int | _Ints) -> tensor:
-        """The tile with its axes in another order.
+        """Reorders the axes of a tile.
 
         Parameters:
             dims: The axes in their new order: one tuple, or one argument for each axis.
@@ -956,7 +956,7 @@ class tensor(base_value):
         """The elements as a tile of one axis.
 
         Parameters:
-            can_reorder: Whether the elements may have another order; they keep theirs.
+            can_reorder: True if the elements may have another order; they keep theirs.
 
         Shapes: [number of elements].
         Types: `x` [2, 4] of … gives for `tl.ravel(x)`: any type: the same [8].
@@ -966,14 +966,14 @@ class tensor(base_value):
             y = tl.ravel(tl.reshape(x, 2, 2))  # [1.0, 2.0, 3.0, 4.0]
         """
     def reduce(self, axis: _Int, combine_fn: Callable[..., object], keep_dims: _Flag = False) -> tensor:
-        """The elements along an axis (all of them for None) combined by an associative `@jit` function. For a
-        tuple of tiles the function takes an element of each, then again an element of each, and returns one
-        of each.
+        """Combines the elements along an axis (all of them for None) with an associative `@jit` function. For
+        a tuple of tiles the function takes an element of each, then again an element of each, and returns
+        one of each.
 
         Parameters:
             axis: An axis.
             combine_fn: An associative `@jit` function of two elements.
-            keep_dims: Whether the axis stays, with extent 1.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile, or a tuple of tiles of one shape; the results are without the axis, or with it at
             extent 1 for `keep_dims=True`.
@@ -992,7 +992,7 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            keep_dims: Whether the axis stays, with extent 1.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.reduce_or(x)`: int1, integers: the same.
@@ -1002,10 +1002,10 @@ class tensor(base_value):
             y = tl.reduce_or(tl.arange(0, 4), 0)  # 3
         """
     def reshape(self, *shape: _Int | _Ints, can_reorder: _Flag = False) -> tensor:
-        """The elements, in row-major order, under another shape; one extent may be -1.
+        """Returns the elements, in row-major order, with another shape; one extent may be -1.
 
         Parameters:
-            can_reorder: Whether the elements may have another order; they keep theirs.
+            can_reorder: True if the elements may have another order; they keep theirs.
             shape: The shape of the result: one tuple, or one argument for each axis.
 
         Shapes: as many elements before and after.
@@ -1055,8 +1055,8 @@ class tensor(base_value):
 
         Parameters:
             dim: An axis.
-            keep_dims: Whether the axis stays, with extent 1.
-            ieee_rounding: Whether the quotient is rounded to nearest.
+            keep_dims: True if the axis stays, with extent 1.
+            ieee_rounding: True if the quotient is rounded to nearest.
 
         Shapes: a tile; the result has its shape.
         Types: `x` [2, 4] of … gives for `tl.softmax(x)`: fp8, fp16, bf16: fp32 [2, 4]; fp32, fp64: the same
@@ -1073,7 +1073,7 @@ class tensor(base_value):
 
         Parameters:
             dim: An axis.
-            descending: Whether the largest element comes first.
+            descending: True if the largest element comes first.
 
         Shapes: a tile whose extent along the axis is a power of two; the result has its shape.
         Types: `x` [2, 4] of … gives for `tl.sort(x)`: any type: the same [2, 4].
@@ -1083,7 +1083,7 @@ class tensor(base_value):
             y = tl.sort(-x)  # [-4.0, -3.0, -2.0, -1.0]
         """
     def split(self) -> _tuple[tensor, tensor]:
-        """The inverse of `join`: the halves along the last axis, which has extent 2.
+        """Returns the halves along the last axis, which has extent 2: the inverse of `join`.
 
         Shapes: […, 2] gives […] twice.
         Types: any type, pointers too; the result has the operand's.
@@ -1120,7 +1120,7 @@ class tensor(base_value):
 
         Parameters:
             value: The value to write; it broadcasts to the pointers' shape.
-            mask: Where memory is accessed; it broadcasts to the pointers' shape.
+            mask: True for each element that is accessed; it broadcasts to the pointers' shape.
             boundary_check: The axes along which a block may exceed its tensor.
             cache_modifier: How caches treat the access, as the modifier of `st` in PTX.
             eviction_policy: The priority of the accessed lines in the L2 cache.
@@ -1141,7 +1141,7 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            keep_dims: Whether the axis stays, with extent 1.
+            keep_dims: True if the axis stays, with extent 1.
             dtype: The type of the elements of the result.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
@@ -1153,12 +1153,12 @@ class tensor(base_value):
             y = tl.sum(x, 0)  # 10.0
         """
     def to(self, dtype: _Dtype, fp_downcast_rounding: _Rounding | constexpr | None = None, bitcast: _Flag = False) -> tensor:
-        """Conversion to another type; the same as `cast`.
+        """Converts to another type; the same as `cast`.
 
         Parameters:
             dtype: The type of the elements of the result.
             fp_downcast_rounding: How a float becomes a narrower one, "rtne" by default.
-            bitcast: Whether the bits stay instead of the value.
+            bitcast: True if the bits stay instead of the value.
 
         Shapes: any; the result has the operand's.
         Types: `x` [2, 4] of … gives for `(x * 0.75).to(tl.int32)`: int1, int8, int16, int64, uint8, uint16,
@@ -1176,7 +1176,7 @@ class tensor(base_value):
         Parameters:
             k: The number of elements.
             dim: An axis.
-            descending: Whether the largest element comes first.
+            descending: True if the largest element comes first.
 
         Shapes: a tile; the result has extent k along the axis.
         Types: `x` [2, 4] of … gives for `tl.topk(x, 2)`: int1, int8, int16, uint8, uint16: int32 [2, 2];
@@ -1187,7 +1187,7 @@ class tensor(base_value):
             y = tl.topk(x, 2)  # [4.0, 3.0]
         """
     def trans(self, *dims: _Int | _Ints) -> tensor:
-        """The tile with its axes in another order; without one, the last two swapped.
+        """Reorders the axes of a tile; without an order, the last two are swapped.
 
         Parameters:
             dims: The axes in their new order: one tuple, or one argument for each axis.
@@ -1217,7 +1217,7 @@ class tensor(base_value):
 
         Parameters:
             axis: An axis.
-            keep_dims: Whether the axis stays, with extent 1.
+            keep_dims: True if the axis stays, with extent 1.
 
         Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
         Types: `x` [2, 4] of … gives for `tl.xor_sum(x)`: int1, integers: the same.
@@ -1253,7 +1253,7 @@ class tensor_descriptor(tensor_descriptor_base):
     def strides(self) -> _tuple[tensor, ...]:
         """The strides of the tensor, in elements."""
     def atomic_add(self, offsets: _Offsets, value: _Value) -> None:
-        """Adds a block to memory, each element atomically.
+        """Adds a block to memory atomically (each element by itself).
 
         Parameters:
             offsets: One offset for each axis, in elements.
@@ -1270,7 +1270,7 @@ class tensor_descriptor(tensor_descriptor_base):
             y = tl.load(i_ptr + tl.arange(0, 4))  # [5, 5, 5, 5]
         """
     def atomic_and(self, offsets: _Offsets, value: _Value) -> None:
-        """The bitwise and of a block and memory, into memory.
+        """Stores the bitwise and of a block and memory atomically (each element by itself).
 
         Parameters:
             offsets: One offset for each axis, in elements.
@@ -1287,7 +1287,7 @@ class tensor_descriptor(tensor_descriptor_base):
             y = tl.load(i_ptr + tl.arange(0, 4))  # [0, 0, 0, 0]
         """
     def atomic_max(self, offsets: _Offsets, value: _Value) -> None:
-        """The larger of a block and memory, into memory.
+        """Stores the maximum of a block and memory atomically (each element by itself).
 
         Parameters:
             offsets: One offset for each axis, in elements.
@@ -1304,7 +1304,7 @@ class tensor_descriptor(tensor_descriptor_base):
             y = tl.load(i_ptr + tl.arange(0, 4))  # [2, 2, 2, 2]
         """
     def atomic_min(self, offsets: _Offsets, value: _Value) -> None:
-        """The smaller of a block and memory, into memory.
+        """Stores the minimum of a block and memory atomically (each element by itself).
 
         Parameters:
             offsets: One offset for each axis, in elements.
@@ -1321,7 +1321,7 @@ class tensor_descriptor(tensor_descriptor_base):
             y = tl.load(i_ptr + tl.arange(0, 4))  # [-2, -2, -2, -2]
         """
     def atomic_or(self, offsets: _Offsets, value: _Value) -> None:
-        """The bitwise or of a block and memory, into memory.
+        """Stores the bitwise or of a block and memory atomically (each element by itself).
 
         Parameters:
             offsets: One offset for each axis, in elements.
@@ -1338,7 +1338,7 @@ class tensor_descriptor(tensor_descriptor_base):
             y = tl.load(i_ptr + tl.arange(0, 4))  # [6, 6, 6, 6]
         """
     def atomic_xor(self, offsets: _Offsets, value: _Value) -> None:
-        """The bitwise exclusive or of a block and memory, into memory.
+        """Stores the bitwise exclusive or of a block and memory atomically (each element by itself).
 
         Parameters:
             offsets: One offset for each axis, in elements.
@@ -1355,7 +1355,8 @@ class tensor_descriptor(tensor_descriptor_base):
             y = tl.load(i_ptr + tl.arange(0, 4))  # [6, 6, 6, 6]
         """
     def gather(self, x_offsets: tensor, y_offset: _Integer) -> tensor:
-        """Rows of a matrix: the row `x_offsets[i]` of the result's row `i`, from the column `y_offset` on.
+        """Loads rows of a matrix: row `i` of the result is row `x_offsets[i]` of the matrix, from column
+        `y_offset` on.
 
         Parameters:
             x_offsets: The rows, a tile of int32.
@@ -1370,7 +1371,7 @@ class tensor_descriptor(tensor_descriptor_base):
             y = tl.sum(matrix.gather(tl.arange(0, 8) % 2, 0), 1)  # [6.0, 22.0, 6.0, 22.0, 6.0, 22.0, 6.0, 22.0]
         """
     def load(self, offsets: _Offsets) -> tensor:
-        """The block that begins at these offsets.
+        """Loads the block that begins at these offsets.
 
         Parameters:
             offsets: One offset for each axis, in elements.
@@ -1384,7 +1385,7 @@ class tensor_descriptor(tensor_descriptor_base):
             y = matrix.load([1, 0])  # [[4.0, 5.0, 6.0, 7.0], [8.0, 9.0, 10.0, 11.0]]
         """
     def scatter(self, value: _Value, x_offsets: tensor, y_offset: _Integer) -> None:
-        """Writes rows of a matrix: the row `i` of the value to the row `x_offsets[i]`, from the column
+        """Stores rows of a matrix: row `i` of the value to row `x_offsets[i]` of the matrix, from column
         `y_offset` on.
 
         Parameters:
@@ -1403,7 +1404,7 @@ class tensor_descriptor(tensor_descriptor_base):
             y = tl.load(x_ptr + 4 + tl.arange(0, 4))  # [0.0, 0.0, 0.0, 0.0]
         """
     def store(self, offsets: _Offsets, value: _Value) -> None:
-        """Writes the block that begins at these offsets.
+        """Stores the block that begins at these offsets.
 
         Parameters:
             offsets: One offset for each axis, in elements.
@@ -1593,14 +1594,14 @@ __all__ = [
 ]
 
 def _bitonic(x: _Value, axis: _Int, stage: _Int, descending: _Flag | int) -> tensor:
-    """One merge of the bitonic network along an axis: blocks of 2^stage elements to blocks of twice as
-    many.
+    """Does one merge of the bitonic network along an axis: of blocks of 2^stage elements to blocks of
+    twice as many.
 
     Parameters:
         x: A tile or a scalar.
         axis: An axis.
         stage: The stage of the network.
-        descending: Whether the largest element comes first.
+        descending: True if the largest element comes first.
 
     Shapes: a tile whose extent along the axis is a power of two; the result has its shape.
     Types: any number.
@@ -1610,7 +1611,7 @@ def _bitonic(x: _Value, axis: _Int, stage: _Int, descending: _Flag | int) -> ten
         y = tl._bitonic(3 - tl.arange(0, 4), 0, 0, False)  # [2, 3, 1, 0]
     """
 def _butterfly(x: _Value, axis: _Int, mask: _Int) -> tensor:
-    """The elements whose coordinates along an axis differ by a mask over F2.
+    """Exchanges the elements whose coordinates along an axis differ by a mask (xor).
 
     Parameters:
         x: A tile or a scalar.
@@ -1677,7 +1678,7 @@ def _experimental_make_tensor_descriptor(base: tensor, shape: _Offsets, strides:
         y = matrix.load([0, 0])  # [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]
     """
 def _log2(i: _Int) -> constexpr:
-    """The binary logarithm of a compile-time integer, rounded down.
+    """Returns the binary logarithm of a compile-time integer, rounded down.
 
     Parameters:
         i: A positive integer.
@@ -1705,13 +1706,13 @@ def abs(x: _Value) -> tensor:
         y = tl.abs(x - 3)  # [2.0, 1.0, 0.0, 1.0]
     """
 def add(x: _Value, y: _Value, sanitize_overflow: _Flag = True) -> tensor:
-    """x + y, as the operator. With `debug=True` the result of integers must be a number of their type,
-    unless `sanitize_overflow=False`.
+    """Returns x + y, as the operator does. With `debug=True` the result of integers must be a number of
+    their type, unless `sanitize_overflow=False`.
 
     Parameters:
         x: A tile or a scalar.
         y: The second operand, which broadcasts with the first.
-        sanitize_overflow: Whether `debug=True` checks the result of integers.
+        sanitize_overflow: True if `debug=True` checks the result of integers.
 
     Shapes: operands broadcast to one shape, which is the result's.
     Types: `x` [2, 4] of … gives for `tl.add(x, x)`: any type: the same [2, 4].
@@ -1722,7 +1723,7 @@ def add(x: _Value, y: _Value, sanitize_overflow: _Flag = True) -> tensor:
         y = tl.add(x, 1)  # [2.0, 3.0, 4.0, 5.0]
     """
 def advance(base: tensor, offsets: _Offsets) -> tensor:
-    """The block pointer moved by `offsets` elements along each axis.
+    """Returns the block pointer moved by `offsets` elements along each axis.
 
     Parameters:
         base: A block pointer.
@@ -1738,7 +1739,7 @@ def advance(base: tensor, offsets: _Offsets) -> tensor:
         z = tl.load(tl.advance(block, (0, 1)), boundary_check=(1,), padding_option="zero")  # [[3.0, 0.0], [7.0, 0.0]]
     """
 def aggregate_replace(obj: _T, **fields: object) -> _T:
-    """A copy of an instance of a `triton.aggregate` in which these fields have other values.
+    """Returns a copy of an instance of a `triton.aggregate` with other values of these fields.
 
     Parameters:
         obj: The instance.
@@ -1758,7 +1759,7 @@ def aggregate_replace(obj: _T, **fields: object) -> _T:
         y = tl.aggregate_replace(pair, second=-x).second  # [-1.0, -2.0, -3.0, -4.0]
     """
 def arange(start: _Int, end: _Int) -> tensor:
-    """The int32 tile start, start + 1, …, end - 1, of any length.
+    """Returns the int32 tile start, start + 1, …, end - 1, of any length.
 
     Parameters:
         start: The first integer.
@@ -1777,8 +1778,8 @@ def argmax(input: tensor, axis: _Int, tie_break_left: _Flag = True, keep_dims: _
     Parameters:
         input: A tile.
         axis: An axis.
-        tie_break_left: Whether the first of equal elements is found, else the last.
-        keep_dims: Whether the axis stays, with extent 1.
+        tie_break_left: True if the first of equal elements is found, else the last.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.argmax(x, 0)`: int1, int8, int16, int64, uint8, uint16, uint32,
@@ -1794,8 +1795,8 @@ def argmin(input: tensor, axis: _Int, tie_break_left: _Flag = True, keep_dims: _
     Parameters:
         input: A tile.
         axis: An axis.
-        tie_break_left: Whether the first of equal elements is found, else the last.
-        keep_dims: Whether the axis stays, with extent 1.
+        tie_break_left: True if the first of equal elements is found, else the last.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.argmin(x, 0)`: int1, int8, int16, int64, uint8, uint16, uint32,
@@ -1807,14 +1808,14 @@ def argmin(input: tensor, axis: _Int, tie_break_left: _Flag = True, keep_dims: _
     """
 @overload
 def associative_scan(input: tensor, axis: _Int, combine_fn: Callable[..., object], reverse: _Flag = False) -> tensor:
-    """Each element combined with all before it along an axis, what comes earlier on the left, by an
-    associative `@jit` function as `reduce` takes it; with `reverse`, the last element is the earliest.
+    """Combines each element with all before it along an axis, earlier elements on the left, with an
+    associative `@jit` function as for `reduce`. With `reverse`, the last element is the earliest.
 
     Parameters:
         input: A tile, or a tuple of tiles of one shape.
         axis: An axis.
         combine_fn: An associative `@jit` function of two elements.
-        reverse: Whether the last element is the first one.
+        reverse: True if the last element is the first one.
 
     Shapes: a tile, or a tuple of tiles of one shape, which is the results'.
     Types: any type, also of several tiles; the function's results have its operands'.
@@ -1830,14 +1831,14 @@ def associative_scan(input: tensor, axis: _Int, combine_fn: Callable[..., object
     """
 @overload
 def associative_scan(input: Sequence[tensor], axis: _Int, combine_fn: Callable[..., object], reverse: _Flag = False) -> _tuple[tensor, ...]:
-    """Each element combined with all before it along an axis, what comes earlier on the left, by an
-    associative `@jit` function as `reduce` takes it; with `reverse`, the last element is the earliest.
+    """Combines each element with all before it along an axis, earlier elements on the left, with an
+    associative `@jit` function as for `reduce`. With `reverse`, the last element is the earliest.
 
     Parameters:
         input: A tile, or a tuple of tiles of one shape.
         axis: An axis.
         combine_fn: An associative `@jit` function of two elements.
-        reverse: Whether the last element is the first one.
+        reverse: True if the last element is the first one.
 
     Shapes: a tile, or a tuple of tiles of one shape, which is the results'.
     Types: any type, also of several tiles; the function's results have its operands'.
@@ -1852,7 +1853,7 @@ def associative_scan(input: Sequence[tensor], axis: _Int, combine_fn: Callable[.
         z = tl.associative_scan(x, 0, product, reverse=True)  # [24.0, 24.0, 12.0, 4.0]
     """
 def assume(cond: _Value) -> None:
-    """The condition holds.
+    """States that the condition is true.
 
     Parameters:
         cond: The condition.
@@ -1865,14 +1866,14 @@ def assume(cond: _Value) -> None:
         tl.assume(tl.program_id(0) >= 0)
     """
 def atomic_add(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-    """Adds the value to memory through a pointer or a tile of pointers, where the mask is true, each
-    element at once; gives what was there before, 0 where the mask is false. Floats are added in any
-    order.
+    """Adds the value to memory through a pointer or a tile of pointers, where the mask is true, atomically
+    for each element. Returns the old value of the memory, or 0 where the mask is false. Floats are
+    added in any order.
 
     Parameters:
         pointer: A pointer, or a tile of pointers.
         val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-        mask: Where memory is accessed; it broadcasts to the pointers' shape.
+        mask: True for each element that is accessed; it broadcasts to the pointers' shape.
         sem: The memory order, "acq_rel" by default.
         scope: The threads that the order holds for, "gpu" by default.
 
@@ -1887,12 +1888,12 @@ def atomic_add(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | N
         now = tl.load(i_ptr + tl.arange(0, 4))  # [5, 5, 5, 5]
     """
 def atomic_and(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-    """Like `atomic_add`, for bitwise and of integers.
+    """Like `atomic_add`, but computes the bitwise and of integers.
 
     Parameters:
         pointer: A pointer, or a tile of pointers.
         val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-        mask: Where memory is accessed; it broadcasts to the pointers' shape.
+        mask: True for each element that is accessed; it broadcasts to the pointers' shape.
         sem: The memory order, "acq_rel" by default.
         scope: The threads that the order holds for, "gpu" by default.
 
@@ -1907,8 +1908,8 @@ def atomic_and(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | N
         now = tl.load(i_ptr + tl.arange(0, 4))  # [0, 0, 0, 0]
     """
 def atomic_cas(pointer: tensor, cmp: _Value, val: _Value, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-    """Writes `val` where memory has the bits of `cmp`, each element at once; gives what was there before,
-    signed or unsigned as `val` is.
+    """Writes `val` where memory has the bits of `cmp`, atomically for each element. Returns the old value
+    of the memory, signed or unsigned as `val` is.
 
     Parameters:
         pointer: A pointer, or a tile of pointers.
@@ -1927,12 +1928,12 @@ def atomic_cas(pointer: tensor, cmp: _Value, val: _Value, sem: _Semantics | cons
         again = tl.atomic_cas(i_ptr, 0, 5)  # 9
     """
 def atomic_load(pointer: tensor, mask: tensor | constexpr | bool | None = None, sem: _LoadSemantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-    """Reads memory that other programs write, each element at once; 0 where the mask is false. `sem` is
-    "acquire" (the default) or "relaxed".
+    """Reads memory that other programs write, atomically for each element; 0 where the mask is false.
+    `sem` is "acquire" (the default) or "relaxed".
 
     Parameters:
         pointer: A pointer, or a tile of pointers.
-        mask: Where memory is accessed; it broadcasts to the pointers' shape.
+        mask: True for each element that is accessed; it broadcasts to the pointers' shape.
         sem: The memory order, "acquire" by default.
         scope: The threads that the order holds for, "gpu" by default.
 
@@ -1944,13 +1945,13 @@ def atomic_load(pointer: tensor, mask: tensor | constexpr | bool | None = None, 
         y = tl.atomic_load(i_ptr, sem="acquire")  # 0
     """
 def atomic_max(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-    """Like `atomic_add`, for the larger one; -0.0 is less than 0.0, and NaN lies beyond infinity on the
-    side of its sign.
+    """Like `atomic_add`, but computes the maximum. -0.0 is less than 0.0; a NaN is beyond the infinity of
+    its sign.
 
     Parameters:
         pointer: A pointer, or a tile of pointers.
         val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-        mask: Where memory is accessed; it broadcasts to the pointers' shape.
+        mask: True for each element that is accessed; it broadcasts to the pointers' shape.
         sem: The memory order, "acq_rel" by default.
         scope: The threads that the order holds for, "gpu" by default.
 
@@ -1965,12 +1966,12 @@ def atomic_max(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | N
         now = tl.load(i_ptr + tl.arange(0, 4))  # [2, 2, 2, 2]
     """
 def atomic_min(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-    """Like `atomic_max`, for the smaller one.
+    """Like `atomic_max`, but computes the minimum.
 
     Parameters:
         pointer: A pointer, or a tile of pointers.
         val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-        mask: Where memory is accessed; it broadcasts to the pointers' shape.
+        mask: True for each element that is accessed; it broadcasts to the pointers' shape.
         sem: The memory order, "acq_rel" by default.
         scope: The threads that the order holds for, "gpu" by default.
 
@@ -1985,12 +1986,12 @@ def atomic_min(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | N
         now = tl.load(i_ptr + tl.arange(0, 4))  # [-2, -2, -2, -2]
     """
 def atomic_or(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-    """Like `atomic_add`, for bitwise or of integers.
+    """Like `atomic_add`, but computes the bitwise or of integers.
 
     Parameters:
         pointer: A pointer, or a tile of pointers.
         val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-        mask: Where memory is accessed; it broadcasts to the pointers' shape.
+        mask: True for each element that is accessed; it broadcasts to the pointers' shape.
         sem: The memory order, "acq_rel" by default.
         scope: The threads that the order holds for, "gpu" by default.
 
@@ -2005,8 +2006,8 @@ def atomic_or(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | No
         now = tl.load(i_ptr + tl.arange(0, 4))  # [6, 6, 6, 6]
     """
 def atomic_poll(pointer: tensor, expected_value: _Integer, sem: _LoadSemantics | constexpr | None = None, scope: _Scope | constexpr | None = None, timeout_ns: _Int | None = None) -> tensor:
-    """Waits until the integer at a scalar pointer is the expected one, which gives True, or until
-    `timeout_ns` nanoseconds have passed, which gives False. `sem` is "acquire" (the default) or
+    """Waits until the integer at a scalar pointer is the expected one, and returns True; or until
+    `timeout_ns` nanoseconds have passed, and returns False. `sem` is "acquire" (the default) or
     "relaxed".
 
     Parameters:
@@ -2026,13 +2027,13 @@ def atomic_poll(pointer: tensor, expected_value: _Integer, sem: _LoadSemantics |
         tl.atomic_poll(i_ptr, 1, sem="acquire")
     """
 def atomic_store(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _StoreSemantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> None:
-    """Writes memory that other programs read, each element at once. `sem` is "release" (the default) or
-    "relaxed".
+    """Writes memory that other programs read, atomically for each element. `sem` is "release" (the
+    default) or "relaxed".
 
     Parameters:
         pointer: A pointer, or a tile of pointers.
         val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-        mask: Where memory is accessed; it broadcasts to the pointers' shape.
+        mask: True for each element that is accessed; it broadcasts to the pointers' shape.
         sem: The memory order, "release" by default.
         scope: The threads that the order holds for, "gpu" by default.
 
@@ -2046,12 +2047,12 @@ def atomic_store(pointer: tensor, val: _Value, mask: tensor | constexpr | bool |
         y = tl.atomic_load(i_ptr)  # 4
     """
 def atomic_xchg(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-    """Like `atomic_add`, for the value itself.
+    """Like `atomic_add`, but stores the value itself.
 
     Parameters:
         pointer: A pointer, or a tile of pointers.
         val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-        mask: Where memory is accessed; it broadcasts to the pointers' shape.
+        mask: True for each element that is accessed; it broadcasts to the pointers' shape.
         sem: The memory order, "acq_rel" by default.
         scope: The threads that the order holds for, "gpu" by default.
 
@@ -2066,12 +2067,12 @@ def atomic_xchg(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | 
         now = tl.load(i_ptr + tl.arange(0, 4))  # [8, 8, 8, 8]
     """
 def atomic_xor(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | None = None, sem: _Semantics | constexpr | None = None, scope: _Scope | constexpr | None = None) -> tensor:
-    """Like `atomic_add`, for bitwise exclusive or of integers.
+    """Like `atomic_add`, but computes the bitwise exclusive or of integers.
 
     Parameters:
         pointer: A pointer, or a tile of pointers.
         val: The operand of the atomic operation; it broadcasts to the pointers' shape.
-        mask: Where memory is accessed; it broadcasts to the pointers' shape.
+        mask: True for each element that is accessed; it broadcasts to the pointers' shape.
         sem: The memory order, "acq_rel" by default.
         scope: The threads that the order holds for, "gpu" by default.
 
@@ -2086,14 +2087,14 @@ def atomic_xor(pointer: tensor, val: _Value, mask: tensor | constexpr | bool | N
         now = tl.load(i_ptr + tl.arange(0, 4))  # [6, 6, 6, 6]
     """
 def bitonic_merge(x: _Value, dim: _Int | None = None, descending: _Flag | int = 0) -> tensor:
-    """A bitonic sequence along an axis (the last one for None), such as an ascending one before a
-    descending one of the same length, in order. The result for other sequences is undefined. NaN and
-    zeros are as in `sort`.
+    """Sorts a bitonic sequence along an axis (the last one for None), such as an ascending one followed by
+    a descending one of the same length. The result for other sequences is undefined. NaN and zeros are
+    as in `sort`.
 
     Parameters:
         x: A tile or a scalar.
         dim: An axis.
-        descending: Whether the largest element comes first.
+        descending: True if the largest element comes first.
 
     Shapes: a tile whose extent along the axis is a power of two; the result has its shape.
     Types: `x` [2, 4] of … gives for `tl.bitonic_merge(x)`: any type: the same [2, 4].
@@ -2103,7 +2104,7 @@ def bitonic_merge(x: _Value, dim: _Int | None = None, descending: _Flag | int = 
         y = tl.bitonic_merge(tl.where(x < 3, x, 7 - x))  # [1.0, 2.0, 3.0, 4.0]
     """
 def broadcast(input: _Value, other: _Value) -> _tuple[tensor, tensor]:
-    """Both operands, broadcast to their common shape.
+    """Returns both operands, broadcast to their common shape.
 
     Parameters:
         input: The first operand.
@@ -2117,7 +2118,7 @@ def broadcast(input: _Value, other: _Value) -> _tuple[tensor, tensor]:
         a, b = tl.broadcast(x, 2.0)  # [1.0, 2.0, 3.0, 4.0], [2.0, 2.0, 2.0, 2.0]
     """
 def broadcast_to(input: _Value, *shape: _Int | _Ints) -> tensor:
-    """The tile repeated along its axes of extent 1 until it has the shape.
+    """Repeats the tile along its axes of extent 1 so that it has the shape.
 
     Parameters:
         input: A tile, or a scalar that is repeated.
@@ -2131,15 +2132,15 @@ def broadcast_to(input: _Value, *shape: _Int | _Ints) -> tensor:
         y = tl.broadcast_to(x[None, :], 2, 4)  # [[1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]]
     """
 def cast(input: _Value, dtype: _Dtype, fp_downcast_rounding: _Rounding | constexpr | None = None, bitcast: _Flag = False) -> tensor:
-    """Conversion to another type. Integers wrap; a float becomes an integer by truncation towards zero;
-    int1 is the comparison with zero. `bitcast=True` keeps the bits instead. `fp_downcast_rounding` is
-    "rtne" or "rtz".
+    """Converts to another type. Integers wrap; a float becomes an integer by truncation towards zero; int1
+    is the comparison with zero. `bitcast=True` keeps the bits instead. `fp_downcast_rounding` is "rtne"
+    or "rtz".
 
     Parameters:
         input: The tile or scalar to convert.
         dtype: The type of the elements of the result.
         fp_downcast_rounding: How a float becomes a narrower one, "rtne" by default.
-        bitcast: Whether the bits stay instead of the value.
+        bitcast: True if the bits stay instead of the value.
 
     Shapes: any; the result has the operand's.
     Types: any type to any other; pointers to and from 64-bit integers.
@@ -2150,13 +2151,13 @@ def cast(input: _Value, dtype: _Dtype, fp_downcast_rounding: _Rounding | constex
         z = tl.cast(1.0, tl.int32, bitcast=True)  # 1065353216
     """
 def cat(input: tensor, other: tensor, can_reorder: _Flag = False, dim: _Int = 0) -> tensor:
-    """One after the other along an axis, in the type that `join` gives. The order is kept, whatever
-    `can_reorder` says.
+    """Concatenates two tiles along an axis, in the type of `join`. The order is kept, also with
+    `can_reorder`.
 
     Parameters:
         input: A tile.
         other: The tile that comes after the first.
-        can_reorder: Whether the elements may have another order; they keep theirs.
+        can_reorder: True if the elements may have another order; they keep theirs.
         dim: An axis.
 
     Shapes: the extents along the axis are added; the others are equal.
@@ -2229,7 +2230,7 @@ def ceil(x: _Value) -> tensor:
         y = tl.ceil(x * 0.75)  # [1.0, 2.0, 3.0, 3.0]
     """
 def clamp(x: _Value, min: _Value, max: _Value, propagate_nan: PropagateNan | constexpr = PropagateNan.NONE) -> tensor:
-    """x, but at least `min` and at most `max`. Undefined where min > max.
+    """Limits x to at least `min` and at most `max`. Undefined where min > max.
 
     Parameters:
         x: A tile or a scalar.
@@ -2266,7 +2267,7 @@ def cumprod(input: tensor, axis: _Int = 0, reverse: _Flag = False, dtype: _Dtype
     Parameters:
         input: A tile.
         axis: An axis.
-        reverse: Whether the last element is the first one.
+        reverse: True if the last element is the first one.
         dtype: The type of the elements of the result.
 
     Shapes: a tile; the result has its shape.
@@ -2284,7 +2285,7 @@ def cumsum(input: tensor, axis: _Int = 0, reverse: _Flag = False, dtype: _Dtype 
     Parameters:
         input: A tile.
         axis: An axis.
-        reverse: Whether the last element is the first one.
+        reverse: True if the last element is the first one.
         dtype: The type of the elements of the result.
 
     Shapes: a tile; the result has its shape.
@@ -2296,7 +2297,7 @@ def cumsum(input: tensor, axis: _Int = 0, reverse: _Flag = False, dtype: _Dtype 
         y = tl.cumsum(x, 0)  # [1.0, 3.0, 6.0, 10.0]
     """
 def debug_barrier() -> None:
-    """All threads of the program have come here.
+    """Waits until all threads of the program have reached this point.
 
     Shapes: no operands, no result.
     Types: none.
@@ -2306,12 +2307,12 @@ def debug_barrier() -> None:
         tl.debug_barrier()
     """
 def device_assert(cond: _Value, msg: _Text = '', mask: tensor | constexpr | bool | None = None) -> None:
-    """Stops the launch where the condition does not hold and the mask does, if compiled with `debug=True`.
+    """Stops the launch if the condition is false and the mask is true, if compiled with `debug=True`.
 
     Parameters:
         cond: The condition.
         msg: The message.
-        mask: Where the condition is checked.
+        mask: True where the condition is checked.
 
     Shapes: conditions, masks and values of any shape.
     Types: int1.
@@ -2321,13 +2322,13 @@ def device_assert(cond: _Value, msg: _Text = '', mask: tensor | constexpr | bool
         tl.device_assert(x > 0, "positive")
     """
 def device_print(prefix: _Text, *args: _Value, hex: _Flag = False) -> None:
-    """Prints from the running kernel, on the standard output: a line for each element of each operand,
-    with the program and the index in the tile; without operands only the text. `hex=True` prints the
-    bits of numbers.
+    """Prints from the running kernel, to standard output: a line for each element of each operand, with
+    the program and the index in the tile; without operands only the text. `hex=True` prints the bits of
+    numbers.
 
     Parameters:
         prefix: The text before the values.
-        hex: Whether the bits are printed in hexadecimal.
+        hex: True if the bits are printed in hexadecimal.
         args: The operands to print.
 
     Shapes: conditions, masks and values of any shape.
@@ -2353,9 +2354,9 @@ def div_rn(x: _Value, y: _Value) -> tensor:
         y = tl.div_rn(x, x + 1)  # [0.5, 0.66667, 0.75, 0.8]
     """
 def dot(input: tensor, other: tensor, acc: tensor | None = None, input_precision: _Precision | constexpr | None = None, allow_tf32: _Flag | None = None, max_num_imprecise_acc: _Int | None = None, out_dtype: _Dtype | None = None) -> tensor:
-    """acc + input @ other: matrices, or stacks of matrices. The operands have one type; the accumulator is
-    fp32 (int32 for 8-bit integers, fp64 for fp64). `out_dtype` has an effect only for fp16 and fp8,
-    whose accumulator may be fp16.
+    """Returns acc + input @ other, of matrices or stacks of matrices. The operands have one type; the
+    accumulator is fp32 (int32 for 8-bit integers, fp64 for fp64). `out_dtype` has an effect only for
+    fp16 and fp8, whose accumulator may be fp16.
 
     Parameters:
         input: The left operand: a matrix [M, K], or a stack of matrices.
@@ -2392,9 +2393,9 @@ def dot_scaled(lhs: tensor, lhs_scale: tensor | None, lhs_format: _Format | cons
         rhs_scale: The scales of the right operand.
         rhs_format: The format of the right operand.
         acc: The accumulator, which the result starts from.
-        fast_math: Whether a scale of 255 need not be NaN.
-        lhs_k_pack: Whether e2m1 numbers are packed along K, else along M.
-        rhs_k_pack: Whether e2m1 numbers are packed along K, else along N.
+        fast_math: True if a scale of 255 need not be NaN.
+        lhs_k_pack: True if e2m1 numbers are packed along K, else along M.
+        rhs_k_pack: True if e2m1 numbers are packed along K, else along N.
         out_dtype: The type of the result.
 
     Shapes: [M, K] and [K, N] give [M, N], with K counted in elements; scales of [M, K / 32] and [N, K /
@@ -2452,7 +2453,7 @@ def exp2(x: _Value) -> tensor:
         y = tl.exp2(x)  # [2.0, 4.0, 8.0, 16.0]
     """
 def expand_dims(input: tensor, axis: _Int | _Ints) -> tensor:
-    """The tile with new axes of extent 1 at these places (an integer or a tuple) of the result's shape.
+    """Adds axes of extent 1 to a tile, at these axes (an integer or a tuple) of the result.
 
     Parameters:
         input: A tile.
@@ -2466,7 +2467,7 @@ def expand_dims(input: tensor, axis: _Int | _Ints) -> tensor:
         y = tl.expand_dims(x, 0)  # [[1.0, 2.0, 3.0, 4.0]]
     """
 def expect_zero(x: _Value, mask: tensor | constexpr | bool) -> tensor:
-    """x, which the program expects to be zero where the mask holds, such as values that underflow. With
+    """x, which the program expects to be zero where the mask is true, such as values that underflow. With
     `debug=True` a launch stops at any other value.
 
     Parameters:
@@ -2482,16 +2483,17 @@ def expect_zero(x: _Value, mask: tensor | constexpr | bool) -> tensor:
         y = tl.expect_zero(tl.where(x > 2, x, 0.0), x > 2)  # [0.0, 0.0, 3.0, 4.0]
     """
 def extern_elementwise(lib_name: _Text, lib_path: _Text, args: Sequence[_Value], arg_type_symbol_dict: Mapping[_tuple[_Dtype, ...], _tuple[str, _Dtype]], is_pure: _Flag) -> tensor:
-    """A function of libdevice for each element, by its symbol: `arg_type_symbol_dict` has a symbol and the
-    type of its result for the types of the arguments, `{(tl.core.dtype("fp32"),): ("__nv_sqrtf",
-    tl.core.dtype("fp32"))}`. The library's name and path say nothing more: no other is linked.
+    """Calls a function of libdevice for each element, by its symbol: `arg_type_symbol_dict` has a symbol
+    and the type of its result for the types of the arguments, `{(tl.core.dtype("fp32"),):
+    ("__nv_sqrtf", tl.core.dtype("fp32"))}`. The library's name and path are ignored: no other library
+    is linked.
 
     Parameters:
         lib_name: The name of the library.
         lib_path: The path of the library.
         args: The operands, which broadcast.
         arg_type_symbol_dict: The symbol and the type of its result, by the types of the arguments.
-        is_pure: Whether the code has no effect but its result.
+        is_pure: True if the code has no effect but its result.
 
     Shapes: the arguments broadcast to one shape, which is that of the result.
     Types: as the table of the call says.
@@ -2508,8 +2510,8 @@ def fdiv(x: _Value, y: _Value, ieee_rounding: _Flag = False, approx: _Flag = Fal
     Parameters:
         x: A tile or a scalar.
         y: The second operand, which broadcasts with the first.
-        ieee_rounding: Whether the quotient is rounded to nearest.
-        approx: Whether the fast division is wanted; it is the default.
+        ieee_rounding: True if the quotient is rounded to nearest.
+        approx: True if the fast division is wanted; it is the default.
 
     Shapes: operands broadcast to one shape, which is the result's.
     Types: `x` [2, 4] of … gives for `tl.fdiv(x, x)`: fp8, fp16, bf16: fp32 [2, 4]; fp32, fp64: the same
@@ -2565,7 +2567,7 @@ def fma(x: _Value, y: _Value, z: _Value) -> tensor:
         y = tl.fma(x, x, x)  # [2.0, 6.0, 12.0, 20.0]
     """
 def full(shape: _Ints, value: _Value, dtype: _Dtype) -> tensor:
-    """A tile with this value at every place. An integer that the type does not hold wraps.
+    """Returns a tile whose elements all have this value. An integer that the type does not hold wraps.
 
     Parameters:
         shape: The shape of the result.
@@ -2580,9 +2582,9 @@ def full(shape: _Ints, value: _Value, dtype: _Dtype) -> tensor:
         y = tl.full([2, 2], 3, tl.int32)  # [[3, 3], [3, 3]]
     """
 def gather(src: tensor, index: tensor, axis: _Int) -> tensor:
-    """Along the axis, the elements that the index names; along the others, those at the same place. An
-    index is from 0 to the extent of the axis less 1. Any other is an error on the CPU and in the
-    simulator, and on a GPU with `debug=True`; without, a GPU takes some element.
+    """Returns, along the axis, the elements at the indices; along the others, those at the same position.
+    An index is from 0 to the extent of the axis less 1. Any other is an error on the CPU and in the
+    simulator, and on a GPU with `debug=True`; without, a GPU reads an arbitrary element.
 
     Parameters:
         src: The tile whose elements are taken.
@@ -2598,11 +2600,11 @@ def gather(src: tensor, index: tensor, axis: _Int) -> tensor:
         y = tl.gather(x, 3 - tl.arange(0, 4), 0)  # [4.0, 3.0, 2.0, 1.0]
     """
 def get_int_dtype(bitwidth: _Int, signed: _Flag) -> dtype:
-    """The integer type of a width.
+    """Returns the integer type of a width.
 
     Parameters:
         bitwidth: The number of bits.
-        signed: Whether the type has a sign.
+        signed: True if the type has a sign.
 
     Shapes: compile-time values, which have no shape.
     Types: types, and what describes them.
@@ -2612,13 +2614,13 @@ def get_int_dtype(bitwidth: _Int, signed: _Flag) -> dtype:
         y = tl.zeros([2], tl.get_int_dtype(16, True)) - 1  # [-1, -1]
     """
 def histogram(input: tensor, num_bins: _Int, mask: tensor | constexpr | bool | None = None) -> tensor:
-    """How many elements of a tile of integers are 0, 1, … num_bins - 1, as an int32 tile; of those for
-    which the mask holds. Other elements are not counted.
+    """Counts the elements of a tile of integers that are 0, 1, … num_bins - 1, as an int32 tile. Only
+    elements for which the mask is true count.
 
     Parameters:
         input: A tile.
         num_bins: The number of bins.
-        mask: Which elements are counted.
+        mask: True for each element that is counted.
 
     Shapes: a tile and a mask of its shape; the result is [num_bins].
     Types: `x` [2, 4] of … gives for `tl.histogram(tl.reshape(x, 8), 16)`: int8, int16, int64, uint8,
@@ -2630,17 +2632,17 @@ def histogram(input: tensor, num_bins: _Int, mask: tensor | constexpr | bool | N
     """
 @overload
 def inline_asm_elementwise(asm: _Text, constraints: _Text, args: Sequence[_Value], dtype: _Dtype, is_pure: _Flag, pack: _Int) -> tensor:
-    """PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers. `asm`
-    names its operands `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each, as LLVM
-    writes them: `"=r,r,r"`. The arguments broadcast; a tuple of types gives a tuple. Assembly that is
-    not `is_pure` runs even if its results have no readers.
+    """Runs PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers.
+    `asm` names its operands `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each,
+    in LLVM's notation: `"=r,r,r"`. The arguments broadcast; a tuple of types returns a tuple. Assembly
+    that is not `is_pure` runs even if its results are unused. readers.
 
     Parameters:
         asm: The PTX.
         constraints: The kinds of the operands, as LLVM writes them.
         args: The operands, which broadcast.
         dtype: The type of the result, or a tuple of types.
-        is_pure: Whether the code has no effect but its result.
+        is_pure: True if the code has no effect but its result.
         pack: The number of elements that one call takes.
 
     Shapes: operands broadcast to one shape, which is the results'.
@@ -2652,17 +2654,17 @@ def inline_asm_elementwise(asm: _Text, constraints: _Text, args: Sequence[_Value
     """
 @overload
 def inline_asm_elementwise(asm: _Text, constraints: _Text, args: Sequence[_Value], dtype: Sequence[_Dtype], is_pure: _Flag, pack: _Int) -> _tuple[tensor, ...]:
-    """PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers. `asm`
-    names its operands `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each, as LLVM
-    writes them: `"=r,r,r"`. The arguments broadcast; a tuple of types gives a tuple. Assembly that is
-    not `is_pure` runs even if its results have no readers.
+    """Runs PTX on each element, or on `pack` of them at once, narrow ones packed into 32-bit registers.
+    `asm` names its operands `$0`, `$1`, …, outputs before inputs; `constraints` has the kind of each,
+    in LLVM's notation: `"=r,r,r"`. The arguments broadcast; a tuple of types returns a tuple. Assembly
+    that is not `is_pure` runs even if its results are unused. readers.
 
     Parameters:
         asm: The PTX.
         constraints: The kinds of the operands, as LLVM writes them.
         args: The operands, which broadcast.
         dtype: The type of the result, or a tuple of types.
-        is_pure: Whether the code has no effect but its result.
+        is_pure: True if the code has no effect but its result.
         pack: The number of elements that one call takes.
 
     Shapes: operands broadcast to one shape, which is the results'.
@@ -2673,7 +2675,8 @@ def inline_asm_elementwise(asm: _Text, constraints: _Text, args: Sequence[_Value
         y = tl.inline_asm_elementwise("add.s32 $0, $1, 1;", "=r,r", [tl.arange(0, 4)], dtype=tl.int32, is_pure=True, pack=1)  # [1, 2, 3, 4]
     """
 def interleave(a: _Value, b: _Value) -> tensor:
-    """The elements of both, which broadcast to one shape, in turn along the last axis: a[0], b[0], a[1], …
+    """The elements of both, which broadcast to one shape, alternating along the last axis: a[0], b[0],
+    a[1], …
 
     Parameters:
         a: The first operand.
@@ -2687,8 +2690,8 @@ def interleave(a: _Value, b: _Value) -> tensor:
         y = tl.interleave(tl.arange(0, 2), tl.arange(2, 4))  # [0, 2, 1, 3]
     """
 def join(a: _Value, b: _Value) -> tensor:
-    """Both, which broadcast to one shape, along a new last axis of extent 2. They take their common type;
-    of two integers of one width that of the first.
+    """Joins two tiles, which broadcast to one shape, along a new last axis of extent 2. They are converted
+    to their common type; two integers of one width to the type of the first.
 
     Parameters:
         a: The first operand.
@@ -2707,13 +2710,13 @@ def load(pointer: tensor, mask: tensor | constexpr | bool | None = None, other: 
 
     Parameters:
         pointer: A pointer, a tile of pointers, or a block pointer.
-        mask: Where memory is accessed; it broadcasts to the pointers' shape.
+        mask: True for each element that is accessed; it broadcasts to the pointers' shape.
         other: The value of the result where the mask is false.
         boundary_check: The axes along which a block may exceed its tensor.
         padding_option: The value outside of the tensor.
         cache_modifier: How caches treat the access, as the modifier of `ld` in PTX.
         eviction_policy: The priority of the accessed lines in the L2 cache.
-        volatile: Whether the load is volatile.
+        volatile: True if the load is volatile.
 
     Shapes: the pointers' shape, to which mask and `other` broadcast; of a block pointer, that of its
         blocks.
@@ -2768,8 +2771,8 @@ def log2(x: _Value) -> tensor:
         y = tl.log2(x)  # [0.0, 1.0, 1.58496, 2.0]
     """
 def make_block_ptr(base: tensor, shape: _Offsets, strides: _Offsets, offsets: _Offsets, block_shape: _Ints, order: _Ints) -> tensor:
-    """A pointer to a block of a tensor in memory: `shape` and `strides` are the tensor's, `offsets` say
-    where the block begins. `load` and `store` take it, and check the axes that `boundary_check` names.
+    """Returns a pointer to a block of a tensor in memory. `shape` and `strides` are the tensor's; the
+    block begins at `offsets`. `load` and `store` take it, and check the axes in `boundary_check`.
     `order` is a hint.
 
     Parameters:
@@ -2789,9 +2792,9 @@ def make_block_ptr(base: tensor, shape: _Offsets, strides: _Offsets, offsets: _O
         y = tl.load(block)  # [[2.0, 3.0], [6.0, 7.0]]
     """
 def make_tensor_descriptor(base: tensor, shape: _Offsets, strides: _Offsets, block_shape: _Ints, padding_option: _Padding | constexpr = 'zero') -> tensor_descriptor:
-    """A descriptor of a tensor in memory, through which blocks of this shape are loaded and stored. Every
-    access is checked: outside of the tensor a load gives `padding_option` ("zero" or "nan"), and a
-    store writes nothing. The last stride is 1.
+    """Returns a descriptor of a tensor in memory, through which blocks of this shape are loaded and
+    stored. Every access is checked: outside of the tensor a load returns `padding_option` ("zero" or
+    "nan"), and a store writes nothing. The last stride is 1.
 
     Parameters:
         base: A pointer to the first element of a tensor in memory.
@@ -2811,10 +2814,10 @@ def make_tensor_descriptor(base: tensor, shape: _Offsets, strides: _Offsets, blo
     """
 @overload
 def map_elementwise(scalar_fn: Callable[..., _tuple[object, ...]], *args: _Value, pack: _Int = 1) -> _tuple[tensor, ...]:  # type: ignore[overload-overlap]
-    """A `@jit` function of scalars applied to each element of tensors that broadcast, or to elements at
-    one place of several. It may branch and loop by elements, may load, and has no other effects. With a
-    `pack` of p, one call takes p elements of the first tensor, then p of the second, and returns as
-    many of each result; which elements share a call is not said.
+    """Applies a `@jit` function of scalars to each element of tensors that broadcast, or to the elements
+    at one position of several tensors. Its branches and loops may depend on the element; it may load,
+    and has no other effects. With a `pack` of p, one call takes p elements of the first tensor, then p
+    of the second, and returns p of each result; the elements of one call are unspecified.
 
     Parameters:
         scalar_fn: A `@jit` function of scalars.
@@ -2834,10 +2837,10 @@ def map_elementwise(scalar_fn: Callable[..., _tuple[object, ...]], *args: _Value
     """
 @overload
 def map_elementwise(scalar_fn: Callable[..., object], *args: _Value, pack: _Int = 1) -> tensor:
-    """A `@jit` function of scalars applied to each element of tensors that broadcast, or to elements at
-    one place of several. It may branch and loop by elements, may load, and has no other effects. With a
-    `pack` of p, one call takes p elements of the first tensor, then p of the second, and returns as
-    many of each result; which elements share a call is not said.
+    """Applies a `@jit` function of scalars to each element of tensors that broadcast, or to the elements
+    at one position of several tensors. Its branches and loops may depend on the element; it may load,
+    and has no other effects. With a `pack` of p, one call takes p elements of the first tensor, then p
+    of the second, and returns p of each result; the elements of one call are unspecified.
 
     Parameters:
         scalar_fn: A `@jit` function of scalars.
@@ -2857,16 +2860,16 @@ def map_elementwise(scalar_fn: Callable[..., object], *args: _Value, pack: _Int 
     """
 @overload
 def max(input: tensor, axis: _Int | None = None, return_indices: Literal[False] = False, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor:
-    """The largest element along an axis, or of all; with its position if asked, the first one of equal
-    elements, or the last with `return_indices_tie_break_left=False`. NaN is left out. Types of less
-    than 32 bits give fp32 or int32; with positions, the type is that of the input.
+    """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
+    elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
+    less than 32 bits give fp32 or int32; with positions, the type is that of the input.
 
     Parameters:
         input: A tile.
         axis: An axis.
-        return_indices: Whether the index of the element is a result as well.
-        return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-        keep_dims: Whether the axis stays, with extent 1.
+        return_indices: True if the index of the element is a result as well.
+        return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.max(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -2879,16 +2882,16 @@ def max(input: tensor, axis: _Int | None = None, return_indices: Literal[False] 
     """
 @overload
 def max(input: tensor, axis: _Int, return_indices: Literal[True], return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> _tuple[tensor, tensor]:
-    """The largest element along an axis, or of all; with its position if asked, the first one of equal
-    elements, or the last with `return_indices_tie_break_left=False`. NaN is left out. Types of less
-    than 32 bits give fp32 or int32; with positions, the type is that of the input.
+    """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
+    elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
+    less than 32 bits give fp32 or int32; with positions, the type is that of the input.
 
     Parameters:
         input: A tile.
         axis: An axis.
-        return_indices: Whether the index of the element is a result as well.
-        return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-        keep_dims: Whether the axis stays, with extent 1.
+        return_indices: True if the index of the element is a result as well.
+        return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.max(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -2901,16 +2904,16 @@ def max(input: tensor, axis: _Int, return_indices: Literal[True], return_indices
     """
 @overload
 def max(input: tensor, axis: _Int | None = None, *, return_indices: Literal[True], return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> _tuple[tensor, tensor]:
-    """The largest element along an axis, or of all; with its position if asked, the first one of equal
-    elements, or the last with `return_indices_tie_break_left=False`. NaN is left out. Types of less
-    than 32 bits give fp32 or int32; with positions, the type is that of the input.
+    """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
+    elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
+    less than 32 bits give fp32 or int32; with positions, the type is that of the input.
 
     Parameters:
         input: A tile.
         axis: An axis.
-        return_indices: Whether the index of the element is a result as well.
-        return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-        keep_dims: Whether the axis stays, with extent 1.
+        return_indices: True if the index of the element is a result as well.
+        return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.max(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -2923,16 +2926,16 @@ def max(input: tensor, axis: _Int | None = None, *, return_indices: Literal[True
     """
 @overload
 def max(input: tensor, axis: _Int, return_indices: _Flag, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor | _tuple[tensor, tensor]:
-    """The largest element along an axis, or of all; with its position if asked, the first one of equal
-    elements, or the last with `return_indices_tie_break_left=False`. NaN is left out. Types of less
-    than 32 bits give fp32 or int32; with positions, the type is that of the input.
+    """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
+    elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
+    less than 32 bits give fp32 or int32; with positions, the type is that of the input.
 
     Parameters:
         input: A tile.
         axis: An axis.
-        return_indices: Whether the index of the element is a result as well.
-        return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-        keep_dims: Whether the axis stays, with extent 1.
+        return_indices: True if the index of the element is a result as well.
+        return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.max(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -2945,16 +2948,16 @@ def max(input: tensor, axis: _Int, return_indices: _Flag, return_indices_tie_bre
     """
 @overload
 def max(input: tensor, axis: _Int | None = None, *, return_indices: _Flag, return_indices_tie_break_left: _Flag = True, keep_dims: _Flag = False) -> tensor | _tuple[tensor, tensor]:
-    """The largest element along an axis, or of all; with its position if asked, the first one of equal
-    elements, or the last with `return_indices_tie_break_left=False`. NaN is left out. Types of less
-    than 32 bits give fp32 or int32; with positions, the type is that of the input.
+    """The largest element along an axis, or of all. With `return_indices`, also its position: of equal
+    elements the first, or the last with `return_indices_tie_break_left=False`. NaN is ignored. Types of
+    less than 32 bits give fp32 or int32; with positions, the type is that of the input.
 
     Parameters:
         input: A tile.
         axis: An axis.
-        return_indices: Whether the index of the element is a result as well.
-        return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-        keep_dims: Whether the axis stays, with extent 1.
+        return_indices: True if the index of the element is a result as well.
+        return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.max(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -2966,7 +2969,7 @@ def max(input: tensor, axis: _Int | None = None, *, return_indices: _Flag, retur
         z, index = tl.max(x, 0, return_indices=True)  # 4.0, 3
     """
 def max_constancy(input: tensor, values: _Int | _Ints) -> tensor:
-    """Runs of these lengths, one for each axis, are constant.
+    """States that runs of these lengths, one for each axis, are constant.
 
     Parameters:
         input: A tile.
@@ -2980,7 +2983,7 @@ def max_constancy(input: tensor, values: _Int | _Ints) -> tensor:
         y = tl.max_constancy(tl.arange(0, 4) // 4, 4)  # [0, 0, 0, 0]
     """
 def max_contiguous(input: tensor, values: _Int | _Ints) -> tensor:
-    """Runs of these lengths, one for each axis, are contiguous.
+    """States that runs of these lengths, one for each axis, are contiguous.
 
     Parameters:
         input: A tile.
@@ -2994,7 +2997,7 @@ def max_contiguous(input: tensor, values: _Int | _Ints) -> tensor:
         y = tl.max_contiguous(tl.arange(0, 4), 4)  # [0, 1, 2, 3]
     """
 def maximum(x: _Value, y: _Value, propagate_nan: PropagateNan | constexpr = PropagateNan.NONE) -> tensor:
-    """The larger one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
+    """Returns the maximum. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
 
     Parameters:
         x: A tile or a scalar.
@@ -3016,9 +3019,9 @@ def min(input: tensor, axis: _Int | None = None, return_indices: Literal[False] 
     Parameters:
         input: A tile.
         axis: An axis.
-        return_indices: Whether the index of the element is a result as well.
-        return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-        keep_dims: Whether the axis stays, with extent 1.
+        return_indices: True if the index of the element is a result as well.
+        return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.min(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -3036,9 +3039,9 @@ def min(input: tensor, axis: _Int, return_indices: Literal[True], return_indices
     Parameters:
         input: A tile.
         axis: An axis.
-        return_indices: Whether the index of the element is a result as well.
-        return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-        keep_dims: Whether the axis stays, with extent 1.
+        return_indices: True if the index of the element is a result as well.
+        return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.min(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -3056,9 +3059,9 @@ def min(input: tensor, axis: _Int | None = None, *, return_indices: Literal[True
     Parameters:
         input: A tile.
         axis: An axis.
-        return_indices: Whether the index of the element is a result as well.
-        return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-        keep_dims: Whether the axis stays, with extent 1.
+        return_indices: True if the index of the element is a result as well.
+        return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.min(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -3076,9 +3079,9 @@ def min(input: tensor, axis: _Int, return_indices: _Flag, return_indices_tie_bre
     Parameters:
         input: A tile.
         axis: An axis.
-        return_indices: Whether the index of the element is a result as well.
-        return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-        keep_dims: Whether the axis stays, with extent 1.
+        return_indices: True if the index of the element is a result as well.
+        return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.min(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -3096,9 +3099,9 @@ def min(input: tensor, axis: _Int | None = None, *, return_indices: _Flag, retur
     Parameters:
         input: A tile.
         axis: An axis.
-        return_indices: Whether the index of the element is a result as well.
-        return_indices_tie_break_left: Whether the first of equal elements is found, else the last.
-        keep_dims: Whether the axis stays, with extent 1.
+        return_indices: True if the index of the element is a result as well.
+        return_indices_tie_break_left: True if the first of equal elements is found, else the last.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.min(x)`: int1, int8, int16, uint8, uint16: int32; int32, int64,
@@ -3110,7 +3113,7 @@ def min(input: tensor, axis: _Int | None = None, *, return_indices: _Flag, retur
         z, index = tl.min(x, 0, return_indices=True)  # 1.0, 0
     """
 def minimum(x: _Value, y: _Value, propagate_nan: PropagateNan | constexpr = PropagateNan.NONE) -> tensor:
-    """The smaller one. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
+    """Returns the minimum. If one is NaN, the other; with `PropagateNan.ALL`, NaN.
 
     Parameters:
         x: A tile or a scalar.
@@ -3126,13 +3129,13 @@ def minimum(x: _Value, y: _Value, propagate_nan: PropagateNan | constexpr = Prop
         y = tl.minimum(x, 3.0)  # [1.0, 2.0, 3.0, 3.0]
     """
 def mul(x: _Value, y: _Value, sanitize_overflow: _Flag = True) -> tensor:
-    """x * y, as the operator. With `debug=True` the result of integers must be a number of their type,
-    unless `sanitize_overflow=False`.
+    """Returns x * y, as the operator does. With `debug=True` the result of integers must be a number of
+    their type, unless `sanitize_overflow=False`.
 
     Parameters:
         x: A tile or a scalar.
         y: The second operand, which broadcasts with the first.
-        sanitize_overflow: Whether `debug=True` checks the result of integers.
+        sanitize_overflow: True if `debug=True` checks the result of integers.
 
     Shapes: operands broadcast to one shape, which is the result's.
     Types: `x` [2, 4] of … gives for `tl.mul(x, x)`: any type: the same [2, 4].
@@ -3143,7 +3146,7 @@ def mul(x: _Value, y: _Value, sanitize_overflow: _Flag = True) -> tensor:
         y = tl.mul(x, 2)  # [2.0, 4.0, 6.0, 8.0]
     """
 def multiple_of(input: tensor, values: _Int | _Ints) -> tensor:
-    """The values are multiples of these numbers, one for each axis.
+    """States that the values are multiples of these numbers, one for each axis.
 
     Parameters:
         input: A tile.
@@ -3157,7 +3160,7 @@ def multiple_of(input: tensor, values: _Int | _Ints) -> tensor:
         y = tl.multiple_of(tl.program_id(0) * 16, 16)  # 0
     """
 def next_power_of_2(n: _Int) -> constexpr:
-    """The smallest power of two that is not below a compile-time integer.
+    """Returns the smallest power of two that is not below a compile-time integer.
 
     Parameters:
         n: An integer.
@@ -3170,7 +3173,7 @@ def next_power_of_2(n: _Int) -> constexpr:
         y = tl.next_power_of_2(5)  # 8
     """
 def num_programs(axis: Literal[0, 1, 2] | constexpr | int) -> tensor:
-    """The number of programs along an axis (0, 1 or 2) of the grid, as int32.
+    """Returns the number of programs along an axis (0, 1 or 2) of the grid, as int32.
 
     Parameters:
         axis: An axis of the grid: 0, 1 or 2.
@@ -3197,7 +3200,7 @@ def pair_uniform_to_normal(u1: _Value, u2: _Value) -> _tuple[tensor, tensor]:
         a, b = tl.pair_uniform_to_normal(x * 0 + 0.5, x * 0 + 0.125)  # [0.83255, 0.83255, 0.83255, 0.83255], [0.83255, 0.83255, 0.83255, 0.83255]
     """
 def permute(input: tensor, *dims: _Int | _Ints) -> tensor:
-    """The tile with its axes in another order.
+    """Reorders the axes of a tile.
 
     Parameters:
         input: A tile.
@@ -3250,7 +3253,7 @@ def philox_impl(c0: tensor, c1: _Integer, c2: _Integer, c3: _Integer, k0: _Integ
         a, b, c, d = tl.philox_impl(zero, zero, zero, zero, key, zero)  # 4099963437, 3221879260, 490388034, 367897730
     """
 def program_id(axis: Literal[0, 1, 2] | constexpr | int) -> tensor:
-    """The position of this program along an axis (0, 1 or 2) of the grid, as int32.
+    """Returns the position of this program along an axis (0, 1 or 2) of the grid, as int32.
 
     Parameters:
         axis: An axis of the grid: 0, 1 or 2.
@@ -3361,7 +3364,7 @@ def ravel(x: _Value, can_reorder: _Flag = False) -> tensor:
 
     Parameters:
         x: A tile or a scalar.
-        can_reorder: Whether the elements may have another order; they keep theirs.
+        can_reorder: True if the elements may have another order; they keep theirs.
 
     Shapes: [number of elements].
     Types: `x` [2, 4] of … gives for `tl.ravel(x)`: any type: the same [8].
@@ -3372,15 +3375,15 @@ def ravel(x: _Value, can_reorder: _Flag = False) -> tensor:
     """
 @overload
 def reduce(input: tensor, axis: _Int, combine_fn: Callable[..., object], keep_dims: _Flag = False) -> tensor:
-    """The elements along an axis (all of them for None) combined by an associative `@jit` function. For a
-    tuple of tiles the function takes an element of each, then again an element of each, and returns one
-    of each.
+    """Combines the elements along an axis (all of them for None) with an associative `@jit` function. For
+    a tuple of tiles the function takes an element of each, then again an element of each, and returns
+    one of each.
 
     Parameters:
         input: A tile, or a tuple of tiles of one shape.
         axis: An axis.
         combine_fn: An associative `@jit` function of two elements.
-        keep_dims: Whether the axis stays, with extent 1.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile, or a tuple of tiles of one shape; the results are without the axis, or with it at
         extent 1 for `keep_dims=True`.
@@ -3396,15 +3399,15 @@ def reduce(input: tensor, axis: _Int, combine_fn: Callable[..., object], keep_di
     """
 @overload
 def reduce(input: Sequence[tensor], axis: _Int, combine_fn: Callable[..., object], keep_dims: _Flag = False) -> _tuple[tensor, ...]:
-    """The elements along an axis (all of them for None) combined by an associative `@jit` function. For a
-    tuple of tiles the function takes an element of each, then again an element of each, and returns one
-    of each.
+    """Combines the elements along an axis (all of them for None) with an associative `@jit` function. For
+    a tuple of tiles the function takes an element of each, then again an element of each, and returns
+    one of each.
 
     Parameters:
         input: A tile, or a tuple of tiles of one shape.
         axis: An axis.
         combine_fn: An associative `@jit` function of two elements.
-        keep_dims: Whether the axis stays, with extent 1.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile, or a tuple of tiles of one shape; the results are without the axis, or with it at
         extent 1 for `keep_dims=True`.
@@ -3424,7 +3427,7 @@ def reduce_or(input: tensor, axis: _Int | None = None, keep_dims: _Flag = False)
     Parameters:
         input: A tile.
         axis: An axis.
-        keep_dims: Whether the axis stays, with extent 1.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.reduce_or(x)`: int1, integers: the same.
@@ -3434,11 +3437,11 @@ def reduce_or(input: tensor, axis: _Int | None = None, keep_dims: _Flag = False)
         y = tl.reduce_or(tl.arange(0, 4), 0)  # 3
     """
 def reshape(input: tensor, *shape: _Int | _Ints, can_reorder: _Flag = False) -> tensor:
-    """The elements, in row-major order, under another shape; one extent may be -1.
+    """Returns the elements, in row-major order, with another shape; one extent may be -1.
 
     Parameters:
         input: A tile.
-        can_reorder: Whether the elements may have another order; they keep theirs.
+        can_reorder: True if the elements may have another order; they keep theirs.
         shape: The shape of the result: one tuple, or one argument for each axis.
 
     Shapes: as many elements before and after.
@@ -3498,8 +3501,8 @@ def softmax(x: _Value, dim: _Int | None = None, keep_dims: _Flag | None = None, 
     Parameters:
         x: A tile or a scalar.
         dim: An axis.
-        keep_dims: Whether the axis stays, with extent 1.
-        ieee_rounding: Whether the quotient is rounded to nearest.
+        keep_dims: True if the axis stays, with extent 1.
+        ieee_rounding: True if the quotient is rounded to nearest.
 
     Shapes: a tile; the result has its shape.
     Types: `x` [2, 4] of … gives for `tl.softmax(x)`: fp8, fp16, bf16: fp32 [2, 4]; fp32, fp64: the same
@@ -3517,7 +3520,7 @@ def sort(x: _Value, dim: _Int | None = None, descending: _Flag | int = 0) -> ten
     Parameters:
         x: A tile or a scalar.
         dim: An axis.
-        descending: Whether the largest element comes first.
+        descending: True if the largest element comes first.
 
     Shapes: a tile whose extent along the axis is a power of two; the result has its shape.
     Types: `x` [2, 4] of … gives for `tl.sort(x)`: any type: the same [2, 4].
@@ -3527,7 +3530,7 @@ def sort(x: _Value, dim: _Int | None = None, descending: _Flag | int = 0) -> ten
         y = tl.sort(-x)  # [-4.0, -3.0, -2.0, -1.0]
     """
 def split(a: tensor) -> _tuple[tensor, tensor]:
-    """The inverse of `join`: the halves along the last axis, which has extent 2.
+    """Returns the halves along the last axis, which has extent 2: the inverse of `join`.
 
     Parameters:
         a: A tile whose last axis has extent 2.
@@ -3596,7 +3599,7 @@ def static_assert(cond: object, msg: _Text = '') -> None:
         tl.static_assert(x.shape[0] == 4, "four elements")
     """
 def static_print(*values: object, sep: _Text = ' ', end: _Text = '\n', file: object | None = None, flush: _Flag = False) -> None:
-    """Prints while the kernel is compiled.
+    """Prints at compile time.
 
     Parameters:
         sep: The text between the values.
@@ -3619,7 +3622,7 @@ def store(pointer: tensor, value: _Value, mask: tensor | constexpr | bool | None
     Parameters:
         pointer: A pointer, a tile of pointers, or a block pointer.
         value: The value to write; it broadcasts to the pointers' shape.
-        mask: Where memory is accessed; it broadcasts to the pointers' shape.
+        mask: True for each element that is accessed; it broadcasts to the pointers' shape.
         boundary_check: The axes along which a block may exceed its tensor.
         cache_modifier: How caches treat the access, as the modifier of `st` in PTX.
         eviction_policy: The priority of the accessed lines in the L2 cache.
@@ -3652,13 +3655,13 @@ def store_tensor_descriptor(desc: tensor_descriptor, offsets: _Offsets, value: _
         y = tl.load(x_ptr + 6 + tl.arange(0, 4))  # [0.0, 0.0, 8.0, 9.0]
     """
 def sub(x: _Value, y: _Value, sanitize_overflow: _Flag = True) -> tensor:
-    """x - y, as the operator. With `debug=True` the result of integers must be a number of their type,
-    unless `sanitize_overflow=False`.
+    """Returns x - y, as the operator does. With `debug=True` the result of integers must be a number of
+    their type, unless `sanitize_overflow=False`.
 
     Parameters:
         x: A tile or a scalar.
         y: The second operand, which broadcasts with the first.
-        sanitize_overflow: Whether `debug=True` checks the result of integers.
+        sanitize_overflow: True if `debug=True` checks the result of integers.
 
     Shapes: operands broadcast to one shape, which is the result's.
     Types: `x` [2, 4] of … gives for `tl.sub(x, x)`: any type: the same [2, 4].
@@ -3676,7 +3679,7 @@ def sum(input: tensor, axis: _Int | None = None, keep_dims: _Flag = False, dtype
     Parameters:
         input: A tile.
         axis: An axis.
-        keep_dims: Whether the axis stays, with extent 1.
+        keep_dims: True if the axis stays, with extent 1.
         dtype: The type of the elements of the result.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
@@ -3689,8 +3692,8 @@ def sum(input: tensor, axis: _Int | None = None, keep_dims: _Flag = False, dtype
     """
 def swizzle2d(i: _Integer, j: _Integer, size_i: _Integer, size_j: _Integer, size_g: _Integer) -> _tuple[tensor, tensor]:
     """The grid position at which the program at (i, j) of a size_i by size_j grid works, so that programs
-    that run at the same time share their inputs: the grid is walked in groups of size_g rows, column by
-    column within a group. The last group may have fewer rows.
+    that run at the same time share their inputs: the grid is traversed in groups of size_g rows, column
+    by column within a group. The last group may have fewer rows.
 
     Parameters:
         i: The row.
@@ -3707,7 +3710,7 @@ def swizzle2d(i: _Integer, j: _Integer, size_i: _Integer, size_j: _Integer, size
         i, j = tl.swizzle2d(1, 0, 4, 4, 2)  # 0, 2
     """
 def to_tensor(x: _Value) -> tensor:
-    """A compile-time number as a scalar.
+    """Converts a compile-time number to a scalar.
 
     Parameters:
         x: A tile or a scalar.
@@ -3728,7 +3731,7 @@ def topk(x: _Value, k: _Int, dim: _Int | None = None, descending: _Flag | int = 
         x: A tile or a scalar.
         k: The number of elements.
         dim: An axis.
-        descending: Whether the largest element comes first.
+        descending: True if the largest element comes first.
 
     Shapes: a tile; the result has extent k along the axis.
     Types: `x` [2, 4] of … gives for `tl.topk(x, 2)`: int1, int8, int16, uint8, uint16: int32 [2, 2];
@@ -3739,7 +3742,7 @@ def topk(x: _Value, k: _Int, dim: _Int | None = None, descending: _Flag | int = 
         y = tl.topk(x, 2)  # [4.0, 3.0]
     """
 def trans(input: tensor, *dims: _Int | _Ints) -> tensor:
-    """The tile with its axes in another order; without one, the last two swapped.
+    """Reorders the axes of a tile; without an order, the last two are swapped.
 
     Parameters:
         input: A tile.
@@ -3753,7 +3756,7 @@ def trans(input: tensor, *dims: _Int | _Ints) -> tensor:
         y = tl.trans(tl.reshape(x, 2, 2))  # [[1.0, 3.0], [2.0, 4.0]]
     """
 def uint_to_uniform_float(x: _Value) -> tensor:
-    """Random integers as fp32 (fp64 scale for 64-bit ones) evenly distributed in [0, 1).
+    """Converts random integers to fp32 (with an fp64 scale for 64-bit ones), evenly distributed in [0, 1).
 
     Parameters:
         x: A tile or a scalar.
@@ -3810,8 +3813,8 @@ def view(input: tensor, *shape: _Int | _Ints) -> tensor:
         y = tl.view(x, 2, 2)  # [[1.0, 2.0], [3.0, 4.0]]
     """
 def where(condition: _Value, x: _Value, y: _Value) -> tensor:
-    """x where the condition holds, else y. The three broadcast; x and y are converted to their common
-    type.
+    """Returns x where the condition is true, else y. The three broadcast; x and y are converted to their
+    common type.
 
     Parameters:
         condition: True where the result is `x`.
@@ -3832,7 +3835,7 @@ def xor_sum(input: tensor, axis: _Int | None = None, keep_dims: _Flag = False) -
     Parameters:
         input: A tile.
         axis: An axis.
-        keep_dims: Whether the axis stays, with extent 1.
+        keep_dims: True if the axis stays, with extent 1.
 
     Shapes: a tile; the result is without the axis, or with it at extent 1 for `keep_dims=True`.
     Types: `x` [2, 4] of … gives for `tl.xor_sum(x)`: int1, integers: the same.

@@ -504,8 +504,8 @@ def fdiv(x: _Value, y: _Value, ieee_rounding: _Flag = False, approx: _Flag = Fal
     Parameters:
         x: A tile or a scalar.
         y: The second operand, which broadcasts with the first.
-        ieee_rounding: Whether the quotient is rounded to nearest.
-        approx: Whether the fast division is wanted; it is the default.
+        ieee_rounding: True if the quotient is rounded to nearest.
+        approx: True if the fast division is wanted; it is the default.
 
     Shapes: operands broadcast to one shape, which is the result's.
     Types: `x` [2, 4] of … gives for `tl.math.fdiv(x, x)`: fp8, fp16, bf16: fp32 [2, 4]; fp32, fp64: the

@@ -1,6 +1,6 @@
 """``triton.language.semantic``: programs import functions of the language from here; they are those of ``tl``."""
 
-from tilewright._replaced import replaced_names
+from tilewright._replaced_names import replaced_names
 from tilewright.language.core import *  # noqa: F403
 from tilewright.language.core import __all__ as __all__
 

@@ -6,7 +6,7 @@ programs that import them; using one raises an error.
 
 from __future__ import annotations
 
-from tilewright._replaced import replaced_names
+from tilewright._replaced_names import replaced_names
 
 __getattr__ = replaced_names(
     "tilewright.runtime.build",

@@ -1,6 +1,6 @@
 """``triton.tools.build_extern``: names that programs import, and that something else replaces."""
 
-from tilewright._replaced import refuse_command, replaced_names
+from tilewright._replaced_names import refuse_command, replaced_names
 
 _INSTEAD = "tl.extra.libdevice has the functions of the device library"
 

@@ -1,6 +1,6 @@
 """``triton.tools.compile``: names that programs import, and that something else replaces."""
 
-from tilewright._replaced import refuse_command, replaced_names
+from tilewright._replaced_names import refuse_command, replaced_names
 
 _INSTEAD = (
     "ahead-of-time compilation is the command tilewright compile kernel.py::fn --signature ... --emit ptx"

@@ -1,6 +1,6 @@
 """``triton.tools.gsan``: names that programs import, and that something else replaces."""
 
-from tilewright._replaced import refuse_command, replaced_names
+from tilewright._replaced_names import refuse_command, replaced_names
 
 _INSTEAD = "every access is checked on the CPU and the simulator, whatever the program asks for"
 

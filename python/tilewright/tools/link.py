@@ -1,6 +1,6 @@
 """``triton.tools.link``: names that programs import, and that something else replaces."""
 
-from tilewright._replaced import refuse_command, replaced_names
+from tilewright._replaced_names import refuse_command, replaced_names
 
 _INSTEAD = "tilewright makes no C headers; triton.compile(...).asm has the code of a kernel"
 

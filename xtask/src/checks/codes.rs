@@ -9,7 +9,7 @@ const TABLE: &str = "crates/base/src/codes";
 const PAGES: &str = "docs/diagnostics/";
 const RULE: &str = "diagnostic-page";
 
-/// Codes of the table and pages are the same set.
+/// Checks that the table of codes and the pages are the same set.
 pub fn pages(tree: &Tree) -> Vec<Finding> {
     let mut codes = BTreeMap::new();
     let table = tree.files.iter().filter(|file| file.path.starts_with(TABLE) && file.has_extension("rs"));
@@ -43,7 +43,7 @@ pub fn pages(tree: &Tree) -> Vec<Finding> {
     without_page.chain(without_code).collect()
 }
 
-/// Every `TW` followed by exactly four digits, as a word of its own.
+/// Returns every `TW` followed by exactly four digits, as a separate word.
 fn codes_in(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("TW").filter_map(|(start, _)| {
         let code = text.get(start..start + 6)?;

@@ -1,5 +1,5 @@
 //! Numeric constants of the compiler. A measured threshold is an entry of the tuning table; each
-//! other constant is a row of `xtask/constants.txt`, with the reason why it is no threshold.
+//! other constant is a row of `xtask/constants.txt`, with the reason why it is not a threshold.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::tree::{File, Finding, Tree};
 const TABLE: &str = "xtask/constants.txt";
 /// The tables of measured thresholds.
 const TUNING: &str = "crates/gpu-ir/src/tuning.rs";
-/// The crates that choose between ways to compile a kernel.
+/// The crates that choose between alternatives to compile a kernel.
 const FOLDERS: [&str; 6] = [
     "crates/compiler/src/",
     "crates/gpu-ir/src/",
@@ -27,7 +27,7 @@ const NUMBERS: [&str; 14] =
     ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64"];
 const RULE: &str = "constant";
 
-/// Each numeric constant has a row, and each row a constant.
+/// Checks that each numeric constant has a row, and each row a constant.
 pub fn listed(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut rows: BTreeMap<(String, String), usize> = BTreeMap::new();
@@ -65,7 +65,7 @@ pub fn listed(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The constants of a file whose values are written as numbers, with their lines.
+/// Returns the constants of a file whose values are literals, with their lines.
 fn constants(file: &File) -> Vec<(usize, String)> {
     let Ok(syntax) = syn::parse_file(&file.text) else { return Vec::new() };
     let mut visitor = Visitor { found: Vec::new() };
@@ -105,7 +105,8 @@ fn is_number(ty: &Type) -> bool {
     matches!(ty, Type::Path(ty) if ty.path.get_ident().is_some_and(|name| NUMBERS.iter().any(|known| name == known)))
 }
 
-/// A literal, with a sign, or two with an operator between.
+/// Returns whether a value is a literal, with or without a sign, or two with an operator between
+/// them.
 fn is_literal(value: &Expr) -> bool {
     match value {
         Expr::Lit(_) => true,

@@ -25,7 +25,7 @@ const LARGEST: &[(&str, usize)] = &[
 
 const RULE: &str = "cycle";
 
-/// The largest cycle of each crate has as many files as its row states.
+/// Checks that the largest cycle of each crate has the number of files in its row.
 pub fn largest(tree: &Tree) -> Vec<Finding> {
     CrateModules::of(tree).iter().filter_map(|modules| check(modules, LARGEST)).collect()
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::tree::{File, Finding, Tree};
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-/// Written by a tool, from the tables of the language.
+/// The page that is generated from the tables of the language.
 const REFERENCE: &str = "docs/reference.md";
 const MAX_ARCHITECTURE_LINES: usize = 250;
 const MAX_ARCHITECTURE_WORDS: usize = 2500;
@@ -24,7 +24,7 @@ fn is_design(file: &File) -> bool {
     file.path.starts_with("docs/design/") && file.has_extension("md")
 }
 
-/// Each file that `ARCHITECTURE.md` and `docs/design` name in code exists.
+/// Checks that each file that `ARCHITECTURE.md` and `docs/design` name in code exists.
 pub fn named_files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.path == ARCHITECTURE || is_design(file)) {
@@ -45,7 +45,8 @@ pub fn named_files(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A path has a folder and names a source file or, ending in `/`, a folder.
+/// Returns whether a text is a path: with a folder, and the name of a source file or, ending in
+/// `/`, of a folder.
 fn is_path(code: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '.');
     let extension = Path::new(code).extension().and_then(|extension| extension.to_str());
@@ -64,7 +65,7 @@ fn outside_fences(file: &File) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Each link from a page to a text file or a heading of this project has a target.
+/// Checks that each link from a page to a text file or a heading of this project has a target.
 pub fn links(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.has_extension("md")) {
@@ -85,7 +86,7 @@ pub fn links(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A relative path from a folder, without `..`.
+/// Resolves a relative path from a folder, without `..`.
 fn resolve(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/').filter(|part| !part.is_empty()) {
@@ -100,7 +101,7 @@ fn resolve(folder: &str, path: &str) -> String {
 
 fn has_target(tree: &Tree, path: &str, anchor: &str) -> bool {
     let extension = Path::new(path).extension().and_then(|extension| extension.to_str());
-    // Pictures are no text, so the tree does not have them.
+    // Pictures are not text, so the tree does not have them.
     if extension.is_some_and(|extension| !SOURCES.contains(&extension)) {
         return true;
     }
@@ -112,14 +113,14 @@ fn has_target(tree: &Tree, path: &str, anchor: &str) -> bool {
     anchor.is_empty() && (path == "LICENSE" || tree.files.iter().any(|file| file.path.starts_with(&folder)))
 }
 
-/// The anchor that GitHub gives to a heading.
+/// Returns the anchor that GitHub gives to a heading.
 fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = text.chars().filter(|&c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// A decision of `docs/design` has its four parts, in order, and is short.
+/// Checks that a decision of `docs/design` has its four parts, in order, and is short.
 pub fn decisions(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| is_design(file)) {
@@ -147,7 +148,7 @@ pub fn decisions(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Pages that a newcomer reads whole stay short.
+/// Checks that pages which a newcomer reads completely are short.
 pub fn sizes(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in &tree.files {
@@ -167,7 +168,7 @@ pub fn sizes(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Lines of pages fit into 100 columns. Tables, code and links cannot be broken.
+/// Checks that lines of pages fit into 100 columns, except tables, code and links.
 pub fn widths(tree: &Tree) -> Vec<Finding> {
     let pages = ["README.md", ARCHITECTURE, "STYLE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
     let is_page = |file: &&File| {

@@ -3,15 +3,15 @@
 use crate::metadata::{Dependency, Package};
 use crate::tree::Finding;
 
-/// Which of our crates each crate may depend on: the drawing of the tree in ARCHITECTURE.md as
-/// data. Dependencies for development only (tests that compare two stages, say) are free, but for
-/// those on the two ends, `cli` and `python`.
+/// The project's crates that each crate may depend on: the tree in ARCHITECTURE.md as data. Every
+/// crate may have dependencies for development only (for tests that compare two stages, say),
+/// except `cli` and `python`.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("ir", &["base"]),
     ("frontend", &["base", "ir"]),
     ("opt", &["base", "ir"]),
-    // The record of a launch, as a file: it knows no IR.
+    // The record of a launch, as a file, without the IR.
     ("trace", &[]),
     // The shadow memory of sanitized launches: the executor and the simulator share it.
     ("sanitize", &[]),
@@ -24,7 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cuda", &["base"]),
     // Development only: the stand-in for the driver library.
     ("cuda-stub", &[]),
-    // Of `sim` what runs inline assembly for the executor.
+    // `sim` runs inline assembly for the executor.
     ("compiler", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu-ir", "gpu", "ptx", "sim"]),
     (
         "runtime",
@@ -33,7 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tilewright", &["base", "ir", "frontend", "opt", "cpu", "layout", "gpu", "ptx", "compiler", "runtime"]),
     ("command-line", &["base", "tilewright"]),
     ("cli", &["command-line"]),
-    // Of `cuda` device code by its number, which Triton's driver module offers.
+    // `cuda` loads device code by its handle, for Triton's driver module.
     (
         "python",
         &[
@@ -75,8 +75,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 const RULE: &str = "layering";
 
-/// Finds dependencies of our crates that do not follow the path of a kernel; only tests depend on
-/// `testkit`.
+/// Finds dependencies between the crates that are not in the table; only tests depend on `testkit`.
 pub fn check(packages: &[Package]) -> Vec<Finding> {
     let ours = packages.iter().filter(|package| package.source.is_none());
     ours.filter_map(|package| Some((package, own_crate(&package.name)?))).flat_map(check_package).collect()
@@ -101,7 +100,7 @@ fn check_package((package, name): (&Package, &str)) -> Vec<Finding> {
     package.dependencies.iter().filter_map(forbidden).collect()
 }
 
-/// The short name of a package of ours.
+/// Returns the short name of a package of the project.
 fn own_crate(package: &str) -> Option<&str> {
     match package {
         "tilewright" | "xtask" => Some(package),
@@ -113,7 +112,7 @@ fn own_crate(package: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// The messages about a package with these dependencies, each with its kind.
+    /// Returns the messages about a package with these dependencies, each with its kind.
     fn found(name: &str, dependencies: &[(&str, Option<&str>)]) -> Vec<String> {
         let dependencies = dependencies
             .iter()
@@ -163,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_table_itself_has_no_cycle() {
-        // A row may name only crates of earlier rows, but for the two that stand apart.
+        // A row may only name crates of earlier rows.
         for (index, (name, allowed)) in ALLOWED.iter().enumerate() {
             for lower in *allowed {
                 assert!(ALLOWED[..index].iter().any(|(earlier, _)| earlier == lower), "{name} -> {lower}");

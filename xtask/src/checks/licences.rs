@@ -1,10 +1,10 @@
-//! Every dependency carries a licence that a permissively licensed project may ship, and comes from
-//! the registry.
+//! Checks that every dependency has a license that a permissively licensed project may ship, and
+//! comes from the registry.
 
 use crate::metadata::Package;
 use crate::tree::Finding;
 
-/// The licenses that `deny.toml` allows, for cargo-deny and for this check.
+/// Returns the licenses that `deny.toml` allows, for cargo-deny and for this check.
 pub fn accepted(config: &str) -> Result<Vec<&str>, String> {
     let list = config.split_once("\nallow = [").and_then(|(_, rest)| rest.split_once(']'));
     let (list, _) = list.ok_or("deny.toml has no list `allow = [...]`")?;

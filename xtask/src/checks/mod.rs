@@ -14,7 +14,7 @@ pub mod words;
 
 use crate::tree::{Finding, Tree};
 
-/// A check: the whole tree in, what is wrong with it out.
+/// A check: a function from the whole tree to its findings.
 pub type Check = fn(&Tree) -> Vec<Finding>;
 
 /// Every check of the source text, in the order in which they run.

@@ -4,11 +4,11 @@ use crate::tree::{File, Finding, Tree};
 
 const MAX_FUNCTION_LINES: usize = 100;
 
-/// Packages that the package may use but must not need: imported inside functions, so that `import
+/// Optional dependencies of the package: imported only inside functions, so that `import
 /// tilewright` works, and is fast, without them.
 const OPTIONAL: [&str; 5] = ["torch", "triton", "numpy", "matplotlib", "pandas"];
 
-/// A suppression names what it suppresses.
+/// Checks that a suppression names the codes that it suppresses.
 pub fn suppressions(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.python() {
@@ -28,12 +28,12 @@ pub fn suppressions(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// No function is too long to read. (For Rust, clippy counts.)
+/// Checks the length of functions. (For Rust, clippy does.)
 pub fn function_lengths(tree: &Tree) -> Vec<Finding> {
     tree.python().flat_map(long_functions).collect()
 }
 
-/// The package imports none of the optional packages when it is imported itself.
+/// Checks that importing the package imports none of the optional packages.
 pub fn optional_packages(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.python().filter(|file| file.path.starts_with("python/")) {
@@ -77,7 +77,7 @@ struct Statement<'a> {
 }
 
 /// Splits a file into logical lines: brackets and triple quotes continue one. Comments and blank
-/// lines are none.
+/// lines are skipped.
 fn statements(text: &str) -> Vec<Statement<'_>> {
     let mut statements: Vec<Statement<'_>> = Vec::new();
     let mut scanner = Scanner::default();
@@ -130,7 +130,7 @@ impl Scanner {
         }
     }
 
-    /// Passes one piece of code; `None` ends the line.
+    /// Scans one piece of code; `None` ends the line.
     fn scan_code<'a>(&mut self, rest: &'a str, first: char) -> Option<&'a str> {
         match first {
             '#' => return None,
@@ -153,7 +153,7 @@ impl Scanner {
     }
 }
 
-/// Where `quotes` stand in the text without a backslash before them.
+/// Returns the position of `quotes` in the text without a backslash before them.
 fn find_unescaped(text: &str, quotes: &str) -> Option<usize> {
     let mut escaped = false;
     for (index, c) in text.char_indices() {

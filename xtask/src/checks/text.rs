@@ -1,14 +1,14 @@
-//! Rules that hold for text of any language: headers, lengths, marks of unfinished work, paths of
-//! one machine.
+//! Rules for text of any language: headers, lengths, marks of unfinished work, paths of one
+//! machine.
 
 use crate::tree::{File, Finding, Tree};
 
 const MAX_FILE_LINES: usize = 800;
 
-/// Files in these languages are read for marks of unfinished work and paths of one machine.
+/// Extensions of the files that are searched for marks of unfinished work and paths of one machine.
 const TEXT: [&str; 8] = ["rs", "py", "md", "toml", "txt", "yml", "sh", "ir"];
 
-/// Every source file begins with what its job is.
+/// Checks that every source file begins with a description.
 pub fn headers(tree: &Tree) -> Vec<Finding> {
     let rust = tree.rust().filter(|file| !has_rust_header(&file.text)).map(|file| {
         Finding::new(&file.path, 1, "header", "begin the file with `//!` and a line that says its job")
@@ -29,7 +29,7 @@ fn has_docstring(text: &str) -> bool {
     first.starts_with("\"\"\"") || first.starts_with("'''")
 }
 
-/// No source file is too long to read.
+/// Checks the length of source files.
 pub fn lengths(tree: &Tree) -> Vec<Finding> {
     let finding = |file: &File| {
         let lines = file.text.lines().count();
@@ -41,9 +41,9 @@ pub fn lengths(tree: &Tree) -> Vec<Finding> {
     tree.rust().chain(tree.python()).filter_map(finding).collect()
 }
 
-/// No mark of unfinished work.
+/// Checks that there is no mark of unfinished work.
 pub fn markers(tree: &Tree) -> Vec<Finding> {
-    // Put together here, so that this file does not hold them.
+    // Concatenated, so that this file does not contain them.
     let markers = [concat!("FIX", "ME"), concat!("X", "XX"), concat!("TO", "DO")];
     let message = |marker: &str| format!("`{marker}`: do it now, or make it an issue");
     find_in_lines(tree, "unfinished", |line| {
@@ -58,12 +58,12 @@ fn contains_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// No absolute path that exists on one machine only.
+/// Checks that there is no absolute path of one machine.
 pub fn machine_paths(tree: &Tree) -> Vec<Finding> {
     let roots = [concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
     let windows = concat!("C:\\Us", "ers");
     find_in_lines(tree, "machine-path", |line| {
-        // After a name the same letters are a part of a relative path or of an address.
+        // After a name, the same text is part of a relative path or of a URL.
         let is_absolute = |start: usize| {
             !line[..start]
                 .ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '*' | ')' | '}'))

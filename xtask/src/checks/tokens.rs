@@ -1,5 +1,5 @@
-//! Words of the Rust language that only some files may use. They are looked for among tokens, so
-//! that comments and strings do not count and the bodies of macros do.
+//! Words of the Rust language that only some files may use. The check searches tokens, so comments
+//! and strings do not count, but the bodies of macros do.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -53,7 +53,7 @@ const CONFINED: &[Confined] = &[
     },
 ];
 
-/// Each confined word is used only in its places. A manifest that names PyO3 counts as well.
+/// Checks that each confined word is only used in its files. A manifest that names PyO3 counts too.
 pub fn confined_words(tree: &Tree) -> Vec<Finding> {
     let manifests =
         tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml")).flat_map(pyo3_in_manifest);

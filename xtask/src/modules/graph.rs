@@ -1,9 +1,9 @@
 //! Strongly connected components.
 
-/// The strongly connected components of a graph, given the targets of each node: Tarjan's
-/// algorithm.
+/// Returns the strongly connected components of a graph, given the targets of each node, by
+/// Tarjan's algorithm.
 pub fn components(targets: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    let mut search = Search {
+    let mut search = TarjanState {
         targets,
         index: vec![None; targets.len()],
         low: vec![0; targets.len()],
@@ -20,9 +20,9 @@ pub fn components(targets: &[Vec<usize>]) -> Vec<Vec<usize>> {
     search.found
 }
 
-struct Search<'a> {
+struct TarjanState<'a> {
     targets: &'a [Vec<usize>],
-    /// When each node was first visited.
+    /// The order in which each node was first visited.
     index: Vec<Option<usize>>,
     /// The earliest open node that is reached from each node.
     low: Vec<usize>,
@@ -33,7 +33,7 @@ struct Search<'a> {
     found: Vec<Vec<usize>>,
 }
 
-impl Search<'_> {
+impl TarjanState<'_> {
     fn visit(&mut self, node: usize) {
         let index = self.next;
         self.next += 1;

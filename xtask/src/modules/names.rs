@@ -8,7 +8,7 @@ use syn::{Attribute, Item, UseTree, Visibility};
 
 use crate::tree::File;
 
-/// More imports than a chain of re-exports has: it ends a search that goes around.
+/// The maximum number of re-exports of a path: it ends a search in a cycle.
 const MAX_STEPS: usize = 16;
 
 /// One file of a crate.
@@ -22,7 +22,7 @@ pub struct Module {
     defined: BTreeSet<String>,
     /// The imported names, and the path of each.
     imported: BTreeMap<String, Vec<String>>,
-    /// The modules all of whose names it imports.
+    /// The modules of its glob imports.
     globs: Vec<Vec<String>>,
     /// The paths that its code names, imports among them.
     named: BTreeSet<Vec<String>>,
@@ -33,7 +33,7 @@ pub struct Module {
 impl Module {
     /// Reads a file; `inner` is its path below the folder of sources.
     pub fn parse(file: &File, inner: &str) -> Option<Self> {
-        // A file that does not parse is a finding of the check of tokens, or the compiler's.
+        // A file that does not parse is an error of the token check, or of the compiler.
         let syntax = syn::parse_file(&file.text).ok()?;
         let mut path: Vec<_> = inner.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
         if path.len() == 1 && (path[0] == "lib" || path[0] == "main")
@@ -47,13 +47,13 @@ impl Module {
         Some(reader.module)
     }
 
-    /// The paths of the modules below this one that only tests have.
+    /// Returns the paths of its child modules that are compiled for tests only.
     pub fn test_children(&self) -> impl Iterator<Item = Vec<String>> {
         self.test_children.iter().map(|child| [&self.path[..], std::slice::from_ref(child)].concat())
     }
 }
 
-/// For each module the modules that define what it names, with the first path that leads there.
+/// Returns for each module the modules that define the names it uses, each with one path to them.
 pub fn arrows(modules: &[&Module]) -> Vec<BTreeMap<usize, String>> {
     let by_path: BTreeMap<_, _> =
         modules.iter().enumerate().map(|(index, module)| (&module.path[..], index)).collect();
@@ -78,8 +78,8 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// The module that defines what a path means in the module `at`; nothing if it is of another
-    /// crate.
+    /// Returns the module that defines the target of a path in the module `at`; `None` if it is in
+    /// another crate.
     fn resolve(&self, at: usize, path: &[String], steps: usize) -> Option<usize> {
         let steps = steps.checked_sub(1)?;
         let (first, rest) = path.split_first()?;
@@ -98,7 +98,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The module that a path leads to which begins with a name of the module `at`.
+    /// Returns the module of a path that begins with a name of the module `at`.
     fn descend(&self, at: usize, path: &[String], steps: usize) -> Option<usize> {
         match path.split_first() {
             Some((first, rest)) => self.member(at, first, rest, steps),
@@ -133,12 +133,12 @@ impl Resolver<'_> {
 /// Walks the syntax of a file.
 struct Reader {
     module: Module,
-    /// How many modules within the file are around the code.
+    /// The number of inline modules around the code.
     depth: usize,
 }
 
 impl Reader {
-    /// Takes note of a path, which may begin in a module within the file.
+    /// Records a path, which may begin in an inline module.
     fn name(&mut self, mut path: Vec<String>) {
         // In the tokens of a macro, a lone `super` is a visibility.
         if let [only] = &path[..]
@@ -158,7 +158,7 @@ impl Reader {
         self.module.named.insert(path);
     }
 
-    /// Takes note of an import. A re-export by itself names nothing: the file that defines a name
+    /// Records an import. A re-export by itself names nothing: the file that defines a name
     /// may list its children.
     fn import(&mut self, tree: &UseTree, prefix: &[String], is_export: bool) {
         let with = |ident: &syn::Ident| [prefix, &[ident.to_string()]].concat();
@@ -188,7 +188,7 @@ impl Reader {
         }
     }
 
-    /// The paths in the tokens of a macro.
+    /// Records the paths in the tokens of a macro.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -285,7 +285,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
 mod tests {
     use super::*;
 
-    /// The arrows of a crate of the given files, as `from -> to` by module.
+    /// Checks the dependencies of a crate of the given files, as `from -> to` by module.
     fn check(files: &[(&str, &str)], expect: &[&str]) {
         let parse = |&(path, text): &(&str, &str)| {
             let file = File { path: path.to_owned(), text: text.to_owned() };

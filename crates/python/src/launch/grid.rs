@@ -11,12 +11,12 @@ use crate::errors::{to_exception, warn};
 use crate::kernel::jit::State;
 
 /// A grid as it was given.
-pub(crate) struct Found {
+pub(crate) struct CheckedGrid {
     grid: Grid,
     is_number: bool,
 }
 
-impl Found {
+impl CheckedGrid {
     /// The grid. One that is legal and seldom meant is warned of, once for a kernel.
     #[inline]
     pub(crate) fn warn(self, py: Python<'_>, state: &State) -> PyResult<Grid> {
@@ -41,7 +41,7 @@ impl Found {
 
 /// The grid that an object is; `None` if it is a function that has to be asked.
 #[inline]
-pub(crate) fn extents(object: &Bound<'_, PyAny>) -> PyResult<Option<Found>> {
+pub(crate) fn extents(object: &Bound<'_, PyAny>) -> PyResult<Option<CheckedGrid>> {
     let py = object.py();
     let mut extents: SmallVec<[i128; 4]> = SmallVec::new();
     let mut is_number = false;
@@ -60,7 +60,7 @@ pub(crate) fn extents(object: &Bound<'_, PyAny>) -> PyResult<Option<Found>> {
         is_number = true;
     }
     let grid = Grid::new(&extents).map_err(|error| to_exception(py, &error))?;
-    Ok(Some(Found { grid, is_number }))
+    Ok(Some(CheckedGrid { grid, is_number }))
 }
 
 #[inline]
@@ -101,7 +101,7 @@ fn short_text(object: &Bound<'_, PyAny>) -> PyResult<String> {
 }
 
 /// The grid that a function returns.
-pub(crate) fn ask<'py>(function: &Bound<'py, PyAny>, meta: Bound<'py, PyDict>) -> PyResult<Found> {
+pub(crate) fn ask<'py>(function: &Bound<'py, PyAny>, meta: Bound<'py, PyDict>) -> PyResult<CheckedGrid> {
     let py = function.py();
     let given = function.call1((meta,))?;
     let refuse = |what: &str, found: &str| to_exception(py, &Grid::not_a_grid(what, found));

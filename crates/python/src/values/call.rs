@@ -173,10 +173,10 @@ impl<'a> Expected<'a> {
 }
 
 /// A value for each shape of call that occurred.
-pub(crate) struct ByCallShape<T, const MAX: usize>([OnceLock<Known<T>>; MAX]);
+pub(crate) struct ByCallShape<T, const MAX: usize>([OnceLock<CachedShape<T>>; MAX]);
 
 /// The shape of a call: the number of arguments by position, and the keywords of the others.
-struct Known<T> {
+struct CachedShape<T> {
     positional: usize,
     keywords: Option<Py<PyTuple>>,
     kept: T,
@@ -192,7 +192,7 @@ impl<T, const MAX: usize> ByCallShape<T, MAX> {
     /// The value for a call, if it is kept.
     #[inline]
     pub(crate) fn get(&self, py: Python<'_>, call: &Call<'_, '_>) -> Option<&T> {
-        let has_keywords = |known: &Known<T>| match (&known.keywords, call.keywords) {
+        let has_keywords = |known: &CachedShape<T>| match (&known.keywords, call.keywords) {
             (None, None) => true,
             (Some(known), Some(keywords)) => has_same_items(known.bind_borrowed(py), keywords),
             _ => false,
@@ -205,7 +205,7 @@ impl<T, const MAX: usize> ByCallShape<T, MAX> {
     /// Keeps the value for a call, unless `MAX` are kept already.
     pub(crate) fn keep(&self, call: &Call<'_, '_>, kept: T) -> Option<&T> {
         let keywords = call.keywords.map(|keywords| keywords.to_owned().unbind());
-        let mut known = Known { positional: call.positional, keywords, kept };
+        let mut known = CachedShape { positional: call.positional, keywords, kept };
         for place in &self.0 {
             match place.set(known) {
                 Ok(()) => return place.get().map(|known| &known.kept),

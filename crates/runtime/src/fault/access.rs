@@ -91,7 +91,7 @@ struct Access {
 }
 
 /// The accesses that a fault may be about.
-pub(super) struct Found {
+pub(super) struct FaultCandidates {
     accesses: Vec<Access>,
     /// The argument that the address was made of, if that is known.
     pub(super) argument: Option<Argument>,
@@ -99,7 +99,7 @@ pub(super) struct Found {
     pub(super) candidates: Vec<String>,
 }
 
-impl Found {
+impl FaultCandidates {
     /// Finds the accesses on the line of the fault, and their common argument, or else the nearest
     /// one.
     pub(super) fn new(fault: &Fault, handle: &Handle, target: MemoryAccess) -> Self {

@@ -5,7 +5,7 @@ use tilewright_cpu::{Finding, Occurrence, OtherAccess};
 use tilewright_sanitize::Check;
 use tilewright_sim::{Fault, FaultKind};
 
-use super::access::{Found, MemoryAccess};
+use super::access::{FaultCandidates, MemoryAccess};
 use super::span;
 use crate::Handle;
 
@@ -16,7 +16,7 @@ pub(crate) fn from_watch(fault: &Fault, count: u64, handle: &Handle) -> Finding 
     let line = fault.location.as_ref().and_then(|location| span(sources, location));
     let find = |is_store: bool, address: u64, bytes: u32| {
         let target = MemoryAccess { is_store, address, bytes };
-        let found = Found::new(fault, handle, target);
+        let found = FaultCandidates::new(fault, handle, target);
         let element =
             found.argument.as_ref().map(|argument| (argument.name.clone(), argument.bad_element(target)));
         let name = match &element {

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from tilewright._replaced import replaced_names
+from tilewright._replaced_names import replaced_names
 
 _numbers = count(1)
 

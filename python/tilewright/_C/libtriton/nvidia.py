@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tilewright._native import Missing
-from tilewright._replaced import replaced_names
+from tilewright._replaced_names import replaced_names
 
 _INSTEAD = "tilewright has no MLIR and no LLVM; `tilewright compile --emit` shows the stages of a kernel"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright import knobs
-from tilewright._replaced import replaced_names
+from tilewright._replaced_names import replaced_names
 from tilewright.backends.compiler import BaseBackend, CompileOptions, GPUTarget, Language
 from tilewright.errors import PTXASError
 

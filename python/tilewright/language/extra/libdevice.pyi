@@ -402,8 +402,8 @@ def brev(arg0: _Value) -> tensor:
         y = libdevice.brev(tl.arange(0, 4))  # [0, -2147483648, 1073741824, -1073741824]
     """
 def byte_perm(arg0: _Value, arg1: _Value, arg2: _Value) -> tensor:
-    """Four of the eight bytes of two 32-bit integers: of the third, each of the four lowest hexadecimal
-    digits names one by its lower three bits.
+    """Four of the eight bytes of two 32-bit integers. Each of the four lowest hexadecimal digits of the
+    third selects one by its lower three bits.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -450,7 +450,7 @@ def ceil(x: _Value) -> tensor:
         y = libdevice.ceil(x * 0.75)  # [1.0, 2.0, 3.0, 3.0]
     """
 def clz(arg0: _Value) -> tensor:
-    """How many bits of a 32- or 64-bit integer are zero above the highest one that is set; int32.
+    """The number of zero bits above the highest set bit of a 32- or 64-bit integer; int32.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1051,7 +1051,7 @@ def exp(x: _Value) -> tensor:
         y = libdevice.exp(x)  # [2.71828, 7.38906, 20.08554, 54.59815]
     """
 def exp10(arg0: _Value) -> tensor:
-    """10 to the power of it; 2 ulp for fp32, 4 for fp64.
+    """10 to the power of x; 2 ulp for fp32, 4 for fp64.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1141,7 +1141,7 @@ def fast_erf(arg0: _Value) -> tensor:
         y = libdevice.fast_erf(x / 4)  # [0.276, 0.520, 0.711, 0.843]
     """
 def fast_exp10f(arg0: _Value) -> tensor:
-    """10 to the power of it.
+    """10 to the power of x.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1155,7 +1155,7 @@ def fast_exp10f(arg0: _Value) -> tensor:
         y = libdevice.fast_exp10f(x / 4)  # [1.778, 3.162, 5.623, 10.0]
     """
 def fast_expf(arg0: _Value) -> tensor:
-    """e to the power of it.
+    """e to the power of x.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1290,7 +1290,7 @@ def fast_tanhf(arg0: _Value) -> tensor:
         y = libdevice.fast_tanhf(x / 4)  # [0.245, 0.462, 0.635, 0.762]
     """
 def fdim(arg0: _Value, arg1: _Value) -> tensor:
-    """The difference where it is positive, else 0; NaN where either is NaN.
+    """The difference if it is positive, else 0; NaN if either is NaN.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1306,7 +1306,7 @@ def fdim(arg0: _Value, arg1: _Value) -> tensor:
         y = libdevice.fdim(x, 2.0)  # [0.0, 0.0, 1.0, 2.0]
     """
 def ffs(arg0: _Value) -> tensor:
-    """The place of the lowest bit that is set, counted from 1, and 0 where none is; int32.
+    """The position of the lowest set bit, counted from 1, or 0 if no bit is set; int32.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1321,7 +1321,7 @@ def ffs(arg0: _Value) -> tensor:
         y = libdevice.ffs(tl.arange(0, 4))  # [0, 1, 2, 1]
     """
 def finitef(arg0: _Value) -> tensor:
-    """True if it is neither an infinity nor NaN.
+    """True if x is neither an infinity nor NaN.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1758,7 +1758,7 @@ def hiloint2double(arg0: _Value, arg1: _Value) -> tensor:
         y = libdevice.hiloint2double(1072693248, tl.arange(0, 4))  # [1.0, 1.0, 1.0, 1.0]
     """
 def hypot(arg0: _Value, arg1: _Value) -> tensor:
-    """sqrt(x * x + y * y), without overflow on the way; 2 ulp.
+    """sqrt(x * x + y * y), without intermediate overflow; 2 ulp.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1878,7 +1878,7 @@ def int_as_float(arg0: _Value) -> tensor:
         y = libdevice.int_as_float(tl.arange(0, 4) + 1065353216)  # [1.0, 1.00000012, 1.00000024, 1.00000036]
     """
 def isfinited(arg0: _Value) -> tensor:
-    """True if it is neither an infinity nor NaN.
+    """True if x is neither an infinity nor NaN.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1893,7 +1893,7 @@ def isfinited(arg0: _Value) -> tensor:
         y = libdevice.isfinited(x.to(tl.float64))  # [True, True, True, True]
     """
 def isinf(arg0: _Value) -> tensor:
-    """True if it is an infinity.
+    """True if x is an infinity.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1908,7 +1908,7 @@ def isinf(arg0: _Value) -> tensor:
         y = libdevice.isinf(x / (x - x))  # [True, True, True, True]
     """
 def isnan(arg0: _Value) -> tensor:
-    """True if it is NaN.
+    """True if x is NaN.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -1952,8 +1952,8 @@ def j1(arg0: _Value) -> tensor:
     """
 def jn(arg0: _Value, arg1: _Value) -> tensor:
     """The Bessel function of the first kind of an integer order; an error of 1e-14 for fp64. Upwards from
-    orders 0 and 1 where the order is below the number, else downwards from an order that is high
-    enough, and divided by the sum that must be 1 (Miller; Numerical Recipes 6.5).
+    orders 0 and 1 if the order is below the number, else downwards from an order that is high enough,
+    and divided by the sum that must be 1 (Miller; Numerical Recipes 6.5).
 
     Parameters:
         arg0: A tile or a scalar.
@@ -2119,7 +2119,7 @@ def ll2float_rz(arg0: _Value) -> tensor:
         y = libdevice.ll2float_rz(tl.arange(0, 4).to(tl.int64))  # [0.0, 1.0, 2.0, 3.0]
     """
 def llrint(arg0: _Value) -> tensor:
-    """The nearest integer, an even one where two are as near, as int64.
+    """The nearest integer, to even if two are equally near, as int64.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -2134,7 +2134,7 @@ def llrint(arg0: _Value) -> tensor:
         y = libdevice.llrint(x * 0.5)  # [0, 1, 2, 2]
     """
 def llround(arg0: _Value) -> tensor:
-    """The nearest integer, the one farther from zero where two are as near, as int64.
+    """The nearest integer, away from zero if two are equally near, as int64.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -2334,7 +2334,7 @@ def mulhi(x: _Value, y: _Value) -> tensor:
         y = libdevice.mulhi(tl.arange(0, 4) << 30, 4)  # [0, 1, -2, -1]
     """
 def nearbyint(arg0: _Value) -> tensor:
-    """The nearest integer, an even one where two are as near.
+    """The nearest integer, to even if two are equally near.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -2412,7 +2412,7 @@ def normcdf(arg0: _Value) -> tensor:
         y = libdevice.normcdf(x)  # [0.84134, 0.97725, 0.99865, 0.99997]
     """
 def normcdfinv(arg0: _Value) -> tensor:
-    """The number below which a standard normal one is with this probability; 8 ulp.
+    """The number below which a standard normal number lies with this probability; 8 ulp.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -2426,7 +2426,7 @@ def normcdfinv(arg0: _Value) -> tensor:
         y = libdevice.normcdfinv(x / 8)  # [-1.15035, -0.67449, -0.31864, 0.0]
     """
 def popc(arg0: _Value) -> tensor:
-    """How many bits of a 32- or 64-bit integer are set; int32.
+    """The number of set bits of a 32- or 64-bit integer; int32.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -2441,7 +2441,7 @@ def popc(arg0: _Value) -> tensor:
         y = libdevice.popc(tl.arange(0, 4))  # [0, 1, 1, 2]
     """
 def pow(arg0: _Value, arg1: _Value) -> tensor:
-    """x to the power of y, which may be an integer; 2 ulp. NaN for a negative x and a y that is no
+    """x to the power of y, which may be an integer; 2 ulp. NaN for a negative x and a y that is not an
     integer.
 
     Parameters:
@@ -2545,7 +2545,7 @@ def rcp_rz(arg0: _Value) -> tensor:
         y = libdevice.rcp_rz(x)  # [1.0, 0.50000, 0.33333, 0.25000]
     """
 def remainder(arg0: _Value, arg1: _Value) -> tensor:
-    """x less the nearest multiple of y, an even one where two are as near; exact.
+    """x less the nearest multiple of y, an even one if two are equally near; exact.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -2592,7 +2592,7 @@ def rhypot(arg0: _Value, arg1: _Value) -> tensor:
         y = libdevice.rhypot(x, 2.0)  # [0.44721, 0.35355, 0.27735, 0.22361]
     """
 def rint(arg0: _Value) -> tensor:
-    """The nearest integer, an even one where two are as near.
+    """The nearest integer, to even if two are equally near.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -2641,7 +2641,7 @@ def rnorm4d(arg0: _Value, arg1: _Value, arg2: _Value, arg3: _Value) -> tensor:
         y = libdevice.rnorm4d(x, 2.0, 1.0, 1.0)  # [0.37796, 0.31623, 0.25820, 0.21320]
     """
 def round(arg0: _Value) -> tensor:
-    """The nearest integer, the one farther from zero where two are as near.
+    """The nearest integer, away from zero if two are equally near.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -2703,7 +2703,7 @@ def sad(arg0: _Value, arg1: _Value, arg2: _Value) -> tensor:
         y = libdevice.sad(tl.arange(0, 4), 2, 10)  # [12, 11, 10, 11]
     """
 def saturatef(arg0: _Value) -> tensor:
-    """The number, but at least 0 and at most 1; 0 for NaN.
+    """The number, limited to the range from 0 to 1; 0 for NaN.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -2734,7 +2734,7 @@ def scalbn(arg0: _Value, arg1: _Value) -> tensor:
         y = libdevice.scalbn(x, 3)  # [8.0, 16.0, 24.0, 32.0]
     """
 def signbit(arg0: _Value) -> tensor:
-    """1 where the sign bit is set, that of -0 and of NaN too, else 0; int32.
+    """1 if the sign bit is set (also that of -0 and of NaN), else 0; int32.
 
     Parameters:
         arg0: A tile or a scalar.
@@ -3230,7 +3230,7 @@ def y1(arg0: _Value) -> tensor:
         y = libdevice.y1(x)  # [-0.78121, -0.10703, 0.32467, 0.39793]
     """
 def yn(arg0: _Value, arg1: _Value) -> tensor:
-    """The Bessel function of the second kind of an integer order; 1e-14 relative for fp64, but near its
+    """The Bessel function of the second kind of an integer order; 1e-14 relative for fp64, except near its
     zeros. NaN below 0.
 
     Parameters:

@@ -22,7 +22,7 @@ def test_processes_that_a_program_starts_have_tilewright_as_their_triton(run, sc
         import sys
         import triton
         assert triton.language.__name__ == "tilewright.language", triton
-        print(sys.argv[1:], sys.path[0] != "", any("_child" in path for path in sys.path))
+        print(sys.argv[1:], sys.path[0] != "", any("_subprocess" in path for path in sys.path))
         """,
         "child.py",
     )

@@ -54,7 +54,7 @@ def convert_custom_float8_sm80(arg: tensor, dst_ty: _Dtype, fp_downcast_rounding
         y = tl.extra.cuda.convert_custom_float8_sm80(bits.to(tl.float8e4b15, bitcast=True), tl.float16)  # [1.5, 1.5]
     """
 def gdc_launch_dependents() -> None:
-    """Lets the grids after this one begin, if they were launched with `launch_pdl=True`.
+    """Allows the grids after this one to begin, if they were launched with `launch_pdl=True`.
 
     Shapes: no operands; scalars.
     Types: none.
@@ -64,8 +64,8 @@ def gdc_launch_dependents() -> None:
         tl.extra.cuda.gdc_launch_dependents()
     """
 def gdc_wait() -> None:
-    """Waits for the grids before this one, if it was launched with `launch_pdl=True`: only then is what
-    they wrote seen.
+    """Waits for the grids before this one, if it was launched with `launch_pdl=True`: their writes are
+    visible only after it.
 
     Shapes: no operands; scalars.
     Types: none.
@@ -75,7 +75,7 @@ def gdc_wait() -> None:
         tl.extra.cuda.gdc_wait()
     """
 def globaltimer() -> tensor:
-    """Nanoseconds of a clock that all programs share, as int64.
+    """Returns the nanoseconds of a clock that all programs share, as int64.
 
     Shapes: no operands; scalars.
     Types: int64.
@@ -85,7 +85,8 @@ def globaltimer() -> tensor:
         y = tl.extra.cuda.globaltimer() > 0  # True
     """
 def num_threads() -> constexpr:
-    """The threads of a program, which are known at compile time: 32 for each warp of `num_warps()`.
+    """Returns the threads of a program, which are known at compile time: 32 for each warp of
+    `num_warps()`.
 
     Shapes: no operands; scalars.
     Types: compile-time values.
@@ -95,9 +96,9 @@ def num_threads() -> constexpr:
         y = tl.extra.cuda.num_threads()  # 128
     """
 def num_warps() -> constexpr:
-    """The warps of a program that the launch asks for (`num_warps=`), which are known at compile time. As
-    in Triton, warps that a compiler adds do not count: of other blocks of a cluster (`num_ctas=`), or
-    for copies.
+    """Returns the warps of a program that the launch requests (`num_warps=`), which are known at compile
+    time. As in Triton, warps that a compiler adds do not count: of other blocks of a cluster
+    (`num_ctas=`), or for copies.
 
     Shapes: no operands; scalars.
     Types: compile-time values.
@@ -107,7 +108,7 @@ def num_warps() -> constexpr:
         y = tl.extra.cuda.num_warps()  # 4
     """
 def smid() -> tensor:
-    """The number of the multiprocessor that runs the program (on the CPU, of the thread), as int32.
+    """Returns the index of the multiprocessor that runs the program (on the CPU, of the thread), as int32.
 
     Shapes: no operands; scalars.
     Types: int32.

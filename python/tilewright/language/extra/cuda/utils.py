@@ -1,6 +1,6 @@
 """``triton.language.extra.cuda.utils``: queries of the multiprocessor, and conversions of 8-bit floats."""
 
-from tilewright._replaced import replaced_names
+from tilewright._replaced_names import replaced_names
 from tilewright.language.extra import cuda
 
 _FUNCTIONS = {

@@ -17,8 +17,8 @@ __all__ = [
 ]
 
 def memrealtime() -> tensor:
-    """A clock of 100 MHz that all programs share, int64. It has another name on GPUs of AMD; here it is
-    `globaltimer`, which counts nanoseconds, in steps of ten.
+    """A clock of 100 MHz that all programs share, int64: `globaltimer`, which counts nanoseconds, divided
+    by ten.
 
     Shapes: no operands; scalars.
     Types: int64.
@@ -28,7 +28,7 @@ def memrealtime() -> tensor:
         y = tl.extra.hip.memrealtime() >= 0  # True
     """
 def num_threads() -> constexpr:
-    """How many threads a program has, as an int; the same as `extra.cuda.num_threads`.
+    """The number of threads of a program, as an int; the same as `extra.cuda.num_threads`.
 
     Shapes: no operands; scalars.
     Types: compile-time values.
@@ -38,7 +38,7 @@ def num_threads() -> constexpr:
         y = tl.extra.hip.num_threads()  # 128
     """
 def num_warps() -> constexpr:
-    """How many warps a program has, as an int; the same as `extra.cuda.num_warps`.
+    """The number of warps of a program, as an int; the same as `extra.cuda.num_warps`.
 
     Shapes: no operands; scalars.
     Types: compile-time values.
@@ -48,7 +48,7 @@ def num_warps() -> constexpr:
         y = tl.extra.hip.num_warps()  # 4
     """
 def smid() -> tensor:
-    """The number of the multiprocessor that runs the program; the same as `extra.cuda.smid`.
+    """The index of the multiprocessor that runs the program; the same as `extra.cuda.smid`.
 
     Shapes: no operands; scalars.
     Types: int32.

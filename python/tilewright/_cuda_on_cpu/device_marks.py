@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from tilewright._cuda_on_cpu.notice import announce
+from tilewright._cuda_on_cpu.announcement import announce
 from tilewright._cuda_on_cpu.overrides import Overrides
 
 _NAME = "_tilewright_on_cuda"
