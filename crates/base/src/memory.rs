@@ -9,8 +9,8 @@ use std::marker::PhantomData;
 pub struct Region<'a> {
     base: *mut u8,
     len: usize,
-    /// The lowest bit is 1 if it may be written; the others are the bytes of padding. One word for
-    /// both: store forwarding fails for a word of which only a part was just written.
+    /// The lowest bit is 1 if it may be written; the others are the bytes of padding. They share a
+    /// word: store forwarding fails for a word if only a part of it was just written.
     flags: usize,
     lifetime: PhantomData<&'a ()>,
 }
