@@ -197,10 +197,10 @@ pub fn layouts_of_ir(
         let mut module = tilewright_ir::parse(text).map_err(|error| error.to_string())?;
         // The text may come from an untrusted file.
         tilewright_ir::verify(&module).map_err(|error| error.to_string())?;
-        if !num_warps.is_power_of_two() || num_warps > tilewright_gpu_ir::MOST_WARPS {
+        if !num_warps.is_power_of_two() || num_warps > tilewright_gpu_ir::MAX_WARPS {
             return Err(format!(
                 "{num_warps} warps are no power of two up to {}",
-                tilewright_gpu_ir::MOST_WARPS
+                tilewright_gpu_ir::MAX_WARPS
             ));
         }
         tilewright_opt::optimize(&mut module, &tilewright_opt::Options::default(), &mut |_, _| {});

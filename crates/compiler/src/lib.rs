@@ -22,7 +22,7 @@ mod target;
 pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
 pub use tilewright_gpu_ir::Tuning;
 pub use tilewright_gpu_ir::{
-    LaunchInteger, LaunchProduct, SwizzleMode, TensorAccess, TensorMapBox, TensorMapPlan,
+    LaunchInteger, LaunchTerm, SwizzleMode, TensorAccess, TensorMapBox, TensorMapPlan,
 };
 /// The analysis that decides whether accesses are in bounds for every size.
 pub use tilewright_opt::bounds;

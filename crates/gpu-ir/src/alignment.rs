@@ -1,7 +1,9 @@
-//! The alignment of shared memory: what the address of each slot has to be a multiple of. This is the only place that says so;
-//! allocation places buffers by it, and the verifier holds the places against it.
+//! Computes the alignment of each slot of shared memory.
 //!
-//! | what uses the slot | the address is a multiple of |
+//! Allocation places buffers by these alignments, and the verifier checks the offsets of buffers
+//! against them. No other file decides an alignment.
+//!
+//! | user of the slot | the address is a multiple of |
 //! |---|---|
 //! | threads | the widest access of a thread, 16 bytes, or a smaller slot |
 //! | tensor copies | 128 bytes, or the eight rows over which the swizzle of the box repeats ([`BoxLayout::alignment`]) |
@@ -9,8 +11,8 @@
 //! | `make_tensor_map` | the size of a tensor map, 128 bytes |
 //! | `mbarrier`s | their size, 8 bytes |
 //!
-//! The hardware swizzles by bits of the address. A slot of a box that has fewer than eight rows is smaller than the pattern, and has
-//! to begin where the pattern does nevertheless.
+//! The hardware swizzles by bits of the address. The slot of a box with fewer than eight rows is
+//! smaller than the swizzle pattern, but has to begin where the pattern begins.
 
 use cranelift_entity::SecondaryMap;
 use tilewright_ir::{Inst, Operation, Value};
@@ -18,7 +20,7 @@ use tilewright_layout::Layout;
 
 use super::{Function, GpuOp, Layouts, Op, TENSOR_MAP_BYTES, Type};
 use crate::analysis::dataflow::Check;
-use crate::analysis::slots::Names;
+use crate::analysis::slots::SlotAnalysis;
 use crate::box_layout::BoxLayout;
 use crate::layout_rules::element_bits;
 use crate::target::ACCESS_BYTES;
@@ -26,16 +28,17 @@ use crate::target::ACCESS_BYTES;
 /// The bytes of an `mbarrier`, and their alignment.
 pub const MBARRIER_BYTES: u32 = 8;
 
-/// The alignments that a function needs.
+/// The alignment of each buffer of a function.
 pub struct Alignments {
-    /// By the `alloc`: the alignment of each slot, and the instruction that needs it, if it is a certain one.
+    /// The alignment of each slot, by `alloc`, with the instruction that needs it. An access of a
+    /// thread is not recorded.
     needs: SecondaryMap<Inst, (u32, Option<Inst>)>,
 }
 
 impl Alignments {
-    /// Of all memory that a function allocates.
-    pub fn new(layouts: &Layouts, names: &Names<'_>) -> Self {
-        let function = names.function;
+    /// Computes the alignments of all buffers of a function.
+    pub fn new(layouts: &Layouts, analysis: &SlotAnalysis<'_>) -> Self {
+        let function = analysis.function;
         let mut needs: SecondaryMap<Inst, (u32, Option<Inst>)> = SecondaryMap::new();
         function.walk(function.entry, &mut |inst| {
             let data = &function.insts[inst];
@@ -44,7 +47,7 @@ impl Alignments {
             }
             for value in &data.operands {
                 let Some(need) = of_operand(layouts, function, inst, *value) else { continue };
-                let alloc = names.root(*value).and_then(|root| function.defining_inst(root));
+                let alloc = analysis.root(*value).and_then(|root| function.defining_inst(root));
                 if let Some(alloc) = alloc
                     && needs[alloc].0 < need
                 {
@@ -55,16 +58,16 @@ impl Alignments {
         Self { needs }
     }
 
-    /// What the addresses of the slots that an `alloc` makes have to be a multiple of.
+    /// Returns the alignment of the slots of an `alloc`.
     pub fn of(&self, alloc: Inst) -> u32 {
         self.needs[alloc].0
     }
 }
 
-/// Checks that slots are aligned as their uses need it: where memory is placed, and between the slots of a buffer.
-pub fn check(layouts: &Layouts, names: &Names<'_>) -> Check {
-    let function = names.function;
-    let needs = Alignments::new(layouts, names).needs;
+/// Checks the offset of each buffer, and the distance between its slots, against its alignment.
+pub fn check(layouts: &Layouts, analysis: &SlotAnalysis<'_>) -> Check {
+    let function = analysis.function;
+    let needs = Alignments::new(layouts, analysis).needs;
     let mut found = Ok(());
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
@@ -80,13 +83,14 @@ pub fn check(layouts: &Layouts, names: &Names<'_>) -> Check {
             None if !apart.is_multiple_of(need) => format!("its slots are {apart} bytes apart"),
             None => return,
         };
-        let who = by.map_or("alloc", |by| function.insts[by].op.name());
-        found = Err(format!("{who} needs {} at a multiple of {need} bytes, and {wrong}", names.text(memory)));
+        let user = by.map_or("alloc", |by| function.insts[by].op.name());
+        found =
+            Err(format!("{user} needs {} at a multiple of {need} bytes, and {wrong}", analysis.text(memory)));
     });
     found
 }
 
-/// What the accesses of threads need of memory.
+/// Returns the alignment that accesses by threads need.
 fn of_threads(memory: &Type) -> u32 {
     match memory {
         Type::Buffer(buffer) | Type::Ring(buffer) => buffer.slot_bytes().clamp(1, ACCESS_BYTES),
@@ -95,7 +99,7 @@ fn of_threads(memory: &Type) -> u32 {
     }
 }
 
-/// What an instruction needs of the slot that one of its operands is, if that is more than its threads do.
+/// Returns the alignment that an instruction needs of an operand, if it exceeds that of threads.
 fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value) -> Option<u32> {
     let Op::Gpu(op) = &function.insts[inst].op else { return None };
     let memory = function.ty(operand).as_memory()?;
@@ -106,15 +110,17 @@ fn of_operand(layouts: &Layouts, function: &Function, inst: Inst, operand: Value
         }
         GpuOp::Wgmma { .. } => Some(pattern_bytes(layout, bits / 8).max(ACCESS_BYTES)),
         GpuOp::MakeTensorMap { .. } => Some(TENSOR_MAP_BYTES),
-        // tidy: wildcard because threads alone touch the memory of all others
+        // tidy: wildcard because only threads access the memory of other ops
         _ => None,
     }
 }
 
-/// The bytes over which the swizzle of a matrix repeats, which has all lines of the pattern: the most significant bit of an address
-/// that changes less significant ones is the last of them. 1 where no bit does.
+/// Returns the bytes over which the swizzle of a matrix repeats, or 1 without a swizzle.
+///
+/// The matrix has all rows of the pattern, so the pattern ends with the most significant address
+/// bit that changes less significant bits.
 fn pattern_bytes(memory: &Layout, element_bytes: u32) -> u32 {
-    let Some(places) = memory.inverse() else { return 1 };
-    let swizzled = places.columns().iter().filter(|place| place.count_ones() > 1);
-    swizzled.map(|place| (2 * element_bytes) << place.ilog2()).max().unwrap_or(1)
+    let Some(offsets) = memory.inverse() else { return 1 };
+    let swizzled = offsets.columns().iter().filter(|offset| offset.count_ones() > 1);
+    swizzled.map(|offset| (2 * element_bytes) << offset.ilog2()).max().unwrap_or(1)
 }

@@ -1,10 +1,10 @@
-//! Attributes of the ops of this language.
+//! Attributes of the ops of the GPU dialect.
 
 use std::fmt::Write;
 
 use tilewright_ir::Attribute;
 
-/// The extents of one instruction of the tensor cores, in text `m16n8k16`.
+/// The extents of one tensor core instruction, in text `m16n8k16`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MmaShape {
     /// Rows of A and of the accumulator.
@@ -42,13 +42,13 @@ impl Attribute for Deferred {
     }
 }
 
-/// How far a reduction goes.
+/// The threads over which a reduction or a scan combines elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Scope {
-    /// Over the whole block.
+    /// The whole block.
     #[default]
     Block,
-    /// Over each warp: a last axis of the result counts the parts of a line that are left.
+    /// Each warp: the last axis of the result is the index of the partial result.
     Warp,
 }
 

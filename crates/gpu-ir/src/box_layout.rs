@@ -1,48 +1,49 @@
-//! How a tile lies in shared memory that tensor copies write and read: PTX ISA, "Tensors: Swizzling Modes".
+//! Layouts of tiles in shared memory that tensor copies write and read: PTX ISA, "Tensors:
+//! Swizzling Modes".
 
 use smallvec::SmallVec;
 use tilewright_layout::{Layout, SwizzleMode, swizzled};
 
-use crate::layout_rules::ROWS_OF_COPY;
+use crate::layout_rules::GATHERED_ROWS_PER_COPY;
 
 /// The most elements of a box along an axis.
-const LONGEST_BOX: u32 = 256;
+const MAX_BOX_EXTENT: u32 = 256;
 /// The alignment of a box that is not swizzled.
 const BOX_ALIGNMENT: u32 = 128;
 /// The fewest bytes of a row.
-const LEAST_ROW_BYTES: u32 = 16;
+const MIN_ROW_BYTES: u32 = 16;
 
-/// The layout of a matrix in memory that a tensor copy writes, rows along an axis.
+/// Returns the layout of a matrix that a tensor copy writes, with rows along an axis.
 pub fn rows_of_box(shape: &[u32], axis: usize, element_bits: u32) -> Layout {
     let mode = SwizzleMode::widest(shape[axis] * element_bits / 8);
     swizzled(shape, &[axis, 1 - axis], element_bits, mode)
 }
 
-/// How a slot is cut into boxes, each a copy of its own.
+/// The boxes of a slot; one tensor copy moves each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoxLayout {
-    /// The axes from the one that rows lie along on.
+    /// The axes of the tile; rows lie along the first.
     pub order: SmallVec<[usize; 5]>,
     /// Elements of a row of a box.
     pub row: u32,
-    /// How many boxes lie one behind the other, each further along the rows.
+    /// The number of boxes, which follow each other in memory and along the rows of the tile.
     pub count: u32,
-    /// Bytes from one box to the next.
+    /// The bytes of a box.
     pub bytes: u32,
-    /// What the address of a slot is a multiple of.
+    /// The alignment of a slot.
     pub alignment: u32,
-    /// How rows are swizzled.
+    /// The swizzle of the rows.
     pub swizzle: SwizzleMode,
 }
 
 impl BoxLayout {
-    /// The boxes of a tile with this layout in memory, if tensor copies can write it.
+    /// Returns the boxes of a tile with this layout in memory, if tensor copies can write it.
     pub fn of(memory: &Layout, element_bits: u32) -> Option<Self> {
         let rank = memory.output().rank();
         (0..rank).rev().find_map(|axis| Self::along(memory, element_bits, axis))
     }
 
-    /// With rows along an axis.
+    /// Returns the boxes with rows along an axis.
     fn along(memory: &Layout, bits: u32, axis: usize) -> Option<Self> {
         let shape = memory.output().shape();
         let others = (0..shape.len()).rev().filter(|other| *other != axis);
@@ -51,26 +52,26 @@ impl BoxLayout {
         let modes = [SwizzleMode::None, SwizzleMode::Bytes128, SwizzleMode::Bytes64, SwizzleMode::Bytes32];
         let (row, swizzle) = modes.into_iter().find_map(|mode| {
             let row = mode.row_bytes().map_or(longest, |bytes| bytes * 8 / bits);
-            // Behind the second axis come the other boxes, and only then the other axes.
+            // In memory, the other boxes follow the second axis, before any further axis.
             let is_one_tensor = row == longest || order.iter().skip(2).all(|other| shape[*other] == 1);
             let fits = row <= longest && is_one_tensor && *memory == swizzled(&shape, &order, bits, mode);
             fits.then_some((row, mode))
         })?;
         let lines: SmallVec<[u32; 5]> = order[1..].iter().map(|other| shape[*other]).collect();
         let is_possible =
-            row * bits / 8 >= LEAST_ROW_BYTES && lines.iter().chain([&row]).all(|size| *size <= LONGEST_BOX);
+            row * bits / 8 >= MIN_ROW_BYTES && lines.iter().chain([&row]).all(|size| *size <= MAX_BOX_EXTENT);
         let alignment = swizzle.row_bytes().map_or(BOX_ALIGNMENT, |bytes| 8 * bytes);
         let bytes = lines.iter().product::<u32>() * row * bits / 8;
         is_possible.then_some(Self { order, row, count: longest / row, bytes, alignment, swizzle })
     }
 
-    /// Whether copies of rows by number can move it: four rows of a box begin at a place that a copy may begin at.
-    pub fn has_rows(&self, element_bits: u32) -> bool {
-        let bytes = ROWS_OF_COPY * self.row * element_bits / 8;
+    /// Returns whether `tile::gather4` can fill it: four rows of a box have an aligned size.
+    pub fn can_gather_rows(&self, element_bits: u32) -> bool {
+        let bytes = GATHERED_ROWS_PER_COPY * self.row * element_bits / 8;
         self.order.len() == 2 && bytes.is_multiple_of(BOX_ALIGNMENT)
     }
 
-    /// The extents of a box along the axes of the tile.
+    /// Returns the extents of a box along the axes of the tile.
     pub fn extents(&self, shape: &[u32]) -> SmallVec<[u32; 5]> {
         let mut extents = SmallVec::from_slice(shape);
         extents[self.order[0]] = self.row;

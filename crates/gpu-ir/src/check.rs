@@ -1,4 +1,5 @@
-//! What the verifier asks of each instruction: types as tile IR has them, layouts that fit, memory that is large enough.
+//! Checks of single instructions: the type rules of tile IR, matching layouts, and buffers of the
+//! right size.
 
 use smallvec::SmallVec;
 use tilewright_ir as ir;
@@ -12,9 +13,9 @@ use super::types::{Buffer, Type};
 use super::{Function, InstData};
 use crate::layout_rules::{element_bits, fma_operand_layout, operand_layout, renames_registers, rows};
 use crate::target::{ACCESS_BYTES, Feature};
-use crate::warp_instructions::{loads_matrices, warps_of_product};
+use crate::warp_instructions::{can_use_ldmatrix, warps_of_dot};
 
-mod pairs;
+mod clusters;
 mod reductions;
 mod tensor_maps;
 
@@ -45,7 +46,7 @@ fn ensure(holds: bool, message: impl FnOnce() -> String) -> Check {
     if holds { Ok(()) } else { Err(message()) }
 }
 
-/// Whether an op has no results.
+/// Returns whether an op has no results.
 fn gives_nothing(op: &GpuOp) -> bool {
     match op {
         GpuOp::Store { .. }
@@ -101,7 +102,9 @@ fn gives_nothing(op: &GpuOp) -> bool {
     }
 }
 
-/// Whether there is an instruction of this shape that is not larger than the product, for so many warps along a batch, M and N.
+/// Returns whether the instruction has this shape, and none of its extents exceeds that of the dot.
+///
+/// `warps` counts them along a batch, M and N.
 fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 3], is_async: bool) -> bool {
     let rows_and_columns = if is_async {
         let is_width = mma.n.is_power_of_two() && (8..=256).contains(&mma.n);
@@ -110,7 +113,7 @@ fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 3], is_async
     } else {
         matches!(mma.m, 8 | 16) && mma.n == 8
     };
-    // Four lanes lie along K, each with a word.
+    // Each of four lanes along K holds a word.
     let least_k = 4 * (32 / mma.operand_bits).max(1);
     let last = a.rank() - 1;
     let extents = [a.shape[last - 1], b.shape[last], a.shape[last]];
@@ -118,7 +121,7 @@ fn is_instruction(mma: Mma, [a, b, _]: &[ir::Type; 3], warps: [u32; 3], is_async
     rows_and_columns && mma.k.is_power_of_two() && mma.k >= least_k && is_smaller
 }
 
-fn fills(buffer: &Buffer, tile: &ir::Type) -> Check {
+fn ensure_holds(buffer: &Buffer, tile: &ir::Type) -> Check {
     ensure(buffer.tile() == *tile, || format!("a buffer for {} does not hold {tile}", buffer.tile()))
 }
 
@@ -149,7 +152,8 @@ impl<'a> Checker<'a> {
         self.function.check_types(&self.inst.results, expected, &format!("the results of {}", self.name()))
     }
 
-    /// A type that is well-formed: its layout is one of the module, of its shape, for its threads or its slots.
+    /// Checks that the layout of a type is one of the module, of its shape, and of its threads or
+    /// of memory.
     fn value_type(&self, value: Value) -> Check {
         let ty = self.ty(value);
         let Some(id) = ty.layout() else { return Ok(()) };
@@ -157,7 +161,7 @@ impl<'a> Checker<'a> {
         let (layout, tile) =
             (self.header.layouts.get(id), ty.tile().expect("a type with a layout has a tile"));
         ensure(layout.output().shape()[..] == tile.shape[..], || format!("{id} is no layout for {tile}"))?;
-        ensure(layout.is_surjective(), || format!("{ty}: not every element is somewhere"))?;
+        ensure(layout.is_surjective(), || format!("{ty}: the layout lacks some elements"))?;
         let is_memory = matches!(ty, Type::Buffer(_) | Type::Ring(_) | Type::Empty(_) | Type::Full(_));
         let found = [Input::Lane, Input::Warp].map(|input| layout.bits_of(input));
         let offsets = layout.bits_of(Input::Offset) as usize;
@@ -174,14 +178,14 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether code may be run by so many warps: those of the block, or of a role. That they are those of its own role is
-    /// checked with the op that has the roles.
+    /// Returns whether the block or some partition has this many warps. `warp_roles` checks its own
+    /// partitions.
     fn may_be_for(&self, count: u32) -> bool {
-        let is_role = |inst: &InstData| match &inst.op {
+        let is_partition = |inst: &InstData| match &inst.op {
             Op::Gpu(GpuOp::WarpRoles { warps, .. }) => warps.contains(&i64::from(count)),
             Op::Gpu(_) | Op::Tile(_) => false,
         };
-        count == self.header.num_warps || self.function.insts.values().any(is_role)
+        count == self.header.num_warps || self.function.insts.values().any(is_partition)
     }
 
     fn arity(&self, op: &GpuOp) -> Check {
@@ -231,7 +235,7 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// The types that tile IR gives the results of an op.
+    /// Returns the types of the results by the rule of tile IR.
     fn tile_results(&self, op: &ir::Op) -> Result<Vec<ir::Type>, String> {
         let may_be_moved = op.family() == OpFamily::Movement;
         let types = |values: &[Value]| -> Result<Vec<ir::Type>, String> {
@@ -259,7 +263,7 @@ impl<'a> Checker<'a> {
         op.result_types(&input).map_err(|error| error.message)
     }
 
-    /// The results have these tiles.
+    /// Checks the tiles of the results.
     fn tiles(&self, expected: &[ir::Type]) -> Check {
         let found: Vec<Option<&ir::Type>> =
             self.inst.results.iter().map(|value| self.ty(*value).as_registers()).collect();
@@ -274,9 +278,9 @@ impl<'a> Checker<'a> {
             return self.control(op);
         }
         self.tiles(&self.tile_results(op)?)?;
-        let alone = || Err(format!("{} stands in tile IR alone", op.name()));
+        let refuse = || Err(format!("{} exists only in tile IR", op.name()));
         match family {
-            OpFamily::Pointwise if matches!(op, ir::Op::Elementwise { .. }) => alone(),
+            OpFamily::Pointwise if matches!(op, ir::Op::Elementwise { .. }) => refuse(),
             OpFamily::Pointwise => {
                 let values: SmallVec<[Value; 4]> =
                     self.inst.operands.iter().chain(&self.inst.results).copied().collect();
@@ -288,7 +292,7 @@ impl<'a> Checker<'a> {
             OpFamily::Scan if !matches!(op, ir::Op::Scan { .. }) => {
                 self.same_layouts(&[self.inst.operands[0], self.inst.results[0]])
             }
-            // Before conversions are lowered.
+            // Before the pass that lowers conversions.
             OpFamily::Reduction if matches!(op, ir::Op::Histogram { .. }) => {
                 self.same_layouts(&self.inst.operands)
             }
@@ -306,12 +310,12 @@ impl<'a> Checker<'a> {
             | OpFamily::Call
             | OpFamily::Loop
             | OpFamily::Branch
-            | OpFamily::Terminator => alone(),
+            | OpFamily::Terminator => refuse(),
         }
     }
 
-    /// What is moved is in registers or, when conversions are lowered, in memory, row after row; what names its places is
-    /// where the result is.
+    /// Checks that the source is in registers or, once conversions are lowered, in a row-major
+    /// buffer, and that the indices have the layout of the result.
     fn movement(&self) -> Check {
         let moved = self.operand(0);
         let values: SmallVec<[Value; 4]> =
@@ -322,10 +326,10 @@ impl<'a> Checker<'a> {
         }
         let memory = self.header.layouts.get(self.memory(0)?.layout);
         let is_readable = !matches!(moved, Type::Empty(_)) && *memory == rows(&memory.output().shape());
-        ensure(is_readable, || format!("{} takes a tile that lies row after row, found {moved}", self.name()))
+        ensure(is_readable, || format!("{} takes a row-major buffer, found {moved}", self.name()))
     }
 
-    /// The registers of operand and result are the same, or fewer of the operand.
+    /// Checks that the registers of the result are registers of the operand.
     fn shape_op(&self, op: &ir::Op) -> Check {
         let (operand, result) = (self.operand(0), self.ty(self.inst.results[0]));
         let (Some(found), Some(layout)) = (self.layout(operand), self.layout(result)) else { return Ok(()) };
@@ -346,7 +350,7 @@ impl<'a> Checker<'a> {
         let inst = self.inst;
         let same = |values: &[Value]| -> Check {
             let results: Vec<Type> = inst.results.iter().map(|value| self.ty(*value).clone()).collect();
-            self.function.check_types(values, &results, &format!("what {} carries", op.name()))
+            self.function.check_types(values, &results, &format!("the carried values of {}", op.name()))
         };
         let is_bool = |value: Option<&Value>| {
             ensure(
@@ -405,26 +409,26 @@ impl<'a> Checker<'a> {
             GpuOp::AtomicLoad { sem, scope, .. } => (ir::Op::AtomicLoad { sem, scope }, 0, 1),
             GpuOp::AtomicStore { sem, scope } => (ir::Op::AtomicStore { sem, scope }, 0, 1),
             GpuOp::AtomicPoll { sem, scope, .. } => (ir::Op::AtomicPoll { sem, scope }, 0, 1),
-            // tidy: wildcard because the caller asks about these alone
+            // tidy: wildcard because the caller passes only atomic ops
             _ => return Ok(()),
         };
         self.tiles(&self.tile_results(&op)?)?;
         self.access(self.inst.operands.iter().chain(&self.inst.results), axis, width)
     }
 
-    /// The optional operand that an op comes behind.
-    fn behind(&self, place: usize) -> Check {
+    /// Checks the optional operand that an op waits for.
+    fn dependence(&self, place: usize) -> Check {
         if self.inst.operands.len() <= place {
             return Ok(());
         }
-        let behind = self.registers(place)?;
-        ensure(element_bits(behind) == 32, || {
-            format!("{} waits behind a tile of 32-bit elements, found {behind}", self.inst.op.name())
+        let dependence = self.registers(place)?;
+        ensure(element_bits(dependence) == 32, || {
+            format!("{} waits for a tile of 32-bit elements, found {dependence}", self.inst.op.name())
         })
     }
 
     fn wgmma(&self, op: &GpuOp, instruction: MmaShape, warps: &[i64]) -> Check {
-        self.behind(3)?;
+        self.dependence(3)?;
         for place in 0..2 {
             let ty = self.operand(place);
             ensure(!op.reads_transpose(place) || ty.as_memory().is_some(), || {
@@ -434,14 +438,14 @@ impl<'a> Checker<'a> {
         self.mma(instruction, warps, true)
     }
 
-    fn finish(&self) -> Check {
-        let product @ Type::Pending { tile, layout } = self.operand(0) else {
-            return Err(format!("{} takes a product under way, found {}", self.name(), self.operand(0)));
+    fn wgmma_wait(&self) -> Check {
+        let dot @ Type::Pending { tile, layout } = self.operand(0) else {
+            return Err(format!("{} takes a dot in flight, found {}", self.name(), self.operand(0)));
         };
         if matches!(self.inst.op, Op::Gpu(GpuOp::Settle { .. })) {
-            return self.results(std::slice::from_ref(product));
+            return self.results(std::slice::from_ref(dot));
         }
-        self.behind(1)?;
+        self.dependence(1)?;
         self.results(&[Type::registers(tile.clone(), Some(*layout))])
     }
 
@@ -492,12 +496,12 @@ impl<'a> Checker<'a> {
                 ensure(!matches!(self.operand(0), Type::Full(_)), || {
                     "local_store writes a full slot".into()
                 })?;
-                fills(self.memory(0)?, self.registers(1)?)
+                ensure_holds(self.memory(0)?, self.registers(1)?)
             }
             GpuOp::LocalCount {} => self.local_count(),
             GpuOp::LocalLoad { matrix } => self.local_load(*matrix),
             GpuOp::Wgmma { instruction, warps, .. } => self.wgmma(op, *instruction, warps),
-            GpuOp::Finish { .. } | GpuOp::Settle { .. } => self.finish(),
+            GpuOp::Finish { .. } | GpuOp::Settle { .. } => self.wgmma_wait(),
             GpuOp::CopyAsync { axis, width, .. } => self.copy_async(*axis, *width),
             GpuOp::MbarrierInit { .. }
             | GpuOp::MbarrierExpect { .. }
@@ -543,11 +547,11 @@ impl<'a> Checker<'a> {
             GpuOp::FenceProxy {} => {
                 (0..self.inst.operands.len()).try_for_each(|slot| self.memory(slot).map(drop))
             }
-            GpuOp::Share {} | GpuOp::PairArrive {} | GpuOp::PairWait {} => self.in_pairs(op),
+            GpuOp::Share {} | GpuOp::PairArrive {} | GpuOp::PairWait {} => self.cluster_op(op),
         }
     }
 
-    /// A load from a buffer, by `ldmatrix` if it can.
+    /// Checks a load from a buffer, and that `ldmatrix` can do it if `matrix` is set.
     fn local_load(&self, matrix: bool) -> Check {
         ensure(!matches!(self.operand(0), Type::Empty(_)), || "local_load reads an empty slot".into())?;
         let buffer = self.memory(0)?;
@@ -563,12 +567,12 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// Operands of a product that `ldmatrix` loads are those that it can load.
+    /// Checks that `ldmatrix` can load the operands that it is to load.
     fn fragment_loads(&self, shape: MmaShape, warps: &[i64], by_matrix: [bool; 2]) -> Check {
-        let warps = warps_of_product(warps).ok_or("a product is by warps")?;
+        let warps = warps_of_dot(warps).ok_or("a dot has counts of warps")?;
         by_matrix.into_iter().enumerate().try_for_each(|(place, by_matrix)| {
             let operand = self.operand(place);
-            let is_there = || loads_matrices(self.header, operand, place, shape, warps);
+            let is_there = || can_use_ldmatrix(self.header, operand, place, shape, warps);
             ensure(!by_matrix || is_there(), || format!("ldmatrix does not load a fragment of {operand}"))
         })
     }
@@ -580,7 +584,7 @@ impl<'a> Checker<'a> {
         self.same_layouts(&values)
     }
 
-    /// Accesses of this width along an axis, by the layout of the pointers.
+    /// Checks accesses of a width along an axis against the layout of the pointers.
     fn access<'v>(&self, values: impl IntoIterator<Item = &'v Value>, axis: u32, width: u32) -> Check {
         let values: SmallVec<[Value; 4]> = values.into_iter().copied().collect();
         self.same_layouts(&values)?;
@@ -623,10 +627,11 @@ impl<'a> Checker<'a> {
         let contiguous = layout.vector_in(memory).width();
         ensure(contiguous >= width, || {
             format!(
-                "{contiguous} elements that a thread copies lie together in the buffer, {width} are asked for"
+                "{contiguous} elements that a thread copies are contiguous in the buffer, {width} are \
+                 required"
             )
         })?;
-        // Those that lie together in the buffer have to be those that lie together in global memory.
+        // Elements that are contiguous in the buffer have to be contiguous in global memory.
         let offsets = layout.offsets_in(memory);
         let registers = layout.vector_along(axis as usize).at_most(width).registers(0);
         let offset = |register: u32| offsets.at(&[(Input::Register, register)]);
@@ -634,26 +639,26 @@ impl<'a> Checker<'a> {
         ensure(is_one_run, || format!("what lies together along axis {axis} does not in the buffer"))
     }
 
-    /// The operands of a product: in the fragment of the instruction, or in shared memory.
+    /// Checks that operands are in the fragments of the instruction, or in shared memory.
     fn mma(&self, shape: MmaShape, warps: &[i64], is_async: bool) -> Check {
-        let Some(warps) = warps_of_product(warps) else {
-            return Err("the warps are so many along M and so many along N".into());
+        let Some(warps) = warps_of_dot(warps) else {
+            return Err("the warps are counts along M and N, or along a batch, M and N".into());
         };
         let [batches, m, n] = warps;
         let acc = self.operand(2);
-        let layout = self.layout(acc).ok_or_else(|| format!("{acc} is no part of a product"))?;
+        let layout = self.layout(acc).ok_or_else(|| format!("{acc} is no operand of a dot"))?;
         let count = 1 << layout.bits_of(Input::Warp);
         let found = m.checked_mul(n).and_then(|found| found.checked_mul(batches));
         ensure(found == Some(count), || format!("{m} x {n} warps are not {count}"))?;
-        let tiles = self.product_tiles()?;
+        let tiles = self.dot_tiles()?;
         let is_batch = tiles[0].rank() > 2 && tiles[0].shape[0] >= batches;
-        ensure(batches == 1 || is_batch, || format!("{} is no {batches} products", tiles[0]))?;
+        ensure(batches == 1 || is_batch, || format!("{} is no batch of {batches} dots", tiles[0]))?;
         let bits = element_bits(&tiles[0]);
         let mma = Mma::new(shape.m, shape.n, shape.k, bits);
         ensure(is_instruction(mma, &tiles, warps, is_async), || {
             format!("{} has no {mma:?} for {} and {} by {m} x {n} warps", self.name(), tiles[0], tiles[1])
         })?;
-        // A pass puts to shared memory what is elsewhere.
+        // A later pass stores other operands to shared memory.
         let may_be_anywhere = is_async && !self.header.synchronized;
         for (place, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
             match self.operand(place) {
@@ -663,7 +668,7 @@ impl<'a> Checker<'a> {
                 }
                 ty @ Type::Registers { .. } => self.fragment(mma, fragment, ty, warps)?,
                 Type::Buffer(buffer) | Type::Full(buffer) if buffer.slots == 1 => {}
-                other => return Err(format!("a product cannot read {other}")),
+                other => return Err(format!("a dot cannot read {other}")),
             }
         }
         self.fragment(mma, Fragment::Accumulator, acc, warps)?;
@@ -675,8 +680,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A, B and the accumulator, as the product sees them.
-    fn product_tiles(&self) -> Result<[ir::Type; 3], String> {
+    /// Returns the tiles of A, B and the accumulator of a dot.
+    fn dot_tiles(&self) -> Result<[ir::Type; 3], String> {
         let mut tiles: SmallVec<[ir::Type; 3]> = SmallVec::new();
         for place in 0..3 {
             let ty = self.operand(place);
@@ -695,14 +700,15 @@ impl<'a> Checker<'a> {
     }
 
     fn fragment(&self, mma: Mma, fragment: Fragment, ty: &Type, warps: [u32; 3]) -> Check {
-        let layout = self.layout(ty).ok_or_else(|| format!("{ty} is no part of a product"))?;
+        let layout = self.layout(ty).ok_or_else(|| format!("{ty} is no operand of a dot"))?;
         let wanted = mma.layout(fragment, &layout.output().shape(), warps);
         ensure(wanted == *layout, || format!("{ty} is not the {fragment:?} of {mma:?}"))
     }
 
-    /// Before conversions are lowered, the operands are in the registers of the threads that need them.
+    /// Checks that operands are in shared memory or, before conversions are lowered, in the
+    /// registers of the threads that need them.
     fn fma_dot(&self) -> Check {
-        let [a, ..] = self.product_tiles()?;
+        let [a, ..] = self.dot_tiles()?;
         let accumulator = self.layout(self.operand(2)).ok_or("fma_dot takes tiles")?;
         for place in 0..2 {
             let ty = self.operand(place);
@@ -719,40 +725,40 @@ impl<'a> Checker<'a> {
     }
 
     fn warp_roles(&self, warps: &[i64], registers: &[i64]) -> Check {
-        let roles = self.inst.regions.len();
-        ensure(warps.len() == roles && registers.len() == roles, || {
+        let partitions = self.inst.regions.len();
+        ensure(warps.len() == partitions && registers.len() == partitions, || {
             format!(
-                "{roles} roles, but {} numbers of warps and {} of registers",
+                "{partitions} partitions, but {} counts of warps and {} of registers",
                 warps.len(),
                 registers.len()
             )
         })?;
         ensure(warps.iter().sum::<i64>() == i64::from(self.header.num_warps), || {
-            format!("the roles take {} warps of {}", warps.iter().sum::<i64>(), self.header.num_warps)
+            format!("the partitions take {} warps of {}", warps.iter().sum::<i64>(), self.header.num_warps)
         })?;
-        for (role, (&count, &registers)) in warps.iter().zip(registers).enumerate() {
-            ensure(count > 0, || format!("role {role} has {count} warps"))?;
+        for (partition, (&count, &registers)) in warps.iter().zip(registers).enumerate() {
+            ensure(count > 0, || format!("partition {partition} has {count} warps"))?;
             let is_number = registers == 0 || ((24..=256).contains(&registers) && registers % 8 == 0);
             ensure(is_number, || {
                 format!("a thread takes 24 to 256 registers in steps of 8, not {registers}")
             })?;
-            self.role(role, count)?;
+            self.partition(partition, count)?;
         }
         let changing = warps.iter().zip(registers).filter(|(_, registers)| **registers != 0);
         let (sum, count) = changing
             .fold((0, 0), |(sum, count), (warps, registers)| (sum + warps * registers, count + warps));
-        // The registers of a thread before and behind the roles, of which there are multiples of eight.
+        // The registers of a thread before and after the partitions, in multiples of eight.
         let average = if count == 0 { 0 } else { (sum as u64).div_ceil(8 * count as u64) * 8 };
         let budget = average * u64::from(self.header.num_warps) * 32;
         ensure(budget <= 65_536, || {
-            format!("the roles take {budget} registers at the beginning, a multiprocessor has 65536")
+            format!("the partitions take {budget} registers at the start, a multiprocessor has 65536")
         })
     }
 
-    /// What a role makes is spread over its warps. (What else holds of roles the function shows: `verify`.)
-    fn role(&self, role: usize, count: i64) -> Check {
+    /// Checks that tiles in a partition are distributed over its warps. `verify` checks the rest.
+    fn partition(&self, partition: usize, count: i64) -> Check {
         let mut checked = Ok(());
-        self.function.walk(self.inst.regions[role], &mut |inst| {
+        self.function.walk(self.inst.regions[partition], &mut |inst| {
             let data = &self.function.insts[inst];
             let regions = data.regions.iter().flat_map(|region| &self.function.blocks[*region].parameters);
             let mut values = data.results.iter().chain(regions);
@@ -768,7 +774,7 @@ impl<'a> Checker<'a> {
                 | Type::Mbarrier { .. } => false,
             };
             if let (Ok(()), Some(foreign)) = (&checked, values.find(is_foreign)) {
-                checked = Err(format!("{} in a role of {count} warps", self.ty(*foreign)));
+                checked = Err(format!("{} in a partition of {count} warps", self.ty(*foreign)));
             }
         });
         checked

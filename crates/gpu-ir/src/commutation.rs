@@ -1,10 +1,12 @@
-//! Whether the region of a reduction commutes, so that elements may be combined in any order and not only in any nesting.
+//! Decides whether the region of a reduction commutes, so that elements may be combined in any
+//! order.
 //!
-//! A region is read as terms over the elements on its left and on its right; terms are numbered by what they are, a
-//! commutative function or a comparison by one of its two forms. It commutes if swapping left and right gives the same terms.
-//! It does, too, if it selects one side by comparing the two, whatever the outcome: then swapping the sides swaps what is
-//! selected, but where the elements are equal. Outcomes with NaN are left out: a function that compares numbers alone is not
-//! associative on them either, and one that looks after NaN does so for both sides.
+//! The region becomes terms over its left and its right elements. Equal terms have one id: the
+//! operands of commutative functions are sorted, and `a > b` becomes `b < a`. The region commutes
+//! if swapping left and right yields the same terms. It also commutes if it selects one side by a
+//! comparison of the two: then swapping the sides swaps the selected side, except where the
+//! elements are equal. NaN is not considered: a function that compares only numbers is not
+//! associative with NaN either, and a function that tests for NaN treats both sides alike.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{self as ir, Block, ElementwiseFn as F, Operation, Value};
@@ -12,10 +14,10 @@ use tilewright_layout::{Exchange, Layout, Parts, Reduction};
 
 use crate::{Function, GpuOp, Op};
 
-/// The most tiles whose outcomes are tried, three for each.
-const MOST_COMPARED: usize = 4;
+/// The most tiles whose orderings are enumerated: each has three.
+const MAX_COMPARED_TILES: usize = 4;
 
-/// Whether a region gives the same with left and right swapped.
+/// Returns whether a region yields the same values with left and right swapped.
 pub fn commutes(function: &Function, region: Block) -> bool {
     let mut terms = Terms::default();
     let (Some(plain), Some(swapped)) =
@@ -27,9 +29,10 @@ pub fn commutes(function: &Function, region: Block) -> bool {
     plain.iter().zip(&swapped).all(|(plain, swapped)| plain == swapped || terms.selects(*plain, count))
 }
 
-/// How the warps of a reduction tell each other what each of them has combined, if they have to: in the order of the axis, if
-/// the region does not commute.
-pub fn parts_of_reduction(
+/// Returns how the warps of a reduction exchange their partial results, if they have to.
+///
+/// They combine them in the order of the axis if the region does not commute.
+pub fn exchange_of_reduction(
     function: &Function,
     region: Block,
     layout: &Layout,
@@ -41,12 +44,12 @@ pub fn parts_of_reduction(
     Parts::along(layout, axis).map(|Parts { partials, gathered, .. }| Exchange { partials, gathered })
 }
 
-/// The number of a term.
+/// The id of a term.
 type Term = usize;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Node {
-    /// An element: of which tile, and whether it is the one on the right.
+    /// An element: the index of its tile, and whether it is the one on the right.
     Element(usize, bool),
     Apply(F, Vec<Term>),
     /// Another op, by its name and its attributes.
@@ -67,13 +70,13 @@ impl Terms {
         })
     }
 
-    /// The terms that a region yields; none if it has control flow.
+    /// Returns the terms that a region yields, or `None` if it has control flow.
     fn region(&mut self, function: &Function, region: Block, is_swapped: bool) -> Option<Vec<Term>> {
         let block = &function.blocks[region];
         let count = block.parameters.len() / 2;
         let mut known: FxHashMap<Value, Term> = FxHashMap::default();
-        for (place, parameter) in block.parameters.iter().enumerate() {
-            let element = Node::Element(place % count, (place >= count) != is_swapped);
+        for (index, parameter) in block.parameters.iter().enumerate() {
+            let element = Node::Element(index % count, (index >= count) != is_swapped);
             known.insert(*parameter, self.add(element));
         }
         for inst in &block.insts {
@@ -97,7 +100,8 @@ impl Terms {
         function.yielded(region).iter().map(|value| known.get(value).copied()).collect()
     }
 
-    /// Whether a term is one of the two elements of a tile, chosen by a comparison that tells them apart.
+    /// Returns whether a term selects one of two elements of a tile by a comparison that
+    /// distinguishes them.
     fn selects(&self, term: Term, count: usize) -> bool {
         let Node::Apply(F::Select, operands) = &self.nodes[term] else { return false };
         let [condition, left, right] = operands[..] else { return false };
@@ -106,7 +110,7 @@ impl Terms {
         else {
             return false;
         };
-        if tile != other || left == right || count > MOST_COMPARED {
+        if tile != other || left == right || count > MAX_COMPARED_TILES {
             return false;
         }
         (0..3_usize.pow(count as u32)).all(|number| {
@@ -118,7 +122,8 @@ impl Terms {
         })
     }
 
-    /// Whether a condition holds where the elements of each tile compare so; none if it depends on more.
+    /// Returns whether a condition holds for these orderings of the elements, or `None` if it
+    /// depends on more.
     fn holds(&self, condition: Term, outcome: &dyn Fn(usize) -> std::cmp::Ordering) -> Option<bool> {
         let Node::Apply(function, operands) = &self.nodes[condition] else { return None };
         let both = |f: fn(bool, bool) -> bool| {
@@ -157,7 +162,7 @@ impl Terms {
 const ORDERINGS: [std::cmp::Ordering; 3] =
     [std::cmp::Ordering::Less, std::cmp::Ordering::Equal, std::cmp::Ordering::Greater];
 
-/// A function of terms, in one of the forms that mean the same.
+/// Normalizes the application of a function: sorts commutative operands, and mirrors comparisons.
 fn normal(function: F, mut operands: Vec<Term>) -> Node {
     let mirrored = match function {
         F::Gt => Some(F::Lt),

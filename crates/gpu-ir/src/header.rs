@@ -1,70 +1,83 @@
-//! What stands at the head of a module: what it is for, what it takes, and its layouts.
+//! The header of a module: its target, its launch, its layouts and its tensor maps.
 //!
 //! ```text
 //! gpu sm_90a, 4 warps, 32768 bytes of shared memory
 //! L0 = [128] register (1) (2) lane (4) (8) (16) (32) (64) warp (0) (0)
 //! ```
-//! Behind the bytes stands `, 3 stages` where loops are still to be pipelined, `, no contraction` where products and sums are
-//! rounded one by one, `, synchronized` when barriers stand wherever threads have to wait for each other, `, pairs` when blocks are
-//! launched in pairs, `, clusters of 2` when a program is so many blocks, `, last programs first` where programs begin in another order
-//! than their blocks, and `, 2 blocks a multiprocessor` where registers are to leave room for so many. Behind the layouts stand the tensor maps ([`TensorMapPlan`]) that the last parameters of the kernel are
-//! (`T0 = …`), and those that the kernel makes itself (`M0 = …`), where `p0` is the first of the scalars that it makes the map of.
+//! The first line may go on with:
+//!
+//! | text | meaning |
+//! |---|---|
+//! | `, 3 stages` | loops are still to be pipelined, with this default |
+//! | `, no contraction` | multiplications and additions are rounded one by one |
+//! | `, synchronized` | barriers are wherever threads must wait for each other |
+//! | `, pairs` | the launch may put two neighboring programs into one cluster |
+//! | `, clusters of 2` | this many blocks compute one program together |
+//! | `, last programs first` | the order in which programs start differs from that of their blocks |
+//! | `, 2 blocks a multiprocessor` | the register limit leaves room for this many blocks |
+//!
+//! After the layouts come the tensor maps that are the last parameters of the kernel
+//! ([`TensorMapPlan`], `T0 = …`), and those that the kernel makes (`M0 = …`), whose `p0` is the
+//! first operand of `make_tensor_map`.
 
 use std::fmt::Write;
 
 use super::layouts::Layouts;
 use super::tensor_maps::TensorMapPlan;
-use crate::target::{GpuTarget, MOST_WARPS};
+use crate::target::{GpuTarget, MAX_WARPS};
 
-/// In which order the programs of a grid begin.
+/// The order in which the programs of a grid start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum ProgramOrder {
-    /// As their blocks do, the first axis fastest.
+    /// The order of the blocks, the first axis fastest.
     #[default]
     AsLaunched,
-    /// All with the first number along the first axis before those with the next one.
+    /// Programs with a smaller index along the first axis start first.
     FirstFirst,
-    /// All with the last number along the first axis before those with the one before.
+    /// Programs with a larger index along the first axis start first.
     LastFirst,
 }
 
-/// The most stages of a pipeline, which is more blocks than a multiprocessor holds.
+/// The largest count of stages and of blocks: a multiprocessor holds fewer blocks.
 const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
 
 const FIRST_FIRST: &str = "first programs first";
 const LAST_FIRST: &str = "last programs first";
 
-/// The head of a module.
+/// The header of a module.
 #[derive(Clone, Debug)]
 pub struct Header {
     /// The kind of GPU.
     pub target: GpuTarget,
-    /// The warps of a block: a power of two, or with roles the sum of theirs.
+    /// The warps of a block: a power of two, or the sum of the warps of the partitions.
     pub num_warps: u32,
     /// The shared memory of a block, in bytes.
     pub shared_bytes: u32,
-    /// The stages of the software pipelines of loops that do not say it themselves; none behind the pass that makes them.
+    /// The stages of loops that do not set them; 0 after software pipelining.
     pub stages: u32,
-    /// Whether a product that is added to something may be rounded once instead of twice.
+    /// A multiplication and an addition may become one `fma`.
     pub contraction: bool,
-    /// Whether barriers stand wherever threads have to wait for each other: from the pass on that inserts them. The verifier
-    /// demands them from then on.
+    /// Barriers are wherever threads must wait for each other. The pass that inserts them sets
+    /// this, and the verifier then requires them.
     pub synchronized: bool,
-    /// Whether blocks are launched in pairs, or as if they were: the last parameter, behind the tensor maps, says how many programs
-    /// there are along the first axis if they are, else 0. Blocks of the launch behind the last program do nothing.
+    /// Blocks may be launched in pairs. The last parameter, after the tensor maps, is then the
+    /// number of programs along the first axis if they are, else 0. Blocks of the launch beyond the
+    /// last program do nothing.
     pub paired: bool,
-    /// So many blocks are to have room for their registers on a multiprocessor; 0 if the assembler decides.
+    /// The blocks on a multiprocessor that the register limit leaves room for; 0 if the assembler
+    /// decides.
     pub min_blocks: u32,
-    /// The blocks of a cluster, which are a program together; 1 where a block is one. The grid has so many times as many blocks along the
-    /// first axis as there are programs.
+    /// The blocks of a cluster, which compute one program together. The grid has this many times as
+    /// many blocks along the first axis as there are programs.
     pub cluster: u32,
-    /// In which order programs begin.
+    /// The order in which programs start.
     pub order: ProgramOrder,
     /// The layouts that types name.
     pub layouts: Layouts,
-    /// The tensor maps that the last parameters of the kernel are.
+    /// The tensor maps that are the last parameters of the kernel.
     pub tensor_maps: Vec<TensorMapPlan>,
-    /// The tensor maps that the kernel makes (`make_tensor_map`): their arguments are the operands of that.
+    /// The tensor maps that the kernel makes by `make_tensor_map`, whose operands are their
+    /// arguments.
     pub made_maps: Vec<TensorMapPlan>,
 }
 
@@ -75,7 +88,7 @@ impl Default for Header {
 }
 
 impl Header {
-    /// Of a kernel for a target, with so many warps in a block.
+    /// Returns the header of a kernel for a target, with `num_warps` warps in a block.
     pub fn new(target: GpuTarget, num_warps: u32) -> Self {
         Self {
             target,
@@ -94,12 +107,12 @@ impl Header {
         }
     }
 
-    /// How many blocks may fill a buffer together.
+    /// Returns the most blocks that fill a buffer together.
     pub fn sharing_blocks(&self) -> u32 {
         self.cluster.max(2)
     }
 
-    /// The text: whole lines.
+    /// Returns the text of the header, as whole lines.
     pub fn print(&self) -> String {
         let Self { target, num_warps, shared_bytes, stages, contraction, .. } = self;
         let Self { synchronized, paired, min_blocks, cluster, order, layouts, .. } = self;
@@ -130,7 +143,7 @@ impl Header {
         text
     }
 
-    /// Reads the text.
+    /// Reads the text of a header.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut lines = text.lines();
         let expected = "expected `gpu sm_90a, 4 warps, 0 bytes of shared memory`";
@@ -173,8 +186,8 @@ impl Header {
         if !(1..=16).contains(&cluster) {
             return Err(format!("a cluster has 1 to 16 blocks, found {cluster}"));
         }
-        if !(1..=MOST_WARPS).contains(&num_warps) {
-            return Err(format!("a block has 1 to {MOST_WARPS} warps, found {num_warps}"));
+        if !(1..=MAX_WARPS).contains(&num_warps) {
+            return Err(format!("a block has 1 to {MAX_WARPS} warps, found {num_warps}"));
         }
         let (mut layouts, mut tensor_maps, mut made_maps) = (Layouts::default(), Vec::new(), Vec::new());
         for line in lines {
@@ -190,7 +203,7 @@ impl Header {
             let next = layouts.iter().count();
             let id = layouts.add(layout);
             if id.to_string() != name || id.as_u32() as usize != next {
-                return Err(format!("{name}: layouts are numbered in order, and each stands once"));
+                return Err(format!("{name}: layouts are numbered in order, and none is listed twice"));
             }
         }
         let head = Self { target, num_warps, shared_bytes, stages, contraction, ..Self::default() };

@@ -1,4 +1,4 @@
-//! What ops do to layouts: how the layout of a result follows from that of an operand, and back.
+//! Layout rules of ops: the layout of a result from that of an operand, and the reverse.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Op, ShapeOp, Type};
@@ -6,44 +6,54 @@ use tilewright_layout::{Input, Layout, Parts, Reduction, blocked, coalesced, spr
 
 /// Lanes of a warp.
 pub const LANES: u32 = 32;
-/// The most parts of a line, in different warps, that each thread combines where the order is kept.
-pub const MOST_PARTS: u32 = 32;
+/// The most partial results of a line, each of another warp, that every thread combines in order.
+pub const MAX_PARTIAL_RESULTS: u32 = 32;
 
-/// Where the parts of the lines of a scan are combined: in the registers of each thread if they are few, else in the lanes of
-/// each warp, if all its lanes have the same lines.
-pub fn layout_of_parts(parts: &Parts) -> Layout {
-    let spread = (parts.count() > MOST_PARTS_IN_REGISTERS).then(|| spread_over_lanes(&parts.gathered, 1));
+/// Returns the layout in which the partial results of a scan are combined.
+///
+/// Each thread combines a few in its registers. More are spread over the lanes of each warp, if all
+/// its lanes have the same lines.
+pub fn partial_results_layout(parts: &Parts) -> Layout {
+    let spread =
+        (parts.count() > MAX_PARTIAL_RESULTS_IN_REGISTERS).then(|| spread_over_lanes(&parts.gathered, 1));
     spread.flatten().unwrap_or_else(|| parts.gathered.clone())
 }
 
-/// Above it, the steps of a scan over lanes take less time than a sum after the other in each thread.
-const MOST_PARTS_IN_REGISTERS: u32 = 8;
+/// The most partial results that each thread combines by itself; a scan over lanes is faster for
+/// more.
+const MAX_PARTIAL_RESULTS_IN_REGISTERS: u32 = 8;
 
-/// The layout of a tile that nobody asks anything of.
+/// Returns the layout of a tile that has no constraints.
 pub fn default_layout(shape: &[u32], num_warps: u32) -> Layout {
     let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
     coalesced(shape, &order, 1, LANES, num_warps)
 }
 
-/// A buffer that holds a tile row after row: the offset of an element is its number in the tile.
+/// Returns the row-major layout of a buffer.
 pub fn rows(shape: &[u32]) -> Layout {
     let order: SmallVec<[usize; 6]> = (0..shape.len()).rev().collect();
     Layout::strided(shape, &order)
 }
 
-/// So many rows a copy of rows by number moves.
-pub const ROWS_OF_COPY: u32 = 4;
-/// The fewest rows by number that tensor copies move: those of a piece of the swizzle.
-pub const LEAST_ROWS: u32 = 8;
+/// The rows that one `tile::gather4` copies.
+pub const GATHERED_ROWS_PER_COPY: u32 = 4;
+/// The fewest gathered rows that tensor copies move: the rows of a swizzle pattern.
+pub const MIN_GATHERED_ROWS: u32 = 8;
 
-/// The numbers of rows that tensor copies move: a thread has those of its copies next to each other, and each warp has all.
-pub fn row_numbers(count: u32, num_warps: u32) -> Layout {
-    coalesced(&[count], &[0], ROWS_OF_COPY, LANES, 1).product(&Layout::replicated(1, Input::Warp, num_warps))
+/// Returns the layout of row indices for gathering copies: a thread has the indices of its copies
+/// in consecutive registers, and each warp has all of them.
+pub fn gathered_row_indices(count: u32, num_warps: u32) -> Layout {
+    coalesced(&[count], &[0], GATHERED_ROWS_PER_COPY, LANES, 1).product(&Layout::replicated(
+        1,
+        Input::Warp,
+        num_warps,
+    ))
 }
 
-/// The layout that an op wants its operand in for a result with this layout: of another family than `Shape`, the same.
+/// Returns the layout that an op needs of an operand for a result with this layout.
 ///
-/// `None` where the operand is a scalar.
+/// Only ops of the family `Shape` need another layout than that of the result. `None` if the
+/// operand is a scalar.
 pub fn operand_layout(op: &Op, operand: &Type, result: &Layout) -> Option<Layout> {
     if operand.is_scalar() {
         return None;
@@ -54,19 +64,20 @@ pub fn operand_layout(op: &Op, operand: &Type, result: &Layout) -> Option<Layout
         ShapeOp::Broadcast { shape } => grown_axes(operand, shape)
             .fold(result.clone(), |layout, axis| layout.collapse(axis))
             .without_duplicate_registers(),
-        ShapeOp::Slice { steps, .. } => result.unslice(&operand.shape, &distances(steps)),
+        ShapeOp::Slice { steps, .. } => result.unslice(&operand.shape, &slice_steps(steps)),
         ShapeOp::Reshape { .. } => result.reshape(&operand.shape),
         ShapeOp::Transpose { permutation } => {
             let mut inverse: SmallVec<[usize; 6]> = SmallVec::from_elem(0, permutation.len());
-            for (place, axis) in permutation.iter().enumerate() {
-                inverse[*axis as usize] = place;
+            for (index, axis) in permutation.iter().enumerate() {
+                inverse[*axis as usize] = index;
             }
             result.transpose(&inverse)
         }
     })
 }
 
-/// The layout that an op gives its result from an operand with this layout: of another family than `Shape`, the same.
+/// Returns the layout of the result of an op whose operand has this layout. Only ops of the family
+/// `Shape` change it.
 pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
     let Some(op) = op.as_shape() else { return operand.clone() };
     match op {
@@ -74,7 +85,7 @@ pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
         ShapeOp::Broadcast { shape } => {
             grown_axes(from, shape).fold(operand.clone(), |layout, axis| layout.broadcast(axis, shape[axis]))
         }
-        ShapeOp::Slice { steps, shape, .. } => operand.slice(shape, &distances(steps)),
+        ShapeOp::Slice { steps, shape, .. } => operand.slice(shape, &slice_steps(steps)),
         ShapeOp::Reshape { shape } => operand.reshape(shape),
         ShapeOp::Transpose { permutation } => {
             let axes: SmallVec<[usize; 6]> = permutation.iter().map(|axis| *axis as usize).collect();
@@ -83,8 +94,10 @@ pub fn result_layout(op: &Op, from: &Type, operand: &Layout) -> Layout {
     }
 }
 
-/// Another layout of the result of a broadcast for which the operand needs no conversion: lanes that hold copies of the operand
-/// have parts of the result, so that no thread computes what others do. None if that is [`result_layout`].
+/// Returns another layout of the result of a broadcast for which the operand needs no conversion.
+///
+/// Lanes that hold copies of the operand each hold a part of the result, so no two threads compute
+/// the same element. `None` if that is [`result_layout`].
 pub fn shared_result_layout(op: &Op, from: &Type, operand: &Layout) -> Option<Layout> {
     let ShapeOp::Broadcast { shape } = op.as_shape()? else { return None };
     let whole = result_layout(op, from, operand);
@@ -95,8 +108,10 @@ pub fn shared_result_layout(op: &Op, from: &Type, operand: &Layout) -> Option<La
     grown_axes(from, shape).fold(None, share)
 }
 
-/// Whether a slice fixes some of the bits of the coordinates, so that a thread which holds all that differs in those bits has
-/// it in some of its registers.
+/// Returns whether a slice fixes some bits of the coordinates.
+///
+/// A thread that holds all elements that differ only in those bits then has the slice in some of
+/// its registers.
 pub fn renames_registers(whole: &[u32], starts: &[i64], steps: &[i64], part: &[u32]) -> bool {
     (0..whole.len()).all(|axis| {
         let (Ok(step), Ok(start)) = (u32::try_from(steps[axis]), u32::try_from(starts[axis])) else {
@@ -111,21 +126,23 @@ pub fn renames_registers(whole: &[u32], starts: &[i64], steps: &[i64], part: &[u
     })
 }
 
-/// The steps of a slice that [renames registers](renames_registers).
-fn distances(steps: &[i64]) -> SmallVec<[u32; 6]> {
+/// Returns the steps of a slice that [renames registers](renames_registers).
+fn slice_steps(steps: &[i64]) -> SmallVec<[u32; 6]> {
     steps
         .iter()
         .map(|step| u32::try_from(*step).expect("a slice of registers has steps of powers of two"))
         .collect()
 }
 
-/// The layout of the result of a reduction.
+/// Returns the layout of the result of a reduction.
 pub fn reduced_layout(operand: &Layout, axis: u32) -> Layout {
     Reduction::along(operand, axis as usize).result
 }
 
-/// A layout in which lines along an axis are scanned or sorted with the fewest exchanges: runs of a line in registers, in
-/// lanes next, and in warps only if there are too few other lines for them.
+/// Returns a layout in which lines along an axis are scanned or sorted with the fewest exchanges.
+///
+/// Consecutive elements of a line are in registers, then in lanes. Warps divide a line only if
+/// there are too few other lines.
 pub fn line_layout(shape: &[u32], axis: usize, num_warps: u32) -> Layout {
     let per_thread = (shape.iter().product::<u32>() / (LANES * num_warps)).max(1);
     let ones: SmallVec<[u32; 6]> = SmallVec::from_elem(1, shape.len());
@@ -143,7 +160,7 @@ pub fn line_layout(shape: &[u32], axis: usize, num_warps: u32) -> Layout {
         sizes
     };
     let along = || std::iter::once(axis);
-    // What lines the warps share is not there for registers and lanes.
+    // The elements of a line that warps divide are not left for registers and lanes.
     let warps = spread(num_warps, &mut others.iter().copied().rev().chain(along()), true);
     let registers = spread(per_thread, &mut along(), false);
     let lanes = spread(LANES, &mut along().chain(others.iter().copied()), true);
@@ -155,16 +172,18 @@ fn grown_axes<'a>(operand: &'a Type, shape: &'a [u32]) -> impl Iterator<Item = u
     (0..shape.len()).filter(move |axis| operand.shape[*axis] != shape[*axis])
 }
 
-/// The width of an element when it moves between threads: a predicate takes a byte.
+/// Returns the width of an element when it moves between threads: a predicate takes a byte.
 pub fn element_bits(ty: &Type) -> u32 {
     ty.element.bytes() as u32 * 8
 }
 
-/// The layout in which a thread reads an operand of a product of single elements: the rows of A and the columns of B that its
-/// elements of the accumulator need, all of K in the highest bits of the register. `place` is 0 for A and 1 for B.
-pub fn fma_operand_layout(accumulator: &Layout, place: usize, k: u32) -> Layout {
+/// Returns the layout in which a thread reads an operand of an `fma_dot`: 0 for A, 1 for B.
+///
+/// A thread has the rows of A and the columns of B that its elements of the accumulator need, with
+/// all of K in the highest bits of the register.
+pub fn fma_operand_layout(accumulator: &Layout, index: usize, k: u32) -> Layout {
     let rank = accumulator.output().rank();
-    let (other, k_axis) = if place == 0 { (rank - 1, rank - 1) } else { (rank - 2, rank - 2) };
+    let (other, k_axis) = if index == 0 { (rank - 1, rank - 1) } else { (rank - 2, rank - 2) };
     let rows = accumulator.remove_axis(other).without_duplicate_registers();
     rows.insert_axis(k_axis).broadcast(k_axis, k)
 }

@@ -1,10 +1,11 @@
-//! The layouts of a module, each once: types name them by number, so that two are the same if their numbers are.
+//! The layouts of a module, each stored once: types name layouts by id, so that equal layouts have
+//! equal ids.
 
 use cranelift_entity::{PrimaryMap, entity_impl};
 use rustc_hash::FxHashMap;
 use tilewright_layout::Layout;
 
-/// The number of a layout, in text `L4`.
+/// The id of a layout, in text `L4`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LayoutId(u32);
 entity_impl!(LayoutId, "L");
@@ -17,7 +18,7 @@ pub struct Layouts {
 }
 
 impl Layouts {
-    /// The number of a layout.
+    /// Returns the id of a layout, which it adds if it is new.
     pub fn add(&mut self, layout: Layout) -> LayoutId {
         if let Some(id) = self.ids.get(&layout) {
             return *id;
@@ -27,20 +28,20 @@ impl Layouts {
         id
     }
 
-    /// The layout with a number.
+    /// Returns the layout with an id.
     ///
     /// # Panics
-    /// If there is none with it.
+    /// If no layout has the id.
     pub fn get(&self, id: LayoutId) -> &Layout {
         &self.table[id]
     }
 
-    /// Whether there is a layout with this number.
+    /// Returns whether a layout has this id.
     pub fn contains(&self, id: LayoutId) -> bool {
         self.table.is_valid(id)
     }
 
-    /// Every layout with its number.
+    /// Returns every layout with its id.
     pub fn iter(&self) -> impl Iterator<Item = (LayoutId, &Layout)> {
         self.table.iter()
     }

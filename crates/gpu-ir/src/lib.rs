@@ -29,7 +29,7 @@
 //! | `load`, `store`, `assert` | one layout for all operands, and for the result |
 //! | `reduce` | one layout for all operands; [`Reduction`](tilewright_layout::Reduction) gives the layout of a tile that results |
 //! | `mma_sync`, `wgmma` | the fragments of the instruction; the accumulator has the layout of the result |
-//! | movements, such as `gather` | `L`, except for the tile whose elements they move |
+//! | movements, such as `gather` | `L`, except for the tile whose elements move |
 //! | `for_loop`, `while_loop`, `if_else` | a carried or yielded value has one layout everywhere |
 //!
 //! A thread holds each element once: the layout of registers has no free register bits. Every thread
@@ -69,18 +69,18 @@ pub use attributes::{Deferred, MmaShape, Scope};
 pub use box_layout::BoxLayout;
 pub use commutation::commutes;
 pub use header::{Header, ProgramOrder};
-pub use layout_rules::{ROWS_OF_COPY, element_bits, fma_operand_layout, row_numbers};
+pub use layout_rules::{GATHERED_ROWS_PER_COPY, element_bits, fma_operand_layout, gathered_row_indices};
 pub use layouts::{LayoutId, Layouts};
 pub use ops::{ANY_REGIONS, GpuOp, GpuVisitor, OPS, Op, visit};
-pub use target::{Feature, Features, GpuTarget, MOST_WARPS, TargetError};
+pub use target::{Feature, Features, GpuTarget, MAX_WARPS, TargetError};
 pub use tensor_maps::{
-    LaunchInteger, LaunchProduct, TENSOR_MAP_BYTES, TensorAccess, TensorMapBox, TensorMapPlan, UNBOUNDED,
+    LaunchInteger, LaunchTerm, TENSOR_MAP_BYTES, TensorAccess, TensorMapBox, TensorMapPlan, UNBOUNDED,
     is_tensor_reduction,
 };
 pub use tilewright_layout::SwizzleMode;
 pub use tuning::{HOPPER, Tuning};
 pub use types::{Buffer, Type};
-pub use warp_instructions::{warp_reduction, warps_of_product};
+pub use warp_instructions::{redux_function, warps_of_dot};
 
 /// The GPU dialect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,12 +1,12 @@
-//! Targets as data: what a GPU has, by name.
+//! Targets: the features and the limits of each GPU.
 
 use std::fmt;
 
 use crate::tuning::Tuning;
 
 /// The most warps of a block.
-pub const MOST_WARPS: u32 = 32;
-/// The warps of a warpgroup, which compute a product of `wgmma` together.
+pub const MAX_WARPS: u32 = 32;
+/// The warps of a warpgroup, which execute a `wgmma` together.
 pub const WARPGROUP_WARPS: u32 = 4;
 /// The most registers of a thread.
 pub const THREAD_REGISTERS: u32 = 255;
@@ -14,44 +14,47 @@ pub const THREAD_REGISTERS: u32 = 255;
 pub const REGISTER_FILE: u32 = 65_536;
 /// The most bytes that one access of a thread moves.
 pub const ACCESS_BYTES: u32 = 16;
-/// What the cache of the device delivers at a time, in bytes.
+/// The bytes of a sector, in which the L2 cache delivers data.
 pub const SECTOR_BYTES: u32 = 32;
 
-/// Something that a GPU has or has not.
+/// A feature that some GPUs lack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Feature {
-    /// Matrix products of a warp: `mma.sync`, fp16 operands.
+    /// Matrix instructions of a warp: `mma.sync`, fp16 operands.
     MmaSync,
-    /// bf16, tf32 and fp64 operands of it.
+    /// bf16, tf32 and fp64 operands of `mma.sync`.
     MmaSyncWide,
-    /// 8-bit floats as operands of it, which need PTX 8.4. Hopper is not said to have them: it computes such products by way
-    /// of fp16, and code for older drivers can do that as well; its own instruction for them is `wgmma`.
+    /// 8-bit float operands of `mma.sync`, which need PTX 8.4.
+    ///
+    /// Hopper is listed without them: it would convert them to fp16, which code for older drivers
+    /// can do as well, and has `wgmma` for them.
     MmaSyncFp8,
     /// `ldmatrix`.
     LdMatrix,
     /// `stmatrix`.
     StMatrix,
-    /// Copies from global to shared memory that threads do not wait for: `cp.async`.
+    /// Asynchronous copies from global to shared memory: `cp.async`.
     CpAsync,
     /// Reductions of integers over a warp: `redux.sync`.
     Redux,
     /// Copies of tiles by the tensor memory accelerator, and the barriers in shared memory that they arrive at.
     Tma,
-    /// Copies by it of rows whose numbers are given: `tile::gather4`, `tile::scatter4`. Code of one architecture alone has them.
+    /// Tensor copies of gathered rows: `tile::gather4`, `tile::scatter4`. Only
+    /// architecture-specific code (`sm_100a`) has them.
     TmaRows,
-    /// Matrix products of four warps: `wgmma`.
+    /// Matrix instructions of a warpgroup: `wgmma`.
     Wgmma,
-    /// The fused product and sum of bf16, and the extrema of bf16 and fp16.
+    /// `fma` of bf16, and minimum and maximum of bf16 and fp16.
     Bf16Arithmetic,
-    /// Sums, differences, products and comparisons of bf16.
+    /// Addition, subtraction, multiplication and comparison of bf16.
     Bf16Sums,
-    /// Conversions of 8-bit floats, by pairs.
+    /// Conversions of pairs of 8-bit floats.
     Fp8Conversion,
-    /// Atomic sums of bf16.
+    /// Atomic addition of bf16.
     Bf16Atomics,
-    /// Atomic sums of several floats in global memory, 16 bytes at the most.
+    /// Atomic addition of vectors of floats in global memory, at most 16 bytes.
     VectorAtomics,
-    /// What the caches give up first or last, by access; of the second one, by `createpolicy`. Needs PTX 7.4.
+    /// Eviction priorities of accesses, and those of `createpolicy` for L2. Needs PTX 7.4.
     CachePolicy,
 }
 
@@ -59,27 +62,27 @@ pub enum Feature {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Features(u32);
 
-/// A kind of GPU.
+/// A GPU architecture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GpuTarget {
-    /// The name that PTX has for it, as in `.target sm_90a`.
+    /// Its PTX name, as in `.target sm_90a`.
     pub name: &'static str,
     /// Major and minor compute capability times 10, as in 90.
     pub capability: u32,
-    /// The PTX version that its modules are written in.
+    /// The PTX version of its modules.
     pub ptx_version: (u32, u32),
-    /// What it has.
+    /// Its features.
     pub features: Features,
     /// The bytes of shared memory that a block may have.
     pub max_shared_bytes: u32,
-    /// Its measured thresholds and weights.
+    /// Its measured thresholds.
     pub tuning: &'static Tuning,
 }
 
-/// A name of a target that is not known.
+/// An unknown name of a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TargetError {
-    /// The name as given.
+    /// The requested name.
     pub found: String,
 }
 
@@ -94,7 +97,7 @@ impl Features {
         Self(bits)
     }
 
-    /// Whether a feature is there.
+    /// Returns whether the set has a feature.
     pub const fn has(self, feature: Feature) -> bool {
         self.0 >> feature as u32 & 1 != 0
     }
@@ -144,7 +147,7 @@ const HOPPER: &[Feature] = &[
     Feature::CachePolicy,
 ];
 
-/// Blackwell by the instructions that all of its kinds have: its tensor cores are for code of one architecture alone.
+/// The instructions that all Blackwell GPUs have: its tensor cores need architecture-specific code.
 const BLACKWELL: &[Feature] = &[
     Feature::MmaSync,
     Feature::LdMatrix,
@@ -160,7 +163,7 @@ const BLACKWELL: &[Feature] = &[
     Feature::CachePolicy,
 ];
 
-/// Blackwell of data centers, in code for one architecture alone.
+/// Data center Blackwell, in architecture-specific code.
 const BLACKWELL_DATA_CENTER: &[Feature] = &[
     Feature::MmaSync,
     Feature::LdMatrix,
@@ -178,7 +181,9 @@ const BLACKWELL_DATA_CENTER: &[Feature] = &[
 ];
 
 impl GpuTarget {
-    /// Every target. The PTX version is the oldest that has all features. The bytes of shared memory are those of the CUDA
+    /// Every target. The PTX version is the oldest that has all features. The bytes of shared
+    /// memory are the limit per block, with opt-in, in the CUDA programming guide's table of
+    /// technical specifications.
     /// programming guide's table of technical specifications, per block with opt-in.
     pub const ALL: &[GpuTarget] = &[
         GpuTarget::new("sm_75", 75, (6, 5), TURING, 64 << 10),
@@ -203,7 +208,7 @@ impl GpuTarget {
         Self { name, capability, ptx_version, features: Features::of(features), max_shared_bytes, tuning }
     }
 
-    /// The target with a name; `sm_90` stands for `sm_90a`.
+    /// Returns the target with a name; `sm_90` is short for `sm_90a`.
     pub fn named(name: &str) -> Result<Self, TargetError> {
         let full = if name == "sm_90" { "sm_90a" } else { name };
         let found = Self::ALL.iter().find(|target| target.name == full);
@@ -214,7 +219,7 @@ impl GpuTarget {
 impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = GpuTarget::ALL.iter().map(|target| target.name).collect();
-        write!(f, "there is no target `{}`; there are {}", self.found, names.join(", "))
+        write!(f, "unknown target `{}`; the targets are {}", self.found, names.join(", "))
     }
 }
 

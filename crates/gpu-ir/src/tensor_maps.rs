@@ -1,11 +1,13 @@
-//! Tensor maps that a launch makes of the arguments of a kernel: the last parameters of the kernel.
+//! Tensor maps that a launch makes from the arguments of a kernel: the last parameters of the
+//! kernel.
 //!
 //! ```text
 //! T0 = fp16 at p0 + 64*p7, extents [p3; p5], strides [p6; 1], box [128, 64], swizzle 128
 //! ```
-//! `p6` is the argument with this number, an integer; strides and the distance from the base are counted in elements, boxes and
-//! all else in the order of the coordinates of a copy, one of them along the axis of stride 1. The box is `?` until a pass
-//! knows what memory the copies fill. Before it may stand `nonnegative [p3, p4]`: for other arguments the map is none.
+//! `p6` is the integer argument with this index. Strides and the offset from the base are in
+//! elements. Boxes and all else are in the order of the coordinates of a copy; one stride is 1. The
+//! box is `?` until a pass knows the memory that the copies fill. `nonnegative [p3, p4]` may come
+//! before the box: no map can be made for negative values of these arguments.
 
 use std::fmt;
 
@@ -15,33 +17,33 @@ use tilewright_layout::SwizzleMode;
 
 /// The extent of an axis that no mask bounds: more than any index.
 pub const UNBOUNDED: i64 = i32::MAX as i64;
-/// The bytes of a tensor map, and what its address in global memory is a multiple of.
+/// The bytes of a tensor map, and the alignment of its address in global memory.
 pub const TENSOR_MAP_BYTES: u32 = 128;
 
-/// An integer that is computed from the arguments of a launch: a sum of products of them.
+/// An integer that a launch computes from its arguments: a sum of products.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct LaunchInteger(pub Vec<LaunchProduct>);
+pub struct LaunchInteger(pub Vec<LaunchTerm>);
 
-/// A factor, and the numbers of the arguments that it is multiplied with.
+/// A factor, and the indices of the arguments that it is multiplied with.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct LaunchProduct {
+pub struct LaunchTerm {
     /// The factor.
     pub factor: i64,
-    /// Which arguments.
+    /// The indices of the arguments.
     pub arguments: SmallVec<[u32; 2]>,
 }
 
 impl LaunchInteger {
-    /// A number that needs no argument.
+    /// Returns an integer that needs no argument.
     pub fn constant(number: i64) -> Self {
         if number == 0 {
             Self::default()
         } else {
-            Self(vec![LaunchProduct { factor: number, arguments: SmallVec::new() }])
+            Self(vec![LaunchTerm { factor: number, arguments: SmallVec::new() }])
         }
     }
 
-    /// Its value, given the arguments; nothing where it overflows.
+    /// Returns its value for these arguments, or `None` if it overflows.
     pub fn value(&self, argument: impl Fn(u32) -> i64) -> Option<i64> {
         self.0.iter().try_fold(0_i64, |sum, product| {
             let value = product
@@ -56,17 +58,17 @@ impl LaunchInteger {
         if text == "0" {
             return Some(Self::default());
         }
-        text.split(" + ").map(LaunchProduct::parse).collect::<Option<_>>().map(Self)
+        text.split(" + ").map(LaunchTerm::parse).collect::<Option<_>>().map(Self)
     }
 }
 
-impl LaunchProduct {
+impl LaunchTerm {
     fn parse(text: &str) -> Option<Self> {
         let (mut factor, mut arguments) = (1, SmallVec::new());
-        for (place, part) in text.split('*').enumerate() {
+        for (index, part) in text.split('*').enumerate() {
             match part.strip_prefix('p') {
                 Some(number) => arguments.push(number.parse().ok()?),
-                None if place == 0 => factor = part.parse().ok()?,
+                None if index == 0 => factor = part.parse().ok()?,
                 None => return None,
             }
         }
@@ -79,8 +81,8 @@ impl fmt::Display for LaunchInteger {
         if self.0.is_empty() {
             return f.write_str("0");
         }
-        for (place, LaunchProduct { factor, arguments }) in self.0.iter().enumerate() {
-            f.write_str(if place == 0 { "" } else { " + " })?;
+        for (index, LaunchTerm { factor, arguments }) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { " + " })?;
             let mut parts: Vec<String> = arguments.iter().map(|number| format!("p{number}")).collect();
             if *factor != 1 || parts.is_empty() {
                 parts.insert(0, factor.to_string());
@@ -91,9 +93,12 @@ impl fmt::Display for LaunchInteger {
     }
 }
 
-/// Whether the tensor memory accelerator combines elements of a type with what is in the tensor so: the element types of
-/// `cp.reduce.async.bulk.tensor`, where they mean the same as the atomic operation. Its extrema of floats do not: they know no
-/// order of zeros, and leave NaN out. Bitwise operations are illegal instructions with the signed type of 64 bits.
+/// Returns whether a tensor copy can combine elements of a type with those of the tensor by this
+/// function.
+///
+/// These are the element types of `cp.reduce.async.bulk.tensor` that compute the same as the atomic
+/// operation. Its minimum and maximum of floats do not: they do not order zeros, and ignore NaN.
+/// Bitwise operations on the signed 64-bit type are illegal instructions.
 pub fn is_tensor_reduction(kind: AtomicKind, dtype: Dtype) -> bool {
     use Dtype::{BF16, F16, F32, I32, I64, U32, U64};
     match kind {
@@ -104,72 +109,75 @@ pub fn is_tensor_reduction(kind: AtomicKind, dtype: Dtype) -> bool {
     }
 }
 
-/// What a copy moves, and how it lies in shared memory.
+/// The box that a copy moves, and its swizzle in shared memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TensorMapBox {
     /// Elements along each axis.
     pub extents: SmallVec<[u32; 5]>,
-    /// How rows are swizzled.
+    /// The swizzle of the rows.
     pub swizzle: SwizzleMode,
-    /// Whether copies write the tensor. They write whole chunks of 16 bytes, so its rows have to end at one.
+    /// Copies write the tensor. They write whole chunks of 16 bytes, so its rows have to end at a
+    /// chunk.
     pub is_written: bool,
 }
 
-/// What a kernel does with the tensor behind an argument: it reads, or it writes. Its tensor maps are fit for copies, or not, by
-/// what strides and extents the launch passes, so one that cannot be made says it of all that are for this.
+/// The access of a kernel to the tensor of one of its arguments.
+///
+/// Strides and extents of the launch decide whether the tensor maps of this access can be made, so
+/// if one cannot, none can.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TensorAccess {
     /// The argument that is the pointer.
     pub base: u32,
-    /// Whether the tensor is written.
+    /// The kernel writes the tensor.
     pub is_written: bool,
 }
 
-/// How a launch makes a tensor map.
+/// The recipe by which a launch makes a tensor map.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TensorMapPlan {
     /// The type of the elements.
     pub element: Dtype,
     /// The argument that is the pointer.
     pub base: u32,
-    /// Where the tensor begins: so many elements behind the pointer.
+    /// The offset of the tensor from the pointer, in elements.
     pub offset: LaunchInteger,
     /// Elements along each axis.
     pub extents: SmallVec<[LaunchInteger; 5]>,
-    /// Elements from one to the next along each axis.
+    /// The distance between neighboring elements along each axis, in elements.
     pub strides: SmallVec<[LaunchInteger; 5]>,
-    /// The arguments that the coordinates of copies are known not to be negative by: none of them may be.
+    /// The arguments that must not be negative, so that no coordinate of a copy is.
     pub nonnegative: SmallVec<[u32; 2]>,
-    /// What a copy moves.
+    /// The box that a copy moves.
     pub copied: Option<TensorMapBox>,
 }
 
 impl TensorMapPlan {
-    /// What its copies do.
+    /// Returns the access of its copies.
     pub fn access(&self) -> TensorAccess {
         let is_written = self.copied.as_ref().is_some_and(|copied| copied.is_written);
         TensorAccess { base: self.base, is_written }
     }
 
-    /// Whether a mask bounds the axis whose elements are next to each other.
+    /// Returns whether a mask bounds the contiguous axis.
     pub fn has_bounded_rows(&self) -> bool {
         let unbounded = LaunchInteger::constant(UNBOUNDED);
         self.contiguous_axis().is_some_and(|axis| self.extents[axis] != unbounded)
     }
 
-    /// The numbers of the arguments that it is made of.
+    /// Returns the indices of the arguments that it is made from.
     pub fn arguments(&self) -> impl Iterator<Item = u32> {
         let numbers = self.extents.iter().chain(&self.strides).chain([&self.offset]);
         let products = numbers.flat_map(|number| number.0.iter());
         products.flat_map(|product| product.arguments.iter().copied()).chain([self.base])
     }
 
-    /// The axis whose elements are next to each other.
+    /// Returns the axis of stride 1.
     pub fn contiguous_axis(&self) -> Option<usize> {
         self.strides.iter().position(|stride| *stride == LaunchInteger::constant(1))
     }
 
-    /// The same tensor for a tile whose axes are these of the tile: the last axes of the tensor.
+    /// Returns the same tensor for a tile with permuted axes: the last axes of the tensor.
     pub fn transposed(&self, axes: &[usize]) -> Option<Self> {
         let own = self.strides.len().checked_sub(axes.len())?;
         let order = || (0..own).chain(axes.iter().map(|axis| own + axis));
@@ -180,11 +188,11 @@ impl TensorMapPlan {
         })
     }
 
-    /// Reads what stands behind `T0 = `.
+    /// Reads the text after `T0 = `.
     pub fn parse(text: &str) -> Option<Self> {
         let (element, rest) = text.split_once(" at p")?;
-        let (place, rest) = rest.split_once(", extents [")?;
-        let (base, offset) = place.split_once(" + ")?;
+        let (address, rest) = rest.split_once(", extents [")?;
+        let (base, offset) = address.split_once(" + ")?;
         let (extents, rest) = rest.split_once("], strides [")?;
         let (strides, rest) = rest.split_once("], ")?;
         let (nonnegative, copied) = match rest.strip_prefix("nonnegative [p") {
@@ -204,7 +212,7 @@ impl TensorMapPlan {
         })
     }
 
-    /// Whether there are so many extents as strides and as the box has, and one axis is contiguous.
+    /// Returns whether extents, strides and box have the same rank, and one axis is contiguous.
     pub fn is_consistent(&self) -> bool {
         let rank = self.extents.len();
         (1..=5).contains(&rank)

@@ -1,8 +1,8 @@
 //! Measured thresholds and weights: one table for each target, and none elsewhere.
 //!
 //! Each entry names the kernel and the GPU that it was measured on, and when. Facts about hardware
-//! are in [`target`](crate::target), the estimates that use this table in
-//! [`cost_model`](crate::cost_model).
+//! are in [`target`](crate::target). The estimates that use this table are in the module `cost_model`
+//! of the crate `gpu`.
 
 /// The thresholds and weights of a target.
 #[derive(PartialEq, Eq, Debug)]
@@ -28,7 +28,8 @@ pub struct Tuning {
     /// Elements of a thread from which on lanes with copies share a store. For fewer, the
     /// selections take more instructions than the stores.
     pub shared_store_elements: u32,
-    /// The most times that a slice of registers may have of them with its whole tile: more is gathered.
+    /// The most copies of the source tile that a slice of padded registers may take; a larger
+    /// source is gathered.
     pub padded_slice_copies: u32,
     /// Registers of a thread besides those of tiles: addresses, counters, masks.
     pub other_registers: u32,
@@ -122,7 +123,7 @@ pub struct Tuning {
     pub crowded_registers: u32,
     /// Registers of 32 bits alive at once above which the assembler does not find a schedule that
     /// fits: twice those of a thread.
-    pub most_registers: u32,
+    pub max_live_registers: u32,
     /// The fewest sums of an address to recompute: a sixteenth of the registers of a thread.
     pub recomputed_sums: usize,
     /// The fraction, as its denominator, by which sinking must lower the registers alive at once.
@@ -193,7 +194,7 @@ pub const BEFORE_HOPPER: Tuning = Tuning {
     ordered_group: 16,
     ordered_group_programs: 512,
     crowded_registers: 192,
-    most_registers: 510,
+    max_live_registers: 510,
     recomputed_sums: 8,
     sinking_gain: 8,
     long_listing_lines: 2000,

@@ -1,4 +1,4 @@
-//! Types: tiles with layouts, buffers in shared memory, slots in hand, products under way, barriers.
+//! Types: tiles with layouts, buffers in shared memory, slots of rings, dots in flight, barriers.
 
 use std::fmt;
 
@@ -10,31 +10,33 @@ use super::layouts::LayoutId;
 /// The type of a value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Type {
-    /// A scalar, which every thread holds, or a tile spread over the registers of the threads: `fp32[128, 64]@L4`.
+    /// A scalar, which every thread holds, or a tile distributed over the registers of the threads:
+    /// `fp32[128, 64]@L4`.
     Registers {
         /// Element and shape.
         tile: ir::Type,
-        /// Where the elements of a tile are; none of a scalar.
+        /// The layout of a tile; a scalar has none.
         layout: Option<LayoutId>,
     },
     /// Shared memory for a number of tiles of one shape: `buffer<3, fp16[128, 64]@L5>`. One of them is a slot.
     Buffer(Buffer),
-    /// A ring of slots through which warps hand tiles to each other: `ring<3, fp16[128, 64]@L5>`.
+    /// A ring of slots through which warps pass tiles to each other: `ring<3, fp16[128, 64]@L5>`.
     Ring(Buffer),
-    /// A slot of a ring that its holder fills: `empty<fp16[128, 64]@L5>`. Used up by `publish`.
+    /// A slot of a ring that its holder fills: `empty<fp16[128, 64]@L5>`. `publish` consumes it.
     Empty(Buffer),
-    /// A slot of a ring that its holder reads: `full<fp16[128, 64]@L5>`. Used up by `release`.
+    /// A slot of a ring that its holder reads: `full<fp16[128, 64]@L5>`. `release` consumes it.
     Full(Buffer),
-    /// The accumulator of asynchronous products under way: `pending<fp32[128, 256]@L3>`. Used up by `finish`.
+    /// The accumulator of asynchronous dots in flight: `pending<fp32[128, 256]@L3>`. `finish`
+    /// consumes it.
     Pending {
         /// Element and shape.
         tile: ir::Type,
-        /// Where the elements will be.
+        /// The layout of the accumulator once it is computed.
         layout: LayoutId,
     },
     /// Barriers in shared memory that copies arrive at: `mbarrier<3>`, one for each slot of a buffer.
     Mbarrier {
-        /// How many.
+        /// The number of barriers.
         slots: u32,
     },
 }
@@ -42,31 +44,31 @@ pub enum Type {
 /// Shared memory for tiles.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Buffer {
-    /// How many tiles.
+    /// The number of tiles.
     pub slots: u32,
-    /// What one place of a tile holds; `int1` takes a byte.
+    /// The type of an element; `int1` takes a byte.
     pub element: Element,
     /// The extents of a tile.
     pub shape: Shape,
-    /// Which element is at which offset: the swizzle is part of it.
+    /// The offset of each element, including the swizzle.
     pub layout: LayoutId,
 }
 
-/// No ring has more slots: of barriers alone, so many fill the shared memory of a GPU.
-const MOST_SLOTS: u32 = 1 << 15;
+/// The most slots of a ring: `mbarrier`s for more would fill the shared memory of a GPU.
+const MAX_SLOTS: u32 = 1 << 15;
 
 impl Buffer {
-    /// The bytes of one slot.
+    /// Returns the bytes of one slot.
     pub fn slot_bytes(&self) -> u32 {
         (self.shape.elements() * self.element.bytes()) as u32
     }
 
-    /// The bytes of all slots. As many as a number can say are more than any GPU has.
+    /// Returns the bytes of all slots, saturated: `u32::MAX` exceeds the shared memory of any GPU.
     pub fn bytes(&self) -> u32 {
         self.slots.saturating_mul(self.slot_bytes())
     }
 
-    /// The type of the tiles.
+    /// Returns the type of the tiles.
     pub fn tile(&self) -> ir::Type {
         ir::Type { element: self.element, shape: self.shape.clone() }
     }
@@ -79,23 +81,23 @@ impl Buffer {
     fn of_slots(slots: u32, tile: &str) -> Option<Self> {
         let (tile, layout) = parse_tile(tile)?;
         let buffer = Self { slots, element: tile.element, shape: tile.shape, layout: layout? };
-        ((1..=MOST_SLOTS).contains(&slots)).then_some(buffer)
+        ((1..=MAX_SLOTS).contains(&slots)).then_some(buffer)
     }
 }
 
 impl Type {
-    /// A scalar.
+    /// Returns the type of a scalar.
     pub fn scalar(tile: ir::Type) -> Self {
         Self::Registers { tile, layout: None }
     }
 
-    /// A tile in registers; the layout of a scalar does not count.
+    /// Returns the type of a tile in registers; the layout of a scalar is ignored.
     pub fn registers(tile: ir::Type, layout: Option<LayoutId>) -> Self {
         let layout = layout.filter(|_| !tile.is_scalar());
         Self::Registers { tile, layout }
     }
 
-    /// Element and shape of a scalar or a tile in registers.
+    /// Returns element and shape of a scalar or a tile in registers.
     pub fn as_registers(&self) -> Option<&ir::Type> {
         match self {
             Self::Registers { tile, .. } => Some(tile),
@@ -108,7 +110,7 @@ impl Type {
         }
     }
 
-    /// Shared memory that accesses can name: a buffer, or a slot in hand.
+    /// Returns the shared memory that accesses can name: a buffer, or a slot of a ring.
     pub fn as_memory(&self) -> Option<&Buffer> {
         match self {
             Self::Buffer(buffer) | Self::Empty(buffer) | Self::Full(buffer) => Some(buffer),
@@ -116,7 +118,7 @@ impl Type {
         }
     }
 
-    /// Element and shape of the tile that it is, or that it holds.
+    /// Returns element and shape of the tile in registers or in memory.
     pub fn tile(&self) -> Option<ir::Type> {
         match self {
             Self::Registers { tile, .. } | Self::Pending { tile, .. } => Some(tile.clone()),
@@ -127,7 +129,7 @@ impl Type {
         }
     }
 
-    /// The layout that it names.
+    /// Returns the layout that the type names.
     pub fn layout(&self) -> Option<LayoutId> {
         match self {
             Self::Registers { layout, .. } => *layout,
@@ -139,7 +141,7 @@ impl Type {
         }
     }
 
-    /// Whether a value of it must be used up exactly once on every path.
+    /// Returns whether every path must consume a value of the type exactly once.
     pub fn is_linear(&self) -> bool {
         matches!(self, Self::Empty(_) | Self::Full(_) | Self::Pending { .. })
     }
@@ -160,7 +162,7 @@ impl Type {
                 Some(Self::Pending { tile, layout: layout? })
             }
             "mbarrier" => {
-                let slots = inner.parse().ok().filter(|slots| (1..=MOST_SLOTS).contains(slots))?;
+                let slots = inner.parse().ok().filter(|slots| (1..=MAX_SLOTS).contains(slots))?;
                 Some(Self::Mbarrier { slots })
             }
             _ => None,

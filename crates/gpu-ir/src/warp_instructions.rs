@@ -1,5 +1,5 @@
-//! What the lanes of a warp can do by one instruction: reductions of integers (`redux.sync`), and loads of tiles from shared
-//! memory (`ldmatrix`), such as the fragments of a product.
+//! Conditions of warp-level instructions: `redux.sync` for reductions of integers, and `ldmatrix`
+//! for tiles in shared memory, such as the fragments of a dot.
 
 use tilewright_ir::{Dtype, ElementwiseFn as F};
 use tilewright_layout::{Fragment, Input, Mma, Reduction, f2};
@@ -8,12 +8,13 @@ use crate::layout_rules::{LANES, element_bits};
 use crate::target::{ACCESS_BYTES, Feature};
 use crate::{Function, GpuOp, Header, InstData, MmaShape, Op, Type};
 
-/// What a lane has of a matrix of `ldmatrix`.
+/// The bits of a matrix that a lane gets from `ldmatrix`.
 const MATRIX_WORD_BITS: u32 = 32;
 
-/// The function of a reduction that all lanes of each warp can combine one register of theirs by at once, and the type of the
-/// elements.
-pub fn warp_reduction(header: &Header, function: &Function, data: &InstData) -> Option<(F, Dtype)> {
+/// Returns the function and the type of the elements of a reduction that `redux.sync` computes.
+///
+/// It combines one register of all lanes of a warp.
+pub fn redux_function(header: &Header, function: &Function, data: &InstData) -> Option<(F, Dtype)> {
     let Op::Gpu(GpuOp::Reduce { axis, .. }) = data.op else { return None };
     if !header.target.features.has(Feature::Redux) {
         return None;
@@ -31,7 +32,7 @@ pub fn warp_reduction(header: &Header, function: &Function, data: &InstData) -> 
     (f2::rank(&masks) == LANES.ilog2() as usize).then_some((name, dtype))
 }
 
-/// What the region of a reduction does, if it is one function of integers that the instruction has.
+/// Returns the function of a region, if it is a single integer function that `redux.sync` has.
 fn combining(function: &Function, reduction: &InstData) -> Option<(F, Dtype)> {
     let region = reduction.regions[0];
     let block = &function.blocks[region];
@@ -46,8 +47,8 @@ fn combining(function: &Function, reduction: &InstData) -> Option<(F, Dtype)> {
     (is_direct && is_known && fits).then_some((name, dtype))
 }
 
-/// The warps of a product along the first axis of a batch, M and N, from the text, which leaves out a single one of a batch.
-pub fn warps_of_product(warps: &[i64]) -> Option<[u32; 3]> {
+/// Returns the warps of a dot along batch, M and N; the text omits a batch of one warp.
+pub fn warps_of_dot(warps: &[i64]) -> Option<[u32; 3]> {
     let count = |warps: i64| u32::try_from(warps).ok().filter(|warps| *warps > 0);
     match *warps {
         [m, n] => Some([1, count(m)?, count(n)?]),
@@ -56,11 +57,11 @@ pub fn warps_of_product(warps: &[i64]) -> Option<[u32; 3]> {
     }
 }
 
-/// Whether `ldmatrix` can load an operand of a product by `mma.sync`, 0 for A and 1 for B, from the buffer that it is in.
-pub fn loads_matrices(
+/// Returns whether `ldmatrix` can load an operand of `mma.sync` (0 for A, 1 for B) from its buffer.
+pub fn can_use_ldmatrix(
     header: &Header,
     operand: &Type,
-    place: usize,
+    index: usize,
     shape: MmaShape,
     warps: [u32; 3],
 ) -> bool {
@@ -70,15 +71,17 @@ pub fn loads_matrices(
     }
     let bits = element_bits(&buffer.tile());
     let mma = Mma::new(shape.m, shape.n, shape.k, bits);
-    let fragment = [Fragment::A, Fragment::B][place];
+    let fragment = [Fragment::A, Fragment::B][index];
     let layout = mma.layout(fragment, &buffer.shape, warps);
     layout.matrix_access(header.layouts.get(buffer.layout), bits).is_some()
 }
 
-/// Whether `ldmatrix` loads a tile by fewer instructions than threads by themselves, so that it pays for addresses of its own,
-/// and without conflicts of banks. Where a thread stored its elements as wide as it could, as those of an accumulator, what
-/// another one takes of them lies far apart, but lanes next to each other take words next to each other.
-pub fn loads_more_by_matrices(header: &Header, from: &Type, to: &Type) -> bool {
+/// Returns whether `ldmatrix` loads a tile with enough fewer instructions than loads of threads to
+/// pay for its addresses, and without bank conflicts.
+///
+/// If a thread stored its elements with wide accesses, as those of an accumulator, the elements
+/// that another thread needs are far apart, but neighboring lanes need neighboring words.
+pub fn prefers_ldmatrix(header: &Header, from: &Type, to: &Type) -> bool {
     let (Some(buffer), Some(layout)) = (from.as_memory(), to.layout()) else { return false };
     let tile = buffer.tile();
     let bits = element_bits(&tile);
@@ -87,9 +90,9 @@ pub fn loads_more_by_matrices(header: &Header, from: &Type, to: &Type) -> bool {
         return false;
     }
     let (layout, memory) = (header.layouts.get(layout), header.layouts.get(buffer.layout));
-    let alone = layout.vector_in(memory).at_most(ACCESS_BYTES * 8 / bits).accesses();
+    let plain = layout.vector_in(memory).at_most(ACCESS_BYTES * 8 / bits).accesses();
     layout.matrix_access(memory, bits).is_some_and(|access| {
-        alone >= access.registers.accesses() + header.target.tuning.saved_matrix_loads
+        plain >= access.registers.accesses() + header.target.tuning.saved_matrix_loads
             && !access.has_conflicts(bits)
     })
 }

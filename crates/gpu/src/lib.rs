@@ -33,7 +33,7 @@ pub use tile::cluster::{Refusal, divide};
 
 /// Gives each value of a kernel a layout. The result is the dialect before its passes.
 ///
-/// `num_warps` is a power of two up to [`MOST_WARPS`](tilewright_gpu_ir::MOST_WARPS).
+/// `num_warps` is a power of two up to [`MAX_WARPS`](tilewright_gpu_ir::MAX_WARPS).
 ///
 /// # Errors
 /// Constructs that the GPU path does not have.
@@ -68,7 +68,7 @@ pub fn assign_layouts_for(
 
 /// Compiles a kernel for a target.
 ///
-/// `num_warps` is a power of two up to [`MOST_WARPS`](tilewright_gpu_ir::MOST_WARPS). `num_stages` is
+/// `num_warps` is a power of two up to [`MAX_WARPS`](tilewright_gpu_ir::MAX_WARPS). `num_stages` is
 /// the depth of the pipeline of each loop without a depth of its own.
 ///
 /// # Errors

@@ -508,16 +508,16 @@ fn copies_of_a_role_are_handed_over() {
     };
     assert_eq!(
         refused("      fence_proxy\n", ""),
-        "in function k: tensor_store reads %19 by the asynchronous proxy, and it was written by ordinary accesses: fence_proxy \
-         has to stand between"
+        "in function k: tensor_store reads %19 by the asynchronous proxy, but ordinary accesses wrote it: \
+         add fence_proxy"
     );
     assert_eq!(
         refused("      mbarrier_arrive_copies %3, %7\n", ""),
-        "in function k: copy_async uses %9 while it is being copied to: commit_group and wait_group have to stand between"
+        "in function k: copy_async uses %9 while it is being copied to: add commit_group and wait_group"
     );
     assert_eq!(
         refused("arrivals = 128", "arrivals = 96"),
-        "in function k: mbarrier_arrive_copies makes 128 arrivals of a phase of %3, which mbarrier_init gives 96"
+        "in function k: mbarrier_arrive_copies makes 128 arrivals in a phase of %3, mbarrier_init allows 96"
     );
 }
 

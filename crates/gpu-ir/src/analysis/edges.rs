@@ -2,18 +2,18 @@
 
 use tilewright_ir::{Block, Inst, Value};
 
-use super::slots::{Edge, Names, Origin};
+use super::slots::{Edge, Origin, SlotAnalysis};
 
-impl Names<'_> {
+impl SlotAnalysis<'_> {
     /// Returns the trip count of a loop with constant bounds.
     pub fn trips(&self, inst: Inst) -> Option<i128> {
         let operands = &self.function.insts[inst].operands;
-        let [lower, upper, step] = [0, 1, 2].map(|place| self.constant(operands[place]).map(i128::from));
+        let [lower, upper, step] = [0, 1, 2].map(|index| self.constant(operands[index]).map(i128::from));
         let (lower, upper, step) = (lower?, upper?, step?);
         (step > 0 && lower < upper).then(|| (upper - lower + step - 1) / step)
     }
 
-    /// The edges of a `for_loop`: into its body, to the next iteration, out of the loop.
+    /// Returns the edges of a `for_loop`: into its body, to the next iteration, out of the loop.
     pub fn for_edges(&self, inst: Inst) -> [Edge; 3] {
         let data = &self.function.insts[inst];
         let body = data.regions[0];
@@ -28,7 +28,8 @@ impl Names<'_> {
         [Edge::enter(enter), Edge::leave(back, body), Edge::leave(leave, body)]
     }
 
-    /// The edges of a `while_loop`: into its condition, to its body, back to the condition, out of the loop.
+    /// Returns the edges of a `while_loop`: into its condition, to its body, back to the condition,
+    /// out of the loop.
     pub fn while_edges(&self, inst: Inst) -> [Edge; 4] {
         let data = &self.function.insts[inst];
         let [condition, body] = [data.regions[0], data.regions[1]];
@@ -41,7 +42,7 @@ impl Names<'_> {
         ]
     }
 
-    /// The edge out of a region of a branch.
+    /// Returns the edge out of a region of a branch.
     pub fn branch_edge(&self, inst: Inst, region: Block) -> Edge {
         Edge::branch(pairs(self.function.yielded(region), &self.function.insts[inst].results), region)
     }

@@ -4,50 +4,54 @@
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, Operation, Value};
 
-use super::slots::{Names, Sum, modulo};
+use super::slots::{BaseOffset, SlotAnalysis, modulo};
 use crate::{GpuOp, Op};
 
-impl Names<'_> {
+impl SlotAnalysis<'_> {
     /// Returns the value of an integer scalar if it is a constant.
     pub fn constant(&self, value: Value) -> Option<i64> {
-        let sum = self.sum(value, 0);
+        let sum = self.base_offset(value, 0);
         sum.base.is_none().then_some(sum.offset)
     }
 
     /// Returns a value as a sum modulo `slots`; 0 means no modulus.
-    pub fn sum(&self, value: Value, slots: i64) -> Sum {
-        if let Some(sum) = self.sums.borrow().get(&(value, slots)) {
+    pub fn base_offset(&self, value: Value, slots: i64) -> BaseOffset {
+        if let Some(sum) = self.base_offsets.borrow().get(&(value, slots)) {
             return *sum;
         }
-        let mut sum = self.local_sum(value, slots);
+        let mut sum = self.local_base_offset(value, slots);
         if let Some(base) = sum.base {
             let leader = self.leader(base, slots);
-            sum = Sum { base: leader.base, offset: modulo(sum.offset.wrapping_add(leader.offset), slots) };
+            sum = BaseOffset {
+                base: leader.base,
+                offset: modulo(sum.offset.wrapping_add(leader.offset), slots),
+            };
         }
-        self.sums.borrow_mut().insert((value, slots), sum);
+        self.base_offsets.borrow_mut().insert((value, slots), sum);
         sum
     }
 
-    /// As [`sum`](Self::sum), with each carried value as its own base.
-    fn local_sum(&self, value: Value, slots: i64) -> Sum {
+    /// As [`base_offset`](Self::base_offset), with each carried value as its own base.
+    fn local_base_offset(&self, value: Value, slots: i64) -> BaseOffset {
         // Each select of a counter has two operands that lead to the same value: without the cache,
         // the work doubles with each step.
-        if let Some(sum) = self.local_sums.borrow().get(&(value, slots)) {
+        if let Some(sum) = self.local_base_offsets.borrow().get(&(value, slots)) {
             return *sum;
         }
-        let sum = self.compute_sum(value, slots);
-        self.local_sums.borrow_mut().insert((value, slots), sum);
+        let sum = self.compute_base_offset(value, slots);
+        self.local_base_offsets.borrow_mut().insert((value, slots), sum);
         sum
     }
 
-    fn compute_sum(&self, value: Value, slots: i64) -> Sum {
-        let opaque = Sum { base: Some(value), offset: 0 };
+    fn compute_base_offset(&self, value: Value, slots: i64) -> BaseOffset {
+        let opaque = BaseOffset { base: Some(value), offset: 0 };
         let Some(inst) = self.function.defining_inst(value) else { return opaque };
         let data = &self.function.insts[inst];
         let function = match &data.op {
             Op::Tile(ir::Op::Constant { value: literal }) => {
                 let number = literal.as_int().and_then(|number| i64::try_from(number).ok());
-                return number.map_or(opaque, |number| Sum { base: None, offset: modulo(number, slots) });
+                return number
+                    .map_or(opaque, |number| BaseOffset { base: None, offset: modulo(number, slots) });
             }
             Op::Tile(ir::Op::Elementwise { function }) | Op::Gpu(GpuOp::Elementwise { function, .. }) => {
                 *function
@@ -55,23 +59,25 @@ impl Names<'_> {
             // tidy: wildcard because the results of other ops are opaque
             _ => return opaque,
         };
-        let operand = |place: usize| self.local_sum(data.operands[place], slots);
-        let exact = |place: usize| {
-            let sum = self.local_sum(data.operands[place], 0);
+        let operand = |index: usize| self.local_base_offset(data.operands[index], slots);
+        let exact = |index: usize| {
+            let sum = self.local_base_offset(data.operands[index], 0);
             sum.base.is_none().then_some(sum.offset)
         };
         let whole = |number: i64| slots > 0 && number > 0 && number % slots == 0;
-        let plus = |sum: Sum, number: i64| Sum {
+        let plus = |sum: BaseOffset, number: i64| BaseOffset {
             base: sum.base,
             offset: modulo(sum.offset.wrapping_add(number), slots),
         };
         match function {
             ElementwiseFn::Add => match (operand(0), operand(1)) {
-                (sum, Sum { base: None, offset }) | (Sum { base: None, offset }, sum) => plus(sum, offset),
+                (sum, BaseOffset { base: None, offset }) | (BaseOffset { base: None, offset }, sum) => {
+                    plus(sum, offset)
+                }
                 _ => opaque,
             },
             ElementwiseFn::Sub => match (operand(0), operand(1)) {
-                (sum, Sum { base: None, offset }) => plus(sum, offset.wrapping_neg()),
+                (sum, BaseOffset { base: None, offset }) => plus(sum, offset.wrapping_neg()),
                 _ => opaque,
             },
             ElementwiseFn::IntRem if exact(1).is_some_and(whole) => operand(0),
@@ -90,8 +96,8 @@ impl Names<'_> {
     }
 
     /// Recognizes `0 if z == n else z` and its variants: `z` modulo `n`.
-    fn wrapped(&self, operands: &[Value], slots: i64) -> Option<Sum> {
-        let [one, other] = [1, 2].map(|place| self.local_sum(operands[place], slots));
+    fn wrapped(&self, operands: &[Value], slots: i64) -> Option<BaseOffset> {
+        let [one, other] = [1, 2].map(|index| self.local_base_offset(operands[index], slots));
         if one == other {
             return Some(one);
         }
@@ -102,10 +108,10 @@ impl Names<'_> {
             return None;
         };
         let [left, bound] = condition.operands[..] else { return None };
-        let bound = self.local_sum(bound, 0);
+        let bound = self.local_base_offset(bound, 0);
         let is_end = bound.base.is_none() && slots > 0 && bound.offset != 0 && bound.offset % slots == 0;
         // A larger step could pass `n` without meeting it.
-        let is_step = self.local_sum(left, 0).offset == 1;
+        let is_step = self.local_base_offset(left, 0).offset == 1;
         let (reset, kept, at) = match function {
             ElementwiseFn::Eq => (one, other, operands[2]),
             ElementwiseFn::Ne => (other, one, operands[1]),
@@ -114,31 +120,31 @@ impl Names<'_> {
             // tidy: wildcard because other conditions do not compare with the end
             _ => return None,
         };
-        (is_end && at == left && reset == Sum { base: None, offset: 0 }).then_some(kept)
+        (is_end && at == left && reset == BaseOffset { base: None, offset: 0 }).then_some(kept)
     }
 
     /// Returns the first value of a loop at a constant distance from a carried value, and the distance.
-    fn leader(&self, value: Value, slots: i64) -> Sum {
-        let own = Sum { base: Some(value), offset: 0 };
-        let (block, place, inst) = match self.function.values[value].definition {
-            Definition::Parameter(block, place) => (block, place as usize, self.owner(block)),
-            Definition::Result(inst, place) => {
+    fn leader(&self, value: Value, slots: i64) -> BaseOffset {
+        let own = BaseOffset { base: Some(value), offset: 0 };
+        let (block, index, inst) = match self.function.values[value].definition {
+            Definition::Parameter(block, index) => (block, index as usize, self.owner(block)),
+            Definition::Result(inst, index) => {
                 let Some(body) = self.function.insts[inst].regions.first() else { return own };
-                (*body, place as usize + 1, Some(inst))
+                (*body, index as usize + 1, Some(inst))
             }
         };
         let Some(inst) = inst else { return own };
         if !matches!(self.function.insts[inst].op.as_tile(), Some(ir::Op::For { .. })) {
             return own;
         }
-        let Some((start, step)) = self.progress(inst, block, place, slots) else { return own };
+        let Some((start, step)) = self.progress(inst, block, index, slots) else { return own };
         if step == 0 {
             return start;
         }
         let count = self.function.blocks[block].parameters.len();
         // The loop index is the last candidate, because it is out of scope after the loop.
         for other in (1..count).chain([0]) {
-            if other == place {
+            if other == index {
                 break;
             }
             let Some((other_start, other_step)) = self.progress(inst, block, other, slots) else { continue };
@@ -149,28 +155,28 @@ impl Names<'_> {
                     Definition::Result(..) => self.function.insts[inst].results[other - 1],
                 };
                 let offset = modulo(start.offset.wrapping_sub(other_start.offset), slots);
-                return Sum { base: Some(leader), offset };
+                return BaseOffset { base: Some(leader), offset };
             }
         }
         own
     }
 
     /// Returns the start of a loop parameter and its step.
-    fn progress(&self, inst: Inst, body: Block, place: usize, slots: i64) -> Option<(Sum, i64)> {
+    fn progress(&self, inst: Inst, body: Block, index: usize, slots: i64) -> Option<(BaseOffset, i64)> {
         let data = &self.function.insts[inst];
-        let parameter = self.function.blocks[body].parameters[place];
+        let parameter = self.function.blocks[body].parameters[index];
         if self.function.ty(parameter).as_registers().is_none_or(|tile| !tile.is_scalar()) {
             return None;
         }
-        if place == 0 {
-            let step = self.local_sum(data.operands[2], slots);
-            return step.base.is_none().then(|| (self.sum(data.operands[0], slots), step.offset));
+        if index == 0 {
+            let step = self.local_base_offset(data.operands[2], slots);
+            return step.base.is_none().then(|| (self.base_offset(data.operands[0], slots), step.offset));
         }
-        let next = |place: usize| self.local_sum(self.function.yielded(body)[place - 1], slots);
-        let start = |place: usize| self.sum(data.operands[place + 2], slots);
-        let own = next(place);
+        let next = |index: usize| self.local_base_offset(self.function.yielded(body)[index - 1], slots);
+        let start = |index: usize| self.base_offset(data.operands[index + 2], slots);
+        let own = next(index);
         if own.base == Some(parameter) {
-            return Some((start(place), own.offset));
+            return Some((start(index), own.offset));
         }
         // The value of another parameter in the iteration before, if the starts agree with that.
         let Definition::Parameter(block, other) = self.function.values[own.base?].definition else {
@@ -179,10 +185,10 @@ impl Names<'_> {
         let other = (other as usize).checked_sub(1).filter(|_| block == body)? + 1;
         let step = next(other);
         let is_it = step.base == own.base && {
-            let (start, other) = (start(place), start(other));
+            let (start, other) = (start(index), start(other));
             let offset = other.offset.wrapping_add(own.offset).wrapping_sub(step.offset);
             start.base == other.base && start.offset == modulo(offset, slots)
         };
-        is_it.then(|| (start(place), step.offset))
+        is_it.then(|| (start(index), step.offset))
     }
 }

@@ -22,19 +22,19 @@ pub struct Slot {
     /// The result of the `alloc` of its buffer.
     pub root: Value,
     /// Its position in the buffer.
-    pub index: Index,
+    pub index: SlotIndex,
 }
 
 /// The position of a slot in its buffer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Index {
+pub enum SlotIndex {
     /// The value that named the slot went out of scope.
     Lost,
     /// A value plus a constant, modulo the number of slots.
-    At(Sum),
+    At(BaseOffset),
 }
 
-/// A value before an edge that becomes another value after it.
+/// The value before an edge from which a value after the edge comes.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin {
     /// The value itself.
@@ -77,7 +77,7 @@ impl Edge {
 
 /// A value plus a constant, modulo the number of slots.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Sum {
+pub struct BaseOffset {
     /// The value; none is zero.
     pub base: Option<Value>,
     /// The constant.
@@ -89,8 +89,8 @@ pub fn modulo(number: i64, slots: i64) -> i64 {
     if slots > 0 { number.rem_euclid(slots) } else { number }
 }
 
-/// Names the slots of buffers by the values of a function.
-pub struct Names<'f> {
+/// Identifies the slots of buffers by the values of a function.
+pub struct SlotAnalysis<'f> {
     /// The function.
     pub function: &'f Function,
     /// The program has a barrier everywhere that threads must wait for each other.
@@ -99,33 +99,40 @@ pub struct Names<'f> {
     /// The bases of slot indices, and the values that carry these bases through loops.
     counted: EntitySet<Value>,
     /// Values as sums, by value and number of slots.
-    pub(super) sums: RefCell<FxHashMap<(Value, i64), Sum>>,
+    pub(super) base_offsets: RefCell<FxHashMap<(Value, i64), BaseOffset>>,
     /// The same, with each carried value as its own base.
-    pub(super) local_sums: RefCell<FxHashMap<(Value, i64), Sum>>,
+    pub(super) local_base_offsets: RefCell<FxHashMap<(Value, i64), BaseOffset>>,
 }
 
-impl<'f> Names<'f> {
+impl<'f> SlotAnalysis<'f> {
     /// Analyzes a function.
     pub fn new(function: &'f Function, synchronized: bool) -> Self {
         let parents = Parents::new(function);
-        let (sums, local_sums) = (RefCell::default(), RefCell::default());
-        let mut names = Self { function, synchronized, parents, counted: EntitySet::new(), sums, local_sums };
-        names.counted = names.count();
-        names
+        let (base_offsets, local_base_offsets) = (RefCell::default(), RefCell::default());
+        let mut analysis = Self {
+            function,
+            synchronized,
+            parents,
+            counted: EntitySet::new(),
+            base_offsets,
+            local_base_offsets,
+        };
+        analysis.counted = analysis.count();
+        analysis
     }
 
-    /// The block that defines a value.
+    /// Returns the block that defines a value.
     pub fn block_of(&self, value: Value) -> Block {
         let block = self.parents.block_of_value(self.function, value);
         block.expect("the instruction that defines it is in a block")
     }
 
-    /// The block of an instruction.
+    /// Returns the block of an instruction.
     pub fn block_of_inst(&self, inst: Inst) -> Block {
         self.parents.block(inst).expect("the instruction is in a block")
     }
 
-    /// The loop whose body a block is, with the block's parameters.
+    /// Returns the instruction that has a block as a region.
     pub fn owner(&self, block: Block) -> Option<Inst> {
         self.parents.owner(block)
     }
@@ -135,18 +142,18 @@ impl<'f> Names<'f> {
         self.parents.ancestor_in(block, inst)
     }
 
-    /// The `warp_roles` around an instruction, with the index of the partition.
-    pub fn role(&self, inst: Inst) -> Option<(Inst, usize)> {
-        self.role_of_block(self.block_of_inst(inst))
+    /// Returns the `warp_roles` around an instruction, with the index of the partition.
+    pub fn partition(&self, inst: Inst) -> Option<(Inst, usize)> {
+        self.partition_of_block(self.block_of_inst(inst))
     }
 
-    /// The partition that runs a block.
-    pub fn role_of_block(&self, mut block: Block) -> Option<(Inst, usize)> {
+    /// Returns the partition that runs a block.
+    pub fn partition_of_block(&self, mut block: Block) -> Option<(Inst, usize)> {
         while let Some(owner) = self.owner(block) {
             let data = &self.function.insts[owner];
             if matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. })) {
-                let role = data.regions.iter().position(|region| *region == block);
-                return role.map(|role| (owner, role));
+                let partition = data.regions.iter().position(|region| *region == block);
+                return partition.map(|partition| (owner, partition));
             }
             block = self.block_of_inst(owner);
         }
@@ -160,7 +167,7 @@ impl<'f> Names<'f> {
         function.walk(function.entry, &mut |inst| {
             let operands = function.insts[inst].operands.iter();
             for slot in operands.filter_map(|value| self.slot(*value)).chain(self.barrier(inst)) {
-                if let Index::At(Sum { base: Some(base), .. }) = slot.index {
+                if let SlotIndex::At(BaseOffset { base: Some(base), .. }) = slot.index {
                     found.push((base, self.slots(slot.root)));
                 }
             }
@@ -168,7 +175,8 @@ impl<'f> Names<'f> {
         let mut counted = EntitySet::new();
         while let Some((value, slots)) = found.pop() {
             if counted.insert(value) {
-                let bases = self.sources(value).into_iter().filter_map(|source| self.sum(source, slots).base);
+                let bases =
+                    self.sources(value).into_iter().filter_map(|source| self.base_offset(source, slots).base);
                 found.extend(bases.map(|base| (base, slots)));
             }
         }
@@ -214,7 +222,7 @@ impl<'f> Names<'f> {
         }
     }
 
-    /// Returns the buffer that a value is a slot of: the result of its `alloc`.
+    /// Returns the buffer of a slot: the result of its `alloc`.
     pub fn root(&self, value: Value) -> Option<Value> {
         match self.function.defining_op(value) {
             Some(Op::Gpu(GpuOp::Alloc { .. })) => return Some(value),
@@ -231,7 +239,7 @@ impl<'f> Names<'f> {
         self.root(*self.sources(value).first()?)
     }
 
-    /// The number of slots of a buffer.
+    /// Returns the number of slots of a buffer.
     pub fn slots(&self, root: Value) -> i64 {
         match self.function.ty(root) {
             Type::Buffer(buffer) | Type::Ring(buffer) => i64::from(buffer.slots),
@@ -240,17 +248,17 @@ impl<'f> Names<'f> {
         }
     }
 
-    /// The slot that an operand names.
+    /// Returns the slot that an operand names.
     pub fn slot(&self, value: Value) -> Option<Slot> {
         match self.function.ty(value) {
             Type::Empty(_) | Type::Full(_) => {
-                let index = Index::At(Sum { base: Some(value), offset: 0 });
+                let index = SlotIndex::At(BaseOffset { base: Some(value), offset: 0 });
                 Some(Slot { root: self.root(value)?, index })
             }
             Type::Buffer(buffer) if buffer.slots == 1 => {
                 let root = self.root(value)?;
                 if root == value {
-                    return Some(Slot { root, index: Index::At(Sum { base: None, offset: 0 }) });
+                    return Some(Slot { root, index: SlotIndex::At(BaseOffset { base: None, offset: 0 }) });
                 }
                 let inst = self.function.defining_inst(value)?;
                 Some(self.slot_at(root, self.function.insts[inst].operands[1]))
@@ -263,7 +271,7 @@ impl<'f> Names<'f> {
         }
     }
 
-    /// The `mbarrier` that an instruction names.
+    /// Returns the `mbarrier` that an instruction names.
     pub fn barrier(&self, inst: Inst) -> Option<Slot> {
         let data = &self.function.insts[inst];
         let place = match &data.op {
@@ -282,13 +290,14 @@ impl<'f> Names<'f> {
 
     fn slot_at(&self, root: Value, index: Value) -> Slot {
         let slots = self.slots(root);
-        let sum = if slots == 1 { Sum { base: None, offset: 0 } } else { self.sum(index, slots) };
-        Slot { root, index: Index::At(sum) }
+        let sum =
+            if slots == 1 { BaseOffset { base: None, offset: 0 } } else { self.base_offset(index, slots) };
+        Slot { root, index: SlotIndex::At(sum) }
     }
 
-    /// Names a slot by the values after an edge.
+    /// Renames a slot by the values after an edge.
     pub fn rename(&self, slot: Slot, edge: &Edge) -> Slot {
-        let Index::At(Sum { base, offset }) = slot.index else { return slot };
+        let SlotIndex::At(BaseOffset { base, offset }) = slot.index else { return slot };
         let is_lost = base.is_some_and(|base| Some(self.block_of(base)) == edge.left);
         if edge.keeps && !is_lost {
             return slot;
@@ -305,26 +314,27 @@ impl<'f> Names<'f> {
                 continue;
             }
             let origin = match from {
-                Origin::Value(value) if is_token => Sum { base: Some(*value), offset: 0 },
-                Origin::Value(value) => self.sum(*value, slots),
+                Origin::Value(value) if is_token => BaseOffset { base: Some(*value), offset: 0 },
+                Origin::Value(value) => self.base_offset(*value, slots),
                 Origin::Plus(value, step) => {
-                    let sum = self.sum(*value, slots);
-                    Sum { offset: sum.offset + step, ..sum }
+                    let sum = self.base_offset(*value, slots);
+                    BaseOffset { offset: sum.offset + step, ..sum }
                 }
             };
-            let is_leader = is_token || self.sum(*to, slots) == Sum { base: Some(*to), offset: 0 };
+            let is_leader =
+                is_token || self.base_offset(*to, slots) == BaseOffset { base: Some(*to), offset: 0 };
             if origin.base != base || !is_leader {
                 continue;
             }
             let offset = if is_token { 0 } else { modulo(offset - origin.offset, slots) };
-            let named = Slot { index: Index::At(Sum { base: Some(*to), offset }), ..slot };
+            let named = Slot { index: SlotIndex::At(BaseOffset { base: Some(*to), offset }), ..slot };
             // Prefer a base of other indices, so that equal slots get equal names.
             if self.counted.contains(*to) {
                 return named;
             }
             other = other.or(Some(named));
         }
-        if is_lost { other.unwrap_or(Slot { index: Index::Lost, ..slot }) } else { slot }
+        if is_lost { other.unwrap_or(Slot { index: SlotIndex::Lost, ..slot }) } else { slot }
     }
 }
 
@@ -332,9 +342,14 @@ impl<'f> Names<'f> {
 pub type Facts<F> = BTreeMap<Slot, F>;
 
 /// Renames the slots of facts at an edge, and joins the facts of slots that become one.
-pub fn rename_facts<F: Copy>(names: &Names<'_>, facts: &mut Facts<F>, edge: &Edge, join: impl Fn(&mut F, F)) {
+pub fn rename_facts<F: Copy>(
+    analysis: &SlotAnalysis<'_>,
+    facts: &mut Facts<F>,
+    edge: &Edge,
+    join: impl Fn(&mut F, F),
+) {
     for (slot, fact) in std::mem::take(facts) {
-        let slot = names.rename(slot, edge);
+        let slot = analysis.rename(slot, edge);
         match facts.get_mut(&slot) {
             Some(known) => join(known, fact),
             None => {

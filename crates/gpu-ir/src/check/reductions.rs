@@ -1,4 +1,4 @@
-//! What the verifier asks of reductions, scans and histograms.
+//! Checks of reductions, scans and histograms.
 
 use tilewright_ir as ir;
 use tilewright_ir::Value;
@@ -6,9 +6,9 @@ use tilewright_layout::{Parts, Reduction};
 
 use super::{Check, Checker, ensure};
 use crate::attributes::Scope;
-use crate::commutation::parts_of_reduction;
-use crate::layout_rules::{layout_of_parts, rows};
-use crate::warp_instructions::warp_reduction;
+use crate::commutation::exchange_of_reduction;
+use crate::layout_rules::{partial_results_layout, rows};
+use crate::warp_instructions::redux_function;
 
 impl Checker<'_> {
     pub(super) fn reduce(&self, axis: u32, scope: Scope, redux: bool) -> Check {
@@ -16,7 +16,7 @@ impl Checker<'_> {
         self.same_layouts(&self.inst.operands)?;
         let layout = self.layout(self.operand(0)).ok_or("reduce takes tiles")?;
         let reduction = Reduction::along(layout, axis as usize);
-        let exchange = parts_of_reduction(self.function, self.inst.regions[0], layout, axis as usize);
+        let exchange = exchange_of_reduction(self.function, self.inst.regions[0], layout, axis as usize);
         let (tiles, layout) = match (scope, &exchange) {
             (Scope::Block, _) => (expected, &reduction.result),
             (Scope::Warp, Some(exchange)) => {
@@ -24,7 +24,11 @@ impl Checker<'_> {
                 let parts = expected.iter().map(|tile| tile.with_shape(shape.clone()));
                 (parts.collect(), &exchange.partials)
             }
-            (Scope::Warp, None) => return Err("each line is in one warp: there are no parts".into()),
+            (Scope::Warp, None) => {
+                return Err("each line is in one warp: there are no partial \
+             results"
+                    .into());
+            }
         };
         self.tiles(&tiles)?;
         let fits = self
@@ -33,7 +37,7 @@ impl Checker<'_> {
             .iter()
             .all(|value| self.layout(self.ty(*value)).is_none_or(|found| found == layout));
         ensure(fits, || format!("the result of the reduction has the layout {layout}"))?;
-        let is_there = || warp_reduction(self.header, self.function, self.inst).is_some();
+        let is_there = || redux_function(self.header, self.function, self.inst).is_some();
         ensure(!redux || is_there(), || "redux does not reduce this".into())
     }
 
@@ -45,7 +49,10 @@ impl Checker<'_> {
         let mut layouts = vec![layout.clone(); count];
         if scope == Scope::Warp {
             let parts = Parts::along(layout, axis as usize);
-            let Parts { partials, .. } = parts.ok_or("each line is in one warp: there are no parts")?;
+            let Parts { partials, .. } = parts.ok_or(
+                "each line is in one warp: there are no partial \
+             results",
+            )?;
             let shape: ir::Shape = partials.output().shape().into_iter().collect();
             expected.extend_from_within(..);
             for part in &mut expected[count..] {
@@ -79,20 +86,23 @@ impl Checker<'_> {
         let (tiles, parts) = self.inst.operands.split_at(self.inst.operands.len() / 2);
         self.same_layouts(tiles)?;
         self.same_layouts(parts)?;
-        let whole = || "scan_carry takes scans in parts, and as many tiles of what the parts combine to";
+        let whole = || "scan_carry takes scans of each warp, and as many scans of their partial results";
         let (Some(tile), Some(part)) = (tiles.first(), parts.first()) else { return Err(whole().into()) };
         let (tile, part) = (self.layout(self.ty(*tile)), self.layout(self.ty(*part)));
         let axis = axis as usize;
         let layout = tile.filter(|tile| axis < tile.output().rank()).ok_or_else(whole)?;
-        let needed = Parts::along(layout, axis).ok_or("each line is in one warp: there are no parts")?;
+        let needed = Parts::along(layout, axis).ok_or(
+            "each line is in one warp: there are no partial \
+         results",
+        )?;
         let types = |values: &[Value]| -> Vec<ir::Type> {
             values.iter().filter_map(|value| self.ty(*value).as_registers().cloned()).collect()
         };
         let (tiles, parts) = (types(tiles), types(parts));
         let fits = tiles.len() == parts.len()
-            && part == Some(&layout_of_parts(&needed))
+            && part == Some(&partial_results_layout(&needed))
             && tiles.iter().zip(&parts).all(|(tile, part)| tile.element == part.element);
-        ensure(fits, || format!("the parts have the layout {}", layout_of_parts(&needed)))?;
+        ensure(fits, || format!("the partial results have the layout {}", partial_results_layout(&needed)))?;
         self.tiles(&tiles)?;
         let mut layouts = self.inst.results.iter().map(|value| self.layout(self.ty(*value)));
         ensure(layouts.all(|found| found == Some(layout)), || {

@@ -1,33 +1,34 @@
-//! Tensor copies, and the tensor maps that they go by.
+//! Checks of tensor copies and of their tensor maps.
 
 use tilewright_ir as ir;
 use tilewright_ir::Value;
 
 use super::{Check, Checker, ensure};
 use crate::box_layout::BoxLayout;
-use crate::layout_rules::{LEAST_ROWS, element_bits, row_numbers};
+use crate::layout_rules::{MIN_GATHERED_ROWS, element_bits, gathered_row_indices};
 use crate::target::Feature;
 use crate::tensor_maps::{TENSOR_MAP_BYTES, is_tensor_reduction};
 use crate::types::Type;
 
 impl Checker<'_> {
-    /// A copy of a box, whose coordinates are the operands from a place on.
+    /// Checks a copy of a box whose coordinates are the operands from `coordinates` on.
     pub(super) fn tensor_copy(&self, coordinates: usize) -> Check {
         self.memory(0)?;
         self.descriptor(1)?;
         let memory = self.memory(0)?;
         let is_rows = self.coordinates(coordinates, &memory.shape)?;
-        let most = self.function.ty(self.inst.operands[0]);
+        let memory_type = self.function.ty(self.inst.operands[0]);
         let fits = || {
             let bits = element_bits(&memory.tile());
-            BoxLayout::of(self.header.layouts.get(memory.layout), bits)?.has_rows(bits).then_some(())
+            BoxLayout::of(self.header.layouts.get(memory.layout), bits)?.can_gather_rows(bits).then_some(())
         };
         ensure(!is_rows || fits().is_some(), || {
-            format!("rows by number are no copies of 32 bytes each in {most}")
+            format!("{memory_type} cannot hold gathered rows of 32 bytes or more")
         })
     }
 
-    /// Scalars; of two, one may be the numbers of rows of a tile.
+    /// Checks coordinates: scalars, or one scalar and a tile of row indices. Returns whether there
+    /// is a tile.
     fn coordinates(&self, first: usize, shape: &[u32]) -> Result<bool, String> {
         let coordinates = &self.inst.operands[first..];
         let is_tile = |value: &&Value| self.ty(**value).as_registers().is_some_and(|tile| !tile.is_scalar());
@@ -37,18 +38,18 @@ impl Checker<'_> {
         };
         let axis = coordinates.iter().position(|value| value == rows).unwrap_or_default();
         ensure(coordinates.len() == 2 && shape.len() == 2, || {
-            format!("{} has the numbers of rows of a tensor that is no matrix", self.name())
+            format!("{} gathers rows of a tensor that is no matrix", self.name())
         })?;
         let ty = self.ty(*rows);
-        let tile = ty.as_registers().ok_or_else(|| format!("{ty} is no tile of row numbers"))?;
-        let wanted = row_numbers(shape[axis], self.header.num_warps);
+        let tile = ty.as_registers().ok_or_else(|| format!("{ty} is no tile of row indices"))?;
+        let wanted = gathered_row_indices(shape[axis], self.header.num_warps);
         let fits = tile.dtype() == Some(ir::Dtype::I32)
             && tile.shape[..] == [shape[axis]]
-            && shape[axis] >= LEAST_ROWS
+            && shape[axis] >= MIN_GATHERED_ROWS
             && self.layout(ty) == Some(&wanted);
-        ensure(fits, || format!("{ty} is no tile of the numbers of {} rows", shape[axis]))?;
+        ensure(fits, || format!("{ty} is no tile of {} row indices", shape[axis]))?;
         ensure(self.header.target.features.has(Feature::TmaRows), || {
-            format!("{} has no copies of rows by number", self.header.target.name)
+            format!("{} has no tensor copies of gathered rows", self.header.target.name)
         })?;
         self.index(coordinates[1 - axis])?;
         Ok(true)
@@ -77,7 +78,8 @@ impl Checker<'_> {
         self.coordinates(2, &pointers.shape).map(|_| ())
     }
 
-    /// A map of the module, made of as many scalars as it names: the first the pointer, the others integers.
+    /// Checks that the module has the map, and that the operands are the scalars that it names: the
+    /// pointer and integers.
     pub(super) fn make_tensor_map(&self, map: u32) -> Check {
         let map = self.header.made_maps.get(map as usize).ok_or_else(|| format!("there is no M{map}"))?;
         let buffer = self.memory(0)?;
@@ -88,9 +90,9 @@ impl Checker<'_> {
         ensure(map.arguments().all(|number| (number as usize) < parts.len()), || {
             format!("{map} is made of more than {} scalars", parts.len())
         })?;
-        for place in 1..=parts.len() {
-            let part = self.registers(place)?;
-            let is_base = place - 1 == map.base as usize;
+        for index in 1..=parts.len() {
+            let part = self.registers(index)?;
+            let is_base = index - 1 == map.base as usize;
             let fits = if is_base {
                 part.element.pointee().is_some()
             } else {
@@ -101,8 +103,8 @@ impl Checker<'_> {
         self.results(&[Type::scalar(ir::Type::pointer(ir::Dtype::I8))])
     }
 
-    fn descriptor(&self, place: usize) -> Check {
-        let tile = self.registers(place)?;
+    fn descriptor(&self, index: usize) -> Check {
+        let tile = self.registers(index)?;
         let is_pointer = tile.is_scalar() && tile.element.pointee().is_some();
         ensure(is_pointer, || format!("a descriptor is a pointer, found {tile}"))
     }

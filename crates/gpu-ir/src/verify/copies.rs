@@ -1,140 +1,145 @@
-//! Asynchronous copies into shared memory: nothing touches a slot before the copies into it were waited for, in the way that
-//! they need, and what was not written by the asynchronous proxy is read by it behind a fence alone.
+//! Asynchronous copies into shared memory: nothing accesses a slot before a wait for the copies
+//! into it, and the asynchronous proxy reads ordinary writes only after a fence.
 //!
-//! `copy_async`: `commit_group`, then `wait_group` that leaves no more groups than were committed after it, or
-//! `mbarrier_arrive_copies` and an `mbarrier_wait` for that barrier; then a barrier, since other threads copied the rest.
-//! `tensor_load`: an `mbarrier_wait` for its barrier. The fence stands on the path from the write to the read (PTX ISA, "Async proxy"):
-//! behind the write and its wait, before the barrier; or behind the barrier, or the `mbarrier_wait` for the barrier that the threads of
-//! another role arrive at, of the slot of the same number, where all threads fence for what they read. Barriers are asked for when the
-//! module is synchronized: until then a pass will put them where threads have to wait. That a wait is for the right phase, [`mbarriers`] looks at.
+//! - `copy_async` needs `commit_group`, then a `wait_group` that leaves at most as many groups as
+//!   were committed after it; or `mbarrier_arrive_copies` and an `mbarrier_wait` for that barrier. A
+//!   barrier follows, since other threads copied the rest.
+//! - `tensor_load` needs an `mbarrier_wait` for its barrier.
+//! - The fence is on the path from the write to the read (PTX ISA, "Async proxy"): after the write
+//!   and its wait, before the barrier. Or all threads fence for their reads after the barrier, or
+//!   after the `mbarrier_wait` for the barrier of the slot with the same index that the threads of
+//!   another partition arrive at.
+//!
+//! Barriers are required when the module is synchronized: before, a pass will insert them.
+//! [`mbarriers`] checks that a wait is for the right phase.
 //!
 //! [`mbarriers`]: super::mbarriers
 
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Operation, Value};
 
-use crate::analysis::dataflow::{Check, Meet, Rule, walk};
-use crate::analysis::slots::{Edge, Facts, Names, Slot, join_facts, rename_facts};
+use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
+use crate::analysis::slots::{Edge, Facts, Slot, SlotAnalysis, join_facts, rename_facts};
 use crate::{GpuOp, Op, Type};
 
-/// Groups beyond this count as this many.
-const MOST_GROUPS: u32 = 64;
+/// The number of groups at which counting saturates.
+const MAX_GROUPS: u32 = 64;
 
-/// How far the writes into a slot are: of two paths, what is less far counts.
+/// The progress of the writes into a slot; where paths join, the lesser progress counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Stage {
-    /// Copies are under way and in no group.
+    /// Copies are in flight and in no group.
     Started,
-    /// They are in a group, after which so many were made.
+    /// They are in a group, after which this many groups were made.
     Committed(u32),
-    /// A tensor copy is under way.
+    /// A tensor copy is in flight.
     Tensor,
-    /// Each thread has waited for its own, or has stored.
+    /// Each thread has waited for its own copies, or has stored.
     Waited,
-    /// All threads see it.
+    /// All threads see the data.
     Visible,
 }
 
-/// What the asynchronous proxy sees of it.
+/// The asynchronous proxy's view of the data; where paths join, the lesser state counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Fence {
     Missing,
-    /// By each thread for what it wrote.
+    /// Each thread has fenced its own writes.
     Own,
     Done,
 }
 
-/// What was written into a slot.
+/// The writes into a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Written {
+struct WriteState {
     stage: Stage,
     fence: Fence,
-    /// The barrier that the copies under way arrive at.
+    /// The barrier that the copies in flight arrive at.
     arrives: Option<Slot>,
-    /// The role that wrote.
-    role: Option<(Inst, usize)>,
+    /// The partition that wrote.
+    partition: Option<(Inst, usize)>,
 }
 
-impl Written {
+impl WriteState {
     fn join(&mut self, other: Self) {
         if other.stage < self.stage {
-            (self.arrives, self.role) = (other.arrives, other.role);
+            (self.arrives, self.partition) = (other.arrives, other.partition);
         }
         self.stage = self.stage.min(other.stage);
         self.fence = self.fence.min(other.fence);
     }
 
-    fn is_under_way(&self) -> bool {
+    fn is_in_flight(&self) -> bool {
         self.stage < Stage::Waited
     }
 }
 
 /// Checks the copies of a function.
-pub fn check(names: &Names<'_>) -> Check {
-    let function = names.function;
+pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
+    let function = analysis.function;
     let (mut arrivals, mut waits) = (Vec::new(), Vec::new());
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
         if matches!(data.op, Op::Gpu(GpuOp::MbarrierWait {})) {
-            waits.push((data.operands[0], names.role(inst)));
+            waits.push((data.operands[0], analysis.partition(inst)));
         }
         if matches!(
             data.op,
             Op::Gpu(GpuOp::MbarrierExpect { .. } | GpuOp::MbarrierArrive {} | GpuOp::MbarrierArriveCopies {})
         ) {
-            arrivals.push((data.operands[0], names.role(inst)));
+            arrivals.push((data.operands[0], analysis.partition(inst)));
         }
     });
-    let handed = handed(names);
-    walk(names, &mut Copies { names, arrivals, waits, handed, role: None }, Facts::new())
+    let published = published(analysis);
+    walk(analysis, &mut Copies { analysis, arrivals, waits, published, partition: None }, Facts::new())
 }
 
-/// What the threads of a role copy before they arrive for it.
-struct Handed {
+/// A buffer that the threads of a partition copy to before they arrive at a barrier for it.
+struct PublishedCopies {
     barrier: Value,
     memory: Value,
-    role: Option<(Inst, usize)>,
+    partition: Option<(Inst, usize)>,
 }
 
-fn handed(names: &Names<'_>) -> Vec<Handed> {
-    let function = names.function;
-    let (mut under_way, mut handed): (Vec<Slot>, Vec<Handed>) = (Vec::new(), Vec::new());
+fn published(analysis: &SlotAnalysis<'_>) -> Vec<PublishedCopies> {
+    let function = analysis.function;
+    let (mut in_flight, mut published): (Vec<Slot>, Vec<PublishedCopies>) = (Vec::new(), Vec::new());
     function.walk(function.entry, &mut |inst| match function.insts[inst].op {
-        Op::Gpu(GpuOp::CopyAsync { .. }) if names.role(inst).is_some() => {
-            under_way.extend(names.slot(function.insts[inst].operands[0]));
+        Op::Gpu(GpuOp::CopyAsync { .. }) if analysis.partition(inst).is_some() => {
+            in_flight.extend(analysis.slot(function.insts[inst].operands[0]));
         }
         Op::Gpu(GpuOp::MbarrierArriveCopies {}) => {
-            let (copied, role) = (std::mem::take(&mut under_way), names.role(inst));
-            let Some(barrier) = names.barrier(inst) else { return };
+            let (copied, partition) = (std::mem::take(&mut in_flight), analysis.partition(inst));
+            let Some(barrier) = analysis.barrier(inst) else { return };
             let is_its = |slot: &Slot| {
-                slot.index == barrier.index && names.slots(slot.root) == names.slots(barrier.root)
+                slot.index == barrier.index && analysis.slots(slot.root) == analysis.slots(barrier.root)
             };
-            let of = |slot: Slot| Handed { barrier: barrier.root, memory: slot.root, role };
-            handed.extend(copied.into_iter().filter(is_its).map(of));
+            let of = |slot: Slot| PublishedCopies { barrier: barrier.root, memory: slot.root, partition };
+            published.extend(copied.into_iter().filter(is_its).map(of));
         }
         // tidy: wildcard because nothing else copies or arrives for copies
         _ => {}
     });
-    handed
+    published
 }
 
 struct Copies<'a> {
-    names: &'a Names<'a>,
-    /// The barriers that something arrives at, and in which role.
+    analysis: &'a SlotAnalysis<'a>,
+    /// The barriers that something arrives at, with the partition that arrives.
     arrivals: Vec<(Value, Option<(Inst, usize)>)>,
-    /// The barriers that something waits for, and in which role.
+    /// The barriers that something waits for, with the partition that waits.
     waits: Vec<(Value, Option<(Inst, usize)>)>,
-    handed: Vec<Handed>,
-    /// The role that runs what is being looked at.
-    role: Option<(Inst, usize)>,
+    published: Vec<PublishedCopies>,
+    /// The partition of the current instruction.
+    partition: Option<(Inst, usize)>,
 }
 
-impl Rule for Copies<'_> {
-    type State = Facts<Written>;
+impl Transfer for Copies<'_> {
+    type State = Facts<WriteState>;
 
     fn step(&mut self, inst: Inst, state: &mut Self::State) -> Check {
-        let data = &self.names.function.insts[inst];
-        let operand = |place: usize| data.operands[place];
+        let data = &self.analysis.function.insts[inst];
+        let operand = |index: usize| data.operands[index];
         let Op::Gpu(op) = &data.op else {
             if matches!(data.op, Op::Tile(ir::Op::Barrier {})) {
                 synchronize(state);
@@ -158,7 +163,7 @@ impl Rule for Copies<'_> {
                 each(state, |written| match written.stage {
                     Stage::Started => written.stage = Stage::Committed(0),
                     Stage::Committed(groups) => {
-                        written.stage = Stage::Committed((groups + 1).min(MOST_GROUPS));
+                        written.stage = Stage::Committed((groups + 1).min(MAX_GROUPS));
                     }
                     Stage::Tensor | Stage::Waited | Stage::Visible => {}
                 });
@@ -173,7 +178,7 @@ impl Rule for Copies<'_> {
                 Ok(())
             }
             GpuOp::MbarrierArriveCopies {} => {
-                let barrier = self.names.barrier(inst);
+                let barrier = self.analysis.barrier(inst);
                 each(state, |written| {
                     if matches!(written.stage, Stage::Started | Stage::Committed(_)) {
                         written.arrives = barrier;
@@ -182,16 +187,16 @@ impl Rule for Copies<'_> {
                 Ok(())
             }
             GpuOp::MbarrierWait {} => {
-                let barrier = self.names.barrier(inst);
-                let is_handed_back = self.is_handed_back(inst);
+                let barrier = self.analysis.barrier(inst);
+                let is_released = self.is_released(inst);
                 each(state, |written| {
-                    let is_it = written.arrives == barrier || is_handed_back && written.arrives.is_some();
-                    if written.is_under_way() && is_it {
+                    let is_it = written.arrives == barrier || is_released && written.arrives.is_some();
+                    if written.is_in_flight() && is_it {
                         written.stage = Stage::Visible;
                     }
                 });
                 synchronize(state);
-                self.hand_over(inst, state);
+                self.publish_copies(inst, state);
                 Ok(())
             }
             GpuOp::NamedBarrier { .. } => {
@@ -200,8 +205,9 @@ impl Rule for Copies<'_> {
             }
             GpuOp::FenceProxy {} => {
                 each(state, |written| {
-                    if !written.is_under_way() && written.fence == Fence::Missing {
-                        // What it sees of others each thread fences for what it does itself.
+                    if !written.is_in_flight() && written.fence == Fence::Missing {
+                        // For data of other threads that it sees, a thread fences its own later
+                        // accesses.
                         let is_seen = written.stage == Stage::Visible;
                         written.fence = if is_seen { Fence::Done } else { Fence::Own };
                     }
@@ -214,109 +220,118 @@ impl Rule for Copies<'_> {
         }
     }
 
-    fn join(&self, state: &mut Self::State, other: &Self::State, _meet: Meet) {
-        join_facts(state, other, Written::join);
+    fn join(&self, state: &mut Self::State, other: &Self::State, _meet: JoinPoint) {
+        join_facts(state, other, WriteState::join);
     }
 
     fn rename(&self, state: &mut Self::State, edge: &Edge) {
-        rename_facts(self.names, state, edge, Written::join);
-        each(state, |written| written.arrives = written.arrives.map(|slot| self.names.rename(slot, edge)));
+        rename_facts(self.analysis, state, edge, WriteState::join);
+        each(state, |written| written.arrives = written.arrives.map(|slot| self.analysis.rename(slot, edge)));
     }
 
-    fn enter_role(&mut self, role: Option<(Inst, usize)>) {
-        self.role = role;
+    fn enter_partition(&mut self, partition: Option<(Inst, usize)>) {
+        self.partition = partition;
     }
 }
 
 impl Copies<'_> {
-    /// Whether another role arrives at what is waited for: it has waited for the copies that it hands back the slots of.
-    fn is_handed_back(&self, wait: Inst) -> bool {
-        let root = self.names.function.insts[wait].operands[0];
-        let role = self.names.role(wait);
-        self.arrivals.iter().any(|(barrier, arrives)| *barrier == root && *arrives != role)
+    /// Returns whether another partition arrives at the barrier of a wait: it has waited for the
+    /// copies into the slots that it releases.
+    fn is_released(&self, wait: Inst) -> bool {
+        let root = self.analysis.function.insts[wait].operands[0];
+        let partition = self.analysis.partition(wait);
+        self.arrivals.iter().any(|(barrier, arrives)| *barrier == root && *arrives != partition)
     }
 
-    /// What another role copied before it arrived is there, and the asynchronous proxy does not see it yet.
-    fn hand_over(&self, wait: Inst, state: &mut Facts<Written>) {
-        let Some(barrier) = self.names.barrier(wait) else { return };
-        let is_its = |handed: &&Handed| handed.barrier == barrier.root && handed.role != self.role;
-        for Handed { memory, role, .. } in self.handed.iter().filter(is_its) {
+    /// Records the copies that another partition made before it arrived: they are visible, but not
+    /// yet to the asynchronous proxy.
+    fn publish_copies(&self, wait: Inst, state: &mut Facts<WriteState>) {
+        let Some(barrier) = self.analysis.barrier(wait) else { return };
+        let is_its = |published: &&PublishedCopies| {
+            published.barrier == barrier.root && published.partition != self.partition
+        };
+        for PublishedCopies { memory, partition, .. } in self.published.iter().filter(is_its) {
             let slot = Slot { root: *memory, index: barrier.index };
-            let copied = Written { stage: Stage::Visible, fence: Fence::Missing, arrives: None, role: *role };
+            let copied = WriteState {
+                stage: Stage::Visible,
+                fence: Fence::Missing,
+                arrives: None,
+                partition: *partition,
+            };
             state.insert(slot, copied);
         }
     }
 
-    /// Whether copies of a role are there behind the roles, since another role has waited for their barrier: for the phase of the
-    /// last one, which is believed.
-    fn was_waited_for(&self, written: &Written) -> bool {
-        let Some(barrier) = written.arrives.filter(|_| self.role.is_none()) else { return false };
-        let is_other = |role: Option<(Inst, usize)>| role.is_some() && role != written.role;
-        written.role.is_some()
-            && self.waits.iter().any(|(root, role)| *root == barrier.root && is_other(*role))
+    /// Returns whether copies of a partition are done after all partitions, since another partition
+    /// has waited for their barrier. The verifier assumes that it waited for the last phase.
+    fn was_waited_for(&self, written: &WriteState) -> bool {
+        let Some(barrier) = written.arrives.filter(|_| self.partition.is_none()) else { return false };
+        let is_other =
+            |partition: Option<(Inst, usize)>| partition.is_some() && partition != written.partition;
+        written.partition.is_some()
+            && self.waits.iter().any(|(root, partition)| *root == barrier.root && is_other(*partition))
     }
 
-    fn write(&self, inst: Inst, facts: &mut Facts<Written>, stage: Stage, fence: Fence) -> Check {
-        let memory = self.names.function.insts[inst].operands[0];
-        let Some(slot) = self.names.slot(memory) else { return Ok(()) };
-        self.landed(inst, facts, memory)?;
-        if matches!(self.names.function.ty(slot.root), Type::Ring(_)) {
-            // Who reads it has taken it, which waits.
+    fn write(&self, inst: Inst, facts: &mut Facts<WriteState>, stage: Stage, fence: Fence) -> Check {
+        let memory = self.analysis.function.insts[inst].operands[0];
+        let Some(slot) = self.analysis.slot(memory) else { return Ok(()) };
+        self.ensure_copied(inst, facts, memory)?;
+        if matches!(self.analysis.function.ty(slot.root), Type::Ring(_)) {
+            // The reader takes the slot from the ring, which waits.
             return Ok(());
         }
-        let arrives = if stage == Stage::Tensor { self.names.barrier(inst) } else { None };
-        facts.insert(slot, Written { stage, fence, arrives, role: self.role });
+        let arrives = if stage == Stage::Tensor { self.analysis.barrier(inst) } else { None };
+        facts.insert(slot, WriteState { stage, fence, arrives, partition: self.partition });
         Ok(())
     }
 
-    /// What was copied into a slot is there.
-    fn landed(&self, inst: Inst, state: &Facts<Written>, memory: Value) -> Check {
-        let Some(written) = self.names.slot(memory).and_then(|slot| state.get(&slot)) else { return Ok(()) };
-        let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(memory));
+    /// Checks that the copies into a slot are done.
+    fn ensure_copied(&self, inst: Inst, state: &Facts<WriteState>, memory: Value) -> Check {
+        let Some(written) = self.analysis.slot(memory).and_then(|slot| state.get(&slot)) else {
+            return Ok(());
+        };
+        let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(memory));
         let missing = match (written.stage, written.arrives) {
             (Stage::Visible | Stage::Waited, _) => return Ok(()),
             _ if self.was_waited_for(written) => return Ok(()),
-            (Stage::Tensor, _) => "an mbarrier_wait for its barrier has to stand between".into(),
-            (_, Some(_)) => {
-                "an mbarrier_wait for the barrier that its copies arrive at has to stand between".into()
-            }
-            (Stage::Started, None) => "commit_group and wait_group have to stand between".into(),
+            (Stage::Tensor, _) => "add an mbarrier_wait for its barrier".into(),
+            (_, Some(_)) => "add an mbarrier_wait for the barrier that its copies arrive at".into(),
+            (Stage::Started, None) => "add commit_group and wait_group".into(),
             (Stage::Committed(groups), None) => {
-                format!("a wait_group that leaves no more than {groups} pending has to stand between")
+                format!("add a wait_group that leaves at most {groups} pending")
             }
         };
         Err(format!("{name} uses {text} while it is being copied to: {missing}"))
     }
 
-    fn read(&self, inst: Inst, state: &Facts<Written>, memory: Value, is_async: bool) -> Check {
-        let Some(slot) = self.names.slot(memory) else { return Ok(()) };
+    fn read(&self, inst: Inst, state: &Facts<WriteState>, memory: Value, is_async: bool) -> Check {
+        let Some(slot) = self.analysis.slot(memory) else { return Ok(()) };
         let Some(written) = state.get(&slot) else { return Ok(()) };
-        self.landed(inst, state, memory)?;
-        let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(memory));
-        let synchronized = self.names.synchronized;
+        self.ensure_copied(inst, state, memory)?;
+        let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(memory));
+        let synchronized = self.analysis.synchronized;
         if is_async && (written.fence == Fence::Missing || written.fence == Fence::Own && synchronized) {
-            let where_to =
-                if written.fence == Fence::Missing { "fence_proxy" } else { "a barrier behind fence_proxy" };
+            let fence =
+                if written.fence == Fence::Missing { "fence_proxy" } else { "a barrier after fence_proxy" };
             return Err(format!(
-                "{name} reads {text} by the asynchronous proxy, and it was written by ordinary accesses: {where_to} has \
-                 to stand between"
+                "{name} reads {text} by the asynchronous proxy, but ordinary accesses wrote it: add {fence}"
             ));
         }
         if written.stage == Stage::Waited && synchronized {
             return Err(format!(
-                "{name} reads {text}, and other threads wrote to it: a barrier has to stand behind that, and behind the wait \
-                 for copies"
+                "{name} reads {text}, which other threads wrote: add a barrier after the writes and after \
+                 the wait for copies"
             ));
         }
         Ok(())
     }
 
-    fn end(&self, memory: Value, state: &mut Facts<Written>) -> Check {
-        let is_left = |written: &Written| written.is_under_way() && !self.was_waited_for(written);
+    fn end(&self, memory: Value, state: &mut Facts<WriteState>) -> Check {
+        let is_left = |written: &WriteState| written.is_in_flight() && !self.was_waited_for(written);
         if state.iter().any(|(slot, written)| slot.root == memory && is_left(written)) {
-            let text = self.names.text(memory);
+            let text = self.analysis.text(memory);
             return Err(format!(
-                "dealloc gives up {text} while it is being copied to: wait for the copies before"
+                "dealloc frees {text} while it is being copied to: wait for the copies first"
             ));
         }
         state.retain(|slot, _| slot.root != memory);
@@ -324,12 +339,12 @@ impl Copies<'_> {
     }
 }
 
-fn each(state: &mut Facts<Written>, mut change: impl FnMut(&mut Written)) {
+fn each(state: &mut Facts<WriteState>, mut change: impl FnMut(&mut WriteState)) {
     state.values_mut().for_each(&mut change);
 }
 
-/// Threads have waited for each other.
-fn synchronize(state: &mut Facts<Written>) {
+/// Records that threads have waited for each other.
+fn synchronize(state: &mut Facts<WriteState>) {
     each(state, |written| {
         if written.stage == Stage::Waited {
             written.stage = Stage::Visible;

@@ -1,41 +1,43 @@
-//! Barriers that copies arrive at: they are made ready before they are used, for the asynchronous proxy behind a fence, something
-//! arrives where something waits, no more arrive than fit into a phase, and no thread waits for a phase that cannot end.
+//! `mbarrier`s: they are initialized before use, and before a fence if the asynchronous proxy uses
+//! them. Something arrives where something waits, no more arrive than a phase has, and no thread
+//! waits for a phase that cannot complete.
 //!
-//! Of a barrier that one role uses alone, or all warps outside of roles, the phases are counted along the path, slot by slot:
-//! the phase under way has the parity of the number of those that ended, and a wait with that parity does not return. In a
-//! loop in which a phase ends, the parity has to change; one that is computed is believed. Of a barrier between roles, a
-//! role does not wait twice in sequence for one constant parity of one slot.
+//! If one partition, or only warps outside of partitions, use a barrier, the rule counts its phases
+//! along the path, slot by slot. The current phase has the parity of the number of completed ones,
+//! and a wait for that parity does not return. The parity has to change in a loop in which a phase
+//! completes; a computed parity is trusted. For a barrier between partitions, no partition waits
+//! twice in a row for one constant parity of one slot.
 
 use std::collections::BTreeMap;
 
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Operation, Value};
 
-use crate::analysis::dataflow::{Check, Meet, Rule, walk};
-use crate::analysis::slots::{Edge, Facts, Index, Names, Slot, rename_facts};
+use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
+use crate::analysis::slots::{Edge, Facts, Slot, SlotAnalysis, SlotIndex, rename_facts};
 use crate::{GpuOp, Header, Op, Type};
 
-/// What is known of a slot; `None` where paths with different numbers of arrivals met.
+/// The phases of a slot; `None` where paths with different numbers of arrivals join.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Phase {
-    /// Into the phase under way.
+    /// The arrivals of the current phase.
     arrived: u32,
-    /// The parities that it may have: bit 0 for 0, bit 1 for 1.
+    /// The possible parities of the current phase: bit 0 for 0, bit 1 for 1.
     parities: u8,
-    /// The phase before it was waited for.
+    /// Something has waited for the previous phase.
     waited: bool,
-    /// The parities that the last wait may have had.
+    /// The possible parities of the last wait.
     last: u8,
 }
 
 const FIRST: Phase = Phase { arrived: 0, parities: 1, waited: true, last: 0 };
 
-/// Who sees that a barrier is ready: of two paths, what fewer see counts.
+/// The observers of an initialized barrier; where paths join, the fewer count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Seen {
-    /// The thread that made it so.
+enum Visibility {
+    /// The thread that initialized it.
     Own,
-    /// It and the asynchronous proxy, as far as that thread is concerned.
+    /// That thread and the asynchronous proxy of that thread.
     OwnFenced,
     /// All threads.
     Threads,
@@ -46,14 +48,14 @@ enum Seen {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct State {
     phases: Facts<Option<Phase>>,
-    /// What is ready, and who sees it.
-    ready: BTreeMap<Value, Seen>,
+    /// The initialized barriers, and who sees them.
+    initialized: BTreeMap<Value, Visibility>,
 }
 
 impl State {
-    /// What is known of a slot, where its phases can be followed.
+    /// Returns the phase of a slot, unless its barrier has slots that cannot be followed.
     fn phase(&mut self, slot: Slot) -> Option<&mut Phase> {
-        let lost = Slot { index: Index::Lost, ..slot };
+        let lost = Slot { index: SlotIndex::Lost, ..slot };
         if self.phases.contains_key(&lost) {
             return None;
         }
@@ -61,30 +63,34 @@ impl State {
     }
 }
 
-fn join(one: &mut Option<Phase>, other: Option<Phase>, meet: Meet) {
+fn join(one: &mut Option<Phase>, other: Option<Phase>, point: JoinPoint) {
     *one = match (*one, other) {
         (Some(one), Some(other)) if one.arrived == other.arrived => Some(Phase {
             arrived: one.arrived,
             parities: one.parities | other.parities,
-            waited: if meet == Meet::Loop { one.waited && other.waited } else { one.waited || other.waited },
-            last: if meet == Meet::Loop { one.last | other.last } else { one.last & other.last },
+            waited: if point == JoinPoint::Loop {
+                one.waited && other.waited
+            } else {
+                one.waited || other.waited
+            },
+            last: if point == JoinPoint::Loop { one.last | other.last } else { one.last & other.last },
         }),
         _ => None,
     };
 }
 
-/// What is arrived at by several roles, or waited for by another one than arrives.
+/// The arrivals at a barrier, and the partitions that arrive or wait.
 #[derive(Default)]
-struct Usage {
+struct BarrierUsage {
     arrivals: u32,
     arrive: bool,
-    roles: Vec<Option<(Inst, usize)>>,
+    partitions: Vec<Option<(Inst, usize)>>,
 }
 
 /// Checks the barriers of a function.
-pub fn check(header: &Header, names: &Names<'_>) -> Check {
-    let function = names.function;
-    let mut usage: BTreeMap<Value, Usage> = BTreeMap::new();
+pub fn check(header: &Header, analysis: &SlotAnalysis<'_>) -> Check {
+    let function = analysis.function;
+    let mut usage: BTreeMap<Value, BarrierUsage> = BTreeMap::new();
     let mut waits = Vec::new();
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
@@ -100,150 +106,149 @@ pub fn check(header: &Header, names: &Names<'_>) -> Check {
                 GpuOp::MbarrierExpect { .. } | GpuOp::MbarrierArrive {} | GpuOp::MbarrierArriveCopies {},
             ) => {
                 usage.arrive = true;
-                usage.roles.push(names.role(inst));
+                usage.partitions.push(analysis.partition(inst));
             }
             Op::Gpu(GpuOp::MbarrierWait {}) => {
                 waits.push(*root);
-                usage.roles.push(names.role(inst));
+                usage.partitions.push(analysis.partition(inst));
             }
             // tidy: wildcard because other ops neither arrive nor wait
             _ => {}
         }
     });
     if let Some(root) = waits.iter().find(|root| !usage[root].arrive) {
-        return Err(format!("mbarrier_wait waits for {}, and nothing arrives there", names.text(*root)));
+        return Err(format!("mbarrier_wait waits for {}, but nothing arrives there", analysis.text(*root)));
     }
     walk(
-        names,
-        &mut Mbarriers { names, warps: header.num_warps, of_block: header.num_warps, usage },
+        analysis,
+        &mut Mbarriers { analysis, warps: header.num_warps, block_warps: header.num_warps, usage },
         State::default(),
     )
 }
 
 struct Mbarriers<'a> {
-    names: &'a Names<'a>,
-    /// The warps that run what is being looked at.
+    analysis: &'a SlotAnalysis<'a>,
+    /// The warps that run the current instruction.
     warps: u32,
-    of_block: u32,
-    usage: BTreeMap<Value, Usage>,
+    block_warps: u32,
+    usage: BTreeMap<Value, BarrierUsage>,
 }
 
-impl Rule for Mbarriers<'_> {
+impl Transfer for Mbarriers<'_> {
     type State = State;
 
     fn step(&mut self, inst: Inst, state: &mut State) -> Check {
-        let data = &self.names.function.insts[inst];
+        let data = &self.analysis.function.insts[inst];
         let Op::Gpu(op) = &data.op else {
             if matches!(data.op, Op::Tile(ir::Op::Barrier {})) {
-                for seen in state.ready.values_mut() {
+                for seen in state.initialized.values_mut() {
                     *seen = match seen {
-                        Seen::Own | Seen::Threads => Seen::Threads,
-                        Seen::OwnFenced | Seen::Copies => Seen::Copies,
+                        Visibility::Own | Visibility::Threads => Visibility::Threads,
+                        Visibility::OwnFenced | Visibility::Copies => Visibility::Copies,
                     };
                 }
             }
             return Ok(());
         };
         if let GpuOp::Alloc { .. } = op {
-            state.ready.remove(&data.results[0]);
+            state.initialized.remove(&data.results[0]);
             return Ok(());
         }
         if let GpuOp::MbarrierInit { .. } = op {
-            if state.ready.contains_key(&data.operands[0]) {
-                let text = self.names.text(data.operands[0]);
-                return Err(format!(
-                    "mbarrier_init makes {text} ready, which it is: PTX does not say what that does"
-                ));
+            if state.initialized.contains_key(&data.operands[0]) {
+                let text = self.analysis.text(data.operands[0]);
+                return Err(format!("mbarrier_init initializes {text} twice, which PTX does not define"));
             }
             state.phases.retain(|slot, _| slot.root != data.operands[0]);
-            state.ready.insert(data.operands[0], Seen::Own);
+            state.initialized.insert(data.operands[0], Visibility::Own);
             return Ok(());
         }
         if let GpuOp::FenceProxy {} = op {
-            for seen in state.ready.values_mut().filter(|seen| **seen == Seen::Own) {
-                *seen = Seen::OwnFenced;
+            for seen in state.initialized.values_mut().filter(|seen| **seen == Visibility::Own) {
+                *seen = Visibility::OwnFenced;
             }
             return Ok(());
         }
-        let Some(slot) = self.names.barrier(inst) else { return Ok(()) };
-        self.is_ready(inst, slot.root, state)?;
+        let Some(slot) = self.analysis.barrier(inst) else { return Ok(()) };
+        self.ensure_initialized(inst, slot.root, state)?;
         match op {
             GpuOp::MbarrierExpect { .. } => self.arrive(inst, slot, 1, state),
             GpuOp::MbarrierArrive {} => self.arrive(inst, slot, self.warps, state),
             GpuOp::MbarrierArriveCopies {} => self.arrive(inst, slot, self.warps * 32, state),
             GpuOp::MbarrierWait {} => self.wait(inst, slot, data.operands[2], state),
-            // tidy: wildcard because the other op with a barrier is a tensor copy, whose bytes were expected
+            // tidy: wildcard because the other op with a barrier is a tensor copy, whose bytes were
+            // expected
             _ => Ok(()),
         }
     }
 
-    fn join(&self, state: &mut State, other: &State, meet: Meet) {
+    fn join(&self, state: &mut State, other: &State, point: JoinPoint) {
         let slots: Vec<Slot> = state.phases.keys().chain(other.phases.keys()).copied().collect();
         for slot in slots {
             let phase = state.phases.entry(slot).or_insert(Some(FIRST));
-            join(phase, other.phases.get(&slot).copied().unwrap_or(Some(FIRST)), meet);
+            join(phase, other.phases.get(&slot).copied().unwrap_or(Some(FIRST)), point);
         }
-        state.ready.retain(|root, _| other.ready.contains_key(root));
-        for (root, seen) in &mut state.ready {
-            *seen = (*seen).min(other.ready[root]);
+        state.initialized.retain(|root, _| other.initialized.contains_key(root));
+        for (root, seen) in &mut state.initialized {
+            *seen = (*seen).min(other.initialized[root]);
         }
     }
 
     fn rename(&self, state: &mut State, edge: &Edge) {
-        rename_facts(self.names, &mut state.phases, edge, |one, other| join(one, other, Meet::Loop));
+        rename_facts(self.analysis, &mut state.phases, edge, |one, other| join(one, other, JoinPoint::Loop));
     }
 
-    fn enter_role(&mut self, role: Option<(Inst, usize)>) {
-        self.warps = role.map_or(self.of_block, |(inst, role)| match &self.names.function.insts[inst].op {
-            Op::Gpu(GpuOp::WarpRoles { warps, .. }) => warps[role] as u32,
-            // tidy: wildcard because no other op has roles
-            _ => self.of_block,
+    fn enter_partition(&mut self, partition: Option<(Inst, usize)>) {
+        self.warps = partition.map_or(self.block_warps, |(inst, partition)| {
+            match &self.analysis.function.insts[inst].op {
+                Op::Gpu(GpuOp::WarpRoles { warps, .. }) => warps[partition] as u32,
+                // tidy: wildcard because no other op has roles
+                _ => self.block_warps,
+            }
         });
     }
 }
 
 impl Mbarriers<'_> {
-    fn is_ready(&self, inst: Inst, root: Value, state: &State) -> Check {
-        let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(root));
-        match state.ready.get(&root) {
+    fn ensure_initialized(&self, inst: Inst, root: Value, state: &State) -> Check {
+        let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(root));
+        match state.initialized.get(&root) {
             None => Err(format!("{name} uses {text} before mbarrier_init")),
-            Some(Seen::Own | Seen::OwnFenced) if self.names.synchronized => {
-                Err(format!("{name} uses {text} without a barrier behind mbarrier_init"))
+            Some(Visibility::Own | Visibility::OwnFenced) if self.analysis.synchronized => {
+                Err(format!("{name} uses {text} without a barrier after mbarrier_init"))
             }
-            Some(Seen::Own | Seen::Threads)
-                if matches!(self.names.function.insts[inst].op, Op::Gpu(GpuOp::TensorLoad {})) =>
+            Some(Visibility::Own | Visibility::Threads)
+                if matches!(self.analysis.function.insts[inst].op, Op::Gpu(GpuOp::TensorLoad {})) =>
             {
                 Err(format!(
-                    "{name} arrives at {text} by the asynchronous proxy: a fence_proxy has to stand behind mbarrier_init, \
-                     before the barrier"
+                    "{name} arrives at {text} by the asynchronous proxy: add a fence_proxy after \
+                     mbarrier_init, before the barrier"
                 ))
             }
             Some(_) => Ok(()),
         }
     }
 
-    /// Whether the same warps arrive and wait, so that the path shows the phases.
-    fn is_alone(&self, root: Value) -> bool {
-        let roles = &self.usage[&root].roles;
-        roles.windows(2).all(|pair| pair[0] == pair[1])
+    /// Returns whether the same warps arrive and wait, so that the path shows the phases.
+    fn is_in_one_partition(&self, root: Value) -> bool {
+        let partitions = &self.usage[&root].partitions;
+        partitions.windows(2).all(|pair| pair[0] == pair[1])
     }
 
     fn arrive(&self, inst: Inst, slot: Slot, count: u32, state: &mut State) -> Check {
-        let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(slot.root));
+        let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(slot.root));
         let most = self.usage[&slot.root].arrivals;
         let too_many = |found: u32| {
-            Err(format!(
-                "{name} makes {found} arrivals of a phase of {text}, which mbarrier_init gives {most}"
-            ))
+            Err(format!("{name} makes {found} arrivals in a phase of {text}, mbarrier_init allows {most}"))
         };
         if count > most {
             return too_many(count);
         }
-        let is_alone = self.is_alone(slot.root);
-        let Some(phase) = state.phase(slot).filter(|_| is_alone) else { return Ok(()) };
+        let is_in_one_partition = self.is_in_one_partition(slot.root);
+        let Some(phase) = state.phase(slot).filter(|_| is_in_one_partition) else { return Ok(()) };
         if phase.arrived == 0 && !phase.waited {
             return Err(format!(
-                "{name} arrives at {text} when all {most} arrivals of the phase are there: wait for it before"
+                "{name} arrives at {text} after all {most} arrivals of the phase: wait for the phase first"
             ));
         }
         phase.arrived += count;
@@ -258,22 +263,23 @@ impl Mbarriers<'_> {
     }
 
     fn wait(&self, inst: Inst, slot: Slot, parity: Value, state: &mut State) -> Check {
-        let sum = self.names.sum(parity, 2);
+        let sum = self.analysis.base_offset(parity, 2);
         let parity = if sum.base.is_none() { Some(sum.offset as u8) } else { None };
-        let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(slot.root));
+        let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(slot.root));
         let most = self.usage[&slot.root].arrivals;
-        let is_alone = self.is_alone(slot.root);
+        let is_in_one_partition = self.is_in_one_partition(slot.root);
         let Some(phase) = state.phase(slot) else { return Ok(()) };
         if let Some(parity) = parity {
             let bit = 1 << parity;
-            if is_alone && phase.parities & bit != 0 {
+            if is_in_one_partition && phase.parities & bit != 0 {
                 return Err(format!(
-                    "{name} waits for a phase of parity {parity} of {text}, which may be the one under way, with {} of {most} \
-                     arrivals: nothing ends it",
+                    "{name} waits for a phase of parity {parity} of {text}, which may be the current \
+                     phase, with {} of {most} \
+                     arrivals: nothing completes it",
                     phase.arrived
                 ));
             }
-            if !is_alone && phase.last & bit != 0 {
+            if !is_in_one_partition && phase.last & bit != 0 {
                 return Err(format!(
                     "{name} waits for parity {parity} of {text} twice in sequence: the parity changes with each phase"
                 ));

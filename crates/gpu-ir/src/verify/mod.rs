@@ -1,71 +1,73 @@
-//! What no single instruction shows: that slots in hand are used up, that memory is there and full when it is read, that
-//! nothing overwrites what is still being read, and that nobody waits for ever.
+//! Rules of the verifier that no single instruction shows.
 //!
-//! The rules are one file each; most follow a state along the paths of a function ([`dataflow`](crate::analysis::dataflow)), slot by slot ([`slots`](crate::analysis::slots)).
+//! Slots in use are consumed, memory is allocated and full when it is read, nothing overwrites a
+//! slot that is still read, and no warp waits forever. Each rule has a file. Most follow a state
+//! along the paths of a function ([`dataflow`](crate::analysis::dataflow)), slot by slot
+//! ([`slots`](crate::analysis::slots)).
 //!
-//! | rule | what it proves | what it does not |
+//! | rule | what it proves | what it does not prove |
 //! |---|---|---|
-//! | [`tokens`] | a slot in hand or a product under way is used up exactly once on every path, by an op that takes it | |
-//! | [`lifetimes`] | no memory is used after its `dealloc`, which stands in the block of its `alloc` | |
-//! | [`alignment`] | memory is placed, and slots are apart, by the alignment that their uses need | |
-//! | [`copies`] | a slot is read, written again or given up only after the copies into it were waited for, and with a barrier where the module is synchronized; the asynchronous proxy reads what others wrote only behind a fence | copies of one role that another one reads: they are ordered by `mbarrier`s, of which only the parities are looked at; slots whose names share nothing count as different ones |
-//! | [`products`] | nothing writes a slot that a product under way may read, `finish` waits for its product | the same |
-//! | [`reads`] | a slot is overwritten only behind a wait after its last read: by a tensor copy always, by others where the module is synchronized | the same; buffers that share a place |
-//! | [`mbarriers`] | barriers are made ready before use, something arrives where something waits, and of barriers that one role uses alone: no more arrivals than fit, no wait for a phase that cannot end as long as its parity is a constant | parities that are computed; barriers between roles beyond the number of a single arrival |
-//! | [`roles`] | roles do not wait for the block, named barriers have the threads of their roles, tiles stay in their role | whether all roles of a named barrier come to it as often |
-//! | [`rings`] | on the steady state, no more slots are held than there are and no more are taken than were published | rings between roles beyond what one role holds; branches count as if the better one were taken |
-//! | [`schedule`] | all ops of a scheduled loop have a stage, and none runs before what it uses | |
+//! | [`tokens`] | every path consumes a slot of a ring or a dot in flight exactly once, by an op that takes it | |
+//! | [`lifetimes`] | no memory is used after its `dealloc`, which is in the block of its `alloc` | |
+//! | [`alignment`] | offsets of buffers, and distances of slots, have the alignment that their uses need | |
+//! | [`copies`] | a slot is read, written again or freed only after a wait for the copies into it, and after a barrier where the module is synchronized; the asynchronous proxy reads ordinary writes only after a fence | copies of one partition that another one reads: `mbarrier`s order them, and the verifier checks only their parities; slots at unrelated indices count as different |
+//! | [`async_dots`] | nothing writes a slot that a dot in flight may read; `finish` waits for its dot | the same |
+//! | [`reads`] | a slot is overwritten only after a wait that follows its last read: by a tensor copy always, by others where the module is synchronized | the same; buffers at one offset |
+//! | [`mbarriers`] | barriers are initialized before use; something arrives where something waits; of barriers within one partition: no more arrivals than a phase has, and no wait for a phase that cannot complete, if the parity is a constant | parities that are computed; barriers between partitions, except the count of a single arrival |
+//! | [`partitions`] | partitions do not wait for the block, named barriers have the threads of their partitions, tiles stay in their partition | that all partitions of a named barrier reach it equally often |
+//! | [`rings`] | in the steady state, no more slots are held than the ring has, and no more are taken than were published | rings between partitions, except the slots that one partition holds; branches count as if the better one were taken |
+//! | [`schedule`] | all ops of a scheduled loop have a stage, and none runs before an op whose result it uses | |
 
+mod async_dots;
 mod copies;
 mod lifetimes;
 mod mbarriers;
-mod products;
+mod partitions;
 mod reads;
 mod rings;
-mod roles;
 mod schedule;
 mod text;
 mod tokens;
 
 use crate::analysis::dataflow::Check;
-use crate::analysis::slots::Names;
+use crate::analysis::slots::SlotAnalysis;
 use crate::{Function, GpuOp, Header, Op, alignment};
 
-/// Checks a function of which every instruction is well-formed.
+/// Checks a function whose instructions are well-formed.
 pub fn function(header: &Header, function: &Function) -> Check {
     if !function.schedule.is_empty() {
         schedule::check(function)?;
     }
-    let mut kinds = Kinds::default();
+    let mut kinds = OpKinds::default();
     function.walk(function.entry, &mut |inst| kinds.note(&function.insts[inst].op));
     if !kinds.memory && !kinds.others {
         return Ok(());
     }
-    let names = Names::new(function, header.synchronized);
-    tokens::check(&names)?;
-    lifetimes::check(&names)?;
-    alignment::check(&header.layouts, &names)?;
+    let analysis = SlotAnalysis::new(function, header.synchronized);
+    tokens::check(&analysis)?;
+    lifetimes::check(&analysis)?;
+    alignment::check(&header.layouts, &analysis)?;
     if kinds.others {
-        roles::check(header, &names)?;
+        partitions::check(header, &analysis)?;
     }
-    copies::check(&names)?;
-    products::check(&names)?;
-    reads::check(&names)?;
+    copies::check(&analysis)?;
+    async_dots::check(&analysis)?;
+    reads::check(&analysis)?;
     if kinds.others {
-        mbarriers::check(header, &names)?;
-        rings::check(&names)?;
+        mbarriers::check(header, &analysis)?;
+        rings::check(&analysis)?;
     }
     Ok(())
 }
 
-/// Which rules have something to say at all: most kernels have memory alone.
+/// The kinds of ops of a function, which select the rules: most kernels have only memory.
 #[derive(Default)]
-struct Kinds {
+struct OpKinds {
     memory: bool,
     others: bool,
 }
 
-impl Kinds {
+impl OpKinds {
     fn note(&mut self, op: &Op) {
         match op {
             Op::Gpu(GpuOp::Alloc { .. }) => self.memory = true,

@@ -1,50 +1,52 @@
-//! A tensor copy overwrites a slot only behind a wait of the threads after their last read of it: a barrier, or an
-//! `mbarrier` that those who read arrived at. No proxy fence is needed in that direction. Tensor stores that read a slot
-//! were waited for before anything writes it. When the module is synchronized, other writes stand behind a wait too, which a pass
-//! has put there.
+//! Overwritten slots: a tensor copy overwrites a slot only after a wait that follows the last read
+//! of it.
+//!
+//! The wait is a barrier, or an `mbarrier` at which the readers arrived. No proxy fence is needed
+//! in that direction. Before anything writes a slot, its tensor stores were waited for. When the
+//! module is synchronized, other writes need a wait, too, which a pass has inserted.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Operation, Value};
 
-use crate::analysis::dataflow::{Check, Meet, Rule, walk};
-use crate::analysis::slots::{Edge, Facts, Names, join_facts, rename_facts};
+use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
+use crate::analysis::slots::{Edge, Facts, SlotAnalysis, join_facts, rename_facts};
 use crate::{GpuOp, Op};
 
-/// Groups beyond this count as this many.
-const MOST_GROUPS: u32 = 64;
+/// The number of groups at which counting saturates.
+const MAX_GROUPS: u32 = 64;
 
-/// How far the reads of a slot are: of two paths, what is less far counts.
+/// The progress of the reads of a slot; where paths join, the lesser progress counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Read {
-    /// A product may read it, and so many were begun after that.
-    Product(u32),
-    /// A tensor store reads it, and so many were begun after that.
+enum ReadState {
+    /// A dot may read it, and this many dots were issued after that dot.
+    Dot(u32),
+    /// A tensor store reads it, and this many tensor stores were started after that.
     Stored(u32),
-    /// The one thread that stores tensors has waited.
+    /// The one thread that starts tensor stores has waited.
     Awaited,
     /// Other threads may still read it.
     Loaded,
     Done,
 }
 
-fn join(one: &mut Read, other: Read) {
+fn join(one: &mut ReadState, other: ReadState) {
     *one = (*one).min(other);
 }
 
-/// Checks what overwrites what was read.
-pub fn check(names: &Names<'_>) -> Check {
-    walk(names, &mut Reads { names }, Facts::new())
+/// Checks every write to a slot against earlier reads.
+pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
+    walk(analysis, &mut Reads { analysis }, Facts::new())
 }
 
 struct Reads<'a> {
-    names: &'a Names<'a>,
+    analysis: &'a SlotAnalysis<'a>,
 }
 
-impl Rule for Reads<'_> {
-    type State = Facts<Read>;
+impl Transfer for Reads<'_> {
+    type State = Facts<ReadState>;
 
     fn step(&mut self, inst: Inst, state: &mut Self::State) -> Check {
-        let data = &self.names.function.insts[inst];
+        let data = &self.analysis.function.insts[inst];
         let Op::Gpu(op) = &data.op else {
             if matches!(data.op, Op::Tile(ir::Op::Barrier {})) {
                 wait(state);
@@ -53,30 +55,30 @@ impl Rule for Reads<'_> {
         };
         match op {
             GpuOp::LocalLoad { .. } | GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } => {
-                self.read(&data.operands, Read::Loaded, state);
+                self.read(&data.operands, ReadState::Loaded, state);
             }
             GpuOp::Wgmma { .. } => {
                 for read in state.values_mut() {
-                    if let Read::Product(later) = read {
-                        *later = (*later + 1).min(MOST_GROUPS);
+                    if let ReadState::Dot(later) = read {
+                        *later = (*later + 1).min(MAX_GROUPS);
                     }
                 }
-                self.read(&data.operands, Read::Product(0), state);
+                self.read(&data.operands, ReadState::Dot(0), state);
             }
             GpuOp::Finish { pending } => finish(pending.0.unwrap_or(0), state),
             GpuOp::Settle { pending } => finish(*pending, state),
             GpuOp::TensorStore {} | GpuOp::TensorReduce { .. } => {
                 for read in state.values_mut() {
-                    if let Read::Stored(later) = read {
-                        *later = (*later + 1).min(MOST_GROUPS);
+                    if let ReadState::Stored(later) = read {
+                        *later = (*later + 1).min(MAX_GROUPS);
                     }
                 }
-                state.extend(self.names.slot(data.operands[0]).map(|slot| (slot, Read::Stored(0))));
+                state.extend(self.analysis.slot(data.operands[0]).map(|slot| (slot, ReadState::Stored(0))));
             }
             GpuOp::TensorStoreWait { pending, .. } => {
                 for read in state.values_mut() {
-                    if matches!(read, Read::Stored(later) if *later >= *pending) {
-                        *read = Read::Awaited;
+                    if matches!(read, ReadState::Stored(later) if *later >= *pending) {
+                        *read = ReadState::Awaited;
                     }
                 }
             }
@@ -87,13 +89,13 @@ impl Rule for Reads<'_> {
             | GpuOp::TensorLoad {}
             | GpuOp::Release {} => {
                 let is_tensor = matches!(op, GpuOp::TensorLoad {});
-                let read = self.names.slot(data.operands[0]).and_then(|slot| state.get(&slot));
-                return self.done(inst, data.operands[0], read.copied(), is_tensor);
+                let read = self.analysis.slot(data.operands[0]).and_then(|slot| state.get(&slot));
+                return self.ensure_done(inst, data.operands[0], read.copied(), is_tensor);
             }
             GpuOp::Dealloc {} => {
                 let reads = state.iter().filter(|(slot, _)| slot.root == data.operands[0]);
                 let least = reads.map(|(_, read)| *read).min();
-                self.done(inst, data.operands[0], least, false)?;
+                self.ensure_done(inst, data.operands[0], least, false)?;
                 state.retain(|slot, _| slot.root != data.operands[0]);
             }
             // tidy: wildcard because no other op reads or writes shared memory
@@ -102,62 +104,63 @@ impl Rule for Reads<'_> {
         Ok(())
     }
 
-    fn join(&self, state: &mut Self::State, other: &Self::State, _meet: Meet) {
+    fn join(&self, state: &mut Self::State, other: &Self::State, _meet: JoinPoint) {
         join_facts(state, other, join);
     }
 
     fn rename(&self, state: &mut Self::State, edge: &Edge) {
-        rename_facts(self.names, state, edge, join);
+        rename_facts(self.analysis, state, edge, join);
     }
 }
 
 impl Reads<'_> {
-    /// The first two operands, as far as they are in memory.
-    fn read(&self, operands: &[Value], read: Read, state: &mut Facts<Read>) {
-        for slot in operands.iter().take(2).filter_map(|value| self.names.slot(*value)) {
-            join(state.entry(slot).or_insert(Read::Done), read);
+    /// Records a read of the first two operands, if they are in memory.
+    fn read(&self, operands: &[Value], read: ReadState, state: &mut Facts<ReadState>) {
+        for slot in operands.iter().take(2).filter_map(|value| self.analysis.slot(*value)) {
+            join(state.entry(slot).or_insert(ReadState::Done), read);
         }
     }
 
-    /// Whether it gives memory up: what the memory is used for next is ordered by the pass that places barriers.
+    /// Returns whether an instruction frees memory. The pass that inserts barriers orders the next
+    /// use of the memory.
     fn is_end(&self, inst: Inst) -> bool {
-        matches!(self.names.function.insts[inst].op, Op::Gpu(GpuOp::Dealloc {} | GpuOp::Release {}))
+        matches!(self.analysis.function.insts[inst].op, Op::Gpu(GpuOp::Dealloc {} | GpuOp::Release {}))
     }
 
-    fn done(&self, inst: Inst, memory: Value, read: Option<Read>, is_tensor: bool) -> Check {
-        let (name, text) = (self.names.function.insts[inst].op.name(), self.names.text(memory));
+    fn ensure_done(&self, inst: Inst, memory: Value, read: Option<ReadState>, is_tensor: bool) -> Check {
+        let (name, text) = (self.analysis.function.insts[inst].op.name(), self.analysis.text(memory));
         match read {
-            Some(Read::Stored(later)) => Err(format!(
-                "{name} uses {text} while a tensor_store reads it: a tensor_store_wait that leaves no more than {later} \
-                 pending has to stand between"
+            Some(ReadState::Stored(later)) => Err(format!(
+                "{name} uses {text} while a tensor_store reads it: add a tensor_store_wait that leaves at \
+                 most {later} pending"
             )),
-            Some(Read::Awaited) if self.names.synchronized && !self.is_end(inst) => Err(format!(
-                "{name} uses {text} when one thread alone has waited for its tensor_store: a barrier has to stand between"
+            Some(ReadState::Awaited) if self.analysis.synchronized && !self.is_end(inst) => Err(format!(
+                "{name} uses {text} after only one thread has waited for its tensor_store: add a barrier"
             )),
-            Some(Read::Loaded) if self.names.synchronized && !self.is_end(inst) => Err(format!(
-                "{name} overwrites {text}, which other threads may still read: a barrier has to stand between"
-            )),
-            Some(Read::Loaded | Read::Awaited) if is_tensor => Err(format!(
-                "{name} overwrites {text}, which other threads may still read: a barrier or an mbarrier_wait has to stand \
-                 between"
+            Some(ReadState::Loaded) if self.analysis.synchronized && !self.is_end(inst) => {
+                Err(format!("{name} overwrites {text}, which other threads may still read: add a barrier"))
+            }
+            Some(ReadState::Loaded | ReadState::Awaited) if is_tensor => Err(format!(
+                "{name} overwrites {text}, which other threads may still read: add a barrier or an \
+                 mbarrier_wait"
             )),
             _ => Ok(()),
         }
     }
 }
 
-/// All products are done but so many of the latest.
-fn finish(pending: u32, state: &mut Facts<Read>) {
+/// Completes all dots but the latest `pending`.
+fn finish(pending: u32, state: &mut Facts<ReadState>) {
     for read in state.values_mut() {
-        // Other warps finish theirs on their own.
-        if matches!(read, Read::Product(later) if *later >= pending) {
-            *read = Read::Loaded;
+        // The dots of other warps complete independently.
+        if matches!(read, ReadState::Dot(later) if *later >= pending) {
+            *read = ReadState::Loaded;
         }
     }
 }
 
-/// The threads have waited for each other.
-fn wait(state: &mut Facts<Read>) {
-    let waited = |read: &&mut Read| matches!(read, Read::Loaded | Read::Awaited);
-    state.values_mut().filter(waited).for_each(|read| *read = Read::Done);
+/// Records that the threads have waited for each other.
+fn wait(state: &mut Facts<ReadState>) {
+    let waited = |read: &&mut ReadState| matches!(read, ReadState::Loaded | ReadState::Awaited);
+    state.values_mut().filter(waited).for_each(|read| *read = ReadState::Done);
 }

@@ -1,19 +1,20 @@
-//! Rings: nobody waits for an empty slot when all are held, or for a full one when none was published, counted on the steady
-//! state of loops. Branches count as if the better one were taken, since a tail may be left out by a condition.
+//! Rings: no warp waits for an empty slot while all are held, or for a full one while none is
+//! published, counted in the steady state of loops. Branches count as if the better one were taken,
+//! since a condition may skip a tail.
 //!
-//! Of a ring that several roles use, only what one role holds at once is counted.
+//! For a ring between partitions, the rule counts only the slots that one partition holds at once.
 
 use std::collections::BTreeMap;
 
 use tilewright_ir::{Inst, Value};
 
-use crate::analysis::dataflow::{Check, Meet, Rule, walk};
-use crate::analysis::slots::{Edge, Names};
+use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
+use crate::analysis::slots::{Edge, SlotAnalysis};
 use crate::{GpuOp, Op};
 
 /// The slots of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Count {
+struct RingCount {
     /// In use: acquired and not released.
     held: i64,
     /// Published and not taken.
@@ -21,52 +22,52 @@ struct Count {
 }
 
 /// Checks the rings of a function.
-pub fn check(names: &Names<'_>) -> Check {
-    let function = names.function;
+pub fn check(analysis: &SlotAnalysis<'_>) -> Check {
+    let function = analysis.function;
     let mut users: BTreeMap<Value, Vec<Option<(Inst, usize)>>> = BTreeMap::new();
     function.walk(function.entry, &mut |inst| {
-        if let Some((root, _)) = ring_op(names, inst) {
-            users.entry(root).or_default().push(names.role(inst));
+        if let Some((root, _)) = ring_op(analysis, inst) {
+            users.entry(root).or_default().push(analysis.partition(inst));
         }
     });
     let shared = users
         .into_iter()
-        .filter(|(_, roles)| roles.windows(2).any(|pair| pair[0] != pair[1]))
+        .filter(|(_, partitions)| partitions.windows(2).any(|pair| pair[0] != pair[1]))
         .map(|(root, _)| root)
         .collect();
-    walk(names, &mut Rings { names, shared }, BTreeMap::new())
+    walk(analysis, &mut Rings { analysis, shared }, BTreeMap::new())
 }
 
-/// The ring that an instruction is about.
-fn ring_op<'a>(names: &Names<'a>, inst: Inst) -> Option<(Value, &'a GpuOp)> {
-    let data = &names.function.insts[inst];
+/// Returns the ring that an instruction accesses.
+fn ring_op<'a>(analysis: &SlotAnalysis<'a>, inst: Inst) -> Option<(Value, &'a GpuOp)> {
+    let data = &analysis.function.insts[inst];
     let op = data.op.as_gpu()?;
     let is_ring_op = matches!(op, GpuOp::Acquire {} | GpuOp::Publish {} | GpuOp::Take {} | GpuOp::Release {});
-    if is_ring_op { Some((names.root(data.operands[0])?, op)) } else { None }
+    if is_ring_op { Some((analysis.root(data.operands[0])?, op)) } else { None }
 }
 
 struct Rings<'a> {
-    names: &'a Names<'a>,
-    /// Those that several roles use.
+    analysis: &'a SlotAnalysis<'a>,
+    /// The rings that several partitions use.
     shared: Vec<Value>,
 }
 
-impl Rule for Rings<'_> {
-    type State = BTreeMap<Value, Count>;
+impl Transfer for Rings<'_> {
+    type State = BTreeMap<Value, RingCount>;
 
     fn step(&mut self, inst: Inst, state: &mut Self::State) -> Check {
-        if let Some(Op::Gpu(GpuOp::Alloc { .. })) = Some(&self.names.function.insts[inst].op) {
-            state.remove(&self.names.function.insts[inst].results[0]);
+        if let Some(Op::Gpu(GpuOp::Alloc { .. })) = Some(&self.analysis.function.insts[inst].op) {
+            state.remove(&self.analysis.function.insts[inst].results[0]);
         }
-        let Some((root, op)) = ring_op(self.names, inst) else { return Ok(()) };
-        let (slots, text) = (self.names.slots(root), self.names.text(root));
+        let Some((root, op)) = ring_op(self.analysis, inst) else { return Ok(()) };
+        let (slots, text) = (self.analysis.slots(root), self.analysis.text(root));
         let is_shared = self.shared.contains(&root);
         let count = state.entry(root).or_default();
         match op {
             GpuOp::Acquire {} => {
                 if count.held >= slots {
                     return Err(format!(
-                        "acquire waits for ever: all {slots} slots of {text} are in use, release one before"
+                        "acquire waits forever: all {slots} slots of {text} are in use, release one first"
                     ));
                 }
                 count.held += 1;
@@ -76,7 +77,7 @@ impl Rule for Rings<'_> {
             GpuOp::Take {} if is_shared => {
                 if count.held >= slots {
                     return Err(format!(
-                        "take waits for ever: all {slots} slots of {text} are held, release one before"
+                        "take waits forever: all {slots} slots of {text} are held, release one first"
                     ));
                 }
                 count.held += 1;
@@ -84,7 +85,7 @@ impl Rule for Rings<'_> {
             GpuOp::Take {} => {
                 if count.full <= 0 {
                     return Err(format!(
-                        "take waits for ever: no slot of {text} is full, and no other role publishes one"
+                        "take waits forever: no slot of {text} is full, and no other partition publishes one"
                     ));
                 }
                 count.full -= 1;
@@ -95,15 +96,19 @@ impl Rule for Rings<'_> {
         Ok(())
     }
 
-    fn join(&self, state: &mut Self::State, other: &Self::State, meet: Meet) {
+    fn join(&self, state: &mut Self::State, other: &Self::State, point: JoinPoint) {
         for root in other.keys() {
             state.entry(*root).or_default();
         }
         for (root, count) in state {
             let other = other.get(root).copied().unwrap_or_default();
-            *count = match meet {
-                Meet::Branch => Count { held: count.held.min(other.held), full: count.full.max(other.full) },
-                Meet::Loop => Count { held: count.held.max(other.held), full: count.full.min(other.full) },
+            *count = match point {
+                JoinPoint::Branch => {
+                    RingCount { held: count.held.min(other.held), full: count.full.max(other.full) }
+                }
+                JoinPoint::Loop => {
+                    RingCount { held: count.held.max(other.held), full: count.full.min(other.full) }
+                }
             };
         }
     }

@@ -40,7 +40,7 @@ struct Loop<'a> {
 }
 
 impl<'a> Loop<'a> {
-    /// None of a loop without a schedule.
+    /// Returns `None` for a loop without a schedule.
     fn new(function: &'a Function, inst: Inst) -> Result<Option<Self>, String> {
         let body = function.insts[inst].regions[0];
         let insts = &function.blocks[body].insts;
@@ -78,12 +78,12 @@ impl<'a> Loop<'a> {
     /// Checks the operands of an op, or of one in its regions.
     fn uses(&self, inst: Inst, user: Inst, (stage, rank): (u32, usize)) -> Check {
         let data = &self.function.insts[user];
-        for (place, operand) in data.operands.iter().enumerate() {
+        for (index, operand) in data.operands.iter().enumerate() {
             let (value, distance) = self.origin(*operand);
             let Some(maker) = self.function.defining_inst(value) else { continue };
             let Some(&(made, made_rank)) = self.ranks.get(&maker) else { continue };
             let is_accumulated = matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. }))
-                && place == 2
+                && index == 2
                 && matches!(self.function.insts[maker].op, Op::Gpu(GpuOp::Finish { .. }));
             let latest = stage + distance;
             let is_ready = made < latest || made == latest && (made_rank < rank || is_accumulated);
@@ -97,11 +97,12 @@ impl<'a> Loop<'a> {
         Ok(())
     }
 
-    /// The value that an operand was in this iteration, or in the one before.
+    /// Returns the value that an operand was in this iteration, or in the previous one, with the
+    /// distance.
     fn origin(&self, operand: Value) -> (Value, u32) {
         match self.function.values[operand].definition {
-            Definition::Parameter(block, place) if block == self.body && place > 0 => {
-                (self.function.yielded(block)[place as usize - 1], 1)
+            Definition::Parameter(block, index) if block == self.body && index > 0 => {
+                (self.function.yielded(block)[index as usize - 1], 1)
             }
             Definition::Parameter(..) | Definition::Result(..) => (operand, 0),
         }

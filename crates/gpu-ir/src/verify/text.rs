@@ -1,23 +1,23 @@
-//! How messages call a value: as the text does.
+//! Names of values in messages: those of the printed function.
 
 use std::fmt;
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, Value};
 
-use crate::analysis::slots::Names;
+use crate::analysis::slots::SlotAnalysis;
 
-/// The name of a value, which is looked for in the whole function, and so not before a message is written.
+/// The name of a value. Displaying it walks the whole function, so only messages do it.
 #[derive(Clone, Copy)]
 pub struct Text<'n> {
-    names: &'n Names<'n>,
+    analysis: &'n SlotAnalysis<'n>,
     value: Value,
 }
 
-impl Names<'_> {
-    /// What the text calls a value.
+impl SlotAnalysis<'_> {
+    /// Returns the name that the printed function gives a value.
     pub fn text(&self, value: Value) -> Text<'_> {
-        Text { names: self, value }
+        Text { analysis: self, value }
     }
 
     fn define(&self, block: Block, each: &mut impl FnMut(Value)) {
@@ -34,7 +34,7 @@ impl Names<'_> {
 
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let function = self.names.function;
+        let function = self.analysis.function;
         let mut used: FxHashMap<&str, u32> = FxHashMap::default();
         let mut found = None;
         let mut define = |defined: Value| {
@@ -46,7 +46,7 @@ impl fmt::Display for Text<'_> {
             *number += 1;
         };
         function.blocks[function.entry].parameters.iter().for_each(|value| define(*value));
-        self.names.define(function.entry, &mut define);
+        self.analysis.define(function.entry, &mut define);
         match found {
             None => write!(f, "{}", self.value),
             Some(("", number)) => write!(f, "%{number}"),

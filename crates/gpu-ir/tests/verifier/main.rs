@@ -1,4 +1,5 @@
-//! The rules that no single instruction shows: each refuses its mistakes with one sentence, and accepts the text without it.
+//! The rules that no single instruction shows: each refuses its mistakes with one sentence, and
+//! accepts the correct text.
 
 use tilewright_gpu_ir::Gpu;
 use tilewright_ir::parse_dialect;
@@ -24,7 +25,7 @@ kernel func0 @k(%p: *fp16, %n: int32, %b: int1, %t: *int8) {
 %ptr = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
 ";
 
-/// A body with its abbreviations spelled out.
+/// Expands the abbreviations of a body.
 fn text(body: &str) -> String {
     let body = body
         .replace("COPY", "copy_async")
@@ -42,7 +43,7 @@ fn text(body: &str) -> String {
         .replace("FULL", "full<fp16[64, 16]@L2>")
         .replace("PENDING", "pending<fp32[64, 8]@L0>")
         .replace("SMALL", "buffer<1, fp16[16, 8]@L3>");
-    // Memory that has its places has its barriers as well.
+    // A body whose buffers have offsets has its barriers as well.
     let is_placed = body.contains("offset = 0");
     let head = if is_placed { HEAD.replacen(" memory\n", " memory, synchronized\n", 1) } else { HEAD.into() };
     format!("{head}{body}\nreturn_values\n}}\n")
@@ -61,7 +62,7 @@ fn refused(body: &str, expected: &str) {
     assert_eq!(error.message, format!("in function k: {expected}"));
 }
 
-/// The body is right, and with a change it is refused.
+/// Checks that the body is accepted, and is refused with a change.
 #[track_caller]
 fn refused_with(body: &str, from: &str, to: &str, expected: &str) {
     assert!(body.contains(from), "{from}");
@@ -78,26 +79,26 @@ publish %e
 release %f";
 
 #[test]
-fn tokens_are_used_up_once() {
+fn tokens_are_consumed_once() {
     accepted(FILLED);
     let check = |from, to, expected| refused_with(FILLED, from, to, expected);
-    check("release %f", "release %f\nrelease %f", "release uses %f, which was used up before");
-    check("release %f", "", "%f is not used up on every path: release it on each");
-    check("publish %e", "publish %e\nCOPY %e, %ptr!", "copy_async uses %e, which was used up before");
+    check("release %f", "release %f\nrelease %f", "release uses %f, which was consumed before");
+    check("release %f", "", "%f is not consumed on every path: release it on each");
+    check("publish %e", "publish %e\nCOPY %e, %ptr!", "copy_async uses %e, which was consumed before");
     check(
         "release %f",
         "if_else %b () {\nrelease %f\nyield_values\n} () {\nyield_values\n}",
-        "%f is used up in one branch of if_else alone",
+        "%f is consumed in only one branch of if_else",
     );
     check(
         "release %f",
         "for_loop %c0, %n, %c1 LOOP! (%i: int32) {\nrelease %f\nyield_values\n}",
-        "for_loop uses up %f of outside: carry it through",
+        "for_loop consumes %f of an outer block: carry it through",
     );
     check(
         "release %f",
         "warp_roles {warps = [4], registers = [0]} () {\nrelease %f\nyield_values\n}",
-        "release uses %f, which was used up before",
+        "release uses %f, which was consumed before",
     );
     accepted(&FILLED.replace(
         "release %f",
@@ -123,12 +124,12 @@ release %g";
 #[test]
 fn tokens_may_be_carried() {
     accepted(CARRIED);
-    refused_with(CARRIED, "publish %e1", "", "%e1 is not used up on every path: publish it on each");
-    refused_with(CARRIED, "publish %e\n", "", "%e is not used up on every path: publish it on each");
+    refused_with(CARRIED, "publish %e1", "", "%e1 is not consumed on every path: publish it on each");
+    refused_with(CARRIED, "publish %e\n", "", "%e is not consumed on every path: publish it on each");
 }
 
 #[test]
-fn tokens_are_taken_by_their_ops_alone() {
+fn only_their_ops_take_tokens() {
     let product = "
 %m = alloc {offset = ?} : ONE
 %s = alloc {offset = ?} : SMALL
@@ -139,14 +140,14 @@ fn tokens_are_taken_by_their_ops_alone() {
         product,
         "%d = finish %q {pending = 0} : FINISHED",
         "",
-        "%q is not used up on every path: finish it on each",
+        "%q is not consumed on every path: wait for it on each",
     );
     refused_with(
         FILLED,
         "publish %e",
         "%s = alloc {offset = ?} : SMALL\n%x = mma_sync %e, %s, %acc {instruction = m16n8k16, warps = [4, 1], \
          precision = \"ieee\", max_imprecise_acc = 0, matrix_a = false, matrix_b = false} : FINISHED\npublish %e",
-        "a product cannot read empty<fp16[64, 16]@L2>",
+        "a dot cannot read empty<fp16[64, 16]@L2>",
     );
     refused_with(
         FILLED,
@@ -187,7 +188,7 @@ fn lifetimes_end_once() {
     );
 }
 
-/// With the barrier that a pass puts there, and the place.
+/// The body has the offset and the barrier that passes add.
 const COPIED: &str = "
 %m = alloc {offset = 0} : ONE
 COPY %m, %ptr!
@@ -203,28 +204,27 @@ fn copies_are_waited_for() {
     accepted(body);
     let under_way = "local_load uses %m while it is being copied to: ";
     let check = |from, to, expected: &str| refused_with(body, from, to, expected);
-    let both = format!("{under_way}commit_group and wait_group have to stand between");
+    let both = format!("{under_way}add commit_group and wait_group");
     check("commit_group\n", "", &both);
-    let wait = format!("{under_way}a wait_group that leaves no more than 0 pending has to stand between");
+    let wait = format!("{under_way}add a wait_group that leaves at most 0 pending");
     check("wait_group {pending = 0}\n", "", &wait);
     check("pending = 0", "pending = 1", &wait);
-    let barrier = "local_load reads %m, and other threads wrote to it: a barrier has to stand behind that, and behind the \
-                   wait for copies";
+    let barrier = "local_load reads %m, which other threads wrote: add a barrier after the writes and \
+     after the wait for copies";
     check("barrier\n", "", barrier);
     check("wait_group {pending = 0}\nbarrier", "barrier\nwait_group {pending = 0}", barrier);
     accepted(&body.replace("barrier\n", "").replace("offset = 0", "offset = ?"));
     accepted(&body.replace("barrier\n", "named_barrier {barrier = 1, threads = 128}\n"));
     refused(
         COPIED,
-        "copy_async uses %m while it is being copied to: a wait_group that leaves no more than 0 pending has to stand \
-         between",
+        "copy_async uses %m while it is being copied to: add a wait_group that leaves at most 0 pending",
     );
     check(
         "%v = local_load %m READ!",
         "COPY %m, %ptr!\ndealloc %m",
-        "dealloc gives up %m while it is being copied to: wait for the copies before",
+        "dealloc frees %m while it is being copied to: wait for the copies first",
     );
-    // In one branch alone.
+    // In only one branch.
     check(
         "wait_group {pending = 0}",
         "if_else %b () {\nwait_group {pending = 0}\nyield_values\n} () {\nyield_values\n}",
@@ -292,40 +292,40 @@ fn pipelined_copies_are_followed() {
         accepted(body);
         let wait = |groups: u32| {
             format!(
-                "local_load uses %s while it is being copied to: a wait_group that leaves no more than {groups} pending has \
-                 to stand between"
+                "local_load uses %s while it is being copied to: add a wait_group that leaves at most \
+                 {groups} pending"
             )
         };
         refused_with(body, "wait_group {pending = 1}", "wait_group {pending = 2}", &wait(1));
         refused_with(body, "wait_group {pending = 1}\n", "", &wait(1));
-        // The second copy of the prologue is read in the second iteration, when one group was made after it.
+        // The second iteration reads the second copy of the prologue, after which one group was
+        // made.
         refused_with(body, "commit_group\n%s1", "%s1", &wait(0));
-        let last = body.rfind("commit_group").expect("it stands there");
+        let last = body.rfind("commit_group").expect("the body commits groups");
         refused(&[&body[..last], &body[last + "commit_group".len()..]].concat(), &wait(0));
         refused_with(
             body,
             "wait_group {pending = 0}\n",
             "",
-            "dealloc gives up %m while it is being copied to: wait for the copies before",
+            "dealloc frees %m while it is being copied to: wait for the copies first",
         );
     }
-    // By two, the end is jumped over: nothing is known of the slot.
+    // A step of two misses the end: nothing is known of the slot.
     accepted(
         &COUNTED.replace("%to1 = add %to, %c1", "%to1 = add %to, %c2").replace("pending = 1", "pending = 0"),
     );
-    // One slot too few: the copy overwrites what was not read.
+    // With one slot less, the copy overwrites a slot that was not read.
     refused(
         &PIPELINED
             .replace("THREE", "TWO")
             .replace("int_rem %i, %c3", "int_rem %i, %c2")
             .replace("int_rem %next, %c3", "int_rem %next, %c2")
             .replace("wait_group {pending = 1}", "wait_group {pending = 2}"),
-        "local_load uses %s while it is being copied to: a wait_group that leaves no more than 1 pending has to stand \
-         between",
+        "local_load uses %s while it is being copied to: add a wait_group that leaves at most 1 pending",
     );
 }
 
-const PRODUCT: &str = "
+const DOT: &str = "
 %m = alloc {offset = 0} : ONE
 %s = alloc {offset = 2048} : SMALL
 %x = LOAD!
@@ -340,28 +340,28 @@ local_store %m, %x
 dealloc %m";
 
 #[test]
-fn products_keep_their_operands() {
-    accepted(PRODUCT);
-    let check = |from, to, expected: &str| refused_with(PRODUCT, from, to, expected);
+fn dots_keep_their_operands() {
+    accepted(DOT);
+    let check = |from, to, expected: &str| refused_with(DOT, from, to, expected);
     check(
         "%d = finish",
         "local_store %m, %x\n%d = finish",
-        "local_store writes %m, which the product %q1 may still read: finish it before",
+        "local_store writes %m, which the dot %q1 may still read: wait for the dot first",
     );
     check(
         "%d = finish %q1 {pending = 0} : FINISHED\nbarrier\nlocal_store %m, %x\ndealloc %m",
         "dealloc %m\n%d = finish %q1 {pending = 0} : FINISHED",
-        "dealloc gives up %m, which the product %q1 may still read: finish it before",
+        "dealloc frees %m, which the dot %q1 may still read: wait for the dot first",
     );
     check(
         "pending = 0",
         "pending = 1",
-        "finish leaves 1 products under way, and %q1 may be one of them: 0 were begun after it",
+        "finish leaves 1 dots in flight, and %q1 may be one of them: 0 were issued after it",
     );
-    accepted(&PRODUCT.replace("pending = 0", "pending = ?"));
+    accepted(&DOT.replace("pending = 0", "pending = ?"));
 }
 
-/// The product of an iteration is finished in the next one.
+/// The dot of an iteration finishes in the next one.
 const LAGGING: &str = "
 %m = alloc {offset = ?} : THREE
 %s = alloc {offset = ?} : SMALL
@@ -385,40 +385,40 @@ yield_values %u2, %at1
 %w1 = finish %q {pending = 0} : FINISHED";
 
 #[test]
-fn products_are_carried() {
+fn dots_are_carried() {
     accepted(LAGGING);
     let settled = LAGGING.replace(
         "%w = finish %u1 {pending = 0} : FINISHED\n%u2 = wgmma %d, %s, %w WGMMA!",
         "%u2 = settle %u1 {pending = 1} : PENDING\n%e = slot %m, %at : ONE\nlocal_store %e, %x\nfence_proxy",
     );
-    let written = "local_store writes %e, which the product %u2 may still read: finish it before";
+    let written = "local_store writes %e, which the dot %u2 may still read: wait for the dot first";
     accepted(&settled);
     refused_with(&settled, "pending = 1", "pending = 2", written);
     refused_with(
         LAGGING,
         "%d = slot %m, %at1 : ONE",
         "%d = slot %m, %at : ONE",
-        "local_store writes %d, which the product %u may still read: finish it before",
+        "local_store writes %d, which the dot %u may still read: wait for the dot first",
     );
     refused_with(
         FILLED,
         "release %f",
         "%s = alloc {offset = ?} : SMALL\n%q = wgmma %f, %s, %acc WGMMA!\nrelease %f\n%w = finish %q {pending = 0} : FINISHED",
-        "release gives up %f, which the product %q may still read: finish it before",
+        "release frees %f, which the dot %q may still read: wait for the dot first",
     );
 }
 
 #[test]
-fn the_asynchronous_proxy_reads_behind_a_fence() {
-    let wgmma = "wgmma reads %m by the asynchronous proxy, and it was written by ordinary accesses: ";
+fn the_asynchronous_proxy_reads_after_a_fence() {
+    let wgmma = "wgmma reads %m by the asynchronous proxy, but ordinary accesses wrote it: add ";
     let check = |from, to, what: &str| {
-        refused_with(PRODUCT, from, to, &format!("{wgmma}{what} has to stand between"));
+        refused_with(DOT, from, to, &format!("{wgmma}{what}"));
     };
     check("fence_proxy\n", "", "fence_proxy");
-    check("barrier\n%q =", "%q =", "a barrier behind fence_proxy");
-    // Behind the barrier, each thread fences what all have written for what it reads.
-    accepted(&PRODUCT.replace("fence_proxy\nbarrier", "barrier\nfence_proxy"));
-    accepted(&PRODUCT.replace("fence_proxy\nbarrier", "barrier\nfence_proxy %m"));
+    check("barrier\n%q =", "%q =", "a barrier after fence_proxy");
+    // After the barrier, each thread fences the writes of all threads for its own reads.
+    accepted(&DOT.replace("fence_proxy\nbarrier", "barrier\nfence_proxy"));
+    accepted(&DOT.replace("fence_proxy\nbarrier", "barrier\nfence_proxy %m"));
     check("local_store %m, %x\nfence_proxy", "fence_proxy\nlocal_store %m, %x", "fence_proxy");
     let stored = "
 %m = alloc {offset = ?} : ONE
@@ -430,8 +430,8 @@ tensor_store %m, %t, %c0, %c0
 tensor_store_wait {pending = 0, complete = false}
 dealloc %m";
     accepted(stored);
-    let fence = "tensor_store reads %m by the asynchronous proxy, and it was written by ordinary accesses: fence_proxy has to \
-                 stand between";
+    let fence = "tensor_store reads %m by the asynchronous proxy, but ordinary accesses wrote it: add \
+     fence_proxy";
     refused_with(stored, "fence_proxy\n", "", fence);
     // A fence before the copy has landed is none.
     refused_with(
@@ -448,8 +448,8 @@ dealloc %m";
     refused_with(&reduced, "\"add\"", "\"max\"", "there is no tensor_reduce Max of fp16");
 }
 
-const NOT_AWAITED: &str = "dealloc uses %m while a tensor_store reads it: a tensor_store_wait that leaves no more than 0 \
-                           pending has to stand between";
+const NOT_AWAITED: &str = "dealloc uses %m while a tensor_store reads it: add a tensor_store_wait that \
+ leaves at most 0 pending";
 
 const TENSOR: &str = "
 %m = alloc {offset = ?} : ONE
@@ -474,15 +474,15 @@ fn tensor_copies_are_waited_for_and_wait() {
         TENSOR,
         "mbarrier_wait %w, %c0, %phase\n%v = local_load %m READ!",
         "%v = local_load %m READ!\nmbarrier_wait %w, %c0, %phase",
-        "local_load uses %m while it is being copied to: an mbarrier_wait for its barrier has to stand between",
+        "local_load uses %m while it is being copied to: add an mbarrier_wait for its barrier",
     );
     refused_with(
         TENSOR,
         "barrier\n%flipped",
         "%flipped",
-        "tensor_load overwrites %m, which other threads may still read: a barrier or an mbarrier_wait has to stand between",
+        "tensor_load overwrites %m, which other threads may still read: add a barrier or an mbarrier_wait",
     );
-    // Products read until they are finished, in each warp.
+    // Dots read until they are finished, in each warp.
     let product = "
 %m = alloc {offset = ?} : ONE
 %s = alloc {offset = ?} : SMALL
@@ -500,14 +500,14 @@ mbarrier_wait %w, %c0, %c0";
         product,
         "%d = finish %q {pending = 0} : FINISHED\nbarrier",
         "barrier\n%d = finish %q {pending = 0} : FINISHED",
-        "tensor_load overwrites %m, which other threads may still read: a barrier or an mbarrier_wait has to stand between",
+        "tensor_load overwrites %m, which other threads may still read: add a barrier or an mbarrier_wait",
     );
     let two = TENSOR.replace("mbarrier<1>", "mbarrier<2>");
     refused_with(
         &two,
         "mbarrier_wait %w, %c0, %phase",
         "mbarrier_wait %w, %c1, %phase",
-        "local_load uses %m while it is being copied to: an mbarrier_wait for its barrier has to stand between",
+        "local_load uses %m while it is being copied to: add an mbarrier_wait for its barrier",
     );
 }
 
@@ -516,8 +516,9 @@ fn barriers_have_phases() {
     let check = |from, to, expected: &str| refused_with(TENSOR, from, to, expected);
     let wrong = |parity: u32, text: &str| {
         format!(
-            "mbarrier_wait waits for a phase of parity {parity} of {text}, which may be the one under way, with 0 of 1 \
-             arrivals: nothing ends it"
+            "mbarrier_wait waits for a phase of parity {parity} of {text}, which may be the current \
+             phase, with 0 of 1 \
+             arrivals: nothing completes it"
         )
     };
     check("%w, %c0, %phase", "%w, %c0, %c0", &wrong(0, "%w"));
@@ -528,28 +529,28 @@ fn barriers_have_phases() {
     check(
         "%w = alloc {offset = ?}",
         "%w = alloc {offset = 0}",
-        "mbarrier_expect uses %w without a barrier behind mbarrier_init",
+        "mbarrier_expect uses %w without a barrier after mbarrier_init",
     );
     check(
         "fence_proxy\n",
         "",
-        "tensor_load arrives at %w by the asynchronous proxy: a fence_proxy has to stand behind mbarrier_init, before the \
-         barrier",
+        "tensor_load arrives at %w by the asynchronous proxy: add a fence_proxy after mbarrier_init, \
+         before the barrier",
     );
     check(
         "mbarrier_expect %w, %c0 {bytes = 2048}\n",
         "",
-        "mbarrier_wait waits for %w, and nothing arrives there",
+        "mbarrier_wait waits for %w, but nothing arrives there",
     );
     check(
         "mbarrier_expect %w, %c0 {bytes = 2048}\n",
         "mbarrier_expect %w, %c0 {bytes = 2048}\nmbarrier_expect %w, %c0 {bytes = 2048}\n",
-        "mbarrier_expect arrives at %w when all 1 arrivals of the phase are there: wait for it before",
+        "mbarrier_expect arrives at %w after all 1 arrivals of the phase: wait for the phase first",
     );
     check(
         "mbarrier_expect %w, %c0 {bytes = 2048}\n",
         "mbarrier_arrive %w, %c0\n",
-        "mbarrier_arrive makes 4 arrivals of a phase of %w, which mbarrier_init gives 1",
+        "mbarrier_arrive makes 4 arrivals in a phase of %w, mbarrier_init allows 1",
     );
     let straight = "
 %w = alloc {offset = ?} : mbarrier<2>
@@ -573,12 +574,12 @@ mbarrier_wait %w, %c1, %c1";
         straight,
         "mbarrier_expect",
         "mbarrier_arrive %w, %c1\nmbarrier_expect",
-        "mbarrier_arrive makes 8 arrivals of a phase of %w, which mbarrier_init gives 5",
+        "mbarrier_arrive makes 8 arrivals in a phase of %w, mbarrier_init allows 5",
     );
 }
 
 #[test]
-fn stores_and_loads_stand_behind_barriers() {
+fn stores_and_loads_follow_barriers() {
     let body = "
 %m = alloc {offset = 0} : ONE
 %x = LOAD!
@@ -593,14 +594,14 @@ fence_proxy";
         body,
         "barrier\n%v",
         "%v",
-        "local_load reads %m, and other threads wrote to it: a barrier has to stand behind that, and behind the wait for \
-         copies",
+        "local_load reads %m, which other threads wrote: add a barrier after the writes and after the \
+         wait for copies",
     );
     refused_with(
         body,
         "barrier\nlocal_store",
         "local_store",
-        "local_store overwrites %m, which other threads may still read: a barrier has to stand between",
+        "local_store overwrites %m, which other threads may still read: add a barrier",
     );
     accepted(&body.replace("barrier\n", "").replace("offset = 0", "offset = ?"));
 }
@@ -623,14 +624,14 @@ dealloc %m";
         stored,
         "pending = 0",
         "pending = 1",
-        "local_store uses %m while a tensor_store reads it: a tensor_store_wait that leaves no more than 0 pending has to \
-         stand between",
+        "local_store uses %m while a tensor_store reads it: add a tensor_store_wait that leaves at most 0 \
+         pending",
     );
     refused_with(
         stored,
         "tensor_store_wait {pending = 0, complete = false}\nbarrier",
         "barrier\ntensor_store_wait {pending = 0, complete = false}",
-        "local_store uses %m when one thread alone has waited for its tensor_store: a barrier has to stand between",
+        "local_store uses %m after only one thread has waited for its tensor_store: add a barrier",
     );
     let ring = FILLED.replace(
         "release %f",
@@ -639,13 +640,13 @@ dealloc %m";
     accepted(&ring);
     refused(
         &ring.replace("tensor_store_wait {pending = 0, complete = false}\n", ""),
-        "release uses %f while a tensor_store reads it: a tensor_store_wait that leaves no more than 0 pending has to stand \
-         between",
+        "release uses %f while a tensor_store reads it: add a tensor_store_wait that leaves at most 0 \
+         pending",
     );
 }
 
 /// A producer of one warp, a consumer of three.
-const ROLES: &str = "
+const PARTITIONS: &str = "
 %m = alloc {offset = ?} : TWO
 %full = alloc {offset = ?} : mbarrier<2>
 %empty = alloc {offset = ?} : mbarrier<2>
@@ -678,28 +679,29 @@ yield_values
 }";
 
 #[test]
-fn roles_keep_to_themselves() {
-    accepted(ROLES);
-    let check = |from, to, expected: &str| refused_with(ROLES, from, to, expected);
+fn partitions_are_independent() {
+    accepted(PARTITIONS);
+    let check = |from, to, expected: &str| refused_with(PARTITIONS, from, to, expected);
     check(
         "mbarrier_arrive %empty",
         "barrier\nmbarrier_arrive %empty",
-        "a barrier of the block stands in role 1: use a named_barrier",
+        "a barrier of the block is in partition 1: use a named_barrier",
     );
     check(
         "threads = 128",
         "threads = 64",
-        "named_barrier 1 is for 64 threads, and the roles that come to it have 128",
+        "named_barrier 1 is for 64 threads, and the partitions that reach it have 128",
     );
     check(
         "named_barrier {barrier = 1, threads = 128}\n",
         "",
-        "named_barrier 1 is for 128 threads, and the roles that come to it have 96",
+        "named_barrier 1 is for 128 threads, and the partitions that reach it have 96",
     );
     check(
         "mbarrier_arrive %empty",
         "COPY %s, %ptr!\nmbarrier_arrive %empty",
-        "copy_async of role 1 uses the tile %ptr of outside, which other warps hold too: hand it over in shared memory",
+        "copy_async in partition 1 uses the outer tile %ptr, which other warps hold too: pass it through \
+         shared memory",
     );
     check(
         "mbarrier_wait %full, %at, %phase",
@@ -709,34 +711,35 @@ fn roles_keep_to_themselves() {
     check(
         "mbarrier_wait %empty, %at, %free\n",
         "",
-        "tensor_load uses %s while it is being copied to: an mbarrier_wait for its barrier has to stand between",
+        "tensor_load uses %s while it is being copied to: add an mbarrier_wait for its barrier",
     );
     check(
         "arrivals = 3",
         "arrivals = 2",
-        "mbarrier_arrive makes 3 arrivals of a phase of %empty, which mbarrier_init gives 2",
+        "mbarrier_arrive makes 3 arrivals in a phase of %empty, mbarrier_init allows 2",
     );
     refused(
         "named_barrier {barrier = 1, threads = 64}",
-        "named_barrier 1 outside of roles is for 64 of 128 threads",
+        "named_barrier 1 outside of partitions is for 64 of 128 threads",
     );
 }
 
-/// Behind the roles, what one of them copied is there if another one has waited for it.
+/// After all partitions, copies of one are done if another one has waited for them.
 #[test]
-fn what_roles_hand_to_each_other_is_given_up_behind_them() {
-    let ended = format!("{ROLES}\ndealloc %m");
+fn copies_between_partitions_end_after_them() {
+    let ended = format!("{PARTITIONS}\ndealloc %m");
     accepted(&ended);
-    accepted(&format!("{ROLES}\n%x = LOAD!\n%s = slot %m, %c0 : ONE\nlocal_store %s, %x\ndealloc %m"));
+    accepted(&format!("{PARTITIONS}\n%x = LOAD!\n%s = slot %m, %c0 : ONE\nlocal_store %s, %x\ndealloc %m"));
     refused_with(
         &ended,
         "mbarrier_wait %full, %at, %phase\n",
         "",
-        "dealloc gives up %m while it is being copied to: wait for the copies before",
+        "dealloc frees %m while it is being copied to: wait for the copies first",
     );
 }
 
-/// The fence for barriers stands before the barrier of the block: behind it, it is one of each thread for what it did itself.
+/// The fence for barriers comes before the barrier of the block: after it, each thread would fence
+/// only its own accesses.
 #[test]
 fn barriers_are_fenced_before_the_barrier_of_the_block() {
     let body = "
@@ -753,8 +756,8 @@ mbarrier_wait %w, %c0, %c0";
         body,
         "fence_proxy\nbarrier",
         "barrier\nfence_proxy",
-        "tensor_load arrives at %w by the asynchronous proxy: a fence_proxy has to stand behind mbarrier_init, before the \
-         barrier",
+        "tensor_load arrives at %w by the asynchronous proxy: add a fence_proxy after mbarrier_init, \
+         before the barrier",
     );
 }
 
@@ -764,7 +767,7 @@ fn a_barrier_is_made_ready_once() {
     accepted(body);
     refused(
         &format!("{body}mbarrier_init %m {{arrivals = 4}}"),
-        "mbarrier_init makes %m ready, which it is: PTX does not say what that does",
+        "mbarrier_init initializes %m twice, which PTX does not define",
     );
 }
 

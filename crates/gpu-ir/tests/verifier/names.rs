@@ -1,8 +1,8 @@
-//! What slots and barriers are called inside of loops and behind them.
+//! Names of slots and barriers inside of loops and after them.
 
 use super::{accepted, refused};
 
-/// A copy beside two loops, of which the inner one goes around slots.
+/// A copy around two loops; the inner loop goes through the slots of a ring.
 const AROUND: &str = "
 %m = alloc {offset = ?} : ONE
 %w = alloc {offset = ?} : mbarrier<1>
@@ -23,16 +23,17 @@ yield_values %to2
 } : int32
 yield_values %p1
 } : int32
-BEHIND%v = local_load %m READ!
+AFTER%v = local_load %m READ!
 dealloc %r
 dealloc %m";
 
 #[test]
 fn the_only_slot_is_called_the_same_everywhere() {
-    // A counter of slots that begins at zero is no name of the only barrier: it goes out of scope alone.
-    accepted(&AROUND.replace("BEHIND", "mbarrier_wait %w, %c0, %c0\n"));
+    // A slot counter that begins at zero does not name the only barrier: only the counter goes out
+    // of scope.
+    accepted(&AROUND.replace("AFTER", "mbarrier_wait %w, %c0, %c0\n"));
     refused(
-        &AROUND.replace("BEHIND", ""),
-        "local_load uses %m while it is being copied to: an mbarrier_wait for its barrier has to stand between",
+        &AROUND.replace("AFTER", ""),
+        "local_load uses %m while it is being copied to: add an mbarrier_wait for its barrier",
     );
 }

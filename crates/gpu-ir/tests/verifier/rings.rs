@@ -1,4 +1,4 @@
-//! Rings have the slots that those who use them hold.
+//! Rings have enough slots for those that their users hold.
 
 use super::{accepted, refused_with};
 
@@ -27,20 +27,20 @@ fn rings_have_slots_enough() {
         AHEAD,
         "%e1 = acquire",
         "%e2 = acquire %r : EMPTY\nCOPY %e2, %ptr!\npublish %e2\n%e1 = acquire",
-        "acquire waits for ever: all 2 slots of %r are in use, release one before",
+        "acquire waits forever: all 2 slots of %r are in use, release one first",
     );
     // In every iteration one more is held.
     refused_with(
         AHEAD,
         "%f = take %r : FULL\n%v = local_load %f READ!\nrelease %f\n",
         "",
-        "acquire waits for ever: all 2 slots of %r are in use, release one before",
+        "acquire waits forever: all 2 slots of %r are in use, release one first",
     );
     refused_with(
         AHEAD,
         "%e1 = acquire %r : EMPTY\nCOPY %e1, %ptr!\npublish %e1\n",
         "",
-        "take waits for ever: no slot of %r is full, and no other role publishes one",
+        "take waits forever: no slot of %r is full, and no other partition publishes one",
     );
     accepted(&AHEAD.replace(
         "%e1 = acquire %r : EMPTY\nCOPY %e1, %ptr!\npublish %e1\n",

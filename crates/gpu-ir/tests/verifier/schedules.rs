@@ -1,4 +1,4 @@
-//! Schedules of loops: what runs before what.
+//! Schedules of loops run no op before its operands.
 
 use super::{accepted, refused_with};
 
@@ -37,7 +37,7 @@ fn schedules_run_nothing_before_what_it_uses() {
         "%r = alloc {offset = ?} [0, 0] : RING",
         "an op has a stage that is not directly in a counted loop",
     );
-    // What is carried may be used by the stage before, once it is there.
+    // The previous stage may use a carried value once it is computed.
     accepted(&SCHEDULED.replace("release %f [1, 0]", "%w = add %s, %c1 [0, 3] : int32\nrelease %f [1, 0]"));
     check(
         "release %f [1, 0]",

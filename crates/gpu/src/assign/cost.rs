@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, ElementwiseFamily, FloatFn, Function, Op};
 use tilewright_layout::{Input, Layout, Parts, Reduction, Scan};
 
-use tilewright_gpu_ir::layout_rules::{MOST_PARTS, layout_of_parts};
+use tilewright_gpu_ir::layout_rules::{MAX_PARTIAL_RESULTS, partial_results_layout};
 use tilewright_gpu_ir::tuning::Tuning;
 use tilewright_gpu_ir::{LayoutId, Layouts};
 
@@ -73,10 +73,10 @@ impl LayoutCosts {
         let levels = steps.iter().filter(|level| level.step.reach() == Input::Lane).count() as u32;
         let parts = Parts::along(own, axis as usize);
         let between = parts.map_or(0, |parts| {
-            let gathered = layout_of_parts(&parts);
+            let gathered = partial_results_layout(&parts);
             let shuffles = if gathered == parts.gathered { 0 } else { parts.count().ilog2() + runs };
             let all = 2 * gathered.registers() + 4 * shuffles;
-            if parts.count() > MOST_PARTS {
+            if parts.count() > MAX_PARTIAL_RESULTS {
                 4 * registers + 2 * self.tuning.trip_cost
             } else {
                 self.tuning.trip_cost + all

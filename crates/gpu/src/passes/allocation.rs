@@ -14,7 +14,7 @@ use super::memory_effects::{Effect, Place, effects, walk};
 use crate::cost_model;
 use crate::tile::legality::at;
 use tilewright_gpu_ir::alignment::{Alignments, MBARRIER_BYTES};
-use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{Deferred, Function, GpuOp, InstData, Layouts, Module, Op, Type};
 
 /// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks: bytes that lie
@@ -113,7 +113,7 @@ pub fn alloc_range(function: &Function, inst: Inst) -> Option<(Value, Range<u64>
 fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
     let (function, target) = (module.kernel(), module.header.target);
     let limit = target.max_shared_bytes;
-    let names = Names::new(function, false);
+    let analysis = SlotAnalysis::new(function, false);
     let mut parts: Vec<(Inst, u32)> = buffers.together();
     parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let is_tile =
@@ -128,12 +128,12 @@ fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
     };
     let message = format!("the kernel needs {bytes} bytes of shared memory, and {} has {limit}", target.name);
     let largest = parts.first().map_or(buffers.list[0].0, |(inst, _)| *inst);
-    let mut diagnostic = at(function, origin(&names, largest), Code::OutOfSharedMemory, message);
+    let mut diagnostic = at(function, origin(&analysis, largest), Code::OutOfSharedMemory, message);
     if let (Some(label), Some(part)) = (&mut diagnostic.primary, parts.first()) {
         label.text = described(part);
     }
     for part in parts.iter().skip(1).take(MOST_PARTS - 1) {
-        if let Some(span) = function.call_chain(origin(&names, part.0)).into_iter().next() {
+        if let Some(span) = function.call_chain(origin(&analysis, part.0)).into_iter().next() {
             diagnostic = diagnostic.secondary(span, described(part));
         }
     }
@@ -150,15 +150,15 @@ fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
 }
 
 /// The instruction whose tile is in some memory: the load that a store or a copy brings there.
-fn origin(names: &Names<'_>, alloc: Inst) -> Inst {
-    let function = names.function;
+fn origin(analysis: &SlotAnalysis<'_>, alloc: Inst) -> Inst {
+    let function = analysis.function;
     let memory = function.insts[alloc].results[0];
     let mut writer = None;
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
         let is_store =
             matches!(data.op, Op::Gpu(GpuOp::LocalStore {} | GpuOp::TensorLoad {} | GpuOp::CopyAsync { .. }));
-        if writer.is_none() && is_store && names.root(data.operands[0]) == Some(memory) {
+        if writer.is_none() && is_store && analysis.root(data.operands[0]) == Some(memory) {
             writer = Some(inst);
         }
     });
@@ -218,7 +218,7 @@ impl Buffers {
         }
         in_use.extend(in_other_roles(function, &list));
         list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        let alignments = Alignments::new(layouts, &Names::new(function, false));
+        let alignments = Alignments::new(layouts, &SlotAnalysis::new(function, false));
         Self { list, lives, in_use, in_sequence: BTreeSet::new(), loops: numbering.loops, alignments }
     }
 
@@ -271,8 +271,8 @@ fn in_other_roles(function: &Function, list: &[(Inst, u32)]) -> Vec<(Inst, Inst)
     if !function.insts.values().any(is_roles) {
         return Vec::new();
     }
-    let names = Names::new(function, false);
-    let of_roles = list.iter().filter_map(|(inst, _)| Some((*inst, names.role(*inst)?)));
+    let analysis = SlotAnalysis::new(function, false);
+    let of_roles = list.iter().filter_map(|(inst, _)| Some((*inst, analysis.partition(*inst)?)));
     let of_roles: Vec<(Inst, (Inst, usize))> = of_roles.collect();
     let mut pairs = Vec::new();
     for (number, (a, one)) in of_roles.iter().enumerate() {
@@ -290,13 +290,13 @@ fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
 /// The pairs of buffers of which one may be stored into while accesses to the other are under way.
 fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
     let mut pairs = BTreeSet::new();
-    let names = Names::new(function, false);
+    let analysis = SlotAnalysis::new(function, false);
     let alloc = |place: &Place| match place {
         Place::Shared(slot) => function.defining_inst(slot.root),
         Place::Global(_) | Place::Acquired => None,
     };
-    walk(&names, &mut |inst, open| {
-        let effects: Vec<Effect> = effects(&names, inst)
+    walk(&analysis, &mut |inst, open| {
+        let effects: Vec<Effect> = effects(&analysis, inst)
             .into_iter()
             .filter(|effect| {
                 !matches!(effect, Effect::Read(Place::Global(_)) | Effect::Write(Place::Global(_)))

@@ -13,7 +13,7 @@ use tilewright_ir::{Block, Inst, MemorySemantics, Value};
 use super::allocation::alloc_range;
 use super::global_memory::GlobalAccesses;
 use super::memory_effects::{Place, effects, landed, may_be_one, ordering, read_asynchronously, walk};
-use tilewright_gpu_ir::analysis::slots::{Names, Slot};
+use tilewright_gpu_ir::analysis::slots::{Slot, SlotAnalysis};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::{Function, GpuOp, InstData, Module, Op};
 
@@ -26,15 +26,15 @@ pub fn of_role(role: usize) -> u32 {
 pub const OF_ALL_ROLES: u32 = 13;
 
 /// The op by which the threads of a role wait for each other, before an instruction of theirs.
-fn barrier_of_role(names: &Names<'_>, inst: Inst) -> Option<Op> {
-    let (roles, role) = names.role(inst)?;
+fn barrier_of_role(analysis: &SlotAnalysis<'_>, inst: Inst) -> Option<Op> {
+    let (roles, role) = analysis.partition(inst)?;
     let barrier = of_role(role);
-    Some(GpuOp::NamedBarrier { barrier, threads: threads_of(names, roles, role) }.into())
+    Some(GpuOp::NamedBarrier { barrier, threads: threads_of(analysis, roles, role) }.into())
 }
 
 /// The threads of a role.
-fn threads_of(names: &Names<'_>, roles: Inst, role: usize) -> u32 {
-    match &names.function.insts[roles].op {
+fn threads_of(analysis: &SlotAnalysis<'_>, roles: Inst, role: usize) -> u32 {
+    match &analysis.function.insts[roles].op {
         Op::Gpu(GpuOp::WarpRoles { warps, .. }) => warps[role] as u32 * LANES,
         // tidy: wildcard because only this op has roles
         _ => 0,
@@ -47,9 +47,9 @@ pub fn insert_barriers(module: &mut Module) {
     let is_role = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. }));
     let mut of_roles: FxHashMap<Inst, Op> = FxHashMap::default();
     if module.kernel().insts.values().any(is_role) {
-        let names = Names::new(module.kernel(), false);
+        let analysis = SlotAnalysis::new(module.kernel(), false);
         let wanted = module.kernel().insts.keys().filter(|inst| before.contains(*inst));
-        of_roles.extend(wanted.filter_map(|inst| Some((inst, barrier_of_role(&names, inst)?))));
+        of_roles.extend(wanted.filter_map(|inst| Some((inst, barrier_of_role(&analysis, inst)?))));
     }
     module.header.synchronized = true;
     let function = &mut module.functions[module.entry];
@@ -75,7 +75,7 @@ pub fn insert_barriers(module: &mut Module) {
 fn needed(module: &Module) -> EntitySet<Inst> {
     let function = module.kernel();
     let ranges = ranges(function);
-    let names = Names::new(function, false);
+    let analysis = SlotAnalysis::new(function, false);
     let overlap = |a: Slot, b: Slot| {
         if a.root == b.root {
             return may_be_one(a, b);
@@ -84,21 +84,24 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         a.start < b.end && b.start < a.end
     };
     let global = GlobalAccesses::new(module);
-    let read = read_asynchronously(&names);
+    let read = read_asynchronously(&analysis);
     let mut needed: SecondaryMap<Inst, bool> = SecondaryMap::new();
-    walk(&names, &mut |inst, open| {
-        let effects = effects(&names, inst);
+    walk(&analysis, &mut |inst, open| {
+        let effects = effects(&analysis, inst);
         let op = &function.insts[inst].op;
         let ordering = ordering(op);
         // All threads of the role come to one that is for as many, or for those of other roles too.
         if let Op::Gpu(GpuOp::NamedBarrier { threads, .. }) = op
-            && names.role(inst).is_some_and(|(roles, role)| threads_of(&names, roles, role) <= *threads)
+            && analysis
+                .partition(inst)
+                .is_some_and(|(roles, role)| threads_of(&analysis, roles, role) <= *threads)
         {
             open.close();
         }
-        let role = names.role(inst);
+        let role = analysis.partition(inst);
         // What several roles use they hand to each other by other means.
-        let is_own = |slot: Slot| role.is_none() || names.role_of_block(names.block_of(slot.root)) == role;
+        let is_own =
+            |slot: Slot| role.is_none() || analysis.partition_of_block(analysis.block_of(slot.root)) == role;
         needed[inst] = open.needs_barrier(&effects, |a, b| match (a, b) {
             (Place::Global(one), Place::Global(other)) => global.meet(one, other, open.stale.contains(&b)),
             (Place::Shared(one), Place::Shared(other)) => is_own(one) && is_own(other) && overlap(one, other),
@@ -116,8 +119,8 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         // Who reads what a tensor copy wrote waits for its barrier.
         let is_tensor = matches!(function.insts[inst].op, Op::Gpu(GpuOp::TensorLoad {}));
         open.carry_out(if is_tensor { &effects[1..] } else { &effects });
-        open.carry_out(&landed(&names, inst));
-        open.hand_over(&names, inst);
+        open.carry_out(&landed(&analysis, inst));
+        open.hand_over(&analysis, inst);
         open.carry_out_asynchronously(op, &effects, &read);
         if ordering.is_some_and(MemorySemantics::acquires) {
             open.writes.insert(Place::Acquired);

@@ -30,9 +30,9 @@ use super::wgmma_operands::{Staged, without_repeated_fences};
 use crate::remarks::{self, Because};
 use crate::tile::legality::at;
 use tilewright_gpu_ir::box_layout::rows_of_box;
-use tilewright_gpu_ir::commutation::parts_of_reduction;
+use tilewright_gpu_ir::commutation::exchange_of_reduction;
 use tilewright_gpu_ir::layout_rules::{
-    MOST_PARTS, default_layout, element_bits, line_layout, reduced_layout, rows,
+    MAX_PARTIAL_RESULTS, default_layout, element_bits, line_layout, reduced_layout, rows,
 };
 use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature};
 use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Header, LayoutId, Module, Op, Scope, Type};
@@ -324,7 +324,7 @@ impl Pass<'_> {
     fn reduce(&mut self, inst: Inst, axis: u32, block: Block) {
         let operands = self.cursor.function.insts[inst].operands.clone();
         let layout = self.layout(operands[0]).clone();
-        let Some(Exchange { partials, gathered }) = parts_of_reduction(
+        let Some(Exchange { partials, gathered }) = exchange_of_reduction(
             self.cursor.function,
             self.cursor.function.insts[inst].regions[0],
             &layout,
@@ -334,7 +334,7 @@ impl Pass<'_> {
             return;
         };
         self.goes_through_memory(inst);
-        if partials.output().size(partials.output().rank() - 1) > MOST_PARTS {
+        if partials.output().size(partials.output().rank() - 1) > MAX_PARTIAL_RESULTS {
             self.reduce_in_lines(inst, axis, &layout, block);
             return;
         }

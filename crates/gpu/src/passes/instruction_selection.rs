@@ -7,7 +7,7 @@ use tilewright_ir::Inst;
 
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::warp_instructions::{
-    loads_matrices, loads_more_by_matrices, warp_reduction, warps_of_product,
+    can_use_ldmatrix, prefers_ldmatrix, redux_function, warps_of_dot,
 };
 use tilewright_gpu_ir::{GpuOp, Module, Op};
 
@@ -19,7 +19,7 @@ pub fn select_instructions(module: &mut Module) {
             let data = &function.insts[inst];
             let op = match &data.op {
                 Op::Gpu(GpuOp::Reduce { axis, scope, .. }) => {
-                    let redux = warp_reduction(header, function, data).is_some();
+                    let redux = redux_function(header, function, data).is_some();
                     let tile = data.operands.first().and_then(|operand| function.ty(*operand).tile());
                     let subject = || remarks::subject(function, inst, tile.as_ref());
                     remarks::about("instruction_selection", function, inst, subject, || {
@@ -33,10 +33,10 @@ pub fn select_instructions(module: &mut Module) {
                     GpuOp::Reduce { axis: *axis, scope: *scope, redux }
                 }
                 Op::Gpu(GpuOp::MmaSync { instruction, warps, precision, max_imprecise_acc, .. }) => {
-                    let count = warps_of_product(warps).expect("the verifier checks the warps of products");
+                    let count = warps_of_dot(warps).expect("the verifier checks the warps of products");
                     let [matrix_a, matrix_b] = [0, 1].map(|place| {
                         let operand = function.ty(data.operands[place]);
-                        loads_matrices(header, operand, place, *instruction, count)
+                        can_use_ldmatrix(header, operand, place, *instruction, count)
                     });
                     GpuOp::MmaSync {
                         instruction: *instruction,
@@ -49,7 +49,7 @@ pub fn select_instructions(module: &mut Module) {
                 }
                 Op::Gpu(GpuOp::LocalLoad { matrix }) => {
                     let (from, to) = (function.ty(data.operands[0]), function.ty(data.results[0]));
-                    GpuOp::LocalLoad { matrix: *matrix || loads_more_by_matrices(header, from, to) }
+                    GpuOp::LocalLoad { matrix: *matrix || prefers_ldmatrix(header, from, to) }
                 }
                 // tidy: wildcard because each other op is one way
                 _ => continue,

@@ -8,7 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, MemorySemantics, Operation, Value};
 
-use tilewright_gpu_ir::analysis::slots::{Edge, Index, Names, Slot};
+use tilewright_gpu_ir::analysis::slots::{Edge, Slot, SlotAnalysis, SlotIndex};
 use tilewright_gpu_ir::{GpuOp, Op};
 
 /// Products beyond this count as this many.
@@ -40,7 +40,7 @@ impl Effect {
     /// The same on all slots of its memory.
     fn anywhere(self) -> Self {
         let all = |place| match place {
-            Place::Shared(slot) => Place::Shared(Slot { index: Index::Lost, ..slot }),
+            Place::Shared(slot) => Place::Shared(Slot { index: SlotIndex::Lost, ..slot }),
             Place::Global(_) | Place::Acquired => place,
         };
         match self {
@@ -51,25 +51,25 @@ impl Effect {
     }
 }
 
-fn slot(names: &Names<'_>, memory: Value) -> Slot {
-    let root = || names.root(memory).expect("the verifier traces memory to its alloc");
-    names.slot(memory).unwrap_or_else(|| Slot { root: root(), index: Index::Lost })
+fn slot(analysis: &SlotAnalysis<'_>, memory: Value) -> Slot {
+    let root = || analysis.root(memory).expect("the verifier traces memory to its alloc");
+    analysis.slot(memory).unwrap_or_else(|| Slot { root: root(), index: SlotIndex::Lost })
 }
 
 /// Whether two slots of one memory may be one: they are not where their names differ by a constant.
 pub fn may_be_one(a: Slot, b: Slot) -> bool {
     match (a.index, b.index) {
-        (Index::At(a), Index::At(b)) => a.base != b.base || a.offset == b.offset,
-        (Index::Lost, _) | (_, Index::Lost) => true,
+        (SlotIndex::At(a), SlotIndex::At(b)) => a.base != b.base || a.offset == b.offset,
+        (SlotIndex::Lost, _) | (_, SlotIndex::Lost) => true,
     }
 }
 
 /// What an instruction does to memory, in order. Copies and products that are waited for by other means than barriers of the
 /// block count as what they are to a barrier: what the threads have begun before it.
-pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
-    let function = names.function;
+pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
+    let function = analysis.function;
     let data = &function.insts[inst];
-    let shared = |place: usize| Place::Shared(slot(names, data.operands[place]));
+    let shared = |place: usize| Place::Shared(slot(analysis, data.operands[place]));
     // Of the first operands, those that are in memory.
     let reads = |count: usize| {
         let in_memory = |place: &usize| function.ty(data.operands[*place]).as_memory().is_some();
@@ -78,7 +78,7 @@ pub fn effects(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let op = match &data.op {
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
         // Its roles have begun all of that when it ends, each at its own time.
-        Op::Gpu(GpuOp::WarpRoles { .. }) => return effects_inside(names, inst),
+        Op::Gpu(GpuOp::WarpRoles { .. }) => return effects_inside(analysis, inst),
         // tidy: wildcard because what writes to memory is an op of the GPU's own by now.
         Op::Tile(_) => return reads(data.operands.len()).collect(),
         Op::Gpu(op) => op,
@@ -155,12 +155,12 @@ pub fn ordering(op: &Op) -> Option<MemorySemantics> {
 }
 
 /// What the regions of an instruction do to memory.
-fn effects_inside(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
-    let function = names.function;
+fn effects_inside(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
+    let function = analysis.function;
     let mut all = SmallVec::new();
     for region in &function.insts[inst].regions {
         function.walk(*region, &mut |inner| {
-            let effects = effects(names, inner);
+            let effects = effects(analysis, inner);
             all.extend(effects.into_iter().filter(|effect| *effect != Effect::Barrier).map(Effect::anywhere));
         });
     }
@@ -168,8 +168,8 @@ fn effects_inside(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
 }
 
 /// Places that the asynchronous proxy reads somewhere.
-pub fn read_asynchronously(names: &Names<'_>) -> BTreeSet<Place> {
-    let function = names.function;
+pub fn read_asynchronously(analysis: &SlotAnalysis<'_>) -> BTreeSet<Place> {
+    let function = analysis.function;
     let mut found = BTreeSet::new();
     function.walk(function.entry, &mut |inst| {
         if matches!(
@@ -180,7 +180,7 @@ pub fn read_asynchronously(names: &Names<'_>) -> BTreeSet<Place> {
                 Effect::Read(place) => Some(place),
                 Effect::Write(_) | Effect::Barrier => None,
             };
-            found.extend(effects(names, inst).into_iter().filter_map(read));
+            found.extend(effects(analysis, inst).into_iter().filter_map(read));
         }
     });
     found
@@ -188,8 +188,8 @@ pub fn read_asynchronously(names: &Names<'_>) -> BTreeSet<Place> {
 
 /// What a wait of each thread for what it began itself lets other threads see: what it copied. A barrier before it did not wait
 /// for that.
-pub fn landed(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
-    let function = names.function;
+pub fn landed(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
+    let function = analysis.function;
     let is_begun: fn(&GpuOp) -> bool = match &function.insts[inst].op {
         Op::Gpu(GpuOp::WaitGroup { .. }) => |op| matches!(op, GpuOp::CopyAsync { .. }),
         Op::Gpu(GpuOp::TensorStoreWait { .. }) => {
@@ -201,7 +201,7 @@ pub fn landed(names: &Names<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let mut all = SmallVec::new();
     function.walk(function.entry, &mut |begun| {
         if function.insts[begun].op.as_gpu().is_some_and(is_begun) {
-            all.extend(effects(names, begun).into_iter().map(Effect::anywhere));
+            all.extend(effects(analysis, begun).into_iter().map(Effect::anywhere));
         }
     });
     all
@@ -237,16 +237,16 @@ impl Open {
 
     /// Each warp arrives at a barrier behind its reads of the slot of the same number, in memory of as many slots; or waits until
     /// all have.
-    pub fn hand_over(&mut self, names: &Names<'_>, inst: Inst) {
-        let Some(barrier) = names.barrier(inst) else { return };
-        match &names.function.insts[inst].op {
+    pub fn hand_over(&mut self, analysis: &SlotAnalysis<'_>, inst: Inst) {
+        let Some(barrier) = analysis.barrier(inst) else { return };
+        match &analysis.function.insts[inst].op {
             Op::Gpu(GpuOp::MbarrierArrive {}) => {
-                let slots = names.slots(barrier.root);
+                let slots = analysis.slots(barrier.root);
                 let is_its = |place: &Place| match place {
                     Place::Shared(slot) => {
                         slot.root != barrier.root
                             && slot.index == barrier.index
-                            && names.slots(slot.root) == slots
+                            && analysis.slots(slot.root) == slots
                     }
                     Place::Global(_) | Place::Acquired => false,
                 };
@@ -354,9 +354,9 @@ impl Open {
     }
 
     /// Slots get their names behind an edge of control flow.
-    fn rename(&mut self, names: &Names<'_>, edge: &Edge) {
+    fn rename(&mut self, analysis: &SlotAnalysis<'_>, edge: &Edge) {
         let rename = |place| match place {
-            Place::Shared(slot) => Place::Shared(names.rename(slot, edge)),
+            Place::Shared(slot) => Place::Shared(analysis.rename(slot, edge)),
             Place::Global(_) | Place::Acquired => place,
         };
         for (place, later) in std::mem::take(&mut self.products) {
@@ -368,7 +368,7 @@ impl Open {
         }
         for (place, barriers) in std::mem::take(&mut self.handed) {
             let barriers: BTreeSet<Slot> =
-                barriers.into_iter().map(|barrier| names.rename(barrier, edge)).collect();
+                barriers.into_iter().map(|barrier| analysis.rename(barrier, edge)).collect();
             let known = self.handed.entry(rename(place)).or_insert_with(|| barriers.clone());
             known.retain(|barrier| barriers.contains(barrier));
         }
@@ -383,15 +383,15 @@ impl Open {
 
 /// Walks a function in the order of execution, again and again until nothing new is open anywhere: nested loops cost no more
 /// than others. What `step` does last for an instruction, it does with all that may be open there.
-pub fn walk(names: &Names<'_>, step: &mut impl FnMut(Inst, &mut Open)) {
-    let mut walk = Walk { names, entries: SecondaryMap::new(), changed: true };
+pub fn walk(analysis: &SlotAnalysis<'_>, step: &mut impl FnMut(Inst, &mut Open)) {
+    let mut walk = Walk { analysis, entries: SecondaryMap::new(), changed: true };
     while std::mem::take(&mut walk.changed) {
-        walk.block(names.function.entry, &mut Open::default(), step);
+        walk.block(analysis.function.entry, &mut Open::default(), step);
     }
 }
 
 struct Walk<'a> {
-    names: &'a Names<'a>,
+    analysis: &'a SlotAnalysis<'a>,
     /// What may be open where an iteration of a loop begins.
     entries: SecondaryMap<Inst, Open>,
     changed: bool,
@@ -399,43 +399,43 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn block(&mut self, block: Block, open: &mut Open, step: &mut impl FnMut(Inst, &mut Open)) {
-        let names = self.names;
-        let function = names.function;
+        let analysis = self.analysis;
+        let function = analysis.function;
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
             match (data.op.as_tile(), &data.regions[..]) {
                 (Some(ir::Op::For { .. }), &[body]) => {
-                    let [enter, back, leave] = names.for_edges(*inst);
-                    open.rename(names, &enter);
+                    let [enter, back, leave] = analysis.for_edges(*inst);
+                    open.rename(analysis, &enter);
                     self.enter(*inst, open);
                     let before = open.clone();
                     self.block(body, open, step);
-                    open.rename(names, &back);
+                    open.rename(analysis, &back);
                     open.age(&before);
                     // It may not have run at all.
                     self.enter(*inst, open);
-                    open.rename(names, &leave);
+                    open.rename(analysis, &leave);
                 }
                 (Some(ir::Op::While {}), &[condition, body]) => {
-                    let [enter, onward, back, leave] = names.while_edges(*inst);
-                    open.rename(names, &enter);
+                    let [enter, onward, back, leave] = analysis.while_edges(*inst);
+                    open.rename(analysis, &enter);
                     self.enter(*inst, open);
                     let before = open.clone();
                     self.block(condition, open, step);
                     let after = open.clone();
-                    open.rename(names, &onward);
+                    open.rename(analysis, &onward);
                     self.block(body, open, step);
-                    open.rename(names, &back);
+                    open.rename(analysis, &back);
                     open.age(&before);
                     self.enter(*inst, open);
                     *open = after;
-                    open.rename(names, &leave);
+                    open.rename(analysis, &leave);
                 }
                 (Some(ir::Op::If {}), &[then, otherwise]) => {
                     let mut other = open.clone();
                     for (region, open) in [(then, &mut *open), (otherwise, &mut other)] {
                         self.block(region, open, step);
-                        open.rename(names, &names.branch_edge(*inst, region));
+                        open.rename(analysis, &analysis.branch_edge(*inst, region));
                     }
                     open.join(&other);
                 }

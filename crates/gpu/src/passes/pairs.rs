@@ -33,7 +33,7 @@ use tilewright_ir::{
 
 use super::tensor_copies::{is_of_rows, map_number};
 use crate::remarks::{self, Because};
-use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::box_layout::BoxLayout;
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::{Feature, SECTOR_BYTES};
@@ -125,18 +125,18 @@ struct Found {
 
 impl Found {
     fn of(header: &Header, function: &Function) -> Option<Self> {
-        let names = Names::new(function, false);
+        let analysis = SlotAnalysis::new(function, false);
         let is_divided = header.cluster > 1;
-        let barriers = Barriers::of(&names, is_divided)?;
+        let barriers = Barriers::of(&analysis, is_divided)?;
         let entry = &function.blocks[function.entry].insts;
         let in_entry =
-            |inst: Inst| function.position_in(function.entry, names.ancestor_in(function.entry, inst)?);
+            |inst: Inst| function.position_in(function.entry, analysis.ancestor_in(function.entry, inst)?);
         let places: Vec<usize> = barriers.uses.iter().map(|inst| in_entry(*inst)).collect::<Option<_>>()?;
         let first = barriers.filling.iter().filter_map(|inst| in_entry(*inst)).min()?;
         let last = places.into_iter().max()?;
         let early = entry[..first].iter().copied().collect();
         let ranked = is_divided.then(|| Ranked::of(function, header.cluster));
-        let trace = Trace { names: &names, early, ranked, depends: RefCell::default() };
+        let trace = Trace { analysis: &analysis, early, ranked, depends: RefCell::default() };
         let mut always = Same::default();
         for bound in &barriers.bounds {
             trace.same(*bound, &mut always)?;
@@ -156,7 +156,7 @@ impl Found {
                 !is_of_rows(function, *load)
                     && coordinates.iter().all(|value| trace.same(*value, &mut same).is_some())
             });
-            if is_divided && is_read_by_threads(&names, *buffer) {
+            if is_divided && is_read_by_threads(&analysis, *buffer) {
                 continue;
             }
             let Some((full, empty)) = barriers.team(function, loads) else { continue };
@@ -181,8 +181,8 @@ impl Found {
 
 /// Whether others than the asynchronous proxy read the slots of a buffer: the arrivals by which these are handed over to other blocks
 /// do not order what threads do.
-fn is_read_by_threads(names: &Names<'_>, buffer: Value) -> bool {
-    let function = names.function;
+fn is_read_by_threads(analysis: &SlotAnalysis<'_>, buffer: Value) -> bool {
+    let function = analysis.function;
     let mut found = false;
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
@@ -190,7 +190,8 @@ fn is_read_by_threads(names: &Names<'_>, buffer: Value) -> bool {
             data.op,
             Op::Gpu(GpuOp::TensorLoad {} | GpuOp::Slot {} | GpuOp::Wgmma { .. } | GpuOp::Dealloc {})
         );
-        found |= !is_asynchronous && data.operands.iter().any(|operand| names.root(*operand) == Some(buffer));
+        found |=
+            !is_asynchronous && data.operands.iter().any(|operand| analysis.root(*operand) == Some(buffer));
     });
     found
 }
@@ -259,8 +260,8 @@ struct Barriers {
 }
 
 impl Barriers {
-    fn of(names: &Names<'_>, is_divided: bool) -> Option<Self> {
-        let function = names.function;
+    fn of(analysis: &SlotAnalysis<'_>, is_divided: bool) -> Option<Self> {
+        let function = analysis.function;
         let (mut full, mut empty) = (BTreeSet::new(), BTreeSet::new());
         let mut loads: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
         let (mut filling, mut uses, mut is_plain) = (Vec::new(), Vec::new(), true);
@@ -269,7 +270,7 @@ impl Barriers {
             match &data.op {
                 Op::Gpu(GpuOp::TensorLoad {}) => {
                     full.insert(data.operands[2]);
-                    match names.root(data.operands[0]) {
+                    match analysis.root(data.operands[0]) {
                         Some(root) => loads.entry(root).or_default().push(inst),
                         None => is_plain = false,
                     }
@@ -299,7 +300,7 @@ impl Barriers {
         let only = |found: BTreeSet<Value>| found.first().copied().filter(|_| found.len() == 1);
         let teams = if is_divided {
             let found: BTreeSet<(Value, Value)> =
-                loads.values().flatten().filter_map(|load| team_of(names, *load, &empty)).collect();
+                loads.values().flatten().filter_map(|load| team_of(analysis, *load, &empty)).collect();
             // Each barrier is of one team.
             let ends: BTreeSet<Value> = found.iter().flat_map(|(full, empty)| [*full, *empty]).collect();
             is_plain &= ends.len() == 2 * found.len();
@@ -309,13 +310,13 @@ impl Barriers {
         };
         let mut bounds = Vec::new();
         for inst in &uses {
-            let mut block = names.block_of_inst(*inst);
+            let mut block = analysis.block_of_inst(*inst);
             while block != function.entry {
-                let owner = names.owner(block)?;
+                let owner = analysis.owner(block)?;
                 let data = &function.insts[owner];
                 let Some(ir::Op::For { .. }) = data.op.as_tile() else { return None };
                 bounds.extend(&data.operands[..3]);
-                block = names.block_of_inst(owner);
+                block = analysis.block_of_inst(owner);
             }
         }
         let is_about = |inst: &Inst| {
@@ -344,11 +345,11 @@ fn barriers_of(function: &Function, inst: Inst) -> Value {
 
 /// The barriers of the slot that a load fills, given those that say that slots are empty: in a loop it was waited for right before the
 /// slot.
-fn team_of(names: &Names<'_>, load: Inst, empty: &BTreeSet<Value>) -> Option<(Value, Value)> {
-    let function = names.function;
+fn team_of(analysis: &SlotAnalysis<'_>, load: Inst, empty: &BTreeSet<Value>) -> Option<(Value, Value)> {
+    let function = analysis.function;
     let data = &function.insts[load];
     let slot = function.defining_inst(data.operands[0])?;
-    let insts = &function.blocks[names.block_of_inst(slot)].insts;
+    let insts = &function.blocks[analysis.block_of_inst(slot)].insts;
     let waits = insts.iter().take_while(|inst| **inst != slot).filter_map(|inst| {
         let wait = &function.insts[*inst];
         let is_wait =
@@ -422,7 +423,7 @@ fn is_number_of_cluster(function: &Function, inst: Inst, blocks: u32) -> bool {
 
 /// Finds out whether a value is the same in all blocks that share.
 struct Trace<'a> {
-    names: &'a Names<'a>,
+    analysis: &'a SlotAnalysis<'a>,
     /// Of a divided program, what is not.
     ranked: Option<Ranked>,
     /// What stands before the first copy.
@@ -440,19 +441,19 @@ impl Trace<'_> {
         if !found.seen.insert(value) {
             return Some(());
         }
-        let function = self.names.function;
+        let function = self.analysis.function;
         let inst = match function.values[value].definition {
             Definition::Parameter(block, _) if block == function.entry => return Some(()),
             // The number of an iteration.
             Definition::Parameter(block, 0) => {
-                let loop_ = self.names.owner(block)?;
+                let loop_ = self.analysis.owner(block)?;
                 return matches!(function.insts[loop_].op.as_tile(), Some(ir::Op::For { .. })).then_some(());
             }
             Definition::Parameter(..) => return None,
             Definition::Result(inst, _) => inst,
         };
         let operands = self.operands(inst)?;
-        if self.names.block_of_inst(inst) == function.entry {
+        if self.analysis.block_of_inst(inst) == function.entry {
             if !self.depends(inst)? {
                 return Some(());
             }
@@ -476,7 +477,7 @@ impl Trace<'_> {
 
     /// The operands of an instruction on scalars that gives the same whenever they are the same.
     fn operands(&self, inst: Inst) -> Option<&[Value]> {
-        let function = self.names.function;
+        let function = self.analysis.function;
         let data = &function.insts[inst];
         let is_function = match &data.op {
             Op::Gpu(GpuOp::Elementwise { .. })
@@ -504,7 +505,7 @@ impl Trace<'_> {
     }
 
     fn find_out(&self, inst: Inst) -> Option<bool> {
-        let function = self.names.function;
+        let function = self.analysis.function;
         let operands = self.operands(inst)?;
         let mut depends = matches!(function.insts[inst].op, Op::Tile(ir::Op::ProgramId { axis: 0 }));
         for operand in operands {
@@ -514,7 +515,7 @@ impl Trace<'_> {
     }
 
     fn value_depends(&self, value: Value) -> Option<bool> {
-        match self.names.function.values[value].definition {
+        match self.analysis.function.values[value].definition {
             Definition::Parameter(..) => Some(false),
             Definition::Result(inst, _) => self.depends(inst),
         }

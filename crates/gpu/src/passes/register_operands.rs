@@ -17,7 +17,7 @@ use tilewright_layout::{Fragment, Layout, Mma};
 use super::allocation::least_bytes;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::layout_rules::element_bits;
-use tilewright_gpu_ir::warp_instructions::warps_of_product;
+use tilewright_gpu_ir::warp_instructions::warps_of_dot;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, Type};
 
 /// Takes operands from registers until a kernel fits into shared memory.
@@ -163,7 +163,7 @@ fn fragment(function: &Function, product: Inst, place: usize) -> Option<Layout> 
     };
     let tile = function.ty(data.operands[place]).tile()?;
     let mma = Mma::new(instruction.m, instruction.n, instruction.k, element_bits(&tile));
-    Some(mma.layout([Fragment::A, Fragment::B][place], &tile.shape, warps_of_product(warps)?))
+    Some(mma.layout([Fragment::A, Fragment::B][place], &tile.shape, warps_of_dot(warps)?))
 }
 
 impl Operand {

@@ -13,7 +13,7 @@ use tilewright_ir::{Block, Inst, Value};
 use tilewright_layout::{Layout, Parts};
 
 use super::conversions::Pass;
-use tilewright_gpu_ir::layout_rules::{MOST_PARTS, layout_of_parts, line_layout, rows};
+use tilewright_gpu_ir::layout_rules::{MAX_PARTIAL_RESULTS, line_layout, partial_results_layout, rows};
 use tilewright_gpu_ir::{GpuOp, LayoutId, Op, Scope, Type};
 
 impl Pass<'_> {
@@ -29,7 +29,7 @@ impl Pass<'_> {
             return;
         };
         self.goes_through_memory(inst);
-        if parts.count() <= MOST_PARTS {
+        if parts.count() <= MAX_PARTIAL_RESULTS {
             self.scan_in_parts(inst, (axis, reverse), &parts);
         } else {
             self.scan_in_lines(inst, (axis, reverse), &layout, block);
@@ -39,8 +39,8 @@ impl Pass<'_> {
     fn scan_in_parts(&mut self, inst: Inst, (axis, reverse): (u32, bool), parts: &Parts) {
         let operands = self.cursor.function.insts[inst].operands.clone();
         let shape: tilewright_ir::Shape = parts.partials.output().shape().into_iter().collect();
-        let [from, to] =
-            [parts.partials.clone(), layout_of_parts(parts)].map(|layout| self.header.layouts.add(layout));
+        let [from, to] = [parts.partials.clone(), partial_results_layout(parts)]
+            .map(|layout| self.header.layouts.add(layout));
         let part_type = |value: &Value, layout: LayoutId, this: &Self| {
             let tile = this.cursor.function.ty(*value).as_registers().expect("a tile");
             Type::registers(tile.with_shape(shape.clone()), Some(layout))

@@ -34,7 +34,7 @@ use tilewright_layout::Layout;
 
 use super::{made_maps, prune};
 use crate::assign::boxes::MapId;
-use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::box_layout::BoxLayout;
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::Feature;
@@ -58,10 +58,10 @@ pub fn use_tensor_copies(module: &mut Module) {
         ring_lifetimes::choose(header, function, &made);
         remove_needless_fences(function);
     }
-    let mut has_rows = false;
-    function.walk(function.entry, &mut |inst| has_rows |= is_of_rows(function, inst));
+    let mut can_gather_rows = false;
+    function.walk(function.entry, &mut |inst| can_gather_rows |= is_of_rows(function, inst));
     erase_marks(function);
-    if has_rows {
+    if can_gather_rows {
         // Masks and addresses of such rows go through shared memory themselves.
         prune::prune(function);
     }
@@ -127,10 +127,10 @@ impl Boxed {
         }
         let mut extents: SmallVec<[u32; 5]> =
             std::iter::repeat_n(1, own).chain(self.boxes.extents(&self.shape)).collect();
-        if let Some(axis) = self.row_numbers(function) {
+        if let Some(axis) = self.gathered_row_indices(function) {
             // Rows by number are copies of one row each, to a piece of the memory.
             let bits = plan.element.bytes() as u32 * 8;
-            if !self.boxes.has_rows(bits) {
+            if !self.boxes.can_gather_rows(bits) {
                 return None;
             }
             extents[axis] = 1;
@@ -146,7 +146,7 @@ impl Boxed {
     }
 
     /// The coordinate that is a tile, of the numbers of rows.
-    pub fn row_numbers(&self, function: &Function) -> Option<usize> {
+    pub fn gathered_row_indices(&self, function: &Function) -> Option<usize> {
         let coordinates = self.coordinates(function, self.mark);
         coordinates.iter().position(|value| is_tile(function, *value))
     }
@@ -560,11 +560,11 @@ impl Pass<'_> {
 
 /// Removes the fences for operands of asynchronous products, if no thread writes such an operand any more.
 fn remove_needless_fences(function: &mut Function) {
-    let names = Names::new(function, false);
+    let analysis = SlotAnalysis::new(function, false);
     let (mut written, mut read) = (BTreeSet::new(), BTreeSet::new());
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
-        let roots = data.operands.iter().filter_map(|value| names.root(*value));
+        let roots = data.operands.iter().filter_map(|value| analysis.root(*value));
         match &data.op {
             Op::Gpu(GpuOp::LocalStore {} | GpuOp::LocalCount {} | GpuOp::CopyAsync { .. }) => {
                 written.extend(roots);

@@ -13,7 +13,7 @@ use tilewright_layout::{Fragment, Input, Layout, Mma, SwizzleMode, blocked, swiz
 
 use super::conversions::Pass;
 use super::tensor_copies::{contiguous_axis, transposed};
-use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
 use tilewright_gpu_ir::target::ACCESS_BYTES;
 use tilewright_gpu_ir::{Function, GpuOp, Header, MmaShape, Op};
@@ -65,7 +65,7 @@ pub struct Staged {
 impl Staged {
     /// The operands of all products of a function.
     pub fn new(header: &Header, function: &Function) -> Self {
-        let names = Names::new(function, false);
+        let analysis = SlotAnalysis::new(function, false);
         let mut staged =
             Self { before: SecondaryMap::new(), operands: SecondaryMap::new(), buffers: Vec::new() };
         let mut found: Vec<(Inst, usize, Operand)> = Vec::new();
@@ -91,7 +91,7 @@ impl Staged {
             staged.operands[inst][place] = Some((operand, is_transposed));
             if !seen.contains(&operand) {
                 seen.push(operand);
-                staged.before[beside(&names, operand.value, inst)].push(operand);
+                staged.before[beside(&analysis, operand.value, inst)].push(operand);
             }
         }
         staged
@@ -144,8 +144,8 @@ fn is_along(layout: &Layout, axis: usize) -> bool {
 }
 
 /// The instruction in the block of a value that a use of it is, or is inside of.
-fn beside(names: &Names<'_>, value: Value, user: Inst) -> Inst {
-    names.ancestor_in(names.block_of(value), user).expect("a value is used where it is known")
+fn beside(analysis: &SlotAnalysis<'_>, value: Value, user: Inst) -> Inst {
+    analysis.ancestor_in(analysis.block_of(value), user).expect("a value is used where it is known")
 }
 
 impl Pass<'_> {

@@ -4,7 +4,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, Op, OpFamily, Value};
 
 use super::padding::{mask_place, padded};
-use tilewright_gpu_ir::target::MOST_WARPS;
+use tilewright_gpu_ir::target::MAX_WARPS;
 
 /// Lets the optimizer inline every call, those of `noinline` functions too; true if there are calls.
 pub fn request_inlining(module: &mut Module) -> bool {
@@ -17,8 +17,8 @@ pub fn request_inlining(module: &mut Module) -> bool {
 
 /// Refuses what no layout can be found for.
 pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
-    if !num_warps.is_power_of_two() || num_warps > MOST_WARPS {
-        let message = format!("num_warps must be a power of two up to {MOST_WARPS}, found {num_warps}");
+    if !num_warps.is_power_of_two() || num_warps > MAX_WARPS {
+        let message = format!("num_warps must be a power of two up to {MAX_WARPS}, found {num_warps}");
         return Err(Box::new(Diagnostic::new(Code::InvalidOption, message)));
     }
     check_interface(kernel)?;

@@ -20,7 +20,7 @@ use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, GpuTarget, WARPGROUP_WARPS};
 
 /// With more warps than this, a thread of one block may have no more than half of the registers: nothing is gained.
-const MOST_WARPS: u32 = 8;
+const MAX_WARPS: u32 = 8;
 /// The blocks of a cluster that every device has which has clusters.
 const MOST_BLOCKS: u32 = 8;
 
@@ -39,7 +39,7 @@ fn warps_of_products(kernel: &Function, target: GpuTarget, num_warps: u32) -> u3
     let registers = |warps: u32| words as u32 / (warps * LANES);
     let most = target.tuning.accumulator_registers;
     let mut warps = num_warps;
-    while registers(warps) > most && warps < MOST_WARPS {
+    while registers(warps) > most && warps < MAX_WARPS {
         warps *= 2;
     }
     let blocks = |warps: u32| cost_model::blocks_by_registers(registers(warps), warps * LANES, target.tuning);
@@ -62,7 +62,7 @@ fn warps_of_products(kernel: &Function, target: GpuTarget, num_warps: u32) -> u3
 /// Whether a loop carries two sums or more of products of what other products gave, and all have so many rows.
 fn waits_for_products(kernel: &Function, block: Block, rows: u32) -> bool {
     let mut of_products: FxHashSet<Value> = FxHashSet::default();
-    let (mut sums, mut has_rows) = (0, true);
+    let (mut sums, mut can_gather_rows) = (0, true);
     for &inst in &kernel.blocks[block].insts {
         let data = &kernel.insts[inst];
         if data.regions.iter().any(|region| waits_for_products(kernel, *region, rows)) {
@@ -71,7 +71,7 @@ fn waits_for_products(kernel: &Function, block: Block, rows: u32) -> bool {
         let is_of_product = data.operands.iter().any(|operand| of_products.contains(operand));
         if is_product(&data.op) {
             let shape = &kernel.ty(data.results[0]).shape;
-            has_rows &= shape.len() == 2 && shape[0] >= rows;
+            can_gather_rows &= shape.len() == 2 && shape[0] >= rows;
             let is_carried = matches!(kernel.values[data.operands[2]].definition, Definition::Parameter(..));
             sums += u32::from(is_of_product && is_carried);
         }
@@ -79,7 +79,7 @@ fn waits_for_products(kernel: &Function, block: Block, rows: u32) -> bool {
             of_products.extend(&data.results);
         }
     }
-    sums >= 2 && has_rows
+    sums >= 2 && can_gather_rows
 }
 
 /// Divides a program for a cluster between its blocks, if it can be: then a block has the warps that were asked for. Else one block
@@ -118,7 +118,7 @@ pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
             let has_assembly =
                 find(kernel, |op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. })).is_some();
             if launcher.adds_warps && !has_assembly {
-                *num_warps = (*num_warps).max(num_warps.saturating_mul(blocks).min(MOST_WARPS));
+                *num_warps = (*num_warps).max(num_warps.saturating_mul(blocks).min(MAX_WARPS));
             }
             let subject =
                 || inst.map_or_else(|| "kernel".into(), |inst| remarks::subject(kernel, inst, None));

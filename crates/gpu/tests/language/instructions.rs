@@ -103,8 +103,8 @@ fn layouts_that_do_not_fit_a_type() {
         ("%r = splat %x {shape = [64]} : fp32[64]@L99", "L99 is no layout of the module"),
         ("%r = splat %x {shape = [32]} : fp32[32]@L0", "L0 is no layout for fp32[32]"),
         ("%r = splat %x {shape = [64]} : fp32[64]@L7", "L7 is no layout for fp32[64]"),
-        ("%r = splat %x {shape = [64]} : fp32[64]@L3", "not every element is somewhere"),
-        ("%r = splat %x {shape = [64]} : fp32[64]@L4", "not every element is somewhere"),
+        ("%r = splat %x {shape = [64]} : fp32[64]@L3", "the layout lacks some elements"),
+        ("%r = splat %x {shape = [64]} : fp32[64]@L4", "the layout lacks some elements"),
         ("%r = splat %x {shape = [64]} : fp32[64]@L2", "L2 is not for 2 warps"),
         ("%r = splat %x {shape = [64]} : fp32[64]@L5", "a thread holds an element twice"),
         ("%r = splat %x {shape = [64]} : fp32[64]@L15", "L15 is not for 2 warps"),
@@ -146,7 +146,7 @@ fn layouts_of_operands_that_do_not_fit_each_other() {
         ),
         (
             "%e = splat %x {shape = [64, 1]} : fp32[64, 1]@L7\n%r = reduce %e {axis = 1, scope = warp, redux = false} ADD : fp32[64]@L0",
-            "each line is in one warp: there are no parts",
+            "each line is in one warp: there are no partial results",
         ),
         ("%r = reduce %t {axis = 0, scope = warp, redux = false} ADD : fp32", "reduce has results"),
         ("%r = reduce %t {axis = 0, scope = warp, redux = true} ADD : fp32[2]@L12", "redux does not reduce this"),
@@ -158,15 +158,15 @@ fn loops_and_branches_that_carry_another_layout() {
     refused(&[
         (
             "%r = for_loop %n, %n, %n, %u LOOP (%i: int32, %y: fp32[64]@L0) {\nyield_values %y\n} : fp32[64]@L0",
-            "what for_loop carries are",
+            "the carried values of for_loop are",
         ),
         (
             "%r = for_loop %n, %n, %n, %t LOOP (%i: int32, %y: fp32[64]@L1) {\nyield_values %t\n} : fp32[64]@L0",
-            "what for_loop carries are",
+            "the carried values of for_loop are",
         ),
         (
             "%r = for_loop %n, %n, %n, %t LOOP (%i: int32, %y: fp32[64]@L0) {\nyield_values %u\n} : fp32[64]@L0",
-            "what for_loop carries are",
+            "the carried values of for_loop are",
         ),
         (
             "%r = for_loop %n, %n, %n, %t LOOP (%i: int64, %y: fp32[64]@L0) {\nyield_values %y\n} : fp32[64]@L0",
@@ -177,7 +177,7 @@ fn loops_and_branches_that_carry_another_layout() {
         ("for_loop %n, %n LOOP (%i: int32) {\nyield_values\n}", "for_loop takes 3 operands and 1 regions"),
         (
             "%r = while_loop %t (%y: fp32[64]@L0) {\nyield_values %b\n} (%y: fp32[64]@L0) {\nyield_values %u\n} : fp32[64]@L0",
-            "what while_loop carries are",
+            "the carried values of while_loop are",
         ),
         (
             "while_loop () {\nyield_values %n\n} () {\nyield_values\n}",
@@ -185,7 +185,7 @@ fn loops_and_branches_that_carry_another_layout() {
         ),
         (
             "%r = if_else %b () {\nyield_values %t\n} () {\nyield_values %u\n} : fp32[64]@L0",
-            "what if_else carries are",
+            "the carried values of if_else are",
         ),
         (
             "if_else %n () {\nyield_values\n} () {\nyield_values\n}",
@@ -249,7 +249,7 @@ fn products_whose_fragments_do_not_fit() {
     let cases = [
         (other("mma_sync", "[2, 1]", "[1, 2]"), "is not the A of"),
         (other("mma_sync", "[2, 1]", "[2, 2]"), "2 x 2 warps are not 2"),
-        (other("mma_sync", "[2, 1]", "[2]"), "the warps are so many along M and so many along N"),
+        (other("mma_sync", "[2, 1]", "[2]"), "the warps are counts along M and N, or along a batch, M and N"),
         (other("mma_sync", "m16n8k16", "m8n8k16"), "is not the A of"),
         (
             other("mma_sync", "VECTORS", "matrix_a = true, matrix_b = false"),
@@ -260,7 +260,7 @@ fn products_whose_fragments_do_not_fit() {
             "attribute `instruction` of mma_sync is missing or malformed",
         ),
         (format!("%r = mma_sync %f, %a, %c {{{mma}}} : fp32[32, 8]@L11"), "dot does not take"),
-        (format!("%r = mma_sync %a, %mb, %c {{{mma}}} : fp32[32, 8]@L11"), "a product cannot read buffer<2"),
+        (format!("%r = mma_sync %a, %mb, %c {{{mma}}} : fp32[32, 8]@L11"), "a dot cannot read buffer<2"),
         (format!("%r = mma_sync %a, %f, %c {{{mma}}} : fp32[32, 8]@L9"), "L9 is no layout for fp32[32, 8]"),
         ("%r = fma_dot %a, %f, %c {DOT} : fp32[32, 8]@L11".to_owned(), "is not what the threads of"),
         (
@@ -269,7 +269,7 @@ fn products_whose_fragments_do_not_fit() {
                 .to_owned(),
             "wgmma has no Mma",
         ),
-        ("%r = finish %c {pending = ?} : fp32[32, 8]@L11".to_owned(), "finish takes a product under way"),
+        ("%r = finish %c {pending = ?} : fp32[32, 8]@L11".to_owned(), "finish takes a dot in flight"),
     ];
     for (body, expected) in &cases {
         refused(&[(body, expected)]);
@@ -298,9 +298,9 @@ fn threads_that_do_not_add_up() {
         )
     };
     let cases = [
-        (roles("[1, 2]", "[0, 0]"), "the roles take 3 warps of 2"),
-        (roles("[1]", "[0, 0]"), "2 roles, but 1 numbers of warps and 2 of registers"),
-        (roles("[1, 1]", "[0]"), "2 roles, but 2 numbers of warps and 1 of registers"),
+        (roles("[1, 2]", "[0, 0]"), "the partitions take 3 warps of 2"),
+        (roles("[1]", "[0, 0]"), "2 partitions, but 1 counts of warps and 2 of registers"),
+        (roles("[1, 1]", "[0]"), "2 partitions, but 2 counts of warps and 1 of registers"),
         (roles("[1, 1]", "[2048, 24]"), "a thread takes 24 to 256 registers in steps of 8, not 2048"),
     ];
     for (body, expected) in &cases {
@@ -311,7 +311,7 @@ fn threads_that_do_not_add_up() {
         "gpu sm_90a, 16 warps, 0 bytes of shared memory\nkernel func0 @k() {{\n{body}\nreturn_values\n}}\n"
     );
     let error = parse_dialect::<Gpu>(&text).expect_err("a multiprocessor has fewer registers");
-    assert!(error.message.contains("the roles take 122880 registers at the beginning"), "{}", error.message);
+    assert!(error.message.contains("the partitions take 122880 registers at the start"), "{}", error.message);
     refused(&[
         ("named_barrier {barrier = 0, threads = 64}", "there is no barrier 0 for 64 of 64 threads"),
         ("named_barrier {barrier = 16, threads = 64}", "there is no barrier 16"),
@@ -353,10 +353,10 @@ fn barriers_rings_and_copies_of_tensors_that_are_none() {
 #[test]
 fn ops_of_tile_ir_alone() {
     refused(&[
-        ("%r = dot %a, %f, %c {DOT} : fp32[32, 8]@L11", "dot stands in tile IR alone"),
-        ("%r = hint %n {kind = \"multiple_of\", values = [4]} : int32", "hint stands in tile IR alone"),
-        ("assume %b", "assume stands in tile IR alone"),
-        ("call {callee = func0, results = ()}", "call stands in tile IR alone"),
+        ("%r = dot %a, %f, %c {DOT} : fp32[32, 8]@L11", "dot exists only in tile IR"),
+        ("%r = hint %n {kind = \"multiple_of\", values = [4]} : int32", "hint exists only in tile IR"),
+        ("assume %b", "assume exists only in tile IR"),
+        ("call {callee = func0, results = ()}", "call exists only in tile IR"),
         // These are other ops here, with attributes that tile IR has not.
         ("%r = load %q {LOAD} : fp32[64]@L0", "attribute `axis` of load is missing or malformed"),
         ("store %q, %t {STORE, axis = 0}", "attribute `width` of store is missing or malformed"),
@@ -390,7 +390,7 @@ fn text_that_is_no_module() {
     let twice = format!("{layouts}L1 = [32] lane (1) (2) (4) (8) (16)\n");
     let again = format!("{layouts}L0 = [32] lane (2) (1) (4) (8) (16)\n");
     let gap = format!("{layouts}L2 = [32] lane (2) (1) (4) (8) (16)\n");
-    let numbered = "layouts are numbered in order, and each stands once";
+    let numbered = "layouts are numbered in order, and none is listed twice";
     let first = |from: &str, to: &str| layouts.replace(from, to);
     let cases = [
         (layouts.to_owned(), "fp32[32]@L0", None),
@@ -418,7 +418,7 @@ fn text_that_is_no_module() {
         (first("shared memory", "shared memory, fast"), "fp32[32]@L0", Some(header)),
         (first("1 warps", "3 warps"), "fp32[32]@L0", Some("L0 is not for 3 warps")),
         (first("1 warps", "64 warps"), "fp32[32]@L0", Some("1 to 32 warps, found 64")),
-        (first("sm_80", "sm_70"), "fp32[32]@L0", Some("there is no target `sm_70`")),
+        (first("sm_80", "sm_70"), "fp32[32]@L0", Some("unknown target `sm_70`")),
     ];
     for (header, ty, expected) in &cases {
         let text = format!("{header}{}", function.replace("TYPE", ty));
@@ -466,8 +466,8 @@ kernel func0 @k(%x: fp32, %h: fp16) {{
         (right.replace("[4, 1]", "[2, 2]"), "wgmma has no Mma"),
         (right.replace("m64n8k16", "m64n8k32"), "wgmma has no Mma"),
         (right.replace("pending<fp32[64, 8]@L3>", "fp32[64, 8]@L3"), "the results of wgmma are"),
-        (right.replace("finish %d", "finish %c"), "finish takes a product under way"),
-        (right.replace("finish %d", "finish %d, %a"), "finish waits behind a tile of 32-bit elements"),
+        (right.replace("finish %d", "finish %c"), "finish takes a dot in flight"),
+        (right.replace("finish %d", "finish %d, %a"), "finish waits for a tile of 32-bit elements"),
         (
             right
                 .replace("%r = finish %d {pending = 0} : fp32[64, 8]@L3", "%r = add %d, %d : fp32[64, 8]@L3"),

@@ -1,6 +1,6 @@
 //! The ops that the language of the GPU path has beyond tile IR.
 
-use tilewright_gpu_ir::warps_of_product;
+use tilewright_gpu_ir::warps_of_dot;
 use tilewright_gpu_ir::{Deferred, GpuVisitor, MmaShape, Scope, Type};
 use tilewright_ir::{
     AtomicKind, CacheModifier, ElementwiseFn, EvictionPolicy, InputPrecision, Inst, IntList, MemoryScope,
@@ -165,7 +165,7 @@ impl GpuVisitor for Lowering<'_> {
         matrix_b: &bool,
     ) -> Lowered {
         let loads = [matrix_a, matrix_b].map(|by_matrix| Loads::by_matrix(*by_matrix));
-        let warps = warps_of_product(warps).expect("the verifier checks the warps of products");
+        let warps = warps_of_dot(warps).expect("the verifier checks the warps of products");
         self.lower_mma(inst, [a, b, acc], *instruction, warps, loads)
     }
 

@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::Scope;
-use tilewright_gpu_ir::{commutes, warp_reduction};
+use tilewright_gpu_ir::{commutes, redux_function};
 use tilewright_ir::{Dtype, ElementwiseFn as F, Inst, Value};
 use tilewright_layout::{Input, Layout, Parts, Reduction, Step};
 
@@ -270,7 +270,7 @@ impl Lowering<'_> {
 
     /// What `redux.sync` does for what the region does.
     fn warp_function(&self, inst: Inst) -> (WarpReduction, ScalarType, Dtype) {
-        let found = warp_reduction(&self.program.header, self.kernel, &self.kernel.insts[inst]);
+        let found = redux_function(&self.program.header, self.kernel, &self.kernel.insts[inst]);
         let (function, dtype) = found.expect("the verifier checks what redux reduces");
         let ty = if dtype.is_signed() { ScalarType::S32 } else { ScalarType::U32 };
         let (function, ty) = match function {

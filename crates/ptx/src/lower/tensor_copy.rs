@@ -4,7 +4,7 @@
 //! A buffer whose rows are longer than a line of its swizzle is several boxes, one after the other; each is a copy of its own.
 
 use smallvec::SmallVec;
-use tilewright_gpu_ir::{BoxLayout, Feature, ROWS_OF_COPY};
+use tilewright_gpu_ir::{BoxLayout, Feature, GATHERED_ROWS_PER_COPY};
 use tilewright_ir::{AtomicKind, Inst, Value};
 
 use super::builder::{Scalar, Width, move_to};
@@ -127,7 +127,7 @@ impl Lowering<'_> {
             self.shared_load(condition, [buffer, descriptor], [barriers, slot], &boxes, coordinates);
             return Ok(());
         }
-        if let Some(place) = self.row_numbers(coordinates) {
+        if let Some(place) = self.gathered_row_indices(coordinates) {
             let mbarrier = self.mbarrier(barriers, slot);
             for (guard, (destination, source)) in
                 self.copies_of_rows(buffer, &boxes, (descriptor, coordinates), (place, false))
@@ -168,7 +168,7 @@ impl Lowering<'_> {
             Some(AtomicKind::Min) => Some(AtomicOperation::Min),
             Some(AtomicKind::Exchange) => return Err(self.unsupported(inst, "an exchange by a tensor copy")),
         };
-        if let Some(place) = self.row_numbers(coordinates) {
+        if let Some(place) = self.gathered_row_indices(coordinates) {
             let copies = self.copies_of_rows(buffer, &boxes, (descriptor, coordinates), (place, true));
             let guard = copies.first().and_then(|(guard, _)| *guard);
             for (guard, (source, destination)) in copies {
@@ -205,7 +205,7 @@ impl Lowering<'_> {
     }
 
     /// Which of the coordinates is a tile, of the numbers of rows.
-    fn row_numbers(&self, coordinates: &[Value]) -> Option<usize> {
+    fn gathered_row_indices(&self, coordinates: &[Value]) -> Option<usize> {
         coordinates.iter().position(|value| self.layout_of(*value).is_some())
     }
 
@@ -221,7 +221,7 @@ impl Lowering<'_> {
         let numbers = self.get(coordinates[place]);
         let count = self.layout(coordinates[place]).output().shape()[0];
         let row_bytes = boxes.bytes / count;
-        let lanes = (count / ROWS_OF_COPY).min(LANES);
+        let lanes = (count / GATHERED_ROWS_PER_COPY).min(LANES);
         let thread = self.thread();
         let is_all = lanes == LANES && self.warps.count == 1;
         let guard = (!is_all).then(|| {
@@ -232,16 +232,16 @@ impl Lowering<'_> {
         let column = self.scalar(coordinates[1 - place]);
         let map = self.scalar(map);
         let map = self.builder.address(Width::B64, map);
-        let step = Scalar::constant((ROWS_OF_COPY * row_bytes).into());
+        let step = Scalar::constant((GATHERED_ROWS_PER_COPY * row_bytes).into());
         let own = self.builder.mul(Width::B32, thread, step);
         let start = self.scalar(buffer);
         let start = self.builder.add(Width::B32, start, own);
         let mut copies = Vec::new();
-        for (number, rows) in (0..).zip(numbers.chunks(ROWS_OF_COPY as usize)) {
+        for (number, rows) in (0..).zip(numbers.chunks(GATHERED_ROWS_PER_COPY as usize)) {
             let rows: Vec<Scalar> =
                 rows.iter().map(|row| if is_written { self.row_to_write(*row) } else { *row }).collect();
             for part in 0..boxes.count {
-                let behind = part * boxes.bytes + number * LANES * ROWS_OF_COPY * row_bytes;
+                let behind = part * boxes.bytes + number * LANES * GATHERED_ROWS_PER_COPY * row_bytes;
                 let place = self.builder.add(Width::B32, start, Scalar::constant(behind.into()));
                 let place = self.builder.address(Width::B32, place);
                 let skipped = Scalar::constant((part * boxes.row).into());

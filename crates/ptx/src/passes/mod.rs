@@ -141,7 +141,7 @@ fn is_crowded(listing: &Listing) -> bool {
 /// Runs all passes. Whether far more is alive at once than a thread has registers.
 pub(crate) fn run(listing: &mut Listing) -> bool {
     let Ok(()) = run_passes(PASSES, listing, |_, listing| listing.alive = OnceCell::new());
-    listing.alive() > listing.tuning.most_registers
+    listing.alive() > listing.tuning.max_live_registers
 }
 
 /// The words of 32 bits that registers of a function take. Predicates have registers of their own.

@@ -17,7 +17,7 @@ pub(super) fn run(listing: &mut Listing) {
     let before = pressure::words(listing);
     let stays = |line: &Line| match line.instruction() {
         Some(Instruction::WgmmaFence(_)) => true,
-        Some(Instruction::Mma(_)) => before <= listing.tuning.most_registers,
+        Some(Instruction::Mma(_)) => before <= listing.tuning.max_live_registers,
         // tidy: wildcard because the others may be made when they are needed
         _ => false,
     };

@@ -62,7 +62,7 @@ pub(super) fn run(listing: &mut Listing) {
     let (mut stays, replaced) = number(listing, &regions, &writes, u32::MAX);
     if listing.lines.len() > listing.tuning.long_listing_lines {
         let kept = listing.lines.iter().zip(&stays).filter_map(|(line, stays)| stays.then_some(line));
-        if pressure::words_of_lines(kept, &listing.words) > listing.tuning.most_registers {
+        if pressure::words_of_lines(kept, &listing.words) > listing.tuning.max_live_registers {
             restore(listing, &replaced);
             let near = listing.tuning.near_lines;
             (stays, _) = number(listing, &regions, &writes, near);

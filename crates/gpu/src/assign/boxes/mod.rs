@@ -49,7 +49,7 @@ use rows::index_along;
 use sign::Proof;
 use tilewright_gpu_ir::target::{Feature, GpuTarget};
 use tilewright_gpu_ir::{
-    LaunchInteger, LaunchProduct, TensorAccess, TensorMapPlan, UNBOUNDED, is_tensor_reduction,
+    LaunchInteger, LaunchTerm, TensorAccess, TensorMapPlan, UNBOUNDED, is_tensor_reduction,
 };
 
 /// The most elements of a box along an axis.
@@ -546,7 +546,7 @@ impl Search<'_> {
                 }
                 arguments.push(self.argument(value)?);
             }
-            sum.0.push(LaunchProduct { factor, arguments });
+            sum.0.push(LaunchTerm { factor, arguments });
         }
         Some(sum)
     }

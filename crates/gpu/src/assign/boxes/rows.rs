@@ -17,7 +17,7 @@ use crate::assign::coalescing::Infos;
 use crate::launcher::Launcher;
 use crate::remarks::Because;
 use tilewright_gpu_ir::TensorMapPlan;
-use tilewright_gpu_ir::layout_rules::LEAST_ROWS;
+use tilewright_gpu_ir::layout_rules::MIN_GATHERED_ROWS;
 
 /// The fewest bytes of a row: four of them are a multiple of 128.
 const LEAST_BYTES: u64 = 32;
@@ -115,7 +115,7 @@ impl Search<'_> {
             if !along.is_checked_below && !self.infos[tile].range.is_nonnegative() {
                 return Err("the number of a row may be negative without a mask");
             }
-            if along.extent < LEAST_ROWS {
+            if along.extent < MIN_GATHERED_ROWS {
                 return Err("fewer than 8 rows");
             }
         }

@@ -8,7 +8,7 @@ use super::Rewrite;
 use tilewright_layout::Layout;
 
 use crate::assign::boxes::{Atom, MapId, Polynomial, TensorBox};
-use tilewright_gpu_ir::layout_rules::row_numbers;
+use tilewright_gpu_ir::layout_rules::gathered_row_indices;
 use tilewright_gpu_ir::{Buffer, Deferred, Gpu, GpuOp, TENSOR_MAP_BYTES, Type};
 
 /// The alignment of a tensor map.
@@ -74,7 +74,7 @@ pub(super) fn mark(
     let mut operands: SmallVec<[Value; 4]> = smallvec![pointers, map];
     for coordinate in &found.coordinates {
         let coordinate = match coordinate.as_variable() {
-            Some(Atom::Row(_, tile)) => writer.row_numbers(tile),
+            Some(Atom::Row(_, tile)) => writer.gathered_row_indices(tile),
             _ => writer.sum(coordinate),
         };
         operands.push(coordinate);
@@ -159,10 +159,10 @@ impl Writer<'_, '_, '_> {
 
     /// A tile of the numbers of rows, in 32 bits, where lanes have those of their copies. No tensor has a row of a number that does
     /// not fit.
-    fn row_numbers(&mut self, old: Value) -> Value {
+    fn gathered_row_indices(&mut self, old: Value) -> Value {
         let tile = self.rewrite.decided.function.ty(old).clone();
         let dtype = tile.dtype().expect("row numbers are integers");
-        let layout = row_numbers(tile.shape[0], self.rewrite.decided.num_warps);
+        let layout = gathered_row_indices(tile.shape[0], self.rewrite.decided.num_warps);
         let layout = self.rewrite.costs.add(layout);
         let mut numbers = self.rewrite.get(old, Some(layout));
         let id = self.rewrite.new.ty(numbers).layout();

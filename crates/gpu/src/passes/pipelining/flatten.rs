@@ -113,7 +113,7 @@ impl Nest<'_> {
             if self.is_inside(function.insts[boxed.mark].operands[1], body) {
                 return Err("a tensor map is made in it");
             }
-            if boxed.row_numbers(function).is_some() {
+            if boxed.gathered_row_indices(function).is_some() {
                 return Err("a copy is of rows by number");
             }
             coordinates.push(boxed.coordinates(function, boxed.mark));

@@ -194,7 +194,7 @@ impl Pair<'_> {
     fn coordinates(&self, plan: &LoopPlan, load: &RingLoad) -> Option<Coordinates> {
         let function = self.function;
         let body = function.insts[plan.inst].regions[0];
-        let boxed = load.boxed.as_ref().filter(|boxed| boxed.row_numbers(function).is_none())?;
+        let boxed = load.boxed.as_ref().filter(|boxed| boxed.gathered_row_indices(function).is_none())?;
         let values = boxed.coordinates(function, boxed.mark);
         let mut places = BTreeSet::new();
         let mut work = values.to_vec();

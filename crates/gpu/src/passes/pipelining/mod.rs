@@ -166,7 +166,7 @@ pub(super) fn plans_in_step(module: &Module) -> Result<InStep, &'static str> {
         plan.late = None;
         plan.in_flight = None;
         (plan.next, plan.follows) = (None, false);
-        let is_rows = |boxed: &Boxed| boxed.row_numbers(module.kernel()).is_some();
+        let is_rows = |boxed: &Boxed| boxed.gathered_row_indices(module.kernel()).is_some();
         if plan.loads.iter().any(|load| load.boxed.as_ref().is_some_and(is_rows)) {
             return Err("a copy is of rows by number, which all warps have");
         }

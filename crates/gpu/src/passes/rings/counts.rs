@@ -9,8 +9,8 @@ use tilewright_ir::{Inst, Value};
 
 use super::plan::{Plans, Writer};
 use super::teams::Teams;
-use tilewright_gpu_ir::analysis::dataflow::{Meet, Rule, walk};
-use tilewright_gpu_ir::analysis::slots::{Edge, Names};
+use tilewright_gpu_ir::analysis::dataflow::{JoinPoint, Transfer, walk};
+use tilewright_gpu_ir::analysis::slots::{Edge, SlotAnalysis};
 use tilewright_gpu_ir::{GpuOp, Op};
 
 /// More than this many are not told apart.
@@ -30,9 +30,9 @@ pub struct Counts {
 }
 
 /// Counts them, the least of all paths.
-pub fn count(names: &Names<'_>, plans: &Plans, teams: &Teams) -> Counts {
-    let mut counting = Counting { names, plans, teams, counts: Counts::default() };
-    walk(names, &mut counting, State::default()).expect("it refuses nothing");
+pub fn count(analysis: &SlotAnalysis<'_>, plans: &Plans, teams: &Teams) -> Counts {
+    let mut counting = Counting { analysis, plans, teams, counts: Counts::default() };
+    walk(analysis, &mut counting, State::default()).expect("it refuses nothing");
     counting.counts
 }
 
@@ -49,24 +49,24 @@ struct State {
 }
 
 struct Counting<'a> {
-    names: &'a Names<'a>,
+    analysis: &'a SlotAnalysis<'a>,
     plans: &'a Plans,
     teams: &'a Teams,
     counts: Counts,
 }
 
-impl Rule for Counting<'_> {
+impl Transfer for Counting<'_> {
     type State = State;
 
     fn step(&mut self, inst: Inst, state: &mut State) -> Result<(), String> {
-        let data = &self.names.function.insts[inst];
+        let data = &self.analysis.function.insts[inst];
         let Op::Gpu(op) = &data.op else {
             if matches!(data.op, Op::Tile(ir::Op::Barrier {})) {
                 state.released.clear();
             }
             return Ok(());
         };
-        let ring = data.operands.first().and_then(|value| self.names.root(*value));
+        let ring = data.operands.first().and_then(|value| self.analysis.root(*value));
         let plan = ring.and_then(|root| Some((root, self.plans.get(&root)?)));
         match (op, plan) {
             (GpuOp::CommitGroup {}, _) => commit(state),
@@ -129,7 +129,7 @@ impl Rule for Counting<'_> {
         Ok(())
     }
 
-    fn join(&self, state: &mut State, other: &State, _meet: Meet) {
+    fn join(&self, state: &mut State, other: &State, _meet: JoinPoint) {
         state.published.retain(|root, _| other.published.contains_key(root));
         for (root, count) in &other.left {
             let known = state.left.entry(*root).or_insert(0);

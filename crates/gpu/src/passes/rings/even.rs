@@ -6,16 +6,16 @@ use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Value};
 
-use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{GpuOp, Op};
 
 /// The instructions with regions at which rings of their own are empty, before and behind them, and these rings; of flattened
 /// loops, how many slots are full there.
-pub fn even(names: &Names<'_>, roots: &[Value]) -> FxHashMap<Inst, FxHashMap<Value, i64>> {
+pub fn even(analysis: &SlotAnalysis<'_>, roots: &[Value]) -> FxHashMap<Inst, FxHashMap<Value, i64>> {
     let mut found: FxHashMap<Inst, FxHashMap<Value, i64>> = FxHashMap::default();
     for root in roots {
-        let mut search = Search { names, root: *root, even: Vec::new() };
-        if search.block(names.block_of(*root), 0).is_some() {
+        let mut search = Search { analysis, root: *root, even: Vec::new() };
+        if search.block(analysis.block_of(*root), 0).is_some() {
             for (inst, held) in search.even {
                 found.entry(inst).or_default().insert(*root, held);
             }
@@ -25,7 +25,7 @@ pub fn even(names: &Names<'_>, roots: &[Value]) -> FxHashMap<Inst, FxHashMap<Val
 }
 
 struct Search<'a> {
-    names: &'a Names<'a>,
+    analysis: &'a SlotAnalysis<'a>,
     root: Value,
     /// With how many slots that are acquired and not taken.
     even: Vec<(Inst, i64)>,
@@ -34,7 +34,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// How many slots are acquired and not taken behind a block; none if that depends on the path.
     fn block(&mut self, block: Block, before: i64) -> Option<i64> {
-        let function = self.names.function;
+        let function = self.analysis.function;
         let mut held = before;
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
@@ -49,7 +49,7 @@ impl Search<'_> {
                 |number: usize| number == 0 && matches!(data.op.as_tile(), Some(ir::Op::While {}));
             let trips = match data.op.as_tile() {
                 Some(ir::Op::For { .. }) => {
-                    self.names.trips(*inst).and_then(|trips| i64::try_from(trips).ok())
+                    self.analysis.trips(*inst).and_then(|trips| i64::try_from(trips).ok())
                 }
                 // tidy: wildcard because only this op says how often it runs
                 _ => None,
@@ -68,7 +68,7 @@ impl Search<'_> {
                 }
             }
             let is_flat = matches!(data.op.as_tile(), Some(ir::Op::For { options }) if options.flatten);
-            let is_full = is_flat && (1..=self.names.slots(self.root)).contains(&held);
+            let is_full = is_flat && (1..=self.analysis.slots(self.root)).contains(&held);
             if held == before_regions && (held == 0 || is_full) && !data.regions.is_empty() {
                 self.even.push((*inst, held));
             }
@@ -77,7 +77,7 @@ impl Search<'_> {
     }
 
     fn advances(&self, block: Block) -> bool {
-        let function = self.names.function;
+        let function = self.analysis.function;
         let mut found = false;
         function.walk(block, &mut |inst| {
             let data = &function.insts[inst];

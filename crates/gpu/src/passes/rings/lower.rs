@@ -12,7 +12,7 @@ use super::counts::Counts;
 use super::even::even;
 use super::plan::{Plan, Plans, Writer};
 use super::teams::Teams;
-use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Op, Type};
 
 /// One end of a ring: which slot is acquired next, and which is taken next.
@@ -88,8 +88,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    pub fn new(names: &Names<'_>, plans: &Plans, teams: Teams) -> Self {
-        let function = names.function;
+    pub fn new(analysis: &SlotAnalysis<'_>, plans: &Plans, teams: Teams) -> Self {
+        let function = analysis.function;
         let mut parts = Self {
             roots: FxHashMap::default(),
             touched: FxHashSet::default(),
@@ -101,7 +101,7 @@ impl Parts {
             stored: FxHashSet::default(),
         };
         for (root, _) in plans.iter().filter(|(_, plan)| plan.has_outer_barriers()) {
-            let outermost = outermost(names, *root);
+            let outermost = outermost(analysis, *root);
             if parts.teams.first(*root) == *root {
                 parts.barriers_before.entry(outermost).or_default().push(*root);
             }
@@ -109,7 +109,7 @@ impl Parts {
         }
         for value in function.values.keys() {
             if matches!(function.ty(value), Type::Empty(_) | Type::Full(_))
-                && let Some(root) = names.root(value)
+                && let Some(root) = analysis.root(value)
             {
                 parts.roots.insert(value, root);
             }
@@ -127,12 +127,12 @@ impl Parts {
                 }
             };
             let root = data.operands[0];
-            let mut block = names.block_of_inst(inst);
+            let mut block = analysis.block_of_inst(inst);
             let is_outside = plans[&root].has_outer_barriers();
-            let home = if is_outside { function.entry } else { names.block_of(root) };
+            let home = if is_outside { function.entry } else { analysis.block_of(root) };
             let mut is_direct = true;
             while block != home {
-                let Some(owner) = names.owner(block) else { break };
+                let Some(owner) = analysis.owner(block) else { break };
                 // The ends of a ring of roles begin with their role.
                 if plans[&root].roles.as_ref().is_some_and(|roles| roles.inst == owner) {
                     break;
@@ -142,19 +142,19 @@ impl Parts {
                 let step = parts.steps.entry((owner, ring_end)).or_insert(Some(0));
                 *step = step.filter(|_| is_direct).map(|step| step + u32::from(parts.teams.is_last(root)));
                 is_direct = false;
-                block = names.block_of_inst(owner);
+                block = analysis.block_of_inst(owner);
             }
         });
-        parts.join_ends(names, plans);
+        parts.join_ends(analysis, plans);
         parts
     }
 
     /// Where rings without roles are empty, the end that acquires is where the other one is.
-    fn join_ends(&mut self, names: &Names<'_>, plans: &Plans) {
+    fn join_ends(&mut self, analysis: &SlotAnalysis<'_>, plans: &Plans) {
         let is_own = |root: &Value, plan: &Plan| plan.roles.is_none() && self.teams.first(*root) == *root;
         let roots: Vec<Value> =
             plans.iter().filter(|(root, plan)| is_own(root, plan)).map(|(root, _)| *root).collect();
-        for (inst, rings) in even(names, &roots) {
+        for (inst, rings) in even(analysis, &roots) {
             let Some(ends) = self.advances.get_mut(&inst) else { continue };
             let is_carried =
                 |root: &Value| ends.contains(&(*root, End::Take)) && ends.contains(&(*root, End::Acquire));
@@ -166,9 +166,9 @@ impl Parts {
 }
 
 /// The instruction of the entry that a value is made inside of.
-fn outermost(names: &Names<'_>, value: Value) -> Inst {
-    let owner = names.owner(names.block_of(value)).expect("the value is made in a region");
-    names.ancestor_in(names.function.entry, owner).expect("the entry is around all regions")
+fn outermost(analysis: &SlotAnalysis<'_>, value: Value) -> Inst {
+    let owner = analysis.owner(analysis.block_of(value)).expect("the value is made in a region");
+    analysis.ancestor_in(analysis.function.entry, owner).expect("the entry is around all regions")
 }
 
 /// Whether threads store to shared memory in an instruction of the entry or in one before it.

@@ -35,7 +35,7 @@ use std::collections::BTreeSet;
 use tilewright_base::{Code, Diagnostic};
 
 use crate::tile::legality::at;
-use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{GpuOp, Module, Op};
 
 /// Lowers the rings of a kernel.
@@ -44,12 +44,12 @@ use tilewright_gpu_ir::{GpuOp, Module, Op};
 /// If a ring is used in a way that no row of the table is for.
 pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let function = module.kernel();
-    let names = Names::new(function, false);
-    let plans = plan::plans(&names, (module.header.num_warps, module.header.cluster))?;
-    let teams = teams::Teams::find(&names, &plans);
-    let counts = counts::count(&names, &plans, &teams);
-    end_in_their_regions(&names, &plans, &counts)?;
-    let parts = lower::Parts::new(&names, &plans, teams);
+    let analysis = SlotAnalysis::new(function, false);
+    let plans = plan::plans(&analysis, (module.header.num_warps, module.header.cluster))?;
+    let teams = teams::Teams::find(&analysis, &plans);
+    let counts = counts::count(&analysis, &plans, &teams);
+    end_in_their_regions(&analysis, &plans, &counts)?;
+    let parts = lower::Parts::new(&analysis, &plans, teams);
     let entry = module.entry;
     lower::lower(&mut module.functions[entry], plans, counts, parts);
     Ok(())
@@ -58,11 +58,11 @@ pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
 /// Checks that rings with barriers in regions end there, with all slots taken: a copy that no thread waited for could come when others
 /// have the memory.
 fn end_in_their_regions(
-    names: &Names<'_>,
+    analysis: &SlotAnalysis<'_>,
     plans: &plan::Plans,
     counts: &counts::Counts,
 ) -> Result<(), Box<Diagnostic>> {
-    let function = names.function;
+    let function = analysis.function;
     let mut ended = BTreeSet::new();
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
@@ -76,7 +76,7 @@ fn end_in_their_regions(
     let message = format!(
         "the ring {} cannot be carried out: it needs an mbarrier, and its alloc stands in a region that does not end with all slots \
          taken and a dealloc",
-        names.text(*root)
+        analysis.text(*root)
     );
     Err(Box::new(at(function, inst, Code::MalformedIr, message)))
 }

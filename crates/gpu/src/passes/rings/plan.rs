@@ -7,7 +7,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Inst, Operation, Value};
 
 use crate::tile::legality::at;
-use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::WARPGROUP_WARPS;
 use tilewright_gpu_ir::{Buffer, GpuOp, Op, Type};
@@ -94,8 +94,8 @@ struct RingUses {
 }
 
 /// A plan for every ring.
-pub fn plans(names: &Names<'_>, (num_warps, blocks): (u32, u32)) -> Result<Plans, Box<Diagnostic>> {
-    let function = names.function;
+pub fn plans(analysis: &SlotAnalysis<'_>, (num_warps, blocks): (u32, u32)) -> Result<Plans, Box<Diagnostic>> {
+    let function = analysis.function;
     let mut uses: BTreeMap<Value, RingUses> = BTreeMap::new();
     let mut rings = Vec::new();
     function.walk(function.entry, &mut |inst| {
@@ -111,15 +111,15 @@ pub fn plans(names: &Names<'_>, (num_warps, blocks): (u32, u32)) -> Result<Plans
             if !matches!(ty, Type::Ring(_) | Type::Empty(_) | Type::Full(_)) {
                 continue;
             }
-            let root = names.root(*value).expect("the verifier traces rings");
+            let root = analysis.root(*value).expect("the verifier traces rings");
             note(uses.entry(root).or_default(), op, inst, place);
         }
     });
     let mut plans = Plans::new();
     for (root, inst, buffer) in rings {
         let uses = uses.remove(&root).unwrap_or_default();
-        let plan = plan(names, root, buffer, &uses, (num_warps, blocks)).map_err(|message| {
-            let text = format!("the ring {} cannot be carried out: {message}", names.text(root));
+        let plan = plan(analysis, root, buffer, &uses, (num_warps, blocks)).map_err(|message| {
+            let text = format!("the ring {} cannot be carried out: {message}", analysis.text(root));
             Box::new(at(function, inst, Code::MalformedIr, text))
         })?;
         plans.insert(root, plan);
@@ -154,7 +154,7 @@ fn note(uses: &mut RingUses, op: &GpuOp, inst: Inst, place: usize) {
 }
 
 fn plan(
-    names: &Names<'_>,
+    analysis: &SlotAnalysis<'_>,
     root: Value,
     buffer: Buffer,
     uses: &RingUses,
@@ -165,25 +165,25 @@ fn plan(
         return Err("its slots are filled by stores and by copies, or by copies of two kinds");
     }
     if writer == Writer::Tensor {
-        single_fills(names, uses)?;
+        single_fills(analysis, uses)?;
     }
     let in_condition = |inst: &&Inst| {
-        let mut block = names.block_of_inst(**inst);
-        while let Some(owner) = names.owner(block) {
-            let data = &names.function.insts[owner];
+        let mut block = analysis.block_of_inst(**inst);
+        while let Some(owner) = analysis.owner(block) {
+            let data = &analysis.function.insts[owner];
             if matches!(data.op.as_tile(), Some(ir::Op::While {})) && data.regions[0] == block {
                 return true;
             }
-            block = names.block_of_inst(owner);
+            block = analysis.block_of_inst(owner);
         }
         false
     };
     if uses.producing.iter().chain(&uses.consuming).any(|inst| in_condition(&inst)) {
         return Err("it is used in the condition of a while_loop");
     }
-    let roles = roles(names, root, uses, num_warps)?;
+    let roles = roles(analysis, root, uses, num_warps)?;
     let are_groups = num_warps * blocks > WARPGROUP_WARPS;
-    let is_in_region = names.block_of(root) != names.function.entry;
+    let is_in_region = analysis.block_of(root) != analysis.function.entry;
     // All groups leave such memory before it is filled again: what had it between may have been of all of them.
     let is_between_groups = writer == Writer::Tensor && uses.is_async_read && are_groups && !is_in_region;
     let is_async_read = uses.is_async_read;
@@ -194,8 +194,8 @@ fn plan(
 }
 
 /// A slot is filled by one tensor copy, next to its `publish`: its barrier expects the bytes once.
-fn single_fills(names: &Names<'_>, uses: &RingUses) -> Result<(), &'static str> {
-    let function = names.function;
+fn single_fills(analysis: &SlotAnalysis<'_>, uses: &RingUses) -> Result<(), &'static str> {
+    let function = analysis.function;
     let publishes: Vec<Inst> = uses
         .producing
         .iter()
@@ -205,8 +205,8 @@ fn single_fills(names: &Names<'_>, uses: &RingUses) -> Result<(), &'static str> 
     let fills_once = |publish: &Inst| {
         let token = function.insts[*publish].operands[0];
         let fills = uses.writers.iter().filter(|(_, fill)| function.insts[*fill].operands[0] == token);
-        let blocks: Vec<_> = fills.map(|(_, fill)| names.block_of_inst(*fill)).collect();
-        blocks == [names.block_of_inst(*publish)]
+        let blocks: Vec<_> = fills.map(|(_, fill)| analysis.block_of_inst(*fill)).collect();
+        blocks == [analysis.block_of_inst(*publish)]
     };
     if publishes.len() == uses.writers.len() && publishes.iter().all(fills_once) {
         Ok(())
@@ -216,13 +216,13 @@ fn single_fills(names: &Names<'_>, uses: &RingUses) -> Result<(), &'static str> 
 }
 
 fn roles(
-    names: &Names<'_>,
+    analysis: &SlotAnalysis<'_>,
     root: Value,
     uses: &RingUses,
     num_warps: u32,
 ) -> Result<Option<Roles>, &'static str> {
     let of = |insts: &[Inst]| -> Vec<Option<(Inst, usize)>> {
-        let mut roles: Vec<_> = insts.iter().map(|inst| names.role(*inst)).collect();
+        let mut roles: Vec<_> = insts.iter().map(|inst| analysis.partition(*inst)).collect();
         roles.sort_unstable();
         roles.dedup();
         roles
@@ -241,10 +241,10 @@ fn roles(
             _ => return Err("its slots are read by all warps, or by the role that fills them"),
         }
     }
-    if names.block_of_inst(inst) != names.block_of(root) {
+    if analysis.block_of_inst(inst) != analysis.block_of(root) {
         return Err("its roles do not stand in the block of its alloc: its phases would begin again");
     }
-    let Op::Gpu(GpuOp::WarpRoles { warps, .. }) = &names.function.insts[inst].op else {
+    let Op::Gpu(GpuOp::WarpRoles { warps, .. }) = &analysis.function.insts[inst].op else {
         return Err("its roles are none");
     };
     let count = |role: &usize| u32::try_from(warps[*role]).unwrap_or(num_warps);

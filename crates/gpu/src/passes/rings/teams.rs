@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Block, Inst, Value};
 
 use super::plan::{Plan, Plans, Writer};
-use tilewright_gpu_ir::analysis::slots::Names;
+use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 /// Which rings are a team.
@@ -55,8 +55,8 @@ type Steps = BTreeMap<(Block, End), Vec<(Step, Value, Inst)>>;
 
 impl Teams {
     /// The teams of a function: each ring that may be in one joins the first whose rings it follows.
-    pub fn find(names: &Names<'_>, plans: &Plans) -> Self {
-        let function = names.function;
+    pub fn find(analysis: &SlotAnalysis<'_>, plans: &Plans) -> Self {
+        let function = analysis.function;
         let mut steps = Steps::new();
         let mut order = Vec::new();
         function.walk(function.entry, &mut |inst| {
@@ -71,26 +71,26 @@ impl Teams {
                 Op::Gpu(GpuOp::Take {}) => (End::Full, Step::Take),
                 Op::Gpu(GpuOp::Release {}) => {
                     let taken = function.defining_inst(data.operands[0]);
-                    let is_here =
-                        taken.is_some_and(|taken| names.block_of_inst(taken) == names.block_of_inst(inst));
+                    let is_here = taken
+                        .is_some_and(|taken| analysis.block_of_inst(taken) == analysis.block_of_inst(inst));
                     (End::Empty, if is_here { Step::Release } else { Step::ReleaseLater })
                 }
                 // tidy: wildcard because no other op advances a ring
                 _ => {
                     let taken =
                         data.operands.iter().filter(|value| matches!(function.ty(**value), Type::Full(_)));
-                    for root in taken.filter_map(|value| names.root(*value)) {
-                        let steps = steps.entry((names.block_of_inst(inst), End::Full)).or_default();
+                    for root in taken.filter_map(|value| analysis.root(*value)) {
+                        let steps = steps.entry((analysis.block_of_inst(inst), End::Full)).or_default();
                         steps.push((Step::Read, root, inst));
                     }
                     return;
                 }
             };
-            if let Some(root) = names.root(data.operands[0]) {
-                let mut block = names.block_of_inst(inst);
+            if let Some(root) = analysis.root(data.operands[0]) {
+                let mut block = analysis.block_of_inst(inst);
                 steps.entry((block, end)).or_default().push((step, root, inst));
-                while let Some(owner) = names.owner(block) {
-                    block = names.block_of_inst(owner);
+                while let Some(owner) = analysis.owner(block) {
+                    block = analysis.block_of_inst(owner);
                     steps.entry((block, end)).or_default().push((Step::Within, root, inst));
                 }
             }
@@ -101,7 +101,7 @@ impl Teams {
                 let together: Vec<Value> = team.iter().copied().chain([root]).collect();
                 let is_at_once =
                     plans[&root].writer == Writer::Tensor || are_taken_at_once(&steps, &together);
-                is_alike(names, plans, team[0], root)
+                is_alike(analysis, plans, team[0], root)
                     && advance_in_turn(&steps, &together, &plans[&root])
                     && is_at_once
             });
@@ -144,7 +144,7 @@ impl Teams {
 }
 
 /// Whether two rings can have barriers in common.
-fn is_alike(names: &Names<'_>, plans: &Plans, one: Value, other: Value) -> bool {
+fn is_alike(analysis: &SlotAnalysis<'_>, plans: &Plans, one: Value, other: Value) -> bool {
     let [first, second]: [&Plan; 2] = [one, other].map(|root| &plans[&root]);
     let roles =
         |plan: &Plan| plan.roles.as_ref().map(|roles| (roles.inst, roles.producer, roles.consumers.clone()));
@@ -158,7 +158,7 @@ fn is_alike(names: &Names<'_>, plans: &Plans, one: Value, other: Value) -> bool 
         && first.buffer.slots == second.buffer.slots
         && first.has_empty() == second.has_empty()
         && roles(first) == roles(second)
-        && names.block_of(one) == names.block_of(other)
+        && analysis.block_of(one) == analysis.block_of(other)
 }
 
 /// What is done with some rings, in turns of as many steps as there are rings: those steps that count. Between the steps of a turn of a

@@ -124,20 +124,20 @@ fn roles_that_cannot_be() {
     let eight = blocked(&[256], &[1], &[32], &[8], &[0]);
     let own = "    %r = arange {start = 0, end = 256} : int32[256]@L1\n";
     for (attributes, first, expected) in [
-        ("warps = [4, 2], registers = [0, 0]", "", "the roles take 6 warps of 8"),
+        ("warps = [4, 2], registers = [0, 0]", "", "the partitions take 6 warps of 8"),
         ("warps = [4, 4], registers = [20, 0]", "", "not 20"),
         ("warps = [4, 4], registers = [100, 0]", "", "not 100"),
         ("warps = [2, 6], registers = [40, 0]", "", "the registers of 2 warps from 0 on, no warpgroups,"),
         ("warps = [4, 4], registers = [24, 264]", "", "not 264"),
         ("warps = [4, 4], registers = [0, 0]", own, "in a role of 4 warps"),
-        ("warps = [4, 4], registers = [0, 0]", "    barrier\n", "a barrier of the block stands in role 0"),
+        ("warps = [4, 4], registers = [0, 0]", "    barrier\n", "a barrier of the block is in partition 0"),
     ] {
         let found = refusal("sm_90a", 8, &[four.clone(), eight.clone()], &roles(attributes, first));
         assert!(found.contains(expected), "{attributes}: {found}");
     }
     // 16 warps begin with 136 registers each.
     let found = refusal("sm_90a", 16, &[], &roles("warps = [4, 12], registers = [232, 104]", ""));
-    assert!(found.contains("the roles take 69632 registers at the beginning"), "{found}");
+    assert!(found.contains("the partitions take 69632 registers at the start"), "{found}");
     let found = refusal("sm_80", 8, &[], &roles("warps = [4, 4], registers = [40, 80]", ""));
     assert_eq!(found, "`warp_roles` is not available on sm_80");
 }

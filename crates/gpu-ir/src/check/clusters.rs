@@ -1,4 +1,4 @@
-//! What blocks in pairs share.
+//! Checks of ops for clusters.
 
 use tilewright_ir as ir;
 
@@ -6,13 +6,14 @@ use super::{Check, Checker, ensure};
 use crate::{GpuOp, Type};
 
 impl Checker<'_> {
-    /// Blocks run in pairs; what they share is a buffer with the barriers of its slots, on a condition.
-    pub(super) fn in_pairs(&self, op: &GpuOp) -> Check {
+    /// Checks that the kernel has clusters, and the operands of `share`: a buffer, the barriers of
+    /// its slots and a condition.
+    pub(super) fn cluster_op(&self, op: &GpuOp) -> Check {
         ensure(self.header.paired || self.header.cluster > 1, || {
-            format!("{} in a kernel whose blocks are no pairs", self.name())
+            format!("{} in a kernel without clusters", self.name())
         })?;
         let GpuOp::Share {} = op else { return Ok(()) };
-        let are_barriers = [1, 2].iter().all(|place| matches!(self.operand(*place), Type::Mbarrier { .. }));
+        let are_barriers = [1, 2].iter().all(|index| matches!(self.operand(*index), Type::Mbarrier { .. }));
         ensure(matches!(self.operand(0), Type::Buffer(_)) && are_barriers, || {
             "share takes a buffer and the barriers of its slots".into()
         })?;
