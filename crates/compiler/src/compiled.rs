@@ -62,7 +62,7 @@ impl GpuCode {
     pub fn num_warps(&self) -> u32 {
         let (kernel, mut found) = (self.program.kernel(), self.program.header.num_warps);
         kernel.walk(kernel.entry, &mut |inst| {
-            if let Op::Gpu(GpuOp::WarpRoles { warps, .. }) = &kernel.insts[inst].op {
+            if let Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) = &kernel.insts[inst].op {
                 found = warps[0] as u32;
             }
         });

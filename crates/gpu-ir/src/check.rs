@@ -53,7 +53,7 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::AtomicStore { .. }
         | GpuOp::Dealloc {}
         | GpuOp::LocalStore {}
-        | GpuOp::LocalCount {}
+        | GpuOp::LocalHistogram {}
         | GpuOp::CopyAsync { .. }
         | GpuOp::CommitGroup {}
         | GpuOp::WaitGroup { .. }
@@ -69,11 +69,11 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::TensorStoreWait { .. }
         | GpuOp::FenceProxy {}
         | GpuOp::FenceGlobal {}
-        | GpuOp::Share {}
-        | GpuOp::PairArrive {}
-        | GpuOp::PairWait {}
+        | GpuOp::MulticastLoads {}
+        | GpuOp::ClusterArrive {}
+        | GpuOp::ClusterWait {}
         | GpuOp::NamedBarrier { .. }
-        | GpuOp::WarpRoles { .. }
+        | GpuOp::WarpSpecialize { .. }
         | GpuOp::Publish {}
         | GpuOp::Release {} => true,
         GpuOp::ConvertLayout {}
@@ -95,8 +95,8 @@ fn gives_nothing(op: &GpuOp) -> bool {
         | GpuOp::Slot {}
         | GpuOp::LocalLoad { .. }
         | GpuOp::Wgmma { .. }
-        | GpuOp::Finish { .. }
-        | GpuOp::Settle { .. }
+        | GpuOp::WgmmaWait { .. }
+        | GpuOp::WgmmaWaitEarlier { .. }
         | GpuOp::Acquire {}
         | GpuOp::Take {} => false,
     }
@@ -178,11 +178,11 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Returns whether the block or some partition has this many warps. `warp_roles` checks its own
+    /// Returns whether the block or some partition has this many warps. `warp_specialize` checks its own
     /// partitions.
     fn may_be_for(&self, count: u32) -> bool {
         let is_partition = |inst: &InstData| match &inst.op {
-            Op::Gpu(GpuOp::WarpRoles { warps, .. }) => warps.contains(&i64::from(count)),
+            Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) => warps.contains(&i64::from(count)),
             Op::Gpu(_) | Op::Tile(_) => false,
         };
         count == self.header.num_warps || self.function.insts.values().any(is_partition)
@@ -306,7 +306,7 @@ impl<'a> Checker<'a> {
             | OpFamily::Identity
             | OpFamily::Promise
             | OpFamily::Memory
-            | OpFamily::Roles
+            | OpFamily::Partitions
             | OpFamily::Call
             | OpFamily::Loop
             | OpFamily::Branch
@@ -442,7 +442,7 @@ impl<'a> Checker<'a> {
         let dot @ Type::Pending { tile, layout } = self.operand(0) else {
             return Err(format!("{} takes a dot in flight, found {}", self.name(), self.operand(0)));
         };
-        if matches!(self.inst.op, Op::Gpu(GpuOp::Settle { .. })) {
+        if matches!(self.inst.op, Op::Gpu(GpuOp::WgmmaWaitEarlier { .. })) {
             return self.results(std::slice::from_ref(dot));
         }
         self.dependence(1)?;
@@ -498,10 +498,10 @@ impl<'a> Checker<'a> {
                 })?;
                 ensure_holds(self.memory(0)?, self.registers(1)?)
             }
-            GpuOp::LocalCount {} => self.local_count(),
+            GpuOp::LocalHistogram {} => self.local_histogram(),
             GpuOp::LocalLoad { matrix } => self.local_load(*matrix),
             GpuOp::Wgmma { instruction, warps, .. } => self.wgmma(op, *instruction, warps),
-            GpuOp::Finish { .. } | GpuOp::Settle { .. } => self.wgmma_wait(),
+            GpuOp::WgmmaWait { .. } | GpuOp::WgmmaWaitEarlier { .. } => self.wgmma_wait(),
             GpuOp::CopyAsync { axis, width, .. } => self.copy_async(*axis, *width),
             GpuOp::MbarrierInit { .. }
             | GpuOp::MbarrierExpect { .. }
@@ -525,7 +525,7 @@ impl<'a> Checker<'a> {
                 let fits = (1..16).contains(barrier) && threads.is_multiple_of(32) && *threads <= most;
                 ensure(fits, || format!("there is no barrier {barrier} for {threads} of {most} threads"))
             }
-            GpuOp::WarpRoles { warps, registers } => self.warp_roles(warps, registers),
+            GpuOp::WarpSpecialize { warps, registers } => self.warp_specialize(warps, registers),
             GpuOp::Acquire {} => match self.operand(0) {
                 Type::Ring(buffer) => self.results(&[Type::Empty(Buffer { slots: 1, ..buffer.clone() })]),
                 other => Err(format!("acquire takes a ring, found {other}")),
@@ -547,7 +547,7 @@ impl<'a> Checker<'a> {
             GpuOp::FenceProxy {} => {
                 (0..self.inst.operands.len()).try_for_each(|slot| self.memory(slot).map(drop))
             }
-            GpuOp::Share {} | GpuOp::PairArrive {} | GpuOp::PairWait {} => self.cluster_op(op),
+            GpuOp::MulticastLoads {} | GpuOp::ClusterArrive {} | GpuOp::ClusterWait {} => self.cluster_op(op),
         }
     }
 
@@ -724,7 +724,7 @@ impl<'a> Checker<'a> {
         self.results(std::slice::from_ref(self.operand(2)))
     }
 
-    fn warp_roles(&self, warps: &[i64], registers: &[i64]) -> Check {
+    fn warp_specialize(&self, warps: &[i64], registers: &[i64]) -> Check {
         let partitions = self.inst.regions.len();
         ensure(warps.len() == partitions && registers.len() == partitions, || {
             format!(

@@ -13,7 +13,7 @@
 //! | `, synchronized` | barriers are wherever threads must wait for each other |
 //! | `, pairs` | the launch may put two neighboring programs into one cluster |
 //! | `, clusters of 2` | this many blocks compute one program together |
-//! | `, last programs first` | the order in which programs start differs from that of their blocks |
+//! | `, longest CTA first by descending id` | the order in which programs start differs from that of their blocks |
 //! | `, 2 blocks a multiprocessor` | the register limit leaves room for this many blocks |
 //!
 //! After the layouts come the tensor maps that are the last parameters of the kernel
@@ -33,16 +33,16 @@ pub enum ProgramOrder {
     #[default]
     AsLaunched,
     /// Programs with a smaller index along the first axis start first.
-    FirstFirst,
+    AscendingIds,
     /// Programs with a larger index along the first axis start first.
-    LastFirst,
+    DescendingIds,
 }
 
 /// The largest count of stages and of blocks: a multiprocessor holds fewer blocks.
 const MAX_COUNT: u32 = tilewright_ir::LoopOptions::MAX_STAGES;
 
-const FIRST_FIRST: &str = "first programs first";
-const LAST_FIRST: &str = "last programs first";
+const ASCENDING_IDS: &str = "longest CTA first by ascending id";
+const DESCENDING_IDS: &str = "longest CTA first by descending id";
 
 /// The header of a module.
 #[derive(Clone, Debug)]
@@ -123,8 +123,8 @@ impl Header {
         let cluster = if *cluster == 1 { String::new() } else { format!(", clusters of {cluster}") };
         let order = match order {
             ProgramOrder::AsLaunched => String::new(),
-            ProgramOrder::FirstFirst => format!(", {FIRST_FIRST}"),
-            ProgramOrder::LastFirst => format!(", {LAST_FIRST}"),
+            ProgramOrder::AscendingIds => format!(", {ASCENDING_IDS}"),
+            ProgramOrder::DescendingIds => format!(", {DESCENDING_IDS}"),
         };
         let blocks =
             if *min_blocks == 0 { String::new() } else { format!(", {min_blocks} blocks a multiprocessor") };
@@ -164,8 +164,8 @@ impl Header {
                 "no contraction" if contraction => contraction = false,
                 "synchronized" if !synchronized => synchronized = true,
                 "pairs" if !paired => paired = true,
-                FIRST_FIRST => order = ProgramOrder::FirstFirst,
-                LAST_FIRST => order = ProgramOrder::LastFirst,
+                ASCENDING_IDS => order = ProgramOrder::AscendingIds,
+                DESCENDING_IDS => order = ProgramOrder::DescendingIds,
                 _ if cluster == 1 && word.starts_with("clusters of ") => {
                     cluster = word["clusters of ".len()..].parse().map_err(|_| expected)?;
                 }

@@ -33,7 +33,7 @@
 //! | `for_loop`, `while_loop`, `if_else` | a carried or yielded value has one layout everywhere |
 //!
 //! A thread holds each element once: the layout of registers has no free register bits. Every thread
-//! holds all scalars. In a partition of `warp_roles` tiles are distributed over the warps of the
+//! holds all scalars. In a partition of `warp_specialize` tiles are distributed over the warps of the
 //! partition, and their layouts count those warps only.
 //!
 //! # Rings

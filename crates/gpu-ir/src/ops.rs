@@ -91,7 +91,7 @@ define_ops! {
     LocalStore local_store (buffer, value) [] {} regions 0 Write Memory Never;
     /// Adds 1 to element `i` of a 1-D int32 buffer for each element `i` of a tile, where the mask
     /// holds.
-    LocalCount local_count (buffer, tile) [mask] {} regions 0 Write Memory Never;
+    LocalHistogram local_histogram (buffer, tile) [mask] {} regions 0 Write Memory Never;
     /// Loads a tile from a buffer of one slot; with `matrix`, by `ldmatrix`.
     LocalLoad local_load (buffer) [] {matrix: bool} regions 0 Read Memory Never;
 
@@ -188,10 +188,10 @@ define_ops! {
     /// Waits for a dot in flight, until at most `pending` later groups are, and returns its
     /// accumulator. With `after`, a tile of 32-bit elements, it waits after that tile is computed,
     /// and not as early as possible.
-    Finish finish (dot) [after] {pending: Deferred} regions 0 Write Barrier Never;
+    WgmmaWait wgmma_wait (dot) [after] {pending: Deferred} regions 0 Write Barrier Never;
     /// Waits until at most `pending` groups of dots are in flight, and returns the same dot:
     /// operands of earlier dots in its registers may be written again.
-    Settle settle (dot) [] {pending: u32} regions 0 Write Barrier Never;
+    WgmmaWaitEarlier wgmma_wait_earlier (dot) [] {pending: u32} regions 0 Write Barrier Never;
 
     /// Makes the two blocks of a pair fill the slots of a buffer together from here on, where the
     /// condition (int1) holds, which is equal in both.
@@ -202,12 +202,12 @@ define_ops! {
     /// condition of a buffer holds, else in its own. Both blocks run the same loads in the same
     /// order, synchronize before the first one, and synchronize before they end. A tile of one box
     /// is divided along its last axis; the tensor map has the box of a half.
-    Share share (buffer, full, empty, condition) [] {} regions 0 Write Barrier Never;
+    MulticastLoads multicast_loads (buffer, full, empty, condition) [] {} regions 0 Write Barrier Never;
     /// Arrives at the barrier of a pair of blocks: accesses before it, initialized barriers
-    /// included, happen before those after `pair_wait`. Every thread arrives.
-    PairArrive pair_arrive () [] {} regions 0 Write Barrier Never;
+    /// included, happen before those after `cluster_wait`. Every thread arrives.
+    ClusterArrive cluster_arrive () [] {} regions 0 Write Barrier Never;
     /// Waits, in each thread, until all threads of both blocks that have not ended have arrived.
-    PairWait pair_wait () [] {} regions 0 Write Barrier Never;
+    ClusterWait cluster_wait () [] {} regions 0 Write Barrier Never;
 
     /// Orders accesses to shared memory by threads before those of the asynchronous proxy (tensor
     /// copies, `wgmma`): ordinary accesses, and `cp.async` after a wait. The order holds in this
@@ -226,7 +226,7 @@ define_ops! {
     /// warps count as all warps: tiles are distributed over them, and one of its threads executes
     /// what one thread executes. Partitions are not nested, and use `named_barrier`, not `barrier`.
     /// Afterwards, all warps wait for each other.
-    WarpRoles warp_roles () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Roles Never;
+    WarpSpecialize warp_specialize () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never;
 
     /// Returns the next empty slot of a ring, after a wait until it is empty (CUTLASS:
     /// `producer_acquire`).

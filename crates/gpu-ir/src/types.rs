@@ -26,7 +26,7 @@ pub enum Type {
     Empty(Buffer),
     /// A slot of a ring that its holder reads: `full<fp16[128, 64]@L5>`. `release` consumes it.
     Full(Buffer),
-    /// The accumulator of asynchronous dots in flight: `pending<fp32[128, 256]@L3>`. `finish`
+    /// The accumulator of asynchronous dots in flight: `pending<fp32[128, 256]@L3>`. `wgmma_wait`
     /// consumes it.
     Pending {
         /// Element and shape.

@@ -34,7 +34,7 @@ fn text(body: &str) -> String {
         .replace("ACC", "fp32[64, 8]@L0")
         .replace("SMALL", "buffer<1, fp16[16, 8]@L3>");
     let head = match body.matches("yield_values\n} () {").count() {
-        _ if !body.contains("warp_roles") => HEAD.into(),
+        _ if !body.contains("warp_specialize") => HEAD.into(),
         3 => head_of_roles(16),
         _ => head_of_roles(8),
     };
@@ -72,7 +72,7 @@ fn after(body: &str, last: &str) -> String {
     verify(&module).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let again = parse_dialect::<Gpu>(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(print(&again, false), text);
-    let layout = if text.contains("warp_roles") { "@L5" } else { "@L1" };
+    let layout = if text.contains("warp_specialize") { "@L5" } else { "@L1" };
     let end = format!("width = 2}} : fp16[64, 16]{layout}\n");
     let body = text.split_once(&end).map_or("", |(_, body)| body);
     body.replace("{options = \"stages=0 unroll=0\"}", "LOOP")
@@ -141,7 +141,7 @@ publish %g2
 %h = take %s : FULL
 %v = local_load %h READ!
 %q = wgmma %f, %m, %c WGMMA! : PENDING
-%c1 = finish %q {pending = ?} : ACC
+%c1 = wgmma_wait %q {pending = ?} : ACC
 release %f
 release %h
 yield_values %c1
@@ -195,11 +195,11 @@ tensor_fill %e1, %t, %from, %i
 publish %e1
 %h = take %r : FULL
 %w = wgmma %h, %m, %acc WGMMA! : PENDING
-%c = finish %u {pending = ?} : ACC
+%c = wgmma_wait %u {pending = ?} : ACC
 release %g
 yield_values %w, %h
 } : PENDING, FULL
-%c1 = finish %q1 {pending = ?} : ACC
+%c1 = wgmma_wait %q1 {pending = ?} : ACC
 release %f1",
         "a_product_is_finished_an_iteration_later",
     );
@@ -211,7 +211,7 @@ fn nested_loops_carry_on() {
     check(
         "
 %r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
-warp_roles {warps = [4, 4], registers = [24, 240]} () {
+warp_specialize {warps = [4, 4], registers = [24, 240]} () {
 for_loop %from, %n, %by LOOP! (%j: int32) {
 for_loop %from, %n, %by LOOP! (%i: int32) {
 %e = acquire %r : EMPTY
@@ -311,7 +311,7 @@ local_store %e, %x
 publish %e
 %f = take %r : FULL
 %q = wgmma %f, %m, %c WGMMA! : PENDING
-%c1 = finish %q {pending = ?} : ACC
+%c1 = wgmma_wait %q {pending = ?} : ACC
 release %f
 yield_values %c1
 } : ACC
@@ -413,11 +413,11 @@ local_store %m, %x
 barrier
 fence_proxy
 %q = wgmma %m, %s, %acc WGMMA! : PENDING
-%c = finish %q {pending = ?} : ACC";
+%c = wgmma_wait %q {pending = ?} : ACC";
     file("barriers_stand_behind_fences").assert_eq(&after(body, "barriers"));
 }
 
-/// The barrier stands behind the wait of each thread for its own copies, and behind `finish`, whatever stood before.
+/// The barrier stands behind the wait of each thread for its own copies, and behind `wgmma_wait`, whatever stood before.
 #[test]
 fn barriers_stand_behind_waits() {
     let body = "
@@ -434,7 +434,7 @@ barrier
 %f = take %r : FULL
 %v = local_load %f READ!
 release %f
-%c = finish %q {pending = ?} : ACC
+%c = wgmma_wait %q {pending = ?} : ACC
 local_store %m, %x";
     file("barriers_stand_behind_waits").assert_eq(&after(body, "barriers"));
 }
@@ -445,7 +445,7 @@ fn roles(fill: &str, read: &str) -> String {
         "
 %r = alloc {{offset = ?}} : ring<2, fp16[64, 16]@L2>
 %m = alloc {{offset = ?}} : SMALL
-warp_roles {{warps = [4, 4], registers = [24, 240]}} () {{
+warp_specialize {{warps = [4, 4], registers = [24, 240]}} () {{
 %mine = splat %p {{shape = [64, 16]}} : *fp16[64, 16]@L1
 for_loop %from, %n, %by LOOP! (%i: int32) {{
 %e = acquire %r : EMPTY
@@ -584,7 +584,7 @@ fn slots_of_a_team_are_released_in_any_order() {
 %r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
 %s = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
 %m = alloc {offset = ?} : SMALL
-warp_roles {warps = [4, 4], registers = [24, 240]} () {
+warp_specialize {warps = [4, 4], registers = [24, 240]} () {
 for_loop %from, %n, %by LOOP! (%i: int32) {
 %e = acquire %r : EMPTY
 tensor_fill %e, %t, %from, %i
@@ -644,7 +644,7 @@ fn rings_both_ways() {
     let body = "
 %r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
 %s = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
-warp_roles {warps = [4, 4], registers = [0, 0]} () {
+warp_specialize {warps = [4, 4], registers = [0, 0]} () {
 %mine = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
 %y = load %mine {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1
 %e = acquire %r : EMPTY
@@ -711,12 +711,13 @@ fn what_no_row_is_for_is_refused() {
     let both = roles("tensor_fill %e, %t, %from, %i", LOAD);
     refused(
         &both.replace(
-            "warp_roles",
-            "%e9 = acquire %r : EMPTY\ntensor_fill %e9, %t, %from\npublish %e9\nwarp_roles",
+            "warp_specialize",
+            "%e9 = acquire %r : EMPTY\ntensor_fill %e9, %t, %from\npublish %e9\nwarp_specialize",
         ),
         "its slots are filled by several roles, or by all warps and a role",
     );
-    let looped = both.replace("warp_roles", "for_loop %from, %n, %by LOOP! (%j: int32) {\nwarp_roles");
+    let looped =
+        both.replace("warp_specialize", "for_loop %from, %n, %by LOOP! (%j: int32) {\nwarp_specialize");
     refused(
         &looped.replace("\ndealloc %r", "\nyield_values\n}\ndealloc %r"),
         "its roles do not stand in the block of its alloc: its phases would begin again",
@@ -734,7 +735,7 @@ fn what_no_row_is_for_is_refused() {
 #[test]
 fn what_crosses_the_warps_of_a_role_is_refused() {
     let body = "
-warp_roles {warps = [4, 4], registers = [0, 0]} () {
+warp_specialize {warps = [4, 4], registers = [0, 0]} () {
 %mine = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
 %y = load %mine {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1
 %rows = reduce %y {axis = 0, scope = block, redux = false} (%i: fp16, %j: fp16) {

@@ -74,7 +74,7 @@ pub enum OpFamily {
     /// Runs one of its regions; see [`Function::carried`].
     Branch,
     /// Runs each of its regions by some of the warps.
-    Roles,
+    Partitions,
     /// Ends a block.
     Terminator,
 }

@@ -181,4 +181,4 @@ def test_warps_that_copy(kind, device):
             )
         np.testing.assert_array_equal(out.cpu().numpy(), x @ w)
         if "sm_90a" in handle.asm.get("ptx", ""):
-            assert ("warp_roles" in handle.asm["gpu"]) == has_copying_warps
+            assert ("warp_specialize" in handle.asm["gpu"]) == has_copying_warps

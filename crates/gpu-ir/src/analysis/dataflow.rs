@@ -38,7 +38,7 @@ pub trait Transfer {
     /// Renames the values of a state at an edge into or out of a region.
     fn rename(&self, state: &mut Self::State, edge: &Edge);
 
-    /// Notes that a partition of a `warp_roles`, or again all warps, run the next instructions.
+    /// Notes that a partition of a `warp_specialize`, or again all warps, run the next instructions.
     fn enter_partition(&mut self, _partition: Option<(Inst, usize)>) {}
 }
 
@@ -70,7 +70,7 @@ impl<R: Transfer> Walk<'_, '_, R> {
                     }
                     self.transfer.join(state, &other, JoinPoint::Branch);
                 }
-                (Op::Gpu(GpuOp::WarpRoles { .. }), ..) => self.partitions(*inst, state)?,
+                (Op::Gpu(GpuOp::WarpSpecialize { .. }), ..) => self.partitions(*inst, state)?,
                 // tidy: wildcard because the other ops are straight code
                 _ => self.transfer.step(*inst, state)?,
             }

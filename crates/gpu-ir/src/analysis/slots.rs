@@ -142,7 +142,7 @@ impl<'f> SlotAnalysis<'f> {
         self.parents.ancestor_in(block, inst)
     }
 
-    /// Returns the `warp_roles` around an instruction, with the index of the partition.
+    /// Returns the `warp_specialize` around an instruction, with the index of the partition.
     pub fn partition(&self, inst: Inst) -> Option<(Inst, usize)> {
         self.partition_of_block(self.block_of_inst(inst))
     }
@@ -151,7 +151,7 @@ impl<'f> SlotAnalysis<'f> {
     pub fn partition_of_block(&self, mut block: Block) -> Option<(Inst, usize)> {
         while let Some(owner) = self.owner(block) {
             let data = &self.function.insts[owner];
-            if matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. })) {
+            if matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. })) {
                 let partition = data.regions.iter().position(|region| *region == block);
                 return partition.map(|partition| (owner, partition));
             }

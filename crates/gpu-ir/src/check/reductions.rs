@@ -67,7 +67,7 @@ impl Checker<'_> {
         })
     }
 
-    pub(super) fn local_count(&self) -> Check {
+    pub(super) fn local_histogram(&self) -> Check {
         let buffer = self.memory(0)?;
         let tile = self.registers(1)?;
         let is_counted = tile.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool());
@@ -78,7 +78,7 @@ impl Checker<'_> {
             && buffer.tile() == ir::Type::tile(ir::Dtype::I32, [buffer.shape.elements() as u32])
             && *self.header.layouts.get(buffer.layout) == rows(&buffer.shape)
             && mask.is_none_or(|mask| mask.is_some_and(is_mask));
-        ensure(fits, || format!("local_count does not count {tile} in {}", buffer.tile()))?;
+        ensure(fits, || format!("local_histogram does not count {tile} in {}", buffer.tile()))?;
         self.same_layouts(&self.inst.operands[1..])
     }
 

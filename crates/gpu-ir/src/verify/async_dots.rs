@@ -1,8 +1,8 @@
 //! Asynchronous dots: nothing writes or frees a slot that a dot in flight may still read, and
-//! `finish` waits for the dot whose accumulator it returns. Dots that follow each other in the same
+//! `wgmma_wait` waits for the dot whose accumulator it returns. Dots that follow each other in the same
 //! registers differ by the time of their issue.
 //!
-//! Dots complete in the order of their issue: `finish {pending = n}` completes all but the latest
+//! Dots complete in the order of their issue: `wgmma_wait {pending = n}` completes all but the latest
 //! n. Until a pass fills in the number, the rule assumes the largest one that completes the dot.
 
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl Transfer for AsyncDots<'_> {
                 state.insert(data.results[0], DotsInFlight { reads, later: 0 });
                 Ok(())
             }
-            GpuOp::Finish { pending: Deferred(pending) } => {
+            GpuOp::WgmmaWait { pending: Deferred(pending) } => {
                 let Some(dots) = state.remove(&data.operands[0]) else { return Ok(()) };
                 let pending = pending.unwrap_or(dots.later);
                 if pending > dots.later {
@@ -82,14 +82,14 @@ impl Transfer for AsyncDots<'_> {
                 finish(pending, state);
                 Ok(())
             }
-            GpuOp::Settle { pending } => {
+            GpuOp::WgmmaWaitEarlier { pending } => {
                 let Some(dots) = state.remove(&data.operands[0]) else { return Ok(()) };
                 state.insert(data.results[0], dots);
                 finish(*pending, state);
                 Ok(())
             }
             GpuOp::LocalStore {}
-            | GpuOp::LocalCount {}
+            | GpuOp::LocalHistogram {}
             | GpuOp::CopyAsync { .. }
             | GpuOp::TensorLoad {}
             | GpuOp::Release {} => {

@@ -148,7 +148,7 @@ impl Transfer for Copies<'_> {
         };
         match op {
             GpuOp::CopyAsync { .. } => self.write(inst, state, Stage::Started, Fence::Missing),
-            GpuOp::LocalStore {} | GpuOp::LocalCount {} => {
+            GpuOp::LocalStore {} | GpuOp::LocalHistogram {} => {
                 self.write(inst, state, Stage::Waited, Fence::Missing)
             }
             GpuOp::TensorLoad {} => self.write(inst, state, Stage::Tensor, Fence::Done),

@@ -201,7 +201,7 @@ impl Transfer for Mbarriers<'_> {
     fn enter_partition(&mut self, partition: Option<(Inst, usize)>) {
         self.warps = partition.map_or(self.block_warps, |(inst, partition)| {
             match &self.analysis.function.insts[inst].op {
-                Op::Gpu(GpuOp::WarpRoles { warps, .. }) => warps[partition] as u32,
+                Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) => warps[partition] as u32,
                 // tidy: wildcard because no other op has roles
                 _ => self.block_warps,
             }

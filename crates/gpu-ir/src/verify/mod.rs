@@ -11,7 +11,7 @@
 //! | [`lifetimes`] | no memory is used after its `dealloc`, which is in the block of its `alloc` | |
 //! | [`alignment`] | offsets of buffers, and distances of slots, have the alignment that their uses need | |
 //! | [`copies`] | a slot is read, written again or freed only after a wait for the copies into it, and after a barrier where the module is synchronized; the asynchronous proxy reads ordinary writes only after a fence | copies of one partition that another one reads: `mbarrier`s order them, and the verifier checks only their parities; slots at unrelated indices count as different |
-//! | [`async_dots`] | nothing writes a slot that a dot in flight may read; `finish` waits for its dot | the same |
+//! | [`async_dots`] | nothing writes a slot that a dot in flight may read; `wgmma_wait` waits for its dot | the same |
 //! | [`reads`] | a slot is overwritten only after a wait that follows its last read: by a tensor copy always, by others where the module is synchronized | the same; buffers at one offset |
 //! | [`mbarriers`] | barriers are initialized before use; something arrives where something waits; of barriers within one partition: no more arrivals than a phase has, and no wait for a phase that cannot complete, if the parity is a constant | parities that are computed; barriers between partitions, except the count of a single arrival |
 //! | [`partitions`] | partitions do not wait for the block, named barriers have the threads of their partitions, tiles stay in their partition | that all partitions of a named barrier reach it equally often |
@@ -85,15 +85,15 @@ impl OpKinds {
                 | GpuOp::TensorReduce { .. }
                 | GpuOp::TensorStoreWait { .. }
                 | GpuOp::Wgmma { .. }
-                | GpuOp::Finish { .. }
-                | GpuOp::Settle { .. }
+                | GpuOp::WgmmaWait { .. }
+                | GpuOp::WgmmaWaitEarlier { .. }
                 | GpuOp::FenceProxy {}
                 | GpuOp::FenceGlobal {}
-                | GpuOp::Share {}
-                | GpuOp::PairArrive {}
-                | GpuOp::PairWait {}
+                | GpuOp::MulticastLoads {}
+                | GpuOp::ClusterArrive {}
+                | GpuOp::ClusterWait {}
                 | GpuOp::NamedBarrier { .. }
-                | GpuOp::WarpRoles { .. }
+                | GpuOp::WarpSpecialize { .. }
                 | GpuOp::Acquire {}
                 | GpuOp::TensorFill {}
                 | GpuOp::Publish {}
@@ -120,7 +120,7 @@ impl OpKinds {
                 | GpuOp::Dealloc {}
                 | GpuOp::Slot {}
                 | GpuOp::LocalStore {}
-                | GpuOp::LocalCount {}
+                | GpuOp::LocalHistogram {}
                 | GpuOp::LocalLoad { .. }
                 | GpuOp::TensorBox {}
                 | GpuOp::MakeTensorMap { .. },

@@ -19,7 +19,7 @@ pub fn check(header: &Header, analysis: &SlotAnalysis<'_>) -> Check {
             return;
         }
         result = match &function.insts[inst].op {
-            Op::Gpu(GpuOp::WarpRoles { warps, .. }) => partitions(analysis, inst, warps),
+            Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) => partitions(analysis, inst, warps),
             Op::Gpu(GpuOp::NamedBarrier { barrier, threads })
                 if analysis.partition(inst).is_none() && *threads != header.num_warps * 32 =>
             {
@@ -99,7 +99,9 @@ fn instruction(
         Op::Tile(ir::Op::Barrier {}) => {
             Err(format!("a barrier of the block is in partition {partition}: use a named_barrier"))
         }
-        Op::Gpu(GpuOp::WarpRoles { .. }) => Err(format!("warp_roles is nested in partition {partition}")),
+        Op::Gpu(GpuOp::WarpSpecialize { .. }) => {
+            Err(format!("warp_specialize is nested in partition {partition}"))
+        }
         Op::Gpu(GpuOp::NamedBarrier { barrier, threads }) => {
             uses.entry(*barrier).or_default().insert((*threads, partition));
             Ok(())

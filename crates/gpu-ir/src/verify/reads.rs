@@ -65,8 +65,8 @@ impl Transfer for Reads<'_> {
                 }
                 self.read(&data.operands, ReadState::Dot(0), state);
             }
-            GpuOp::Finish { pending } => finish(pending.0.unwrap_or(0), state),
-            GpuOp::Settle { pending } => finish(*pending, state),
+            GpuOp::WgmmaWait { pending } => finish(pending.0.unwrap_or(0), state),
+            GpuOp::WgmmaWaitEarlier { pending } => finish(*pending, state),
             GpuOp::TensorStore {} | GpuOp::TensorReduce { .. } => {
                 for read in state.values_mut() {
                     if let ReadState::Stored(later) = read {
@@ -84,7 +84,7 @@ impl Transfer for Reads<'_> {
             }
             GpuOp::NamedBarrier { .. } | GpuOp::MbarrierWait {} => wait(state),
             GpuOp::LocalStore {}
-            | GpuOp::LocalCount {}
+            | GpuOp::LocalHistogram {}
             | GpuOp::CopyAsync { .. }
             | GpuOp::TensorLoad {}
             | GpuOp::Release {} => {

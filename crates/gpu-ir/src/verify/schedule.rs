@@ -4,7 +4,7 @@
 //! one step, ops run by their order. So a value is used in its own stage by a later op of the step,
 //! or in a later stage; a carried value may also be used one stage earlier, by a later op of the
 //! step. A dot may follow the dot before it in the same accumulator without a wait for it: the edge
-//! from `finish` to the accumulator of a dot is not checked.
+//! from `wgmma_wait` to the accumulator of a dot is not checked.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
@@ -84,7 +84,7 @@ impl<'a> Loop<'a> {
             let Some(&(made, made_rank)) = self.ranks.get(&maker) else { continue };
             let is_accumulated = matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. }))
                 && index == 2
-                && matches!(self.function.insts[maker].op, Op::Gpu(GpuOp::Finish { .. }));
+                && matches!(self.function.insts[maker].op, Op::Gpu(GpuOp::WgmmaWait { .. }));
             let latest = stage + distance;
             let is_ready = made < latest || made == latest && (made_rank < rank || is_accumulated);
             if !is_ready {

@@ -42,7 +42,7 @@ impl Tokens<'_> {
             | (Op::Gpu(GpuOp::Publish {}), Type::Empty(_))
             | (Op::Gpu(GpuOp::Release {}), Type::Full(_))
             | (
-                Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::Finish { .. } | GpuOp::Settle { .. }),
+                Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::WgmmaWait { .. } | GpuOp::WgmmaWaitEarlier { .. }),
                 Type::Pending { .. },
             ) => Some(TokenUse::Consumed),
             (
@@ -130,7 +130,7 @@ impl Tokens<'_> {
         if data.regions.is_empty() {
             return Ok(());
         }
-        let is_specialization = matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. }));
+        let is_specialization = matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
         let around: BTreeSet<Value> =
             if is_specialization { BTreeSet::new() } else { held.union(open).copied().collect() };
         let mut used = Vec::new();

@@ -97,7 +97,7 @@ fn tokens_are_consumed_once() {
     );
     check(
         "release %f",
-        "warp_roles {warps = [4], registers = [0]} () {\nrelease %f\nyield_values\n}",
+        "warp_specialize {warps = [4], registers = [0]} () {\nrelease %f\nyield_values\n}",
         "release uses %f, which was consumed before",
     );
     accepted(&FILLED.replace(
@@ -134,11 +134,11 @@ fn only_their_ops_take_tokens() {
 %m = alloc {offset = ?} : ONE
 %s = alloc {offset = ?} : SMALL
 %q = wgmma %m, %s, %acc WGMMA!
-%d = finish %q {pending = 0} : FINISHED";
+%d = wgmma_wait %q {pending = 0} : FINISHED";
     accepted(product);
     refused_with(
         product,
-        "%d = finish %q {pending = 0} : FINISHED",
+        "%d = wgmma_wait %q {pending = 0} : FINISHED",
         "",
         "%q is not consumed on every path: wait for it on each",
     );
@@ -334,7 +334,7 @@ fence_proxy
 barrier
 %q = wgmma %m, %s, %acc WGMMA!
 %q1 = wgmma %x, %s, %q WGMMA!
-%d = finish %q1 {pending = 0} : FINISHED
+%d = wgmma_wait %q1 {pending = 0} : FINISHED
 barrier
 local_store %m, %x
 dealloc %m";
@@ -344,19 +344,19 @@ fn dots_keep_their_operands() {
     accepted(DOT);
     let check = |from, to, expected: &str| refused_with(DOT, from, to, expected);
     check(
-        "%d = finish",
-        "local_store %m, %x\n%d = finish",
+        "%d = wgmma_wait",
+        "local_store %m, %x\n%d = wgmma_wait",
         "local_store writes %m, which the dot %q1 may still read: wait for the dot first",
     );
     check(
-        "%d = finish %q1 {pending = 0} : FINISHED\nbarrier\nlocal_store %m, %x\ndealloc %m",
-        "dealloc %m\n%d = finish %q1 {pending = 0} : FINISHED",
+        "%d = wgmma_wait %q1 {pending = 0} : FINISHED\nbarrier\nlocal_store %m, %x\ndealloc %m",
+        "dealloc %m\n%d = wgmma_wait %q1 {pending = 0} : FINISHED",
         "dealloc frees %m, which the dot %q1 may still read: wait for the dot first",
     );
     check(
         "pending = 0",
         "pending = 1",
-        "finish leaves 1 dots in flight, and %q1 may be one of them: 0 were issued after it",
+        "wgmma_wait leaves 1 dots in flight, and %q1 may be one of them: 0 were issued after it",
     );
     accepted(&DOT.replace("pending = 0", "pending = ?"));
 }
@@ -378,18 +378,18 @@ fence_proxy
 local_store %d, %x
 fence_proxy
 %u1 = wgmma %d, %s, %u WGMMA!
-%w = finish %u1 {pending = 0} : FINISHED
+%w = wgmma_wait %u1 {pending = 0} : FINISHED
 %u2 = wgmma %d, %s, %w WGMMA!
 yield_values %u2, %at1
 } : PENDING, int32
-%w1 = finish %q {pending = 0} : FINISHED";
+%w1 = wgmma_wait %q {pending = 0} : FINISHED";
 
 #[test]
 fn dots_are_carried() {
     accepted(LAGGING);
     let settled = LAGGING.replace(
-        "%w = finish %u1 {pending = 0} : FINISHED\n%u2 = wgmma %d, %s, %w WGMMA!",
-        "%u2 = settle %u1 {pending = 1} : PENDING\n%e = slot %m, %at : ONE\nlocal_store %e, %x\nfence_proxy",
+        "%w = wgmma_wait %u1 {pending = 0} : FINISHED\n%u2 = wgmma %d, %s, %w WGMMA!",
+        "%u2 = wgmma_wait_earlier %u1 {pending = 1} : PENDING\n%e = slot %m, %at : ONE\nlocal_store %e, %x\nfence_proxy",
     );
     let written = "local_store writes %e, which the dot %u2 may still read: wait for the dot first";
     accepted(&settled);
@@ -403,7 +403,7 @@ fn dots_are_carried() {
     refused_with(
         FILLED,
         "release %f",
-        "%s = alloc {offset = ?} : SMALL\n%q = wgmma %f, %s, %acc WGMMA!\nrelease %f\n%w = finish %q {pending = 0} : FINISHED",
+        "%s = alloc {offset = ?} : SMALL\n%q = wgmma %f, %s, %acc WGMMA!\nrelease %f\n%w = wgmma_wait %q {pending = 0} : FINISHED",
         "release frees %f, which the dot %q may still read: wait for the dot first",
     );
 }
@@ -490,7 +490,7 @@ fn tensor_copies_are_waited_for_and_wait() {
 mbarrier_init %w {arrivals = 1}
 fence_proxy
 %q = wgmma %m, %s, %acc WGMMA!
-%d = finish %q {pending = 0} : FINISHED
+%d = wgmma_wait %q {pending = 0} : FINISHED
 barrier
 mbarrier_expect %w, %c0 {bytes = 2048}
 tensor_load %m, %t, %w, %c0, %c0, %c0
@@ -498,8 +498,8 @@ mbarrier_wait %w, %c0, %c0";
     accepted(product);
     refused_with(
         product,
-        "%d = finish %q {pending = 0} : FINISHED\nbarrier",
-        "barrier\n%d = finish %q {pending = 0} : FINISHED",
+        "%d = wgmma_wait %q {pending = 0} : FINISHED\nbarrier",
+        "barrier\n%d = wgmma_wait %q {pending = 0} : FINISHED",
         "tensor_load overwrites %m, which other threads may still read: add a barrier or an mbarrier_wait",
     );
     let two = TENSOR.replace("mbarrier<1>", "mbarrier<2>");
@@ -653,7 +653,7 @@ const PARTITIONS: &str = "
 mbarrier_init %full {arrivals = 1}
 mbarrier_init %empty {arrivals = 3}
 fence_proxy
-warp_roles {warps = [1, 3], registers = [24, 240]} () {
+warp_specialize {warps = [1, 3], registers = [24, 240]} () {
 %y, %z = for_loop %c0, %n, %c1, %c0, %c1 LOOP! (%i: int32, %at: int32, %free: int32) {
 mbarrier_wait %empty, %at, %free
 mbarrier_expect %full, %at {bytes = 2048}

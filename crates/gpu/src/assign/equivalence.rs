@@ -232,7 +232,7 @@ impl<'a> Union<'a> {
                 | OpFamily::Promise
                 | OpFamily::Barrier
                 | OpFamily::Memory
-                | OpFamily::Roles
+                | OpFamily::Partitions
                 | OpFamily::Call
                 | OpFamily::Terminator => {}
             }
@@ -345,7 +345,7 @@ impl Collect<'_> {
             | OpFamily::Promise
             | OpFamily::Barrier
             | OpFamily::Memory
-            | OpFamily::Roles
+            | OpFamily::Partitions
             | OpFamily::Call
             | OpFamily::Terminator => {}
         }

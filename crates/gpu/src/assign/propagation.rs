@@ -111,7 +111,7 @@ impl Demands {
             | OpFamily::Promise
             | OpFamily::Barrier
             | OpFamily::Memory
-            | OpFamily::Roles
+            | OpFamily::Partitions
             | OpFamily::Call
             | OpFamily::Terminator => None,
         }

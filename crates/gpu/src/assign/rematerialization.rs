@@ -95,7 +95,7 @@ impl Search<'_> {
             | OpFamily::Promise
             | OpFamily::Barrier
             | OpFamily::Memory
-            | OpFamily::Roles
+            | OpFamily::Partitions
             | OpFamily::Call
             | OpFamily::Terminator => None,
         };

@@ -215,7 +215,7 @@ impl Rewrite<'_, '_> {
             unreachable!("a product is a tile, found {ty}")
         };
         self.new.values[begun].ty = Type::Pending { tile, layout };
-        let op = GpuOp::Finish { pending: Deferred(Some(0)) }.into();
+        let op = GpuOp::WgmmaWait { pending: Deferred(Some(0)) }.into();
         let inst = self.new.create_inst(op, smallvec![begun], smallvec![], [ty], location);
         self.new.blocks[block].insts.push(inst);
         inst

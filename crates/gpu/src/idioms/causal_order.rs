@@ -42,8 +42,8 @@ pub fn program_order(module: &Module) -> ProgramOrder {
     };
     let (order, which) = match slope {
         Slope::By(0) => return ProgramOrder::AsLaunched,
-        slope if slope.falls() => (ProgramOrder::FirstFirst, "first"),
-        _ => (ProgramOrder::LastFirst, "last"),
+        slope if slope.falls() => (ProgramOrder::AscendingIds, "first"),
+        _ => (ProgramOrder::DescendingIds, "last"),
     };
     let because = || {
         let reason = "its loops with products have the more iterations, and nothing waits for other programs";

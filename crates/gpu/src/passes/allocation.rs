@@ -267,7 +267,7 @@ impl Buffers {
 
 /// The pairs of buffers of which each is of another role: roles run beside each other.
 fn in_other_roles(function: &Function, list: &[(Inst, u32)]) -> Vec<(Inst, Inst)> {
-    let is_roles = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. }));
+    let is_roles = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
     if !function.insts.values().any(is_roles) {
         return Vec::new();
     }

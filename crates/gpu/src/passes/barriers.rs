@@ -35,7 +35,7 @@ fn barrier_of_role(analysis: &SlotAnalysis<'_>, inst: Inst) -> Option<Op> {
 /// The threads of a role.
 fn threads_of(analysis: &SlotAnalysis<'_>, roles: Inst, role: usize) -> u32 {
     match &analysis.function.insts[roles].op {
-        Op::Gpu(GpuOp::WarpRoles { warps, .. }) => warps[role] as u32 * LANES,
+        Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) => warps[role] as u32 * LANES,
         // tidy: wildcard because only this op has roles
         _ => 0,
     }
@@ -44,7 +44,7 @@ fn threads_of(analysis: &SlotAnalysis<'_>, roles: Inst, role: usize) -> u32 {
 /// Puts barriers where threads have to wait for each other. Shared memory has its places.
 pub fn insert_barriers(module: &mut Module) {
     let before = needed(module);
-    let is_role = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. }));
+    let is_role = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
     let mut of_roles: FxHashMap<Inst, Op> = FxHashMap::default();
     if module.kernel().insts.values().any(is_role) {
         let analysis = SlotAnalysis::new(module.kernel(), false);

@@ -10,7 +10,7 @@
 //! %s = scan %x {scope = block}            see `scans.rs`
 //! %y = atomic_rmw … {everywhere}          %x = atomic_rmw … ; %b = alloc ; local_store %b, %x ; %y = local_load %b ; dealloc %b
 //! %x = … ; %y = movement %x, %i           %x = … ; %b = alloc ; local_store %b, %x ; %y = movement %b, %i ; dealloc %b
-//! %p = wgmma %x, … ; %s = finish %p       %b = alloc ; local_store %b, %x ; fence_proxy ; %p = wgmma %b, … ; %s = finish %p ; dealloc %b
+//! %p = wgmma %x, … ; %s = wgmma_wait %p       %b = alloc ; local_store %b, %x ; fence_proxy ; %p = wgmma %b, … ; %s = wgmma_wait %p ; dealloc %b
 //! ```
 //! An operand of products alone stays in shared memory, and the product loads what it needs when it needs it. What is left of
 //! `convert_layout` renames registers, or shuffles within warps.
@@ -126,7 +126,7 @@ impl Pass<'_> {
                 _ => self.cursor.insert(inst),
             }
             let outside = self.in_role;
-            self.in_role |= self.cursor.function.insts[inst].op.info().family == OpFamily::Roles;
+            self.in_role |= self.cursor.function.insts[inst].op.info().family == OpFamily::Partitions;
             for region in self.cursor.function.insts[inst].regions.clone() {
                 self.block(region);
             }

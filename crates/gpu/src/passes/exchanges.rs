@@ -5,7 +5,7 @@
 //! ```text
 //! %y = bitonic %x {high = 9, low = 0}    %a = convert_layout %x ; %b = bitonic %a {high = 9, low = 8}
 //!                                        %c = convert_layout %b ; %y = bitonic %c {high = 7, low = 0}
-//! %h = histogram %x                      %b = alloc ; local_store %b, 0 ; local_count %b, %x
+//! %h = histogram %x                      %b = alloc ; local_store %b, 0 ; local_histogram %b, %x
 //!                                        %h = local_load %b ; dealloc %b
 //! ```
 
@@ -129,7 +129,7 @@ impl Pass<'_> {
         let buffer = self.store(zeros, &memory);
         let mut operands: SmallVec<[Value; 4]> = smallvec![buffer];
         operands.extend(self.cursor.function.insts[inst].operands.iter().copied());
-        self.cursor.emit(GpuOp::LocalCount {}, &operands, []);
+        self.cursor.emit(GpuOp::LocalHistogram {}, &operands, []);
         let data = &mut self.cursor.function.insts[inst];
         data.op = GpuOp::LocalLoad { matrix: false }.into();
         data.operands = smallvec![buffer];

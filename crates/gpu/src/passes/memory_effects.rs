@@ -78,7 +78,7 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
     let op = match &data.op {
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
         // Its roles have begun all of that when it ends, each at its own time.
-        Op::Gpu(GpuOp::WarpRoles { .. }) => return effects_inside(analysis, inst),
+        Op::Gpu(GpuOp::WarpSpecialize { .. }) => return effects_inside(analysis, inst),
         // tidy: wildcard because what writes to memory is an op of the GPU's own by now.
         Op::Tile(_) => return reads(data.operands.len()).collect(),
         Op::Gpu(op) => op,
@@ -94,7 +94,7 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
             smallvec![Effect::Write(Place::Global(inst))]
         }
         GpuOp::LocalStore {}
-        | GpuOp::LocalCount {}
+        | GpuOp::LocalHistogram {}
         | GpuOp::CopyAsync { .. }
         | GpuOp::MakeTensorMap { .. }
         | GpuOp::MbarrierInit { .. } => {
@@ -124,14 +124,14 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
         | GpuOp::CommitGroup {}
         | GpuOp::WaitGroup { .. }
         | GpuOp::TensorStoreWait { .. }
-        | GpuOp::Finish { .. }
-        | GpuOp::Settle { .. }
+        | GpuOp::WgmmaWait { .. }
+        | GpuOp::WgmmaWaitEarlier { .. }
         | GpuOp::FenceGlobal {}
-        | GpuOp::Share {}
-        | GpuOp::PairArrive {}
-        | GpuOp::PairWait {}
+        | GpuOp::MulticastLoads {}
+        | GpuOp::ClusterArrive {}
+        | GpuOp::ClusterWait {}
         | GpuOp::NamedBarrier { .. }
-        | GpuOp::WarpRoles { .. }
+        | GpuOp::WarpSpecialize { .. }
         | GpuOp::Acquire {}
         | GpuOp::TensorFill {}
         | GpuOp::Publish {}
@@ -314,8 +314,8 @@ impl Open {
                 };
                 self.products.extend(effects.iter().filter_map(read));
             }
-            Op::Gpu(GpuOp::Finish { pending }) => self.end_products(pending.0.unwrap_or(MOST_LATER)),
-            Op::Gpu(GpuOp::Settle { pending }) => self.end_products(*pending),
+            Op::Gpu(GpuOp::WgmmaWait { pending }) => self.end_products(pending.0.unwrap_or(MOST_LATER)),
+            Op::Gpu(GpuOp::WgmmaWaitEarlier { pending }) => self.end_products(*pending),
             Op::Gpu(GpuOp::LocalStore {} | GpuOp::CopyAsync { .. }) => {
                 let written =
                     effects.iter().map(|effect| effect.anywhere()).filter_map(|effect| match effect {
@@ -439,7 +439,7 @@ impl Walk<'_> {
                     }
                     open.join(&other);
                 }
-                (None, regions) if matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. })) => {
+                (None, regions) if matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. })) => {
                     // What one role does, no other one waits for at its barriers.
                     for region in regions {
                         self.block(*region, &mut Open::default(), step);

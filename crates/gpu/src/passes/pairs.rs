@@ -2,14 +2,14 @@
 //! a program is divided between (`tile/cluster.rs`) always do.
 //!
 //! ```text
-//! tensor_load %slot, %map, %full, …            ──>    pair_arrive ; pair_wait
-//! …                                                   share %buffer, %full, %empty, %condition
+//! tensor_load %slot, %map, %full, …            ──>    cluster_arrive ; cluster_wait
+//! …                                                   multicast_loads %buffer, %full, %empty, %condition
 //!                                                     tensor_load %slot, %map, %full, …
-//!                                                     … ; pair_arrive ; … ; pair_wait
+//!                                                     … ; cluster_arrive ; … ; cluster_wait
 //! ```
 //! Where a box begins and how often loops run is compared with what the other block has: the same integers of `program_id` with
 //! its last bit turned over. That is known before the first copy and alike in both blocks. If all is the same, each block copies
-//! half of a tile to both (`share`), and the cache of the device delivers it once.
+//! half of a tile to both (`multicast_loads`), and the cache of the device delivers it once.
 //!
 //! The last parameter of such a kernel says how many programs there are along the first axis, if the launch is one of clusters of
 //! two blocks, and 0 if it is not: then nothing is shared. Blocks behind the last program end at once.
@@ -102,7 +102,7 @@ struct Shared {
 fn has_shares(function: &Function) -> bool {
     let mut found = false;
     function.walk(function.entry, &mut |inst| {
-        found |= matches!(function.insts[inst].op, Op::Gpu(GpuOp::Share {}));
+        found |= matches!(function.insts[inst].op, Op::Gpu(GpuOp::MulticastLoads {}));
     });
     found
 }
@@ -284,7 +284,7 @@ impl Barriers {
                 // What counts programs is to know nothing of blocks that are none.
                 Op::Tile(ir::Op::NumPrograms { axis: 0 }) if is_divided => return,
                 Op::Tile(ir::Op::NumPrograms { axis: 0 })
-                | Op::Gpu(GpuOp::WarpRoles { .. } | GpuOp::MbarrierArriveCopies {}) => {
+                | Op::Gpu(GpuOp::WarpSpecialize { .. } | GpuOp::MbarrierArriveCopies {}) => {
                     is_plain = false;
                     return;
                 }
@@ -534,18 +534,18 @@ impl Writer<'_> {
     fn write(mut self, found: &Found, is_paired: bool) {
         let Position { block, index } = self.cursor.position();
         let shares = if is_paired { self.conditions(found) } else { self.always(found) };
-        self.cursor.emit(GpuOp::PairArrive {}, &[], []);
-        self.cursor.emit(GpuOp::PairWait {}, &[], []);
+        self.cursor.emit(GpuOp::ClusterArrive {}, &[], []);
+        self.cursor.emit(GpuOp::ClusterWait {}, &[], []);
         for (Shared { buffer, full, empty, .. }, condition) in shares {
-            self.cursor.emit(GpuOp::Share {}, &[*buffer, *full, *empty, condition], []);
+            self.cursor.emit(GpuOp::MulticastLoads {}, &[*buffer, *full, *empty, condition], []);
         }
         let inserted = self.cursor.position().index - index;
         self.cursor.go_to(Position { block, index: found.last + 1 + inserted });
-        self.cursor.emit(GpuOp::PairArrive {}, &[], []);
+        self.cursor.emit(GpuOp::ClusterArrive {}, &[], []);
         // Before the return, the last one.
         let end = self.cursor.function.blocks[block].insts.len() - 1;
         self.cursor.go_to(Position { block, index: end });
-        self.cursor.emit(GpuOp::PairWait {}, &[], []);
+        self.cursor.emit(GpuOp::ClusterWait {}, &[], []);
     }
 
     /// The buffers with the conditions under which both blocks of a pair need the same.

@@ -2,8 +2,8 @@
 //! begun as soon as its operands are there, and all are waited for where their results are needed.
 //!
 //! ```text
-//! %p = wgmma %a, %b, 0 ; %s = finish %p ; %e = exp2 %s ; %q = wgmma %c, %d, 0 ; %t = finish %q ; %u = mul %e, %t
-//! %p = wgmma %a, %b, 0 ; %q = wgmma %c, %d, 0 ; %s = finish %p ; %e = exp2 %s ; %t = finish %q ; %u = mul %e, %t
+//! %p = wgmma %a, %b, 0 ; %s = wgmma_wait %p ; %e = exp2 %s ; %q = wgmma %c, %d, 0 ; %t = wgmma_wait %q ; %u = mul %e, %t
+//! %p = wgmma %a, %b, 0 ; %q = wgmma %c, %d, 0 ; %s = wgmma_wait %p ; %e = exp2 %s ; %t = wgmma_wait %q ; %u = mul %e, %t
 //! ```
 //! So the tensor cores are busy while the threads compute the exponentials (Shah et al., arXiv 2407.08608). Nothing moves over
 //! what writes or orders memory.
@@ -48,7 +48,7 @@ pub fn overlap_products(module: &mut Module) {
             }
             read_lines_early(function, &mut insts);
             for inst in &insts {
-                if let Op::Gpu(GpuOp::Finish { pending }) = &mut function.insts[*inst].op {
+                if let Op::Gpu(GpuOp::WgmmaWait { pending }) = &mut function.insts[*inst].op {
                     // What may be under way behind it is counted with the rings.
                     *pending = Deferred(None);
                 }
@@ -162,7 +162,7 @@ fn is_product(function: &Function, inst: Inst) -> bool {
 }
 
 fn is_wait(function: &Function, inst: Inst) -> bool {
-    matches!(function.insts[inst].op, Op::Gpu(GpuOp::Finish { .. }))
+    matches!(function.insts[inst].op, Op::Gpu(GpuOp::WgmmaWait { .. }))
 }
 
 fn is_release(function: &Function, inst: Inst) -> bool {
@@ -204,7 +204,7 @@ fn may_pass(function: &Function, first: Inst, second: Inst) -> bool {
 fn reads(function: &Function, inst: Inst, slot: Value) -> bool {
     let data = &function.insts[inst];
     let before = match &data.op {
-        Op::Gpu(GpuOp::Finish { .. }) => data.operands[0],
+        Op::Gpu(GpuOp::WgmmaWait { .. }) => data.operands[0],
         Op::Gpu(GpuOp::Wgmma { .. }) => data.operands[2],
         // tidy: wildcard because no other op waits for a product
         _ => return data.operands.contains(&slot),

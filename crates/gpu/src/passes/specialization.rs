@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! for %tile … {                            %r = alloc : ring<3, …>
-//!   for %k … {                             warp_roles {warps = [8, 4], registers = [232, 40]} () {
+//!   for %k … {                             warp_specialize {warps = [8, 4], registers = [232, 40]} () {
 //!     %x = load %box(%tile, %k)              for %tile … { for %k … { %f = take %r ; product %f ; release %f } ; store … }
 //!     product %x                      =>   } () {
 //!   }                                        for %tile … { for %k … { %e = acquire %r ; tensor_fill %e … ; publish %e } }
@@ -63,7 +63,7 @@ pub fn specialize_warps(module: &mut Module) {
     let (mut asked, mut has_product, mut has_roles) = (None, None, false);
     function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
         Op::Tile(ir::Op::For { options }) if options.warp_specialize => asked = asked.or(Some(inst)),
-        Op::Gpu(GpuOp::WarpRoles { .. }) => has_roles = true,
+        Op::Gpu(GpuOp::WarpSpecialize { .. }) => has_roles = true,
         op if op.info().family == OpFamily::Dot => has_product = has_product.or(Some(inst)),
         // tidy: wildcard because no other op is asked about
         _ => {}
@@ -286,7 +286,7 @@ fn divide(module: &mut Module, copying: u32, by_threads: bool) -> Result<(), &'s
         (true, false) => REGISTERS,
         (true, true) => REGISTERS_OF_THREADS,
     };
-    let op = GpuOp::WarpRoles {
+    let op = GpuOp::WarpSpecialize {
         warps: [warps, copying].iter().map(|count| i64::from(*count)).collect(),
         registers: changes.into_iter().collect(),
     };

@@ -467,7 +467,7 @@ impl Pass<'_> {
         while let Some(owner) = self.parents.owner(block) {
             let data = &self.function.insts[owner];
             let is_condition = matches!(data.op, Op::Tile(ir::Op::While {})) && data.regions[0] == block;
-            if is_condition || matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. })) {
+            if is_condition || matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. })) {
                 return true;
             }
             block = self.parents.block(owner).expect("what has a region is in a block");
@@ -566,7 +566,7 @@ fn remove_needless_fences(function: &mut Function) {
         let data = &function.insts[inst];
         let roots = data.operands.iter().filter_map(|value| analysis.root(*value));
         match &data.op {
-            Op::Gpu(GpuOp::LocalStore {} | GpuOp::LocalCount {} | GpuOp::CopyAsync { .. }) => {
+            Op::Gpu(GpuOp::LocalStore {} | GpuOp::LocalHistogram {} | GpuOp::CopyAsync { .. }) => {
                 written.extend(roots);
             }
             Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {} | GpuOp::TensorReduce { .. }) => {

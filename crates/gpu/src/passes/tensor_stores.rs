@@ -207,7 +207,7 @@ impl Search<'_> {
                 self.stores.push((inst, block, outermost));
             }
             let is_while = matches!(data.op, Op::Tile(ir::Op::While {}));
-            let has_roles = matches!(data.op, Op::Gpu(GpuOp::WarpRoles { .. }));
+            let has_roles = matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
             for (number, region) in data.regions.iter().enumerate() {
                 // The condition of a loop is no place for barriers either.
                 let is_apart = has_roles || is_while && number == 0;

@@ -244,7 +244,7 @@ pub fn without_repeated_fences(function: &Function, insts: Vec<Inst>) -> Vec<Ins
 /// Whether a fence before an instruction may be for that, or for what other threads do behind it.
 fn needs_fence(family: OpFamily, op: &Op) -> bool {
     match family {
-        OpFamily::Barrier | OpFamily::Dot | OpFamily::Loop | OpFamily::Branch | OpFamily::Roles => true,
+        OpFamily::Barrier | OpFamily::Dot | OpFamily::Loop | OpFamily::Branch | OpFamily::Partitions => true,
         OpFamily::Memory => !matches!(op, Op::Gpu(GpuOp::Alloc { .. } | GpuOp::LocalStore {})),
         // tidy: wildcard because the others do nothing to shared memory
         _ => false,

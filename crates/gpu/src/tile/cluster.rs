@@ -121,7 +121,7 @@ fn roots(kernel: &Function) -> Found<Roots> {
                 OpFamily::Barrier | OpFamily::Check => {
                     return refuse(inst, "it is about the whole program");
                 }
-                OpFamily::Call | OpFamily::Roles | OpFamily::Memory => {
+                OpFamily::Call | OpFamily::Partitions | OpFamily::Memory => {
                     return refuse(inst, "what it does is not known");
                 }
                 OpFamily::Loop | OpFamily::Branch => {

@@ -158,7 +158,7 @@ impl<'a> Checker<'a> {
             GpuOp::MmaSync { instruction, warps, .. } | GpuOp::Wgmma { instruction, warps, .. } => {
                 self.mma(data, *instruction, warps);
             }
-            GpuOp::Finish { .. } => self.same(data, &[data.operands[0], data.results[0]]),
+            GpuOp::WgmmaWait { .. } => self.same(data, &[data.operands[0], data.results[0]]),
             GpuOp::FmaDot { .. } => self.fma(data),
             GpuOp::ConvertLayout {} | GpuOp::Alloc { .. } | GpuOp::Dealloc {} | GpuOp::FenceProxy {} => {}
             GpuOp::LocalStore {} => self.fits_in_memory(data.operands[1], data.operands[0]),

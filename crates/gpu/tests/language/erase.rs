@@ -96,7 +96,7 @@ impl Eraser<'_> {
         let op = match data.op.clone() {
             Op::Tile(op) => op,
             Op::Gpu(GpuOp::Alloc { .. } | GpuOp::Dealloc {} | GpuOp::FenceProxy {}) => return Some(()),
-            Op::Gpu(GpuOp::ConvertLayout {} | GpuOp::LocalLoad { .. } | GpuOp::Finish { .. }) => {
+            Op::Gpu(GpuOp::ConvertLayout {} | GpuOp::LocalLoad { .. } | GpuOp::WgmmaWait { .. }) => {
                 return self.alias(data.results[0], data.operands[0]);
             }
             Op::Gpu(GpuOp::LocalStore {}) => {

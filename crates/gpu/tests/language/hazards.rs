@@ -78,7 +78,7 @@ impl<'a> Paths<'a> {
             | GpuOp::Reduce { .. }
             | GpuOp::Alloc { .. }
             | GpuOp::Dealloc {}
-            | GpuOp::Finish { .. }
+            | GpuOp::WgmmaWait { .. }
             | GpuOp::FenceProxy {} => Vec::new(),
             // tidy: wildcard because no pass makes the others
             other => panic!("{} is not known here", other.info().name),

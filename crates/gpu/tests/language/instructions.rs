@@ -87,7 +87,7 @@ fn the_rest_of_the_texts_is_right() {
         "%s = slot %m.3, %n : buffer<1, fp32[64]@L2>\nlocal_store %s, %t",
         "copy_async %m, %q {cache = \"\", axis = 0, width = 1}\ncommit_group\nwait_group {pending = 0}",
         "named_barrier {barrier = 1, threads = 64}",
-        "warp_roles {warps = [1, 1], registers = [0, 0]} () {\nyield_values\n} () {\nyield_values\n}",
+        "warp_specialize {warps = [1, 1], registers = [0, 0]} () {\nyield_values\n} () {\nyield_values\n}",
         "mbarrier_init %bars {arrivals = 1}",
         "%r = expand_dims %t {axis = 1} : fp32[64, 1]@L7",
     ];
@@ -269,7 +269,7 @@ fn products_whose_fragments_do_not_fit() {
                 .to_owned(),
             "wgmma has no Mma",
         ),
-        ("%r = finish %c {pending = ?} : fp32[32, 8]@L11".to_owned(), "finish takes a dot in flight"),
+        ("%r = wgmma_wait %c {pending = ?} : fp32[32, 8]@L11".to_owned(), "wgmma_wait takes a dot in flight"),
     ];
     for (body, expected) in &cases {
         refused(&[(body, expected)]);
@@ -294,7 +294,7 @@ fn products_of_numbers_that_mean_nothing() {
 fn threads_that_do_not_add_up() {
     let roles = |warps: &str, registers: &str| {
         format!(
-            "warp_roles {{warps = {warps}, registers = {registers}}} () {{\nyield_values\n}} () {{\nyield_values\n}}"
+            "warp_specialize {{warps = {warps}, registers = {registers}}} () {{\nyield_values\n}} () {{\nyield_values\n}}"
         )
     };
     let cases = [
@@ -453,7 +453,7 @@ kernel func0 @k(%x: fp32, %h: fp16) {{
     };
     let wgmma = "{instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false}";
     let right = format!(
-        "%d = wgmma %a, %m, %c {wgmma} : pending<fp32[64, 8]@L3>\n%r = finish %d {{pending = 0}} : fp32[64, 8]@L3"
+        "%d = wgmma %a, %m, %c {wgmma} : pending<fp32[64, 8]@L3>\n%r = wgmma_wait %d {{pending = 0}} : fp32[64, 8]@L3"
     );
     parse_dialect::<Gpu>(&text(&right)).unwrap_or_else(|error| panic!("{error}"));
     // Until conversions are lowered, operands may be anywhere.
@@ -466,11 +466,16 @@ kernel func0 @k(%x: fp32, %h: fp16) {{
         (right.replace("[4, 1]", "[2, 2]"), "wgmma has no Mma"),
         (right.replace("m64n8k16", "m64n8k32"), "wgmma has no Mma"),
         (right.replace("pending<fp32[64, 8]@L3>", "fp32[64, 8]@L3"), "the results of wgmma are"),
-        (right.replace("finish %d", "finish %c"), "finish takes a dot in flight"),
-        (right.replace("finish %d", "finish %d, %a"), "finish waits for a tile of 32-bit elements"),
+        (right.replace("wgmma_wait %d", "wgmma_wait %c"), "wgmma_wait takes a dot in flight"),
         (
-            right
-                .replace("%r = finish %d {pending = 0} : fp32[64, 8]@L3", "%r = add %d, %d : fp32[64, 8]@L3"),
+            right.replace("wgmma_wait %d", "wgmma_wait %d, %a"),
+            "wgmma_wait waits for a tile of 32-bit elements",
+        ),
+        (
+            right.replace(
+                "%r = wgmma_wait %d {pending = 0} : fp32[64, 8]@L3",
+                "%r = add %d, %d : fp32[64, 8]@L3",
+            ),
             "add takes",
         ),
     ];

@@ -98,7 +98,7 @@ impl Canonicalizer<'_> {
             OpFamily::Check
             | OpFamily::Barrier
             | OpFamily::Memory
-            | OpFamily::Roles
+            | OpFamily::Partitions
             | OpFamily::Call
             | OpFamily::Terminator => self.out.push(inst),
             OpFamily::Scalar

@@ -145,7 +145,7 @@ impl Lowering<'_> {
     }
 
     /// Adds 1 at the place in a buffer that each element names.
-    pub(super) fn lower_local_count(&mut self, buffer: Value, tile: Value, mask: Option<Value>) {
+    pub(super) fn lower_local_histogram(&mut self, buffer: Value, tile: Value, mask: Option<Value>) {
         let layout = self.layout(tile);
         let width = self.width(tile);
         let bins = self.layout(buffer).output().size(0);

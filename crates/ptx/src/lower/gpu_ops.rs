@@ -197,8 +197,8 @@ impl GpuVisitor for Lowering<'_> {
         Ok(())
     }
 
-    fn local_count(&mut self, _: Inst, buffer: Value, tile: Value, mask: Option<Value>) -> Lowered {
-        self.lower_local_count(buffer, tile, mask);
+    fn local_histogram(&mut self, _: Inst, buffer: Value, tile: Value, mask: Option<Value>) -> Lowered {
+        self.lower_local_histogram(buffer, tile, mask);
         Ok(())
     }
 
@@ -271,17 +271,17 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_tensor_load(inst, [buffer, descriptor], [barriers, slot], coordinates)
     }
 
-    fn share(&mut self, _: Inst, _: Value, _: Value, _: Value, _: Value) -> Lowered {
+    fn multicast_loads(&mut self, _: Inst, _: Value, _: Value, _: Value, _: Value) -> Lowered {
         // The copies and the barriers that it is about look for it.
         Ok(())
     }
 
-    fn pair_arrive(&mut self, inst: Inst) -> Lowered {
-        self.lower_pair_arrive(inst)
+    fn cluster_arrive(&mut self, inst: Inst) -> Lowered {
+        self.lower_cluster_arrive(inst)
     }
 
-    fn pair_wait(&mut self, inst: Inst) -> Lowered {
-        self.lower_pair_wait(inst)
+    fn cluster_wait(&mut self, inst: Inst) -> Lowered {
+        self.lower_cluster_wait(inst)
     }
 
     fn tensor_fill(&mut self, inst: Inst, _: Value, _: Value, _: &[Value]) -> Lowered {
@@ -342,11 +342,17 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_wgmma(inst, [a, b, acc], transposed, (*instruction, warps), *max_imprecise_acc)
     }
 
-    fn finish(&mut self, inst: Inst, product: Value, behind: Option<Value>, pending: &Deferred) -> Lowered {
+    fn wgmma_wait(
+        &mut self,
+        inst: Inst,
+        product: Value,
+        behind: Option<Value>,
+        pending: &Deferred,
+    ) -> Lowered {
         self.lower_finish(inst, product, behind, pending.0)
     }
 
-    fn settle(&mut self, inst: Inst, product: Value, pending: &u32) -> Lowered {
+    fn wgmma_wait_earlier(&mut self, inst: Inst, product: Value, pending: &u32) -> Lowered {
         self.lower_settle(inst, product, *pending)
     }
 
@@ -359,8 +365,8 @@ impl GpuVisitor for Lowering<'_> {
         Ok(())
     }
 
-    fn warp_roles(&mut self, inst: Inst, warps: &IntList, registers: &IntList) -> Lowered {
-        self.lower_warp_roles(inst, warps, registers)
+    fn warp_specialize(&mut self, inst: Inst, warps: &IntList, registers: &IntList) -> Lowered {
+        self.lower_warp_specialize(inst, warps, registers)
     }
 
     // Rings are lowered by a pass before.

@@ -62,7 +62,7 @@ mod tensor_copy;
 mod thread;
 mod trigonometry;
 mod trigonometry64;
-mod warp_roles;
+mod warp_specialize;
 mod wgmma;
 
 use std::borrow::Cow;

@@ -26,7 +26,7 @@ impl Pairs {
         let mut pairs = Self::default();
         kernel.walk(kernel.entry, &mut |inst| {
             let data = &kernel.insts[inst];
-            if let Op::Gpu(GpuOp::Share {}) = data.op {
+            if let Op::Gpu(GpuOp::MulticastLoads {}) = data.op {
                 pairs.buffers.insert(data.operands[0], data.operands[3]);
                 pairs.empty.entry(data.operands[2]).or_default().push(data.operands[3]);
             }
@@ -55,14 +55,14 @@ impl Lowering<'_> {
         self.builder.emit_if(Some(guard), isa::Ret { uniform: false });
     }
 
-    pub(super) fn lower_pair_arrive(&mut self, inst: Inst) -> Lowered {
+    pub(super) fn lower_cluster_arrive(&mut self, inst: Inst) -> Lowered {
         self.require(inst, Feature::Tma)?;
         self.builder.emit(isa::FenceMbarrierInit {});
         self.builder.emit(isa::BarrierClusterArrive { semantics: None, aligned: true });
         Ok(())
     }
 
-    pub(super) fn lower_pair_wait(&mut self, inst: Inst) -> Lowered {
+    pub(super) fn lower_cluster_wait(&mut self, inst: Inst) -> Lowered {
         self.require(inst, Feature::Tma)?;
         self.builder.emit(isa::BarrierClusterWait { semantics: None, aligned: true });
         Ok(())

@@ -56,7 +56,7 @@ impl Lowering<'_> {
         let before = builder.mul(width, turn, size);
         let line = builder.sub(width, position, before);
         let line = builder.add(width, line, first);
-        let step = if order == ProgramOrder::LastFirst {
+        let step = if order == ProgramOrder::DescendingIds {
             let last = steps.plus(width, u64::MAX);
             builder.sub(width, last, turn)
         } else {

@@ -344,7 +344,7 @@ impl Lowering<'_> {
         pending: Option<u32>,
     ) -> Lowered {
         self.require(inst, Feature::Wgmma)?;
-        let pending = pending.ok_or_else(|| self.unsupported(inst, "`finish` without a number"))?;
+        let pending = pending.ok_or_else(|| self.unsupported(inst, "`wgmma_wait` without a number"))?;
         if let Some(behind) = behind {
             self.keep_behind(behind);
         }

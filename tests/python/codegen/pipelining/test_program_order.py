@@ -57,10 +57,10 @@ def steps(kind, row, line, grid):
 
 
 ORDERS = {
-    "grows": "last programs first",
-    "two loops": "last programs first",
-    "minimum": "last programs first",
-    "falls": "first programs first",
+    "grows": "longest CTA first by descending id",
+    "two loops": "longest CTA first by descending id",
+    "minimum": "longest CTA first by descending id",
+    "falls": "longest CTA first by ascending id",
     "band": "",
     "other axis": "",
     "waits": "",
@@ -87,7 +87,7 @@ def test_each_program_runs_once(kind, device):
         if "gpu" in handle.asm:
             header = handle.asm["gpu"].splitlines()[0]
             assert ORDERS[kind] in header
-            assert ("programs first" in header) == bool(ORDERS[kind])
+            assert ("longest CTA first" in header) == bool(ORDERS[kind])
 
 
 @triton.jit
@@ -138,4 +138,4 @@ def test_programs_that_poll_keep_their_order(device):
     steps = pid // 64
     assert torch.equal(out.cpu().diagonal(dim1=1, dim2=2), steps[:, None].expand(-1, TILE).float())
     if "gpu" in handle.asm:
-        assert "programs first" not in handle.asm["gpu"].splitlines()[0]
+        assert "longest CTA first" not in handle.asm["gpu"].splitlines()[0]

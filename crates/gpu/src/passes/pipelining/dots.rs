@@ -92,8 +92,8 @@ fn wait_of(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
     let result = *function.insts[dot].results.first()?;
     let user = insts.iter().copied().find(|inst| function.insts[*inst].operands.contains(&result))?;
     match function.insts[user].op {
-        Op::Gpu(GpuOp::Finish { .. }) => Some(user),
-        Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::Settle { .. }) => wait_of(function, insts, user),
+        Op::Gpu(GpuOp::WgmmaWait { .. }) => Some(user),
+        Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::WgmmaWaitEarlier { .. }) => wait_of(function, insts, user),
         // tidy: wildcard because nothing else takes a dot that is under way
         _ => None,
     }
@@ -106,7 +106,7 @@ fn joined_finish(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst>
     let acc = *function.insts[dot].operands.get(2)?;
     let finish = function.defining_inst(acc).filter(|inst| exact(dot) && insts.contains(inst))?;
     let data = &function.insts[finish];
-    let is_finish = matches!(data.op, Op::Gpu(GpuOp::Finish { .. })) && data.operands.len() == 1;
+    let is_finish = matches!(data.op, Op::Gpu(GpuOp::WgmmaWait { .. })) && data.operands.len() == 1;
     let before = function.defining_inst(data.operands[0]).filter(|inst| is_finish && exact(*inst))?;
     let mut uses = 0;
     function.walk(function.entry, &mut |inst| {
@@ -169,7 +169,7 @@ impl Body<'_> {
             }
             let finish = self.only_user(data.results[0]).filter(|inst| self.place(*inst).is_some())?;
             let wait = &function.insts[finish];
-            if !matches!(wait.op, Op::Gpu(GpuOp::Finish { .. })) || wait.operands.len() != 1 {
+            if !matches!(wait.op, Op::Gpu(GpuOp::WgmmaWait { .. })) || wait.operands.len() != 1 {
                 return None;
             }
             all_finishes.push(finish);
@@ -338,7 +338,7 @@ impl Body<'_> {
         let is_known = |inst: &Inst| {
             let is_own = matches!(
                 function.insts[*inst].op,
-                Op::Gpu(GpuOp::Finish { .. } | GpuOp::Alloc { .. } | GpuOp::Dealloc {})
+                Op::Gpu(GpuOp::WgmmaWait { .. } | GpuOp::Alloc { .. } | GpuOp::Dealloc {})
             );
             is_own || known.contains(inst)
         };
@@ -432,7 +432,9 @@ impl Body<'_> {
             };
             let is_own = matches!(
                 data.op,
-                Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::Finish { .. } | GpuOp::Alloc { .. } | GpuOp::Dealloc {})
+                Op::Gpu(
+                    GpuOp::Wgmma { .. } | GpuOp::WgmmaWait { .. } | GpuOp::Alloc { .. } | GpuOp::Dealloc {}
+                )
             );
             let is_plain = info.effect == Effect::Pure && data.regions.is_empty();
             return (is_own || is_plain) && data.operands.iter().all(is_late);
@@ -451,7 +453,7 @@ impl Body<'_> {
             Op::Gpu(GpuOp::Load { .. }) => loads.iter().any(|load| load.inst == inst),
             Op::Gpu(
                 GpuOp::Wgmma { .. }
-                | GpuOp::Finish { .. }
+                | GpuOp::WgmmaWait { .. }
                 | GpuOp::FenceProxy {}
                 | GpuOp::Alloc { .. }
                 | GpuOp::LocalStore {}
@@ -501,7 +503,7 @@ fn is_of_load(loads: &[RingLoad], inst: Inst) -> bool {
 
 /// Lets the waits for dots be counted where rings are lowered: other dots are under way.
 pub(super) fn count_later(function: &mut Function, inst: Inst) {
-    if let Op::Gpu(GpuOp::Finish { pending }) = &mut function.insts[inst].op {
+    if let Op::Gpu(GpuOp::WgmmaWait { pending }) = &mut function.insts[inst].op {
         *pending = Deferred(None);
     }
 }

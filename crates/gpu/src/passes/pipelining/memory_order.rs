@@ -22,11 +22,11 @@ pub(in crate::passes) fn orders(op: &Op) -> Order {
         return Order::Own;
     }
     let OpInfo { effect, family, .. } = op.info();
-    if matches!(family, OpFamily::Call | OpFamily::Roles) {
+    if matches!(family, OpFamily::Call | OpFamily::Partitions) {
         return Order::All;
     }
     // Neither is about global memory.
-    let is_of_product = matches!(op, Op::Gpu(GpuOp::FenceProxy {} | GpuOp::Finish { .. }));
+    let is_of_product = matches!(op, Op::Gpu(GpuOp::FenceProxy {} | GpuOp::WgmmaWait { .. }));
     let is_local = is_of_product || matches!(family, OpFamily::Memory | OpFamily::Check | OpFamily::Dot);
     if *effect == Effect::Write && !is_local { Order::All } else { Order::None }
 }

@@ -229,7 +229,7 @@ pub(super) fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Ins
         if matches!(data.op.as_tile(), Some(ir::Op::For { .. })) {
             loops.push((*inst, block));
         }
-        if data.op.info().family != OpFamily::Roles {
+        if data.op.info().family != OpFamily::Partitions {
             let is_while = matches!(data.op.as_tile(), Some(ir::Op::While {}));
             let regions = data.regions.iter().skip(usize::from(is_while));
             regions.for_each(|region| find_loops(function, *region, loops));
@@ -637,8 +637,9 @@ impl<'a> Body<'a> {
         let count = |is_it: fn(&GpuOp) -> bool| {
             users.iter().filter(|user| function.insts[**user].op.as_gpu().is_some_and(is_it)).count()
         };
-        let stores =
-            count(|op| matches!(op, GpuOp::LocalStore {} | GpuOp::LocalCount {} | GpuOp::CopyAsync { .. }));
+        let stores = count(|op| {
+            matches!(op, GpuOp::LocalStore {} | GpuOp::LocalHistogram {} | GpuOp::CopyAsync { .. })
+        });
         let ends = count(|op| matches!(op, GpuOp::Dealloc {}));
         (is_buffer && stores == 1 && ends == 1).then_some(alloc)
     }

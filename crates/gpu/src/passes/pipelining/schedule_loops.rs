@@ -85,7 +85,7 @@ impl Emit<'_> {
     }
 
     fn is_finish(&self, inst: Inst) -> bool {
-        matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::Finish { .. }))
+        matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::WgmmaWait { .. }))
     }
 
     /// How many ops start the first dot: the slots are taken, at least.
@@ -163,9 +163,9 @@ impl Emit<'_> {
         let dots = &self.plan.in_flight.as_ref().expect("the loop has dots in flight").dots;
         let stage = |inst: &Inst| match &self.function.insts[*inst].op {
             Op::Gpu(GpuOp::Take {}) => (1, order::BEGIN),
-            Op::Gpu(GpuOp::Settle { .. }) => (1, order::LATE),
+            Op::Gpu(GpuOp::WgmmaWaitEarlier { .. }) => (1, order::LATE),
             Op::Gpu(GpuOp::Release {}) => (0, order::WAIT),
-            Op::Gpu(GpuOp::Finish { .. }) => (0, order::END),
+            Op::Gpu(GpuOp::WgmmaWait { .. }) => (0, order::END),
             _ if dots.contains(inst) => (1, order::BEGIN),
             // tidy: wildcard because others only compute
             _ => (1, order::COMPUTE),
@@ -181,7 +181,7 @@ impl Emit<'_> {
         for finish in &in_flight.finishes {
             let product = self.function.insts[*finish].operands[0];
             let ty = self.function.ty(product).clone();
-            let settled = self.value(GpuOp::Settle { pending }, &[product], ty);
+            let settled = self.value(GpuOp::WgmmaWaitEarlier { pending }, &[product], ty);
             self.function.insts[*finish].operands[0] = settled;
         }
         let settles = std::mem::take(&mut self.out);

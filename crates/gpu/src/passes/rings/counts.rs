@@ -1,5 +1,5 @@
 //! What is counted from the text: the groups that may be under way at a `take`, the products that may be under way at a
-//! `finish`, and the `acquire`s that tensor copies need a barrier at.
+//! `wgmma_wait`, and the `acquire`s that tensor copies need a barrier at.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ const MOST: u32 = 64;
 pub struct Counts {
     /// Of a `take`: groups made after the one that it needs, at least.
     pub groups: FxHashMap<Inst, u32>,
-    /// Of a `finish`: products begun after the one that it needs, at least.
+    /// Of a `wgmma_wait`: products begun after the one that it needs, at least.
     pub products: FxHashMap<Inst, u32>,
     /// The `acquire`s of slots that other threads may still read.
     pub barriers: FxHashSet<Inst>,
@@ -112,11 +112,11 @@ impl Transfer for Counting<'_> {
                 state.products.remove(&data.operands[2]);
                 state.products.insert(data.results[0], 0);
             }
-            (GpuOp::Settle { .. }, _) => {
+            (GpuOp::WgmmaWaitEarlier { .. }, _) => {
                 let later = state.products.remove(&data.operands[0]).unwrap_or(0);
                 state.products.insert(data.results[0], later);
             }
-            (GpuOp::Finish { .. }, _) => {
+            (GpuOp::WgmmaWait { .. }, _) => {
                 let later = state.products.remove(&data.operands[0]).unwrap_or(0);
                 least(&mut self.counts.products, inst, later);
                 // Older ones are there with it. A number that lets more be under way than are would have the assembler keep the

@@ -191,7 +191,7 @@ fn stores(op: &Op) -> bool {
         op,
         Op::Gpu(
             GpuOp::LocalStore {}
-                | GpuOp::LocalCount {}
+                | GpuOp::LocalHistogram {}
                 | GpuOp::CopyAsync { .. }
                 | GpuOp::MakeTensorMap { .. }
         )
@@ -370,7 +370,7 @@ impl Lower<'_> {
             let values = self.carried_values(carried, carried.next_parity, state);
             self.cursor.function.insts[inst].operands.extend(values);
         }
-        if let Op::Gpu(GpuOp::Finish { pending: Deferred(pending @ None) }) =
+        if let Op::Gpu(GpuOp::WgmmaWait { pending: Deferred(pending @ None) }) =
             &mut self.cursor.function.insts[inst].op
         {
             *pending = Some(self.counts.products.get(&inst).copied().unwrap_or(0));
@@ -682,7 +682,7 @@ impl Lower<'_> {
     fn regions(&mut self, inst: Inst, state: &mut State) {
         let data = self.cursor.function.insts[inst].clone();
         let ends = self.parts.advances.get(&inst).cloned().unwrap_or_default();
-        if let Op::Gpu(GpuOp::WarpRoles { .. }) = data.op {
+        if let Op::Gpu(GpuOp::WarpSpecialize { .. }) = data.op {
             return self.roles(inst, state);
         }
         let is_loop = matches!(data.op.as_tile(), Some(ir::Op::For { .. } | ir::Op::While {}));

@@ -8,7 +8,7 @@
 //! | a role that writes, roles that read | an `mbarrier` a slot: one arrival with the bytes of a tensor copy, of each thread when its copies are done, of each warp that stored | an `mbarrier` a slot, an arrival of each warp that read |
 //!
 //! The barriers of the first two rows are left to the pass that places barriers. The group that `take` waits for is counted
-//! from the text ([`counts`]), and so is the product that `finish` waits for. Which slot is next, and the parity of its
+//! from the text ([`counts`]), and so is the product that `wgmma_wait` waits for. Which slot is next, and the parity of its
 //! phase, are int32 values that are carried through loops and branches ([`lower`]), one for both ends where the ring is empty
 //! there ([`even`]).
 //!

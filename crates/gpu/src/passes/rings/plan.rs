@@ -244,7 +244,7 @@ fn roles(
     if analysis.block_of_inst(inst) != analysis.block_of(root) {
         return Err("its roles do not stand in the block of its alloc: its phases would begin again");
     }
-    let Op::Gpu(GpuOp::WarpRoles { warps, .. }) = &analysis.function.insts[inst].op else {
+    let Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) = &analysis.function.insts[inst].op else {
         return Err("its roles are none");
     };
     let count = |role: &usize| u32::try_from(warps[*role]).unwrap_or(num_warps);

@@ -73,7 +73,8 @@ fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc:
     let is_passed = |inst: &&Inst| {
         let data = &function.insts[**inst];
         let is_take = matches!(data.op, Op::Gpu(GpuOp::Take {})) && data.operands[0] == ring;
-        let is_flow = matches!(data.op.info().family, OpFamily::Loop | OpFamily::Branch | OpFamily::Roles);
+        let is_flow =
+            matches!(data.op.info().family, OpFamily::Loop | OpFamily::Branch | OpFamily::Partitions);
         !is_take && !is_flow && matches!(orders(&data.op), Order::None)
     };
     let passed = insts[behind..].iter().take_while(is_passed);

@@ -129,7 +129,7 @@ impl Pad<'_> {
                     self.cursor.insert(inst);
                 }
             }
-            OpFamily::Loop | OpFamily::Branch | OpFamily::Roles => {
+            OpFamily::Loop | OpFamily::Branch | OpFamily::Partitions => {
                 for region in regions {
                     self.block(region);
                 }

@@ -36,9 +36,9 @@ fn ring(columns: u32, pairs: u32) -> (Head, String) {
   %empty = alloc {{offset = {empty}}} : mbarrier<{SLOTS}>
   mbarrier_init %empty {{arrivals = 4}}
   fence_proxy
-  pair_arrive
-  pair_wait
-  share %buffer, %full, %empty, %is_there
+  cluster_arrive
+  cluster_wait
+  multicast_loads %buffer, %full, %empty, %is_there
   barrier
   %begin = slot %buffer, %zero : buffer<1, {tile}@{m}>
   mbarrier_expect %full, %zero {{bytes = {slot_bytes}}}
@@ -76,11 +76,11 @@ fn ring(columns: u32, pairs: u32) -> (Head, String) {
   %times = int_div %steps, %slots : int32
   %parity = and %times, %one : int32
   mbarrier_wait %full, %last, %parity
-  pair_arrive
+  cluster_arrive
   tensor_store_wait {{pending = 0, complete = false}}
   barrier
   dealloc %result
-  pair_wait
+  cluster_wait
   return_values
 }}
 ",

@@ -64,16 +64,16 @@ const HALF: Case = Case {
 
 /// What the program does between its operands and the result `%sum`, of `%acc`.
 const ONE_PRODUCT: &str = "  %product = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
-  %sum = finish %product {pending = 0} : ACC
+  %sum = wgmma_wait %product {pending = 0} : ACC
 ";
 
 /// A second product runs beside two that follow each other in one accumulator: the sum is three times the product.
 const THREE_PRODUCTS: &str = "  %p1 = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
   %q = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
   %p2 = wgmma %left, %b_buffer, %p1 {INSTRUCTION} : pending<ACC>
-  %beside = finish %q {pending = 1} : ACC
+  %beside = wgmma_wait %q {pending = 1} : ACC
   %twice = add %beside, %beside : ACC
-  %both = finish %p2 {pending = 0} : ACC
+  %both = wgmma_wait %p2 {pending = 0} : ACC
   %three = add %both, %twice : ACC
   %sum = sub %three, %beside : ACC
 ";
@@ -87,7 +87,7 @@ const PRODUCTS_IN_A_LOOP: &str = "  %zero = constant {value = 0:int32} : int32
     %next = wgmma %left, %b_buffer, %p {INSTRUCTION} : pending<ACC>
     yield_values %next
   } : pending<ACC>
-  %sum = finish %last {pending = 0} : ACC
+  %sum = wgmma_wait %last {pending = 0} : ACC
 ";
 
 impl Case {

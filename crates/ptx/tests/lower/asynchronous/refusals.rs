@@ -82,7 +82,7 @@ fn product(a: Layout, b: Layout, instruction: &str, offset: u32) -> String {
   %zero = constant {{value = 0.0:fp32}} : fp32
   %acc = splat %zero {{shape = [64, 64]}} : fp32[64, 64]@L2
   %p = wgmma %a, %b, %acc {{instruction = {instruction}, warps = [4, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false}} : pending<fp32[64, 64]@L2>
-  %r = finish %p {{pending = 0}} : fp32[64, 64]@L2"
+  %r = wgmma_wait %p {{pending = 0}} : fp32[64, 64]@L2"
     );
     refusal("sm_90a", 4, &[a, b, acc], &body)
 }
@@ -117,7 +117,7 @@ fn pairs_of_rows() -> Layout {
 fn roles_that_cannot_be() {
     let roles = |attributes: &str, first: &str| {
         format!(
-            "  warp_roles {{{attributes}}} () {{\n{first}    yield_values\n  }} () {{\n    yield_values\n  }}"
+            "  warp_specialize {{{attributes}}} () {{\n{first}    yield_values\n  }} () {{\n    yield_values\n  }}"
         )
     };
     let four = blocked(&[128], &[1], &[32], &[4], &[0]);
@@ -139,7 +139,7 @@ fn roles_that_cannot_be() {
     let found = refusal("sm_90a", 16, &[], &roles("warps = [4, 12], registers = [232, 104]", ""));
     assert!(found.contains("the partitions take 69632 registers at the start"), "{found}");
     let found = refusal("sm_80", 8, &[], &roles("warps = [4, 4], registers = [40, 80]", ""));
-    assert_eq!(found, "`warp_roles` is not available on sm_80");
+    assert_eq!(found, "`warp_specialize` is not available on sm_80");
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn pipeline(producer: &str, arrivals: u32, roles: &str, rest: &str) -> (Head, St
   mbarrier_init %empty {{arrivals = 4}}
   fence_proxy
   barrier
-  warp_roles {roles} () {{
+  warp_specialize {roles} () {{
     %nothing = constant {{value = 0.0:fp32}} : fp32
     %none = splat %nothing {{shape = [{M}, {N}]}} : fp32[{M}, {N}]@{acc}
     %sum = for_loop %zero, %steps, %one, %none {{options = \"stages=0 unroll=0\"}} (%i: int32, %acc: fp32[{M}, {N}]@{acc}) {{
@@ -52,7 +52,7 @@ fn pipeline(producer: &str, arrivals: u32, roles: &str, rest: &str) -> (Head, St
 VISIBLE      %left = slot %as, %slot : buffer<1, fp16[{M}, {K}]@{a}>
       %right = slot %bs, %slot : buffer<1, fp16[{K}, {N}]@{b}>
       %product = wgmma %left, %right, %acc {{instruction = m64n{N}k16, warps = [4, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false}} : pending<fp32[{M}, {N}]@{acc}>
-      %next = finish %product {{pending = 0}} : fp32[{M}, {N}]@{acc}
+      %next = wgmma_wait %product {{pending = 0}} : fp32[{M}, {N}]@{acc}
       mbarrier_arrive %empty, %slot
       yield_values %next
     }} : fp32[{M}, {N}]@{acc}
@@ -121,9 +121,9 @@ fn by_thread_copies() -> (Head, String) {
     producer += "      mbarrier_arrive_copies %full, %slot\n";
     let roles = "{warps = [4, 1, 3], registers = [0, 0, 0]}";
     let (head, kernel) = pipeline(&producer, 32, roles, "() {\n    yield_values\n  }");
-    let size = format!("  %size = constant {{value = {size}:int32}} : int32\n  warp_roles");
+    let size = format!("  %size = constant {{value = {size}:int32}} : int32\n  warp_specialize");
     // What the copies wrote through the generic proxy the products read through the other.
-    (head, kernel.replace("VISIBLE", "      fence_proxy\n").replace("  warp_roles", &size))
+    (head, kernel.replace("VISIBLE", "      fence_proxy\n").replace("  warp_specialize", &size))
 }
 
 /// Whether the result is the product; `is_blocked` if A lies in memory block of K after block.
@@ -250,7 +250,7 @@ fn two_of_three_roles_meet_at_a_barrier() {
     let kernel = format!(
         "kernel func0 @k(%x: *int32, %y: *int32) {{
   %buffer = alloc {{offset = 0}} : buffer<1, int32[128]@{m}>
-  warp_roles {{warps = [2, 2, 4], registers = [0, 0, 0]}} () {{
+  warp_specialize {{warps = [2, 2, 4], registers = [0, 0, 0]}} () {{
     %range = arange {{start = 0, end = 128}} : int32[128]@{two}
     local_store %buffer, %range
     named_barrier {{barrier = 3, threads = 192}}

@@ -90,7 +90,9 @@ impl Emit<'_> {
     pub(super) fn is_drained(&self, inst: Inst) -> bool {
         matches!(
             self.function.insts[inst].op,
-            Op::Gpu(GpuOp::Take {} | GpuOp::Release {} | GpuOp::Wgmma { .. } | GpuOp::Settle { .. })
+            Op::Gpu(
+                GpuOp::Take {} | GpuOp::Release {} | GpuOp::Wgmma { .. } | GpuOp::WgmmaWaitEarlier { .. }
+            )
         )
     }
 

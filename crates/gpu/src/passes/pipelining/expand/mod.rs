@@ -354,7 +354,7 @@ impl Emit<'_> {
     /// Whether an op is the wait for a dot that the loop carries.
     fn is_forwarded(&self, pipeline: &Pipeline, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
-        matches!(data.op, Op::Gpu(GpuOp::Finish { .. }))
+        matches!(data.op, Op::Gpu(GpuOp::WgmmaWait { .. }))
             && pipeline.ahead_of.get(&data.operands[0]).is_some_and(|ahead| *ahead > pipeline.ahead(inst))
     }
 
@@ -395,7 +395,7 @@ impl Emit<'_> {
     fn wait_after_computation(&mut self, pipeline: &Pipeline) {
         let is_late = |inst: &Inst| {
             pipeline.ahead(*inst) == 0
-                && matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Finish { .. }))
+                && matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::WgmmaWait { .. }))
         };
         let is_forwarded = |inst: &Inst| self.is_forwarded(pipeline, *inst);
         let finish = pipeline.others().find(|inst| is_late(inst) && !is_forwarded(inst));

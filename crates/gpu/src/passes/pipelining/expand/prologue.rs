@@ -157,12 +157,12 @@ impl Emit<'_> {
             let order = pipeline.order(inst);
             while let Some((_, other)) = left.next_if(|(other, _)| *other < order) {
                 self.out.push(other);
-                if matches!(self.function.insts[other].op, Op::Gpu(GpuOp::Finish { .. })) {
+                if matches!(self.function.insts[other].op, Op::Gpu(GpuOp::WgmmaWait { .. })) {
                     finish = finish.or(Some(other));
                 }
             }
             let data = &self.function.insts[inst];
-            if let (Op::Gpu(GpuOp::Settle { .. }), &[product], &[settled]) =
+            if let (Op::Gpu(GpuOp::WgmmaWaitEarlier { .. }), &[product], &[settled]) =
                 (&data.op, &data.operands[..], &data.results[..])
             {
                 // There are no dots of a step before.

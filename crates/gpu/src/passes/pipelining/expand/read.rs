@@ -73,8 +73,8 @@ impl Emit<'_> {
         match data.op {
             Op::Gpu(GpuOp::CopyAsync { .. }) => false,
             Op::Gpu(GpuOp::Wgmma { .. }) => data.operands[..2].iter().all(is_slot),
-            Op::Gpu(GpuOp::Take {} | GpuOp::Release {} | GpuOp::Settle { .. }) => true,
-            Op::Gpu(GpuOp::Finish { .. }) => {
+            Op::Gpu(GpuOp::Take {} | GpuOp::Release {} | GpuOp::WgmmaWaitEarlier { .. }) => true,
+            Op::Gpu(GpuOp::WgmmaWait { .. }) => {
                 let terminator = self.function.terminator(self.body);
                 let yields = terminator
                     .is_some_and(|end| self.function.insts[end].operands.contains(&data.results[0]));
@@ -114,7 +114,7 @@ impl Emit<'_> {
         let end = self.function.terminator(self.body).expect("a body yields");
         for inst in pipeline.others() {
             let data = &self.function.insts[inst];
-            let Op::Gpu(GpuOp::Finish { .. }) = data.op else { continue };
+            let Op::Gpu(GpuOp::WgmmaWait { .. }) = data.op else { continue };
             let (product, result) = (data.operands[0], data.results[0]);
             let is_later = pipeline.ahead_of.get(&product).is_some_and(|ahead| *ahead > pipeline.ahead(inst));
             let Some(index) = self.function.insts[end].operands.iter().position(|value| *value == result)

@@ -33,7 +33,7 @@ fn common_registers(roles: &[Role]) -> Option<u32> {
 }
 
 impl Lowering<'_> {
-    pub(super) fn lower_warp_roles(&mut self, inst: Inst, warps: &[i64], registers: &[i64]) -> Lowered {
+    pub(super) fn lower_warp_specialize(&mut self, inst: Inst, warps: &[i64], registers: &[i64]) -> Lowered {
         let mut first = 0;
         let roles: Vec<Role> = warps
             .iter()
