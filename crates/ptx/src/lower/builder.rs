@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use tilewright_gpu_ir::Tuning;
 use tilewright_ir as ir;
 
-use super::bytes::Shifted;
+use super::packed_int8::Shifted;
 
 use crate::isa::{
     self, Access, Destination, Destinations, Function, Instruction, LabelId, Mov, Predicate, Register,

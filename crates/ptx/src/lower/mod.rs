@@ -27,22 +27,22 @@ mod assertion;
 mod asynchronous;
 mod atomics;
 mod builder;
-mod bytes;
 mod cast;
+mod clusters;
 mod control;
 mod convert_layout;
+mod device_tensor_maps;
+mod dispatch;
 mod division;
 mod dot;
 mod elementwise;
+mod epilogue;
 mod exchange;
-mod finish;
 mod float;
 mod fp8;
 mod gather;
-mod gpu_ops;
 mod inline_asm;
 mod integer;
-mod made_maps;
 mod map;
 mod math32;
 mod math64;
@@ -50,9 +50,9 @@ mod matrix_descriptor;
 mod mbarrier;
 mod memory;
 mod mma;
-mod pairs;
+mod packed_int8;
 mod print;
-mod programs;
+mod program_id_remap;
 mod reduce;
 mod remainder;
 mod scan;
@@ -118,7 +118,7 @@ pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     lowering.end_without_program();
     lowering.prefetch_tensor_maps();
     lowering.take_room();
-    lowering.order_programs();
+    lowering.remap_program_ids();
     lowering.block(lowering.kernel.entry)?;
     Ok(lowering.finish())
 }
@@ -141,11 +141,11 @@ struct Lowering<'p> {
     /// The numbers of the program, where they are not those of the block.
     program_numbers: Option<[Scalar; 3]>,
     /// Where the tensor maps are that the kernel makes.
-    room: Option<made_maps::Room>,
+    room: Option<device_tensor_maps::Room>,
     /// Those that are to be made before anything else.
-    maps_to_make: Vec<made_maps::MapToMake>,
+    maps_to_make: Vec<device_tensor_maps::MapToMake>,
     /// What the blocks of a pair share.
-    pairs: pairs::Pairs,
+    pairs: clusters::Pairs,
 }
 
 /// Consecutive warps of a block, which run code together.
@@ -195,7 +195,7 @@ impl<'p> Lowering<'p> {
             program_numbers: None,
             room: None,
             maps_to_make: Vec::new(),
-            pairs: pairs::Pairs::of(kernel),
+            pairs: clusters::Pairs::of(kernel),
         }
     }
 

@@ -5,9 +5,9 @@
 //! may be moved or left out.
 
 mod address_folding;
-mod alone;
 mod dead_code;
 mod effects;
+mod elect_region;
 mod licm;
 mod pressure;
 mod reassociation;
@@ -130,7 +130,7 @@ const PASSES: &[Pass<Listing>] = &[
     Pass::new("reassociation", reassociation::run),
     Pass::new("recomputation", recomputation::run).when(is_crowded),
     Pass::new("sinking", sinking::run).when(is_crowded),
-    Pass::new("alone", alone::run),
+    Pass::new("elect_region", elect_region::run),
 ];
 
 /// The assembler may spill registers: too many are alive at once.

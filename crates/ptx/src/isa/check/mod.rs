@@ -2,8 +2,8 @@
 //! the `.version` of the module lacks. The parser reads more than there is, since it takes each modifier for itself; [`check`]
 //! compares each instruction with the table of [`forms`].
 
-mod agreement;
 mod forms;
+mod operand_types;
 mod pattern;
 mod target;
 
@@ -12,7 +12,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use self::agreement::{is_integer, takes, takes_constant, twice};
+use self::operand_types::{is_integer, takes, takes_constant, twice};
 use self::pattern::{Bound, Count, Expected, Form, Kind, Need, NeedKind, Second, TABLE};
 use self::target::Head;
 use super::instruction::Instruction;

@@ -26,7 +26,7 @@ impl Lowering<'_> {
     }
 
     /// Computes the numbers for a kernel whose longest programs begin first, once.
-    pub(super) fn order_programs(&mut self) {
+    pub(super) fn remap_program_ids(&mut self) {
         let order = self.program.header.order;
         if order == ProgramOrder::AsLaunched {
             return;
