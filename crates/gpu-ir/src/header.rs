@@ -13,7 +13,7 @@
 //! | `, synchronized` | barriers are wherever threads must wait for each other |
 //! | `, pairs` | the launch may put two neighboring programs into one cluster |
 //! | `, clusters of 2` | this many blocks compute one program together |
-//! | `, longest CTA first by descending id` | the order in which programs start differs from that of their blocks |
+//! | `, longest CTA first by descending id` | programs with a larger index along the first axis start first, because they take longest |
 //! | `, 2 blocks a multiprocessor` | the register limit leaves room for this many blocks |
 //!
 //! After the layouts come the tensor maps that are the last parameters of the kernel

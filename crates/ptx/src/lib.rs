@@ -1,5 +1,6 @@
-//! PTX, the assembly language of NVIDIA GPUs: [`isa`] is the language as typed data, with a printer and a parser; [`lower`]
-//! makes it of a program of the GPU language, and [`passes`] optimise the code of a thread.
+//! PTX, the assembly language of NVIDIA GPUs: [`isa`] is the language as typed data, with a printer
+//! and a parser; [`lower`] translates a program of the GPU dialect to it, and [`passes`] optimize
+//! the code of a thread.
 
 pub mod isa;
 mod lower;

@@ -2,7 +2,7 @@
 
 use tilewright_ptx::isa::*;
 
-/// The instructions of a kernel whose body is this; `%r`, `%f` and `%d` are declared.
+/// Returns the instructions of a kernel whose body is this; `%r`, `%f` and `%d` are declared.
 fn instructions(body: &str) -> Vec<Instruction> {
     let text = format!(
         ".version 8.0\n#line 1 \"kernel.cu\"\n.target sm_80\n.address_size 64\n.global .b32 table[9];\n
@@ -17,7 +17,7 @@ fn instructions(body: &str) -> Vec<Instruction> {
     body.expect("it has a body").into_iter().filter_map(of).collect()
 }
 
-/// What `mov` reads.
+/// Returns the constant that `mov` reads.
 fn constant(text: &str) -> Immediate {
     let found = instructions(&format!("mov.b32 %r1, {text};"));
     let [Instruction::Mov(Mov { a, .. })] = &found[..] else { panic!("{found:?}") };

@@ -1,5 +1,5 @@
-//! What an assembler refuses: each instruction of the corpus, changed in many ways by a fixed seed, is accepted or refused as
-//! NVIDIA's assembler does it.
+//! Legality checks: each instruction of the corpus, changed in many ways by a fixed seed, is
+//! accepted or refused as NVIDIA's assembler does it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use tilewright_ptx::isa::{
 };
 use tilewright_testkit::{DIED, Ptxas};
 
-/// The instructions of the corpus, one a line, without guards and jumps.
+/// Returns the instructions of the corpus, one a line, without guards and jumps.
 fn instructions() -> Vec<String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
     let mut all = BTreeSet::new();
@@ -23,7 +23,7 @@ fn instructions() -> Vec<String> {
         let body = text.split_once("\n{\n").expect("a body begins on a line of its own").1;
         for statement in body.trim_end().trim_end_matches('}').split(';') {
             let statement = statement.split_whitespace().collect::<Vec<_>>().join(" ");
-            let statement = statement.rsplit_once(": ").map_or(statement.as_str(), |(_, behind)| behind);
+            let statement = statement.rsplit_once(": ").map_or(statement.as_str(), |(_, after)| after);
             if !statement.is_empty() && !statement.starts_with(['.', '@']) {
                 all.insert(statement.to_owned());
             }
@@ -61,8 +61,9 @@ fn head(target: &str, version: &str) -> String {
     text
 }
 
-/// What is wrong with lines, if anything: all are judged in one text, those that are left once more, until none is refused,
-/// since some errors are looked for only where there are no others. An error that names no line is looked for by halves.
+/// Returns the errors of lines. All lines are in one text, and the remaining ones are assembled
+/// again until none is refused, since the assembler finds some errors only if there are no others.
+/// An error without a line is located by bisection.
 fn refused_by_assembler(
     ptxas: &Ptxas,
     (head, target): (&str, &str),
@@ -105,7 +106,7 @@ fn refused_by_assembler(
     }
 }
 
-/// Why a line is refused, if it is: by the parser or by the check.
+/// Returns the error of a line, by the parser or by the check.
 fn refused_by_us(head: &str, line: &str) -> Option<Refusal> {
     let text = format!("{head}{line};\nret;\n}}\n");
     match parse(&text) {
@@ -115,12 +116,13 @@ fn refused_by_us(head: &str, line: &str) -> Option<Refusal> {
 }
 
 enum Refusal {
-    /// The parser does not read all that the assembler reads, such as a modifier that stands twice.
+    /// The parser does not read all that the assembler reads, such as a repeated modifier.
     Parser,
     Check(String),
 }
 
-/// What the assembler lets pass in a list behind its first element: predicates, special registers, constants of another type.
+/// Returns whether the assembler accepts an error of ours after the first element of a list:
+/// predicates, special registers, constants of another type.
 fn is_in_list(line: &str, ours: &str) -> bool {
     line.contains('{')
         && ["of .pred", "special register", "a constant", "is an address"]
@@ -128,7 +130,7 @@ fn is_in_list(line: &str, ours: &str) -> bool {
             .any(|part| ours.contains(part))
 }
 
-/// Words that a word of an opcode is replaced by.
+/// Returns the words that may replace a word of an opcode.
 fn relatives(word: &str) -> Vec<&'static str> {
     let families: [Vec<&str>; 7] = [
         ScalarType::ALL.iter().map(|ty| ty.text()).collect(),
@@ -178,20 +180,20 @@ fn relatives(word: &str) -> Vec<&'static str> {
 /// The operands that replace registers, besides registers of another type.
 const CONSTANTS: [&str; 8] = ["1", "0f3F800000", "1.5", "%tid.x", "dynamic", "_", "counter", "-1"];
 
-/// The types of registers that the register at an offset of the operands is replaced by.
+/// Returns the types of registers that may replace the register at an offset of the operands.
 fn types_for(operands: &str, at: usize) -> &'static [&'static str] {
     let is_address = operands[..at].ends_with('[');
     if is_address { &["b32", "u32", "b64", "s64", "pred"] } else { &TYPES }
 }
 
-/// Operands with something else in place of the register at an offset.
+/// Replaces the register at an offset of the operands.
 fn with_operand(operands: &str, at: usize, new: &str) -> String {
     let length = operands[at + 1..].find(|c: char| !c.is_alphanumeric());
     let end = length.map_or(operands.len(), |length| at + 1 + length);
     format!("{}{new}{}", &operands[..at], &operands[end..])
 }
 
-/// An instruction with something else in it.
+/// Changes an instruction at random.
 fn changed(line: &str, random: &mut Random) -> String {
     let (opcode, operands) = line.split_once(' ').unwrap_or((line, ""));
     let mut words: Vec<String> = opcode.split('.').map(str::to_owned).collect();
@@ -245,16 +247,16 @@ const HEADS: [(&str, &str); 14] = [
     ("sm_120a", "8.8"),
 ];
 
-/// How often both agree, and where they do not.
+/// The number of agreements, and the disagreements.
 #[derive(Default)]
 struct Tally {
     judged: usize,
     refused: usize,
-    /// What the assembler refuses and we do not.
+    /// Lines that only the assembler refuses.
     missed: Vec<String>,
-    /// What we refuse and the assembler does not.
+    /// Lines that only we refuse.
     wrong: Vec<String>,
-    /// Texts that kill the assembler, so that it judges nothing.
+    /// Lines that crash the assembler, which then gives no verdict.
     unjudged: Vec<String>,
 }
 
@@ -322,7 +324,7 @@ impl Tally {
         )
     }
 
-    /// Of few texts the assembler dies, which is no verdict.
+    /// The assembler crashes on few texts, which is no verdict.
     fn agrees(&self) -> bool {
         self.missed.is_empty() && self.wrong.is_empty() && self.unjudged.len() * 500 <= self.judged
     }
@@ -338,10 +340,10 @@ fn instructions_exist_from_their_target_and_version_on() {
     assert!(tally.agrees(), "{}", tally.report());
 }
 
-/// The reason why texts of this opcode and these operands are left out, if there is one.
+/// The reason to exclude texts of this opcode and these operands.
 type LeftOut = (fn(&str, &str) -> bool, &'static str);
 
-/// Texts that are left out.
+/// The excluded texts.
 const LEFT_OUT: &[LeftOut] = &[
     (
         |opcode, _| opcode.starts_with("st") && opcode.contains(".param") || opcode.contains(".param::func"),

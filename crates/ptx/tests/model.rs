@@ -1,4 +1,4 @@
-//! What a text becomes, and the text of what is built.
+//! The module of a text, and the text of a built module.
 
 use expect_test::expect;
 use tilewright_ptx::isa::*;
@@ -41,7 +41,7 @@ fn nested_scopes_become_one_with_distinct_names() {
     assert_eq!(labels, ["NEXT", "NEXT_1"]);
     let lines: Vec<u32> = function.body.as_ref().unwrap().iter().map(|statement| statement.line).collect();
     assert_eq!(lines, [8, 12, 13, 14, 15, 17, 18, 19, 20]);
-    // The inner jump goes to the inner label, the outer one to the outer.
+    // The inner jump targets the inner label, the outer jump the outer one.
     let jumps = function.body.iter().flatten().filter_map(|statement| match &statement.kind {
         StatementKind::Instruction { instruction: Instruction::Bra(bra), .. } => Some(bra.target.0),
         _ => None,
@@ -93,7 +93,7 @@ fn registers_are_visited_by_role() {
         visited,
         ["%p0= %p1= %r0 %p2", "%r1= %d0", "%r2= %d0 %r3 %r4", "%f0+= %f1+= %f2+= %f3+= %d1 %d2 %p0"]
     );
-    // Mapping meets the same registers, and what it writes is printed.
+    // Mapping visits the same registers, and the new ones are printed.
     let mut body = function.body.clone().unwrap();
     let StatementKind::Instruction { instruction, .. } = &mut body[0].kind else { unreachable!() };
     let before = instruction.clone();
@@ -172,7 +172,7 @@ fn sizes_and_initial_elements_of_variables() {
     assert_eq!(*initializers[5], [address(4, true), address(0, false)]);
 }
 
-/// A kernel that adds 1 to a number, as a compiler builds it.
+/// Returns a kernel that adds 1 to a number, as a compiler builds it.
 fn built() -> Module {
     let mut module = Module::new((8, 0), "sm_80");
     module.files.push(File { number: 1, path: "kernel.py".to_owned(), stamp: None });
@@ -299,7 +299,7 @@ fn what_is_built_prints_readably() {
         function.body.iter().flatten().map(|statement| built().instruction_text(id, statement)).collect();
     assert_eq!(texts[5], "@!%p0 bra END;");
     assert_eq!(texts[7], "END:");
-    // All but the comment comes back.
+    // Everything but the comment is parsed back.
     let mut expected = built();
     let again = parse(&print(&expected)).unwrap();
     let function = expected.functions.values_mut().next().unwrap();

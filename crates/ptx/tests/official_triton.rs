@@ -1,5 +1,5 @@
-//! PTX of the official triton, made on the spot where it is installed: the parser accepts all of it, and its print
-//! becomes the same machine code.
+//! PTX of the official triton, compiled by the test if it is installed: the parser accepts all of
+//! it, and its print assembles to the same SASS.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use tilewright_testkit::{Ptxas, project_root};
 
-/// The Python of the project's environment, if it has triton.
+/// Returns the Python of the project's environment, if it has triton.
 fn python_with_triton() -> Option<PathBuf> {
     let python = std::env::var_os("TILEWRIGHT_TRITON_PYTHON")
         .map_or_else(|| project_root().join(".venv/bin/python"), PathBuf::from);
@@ -26,7 +26,7 @@ fn what_official_triton_writes_survives() {
     };
     let ptxas = Ptxas::find_or_skip("what_official_triton_writes_survives: the assembler's part");
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("official_triton");
-    // What an earlier run left would be judged again.
+    // Files of an earlier run would be judged again.
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/triton_corpus.py");

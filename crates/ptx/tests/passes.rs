@@ -1,5 +1,5 @@
-//! Runs `tests/ptx/*.ptx`: passes over the code of a thread on text, compared with text. A case is the body of a kernel without
-//! its registers.
+//! Runs `tests/ptx/*.ptx`: passes over the code of a thread, text in and text out. A case is the
+//! body of a kernel without its registers.
 
 use std::fmt::Write;
 
@@ -31,8 +31,8 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
     Ok(body.flat_map(|line| [line, "\n"]).collect())
 }
 
-/// Sums that are stored, and the same sums stored again far behind: kept, if they are few, and computed anew where they would not
-/// fit in the registers of a thread.
+/// Sums that are stored, and stored again much later: kept if they are few, and recomputed if they
+/// would not fit in the registers of a thread.
 #[test]
 fn what_is_far_apart_is_computed_again_where_registers_are_too_few() {
     let sums = |count: usize| {

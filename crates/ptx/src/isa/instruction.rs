@@ -7,15 +7,15 @@
 //! Add a row:
 //!
 //! ```text
-//! /// What it does, with what is not obvious.
+//! /// Describes its effect, and whatever is not obvious.
 //! Fma fma "fma" [rounding: Rounding, ftz = ".ftz", ty: ScalarType] (d: RegisterId, a: Source, b: Source, c: Source);
 //! ```
 //!
 //! - the name of the struct, the name of the visitor's method, the fixed beginning of the opcode;
-//! - in brackets the modifiers: `field = ".text"` is a `bool` that is true where the text stands, `field: Kind` is a
-//!   modifier of a kind of `modifier.rs`, `field: Option<Kind>` one that may be left out;
-//! - in parentheses the operands, by their roles: a [`RegisterId`] is written, a [`Source`] read, and so on; see
-//!   `operand.rs`. `Option<…>` is an operand that may be left out.
+//! - in brackets the modifiers: `field = ".text"` is a `bool` that is true if the text is present,
+//!   `field: Kind` is a modifier of a kind of `modifier.rs`, `field: Option<Kind>` an optional one;
+//! - in parentheses the operands, by kind: a [`RegisterId`] is written, a [`Source`] read, and so
+//!   on; see `operand.rs`. `Option<…>` is an optional operand.
 //!
 //! Several rows may have one mnemonic; the first that fits is taken. A new kind of modifier is an enum in `modifier.rs`; a
 //! new kind of operand implements `OperandForm` in `operand_form.rs`. The compiler asks
@@ -138,9 +138,9 @@ macro_rules! instructions {
             $($(#[doc = $doc])* $name($name),)*
         }
 
-        /// One method an instruction. Implementing it is what makes a consumer complete.
+        /// One method for each instruction, so that a consumer is complete if it compiles.
         pub trait InstructionVisitor {
-            /// What each method returns.
+            /// The result of each method.
             type Output;
             $($(#[doc = $doc])*
             fn $method(&mut self, instruction: &$name) -> Self::Output;)*
@@ -150,12 +150,12 @@ macro_rules! instructions {
             /// The rows of the table: the name of the struct and the fixed beginning of the opcode.
             pub const TABLE: &[(&'static str, &'static str)] = &[$((stringify!($name), $mnemonic),)*];
 
-            /// The name of its struct.
+            /// Returns the name of its struct.
             pub fn name(&self) -> &'static str {
                 match self { $(Self::$name(_) => stringify!($name),)* }
             }
 
-            /// The fixed beginning of its opcode.
+            /// Returns the fixed beginning of its opcode.
             pub fn mnemonic(&self) -> &'static str {
                 match self { $(Self::$name(_) => $mnemonic,)* }
             }
@@ -180,12 +180,12 @@ macro_rules! instructions {
     };
 }
 
-/// Parses what follows the mnemonic of a row.
+/// Parses the rest of a row after the mnemonic.
 pub(crate) type RowParser = fn(&mut Opcode<'_>, &mut OperandParser<'_, '_>) -> Result<Instruction, Mismatch>;
 
 impl Instruction {
-    /// Calls back with each register that it reads or writes, in the order of the text; a register that stands twice
-    /// comes twice. The guard is not among them.
+    /// Calls back with each register that it reads or writes, in the order of the text; a register
+    /// that occurs twice is passed twice. The guard is excluded.
     pub fn visit_registers(&self, mut each: impl FnMut(RegisterId, Access)) {
         self.form().visit_registers(&mut each);
     }
@@ -195,17 +195,17 @@ impl Instruction {
         self.form_mut().map_registers(&mut each);
     }
 
-    /// Calls back with each address of memory, to replace it; not with those of tensor maps.
+    /// Calls back with each address of memory, except those of tensor maps, to replace it.
     pub fn map_addresses(&mut self, mut each: impl FnMut(&mut Address)) {
         self.form_mut().map_addresses(&mut each);
     }
 
-    /// Calls back with each operand of the row, as far as its type is asked for.
+    /// Calls back with each operand of the row that has a type.
     pub(crate) fn visit_operands(&self, each: &mut dyn FnMut(Operand<'_>)) {
         self.form().visit_operands(each);
     }
 
-    /// Its opcode with the modifiers.
+    /// Returns its opcode with the modifiers.
     pub fn opcode(&self) -> String {
         let mut opcode = String::new();
         self.form().print_opcode(&mut opcode);
@@ -273,9 +273,9 @@ instructions! {
     Popc popc "popc" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = the number of leading zeros in a.
     Clz clz "clz" [ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the place of the highest bit of a that differs from the sign, 0xffffffff if there is none.
+    /// d = the position of the highest bit of a that differs from the sign, 0xffffffff if there is none.
     Bfind bfind "bfind" [shift_amount = ".shiftamt", ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the place of the n-th one in a from b on.
+    /// d = the position of the n-th one in a from b on.
     Fns fns "fns" [ty: ScalarType] (d: RegisterId, mask: Source, base: Source, offset: Source);
     /// d = the bits of a reversed.
     Brev brev "brev" [ty: ScalarType] (d: RegisterId, a: Source);
@@ -345,7 +345,8 @@ instructions! {
     Not not "not" [ty: ScalarType] (d: RegisterId, a: Source);
     /// d = 1 if a is 0, else 0.
     Cnot cnot "cnot" [ty: ScalarType] (d: RegisterId, a: Source);
-    /// d = the function of a, b and c that the table of 8 bits says; the second result is whether it is not 0,
+    /// d = the function of a, b and c that the 8-bit table defines; the second result is whether it
+    /// is not 0, combined with q.
     /// combined with q.
     Lop3 lop3 "lop3" [combine: Option<BooleanOperation>, ty: ScalarType]
         (d: DestinationPair, a: Source, b: Source, c: Source, table: Source, q: Option<Predicate>);
@@ -385,7 +386,7 @@ instructions! {
         cache: Option<LoadCache>, non_coherent = ".nc", l1_eviction: Option<L1Eviction>, l2_eviction: Option<L2Eviction>,
         cache_hint = ".L2::cache_hint", prefetch: Option<L2Prefetch>, vector: Option<VectorWidth>, ty: ScalarType]
         (d: Destinations, address: Address, policy: Option<CachePolicy>);
-    /// Loads what is the same for all lanes.
+    /// Loads a value that is the same for all lanes.
     Ldu ldu "ldu" [space: Option<StateSpace>, vector: Option<VectorWidth>, ty: ScalarType]
         (d: Destinations, address: Address);
     /// Stores.
@@ -397,9 +398,9 @@ instructions! {
     StAsync st_async "st.async" [semantics: Option<StoreSemantics>, scope: Option<Scope>, space: Option<StateSpace>,
         completion: Completion, vector: Option<VectorWidth>, ty: ScalarType]
         (address: Address, b: Sources, mbarrier: Address);
-    /// Reads a line into a cache.
+    /// Loads a line into a cache.
     Prefetch prefetch "prefetch" [space: Option<StateSpace>, level: PrefetchLevel] (address: Address);
-    /// Reads a line into the uniform cache.
+    /// Loads a line into the uniform cache.
     Prefetchu prefetchu "prefetchu" [level: PrefetchLevel] (address: Address);
     /// Drops lines of L2 without writing them back.
     Discard discard "discard" [space: Option<StateSpace>, level: PrefetchLevel] (address: Address, size: Source);
@@ -416,7 +417,7 @@ instructions! {
         (d: RegisterId, address: Address, primary_size: Source, total_size: Source);
     /// d = the cache policy of an access property of CUDA.
     CreatepolicyCvt createpolicy_cvt "createpolicy.cvt.L2" [ty: ScalarType] (d: RegisterId, property: Source);
-    /// d = what was there before the operation.
+    /// d = the value before the operation.
     Atom atom "atom" [semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>,
         operation: AtomicOperation, no_ftz = ".noftz", cache_hint = ".L2::cache_hint", vector: Option<VectorWidth>, ty: ScalarType]
         (d: Destinations, address: Address, b: Sources, c: Option<Source>, policy: Option<CachePolicy>);
@@ -436,9 +437,9 @@ instructions! {
     CpAsync cp_async "cp.async" [cache: CopyCache, destination_space: StateSpace, source_space: StateSpace,
         cache_hint = ".L2::cache_hint", prefetch: Option<L2Prefetch>]
         (destination: Address, source: Address, size: Source, source_size: Option<Source>, policy: Option<CachePolicy>);
-    /// Makes the copies since the last one a group.
+    /// Makes a group of the copies since the last one.
     CpAsyncCommitGroup cp_async_commit_group "cp.async.commit_group" [] ();
-    /// Waits until at most n groups are on their way.
+    /// Waits until at most n groups are in flight.
     CpAsyncWaitGroup cp_async_wait_group "cp.async.wait_group" [] (n: Source);
     /// Waits for all copies.
     CpAsyncWaitAll cp_async_wait_all "cp.async.wait_all" [] ();
@@ -450,7 +451,7 @@ instructions! {
         completion: Completion, multicast = ".multicast::cluster", cache_hint = ".L2::cache_hint", byte_mask = ".cp_mask"]
         (destination: Address, source: Address, size: Source, mbarrier: Option<Address>, mask: Option<Source>,
          policy: Option<CachePolicy>);
-    /// Reads a block of bytes into L2.
+    /// Loads a block of bytes into L2.
     CpAsyncBulkPrefetch cp_async_bulk_prefetch "cp.async.bulk.prefetch.L2"
         [source_space: StateSpace, cache_hint = ".L2::cache_hint"]
         (source: Address, size: Source, policy: Option<CachePolicy>);
@@ -465,25 +466,25 @@ instructions! {
         destination_space: StateSpace, source_space: StateSpace, mode: Option<TensorMode>, completion: Completion,
         cache_hint = ".L2::cache_hint"]
         (destination: TensorAddress, source: Address, policy: Option<CachePolicy>);
-    /// Reads a box of a tensor into L2.
+    /// Loads a box of a tensor into L2.
     CpAsyncBulkPrefetchTensor cp_async_bulk_prefetch_tensor "cp.async.bulk.prefetch.tensor" [dimension: TensorDimension,
         level: PrefetchLevel, source_space: StateSpace, mode: Option<TensorMode>, cache_hint = ".L2::cache_hint"]
         (source: TensorAddress, offsets: Option<Coordinates>, policy: Option<CachePolicy>);
-    /// Combines a block of bytes with what is at the destination.
+    /// Combines a block of bytes with the destination.
     CpReduceAsyncBulk cp_reduce_async_bulk "cp.reduce.async.bulk" [destination_space: StateSpace,
         source_space: StateSpace, completion: Completion, cache_hint = ".L2::cache_hint", operation: AtomicOperation,
         no_ftz = ".noftz", ty: ScalarType]
         (destination: Address, source: Address, size: Source, mbarrier: Option<Address>, policy: Option<CachePolicy>);
-    /// Combines a box of a tensor with what is there.
+    /// Combines a box of a tensor with the destination.
     CpReduceAsyncBulkTensor cp_reduce_async_bulk_tensor "cp.reduce.async.bulk.tensor" [dimension: TensorDimension,
         destination_space: StateSpace, source_space: StateSpace, operation: AtomicOperation, mode: Option<TensorMode>,
         completion: Completion, cache_hint = ".L2::cache_hint"]
         (destination: TensorAddress, source: Address, policy: Option<CachePolicy>);
-    /// Makes the bulk copies since the last one a group.
+    /// Makes a group of the bulk copies since the last one.
     CpAsyncBulkCommitGroup cp_async_bulk_commit_group "cp.async.bulk.commit_group" [] ();
-    /// Waits until at most n groups are on their way; with `.read`, until their sources are read.
+    /// Waits until at most n groups are in flight; with `.read`, until their sources are read.
     CpAsyncBulkWaitGroup cp_async_bulk_wait_group "cp.async.bulk.wait_group" [read = ".read"] (n: Source);
-    /// Replaces a field of a tensor map; fields with one value a dimension say which.
+    /// Replaces a field of a tensor map; fields with one value for each dimension name it.
     TensormapReplace tensormap_replace "tensormap.replace.tile"
         [field: TensormapField, space: Option<StateSpace>, map_ty: ScalarType, ty: ScalarType]
         (address: Address, value: Source, dimension_value: Option<Source>);
@@ -495,24 +496,25 @@ instructions! {
 
     // Barriers in shared memory.
 
-    /// Makes a barrier that count arrivals complete.
+    /// Initializes a barrier for this number of arrivals.
     MbarrierInit mbarrier_init "mbarrier.init" [space: Option<StateSpace>, ty: ScalarType]
         (address: Address, count: Source);
     /// Ends the life of a barrier.
     MbarrierInval mbarrier_inval "mbarrier.inval" [space: Option<StateSpace>, ty: ScalarType] (address: Address);
-    /// The phase waits for so many bytes more.
+    /// Adds bytes that the phase waits for.
     MbarrierExpectTx mbarrier_expect_tx "mbarrier.expect_tx"
         [semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (address: Address, bytes: Source);
-    /// So many bytes have come.
+    /// Completes bytes of the phase.
     MbarrierCompleteTx mbarrier_complete_tx "mbarrier.complete_tx"
         [semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (address: Address, bytes: Source);
-    /// Arrives; d = the state of the barrier before. With `.expect_tx`, the count is of bytes that are waited for.
+    /// Arrives; d = the state of the barrier before. With `.expect_tx`, the count is the number of
+    /// bytes to wait for.
     MbarrierArrive mbarrier_arrive "mbarrier.arrive" [expect_tx = ".expect_tx", no_complete = ".noComplete",
         semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: Destination, address: Address, count: Option<Source>);
-    /// Arrives for good: later phases wait for one arrival less.
+    /// Arrives and drops out: later phases wait for one arrival less.
     MbarrierArriveDrop mbarrier_arrive_drop "mbarrier.arrive_drop" [expect_tx = ".expect_tx", no_complete = ".noComplete",
         semantics: Option<Semantics>, scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: Destination, address: Address, count: Option<Source>);
@@ -520,7 +522,7 @@ instructions! {
     MbarrierTestWait mbarrier_test_wait "mbarrier.test_wait" [parity = ".parity", semantics: Option<Semantics>,
         scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: RegisterId, address: Address, state: Source);
-    /// As `mbarrier.test_wait`, but it may wait, for so many nanoseconds if they are given.
+    /// As `mbarrier.test_wait`, but it may wait, up to a number of nanoseconds.
     MbarrierTryWait mbarrier_try_wait "mbarrier.try_wait" [parity = ".parity", semantics: Option<Semantics>,
         scope: Option<Scope>, space: Option<StateSpace>, ty: ScalarType]
         (d: RegisterId, address: Address, state: Source, suspend_time: Option<Source>);
@@ -529,11 +531,11 @@ instructions! {
 
     // Fences and barriers.
 
-    /// The old fence.
+    /// The fence of older PTX.
     Membar membar "membar" [level: MembarLevel] ();
-    /// The old fence between proxies.
+    /// The fence between proxies of older PTX.
     MembarProxy membar_proxy "membar.proxy" [kind: ProxyKind] ();
-    /// Orders this thread's accesses; without a word, as `.acq_rel`.
+    /// Orders this thread's accesses; `.acq_rel` is the default.
     Fence fence "fence" [semantics: Option<Semantics>, restrict: Option<SyncRestrict>, scope: Scope] ();
     /// Orders accesses through two proxies.
     FenceProxy fence_proxy "fence.proxy" [kind: ProxyKind] ();
@@ -543,13 +545,13 @@ instructions! {
     /// Orders writes of a tensor map and its use.
     FenceProxyTensormap fence_proxy_tensormap "fence.proxy.tensormap::generic" [semantics: Semantics, scope: Scope]
         (address: Option<Address>, size: Option<Source>);
-    /// Makes the initialisation of barriers visible to the cluster.
+    /// Makes the initialization of barriers visible to the cluster.
     FenceMbarrierInit fence_mbarrier_init "fence.mbarrier_init.release.cluster" [] ();
-    /// Waits for the threads of the block, or for so many. `bar.sync` is the aligned form.
+    /// Waits for the threads of the block, or for a number of them. `bar.sync` is the aligned form.
     BarrierSync barrier_sync "barrier.sync" [aligned = ".aligned"] (barrier: Source, threads: Option<Source>);
     /// Arrives without waiting. `bar.arrive` is the aligned form.
     BarrierArrive barrier_arrive "barrier.arrive" [aligned = ".aligned"] (barrier: Source, threads: Source);
-    /// Waits; d = what the predicates of all come to. `bar.red` is the aligned form.
+    /// Waits; d = the reduction of the predicates of all. `bar.red` is the aligned form.
     BarrierReduce barrier_reduce "barrier.red" [operation: BarrierReduction, aligned = ".aligned", ty: ScalarType]
         (d: RegisterId, barrier: Source, threads: Option<Source>, c: Predicate);
     /// Waits for the lanes of the mask.
@@ -567,7 +569,7 @@ instructions! {
     /// d = the value of another lane; the second result is whether that lane is in range.
     Shfl shfl "shfl.sync" [mode: ShuffleMode, ty: ScalarType]
         (d: DestinationPair, a: Source, b: Source, c: Source, mask: Source);
-    /// d = what the lanes of the mask vote.
+    /// d = the vote of the lanes of the mask.
     Vote vote "vote.sync" [mode: VoteMode, ty: ScalarType] (d: RegisterId, a: Predicate, mask: Source);
     /// d = the mask of the lanes with the same value; the second result is whether all have it.
     Match match_sync "match" [mode: MatchMode, ty: ScalarType] (d: DestinationPair, a: Source, mask: Source);
@@ -581,11 +583,11 @@ instructions! {
 
     // Matrices.
 
-    /// Loads matrices of 8 rows, a row an address.
+    /// Loads matrices of 8 rows, one address a row.
     Ldmatrix ldmatrix "ldmatrix.sync.aligned" [shape: LdmatrixShape, count: MatrixCount, transpose = ".trans",
         space: Option<StateSpace>, format: Option<MatrixFormat>, ty: Option<ScalarType>]
         (d: Destinations, address: Address);
-    /// Stores matrices of 8 rows, a row an address.
+    /// Stores matrices of 8 rows, one address a row.
     Stmatrix stmatrix "stmatrix.sync.aligned" [shape: LdmatrixShape, count: MatrixCount, transpose = ".trans",
         space: Option<StateSpace>, ty: ScalarType]
         (address: Address, a: Sources);
@@ -622,11 +624,11 @@ instructions! {
          transpose_a: Option<Source>, transpose_b: Option<Source>);
     /// Orders accesses to the registers of `wgmma`.
     WgmmaFence wgmma_fence "wgmma.fence.sync.aligned" [] ();
-    /// Makes the products since the last one a group.
+    /// Makes a group of the dots since the last one.
     WgmmaCommitGroup wgmma_commit_group "wgmma.commit_group.sync.aligned" [] ();
-    /// Waits until at most n groups are on their way.
+    /// Waits until at most n groups are in flight.
     WgmmaWaitGroup wgmma_wait_group "wgmma.wait_group.sync.aligned" [] (n: Source);
-    /// Asks for registers or gives them back, for the four warps of a group.
+    /// Requests or releases registers, for the four warps of a group.
     Setmaxnreg setmaxnreg "setmaxnreg" [change: RegisterCountChange, ty: ScalarType] (count: Source);
 
     // Control.
@@ -645,7 +647,7 @@ instructions! {
     Trap trap "trap" [] ();
     /// Stops for a debugger.
     Brkpt brkpt "brkpt" [] ();
-    /// Suspends the thread for about so many nanoseconds.
+    /// Suspends the thread for about this number of nanoseconds.
     Nanosleep nanosleep "nanosleep" [ty: ScalarType] (time: Source);
     /// Triggers a performance event.
     Pmevent pmevent "pmevent" [mask = ".mask"] (event: Source);

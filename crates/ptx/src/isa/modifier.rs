@@ -1,4 +1,5 @@
-//! The modifiers of opcodes: `.rn`, `.sat`, `.relaxed` … One enum a kind; a variant is a row with its text.
+//! The modifiers of opcodes: `.rn`, `.sat`, `.relaxed` … One enum for each kind; a variant is a row
+//! with its text.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -46,12 +47,12 @@ macro_rules! modifiers {
 }
 pub(crate) use modifiers;
 
-/// What is left to read of an opcode.
+/// The unread rest of an opcode.
 #[derive(Clone, Debug)]
 pub(crate) struct Opcode<'a> {
-    /// The text that is left; empty or beginning with a dot.
+    /// The unread text; empty or beginning with a dot.
     rest: Cow<'a, str>,
-    /// Whether modifiers may come in any order: the vendor's assembler allows it, and compilers make use of that.
+    /// Modifiers may be in any order: the vendor's assembler allows it, and compilers use that.
     any_order: bool,
 }
 
@@ -60,12 +61,12 @@ impl<'a> Opcode<'a> {
         Self { rest: Cow::Borrowed(text), any_order }
     }
 
-    /// What is left.
+    /// Returns the unread text.
     pub(crate) fn rest(&self) -> &str {
         &self.rest
     }
 
-    /// Where this modifier, which may be several joined, stands as a whole.
+    /// Returns the offset of a modifier, or of several joined ones.
     fn find(&self, text: &str) -> Option<usize> {
         let stands_at = |&at: &usize| {
             let after = self.rest[at..].strip_prefix(text);
@@ -84,7 +85,7 @@ impl<'a> Opcode<'a> {
         };
     }
 
-    /// Takes a modifier, which may be several joined.
+    /// Takes a modifier, or several joined ones.
     pub(crate) fn take(&mut self, text: &str) -> bool {
         let found = self.find(text);
         if let Some(at) = found {
@@ -115,7 +116,7 @@ impl<'a> Opcode<'a> {
         }
     }
 
-    /// Nothing may be left.
+    /// Checks that nothing is left.
     pub(crate) fn end(&self) -> Result<(), Mismatch> {
         if self.rest.is_empty() { Ok(()) } else { Err(self.mismatch()) }
     }
@@ -124,7 +125,7 @@ impl<'a> Opcode<'a> {
         Mismatch::Modifier(self.rest.len())
     }
 
-    /// Takes the modifier that stands first, of several there the longest.
+    /// Takes the modifier that comes first; of several at one offset, the longest.
     pub(crate) fn take_first<T: Copy>(&mut self, all: &[T], text: impl Fn(T) -> &'static str) -> Option<T> {
         let found = all.iter().filter_map(|&value| Some((self.find(text(value))?, text(value).len(), value)));
         let (at, length, value) = found.min_by_key(|&(at, length, _)| (at, Reverse(length)))?;
@@ -133,7 +134,7 @@ impl<'a> Opcode<'a> {
     }
 }
 
-/// The word that a text begins with, with its dot.
+/// Returns the word that a text begins with, with its dot.
 fn word(text: &str) -> &str {
     text[1..].find('.').map_or(text, |end| &text[..=end])
 }
@@ -163,7 +164,7 @@ pub struct MatrixShape {
     pub m: u32,
     /// Columns of the result.
     pub n: u32,
-    /// The dimension that is summed over.
+    /// The reduced dimension.
     pub k: u32,
 }
 
@@ -192,7 +193,7 @@ impl Modifier for MatrixShape {
 }
 
 modifiers! {
-    /// How a result is rounded.
+    /// The rounding of a result.
     pub enum Rounding {
         /// To nearest, ties to even.
         Rn = ".rn",
@@ -215,7 +216,7 @@ modifiers! {
         /// To an integer, towards positive infinity.
         Rpi = ".rpi",
     }
-    /// Which part of an integer product is kept.
+    /// The part of an integer product that is kept.
     pub enum MultiplyMode {
         /// The low half.
         Lo = ".lo",
@@ -224,16 +225,16 @@ modifiers! {
         /// All of it.
         Wide = ".wide",
     }
-    /// A division that is not rounded correctly.
+    /// The precision of a division that is not correctly rounded.
     pub enum DivisionPrecision {
         /// Within 2 ulp, for divisors up to 2¹²⁶.
         Approx = ".approx",
         /// Within 2 ulp, for all divisors.
         Full = ".full",
     }
-    /// What happens outside the range.
+    /// The behavior out of range.
     pub enum BoundMode {
-        /// The bound is taken.
+        /// Values are clamped to the bound.
         Clamp = ".clamp",
         /// Bits above the range are dropped.
         Wrap = ".wrap",
@@ -245,7 +246,7 @@ modifiers! {
         /// binary32, of bfloat16.
         Bf16 = ".f32.bf16",
     }
-    /// Which half of an operand is taken.
+    /// The half of an operand that is taken.
     pub enum Half {
         /// The low half.
         Lo = ".lo",
@@ -306,7 +307,7 @@ modifiers! {
         /// One is NaN.
         Nan = ".nan",
     }
-    /// How the result of a comparison is combined with a predicate.
+    /// The combination of a comparison with a predicate.
     pub enum BooleanOperation {
         /// Conjunction.
         And = ".and",
@@ -322,7 +323,7 @@ modifiers! {
         /// To the right: the low word of the result.
         Right = ".r",
     }
-    /// How the selector of `prmt` is read.
+    /// The interpretation of the selector of `prmt`.
     pub enum PermuteMode {
         /// Four bytes forward from the selected one.
         F4e = ".f4e",
@@ -337,7 +338,7 @@ modifiers! {
         /// The selected half in each place.
         Rc16 = ".rc16",
     }
-    /// How a conversion treats values out of range, in the order in which the opcode says it.
+    /// The treatment of values out of range by a conversion, in the order of the opcode.
     pub enum Clamp {
         /// Negative results become zero.
         Relu = ".relu",
@@ -348,9 +349,9 @@ modifiers! {
         /// Both, as conversions to fp8 and narrower write it.
         SatfiniteRelu = ".satfinite.relu",
     }
-    /// How a load is ordered.
+    /// The memory order of a load.
     pub enum LoadSemantics {
-        /// Not at all: the default.
+        /// Unordered: the default.
         Weak = ".weak",
         /// As a relaxed operation of the system's scope.
         Volatile = ".volatile",
@@ -361,9 +362,9 @@ modifiers! {
         /// Memory-mapped input and output.
         MmioRelaxed = ".mmio.relaxed",
     }
-    /// How a store is ordered.
+    /// The memory order of a store.
     pub enum StoreSemantics {
-        /// Not at all: the default.
+        /// Unordered: the default.
         Weak = ".weak",
         /// As a relaxed operation of the system's scope.
         Volatile = ".volatile",
@@ -374,7 +375,7 @@ modifiers! {
         /// Memory-mapped input and output.
         MmioRelaxed = ".mmio.relaxed",
     }
-    /// How an operation is ordered.
+    /// The memory order of an operation.
     pub enum Semantics {
         /// It is atomic without ordering others.
         Relaxed = ".relaxed",
@@ -398,7 +399,7 @@ modifiers! {
         /// The system.
         Sys = ".sys",
     }
-    /// Where a load is cached.
+    /// The caches of a load.
     pub enum LoadCache {
         /// At all levels.
         All = ".ca",
@@ -411,7 +412,7 @@ modifiers! {
         /// Nowhere.
         Volatile = ".cv",
     }
-    /// Where a store is cached.
+    /// The caches of a store.
     pub enum StoreCache {
         /// At all coherent levels.
         WriteBack = ".wb",
@@ -422,27 +423,27 @@ modifiers! {
         /// Through L2 to the memory of the system.
         WriteThrough = ".wt",
     }
-    /// Which of the two caches an asynchronous copy goes through.
+    /// The caches that an asynchronous copy goes through.
     pub enum CopyCache {
         /// All levels.
         All = ".ca",
-        /// L2 alone.
+        /// Only L2.
         Global = ".cg",
     }
-    /// When L1 gives up the line.
+    /// The eviction priority of a line in L1.
     pub enum L1Eviction {
         /// The default.
         Normal = ".L1::evict_normal",
-        /// As it was.
+        /// Unchanged.
         Unchanged = ".L1::evict_unchanged",
         /// First.
         First = ".L1::evict_first",
         /// Last.
         Last = ".L1::evict_last",
-        /// It is not taken into the cache.
+        /// It is not cached.
         NoAllocate = ".L1::no_allocate",
     }
-    /// When L2 gives up the line.
+    /// The eviction priority of a line in L2.
     pub enum L2Eviction {
         /// The default.
         Normal = ".L2::evict_normal",
@@ -451,7 +452,7 @@ modifiers! {
         /// Last.
         Last = ".L2::evict_last",
     }
-    /// The priorities that a cache policy is made of.
+    /// The priorities that a cache policy consists of.
     pub enum PolicyPriority {
         /// Last.
         Last = ".L2::evict_last",
@@ -459,10 +460,10 @@ modifiers! {
         Normal = ".L2::evict_normal",
         /// First.
         First = ".L2::evict_first",
-        /// As it was.
+        /// Unchanged.
         Unchanged = ".L2::evict_unchanged",
     }
-    /// How much around an access is fetched into L2.
+    /// The bytes around an access that are fetched into L2.
     pub enum L2Prefetch {
         /// 64 bytes.
         Bytes64 = ".L2::64B",
@@ -471,7 +472,7 @@ modifiers! {
         /// 256 bytes.
         Bytes256 = ".L2::256B",
     }
-    /// How many elements an access moves.
+    /// The number of elements that an access moves.
     pub enum VectorWidth {
         /// Two.
         V2 = ".v2",
@@ -480,20 +481,20 @@ modifiers! {
         /// Eight.
         V8 = ".v8",
     }
-    /// Where a prefetch goes.
+    /// The target of a prefetch.
     pub enum PrefetchLevel {
         /// L1.
         L1 = ".L1",
         /// L2.
         L2 = ".L2",
-        /// L2, given up last.
+        /// L2, evicted last.
         L2EvictLast = ".L2::evict_last",
         /// L2, with normal priority.
         L2EvictNormal = ".L2::evict_normal",
         /// The cache of tensor maps.
         Tensormap = ".tensormap",
     }
-    /// What an atomic operation does.
+    /// The function of an atomic operation.
     pub enum AtomicOperation {
         /// Bitwise and.
         And = ".and",
@@ -501,22 +502,22 @@ modifiers! {
         Or = ".or",
         /// Bitwise exclusive or.
         Xor = ".xor",
-        /// Stores the third operand where the second is there.
+        /// Stores the third operand if the old value equals the second.
         CompareAndSwap = ".cas",
         /// Stores the operand.
         Exchange = ".exch",
         /// Sum.
         Add = ".add",
-        /// Plus one, 0 after the operand.
+        /// Increment; after the operand comes 0.
         Increment = ".inc",
-        /// Minus one, the operand after 0 and for all above.
+        /// Decrement; after 0, and for all values above the operand, comes the operand.
         Decrement = ".dec",
         /// Minimum.
         Min = ".min",
         /// Maximum.
         Max = ".max",
     }
-    /// What a reduction over the lanes of a warp does.
+    /// The function of a reduction over the lanes of a warp.
     pub enum WarpReduction {
         /// Sum.
         Add = ".add",
@@ -531,52 +532,52 @@ modifiers! {
         /// Bitwise exclusive or.
         Xor = ".xor",
     }
-    /// What the threads of a barrier compute together.
+    /// The function of a reduction over the threads of a barrier.
     pub enum BarrierReduction {
-        /// How many predicates hold.
+        /// The number of predicates that hold.
         Popc = ".popc",
-        /// Whether all hold.
+        /// True if all hold.
         And = ".and",
-        /// Whether one holds.
+        /// True if one holds.
         Or = ".or",
     }
-    /// Where a lane reads from.
+    /// The source lane of a shuffle.
     pub enum ShuffleMode {
         /// A lane before it.
         Up = ".up",
         /// A lane after it.
         Down = ".down",
-        /// The lane whose number differs in given bits.
+        /// The lane whose id differs in given bits.
         Butterfly = ".bfly",
         /// A given lane.
         Index = ".idx",
     }
-    /// What the lanes vote on.
+    /// The result of a vote.
     pub enum VoteMode {
-        /// Whether all predicates hold.
+        /// True if all predicates hold.
         All = ".all",
-        /// Whether one holds.
+        /// True if one holds.
         Any = ".any",
-        /// Whether all are equal.
+        /// True if all are equal.
         Uniform = ".uni",
         /// The mask of the lanes whose predicate holds.
         Ballot = ".ballot",
     }
-    /// Which lanes `match` finds.
+    /// The lanes that `match` finds.
     pub enum MatchMode {
         /// Those with the same value as this one.
         Any = ".any.sync",
         /// All, if all have the same value.
         All = ".all.sync",
     }
-    /// What `griddepcontrol` does.
+    /// The action of `griddepcontrol`.
     pub enum GridDependency {
         /// Lets the grids that depend on this one begin.
         LaunchDependents = ".launch_dependents",
         /// Waits for the grids that this one depends on.
         Wait = ".wait",
     }
-    /// The level of the old fence.
+    /// The level of the older fence.
     pub enum MembarLevel {
         /// The thread block.
         Cta = ".cta",
@@ -605,11 +606,11 @@ modifiers! {
         /// The cluster's.
         SharedCluster = ".sync_restrict::shared::cluster",
     }
-    /// How an asynchronous copy tells that it is done.
+    /// The completion mechanism of an asynchronous copy.
     pub enum Completion {
-        /// Its bytes are counted by a barrier in shared memory.
+        /// A barrier in shared memory counts its bytes.
         Mbarrier = ".mbarrier::complete_tx::bytes",
-        /// By the group that it belongs to.
+        /// Its group completes.
         BulkGroup = ".bulk_group",
     }
     /// The rank of a tensor.
@@ -642,7 +643,7 @@ modifiers! {
         /// Columns written without offsets.
         Im2colNoOffsets = ".im2col_no_offs",
     }
-    /// How many thread blocks of a pair a copy serves.
+    /// The number of thread blocks of a pair that a copy serves.
     pub enum CtaGroup {
         /// This one.
         One = ".cta_group::1",
@@ -671,7 +672,7 @@ modifiers! {
         SwizzleMode = ".swizzle_mode",
         /// The granularity of the swizzle.
         SwizzleAtomicity = ".swizzle_atomicity",
-        /// What is read outside the tensor.
+        /// The value that is read outside of the tensor.
         FillMode = ".fill_mode",
     }
     /// The shape of the matrices that `ldmatrix` and `stmatrix` move.
@@ -685,7 +686,7 @@ modifiers! {
         /// 16 rows of 16 elements of 8 bits.
         M16n16 = ".m16n16",
     }
-    /// How many matrices are moved.
+    /// The number of matrices that are moved.
     pub enum MatrixCount {
         /// One.
         X1 = ".x1",
@@ -694,7 +695,7 @@ modifiers! {
         /// Four.
         X4 = ".x4",
     }
-    /// How the elements of a matrix lie in memory, narrower than a byte, and how they are unpacked.
+    /// The memory format of elements narrower than a byte, and the width that they are unpacked to.
     pub enum MatrixFormat {
         /// 6 bits, padded, to 8.
         B8x16B6x16P32 = ".b8x16.b6x16_p32",
@@ -703,30 +704,30 @@ modifiers! {
         /// 8 bits.
         B8 = ".b8",
     }
-    /// The operand of a product whose fragment `wmma.load` loads.
+    /// The operand of a dot whose fragment `wmma.load` loads.
     pub enum MatrixOperand {
         /// The left factor.
         A = ".a.sync.aligned",
         /// The right factor.
         B = ".b.sync.aligned",
-        /// The matrix that is added.
+        /// The accumulator.
         C = ".c.sync.aligned",
     }
-    /// Which index of a matrix runs fastest.
+    /// The index of a matrix that runs fastest.
     pub enum MatrixLayout {
         /// The column index.
         Row = ".row",
         /// The row index.
         Column = ".col",
     }
-    /// The product of single bits.
+    /// The dot of single bits.
     pub enum BitOperation {
         /// Exclusive or, counted.
         XorPopc = ".xor.popc",
         /// And, counted.
         AndPopc = ".and.popc",
     }
-    /// Whether `setmaxnreg` asks for registers or gives them back.
+    /// The direction in which `setmaxnreg` changes the number of registers.
     pub enum RegisterCountChange {
         /// More.
         Increase = ".inc.sync.aligned",
@@ -736,19 +737,19 @@ modifiers! {
 }
 
 impl Clamp {
-    /// Whether negative results become zero.
+    /// Returns whether negative results become zero.
     pub fn relu(self) -> bool {
         self != Self::Satfinite
     }
 
-    /// Whether results that are too large become the largest finite number.
+    /// Returns whether results that are too large become the largest finite number.
     pub fn satfinite(self) -> bool {
         self != Self::Relu
     }
 }
 
 impl VectorWidth {
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn count(self) -> usize {
         match self {
             Self::V2 => 2,
@@ -759,14 +760,14 @@ impl VectorWidth {
 }
 
 impl TensorDimension {
-    /// The number of dimensions.
+    /// Returns the number of dimensions.
     pub fn rank(self) -> usize {
         self as usize + 1
     }
 }
 
 impl MatrixCount {
-    /// The number of matrices.
+    /// Returns the number of matrices.
     pub fn count(self) -> usize {
         1 << self as usize
     }

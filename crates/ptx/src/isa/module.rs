@@ -1,7 +1,8 @@
 //! A module: its directives, variables and functions.
 //!
-//! Names are resolved: an instruction refers to registers, labels, variables and functions by typed index. Nested scopes
-//! of the text are flattened, a name that an inner scope declares anew gets a number behind it.
+//! Names are resolved: an instruction refers to registers, labels, variables and functions by typed
+//! index. Nested scopes of the text are flattened; a name that an inner scope redeclares gets a
+//! numeric suffix.
 
 use cranelift_entity::{PrimaryMap, entity_impl};
 
@@ -57,7 +58,7 @@ pub struct Module {
     pub aliases: Vec<(String, FunctionId)>,
     /// The strings of `.pragma` outside functions.
     pub pragmas: Vec<String>,
-    /// Debug information, kept as it was written.
+    /// Debug information, kept verbatim.
     pub sections: Vec<Section>,
 }
 
@@ -72,27 +73,27 @@ pub struct File {
     pub stamp: Option<(u64, u64)>,
 }
 
-/// A section of debug information. Its text is not read.
+/// A section of debug information, kept verbatim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Section {
     /// Its name, `.debug_info`.
     pub name: String,
-    /// What stands between its braces.
+    /// The text between its braces.
     pub text: String,
 }
 
-/// Who sees a symbol.
+/// The visibility of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Linkage {
-    /// This module alone.
+    /// Only this module.
     Internal,
-    /// `.visible`: other modules as well.
+    /// `.visible`: other modules, too.
     Visible,
-    /// `.extern`: it is defined elsewhere, or its size is given at the launch.
+    /// `.extern`: it is defined elsewhere, or the launch gives its size.
     Extern,
-    /// `.weak`: of several definitions one is taken.
+    /// `.weak`: the linker takes one of several definitions.
     Weak,
-    /// `.common`: of several definitions the largest is taken.
+    /// `.common`: the linker takes the largest of several definitions.
     Common,
 }
 
@@ -101,33 +102,33 @@ pub enum Linkage {
 pub struct Variable {
     /// Its name.
     pub name: String,
-    /// Who sees it.
+    /// Its visibility.
     pub linkage: Linkage,
-    /// Where it lives.
+    /// Its state space.
     pub space: StateSpace,
-    /// The alignment in bytes, where it is given; else that of the element.
+    /// The alignment in bytes, if given; else that of the element.
     pub alignment: Option<u32>,
     /// The element type.
     pub ty: ScalarType,
     /// Elements of a vector type: 1, 2, 4.
     pub vector: u32,
-    /// The extents of an array, the outermost first; `None` is `[]`, an extent that the initialiser or the launch gives.
-    /// Empty for a scalar.
+    /// The extents of an array, the outermost first; `None` is `[]`, an extent that the initializer
+    /// or the launch gives. Empty for a scalar.
     pub extents: Vec<Option<u64>>,
     /// The initial elements in row-major order, shorter than the array where the rest is zero.
     pub initializer: Vec<Initializer>,
-    /// What is known of the pointer that a kernel's parameter holds.
+    /// The known attributes of the pointer that a kernel's parameter holds.
     pub pointer: Option<PointerAttribute>,
-    /// Whether it is in managed memory.
+    /// It is in managed memory.
     pub managed: bool,
 }
 
-/// What is known of the pointer that a parameter holds: `.ptr .global .align 16`.
+/// Attributes of the pointer that a parameter holds: `.ptr .global .align 16`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PointerAttribute {
     /// The space that it points to, `None` for a generic address.
     pub space: Option<StateSpace>,
-    /// The alignment of what it points to.
+    /// The alignment of the address.
     pub alignment: Option<u32>,
 }
 
@@ -142,15 +143,15 @@ pub enum Initializer {
         symbol: Symbol,
         /// Bytes after it.
         offset: i64,
-        /// Whether it is the generic address, `generic(name)`.
+        /// It is the generic address, `generic(name)`.
         generic: bool,
-        /// The byte of the address that is meant, of an element `0xFF00(name)`: the mask.
+        /// The mask of an element `0xFF00(name)`, which selects one byte of the address.
         mask: Option<u64>,
     },
 }
 
 impl Variable {
-    /// A scalar without attributes.
+    /// Returns a scalar without attributes.
     pub fn scalar(name: impl Into<String>, space: StateSpace, ty: ScalarType) -> Self {
         Self {
             name: name.into(),
@@ -166,7 +167,7 @@ impl Variable {
         }
     }
 
-    /// An array with an alignment.
+    /// Returns an array with an alignment.
     pub fn array(
         name: impl Into<String>,
         space: StateSpace,
@@ -177,7 +178,8 @@ impl Variable {
         Self { alignment: Some(alignment), extents: vec![Some(count)], ..Self::scalar(name, space, ty) }
     }
 
-    /// Bytes that it takes, `u64::MAX` if they do not fit; 0 for an array whose extent the launch gives.
+    /// Returns its size in bytes, `u64::MAX` if it overflows; 0 for an array whose extent the
+    /// launch gives.
     pub fn bytes(&self) -> u64 {
         let element = u64::from(self.ty.bytes()) * u64::from(self.vector);
         let given = self.initializer.len() as u64 / u64::from(self.vector.max(1));
@@ -191,7 +193,7 @@ impl Variable {
         element.saturating_mul(count)
     }
 
-    /// The alignment in bytes: what is given, or the size of the element.
+    /// Returns the alignment in bytes: the given one, or the size of the element.
     pub fn alignment(&self) -> u32 {
         self.alignment.unwrap_or(self.ty.bytes() * self.vector)
     }
@@ -204,11 +206,11 @@ pub struct Function {
     pub name: String,
     /// Kernel or device function.
     pub kind: FunctionKind,
-    /// Who sees it.
+    /// Its visibility.
     pub linkage: Linkage,
     /// The parameters, in order; they are among the variables.
     pub parameters: Vec<VariableId>,
-    /// What a device function returns; they are among the variables.
+    /// The results of a device function; they are among the variables.
     pub returns: Vec<VariableId>,
     /// Performance directives.
     pub directives: Directives,
@@ -242,15 +244,15 @@ pub struct Directives {
     pub max_threads: Option<Vec<u32>>,
     /// `.reqntid`: the block has exactly this extent.
     pub required_threads: Option<Vec<u32>>,
-    /// `.minnctapersm`: so many blocks fit on a multiprocessor.
+    /// `.minnctapersm`: this number of blocks fits on a multiprocessor.
     pub min_blocks: Option<u32>,
-    /// `.maxnctapersm`: at most so many blocks need to fit.
+    /// `.maxnctapersm`: at most this number of blocks needs to fit.
     pub max_blocks: Option<u32>,
-    /// `.maxnreg`: at most so many registers a thread.
+    /// `.maxnreg`: the most registers of a thread.
     pub max_registers: Option<u32>,
     /// `.reqnctapercluster`: the cluster has exactly this extent.
     pub required_cluster: Option<Vec<u32>>,
-    /// `.maxclusterrank`: the cluster has at most so many blocks.
+    /// `.maxclusterrank`: the most blocks of a cluster.
     pub max_cluster_rank: Option<u32>,
     /// `.explicitcluster`: the launch must give the cluster's extent.
     pub explicit_cluster: bool,
@@ -262,7 +264,7 @@ pub struct Directives {
     pub abi_preserve: Option<u32>,
     /// `.abi_preserve_control`.
     pub abi_preserve_control: Option<u32>,
-    /// The strings of `.pragma` between the head and the body.
+    /// The strings of `.pragma` between the header and the body.
     pub pragmas: Vec<String>,
 }
 
@@ -271,7 +273,7 @@ pub struct Directives {
 pub struct Register {
     /// Its name, `%r1`.
     pub name: Box<str>,
-    /// The type it was declared with.
+    /// The declared type.
     pub ty: ScalarType,
 }
 
@@ -285,17 +287,17 @@ pub struct Label {
 /// An element of a body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Statement {
-    /// What it is.
+    /// Its kind.
     pub kind: StatementKind,
-    /// Its line in the text that was parsed, from 1; 0 where it was not parsed.
+    /// Its line in the parsed text, from 1; 0 if it was not parsed.
     pub line: u32,
 }
 
-/// What a statement is.
+/// The kind of a statement.
 #[expect(clippy::large_enum_variant, reason = "nearly every statement is an instruction")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StatementKind {
-    /// The place of a label.
+    /// The position of a label.
     Label(LabelId),
     /// An instruction, executed where the guard holds.
     Instruction {
@@ -304,9 +306,9 @@ pub enum StatementKind {
         /// The instruction.
         instruction: Instruction,
     },
-    /// Text that is written as it is, in a scope of its own; the parser reads it as what it says.
+    /// Text that is printed verbatim, in a scope of its own; the parser reads it as instructions.
     Verbatim(Vec<Verbatim>),
-    /// The position in the source of what follows.
+    /// The source location of the following statements.
     Location(Location),
     /// `.pragma "…";`
     Pragma(String),
@@ -314,12 +316,12 @@ pub enum StatementKind {
     Comment(String),
 }
 
-/// A part of a text that is written as it is.
+/// A part of verbatim text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verbatim {
     /// The text itself.
     Text(String),
-    /// The name of a register, and what the text does to it.
+    /// The name of a register, with its access by the text.
     Register(RegisterId, Access),
 }
 
@@ -332,7 +334,7 @@ pub struct Location {
     pub line: u32,
     /// The column, from 1; 0 where there is none.
     pub column: u32,
-    /// Where the function that this is in was inlined.
+    /// The call at which the function of this location was inlined.
     pub inlined: Option<Box<Inlined>>,
 }
 
@@ -352,7 +354,7 @@ pub struct Inlined {
 }
 
 impl Module {
-    /// An empty module of 64-bit addresses.
+    /// Returns an empty module with 64-bit addresses.
     pub fn new(version: (u32, u32), target: impl Into<String>) -> Self {
         Self {
             version,
@@ -368,14 +370,14 @@ impl Module {
         }
     }
 
-    /// The function or kernel of this name.
+    /// Returns the function or kernel of this name.
     pub fn function(&self, name: &str) -> Option<FunctionId> {
         self.functions.iter().find(|(_, function)| function.name == name).map(|(id, _)| id)
     }
 }
 
 impl Function {
-    /// A function without parameters whose body is empty.
+    /// Returns a function without parameters whose body is empty.
     pub fn new(name: impl Into<String>, kind: FunctionKind, linkage: Linkage) -> Self {
         Self {
             name: name.into(),

@@ -1,4 +1,4 @@
-//! Operands: registers, immediates, symbols, addresses, and what is made of them.
+//! Operands: registers, immediates, symbols, addresses, and their combinations.
 
 use cranelift_entity::entity_impl;
 use smallvec::SmallVec;
@@ -18,7 +18,7 @@ pub enum Immediate {
     F64(u64),
 }
 
-/// What a name that is not a register stands for.
+/// The referent of a name that is not a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Symbol {
     /// A variable of the module.
@@ -29,7 +29,7 @@ pub enum Symbol {
     Function(FunctionId),
 }
 
-/// An operand that is read, of one register's width.
+/// An operand that is read, of the width of one register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
     /// A register.
@@ -47,7 +47,7 @@ pub enum Source {
 pub struct Predicate {
     /// The predicate register.
     pub register: RegisterId,
-    /// Whether its negation is meant.
+    /// It is negated.
     pub negated: bool,
 }
 
@@ -65,15 +65,17 @@ pub enum Destination {
 pub struct DestinationPair {
     /// The first result.
     pub first: Destination,
-    /// The second result, where it is asked for.
+    /// The second result, if present.
     pub second: Option<Destination>,
 }
 
-/// Registers that are written together, `{%r0, %r1}`. One is written without braces, but for pieces of matrices.
+/// Registers that are written together, `{%r0, %r1}`. A single one is written without braces,
+/// except for fragments of matrices.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Destinations(pub SmallVec<[Destination; 4]>);
 
-/// Operands that are read together, `{%r0, %r1}`. One is written without braces, but for pieces of matrices.
+/// Operands that are read together, `{%r0, %r1}`. A single one is written without braces, except
+/// for fragments of matrices.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Sources(pub SmallVec<[Source; 1]>);
 
@@ -85,27 +87,27 @@ pub struct Accumulators(pub Vec<RegisterId>);
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Coordinates(pub SmallVec<[Source; 1]>);
 
-/// What an address counts from.
+/// The base of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AddressBase {
     /// A register.
     Register(RegisterId),
     /// A symbol.
     Symbol(Symbol),
-    /// Nothing: the offset is the address.
+    /// None: the offset is the address.
     Absolute,
 }
 
 /// A memory operand, `[base + offset]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Address {
-    /// What it counts from.
+    /// The base.
     pub base: AddressBase,
     /// Bytes after the base.
     pub offset: i64,
 }
 
-/// A place in a tensor, `[map, {c0, c1}]`.
+/// A position in a tensor, `[map, {c0, c1}]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TensorAddress {
     /// The address of the tensor map.
@@ -118,7 +120,7 @@ pub struct TensorAddress {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CachePolicy(pub Source);
 
-/// A place to jump to.
+/// The target of a jump.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BranchTarget(pub LabelId);
 
@@ -146,15 +148,15 @@ entity_impl!(PrototypeId, "prototype");
 pub struct Prototype {
     /// Its name in the text.
     pub name: Box<str>,
-    /// What it returns.
+    /// The results.
     pub returns: Vec<super::Variable>,
-    /// What it takes.
+    /// The parameters.
     pub parameters: Vec<super::Variable>,
-    /// Whether it never returns.
+    /// It never returns.
     pub noreturn: bool,
 }
 
-/// What a call reaches.
+/// The target of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Callee {
     /// A function of the module.
@@ -166,15 +168,15 @@ pub enum Callee {
 /// The operands of a call, `(result), function, (argument, …)`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CallOperands {
-    /// Where the results go: `.param` variables or registers.
+    /// The results: `.param` variables or registers.
     pub returns: Vec<Source>,
-    /// What is called.
+    /// The called function.
     pub callee: Callee,
     /// The arguments: `.param` variables, registers or constants.
     pub arguments: Vec<Source>,
 }
 
-/// Whether an instruction reads or writes a register.
+/// The access of an instruction to a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
     /// It is read.

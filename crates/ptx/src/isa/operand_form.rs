@@ -1,4 +1,4 @@
-//! How each role of an operand is written, read and visited.
+//! The text of each kind of operand: prints, parses and visits it.
 
 use super::instruction::Instruction;
 use super::modifier::Opcode;
@@ -11,11 +11,11 @@ use super::operand::{
 use super::parse::operands::{Mismatch, OperandParser};
 use super::print::OperandPrinter;
 
-/// An operand, by what is asked of its type.
+/// An operand, by the requirements of its type.
 pub(crate) enum Operand<'a> {
     /// It has none: a label, a call.
     Untyped,
-    /// An optional one that is not there.
+    /// An absent optional operand.
     Absent,
     Write(RegisterId),
     WriteOrDrop(Destination),
@@ -32,7 +32,7 @@ pub(crate) enum Operand<'a> {
     Policy(Source),
 }
 
-/// What the table makes of a row.
+/// The parts of a row that the table generates.
 pub(crate) trait InstructionForm {
     fn print_opcode(&self, out: &mut String);
     fn print_operands(&self, printer: &mut OperandPrinter<'_>);
@@ -45,24 +45,24 @@ pub(crate) trait InstructionForm {
     fn visit_operands(&self, each: &mut dyn FnMut(Operand<'_>));
 }
 
-/// A role of an operand.
+/// A kind of operand.
 pub(crate) trait OperandForm: Sized {
-    /// Whether it must be there.
+    /// The operand is required.
     const REQUIRED: bool = true;
 
-    /// Its value if it is not there; `None` if it must be.
+    /// Returns its value if it is absent; `None` if it is required.
     fn absent() -> Option<Self> {
         None
     }
 
-    /// Whether it is there.
+    /// Returns whether it is present.
     fn is_present(&self) -> bool {
         true
     }
 
     fn print(&self, printer: &mut OperandPrinter<'_>);
 
-    /// Whether what comes next can be this operand; asked of optional operands only.
+    /// Returns whether the next token can begin this operand; called only for optional operands.
     fn begins(_parser: &OperandParser<'_, '_>) -> bool {
         true
     }
@@ -73,10 +73,10 @@ pub(crate) trait OperandForm: Sized {
 
     fn map_registers(&mut self, each: &mut dyn FnMut(&mut RegisterId, Access));
 
-    /// Whether rows of the table of forms say its type.
+    /// The table of signatures gives its type.
     const TYPED: bool = true;
 
-    /// What it is to who asks for its type.
+    /// Returns the view of it by which its type is checked.
     fn view(&self) -> Operand<'_>;
 
     /// Calls back if it is an address of memory.
@@ -291,7 +291,7 @@ impl OperandForm for DestinationPair {
     }
 }
 
-/// Operands in braces. A single one may stand without; `$bare` says that it then is printed so.
+/// Operands in braces. A single one may omit them; with `$bare` it is printed without.
 macro_rules! list_operand {
     ($name:ident, $item:ty, $bare:literal, $typed:literal, |$view:ident| $operand:expr) => {
         impl OperandForm for $name {

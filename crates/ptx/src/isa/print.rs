@@ -1,5 +1,5 @@
-//! A module to text. The same module gives the same text; instructions are aligned by operands, labels stand at the
-//! margin, registers are declared by ranges where their names are numbered.
+//! Prints a module. Equal modules have equal text. Operands are aligned, labels are at the margin,
+//! and registers with numbered names are declared by ranges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,10 +17,10 @@ use super::operand_form::OperandForm;
 use super::parse::alias;
 use super::types::ScalarType;
 
-/// Operands begin at this column, unless the opcode is longer.
+/// The column of operands, unless the opcode is longer.
 const OPERAND_COLUMN: usize = 28;
 
-/// The text of a module. `parse` reads it back to the same module, but for comments.
+/// Returns the text of a module. `parse` reads it back to the same module, without comments.
 pub fn print(module: &Module) -> String {
     let mut out = String::new();
     let (major, minor) = module.version;
@@ -33,7 +33,7 @@ pub fn print(module: &Module) -> String {
     for pragma in &module.pragmas {
         let _ = writeln!(out, ".pragma \"{pragma}\";");
     }
-    // A function that others name is declared before all of them, whatever the order of the definitions.
+    // A function that others name is declared before all of them, in any order of the definitions.
     let named = named_functions(module);
     for function in named.iter().map(|&id| &module.functions[id]) {
         print_function(module, &Function { body: None, ..function.clone() }, &mut out);
@@ -66,7 +66,8 @@ pub fn print(module: &Module) -> String {
     out
 }
 
-/// The functions without a body and those that a call, an address or an initialiser names, in their order.
+/// Returns the functions without a body and those that a call, an address or an initializer names,
+/// in order.
 fn named_functions(module: &Module) -> BTreeSet<FunctionId> {
     let declared = module.functions.iter().filter(|(_, function)| function.body.is_none());
     let mut named: BTreeSet<FunctionId> = declared.map(|(id, _)| id).collect();
@@ -103,13 +104,13 @@ fn linkage_text(linkage: Linkage) -> &'static str {
     }
 }
 
-/// The declaration of a variable, without linkage and without the semicolon.
+/// Prints the declaration of a variable, without linkage and without the semicolon.
 fn print_variable(module: &Module, variable: &Variable, out: &mut String) {
     out.push_str(variable.space.text());
     if variable.managed {
         out.push_str(" .attribute(.managed)");
     }
-    // Of a parameter, the alignment before the type is that of a struct passed by value.
+    // For a parameter, the alignment before the type is that of a struct passed by value.
     if let Some(alignment) = variable.alignment {
         let _ = write!(out, " .align {alignment}");
     }
@@ -148,7 +149,7 @@ fn print_initializer(module: &Module, variable: &Variable, out: &mut String) {
         print_initial_element(module, variable.initializer[0], out);
         return;
     }
-    // A list of an array of several extents is nested in the text: the innermost lists are the last extents.
+    // The list of an array of several extents is nested: the innermost lists are the last extents.
     let mut groups: Vec<u64> = variable.extents.iter().skip(1).flatten().copied().collect();
     if variable.vector > 1 {
         groups.push(u64::from(variable.vector));
@@ -311,7 +312,7 @@ fn print_directives(directives: &Directives, out: &mut String) {
     }
 }
 
-/// The number at the end of a register's name, if the name can be a member of a range.
+/// Returns the number at the end of a register's name, if the name can be a member of a range.
 pub(super) fn split_number(name: &str) -> Option<(&str, u32)> {
     let prefix = name.trim_end_matches(|character: char| character.is_ascii_digit());
     let digits = &name[prefix.len()..];
@@ -416,12 +417,12 @@ fn print_statement(module: &Module, function: &Function, statement: &Statement, 
     }
 }
 
-/// Assemblers refuse texts with other characters than those of ASCII, in comments too.
+/// Prints ASCII characters only: assemblers refuse others, even in comments.
 fn push_ascii(character: char, out: &mut String) {
     if character.is_ascii() { out.push(character) } else { out.extend(character.escape_unicode()) }
 }
 
-/// A path with its backslashes and its bytes outside of ASCII in octal, as LLVM writes them.
+/// Escapes backslashes, and bytes outside of ASCII in octal, in a path, as LLVM does.
 fn escaped_path(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -435,7 +436,7 @@ fn escaped_path(path: &str) -> String {
 }
 
 impl Module {
-    /// The name of a symbol of the module; a function's variable has none here.
+    /// Returns the name of a symbol of the module, or `None` for a function's variable.
     pub fn symbol_name(&self, symbol: Symbol) -> Option<&str> {
         match symbol {
             Symbol::Global(id) => Some(&self.globals[id].name),
@@ -444,7 +445,7 @@ impl Module {
         }
     }
 
-    /// An instruction as a line of text, for messages.
+    /// Returns an instruction as a line of text, for messages.
     pub fn instruction_text(&self, function: FunctionId, statement: &Statement) -> String {
         let mut out = String::new();
         print_statement(self, &self.functions[function], statement, &mut out);
@@ -458,7 +459,7 @@ pub(crate) struct OperandPrinter<'a> {
     function: &'a Function,
     out: &'a mut String,
     separator: &'static str,
-    /// Whether a list of one element stands in braces: the assembler demands it of pieces of matrices.
+    /// A list of one element has braces: the assembler requires it for fragments of matrices.
     pub(crate) braces_single: bool,
 }
 
@@ -492,7 +493,7 @@ impl OperandPrinter<'_> {
         self.out.push_str(name);
     }
 
-    /// The assembler knows no minus here, but negative numbers.
+    /// The assembler has no minus here, but negative numbers.
     pub(crate) fn offset(&mut self, offset: i64) {
         if offset != 0 {
             let _ = write!(self.out, "+{offset}");

@@ -14,12 +14,12 @@ macro_rules! special_registers {
             /// Every special register.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Its name in the text.
+            /// Returns its name in the text.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// The type that it has.
+            /// Returns its type.
             pub fn ty(self) -> ScalarType {
                 match self { $(Self::$variant => ScalarType::$ty,)* }
             }
@@ -58,17 +58,17 @@ special_registers! {
     NctaidZ = "%nctaid.z", U32;
     /// Position of the thread in its warp.
     LaneId = "%laneid", U32;
-    /// Number of the warp in its block; it may change while the thread runs.
+    /// Index of the warp in its block; it may change while the thread runs.
     WarpId = "%warpid", U32;
-    /// The most warp numbers there are.
+    /// The number of warp indices.
     NwarpId = "%nwarpid", U32;
-    /// Number of the multiprocessor; it may change while the thread runs.
+    /// Index of the multiprocessor; it may change while the thread runs.
     SmId = "%smid", U32;
-    /// The most multiprocessor numbers there are.
+    /// The number of multiprocessor indices.
     NsmId = "%nsmid", U32;
     /// Number of the grid.
     GridId = "%gridid", U64;
-    /// Whether the launch has explicit clusters.
+    /// True if the launch has explicit clusters.
     IsExplicitCluster = "%is_explicit_cluster", Pred;
     /// Position of the cluster in the grid, x.
     ClusterIdX = "%clusterid.x", U32;
@@ -96,7 +96,7 @@ special_registers! {
     ClusterNctaidZ = "%cluster_nctaid.z", U32;
     /// Rank of the block in its cluster.
     ClusterCtaRank = "%cluster_ctarank", U32;
-    /// How many blocks the cluster has.
+    /// The number of blocks in the cluster.
     ClusterNctaRank = "%cluster_nctarank", U32;
     /// The mask with this lane's bit.
     LanemaskEq = "%lanemask_eq", U32;

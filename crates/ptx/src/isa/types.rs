@@ -13,15 +13,15 @@ modifiers! {
         S4 = ".s4",
         /// Unsigned 4 bits, as an operand element of `mma`.
         U4 = ".u4",
-        /// 8 bits without a meaning.
+        /// Untyped 8 bits.
         B8 = ".b8",
-        /// 16 bits without a meaning.
+        /// Untyped 16 bits.
         B16 = ".b16",
-        /// 32 bits without a meaning.
+        /// Untyped 32 bits.
         B32 = ".b32",
-        /// 64 bits without a meaning.
+        /// Untyped 64 bits.
         B64 = ".b64",
-        /// 128 bits without a meaning.
+        /// Untyped 128 bits.
         B128 = ".b128",
         /// 1024 bits: a tensor map.
         B1024 = ".b1024",
@@ -87,7 +87,7 @@ modifiers! {
 }
 
 impl ScalarType {
-    /// How many bits a value has. A register may be wider; a predicate counts as 1.
+    /// Returns the number of bits of a value. A register may be wider; a predicate counts as 1.
     pub fn bits(self) -> u32 {
         match self {
             Self::Pred | Self::B1 => 1,
@@ -119,17 +119,17 @@ impl ScalarType {
         }
     }
 
-    /// How many bytes a value takes in memory.
+    /// Returns the number of bytes of a value in memory.
     pub fn bytes(self) -> u32 {
         self.bits().div_ceil(8)
     }
 
-    /// Whether it is a signed integer, or a pair of them.
+    /// Returns whether it is a signed integer, or a pair of them.
     pub fn is_signed(self) -> bool {
         matches!(self, Self::S4 | Self::S8 | Self::S16 | Self::S32 | Self::S64 | Self::S16x2)
     }
 
-    /// Whether it is a floating-point number, or a pair of them.
+    /// Returns whether it is a floating-point number, or a pair of them.
     #[expect(clippy::match_same_arms, reason = "one arm a family reads best")]
     pub fn is_float(self) -> bool {
         match self {
@@ -146,7 +146,7 @@ impl ScalarType {
 }
 
 modifiers! {
-    /// Where a variable lives or an address points.
+    /// The state space of a variable or an address.
     pub enum StateSpace {
         /// Memory of the device.
         Global = ".global",

@@ -1,4 +1,4 @@
-//! The elementwise table on integers and booleans.
+//! Lowers the elementwise functions on integers and booleans.
 
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, WideProductFn};
 
@@ -15,14 +15,14 @@ pub(super) struct Integer {
 }
 
 impl Integer {
-    /// Of a number of at least 8 bits.
+    /// Returns the type of an integer of at least 8 bits.
     pub fn of(dtype: Dtype) -> Self {
         let width = if dtype.bits() == 64 { Width::B64 } else { Width::B32 };
         Self { width, bits: dtype.bits(), signed: dtype.is_signed() }
     }
 }
 
-/// The comparison of a row.
+/// Returns the comparison of PTX.
 pub(super) fn comparison(function: ComparisonFn) -> Comparison {
     match function {
         ComparisonFn::Eq => Comparison::Eq,
@@ -35,12 +35,12 @@ pub(super) fn comparison(function: ComparisonFn) -> Comparison {
 }
 
 impl Builder {
-    /// A comparison of integers of at least 8 bits.
+    /// Compares integers of at least 8 bits.
     pub fn integer_comparison(&mut self, function: ComparisonFn, ty: Integer, x: &[Scalar]) -> Scalar {
         self.compare(ty.width, ty.signed, comparison(function), x[0], x[1])
     }
 
-    /// Arithmetic of integers of at least 8 bits.
+    /// Emits arithmetic of integers of at least 8 bits.
     pub fn integer_arithmetic(&mut self, function: ArithmeticFn, ty: Integer, x: &[Scalar]) -> Scalar {
         let width = ty.width;
         let result = match function {
@@ -59,7 +59,7 @@ impl Builder {
         self.cut_to_type(ty, result)
     }
 
-    /// Division of integers of at least 8 bits.
+    /// Divides integers of at least 8 bits.
     pub fn integer_division(&mut self, function: DivisionFn, ty: Integer, x: &[Scalar]) -> Scalar {
         let result = match function {
             DivisionFn::IntDiv => self.quotient(ty, x[0], x[1]),
@@ -68,7 +68,7 @@ impl Builder {
         self.cut_to_type(ty, result)
     }
 
-    /// Bitwise functions and shifts of integers of at least 8 bits.
+    /// Emits bitwise functions and shifts of integers of at least 8 bits.
     pub fn integer_bitwise(&mut self, function: BitwiseFn, ty: Integer, x: &[Scalar]) -> Scalar {
         let width = ty.width;
         let result = match function {
@@ -82,7 +82,7 @@ impl Builder {
         self.cut_to_type(ty, result)
     }
 
-    /// Products of twice the width, of integers of at least 8 bits.
+    /// Emits multiplications of twice the width, of integers of at least 8 bits.
     pub fn wide_product(&mut self, function: WideProductFn, ty: Integer, x: &[Scalar]) -> Scalar {
         let result = match function {
             WideProductFn::MulHigh if ty.bits < 32 => {
@@ -94,12 +94,12 @@ impl Builder {
         self.cut_to_type(ty, result)
     }
 
-    /// What a register holds of an integer: of a narrow type, the low bits extended.
+    /// Extends the low bits of a narrow integer to its register.
     fn cut_to_type(&mut self, ty: Integer, result: Scalar) -> Scalar {
         if ty.bits < 32 { self.extend(result, ty.bits, ty.signed) } else { result }
     }
 
-    /// A shift by an unsigned number of bits; by the width or more, what is left is the sign or 0.
+    /// Shifts by an unsigned count. A count of the width or more leaves the sign or 0.
     fn shift(&mut self, left: bool, ty: Integer, x: Scalar, count: Scalar) -> Scalar {
         let most = u64::from(ty.width.bits());
         if let Some(count) = count.as_constant() {
@@ -125,7 +125,7 @@ impl Builder {
         }
     }
 
-    /// The low 32 bits of 64.
+    /// Returns the low 32 bits of 64.
     pub fn low_word(&mut self, a: Scalar) -> Scalar {
         match a.base {
             None => Scalar::constant(Width::B32.cut(a.offset)),
@@ -137,7 +137,8 @@ impl Builder {
         }
     }
 
-    /// The quotient, truncated towards zero; by zero all ones, and the smallest number by -1 is itself.
+    /// Returns the quotient, truncated towards zero. Division by zero yields all ones, and the
+    /// smallest number by -1 yields itself.
     pub fn quotient(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         let ones = Scalar::constant(width.cut(u64::MAX));
@@ -156,7 +157,7 @@ impl Builder {
         self.ones_by_zero(width, y, quotient)
     }
 
-    /// The quotient by a number that is not known and not zero.
+    /// Returns the quotient by a divisor that is neither a constant nor zero.
     fn quotient_by_other(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         let (a, b) = (self.register(width, x).into(), self.source(width, y));
@@ -166,21 +167,22 @@ impl Builder {
         if !signed {
             return quotient;
         }
-        // What the instruction gives for the smallest number is not specified, nor what it gives by zero.
+        // The instruction leaves the results for the smallest number by -1 and by zero unspecified.
         let ones = Scalar::constant(width.cut(u64::MAX));
         let is_minus_one = self.compare(width, signed, Comparison::Eq, y, ones);
         let negated = self.sub(width, Scalar::constant(0), x);
         self.select(width, is_minus_one, negated, quotient)
     }
 
-    /// A quotient or remainder, all of whose bits are one by zero.
+    /// Replaces a quotient or remainder by all ones if the divisor is zero.
     fn ones_by_zero(&mut self, width: Width, y: Scalar, result: Scalar) -> Scalar {
         let ones = Scalar::constant(width.cut(u64::MAX));
         let is_zero = self.compare(width, false, Comparison::Eq, y, Scalar::constant(0));
         self.select(width, is_zero, ones, result)
     }
 
-    /// x less the quotient times y; all ones by zero. A quotient of the same numbers shares the division.
+    /// Returns x - (x / y) * y, or all ones for y = 0. A quotient of the same operands shares the
+    /// division.
     pub(super) fn remainder(&mut self, ty: Integer, x: Scalar, y: Scalar) -> Scalar {
         let Integer { width, signed, .. } = ty;
         match y.as_constant() {
@@ -203,7 +205,7 @@ impl Builder {
         self.ones_by_zero(width, y, rest)
     }
 
-    /// Arithmetic of booleans, which are integers modulo 2.
+    /// Emits arithmetic of booleans, which are integers modulo 2.
     pub fn boolean_arithmetic(&mut self, function: ArithmeticFn, x: &[Scalar]) -> Scalar {
         match function {
             ArithmeticFn::Add | ArithmeticFn::Sub => self.bitwise(Bitwise::Xor, Width::Pred, x[0], x[1]),
@@ -213,7 +215,7 @@ impl Builder {
         }
     }
 
-    /// Division of booleans.
+    /// Divides booleans.
     pub fn boolean_division(&mut self, function: DivisionFn, x: &[Scalar]) -> Scalar {
         match function {
             DivisionFn::IntDiv => self.bitwise(Bitwise::Or, Width::Pred, x[0], not(x[1])),
@@ -221,7 +223,7 @@ impl Builder {
         }
     }
 
-    /// Bitwise functions and shifts of booleans.
+    /// Emits bitwise functions and shifts of booleans.
     pub fn boolean_bitwise(&mut self, function: BitwiseFn, x: &[Scalar]) -> Scalar {
         match function {
             BitwiseFn::And => self.bitwise(Bitwise::And, Width::Pred, x[0], x[1]),
@@ -232,7 +234,7 @@ impl Builder {
         }
     }
 
-    /// A comparison of booleans.
+    /// Compares booleans.
     pub fn boolean_comparison(&mut self, function: ComparisonFn, x: &[Scalar]) -> Scalar {
         match function {
             ComparisonFn::Eq => not(self.bitwise(Bitwise::Xor, Width::Pred, x[0], x[1])),
@@ -245,7 +247,7 @@ impl Builder {
     }
 }
 
-/// The other boolean.
+/// Negates a predicate.
 fn not(scalar: Scalar) -> Scalar {
     scalar.plus(Width::Pred, 1)
 }

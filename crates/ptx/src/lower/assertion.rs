@@ -1,4 +1,4 @@
-//! Assertions: where one does not hold, the function of the system that stops the kernel with a message.
+//! Lowers assertions: a failing one calls the system function that stops the kernel with a message.
 
 use tilewright_ir::{Failure, Inst, Value};
 
@@ -11,13 +11,13 @@ use crate::isa::{
     ScalarType, Source, St, StateSpace, Symbol, Variable,
 };
 
-/// The system's function: message, file, line, function, bytes of a character.
+/// The system function. Its parameters: message, file, line, function, bytes of a character.
 const ASSERT_FAIL: &str = "__assertfail";
 const ASSERT_FAIL_TYPES: [ScalarType; 5] =
     [ScalarType::B64, ScalarType::B64, ScalarType::B32, ScalarType::B64, ScalarType::B64];
 
 impl Lowering<'_> {
-    /// Stops the kernel where the condition does not hold and the mask does.
+    /// Stops the kernel if the condition does not hold where the mask does.
     pub(super) fn lower_assert(
         &mut self,
         inst: Inst,
@@ -78,7 +78,7 @@ impl Lowering<'_> {
         });
     }
 
-    /// The declaration of the system's function.
+    /// Declares the system function, once.
     fn assert_fail(&mut self) -> FunctionId {
         if let Some(known) = self.module.function(ASSERT_FAIL) {
             return known;
@@ -93,7 +93,7 @@ impl Lowering<'_> {
         self.module.functions.push(function)
     }
 
-    /// The generic address of a string that ends with a zero.
+    /// Returns the generic address of a zero-terminated string.
     pub(super) fn string(&mut self, text: &str) -> Source {
         let bytes = text.bytes().chain([0]).map(|byte| Initializer::Value(Immediate::Integer(byte.into())));
         let initializer: Vec<Initializer> = bytes.collect();

@@ -1,5 +1,6 @@
-//! Slots of buffers, copies that threads do not wait for, and what orders them: PTX ISA, "Data Movement and Conversion
-//! Instructions: `cp.async`", "Parallel Synchronization and Communication Instructions: `barrier`, `elect.sync`, `fence.proxy`".
+//! Lowers slots of buffers, `cp.async`, and the synchronization of copies: PTX ISA, "Data Movement
+//! and Conversion Instructions: `cp.async`", "Parallel Synchronization and Communication
+//! Instructions: `barrier`, `elect.sync`, `fence.proxy`".
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::Feature;
@@ -14,15 +15,15 @@ use crate::isa::{
     self, Comparison, CopyCache, Destination, DestinationPair, Predicate, ProxyKind, Source, StateSpace,
 };
 
-/// The most bytes that one copy moves, and the only number that may go past the first cache.
+/// The most bytes that one copy moves; only copies of this size may bypass L1.
 const WIDEST_COPY: u32 = 16;
 
-/// Bytes of an `mbarrier`.
+/// The bytes of an `mbarrier`.
 pub(super) const MBARRIER_BYTES: u32 = 8;
 
 impl Lowering<'_> {
     pub(super) fn lower_alloc(&mut self, inst: Inst, offset: Option<u32>) -> Lowered {
-        let offset = offset.ok_or_else(|| self.unsupported(inst, "shared memory without a place"))?;
+        let offset = offset.ok_or_else(|| self.unsupported(inst, "shared memory without an offset"))?;
         let address = self.shared_address(offset);
         self.set_result(inst, [address]);
         Ok(())
@@ -37,19 +38,20 @@ impl Lowering<'_> {
         self.set(self.kernel.insts[inst].results[0], [address]);
     }
 
-    /// The address of a slot or a barrier by its number.
+    /// Returns the address of a slot or a barrier by its index.
     pub(super) fn indexed(&mut self, memory: Value, index: Value, bytes: u32) -> Scalar {
         let (start, index) = (self.scalar(memory), self.scalar(index));
         let offset = self.builder.mul(Width::B32, index, Scalar::constant(bytes.into()));
         self.builder.add(Width::B32, start, offset)
     }
 
-    /// The type of what is in shared memory.
+    /// Returns the type of a buffer or slot.
     pub(super) fn memory(&self, value: Value) -> &Buffer {
         self.kernel.ty(value).as_memory().expect("the verifier checks what is in shared memory")
     }
 
-    /// One thread of those that run this code, always the same. All of them have to come here.
+    /// Returns the predicate of one thread of those that run this code, always the same. All of
+    /// them must reach it.
     pub(super) fn elected(&mut self) -> Predicate {
         let place = (self.builder.labels, self.warps.first);
         if let Some((labels, first, leader)) = self.leader
@@ -58,7 +60,8 @@ impl Lowering<'_> {
             return leader;
         }
         let leader = self.builder.fresh(Width::Pred);
-        // By this instruction, and not by the number of the thread, the assembler sees that one lane is left.
+        // `elect.sync`, unlike a comparison of thread ids, tells the assembler that one lane
+        // remains.
         self.builder.emit(isa::Elect {
             d: DestinationPair { first: Destination::Sink, second: Some(Destination::Register(leader)) },
             mask: (-1).into(),
@@ -74,7 +77,8 @@ impl Lowering<'_> {
         leader
     }
 
-    /// `cp.async`: one copy for each vector of the pointers; no bytes of the source where the mask does not hold.
+    /// Emits `cp.async`, one for each vector of pointers. It reads no bytes where the mask does not
+    /// hold.
     pub(super) fn lower_copy_async(
         &mut self,
         inst: Inst,
@@ -90,7 +94,7 @@ impl Lowering<'_> {
         let is_wide = size == WIDEST_COPY;
         let cache = match cache {
             CacheModifier::All => CopyCache::All,
-            // What is copied is read from shared memory: the first cache would hold it in vain.
+            // Threads read the data from shared memory, so L1 would hold it in vain.
             _ if is_wide => CopyCache::Global,
             _ => CopyCache::All,
         };
@@ -99,11 +103,11 @@ impl Lowering<'_> {
         let guard = (is_first != Scalar::TRUE).then(|| self.builder.predicate(is_first));
         let offsets = layout.offsets_in(self.layout(buffer));
         let images: Vec<u32> = Self::thread_images(&offsets).iter().map(|image| image * bytes).collect();
-        let thread = self.thread_place(images, self.scalar(buffer));
+        let thread = self.thread_position(images, self.scalar(buffer));
         for registers in Self::accesses(Some(layout), vector) {
             let first = registers[0] as usize;
             let own = offsets.at(&[(Input::Register, registers[0])]) * bytes;
-            let place = self.shared_place(&thread, own);
+            let place = self.shared_position(&thread, own);
             let mask = masks.as_ref().map_or(Scalar::TRUE, |masks| masks[first]);
             let source_size = (mask != Scalar::TRUE).then(|| {
                 let wanted = Scalar::constant(size.into());
@@ -158,10 +162,10 @@ impl Lowering<'_> {
         self.builder.emit(isa::BarrierSync { aligned: true, barrier, threads: Some(threads) });
     }
 
-    /// The barrier of the block, for which threads in different roles cannot meet.
+    /// Emits the barrier of the block, which threads of different partitions cannot use.
     pub(super) fn lower_barrier(&mut self, inst: Inst) -> Result<(), Box<Diagnostic>> {
         if self.warps.count != self.program.header.num_warps {
-            return Err(self.unsupported(inst, "a barrier of the block in a role of some of its warps"));
+            return Err(self.unsupported(inst, "a barrier of the block in a partition"));
         }
         self.wait();
         Ok(())

@@ -1,10 +1,12 @@
-//! Atomic operations on global memory. Of threads that hold copies of an element, the first does it.
+//! Atomic operations on global memory. Of threads that hold copies of an element, the first does
+//! the operation.
 //!
-//! One instruction is ordered by itself. Where a thread needs several, they are relaxed and stand between fences, which cost
-//! as much once as the order of each instruction would. What nobody asks the result of is a `red`, which cannot acquire: whoever
-//! looks at nothing has nothing to come after.
+//! A single instruction carries its own memory order. Several instructions of a thread are relaxed,
+//! between fences, which together cost as much as the order of one instruction. An operation
+//! without users is a `red`, which cannot acquire: a thread that ignores the result has nothing to
+//! order after it.
 //!
-//! What there is no instruction for, numbers of 16 bits mostly, is a loop of compare-and-swap.
+//! Operations without an instruction, mostly on 16-bit numbers, are compare-and-swap loops.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Feature;
@@ -20,37 +22,37 @@ use crate::isa::{
     ScalarType, Semantics, Source, Sources, SpecialRegister, StateSpace, VectorWidth,
 };
 
-/// PTX has had sums of vectors since then.
+/// The first PTX version with vector additions.
 const VECTORS_SINCE: (u32, u32) = (8, 1);
 
-/// How the instructions of an operation are ordered.
+/// The memory order of the instructions of an operation.
 #[derive(Clone, Copy)]
 struct Order {
     sem: MemorySemantics,
     scope: MemoryScope,
-    /// Whether a fence stands behind them.
+    /// A fence follows the instructions.
     is_fenced: bool,
 }
 
-/// What one access of a thread is made to.
+/// The address and the conditions of one access of a thread.
 #[derive(Clone)]
-struct Place {
+struct AtomicAccess {
     address: Address,
-    /// Where the thread does it; never is not a place.
+    /// The condition of the access, which is not a constant false.
     guard: Option<Predicate>,
     order: Order,
-    /// Whether somebody asks for what was there.
+    /// The old value has users.
     is_used: bool,
 }
 
-/// By what an operation is done.
+/// The implementation of an operation.
 #[derive(Clone, Copy)]
-enum Form {
+enum AtomicVariant {
     Instruction(AtomicOperation, ScalarType),
-    /// An extremum of floats as one of integers with their bits: of signed ones where the operand is positive, and where it is
-    /// negative the other extremum of unsigned ones.
+    /// Minimum or maximum of floats by integer instructions on their bits: signed for a positive
+    /// operand, and the opposite unsigned one for a negative operand.
     Extremum(AtomicOperation, AtomicOperation),
-    /// A loop of compare-and-swap on 16 bits.
+    /// A compare-and-swap loop on 16 bits.
     Loop,
 }
 
@@ -71,8 +73,8 @@ impl Lowering<'_> {
         let is_used = self.is_used(result);
         let element = self.element(value);
         let accesses = Self::accesses(layout, vector);
-        let form = self.form(kind, element, accesses[0].len());
-        let is_loop = matches!(form, Form::Loop);
+        let variant = self.variant(kind, element, accesses[0].len());
+        let is_loop = matches!(variant, AtomicVariant::Loop);
         let order = self.begin_order((sem, scope), is_loop || accesses.len() > 1, is_used);
         let mut found = vec![None; pointers.len()];
         for registers in accesses {
@@ -83,15 +85,17 @@ impl Lowering<'_> {
             }
             let guard = self.guard(guards[first]);
             let address = self.builder.address(Width::B64, pointers[first]);
-            let place = Place { address, guard, order, is_used };
+            let place = AtomicAccess { address, guard, order, is_used };
             let own: SmallVec<[Scalar; 16]> =
                 registers.iter().map(|&register| values[register as usize]).collect();
-            let old = match form {
-                Form::Instruction(operation, ty) => self.atomic_words((operation, ty), element, &own, &place),
-                Form::Extremum(positive, negative) => {
+            let old = match variant {
+                AtomicVariant::Instruction(operation, ty) => {
+                    self.atomic_words((operation, ty), element, &own, &place)
+                }
+                AtomicVariant::Extremum(positive, negative) => {
                     self.atomic_extremum([positive, negative], element, own[0], &place)
                 }
-                Form::Loop => {
+                AtomicVariant::Loop => {
                     let old = self.swap_loop(kind, element, own[0], &place);
                     std::iter::once(old.ok_or_else(|| self.no_op(inst))?).collect()
                 }
@@ -128,7 +132,7 @@ impl Lowering<'_> {
             }
             let guard = self.guard(guards[register]);
             let address = self.builder.address(Width::B64, pointers[register]);
-            let place = Place { address, guard, order, is_used: true };
+            let place = AtomicAccess { address, guard, order, is_used: true };
             let operands = [expected[register], values[register]].map(|scalar| self.word(element, scalar));
             let old = self.zeros(word_width(element), 1, &place)[0];
             self.compare_and_swap(element, old, operands, &place);
@@ -176,7 +180,7 @@ impl Lowering<'_> {
         self.lower_store([pointer, value], mask, [0, 1], Policy::atomic(order.sem, order.scope));
     }
 
-    /// One thread loads again and again.
+    /// Polls by one thread until the value is the expected one, or time is over.
     pub(super) fn lower_atomic_poll(
         &mut self,
         inst: Inst,
@@ -218,7 +222,7 @@ impl Lowering<'_> {
         self.set_result(inst, [Scalar::from(is_met)]);
     }
 
-    /// The nanoseconds of the global timer, as it stands here.
+    /// Reads the global timer, in nanoseconds, at this point.
     fn time(&mut self) -> Scalar {
         let time = self.builder.fresh(Width::B64);
         let a = SpecialRegister::GlobalTimer.into();
@@ -226,7 +230,8 @@ impl Lowering<'_> {
         time.into()
     }
 
-    /// Where each register of a layout is done by this thread: where the mask holds, and no thread before holds a copy.
+    /// Returns where this thread accesses each register of a layout: the mask holds, and no earlier
+    /// thread holds a copy.
     fn first_copies(&mut self, mask: Option<Value>, layout: Option<&Layout>) -> Vec<Scalar> {
         let count = layout.map_or(1, |layout| layout.registers() as usize);
         let masks = mask.map(|mask| self.get_in(mask, layout));
@@ -246,7 +251,8 @@ impl Lowering<'_> {
         (holds != Scalar::TRUE).then(|| self.builder.predicate(holds))
     }
 
-    /// How the instructions of an operation are ordered; several, by a fence here and one behind them.
+    /// Returns the memory order of the instructions of an operation. Fences before and after order
+    /// several instructions.
     fn begin_order(
         &mut self,
         (sem, scope): (MemorySemantics, MemoryScope),
@@ -273,8 +279,8 @@ impl Lowering<'_> {
         self.builder.emit(isa::Fence { semantics, restrict: None, scope });
     }
 
-    /// By what an operation on so many elements is done.
-    fn form(&self, kind: AtomicKind, element: Element, elements: usize) -> Form {
+    /// Returns the implementation of an operation on this number of elements.
+    fn variant(&self, kind: AtomicKind, element: Element, elements: usize) -> AtomicVariant {
         use AtomicOperation as A;
         use ScalarType as T;
         let dtype = element.value().unwrap_or(Dtype::U64);
@@ -290,17 +296,17 @@ impl Lowering<'_> {
         };
         if dtype.bits() == 16 {
             return match (kind, dtype, elements) {
-                (AtomicKind::Add, Dtype::F16, 1) => Form::Instruction(operation, T::F16),
-                (AtomicKind::Add, Dtype::F16, _) => Form::Instruction(operation, T::F16x2),
-                (AtomicKind::Add, Dtype::BF16, _) if !self.has(Feature::Bf16Atomics) => Form::Loop,
-                (AtomicKind::Add, Dtype::BF16, 1) => Form::Instruction(operation, T::Bf16),
-                (AtomicKind::Add, Dtype::BF16, _) => Form::Instruction(operation, T::Bf16x2),
-                _ => Form::Loop,
+                (AtomicKind::Add, Dtype::F16, 1) => AtomicVariant::Instruction(operation, T::F16),
+                (AtomicKind::Add, Dtype::F16, _) => AtomicVariant::Instruction(operation, T::F16x2),
+                (AtomicKind::Add, Dtype::BF16, _) if !self.has(Feature::Bf16Atomics) => AtomicVariant::Loop,
+                (AtomicKind::Add, Dtype::BF16, 1) => AtomicVariant::Instruction(operation, T::Bf16),
+                (AtomicKind::Add, Dtype::BF16, _) => AtomicVariant::Instruction(operation, T::Bf16x2),
+                _ => AtomicVariant::Loop,
             };
         }
         let ty = match kind {
             AtomicKind::Add | AtomicKind::Max | AtomicKind::Min if dtype.is_float() => match opposite {
-                Some(opposite) => return Form::Extremum(operation, opposite),
+                Some(opposite) => return AtomicVariant::Extremum(operation, opposite),
                 None if is_wide => T::F64,
                 None => T::F32,
             },
@@ -311,11 +317,11 @@ impl Lowering<'_> {
             AtomicKind::And | AtomicKind::Or | AtomicKind::Xor | AtomicKind::Exchange if is_wide => T::B64,
             AtomicKind::And | AtomicKind::Or | AtomicKind::Xor | AtomicKind::Exchange => T::B32,
         };
-        Form::Instruction(operation, ty)
+        AtomicVariant::Instruction(operation, ty)
     }
 
-    /// New registers, with zeros where the thread may not do what sets them.
-    fn zeros(&mut self, width: Width, count: usize, place: &Place) -> SmallVec<[RegisterId; 8]> {
+    /// Returns new registers, which are zero where the guard does not hold.
+    fn zeros(&mut self, width: Width, count: usize, place: &AtomicAccess) -> SmallVec<[RegisterId; 8]> {
         let registers: SmallVec<[RegisterId; 8]> = (0..count).map(|_| self.builder.fresh(width)).collect();
         if place.guard.is_some() {
             for register in &registers {
@@ -325,13 +331,13 @@ impl Lowering<'_> {
         registers
     }
 
-    /// One instruction on elements that lie together.
+    /// Emits one instruction on contiguous elements.
     fn atomic_words(
         &mut self,
         operation: (AtomicOperation, ScalarType),
         element: Element,
         elements: &[Scalar],
-        place: &Place,
+        place: &AtomicAccess,
     ) -> SmallVec<[Scalar; 16]> {
         let words = Words::new(element, elements.len());
         let b = self.words(words, elements);
@@ -354,9 +360,9 @@ impl Lowering<'_> {
         d: &[RegisterId],
         (b, c): (Sources, Option<Source>),
         vector: Option<VectorWidth>,
-        place: &Place,
+        place: &AtomicAccess,
     ) {
-        let Place { address, guard, order, .. } = place.clone();
+        let AtomicAccess { address, guard, order, .. } = place.clone();
         let atom = Atom {
             semantics: Some(ptx_semantics(order.sem)),
             scope: Some(ptx_scope(order.scope)),
@@ -380,9 +386,9 @@ impl Lowering<'_> {
         (operation, ty): (AtomicOperation, ScalarType),
         b: Sources,
         vector: Option<VectorWidth>,
-        place: &Place,
+        place: &AtomicAccess,
     ) {
-        let Place { address, guard, order, .. } = place.clone();
+        let AtomicAccess { address, guard, order, .. } = place.clone();
         let semantics = if order.sem.releases() { Semantics::Release } else { Semantics::Relaxed };
         let red = Red {
             semantics: Some(semantics),
@@ -400,13 +406,13 @@ impl Lowering<'_> {
         self.builder.emit_if(guard, red);
     }
 
-    /// An extremum of floats, by the sign of the operand.
+    /// Emits a minimum or maximum of floats, by the sign of the operand.
     fn atomic_extremum(
         &mut self,
         operations: [AtomicOperation; 2],
         element: Element,
         value: Scalar,
-        place: &Place,
+        place: &AtomicAccess,
     ) -> SmallVec<[Scalar; 16]> {
         let width = width_of(element);
         let types = match width {
@@ -416,7 +422,7 @@ impl Lowering<'_> {
         let is_negative = self.builder.compare(width, true, Comparison::Lt, value, Scalar::constant(0));
         let b = self.builder.register(width, value);
         let old = if place.is_used {
-            // One of the two sets it, unless the mask does not hold.
+            // One of the two instructions sets it, unless the mask does not hold.
             self.zeros(width, 1, place)
         } else {
             SmallVec::new()
@@ -431,7 +437,7 @@ impl Lowering<'_> {
             if holds == Scalar::FALSE {
                 continue;
             }
-            let place = Place { guard: self.guard(holds), ..place.clone() };
+            let place = AtomicAccess { guard: self.guard(holds), ..place.clone() };
             if place.is_used {
                 self.atom((operation, ty), &old, (b.into(), None), None, &place);
             } else {
@@ -441,13 +447,14 @@ impl Lowering<'_> {
         std::iter::once(old.first().map_or(Scalar::constant(0), |old| Scalar::from(*old))).collect()
     }
 
-    /// A loop of compare-and-swap: what was there, or none if the target lacks the function.
+    /// Emits a compare-and-swap loop. Returns the old value, or `None` if the target lacks the
+    /// function.
     fn swap_loop(
         &mut self,
         kind: AtomicKind,
         element: Element,
         value: Scalar,
-        place: &Place,
+        place: &AtomicAccess,
     ) -> Option<Scalar> {
         let (width, ty) = (word_width(element), word_type(element));
         let old = self.zeros(width, 1, place)[0];
@@ -458,7 +465,7 @@ impl Lowering<'_> {
             self.builder.emit_if(Some(skips), jump(end));
         }
         self.builder.open();
-        let place = Place { guard: None, ..place.clone() };
+        let place = AtomicAccess { guard: None, ..place.clone() };
         self.builder.emit(Ld {
             semantics: Some(LoadSemantics::Relaxed),
             scope: Some(ptx_scope(place.order.scope)),
@@ -483,7 +490,7 @@ impl Lowering<'_> {
         next.map(|_| self.element_of(element, old))
     }
 
-    /// What an operation stores.
+    /// Returns the value that an operation stores.
     fn combined(
         &mut self,
         kind: AtomicKind,
@@ -521,13 +528,13 @@ impl Lowering<'_> {
         element: Element,
         old: RegisterId,
         [expected, value]: [RegisterId; 2],
-        place: &Place,
+        place: &AtomicAccess,
     ) {
         let operation = (AtomicOperation::CompareAndSwap, word_type(element));
         self.atom(operation, &[old], (expected.into(), Some(value.into())), None, place);
     }
 
-    /// An element in a register of its own width.
+    /// Returns an element in a register of its own width.
     fn word(&mut self, element: Element, scalar: Scalar) -> RegisterId {
         let scalar = match (word_width(element), width_of(element)) {
             (Width::B16, Width::B32) => self.join_words(Width::B16, &[scalar]),
@@ -536,7 +543,7 @@ impl Lowering<'_> {
         self.builder.register(word_width(element), scalar)
     }
 
-    /// The element in a register of its own width.
+    /// Returns the element that a register of its own width holds.
     fn element_of(&mut self, element: Element, word: RegisterId) -> Scalar {
         match (word_width(element), width_of(element)) {
             (Width::B16, Width::B32) => {
@@ -548,7 +555,7 @@ impl Lowering<'_> {
     }
 }
 
-/// A register of the width of an element in memory.
+/// Returns the width of an element in memory.
 fn word_width(element: Element) -> Width {
     match memory_bits(element) {
         16 => Width::B16,

@@ -1,10 +1,11 @@
-//! What every family of ops emits through: instructions, one after the other, as they are asked for. What is the same, what does
-//! not change in a loop and what nobody reads is found by the passes of `passes`.
+//! Builds the body of a kernel: all lowerings emit their instructions here, in order. The passes in
+//! `passes` remove duplicates, loop-invariant code and unused results.
 //!
-//! An integer is a register plus a constant ([`Scalar`]), so that sums with constants need no instruction until they are used.
+//! An integer is a register plus a constant ([`Scalar`]), so additions of constants need no
+//! instruction until the result is used.
 //!
-//! Registers are assigned once, but for those that carry values around a loop or out of a branch and those that a guarded
-//! load leaves as they were.
+//! A register is assigned once, except those that carry values around a loop or out of a branch,
+//! and those that a guarded load leaves unchanged.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -20,12 +21,13 @@ use crate::isa::{
 };
 use crate::passes::{Line, LineKind, Listing, words_of};
 
-/// Of the last pure instructions, so many are given again if they are asked for again: the registers of a tile often ask for
-/// the same one after the other.
+/// The number of latest pure instructions that the builder reuses: registers of a tile often need
+/// the same instruction in a row.
 const REPEATED: usize = 4;
 
-/// What a thread knows of one element: a register plus a constant, wrapping at its width. Of a predicate, the constant 1 is
-/// its negation. Numbers that are not integers have a register or a constant, never both.
+/// A thread's view of one element: a register plus a constant, wrapping at its width. For a
+/// predicate, the constant 1 negates. Other types than integers have a register or a constant,
+/// never both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Scalar {
     /// The register; none for a constant.
@@ -34,7 +36,7 @@ pub(super) struct Scalar {
     pub offset: u64,
 }
 
-/// The width of a register. Registers have no type besides: instructions say how they read them.
+/// The width of a register. Registers have no other type: instructions determine how they are read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Width {
     /// A predicate.
@@ -52,30 +54,31 @@ pub(super) enum Width {
 pub(super) struct Builder {
     /// The kernel; its registers and labels.
     pub function: Function,
-    /// Where in the source the next statements come from.
+    /// The source location of the next statements.
     pub location: Option<ir::Location>,
-    /// The statements of each scope that is open.
+    /// The statements of each open scope.
     scopes: Vec<Vec<Line>>,
-    /// How many of the last statements are pure.
+    /// The number of latest statements that are pure.
     pure: usize,
     /// The words that elements were unpacked from.
     pub packed: FxHashMap<SmallVec<[Scalar; 4]>, Scalar>,
-    /// The word that a byte was taken from, and its number there.
+    /// The word that a byte was taken from, and the index of the byte.
     pub bytes: FxHashMap<Scalar, (Scalar, u32)>,
-    /// Words of four bytes of which each has a high bit that is known to be 0.
+    /// Words of four bytes whose high bits are known to be 0.
     pub small_bytes: FxHashSet<Scalar>,
-    /// Numbers that were bytes.
+    /// Numbers that were converted from bytes.
     pub shifted: FxHashMap<Scalar, Shifted>,
-    /// How many labels were placed, and how often statements that are placed later began or ended: code between is straight.
+    /// The number of labels placed and of deferred scopes opened or closed: code without a change
+    /// of it is straight-line.
     pub labels: u32,
-    /// Registers of which it is known how many of the lowest bits are zero.
+    /// The number of lowest bits that are known to be zero, by register.
     pub zeros: FxHashMap<RegisterId, u32>,
-    /// Registers of which it is known that they are not negative, and their largest value.
+    /// The largest value of registers that are known not to be negative.
     pub bounds: FxHashMap<RegisterId, u64>,
 }
 
 impl Scalar {
-    /// A constant.
+    /// Returns a constant.
     pub const fn constant(bits: u64) -> Self {
         Self { base: None, offset: bits }
     }
@@ -85,12 +88,12 @@ impl Scalar {
     /// The constant true.
     pub const TRUE: Self = Self::constant(1);
 
-    /// The bits, if they are known.
+    /// Returns the bits of a constant.
     pub fn as_constant(self) -> Option<u64> {
         self.base.is_none().then_some(self.offset)
     }
 
-    /// The sum with a constant.
+    /// Adds a constant.
     #[must_use]
     pub fn plus(self, width: Width, offset: u64) -> Self {
         Self { base: self.base, offset: width.cut(self.offset.wrapping_add(offset)) }
@@ -104,12 +107,12 @@ impl From<RegisterId> for Scalar {
 }
 
 impl Width {
-    /// The number of bits.
+    /// Returns the number of bits.
     pub fn bits(self) -> u32 {
         self.ty().bits()
     }
 
-    /// The type without a meaning.
+    /// Returns the untyped type of the width.
     pub fn ty(self) -> ScalarType {
         match self {
             Self::Pred => ScalarType::Pred,
@@ -119,12 +122,12 @@ impl Width {
         }
     }
 
-    /// The low bits of a number.
+    /// Returns the low bits of a number.
     pub fn cut(self, bits: u64) -> u64 {
         bits & (u64::MAX >> (64 - self.bits()))
     }
 
-    /// The number that these bits are, as a signed integer.
+    /// Returns bits as a signed integer.
     pub fn signed(self, bits: u64) -> i64 {
         let unused = 64 - self.bits();
         (bits << unused) as i64 >> unused
@@ -132,7 +135,7 @@ impl Width {
 }
 
 impl Builder {
-    /// An empty body.
+    /// Returns an empty body.
     pub fn new(function: Function) -> Self {
         Self {
             function,
@@ -149,23 +152,23 @@ impl Builder {
         }
     }
 
-    /// A register. It has its name at the end.
+    /// Returns a new register, which gets its name at the end.
     pub fn fresh(&mut self, width: Width) -> RegisterId {
         self.function.registers.push(Register { name: Box::default(), ty: width.ty() })
     }
 
-    /// A label.
+    /// Returns a new label.
     pub fn label(&mut self, name: &str) -> LabelId {
         let name = format!("${name}_{}", self.function.labels.len());
         self.function.labels.push(isa::Label { name: name.into() })
     }
 
-    /// Emits an instruction that stays where it is.
+    /// Emits an instruction that no pass moves.
     pub fn emit(&mut self, instruction: impl Into<Instruction>) {
         self.emit_if(None, instruction);
     }
 
-    /// Emits an instruction that is executed where the guard holds.
+    /// Emits an instruction that executes where the guard holds.
     pub fn emit_if(&mut self, guard: Option<Predicate>, instruction: impl Into<Instruction>) {
         self.push(LineKind::Instruction(guard, instruction.into()));
     }
@@ -176,7 +179,7 @@ impl Builder {
         self.push(LineKind::Label(label));
     }
 
-    /// Emits text that stays where it is.
+    /// Emits text that no pass moves.
     pub fn verbatim(&mut self, parts: Vec<Verbatim>, has_effect: bool) {
         self.push(LineKind::Verbatim(parts, has_effect));
     }
@@ -187,13 +190,13 @@ impl Builder {
         self.scope().push(line);
     }
 
-    /// The result of a pure instruction.
+    /// Returns the result of a pure instruction.
     pub fn pure<I: Into<Instruction>>(&mut self, width: Width, make: impl FnOnce(RegisterId) -> I) -> Scalar {
         let [register] = self.pure_many([width], |[d]| make(d));
         register.into()
     }
 
-    /// The results of a pure instruction.
+    /// Returns the results of a pure instruction.
     pub fn pure_many<const N: usize, I: Into<Instruction>>(
         &mut self,
         widths: [Width; N],
@@ -215,7 +218,7 @@ impl Builder {
         registers
     }
 
-    /// The results of one of the last instructions, if this is it.
+    /// Returns the results of one of the latest instructions, if it equals this one.
     fn repeated<const N: usize>(
         &mut self,
         instruction: &mut Instruction,
@@ -243,14 +246,14 @@ impl Builder {
         None
     }
 
-    /// Begins statements that are placed later.
+    /// Opens a scope, whose statements are placed later.
     pub fn open(&mut self) {
         self.pure = 0;
         self.labels += 1;
         self.scopes.push(Vec::new());
     }
 
-    /// Ends these statements and gives them.
+    /// Closes a scope and returns its statements.
     pub fn close(&mut self) -> Vec<Line> {
         debug_assert!(self.scopes.len() > 1, "the kernel's scope is closed by `finish`");
         self.pure = 0;
@@ -262,13 +265,13 @@ impl Builder {
         self.scopes.last_mut().expect("the kernel's scope is never closed")
     }
 
-    /// Places statements.
+    /// Places the statements of a scope.
     pub fn append(&mut self, mut lines: Vec<Line>) {
         self.pure = 0;
         self.scope().append(&mut lines);
     }
 
-    /// The kernel and its statements.
+    /// Returns the kernel and its statements.
     pub fn finish(mut self, tuning: &'static Tuning) -> (Function, Listing) {
         let lines = self.scopes.pop().expect("the kernel's scope is never closed");
         debug_assert!(self.scopes.is_empty(), "every scope is closed");
@@ -276,7 +279,7 @@ impl Builder {
         (self.function, Listing::new(lines, words, labels, tuning))
     }
 
-    /// The register that holds a value.
+    /// Returns the register that holds a value.
     pub fn register(&mut self, width: Width, scalar: Scalar) -> RegisterId {
         let result = match (scalar.base, scalar.offset) {
             (Some(base), 0) => return base,
@@ -296,7 +299,7 @@ impl Builder {
         result.base.expect("an instruction gives a register")
     }
 
-    /// The value as an operand: a constant is an immediate.
+    /// Returns the value as an operand; a constant is an immediate.
     pub fn source(&mut self, width: Width, scalar: Scalar) -> Source {
         match scalar.as_constant() {
             Some(bits) if width != Width::Pred => width.signed(bits).into(),
@@ -304,7 +307,7 @@ impl Builder {
         }
     }
 
-    /// A predicate that is not a constant, as a guard or a condition.
+    /// Returns a predicate that is not a constant, as a guard or a condition.
     pub fn predicate(&mut self, scalar: Scalar) -> Predicate {
         match scalar.base {
             Some(register) => Predicate { register, negated: scalar.offset & 1 == 1 },
@@ -321,7 +324,7 @@ impl Builder {
         self.emit(move_to(width, to, from));
     }
 
-    /// Copies values to registers at once: no value is read after its register is written.
+    /// Copies values to registers in parallel: no value is read after its register is written.
     pub fn assign_all(&mut self, moves: &[(Width, RegisterId, Scalar)]) {
         let mut sources: Vec<(Width, RegisterId, Source)> = Vec::new();
         for &(width, to, value) in moves {
@@ -342,7 +345,7 @@ impl Builder {
                 self.emit(move_to(width, to, from));
                 continue;
             }
-            // A cycle: what the first move overwrites is kept aside.
+            // A cycle: an extra register keeps the value that the first move overwrites.
             let (width, to, _) = sources[0];
             let aside = self.fresh(width);
             self.emit(move_to(width, aside, to.into()));
@@ -355,7 +358,7 @@ impl Builder {
     }
 }
 
-/// Names the registers that an instruction writes.
+/// Sets the registers that an instruction writes.
 fn set_results<const N: usize>(instruction: &mut Instruction, results: [RegisterId; N]) {
     let mut results = results.into_iter();
     instruction.map_registers(|register, access| {
@@ -376,17 +379,17 @@ pub(super) fn plain_add(ty: ScalarType, d: RegisterId, a: Source, b: Source) -> 
     isa::Add { carry_out: false, rounding: None, ftz: false, saturate: false, ty, d, a, b }
 }
 
-/// The registers that an instruction writes together.
+/// Returns the registers that an instruction writes together.
 pub(super) fn destinations(registers: &[RegisterId]) -> Destinations {
     registers.iter().copied().collect()
 }
 
-/// The operands that an instruction reads together.
+/// Returns the operands that an instruction reads together.
 pub(super) fn sources(registers: &[RegisterId]) -> Sources {
     registers.iter().copied().collect()
 }
 
-/// A result without a second one.
+/// Returns a result without a second one.
 pub(super) fn only(register: RegisterId) -> isa::DestinationPair {
     isa::DestinationPair { first: Destination::Register(register), second: None }
 }

@@ -1,5 +1,5 @@
-//! Conversions between element types. What the table of the CPU's casts says holds here, rounded once on every path: where a
-//! conversion goes through a wider format, it is rounded to odd there.
+//! Conversions between element types. They follow the CPU's table of casts, and round once on every
+//! path: a conversion through a wider format rounds to odd there.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_ir::{Dtype, Element, Inst, Rounding, Value};
@@ -46,7 +46,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The same bits under another type of the same width.
+    /// Lowers a reinterpretation of bits under another type of the same width.
     pub(super) fn lower_bitcast(&mut self, inst: Inst, value: Value, element: Element) {
         let result = self.kernel.insts[inst].results[0];
         let from = self.element(value);
@@ -70,7 +70,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// 16 bits as 32, zeros above.
+    /// Returns 16 bits extended to 32 by zeros.
     pub(super) fn widen_half(&mut self, operand: Scalar) -> Scalar {
         if operand.base.is_none() {
             return operand;
@@ -79,7 +79,7 @@ impl Lowering<'_> {
         self.builder.pure(Width::B32, |d| convert(ScalarType::U32, ScalarType::U16, d, a))
     }
 
-    /// The low 16 of 32 bits.
+    /// Returns the low 16 of 32 bits.
     pub(super) fn low_half(&mut self, operand: Scalar) -> Scalar {
         if let Some(bits) = operand.as_constant() {
             return Scalar::constant(bits & 0xffff);
@@ -88,7 +88,7 @@ impl Lowering<'_> {
         self.builder.pure(Width::B16, |d| convert(ScalarType::U16, ScalarType::U32, d, a))
     }
 
-    /// A value as another type; none if it is not supported.
+    /// Converts a value, or returns `None` if the conversion is not supported.
     pub(super) fn convert(
         &mut self,
         from: Element,
@@ -146,7 +146,7 @@ impl Lowering<'_> {
             Dtype::BF16 if from.bits() > 16 && self.has(Feature::Bf16Sums) => {
                 Some(self.builder.float_convert(BF16, source, Some(nearest), x))
             }
-            // Integers of 16 bits are exact in binary32, the others are rounded to odd there.
+            // Integers of 16 bits are exact in fp32; wider ones are rounded to odd there.
             _ if from.bits() <= 16 => {
                 let wide = self.builder.float_convert(F32, source, Some(isa::Rounding::Rn), x);
                 self.narrow(to, wide, towards_zero)
@@ -171,14 +171,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// An integer or a binary64 as binary32, rounded to odd.
+    /// Converts an integer or fp64 to fp32, rounded to odd.
     fn single_rounded_to_odd(&mut self, source: (Width, ScalarType), x: Scalar) -> Scalar {
         let [zero, up, down] = [isa::Rounding::Rz, isa::Rounding::Rp, isa::Rounding::Rm]
             .map(|rounding| self.builder.float_convert(F32, source, Some(rounding), x));
         self.round_to_odd(Float::F32, zero, up, down)
     }
 
-    /// Truncated towards zero; NaN gives 0; what is out of range gives the nearest end of the range.
+    /// Truncates towards zero. NaN yields 0, and a value out of range the nearest bound.
     fn float_to_integer(&mut self, from: Dtype, to: Dtype, x: Scalar) -> Option<Scalar> {
         let (x, float) = match from {
             Dtype::F64 => (x, Float::F64),
@@ -191,7 +191,7 @@ impl Lowering<'_> {
         let source = (float.width(), float.ty());
         let wide = (width, integer(width, to.is_signed() || to.bits() < 32));
         let mut result = self.builder.float_convert(wide, source, Some(isa::Rounding::Rzi), x);
-        // The instruction saturates. It gives NaN as zero if the result has 32 bits, else not.
+        // The instruction saturates. It converts NaN to zero only for results of 32 bits.
         if width == Width::B64 || float == Float::F64 {
             let is_nan = self.builder.float_compare(float, Comparison::Nan, x, x);
             result = self.builder.select(width, is_nan, Scalar::constant(0), result);
@@ -226,7 +226,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// A float as the format that has no NaN: the sign of one is kept, which conversions on the way lose.
+    /// Converts to the format without NaN, which keeps the sign of NaN that intermediate
+    /// conversions lose.
     fn without_nan(&mut self, from: Dtype, x: Scalar, towards_zero: bool) -> Option<Scalar> {
         let result = if from == Dtype::F64 {
             self.narrow_double(Dtype::F8E4B15, x, towards_zero)?
@@ -250,13 +251,14 @@ impl Lowering<'_> {
         Some(self.builder.bitwise(Bitwise::Or, Width::B32, magnitude, sign))
     }
 
-    /// Binary64 to a format of at most 16 bits.
+    /// Converts fp64 to a format of at most 16 bits.
     pub(super) fn narrow_double(&mut self, to: Dtype, x: Scalar, towards_zero: bool) -> Option<Scalar> {
         let wide = self.single_rounded_to_odd(F64, x);
         self.narrow(to, wide, towards_zero)
     }
 
-    /// A format of at most 32 bits as binary32, exactly; none if it is not supported.
+    /// Converts a format of at most 32 bits to fp32, exactly, or returns `None` if it is not
+    /// supported.
     pub(super) fn widen(&mut self, from: Dtype, x: Scalar) -> Option<Scalar> {
         match from {
             Dtype::F32 => Some(x),
@@ -276,7 +278,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Binary32 as a format of at most 32 bits; none if it is not supported.
+    /// Converts fp32 to a format of at most 32 bits, or returns `None` if it is not supported.
     pub(super) fn narrow(&mut self, to: Dtype, x: Scalar, towards_zero: bool) -> Option<Scalar> {
         let rounding = if towards_zero { isa::Rounding::Rz } else { isa::Rounding::Rn };
         match to {
@@ -290,8 +292,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// bfloat16 on targets without it: half of the distance to the next one is added to the bits, less one unless the last
-    /// bit that stays is odd.
+    /// Converts to bfloat16 on targets without the instruction: adds half of the distance to the
+    /// next number, less one unless the last remaining bit is odd.
     fn bf16_by_bits(&mut self, x: Scalar, towards_zero: bool) -> Scalar {
         let builder = &mut self.builder;
         let mut bits = x;

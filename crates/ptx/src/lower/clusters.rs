@@ -1,5 +1,5 @@
-//! Blocks that share: clusters of two or more (PTX ISA, "Cluster of Cooperative Thread Arrays"), which copy to each other's shared
-//! memory by `.multicast::cluster` and arrive at each other's barriers.
+//! Clusters of two or more blocks (PTX ISA, "Cluster of Cooperative Thread Arrays"), which copy to
+//! each other's shared memory by `.multicast::cluster` and arrive at each other's barriers.
 
 use rustc_hash::FxHashMap;
 use tilewright_gpu_ir::{self as gpu, GpuOp, Op};
@@ -13,42 +13,42 @@ use super::tensor_copy::load_of_box;
 use super::{LANES, Lowered, Lowering};
 use crate::isa::{self, Comparison, Destination, ScalarType, Source, SpecialRegister, StateSpace};
 
-/// What is shared, and under which conditions.
+/// The buffers that blocks fill together, with the conditions.
 #[derive(Default)]
-pub(super) struct Pairs {
+pub(super) struct ClusterBuffers {
     buffers: FxHashMap<Value, Value>,
-    /// Barriers that say that slots are empty.
+    /// The barriers that signal empty slots.
     empty: FxHashMap<Value, Vec<Value>>,
 }
 
-impl Pairs {
+impl ClusterBuffers {
     pub(super) fn of(kernel: &gpu::Function) -> Self {
-        let mut pairs = Self::default();
+        let mut cluster_buffers = Self::default();
         kernel.walk(kernel.entry, &mut |inst| {
             let data = &kernel.insts[inst];
             if let Op::Gpu(GpuOp::MulticastLoads {}) = data.op {
-                pairs.buffers.insert(data.operands[0], data.operands[3]);
-                pairs.empty.entry(data.operands[2]).or_default().push(data.operands[3]);
+                cluster_buffers.buffers.insert(data.operands[0], data.operands[3]);
+                cluster_buffers.empty.entry(data.operands[2]).or_default().push(data.operands[3]);
             }
         });
-        pairs
+        cluster_buffers
     }
 
-    /// Whether arrivals at a barrier count in every block.
+    /// Returns whether arrivals at a barrier count in every block.
     pub(super) fn are_shared(&self, barriers: Value) -> bool {
         self.empty.contains_key(&barriers)
     }
 }
 
 impl Lowering<'_> {
-    /// Blocks that fill up the last pair have no program.
+    /// Ends blocks that only complete the last pair and have no program.
     pub(super) fn end_without_program(&mut self) {
         if !self.program.header.paired {
             return;
         }
         let programs = *self.kernel.blocks[self.kernel.entry].parameters.last().expect("it has one");
         let own = self.special(SpecialRegister::CtaidX);
-        // Without pairs, all have one.
+        // Without pairs, every block has a program.
         let last = self.scalar(programs).plus(Width::B32, u64::MAX);
         let is_behind = self.builder.compare(Width::B32, false, Comparison::Gt, own, last);
         let guard = self.builder.predicate(is_behind);
@@ -68,7 +68,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Under which condition a tile is filled by both blocks.
+    /// Returns the condition under which both blocks fill a slot.
     pub(super) fn shared_condition(&self, slot: Value) -> Option<Scalar> {
         let root = match self.kernel.defining_inst(slot) {
             Some(inst) if matches!(self.kernel.insts[inst].op, Op::Gpu(GpuOp::Slot {})) => {
@@ -76,17 +76,18 @@ impl Lowering<'_> {
             }
             Some(_) | None => slot,
         };
-        self.pairs.buffers.get(&root).map(|condition| self.scalar(*condition))
+        self.cluster_buffers.buffers.get(&root).map(|condition| self.scalar(*condition))
     }
 
-    /// How often an arrival at a barrier counts.
+    /// Returns the number of blocks in which an arrival at a barrier counts.
     pub(super) fn arrivals(&self, barriers: Value) -> u32 {
-        if self.pairs.are_shared(barriers) { self.program.header.sharing_blocks() } else { 1 }
+        if self.cluster_buffers.are_shared(barriers) { self.program.header.sharing_blocks() } else { 1 }
     }
 
-    /// As many lanes of a warp as there are blocks arrive, each in one block, or all in their own.
-    pub(super) fn arrive_in_pair(&mut self, [barriers, slot]: [Value; 2]) {
-        let conditions = self.pairs.empty[&barriers].clone();
+    /// Arrives with as many lanes of a warp as there are blocks: each in another block, or all in
+    /// their own.
+    pub(super) fn arrive_in_cluster(&mut self, [barriers, slot]: [Value; 2]) {
+        let conditions = self.cluster_buffers.empty[&barriers].clone();
         let any = conditions.iter().fold(Scalar::constant(0), |any, condition| {
             let condition = self.scalar(*condition);
             self.builder.bitwise(Bitwise::Or, Width::Pred, any, condition)
@@ -110,8 +111,8 @@ impl Lowering<'_> {
         let arrival = isa::MbarrierArrive {
             expect_tx: false,
             no_complete: false,
-            // What is handed over was read by the asynchronous proxy: an order of the cluster would be a fence of the whole device in
-            // every iteration, which made products half as fast.
+            // The asynchronous proxy read the released slot. A cluster-scope order would be a
+            // device-wide fence in every iteration, which halved the speed of dots.
             semantics: None,
             scope: None,
             space: Some(StateSpace::SharedCluster),
@@ -123,8 +124,9 @@ impl Lowering<'_> {
         self.builder.emit_if(Some(guard), arrival);
     }
 
-    /// Each block copies its part of the boxes, or of the one box, to all where the condition holds; else it copies all of them.
-    pub(super) fn shared_load(
+    /// Emits the copies of each block: its part of the boxes, or of the one box, to all blocks
+    /// where the condition holds; else all boxes to its own.
+    pub(super) fn multicast_load(
         &mut self,
         condition: Scalar,
         [buffer, descriptor]: [Value; 2],
@@ -133,7 +135,7 @@ impl Lowering<'_> {
         coordinates: &[Value],
     ) {
         let blocks = self.program.header.sharing_blocks();
-        // Along which axis parts lie one behind the other, how many there are, and what is between the beginnings of two.
+        // The axis along which parts follow each other, their number, and the distance between two.
         let (along, count, step, bytes) = if boxes.count.is_multiple_of(blocks) {
             (0, boxes.count, boxes.row, boxes.bytes)
         } else {
@@ -149,10 +151,10 @@ impl Lowering<'_> {
         let (both, single) = (self.builder.predicate(both), self.builder.predicate(single));
         let rank = self.special(SpecialRegister::ClusterCtaRank);
         let own = count / blocks;
-        let behind = |lowering: &mut Self, each: u32| {
+        let offset_of_rank = |lowering: &mut Self, each: u32| {
             lowering.builder.mul(Width::B32, rank, Scalar::constant((own * each).into()))
         };
-        let (first_byte, first) = (behind(self, bytes), behind(self, step));
+        let (first_byte, first) = (offset_of_rank(self, bytes), offset_of_rank(self, step));
         let mask = Some(Source::from(i64::from((1_u32 << blocks) - 1)));
         for number in 0..own {
             let place = first_byte.plus(Width::B32, (number * bytes).into());

@@ -1,7 +1,8 @@
 //! Loops and branches: labels, and registers that carry values around and out.
 //!
-//! Registers of a tile of integers or pointers that differ by constants are carried as one, where the body moves all elements
-//! of the tile by the same number. Narrow elements that were packed into words before a loop are carried as words.
+//! If the body moves all elements of an integer or pointer tile by the same amount, registers that
+//! differ by constants are carried as one. Narrow elements that were packed into words before a
+//! loop are carried as words.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::{GpuOp, Op, Type};
@@ -17,13 +18,13 @@ use crate::passes::Line;
 
 /// A register that carries one or more registers of a value around a loop.
 struct Carried {
-    /// Which of the carried values.
+    /// The index of the carried value.
     value: usize,
     width: Width,
     register: RegisterId,
-    /// The registers of the value that it stands for, and what each has more.
+    /// The registers of the value that it represents, each with its difference.
     members: Vec<(usize, u64)>,
-    /// It is a word of narrow elements, the members.
+    /// It is a word whose narrow elements are the members.
     is_word: bool,
 }
 
@@ -42,15 +43,15 @@ struct Counter {
     ending: Ending,
 }
 
-/// How a loop knows whether there is another iteration. No sum overflows in any of these. The assembler counts the iterations of
-/// the first two, and unrolls such loops.
+/// The loop condition. None of these variants can overflow. The assembler recognizes the trip count
+/// of the first two, and unrolls such loops.
 #[derive(Clone, Copy)]
 enum Ending {
     /// The next index is compared with the bound: it is known to fit into its register.
     NextIndex,
-    /// A register counts the iterations that are left.
+    /// A register counts the remaining iterations.
     Countdown(RegisterId),
-    /// More is left than the step.
+    /// The remaining distance exceeds the step.
     Distance,
 }
 
@@ -60,7 +61,7 @@ pub(super) fn jump(target: LabelId) -> isa::Bra {
 }
 
 impl Lowering<'_> {
-    /// A loop.
+    /// Lowers a `for_loop`.
     pub(super) fn lower_for(&mut self, inst: Inst, bounds: [Value; 3]) -> Lowered {
         let region = self.kernel.insts[inst].regions[0];
         let parameters = &self.kernel.blocks[region].parameters;
@@ -103,7 +104,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Whether a loop is entered. A step of zero stops the kernel.
+    /// Returns whether a loop is entered. A step of zero stops the kernel.
     fn enters(&mut self, counter: &Counter) -> Scalar {
         let Counter { width, signed, bounds: [lower, upper, step], .. } = *counter;
         let is_zero = self.builder.compare(width, signed, Comparison::Eq, step, Scalar::constant(0));
@@ -122,7 +123,7 @@ impl Lowering<'_> {
         self.builder.compare(width, signed, Comparison::Gt, step, Scalar::constant(0))
     }
 
-    /// How a loop knows whether it goes on.
+    /// Returns the condition by which a loop continues.
     fn ending(
         &mut self,
         body: Block,
@@ -136,11 +137,12 @@ impl Lowering<'_> {
         if upper.as_constant().is_some_and(|end| fits(width, signed, end, step)) || size == 1 {
             return Ending::NextIndex;
         }
-        // Products of matrices are not unrolled, and leave no register for a count.
-        if size == 0 || self.has_product(body) {
+        // Loops with matrix instructions are not unrolled, and have no register to spare for a
+        // count.
+        if size == 0 || self.has_dot(body) {
             return Ending::Distance;
         }
-        // Of a loop that is not entered this is any number.
+        // If the loop is not entered, the result is arbitrary.
         let (far, near) = if is_down { (lower, upper) } else { (upper, lower) };
         let distance = self.builder.sub(width, far, near);
         let before = self.builder.sub(width, distance, Scalar::constant(1));
@@ -152,16 +154,15 @@ impl Lowering<'_> {
         Ending::Countdown(left)
     }
 
-    /// Whether a block, or one inside, has a product of matrices.
-    fn has_product(&self, block: Block) -> bool {
+    /// Returns whether a block, or a nested one, has a dot.
+    fn has_dot(&self, block: Block) -> bool {
         self.kernel.blocks[block].insts.iter().any(|&inst| {
             let data = &self.kernel.insts[inst];
-            data.op.info().family == OpFamily::Dot
-                || data.regions.iter().any(|&inner| self.has_product(inner))
+            data.op.info().family == OpFamily::Dot || data.regions.iter().any(|&inner| self.has_dot(inner))
         })
     }
 
-    /// Whether there is another iteration. What is counted besides the index is moved on.
+    /// Returns whether there is another iteration, and advances the countdown besides the index.
     fn goes_on(&mut self, counter: &Counter, moves: &mut Vec<Move>) -> Scalar {
         let Counter { width, signed, register, bounds: [_, upper, step], ending } = *counter;
         let own = Scalar::from(register);
@@ -215,7 +216,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Gives the carried values registers with their first values, and sets the parameters of the body.
+    /// Assigns registers to the carried values, with the initial values, and sets the parameters of
+    /// the body.
     fn begin(&mut self, inst: Inst, parameters: &[Value]) -> Vec<Carried> {
         let mut groups: Vec<Carried> = Vec::new();
         let mut moves = Vec::new();
@@ -223,9 +225,9 @@ impl Lowering<'_> {
         for (value, (carried, &parameter)) in kernel.carried(inst).zip(parameters).enumerate() {
             let first = carried.initial.expect("a loop begins with what it carries");
             let is_joint = self.is_sum(first) && self.is_moved_alike(carried.yielded[0], &carried.parameters);
-            // The registers of a product under way may not be touched, and nobody else reads them.
+            // The registers of a dot in flight must not be touched, and have no other readers.
             let keeps =
-                matches!(self.kernel.ty(first), Type::Pending { .. }) || self.is_handed_on(inst, first);
+                matches!(self.kernel.ty(first), Type::Pending { .. }) || self.stays_in_registers(inst, first);
             let scalars = self.get_in(first, self.layout_of(parameter));
             let width = self.width(first);
             if let Some(count) = self.elements_in_words(first, &scalars) {
@@ -274,9 +276,10 @@ impl Lowering<'_> {
         groups
     }
 
-    /// Whether a tile is what the loop before carries and nobody but this loop reads: it stays in its registers. Copied, the
-    /// assembler may keep both copies of the sums of products, in rows of registers of their own.
-    fn is_handed_on(&self, inst: Inst, first: Value) -> bool {
+    /// Returns whether a tile is a result of the previous loop that only this loop reads: it stays
+    /// in its registers. The assembler might keep both copies of accumulators, in registers of
+    /// their own.
+    fn stays_in_registers(&self, inst: Inst, first: Value) -> bool {
         let kernel = self.kernel;
         let Some(before) = kernel.defining_inst(first) else { return false };
         let is_in_a_row = || {
@@ -290,7 +293,7 @@ impl Lowering<'_> {
             && is_in_a_row()
     }
 
-    /// How many elements of a tile were packed into each word, if all were.
+    /// Returns how many elements of a tile were packed into each word, if all were.
     fn elements_in_words(&self, tile: Value, scalars: &[Scalar]) -> Option<usize> {
         let element = self.layout_of(tile).map(|_| self.element(tile))?;
         let count = 32 / memory_bits(element) as usize;
@@ -298,7 +301,7 @@ impl Lowering<'_> {
         (count > 1 && scalars.chunks(count).all(is_packed)).then_some(count)
     }
 
-    /// The elements of the words that a loop carries, where the code that is lowered next has them.
+    /// Returns the elements of the words that a loop carries, for the code that is lowered next.
     fn elements_of_words(&mut self, groups: &[Carried], values: &[Value]) -> Vec<(usize, Vec<Scalar>)> {
         let mut found: Vec<(usize, Vec<Scalar>)> = Vec::new();
         for group in groups.iter().filter(|group| group.is_word) {
@@ -319,7 +322,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The copies to the registers that carry what the body yields.
+    /// Returns the copies of the yielded values to the carrying registers.
     fn next(&mut self, groups: &[Carried], region: Block, parameters: &[Value]) -> Vec<Move> {
         let yielded = self.kernel.yielded(region);
         let next = |group: &Carried| {
@@ -342,8 +345,8 @@ impl Lowering<'_> {
         groups.iter().map(next).collect()
     }
 
-    /// Whether what a loop yields is one of its parameters, all elements of it moved by the same number, in arithmetic that
-    /// wraps around at the width of a register.
+    /// Returns whether a loop yields one of its parameters with all elements moved by the same
+    /// amount, in arithmetic that wraps at the width of a register.
     fn is_moved_alike(&self, value: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&value) || self.layout_of(value).is_none() {
             return true;
@@ -374,24 +377,25 @@ impl Lowering<'_> {
                     None => yielded.all(|value| self.is_moved_alike(*value, parameters)),
                 }
             }
-            // tidy: wildcard because other ops change the differences, or are not known not to
+            // tidy: wildcard because other ops change the differences, or may change them
             _ => false,
         }
     }
 
-    /// Whether all elements of a tile are one scalar. The passes leave such tiles in no other form.
+    /// Returns whether all elements of a tile are one scalar. Passes have reduced such tiles to
+    /// these forms.
     fn is_uniform(&self, value: Value) -> bool {
         let Some(inst) = self.kernel.defining_inst(value) else { return false };
         let data = &self.kernel.insts[inst];
         match data.op.info().family {
             OpFamily::Source => !data.operands.is_empty(),
             OpFamily::Shape => self.is_uniform(data.operands[0]),
-            // tidy: wildcard because other ops may make elements that differ
+            // tidy: wildcard because other ops may compute elements that differ
             _ => false,
         }
     }
 
-    /// The results of a loop are what the registers carry at its end.
+    /// Sets the results of a loop to the carrying registers at its end.
     fn end(&mut self, inst: Inst, groups: &[Carried], parameters: &[Value]) {
         self.unpack_words(groups, parameters);
         for (&result, &parameter) in self.kernel.insts[inst].results.iter().zip(parameters) {
@@ -428,7 +432,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The results are what a region yields.
+    /// Sets the results to the values that a region yields.
     fn leave(&mut self, inst: Inst, region: Block) {
         for (&result, &value) in self.kernel.insts[inst].results.iter().zip(self.kernel.yielded(region)) {
             let scalars = self.get_in(value, self.layout_of(result));
@@ -436,7 +440,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A branch, and what it yields.
+    /// Lowers a branch, and returns its statements and yielded values.
     fn branch(&mut self, inst: Inst, region: Block) -> Result<Branch, Box<Diagnostic>> {
         self.builder.open();
         self.block(region)?;
@@ -454,13 +458,13 @@ impl Lowering<'_> {
         self.builder.close()
     }
 
-    /// Sets the results of a branch; the copies to the registers that are needed for that, in either branch.
+    /// Sets the results of an `if_else`. Returns the copies that each branch needs.
     fn merge(&mut self, inst: Inst, first: &[Vec<Scalar>], second: &[Vec<Scalar>]) -> [Vec<Move>; 2] {
         let mut moves = [Vec::new(), Vec::new()];
         for (index, &result) in self.kernel.insts[inst].results.iter().enumerate() {
             let width = self.width(result);
             let is_sum = self.is_sum(result);
-            // What one register has in either branch, less what its user adds.
+            // The pairs of values that one register merges, less the constant that its user adds.
             let mut known: Vec<([Scalar; 2], RegisterId)> = Vec::new();
             let mut scalars = Vec::with_capacity(first[index].len());
             for (&a, &b) in first[index].iter().zip(&second[index]) {
@@ -490,7 +494,7 @@ impl Lowering<'_> {
         moves
     }
 
-    /// Whether registers of a value may be a register plus a constant.
+    /// Returns whether registers of a value may be a register plus a constant.
     fn is_sum(&self, value: Value) -> bool {
         match self.kernel.ty(value) {
             Type::Registers { tile, .. } => match tile.element {
@@ -503,7 +507,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Whether the first index at or past a bound, which is less than a step past it, is a number of its width.
+/// Returns whether the first index at or past a bound, less than a step past it, fits its width.
 fn fits(width: Width, signed: bool, end: u64, step: u64) -> bool {
     let most = i128::from(width.cut(u64::MAX));
     let (end, step, range) = if signed {

@@ -1,4 +1,4 @@
-//! Conversions of layouts within warps: registers are renamed, or lanes shuffle.
+//! Conversions of layouts within warps, which rename registers or shuffle lanes.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ impl Lowering<'_> {
         self.set(result, scalars);
     }
 
-    /// The elements that other lanes of the warp have. Narrow ones that come from one lane travel in one word.
+    /// Returns the elements from other lanes of the warp. Narrow elements from one lane travel in
+    /// one word.
     fn shuffled(&mut self, element: Element, plan: &ShufflePlan, own: &[Scalar]) -> Vec<Scalar> {
         let together = plan.elements_per_word(memory_bits(element)) as usize;
         let width = if together == 1 { width_of(element) } else { Width::B32 };
@@ -61,7 +62,7 @@ impl Lowering<'_> {
         }
         let results: Vec<Scalar> = plan.results.iter().map(|&round| taken[round as usize]).collect();
         if memory_bits(element) == 8 && results.len().is_multiple_of(4) {
-            // Whoever takes them takes words, and takes none apart that is not chosen from byte by byte.
+            // Readers take whole words, and take a word apart only to select its bytes.
             return results
                 .chunks(4)
                 .flat_map(|bytes| {
@@ -73,7 +74,7 @@ impl Lowering<'_> {
         results
     }
 
-    /// The words that a thread gives, one for each `together` rounds.
+    /// Returns the words that a thread sends, one for each `together` steps.
     fn given(
         &mut self,
         element: Element,
@@ -87,7 +88,7 @@ impl Lowering<'_> {
             plan.rounds[..together].iter().map(|round| round.register ^ first).collect();
         let wanted: SmallVec<[u32; 16]> =
             plan.rounds.iter().step_by(together).map(|round| round.register).collect();
-        // Words by the register of their first element, those that the selects choose from as well.
+        // Words by the register of their first element, including the inputs of the selects.
         let mut chosen_from = vec![wanted.clone()];
         for select in plan.give.iter().rev() {
             let next = &chosen_from[chosen_from.len() - 1];
@@ -115,17 +116,17 @@ impl Lowering<'_> {
         wanted.iter().map(|register| words[register]).collect()
     }
 
-    /// Elements in one word; one alone is its own.
+    /// Packs elements into one word; a single element stays as it is.
     fn together(&mut self, element: Element, elements: &[Scalar]) -> Scalar {
-        if let [alone] = elements {
-            return *alone;
+        if let [single] = elements {
+            return *single;
         }
         let forms: SmallVec<[Scalar; 4]> =
             elements.iter().map(|&scalar| self.memory_form(element, scalar)).collect();
         self.builder.pack(Words::new(element, forms.len()), &forms)
     }
 
-    /// The elements of a word.
+    /// Returns the elements of a word.
     fn apart(&mut self, element: Element, count: usize, word: Scalar) -> SmallVec<[Scalar; 16]> {
         if count == 1 {
             return std::iter::once(word).collect();
@@ -134,7 +135,7 @@ impl Lowering<'_> {
         elements.into_iter().map(|scalar| self.register_form(element, scalar)).collect()
     }
 
-    /// The registers in the order that the selects give them in this thread.
+    /// Returns the registers in the order that the selects yield in this thread.
     fn selected(&mut self, width: Width, selects: &[Select], registers: &[Scalar]) -> Vec<Scalar> {
         let mut current = registers.to_vec();
         for select in selects {

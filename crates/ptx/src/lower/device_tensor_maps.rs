@@ -1,19 +1,21 @@
-//! Tensor maps that the kernel makes: PTX ISA, "Data Movement and Conversion Instructions: `tensormap.replace`" and
-//! "`tensormap.cp_fenceproxy`".
+//! Tensor maps that the kernel makes: PTX ISA, "Data Movement and Conversion Instructions:
+//! `tensormap.replace`" and "`tensormap.cp_fenceproxy`".
 //!
 //! ```text
-//! st.shared …, 0 ; bar.warp.sync                         the template is cleared by the lanes of the first warp
+//! st.shared …, 0 ; bar.warp.sync                         the lanes of the first warp clear the template
 //! tensormap.replace.tile.global_address … ; …            one lane fills it
 //! bar.warp.sync
-//! tensormap.cp_fenceproxy.global.shared::cta …           to the room of the block in global memory
-//! fence.proxy.tensormap::generic.acquire.gpu …           so that the copies of this warp go by it
+//! tensormap.cp_fenceproxy.global.shared::cta …           copies it to the memory of the block
+//! fence.proxy.tensormap::generic.acquire.gpu …           makes it visible to the copies of this warp
 //! ```
-//! **Room.** A map in use lies in global memory. The module has room for the blocks that can be on the device at a time: bits say
-//! which place is taken. A block takes one that is free when it begins, of those of its multiprocessor if it can, and gives it
-//! back when it ends; so whoever launches the kernel need not know of it, in graphs and streams either. There are more places than
-//! blocks at a time, so a block never waits for another one.
+//! **Map memory.** A map in use is in global memory. The module has an array with an entry for each
+//! block that can be on the device at a time; bits mark the used entries. A block claims a free
+//! entry when it begins, of its multiprocessor if possible, and releases it when it ends. The
+//! launcher passes nothing, and need not know of it in graphs and streams. There are more entries
+//! than concurrent blocks, so no block waits for another.
 //!
-//! **Empty tensors** are none that a map describes: theirs has one element, in memory of the module that nobody writes, which is 0.
+//! **Empty tensors** have no valid map: their map describes one element, which is 0, in memory of
+//! the module that no thread writes.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::{LaunchInteger, SwizzleMode, TENSOR_MAP_BYTES, TensorMapPlan};
@@ -29,27 +31,27 @@ use crate::isa::{
     Scope, Semantics, Source, SpecialRegister, StateSpace, Symbol, TensormapField, Variable,
 };
 
-/// The variables of the module.
-const ROOM: &str = "tensor_maps_made";
+/// The names of the module's variables.
+const MAP_MEMORY: &str = "tensor_maps_made";
 const TAKEN: &str = "tensor_maps_taken";
 const EMPTY: &str = "tensor_of_nothing";
-/// Words of bits that say which places are taken, a multiprocessor a word: no device has more of them.
+/// The words with the bits of used entries, one for each multiprocessor: no device has more.
 const WORDS: u64 = 256;
 /// The threads of a multiprocessor.
-const MOST_THREADS: u32 = 2048;
-/// PTX has the instructions since then.
+const MAX_THREADS: u32 = 2048;
+/// The first PTX version with the instructions.
 const SINCE: (u32, u32) = (8, 3);
-/// Coordinates have 31 bits.
-const LONGEST: u64 = i32::MAX as u64;
+/// The largest extent: coordinates have 31 bits.
+const MAX_EXTENT: u64 = i32::MAX as u64;
 
-/// The room of a block.
+/// The map memory of a block.
 #[derive(Clone, Copy)]
-pub(super) struct Room {
-    /// The number of its place.
+pub(super) struct MapMemory {
+    /// The index of its entry.
     place: RegisterId,
 }
 
-/// What is written to a map.
+/// A field of a map.
 pub(super) struct Field {
     name: TensormapField,
     dimension: Option<u32>,
@@ -75,22 +77,22 @@ impl Field {
     }
 }
 
-/// A map that is made with those behind it.
-pub(super) struct MapToMake {
-    /// Where it is filled, and the word of that for each lane.
+/// A map that is made together with those that follow it.
+pub(super) struct PendingMap {
+    /// The address of its template, and the word of it that each lane clears.
     template: Address,
     word: Address,
-    /// Where it is used, in global memory and as a generic address.
-    room: Address,
+    /// Its address in global memory, also as a generic address.
+    map_memory: Address,
     map: Address,
     fields: Vec<Field>,
 }
 
 impl Lowering<'_> {
-    /// The blocks that a multiprocessor can have at a time, as a power of two: each has a bit of a word.
+    /// Returns the most blocks of a multiprocessor, as a power of two: each has a bit of a word.
     fn places_of_word(&self) -> u32 {
         let threads = self.program.header.num_warps * LANES;
-        (MOST_THREADS / threads).next_power_of_two().clamp(1, u32::BITS)
+        (MAX_THREADS / threads).next_power_of_two().clamp(1, u32::BITS)
     }
 
     fn variable(&mut self, name: &str, bytes: u64, alignment: u32) -> GlobalId {
@@ -107,7 +109,7 @@ impl Lowering<'_> {
         self.builder.pure(Width::B64, |d| move_to(Width::B64, d, symbol))
     }
 
-    /// The word that has the bit of a place.
+    /// Returns the address of the word with the bit of an entry.
     fn word_of(&mut self, number: Scalar) -> Address {
         let variable = self.variable(TAKEN, WORDS * 4, 16);
         let start = self.address_of(variable);
@@ -117,7 +119,7 @@ impl Lowering<'_> {
         self.builder.address(Width::B64, address)
     }
 
-    /// A number of 32 bits in 64.
+    /// Extends a 32-bit number to 64 bits.
     fn wide(&mut self, number: Scalar, signed: bool) -> Scalar {
         if let Some(bits) = number.as_constant() {
             let bits = if signed { Width::B32.signed(bits) as u64 } else { bits };
@@ -129,7 +131,7 @@ impl Lowering<'_> {
         self.builder.pure(Width::B64, |d| super::integer::convert(to, from, d, a))
     }
 
-    /// Jumps where a thread is not of the first warp.
+    /// Jumps if a thread is not in the first warp.
     fn skip_other_warps(&mut self, end: isa::LabelId) {
         if self.warps.count > 1 {
             let (thread, lanes) = (self.thread(), Scalar::constant(LANES.into()));
@@ -139,8 +141,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Takes a place for the maps of this block: the first warp knows its number.
-    pub(super) fn take_room(&mut self) {
+    /// Claims an entry for the maps of this block: the first warp knows its index.
+    pub(super) fn claim_map_memory(&mut self) {
         if self.program.header.made_maps.is_empty() {
             return;
         }
@@ -153,9 +155,9 @@ impl Lowering<'_> {
         self.skip_other_warps(end);
         self.builder.emit_if(Some(Predicate { negated: !elected.negated, ..elected }), jump(taken));
         self.builder.emit(move_to(Width::B32, word, SpecialRegister::SmId.into()));
-        self.take_bit(word, found, place);
+        self.claim_bit(word, found, place);
         self.builder.place(taken);
-        // The lane that was elected is asked for it: whichever it is, the others have 0.
+        // The elected lane has the result; the other lanes have 0.
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
         let all = self.builder.pure(Width::B32, |d| isa::Redux {
             operation: isa::WarpReduction::Or,
@@ -168,11 +170,11 @@ impl Lowering<'_> {
         });
         self.builder.assign(Width::B32, place, all);
         self.builder.place(end);
-        self.room = Some(Room { place });
+        self.map_memory = Some(MapMemory { place });
     }
 
-    /// One lane looks for a bit that is free, from a word on.
-    fn take_bit(&mut self, word: RegisterId, found: RegisterId, place: RegisterId) {
+    /// Searches for a free bit from a word on, by one lane.
+    fn claim_bit(&mut self, word: RegisterId, found: RegisterId, place: RegisterId) {
         let places = self.places_of_word();
         let [again, full] = ["take", "full"].map(|name| self.builder.label(name));
         self.builder.place(again);
@@ -231,9 +233,9 @@ impl Lowering<'_> {
         self.builder.place(done);
     }
 
-    /// Gives the place back: no copy is under way any more.
-    pub(super) fn give_room_back(&mut self) {
-        let Some(Room { place }) = self.room else { return };
+    /// Releases the entry: no copy is in flight any more.
+    pub(super) fn release_map_memory(&mut self) {
+        let Some(MapMemory { place }) = self.map_memory else { return };
         let places = self.places_of_word();
         let elected = self.elected();
         let number = self.builder.shr(Width::B32, false, place.into(), places.trailing_zeros());
@@ -265,7 +267,7 @@ impl Lowering<'_> {
         self.builder.emit_if(Some(elected), red);
     }
 
-    /// Notes a map to be made in the room of the block.
+    /// Records a map to be made in the memory of the block.
     pub(super) fn lower_make_tensor_map(
         &mut self,
         inst: Inst,
@@ -281,9 +283,9 @@ impl Lowering<'_> {
         };
         let bytes = u64::from(TENSOR_MAP_BYTES) * count;
         let places = WORDS * u64::from(self.places_of_word());
-        let room = self.variable(ROOM, places * bytes, TENSOR_MAP_BYTES);
-        let start = self.address_of(room);
-        let place = self.room.expect("a kernel that makes maps has room for them").place;
+        let map_memory = self.variable(MAP_MEMORY, places * bytes, TENSOR_MAP_BYTES);
+        let start = self.address_of(map_memory);
+        let place = self.map_memory.expect("a kernel that makes maps has room for them").place;
         let place = self.wide(place.into(), false);
         let distance = self.builder.mul(Width::B64, place, Scalar::constant(bytes));
         let own = self.builder.add(Width::B64, start, distance);
@@ -302,16 +304,17 @@ impl Lowering<'_> {
         let word = self.builder.add(Width::B32, template, word);
         let word = self.builder.address(Width::B32, word);
         let template = self.builder.address(Width::B32, template);
-        let [room, map] = [Scalar::from(own), generic].map(|place| self.builder.address(Width::B64, place));
-        self.maps_to_make.push(MapToMake { template, word, room, map, fields });
+        let [map_memory, map] =
+            [Scalar::from(own), generic].map(|place| self.builder.address(Width::B64, place));
+        self.pending_maps.push(PendingMap { template, word, map_memory, map, fields });
         let result = self.kernel.insts[inst].results[0];
         self.set(result, [generic]);
         Ok(())
     }
 
-    /// Makes the maps that are to be made together: what one waits for, the others wait for as well. The first warp does.
+    /// Makes the recorded maps together, so that their latencies overlap. The first warp does it.
     pub(super) fn make_maps(&mut self) {
-        let maps = std::mem::take(&mut self.maps_to_make);
+        let maps = std::mem::take(&mut self.pending_maps);
         if maps.is_empty() {
             return;
         }
@@ -326,7 +329,8 @@ impl Lowering<'_> {
             });
         }
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
-        // Fields share words, and each replacement of one reads its word: those of different maps take turns.
+        // Fields share words, and each replacement reads its word: the replacements of different
+        // maps alternate.
         let longest = maps.iter().map(|map| map.fields.len()).max().unwrap_or(0);
         for place in 0..longest {
             for map in &maps {
@@ -345,7 +349,7 @@ impl Lowering<'_> {
                 semantics: Semantics::Release,
                 scope: Scope::Gpu,
                 sync_aligned: true,
-                destination: map.room,
+                destination: map.map_memory,
                 source: map.template,
                 size,
             });
@@ -361,8 +365,8 @@ impl Lowering<'_> {
         self.builder.place(end);
     }
 
-    /// The fields of a map: with their dimension, the contiguous one first, and their values; nothing if nobody has said what box
-    /// it is for.
+    /// Returns the fields of a map with their dimension, the contiguous one first, and their
+    /// values; `None` if no pass has set its box.
     fn fields(&mut self, plan: &TensorMapPlan, parts: &[Value]) -> Option<Vec<Field>> {
         use TensormapField as F;
         let copied = plan.copied.as_ref()?;
@@ -388,7 +392,7 @@ impl Lowering<'_> {
         let mut fields = vec![(F::GlobalAddress, None, self.builder.source(Width::B64, base))];
         fields.push((F::Rank, None, (order.len() as i64 - 1).into()));
         for ((dimension, axis), extent) in (0..).zip(&order).zip(extents) {
-            let longest = Scalar::constant(LONGEST);
+            let longest = Scalar::constant(MAX_EXTENT);
             let is_long = self.builder.compare(Width::B64, true, Comparison::Gt, extent, longest);
             let extent = self.builder.select(Width::B64, is_long, longest, extent);
             let extent = self.builder.select(Width::B64, is_empty, Scalar::constant(1), extent);
@@ -416,7 +420,7 @@ impl Lowering<'_> {
         Some(fields.into_iter().map(|(name, dimension, value)| Field { name, dimension, value }).collect())
     }
 
-    /// A sum of products of the scalars that a map is made of, in 64 bits.
+    /// Returns a sum of products of the scalars of a map, in 64 bits.
     fn launch_integer(&mut self, sum: &LaunchInteger, parts: &[Value]) -> Scalar {
         let mut so_far = Scalar::constant(0);
         for product in &sum.0 {
@@ -426,7 +430,7 @@ impl Lowering<'_> {
                 let value = self.scalar(part);
                 let value = match self.width(part) {
                     Width::B64 => value,
-                    // tidy: wildcard because the verifier lets pass integers of 32 and 64 bits alone
+                    // tidy: wildcard because the verifier accepts only integers of 32 and 64 bits
                     _ => self.wide(value, true),
                 };
                 term = self.builder.mul(Width::B64, term, value);
@@ -437,10 +441,10 @@ impl Lowering<'_> {
     }
 }
 
-/// The number of an element type, as `tensormap.replace` counts them.
+/// Returns the code of an element type for `tensormap.replace`.
 fn element_number(element: Dtype) -> i64 {
     match element {
-        // A reduction compares numbers with their signs.
+        // Reductions compare signed numbers.
         Dtype::I32 => 3,
         Dtype::I64 => 5,
         Dtype::F16 => 6,

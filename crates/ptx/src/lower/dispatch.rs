@@ -1,4 +1,4 @@
-//! The ops that the language of the GPU path has beyond tile IR.
+//! Dispatches the ops of the GPU dialect to their lowerings.
 
 use tilewright_gpu_ir::warps_of_dot;
 use tilewright_gpu_ir::{Deferred, GpuVisitor, MmaShape, Scope, Type};
@@ -150,7 +150,7 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_scan_carry(inst, operands, *axis as usize, *reverse)
     }
 
-    // The instruction is chosen by the precision.
+    // A pass has chosen the instruction by the precision.
     fn mma_sync(
         &mut self,
         inst: Inst,
@@ -272,7 +272,7 @@ impl GpuVisitor for Lowering<'_> {
     }
 
     fn multicast_loads(&mut self, _: Inst, _: Value, _: Value, _: Value, _: Value) -> Lowered {
-        // The copies and the barriers that it is about look for it.
+        // The copies and the barriers of the buffer look it up.
         Ok(())
     }
 
@@ -327,33 +327,27 @@ impl GpuVisitor for Lowering<'_> {
         a: Value,
         b: Value,
         acc: Value,
-        behind: Option<Value>,
+        after: Option<Value>,
         instruction: &MmaShape,
         warps: &IntList,
         max_imprecise_acc: &u32,
         transposed_a: &bool,
         transposed_b: &bool,
     ) -> Lowered {
-        if let Some(behind) = behind {
-            self.keep_behind_all(behind);
+        if let Some(after) = after {
+            self.keep_after_all(after);
         }
         let warps = [warps[0] as u32, warps[1] as u32];
         let transposed = [*transposed_a, *transposed_b];
         self.lower_wgmma(inst, [a, b, acc], transposed, (*instruction, warps), *max_imprecise_acc)
     }
 
-    fn wgmma_wait(
-        &mut self,
-        inst: Inst,
-        product: Value,
-        behind: Option<Value>,
-        pending: &Deferred,
-    ) -> Lowered {
-        self.lower_finish(inst, product, behind, pending.0)
+    fn wgmma_wait(&mut self, inst: Inst, dot: Value, after: Option<Value>, pending: &Deferred) -> Lowered {
+        self.lower_wgmma_wait(inst, dot, after, pending.0)
     }
 
-    fn wgmma_wait_earlier(&mut self, inst: Inst, product: Value, pending: &u32) -> Lowered {
-        self.lower_settle(inst, product, *pending)
+    fn wgmma_wait_earlier(&mut self, inst: Inst, dot: Value, pending: &u32) -> Lowered {
+        self.lower_wgmma_wait_earlier(inst, dot, *pending)
     }
 
     fn fence_proxy(&mut self, inst: Inst, _slots: &[Value]) -> Lowered {
@@ -369,7 +363,7 @@ impl GpuVisitor for Lowering<'_> {
         self.lower_warp_specialize(inst, warps, registers)
     }
 
-    // Rings are lowered by a pass before.
+    // An earlier pass lowers rings.
 
     fn acquire(&mut self, inst: Inst, _: Value) -> Lowered {
         Err(self.no_op(inst))

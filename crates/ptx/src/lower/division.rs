@@ -1,5 +1,5 @@
-//! Division of integers by constants: products with reciprocals and shifts, where the assembler would divide by a number that
-//! it does not know.
+//! Division of integers by constants, by multiplication with reciprocals and shifts. The assembler
+//! does it only for divisors that it knows.
 //!
 //! For an N-bit number x and a divisor d, x / d is the upper part of x * m, where m = ceil(2^p / d) is exact enough for some p
 //! (Granlund and Montgomery, Division by invariant integers using multiplication, PLDI 1994).
@@ -8,7 +8,7 @@ use super::arithmetic::Integer;
 use super::builder::{Builder, Scalar, Width};
 use super::integer::Bitwise;
 
-/// 2^p / d, rounded up, as a number below 2^N, and p - N.
+/// ceil(2^p / d) as a number below 2^N, and p - N.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Reciprocal {
     factor: u64,
@@ -16,12 +16,13 @@ struct Reciprocal {
 }
 
 impl Reciprocal {
-    /// The one that is exact enough for all numbers below 2^`magnitude`, if there is one of so many bits.
+    /// Returns the reciprocal that is exact enough for all numbers below 2^`magnitude`, if one of
+    /// this many bits exists.
     fn of(divisor: u64, bits: u32, magnitude: u32) -> Option<Self> {
         let divisor = u128::from(divisor);
         (bits..2 * bits).find_map(|power| {
             let factor = (1_u128 << power).div_ceil(divisor);
-            // By so much the product of factor and divisor is too large.
+            // The excess of the product of factor and divisor.
             let excess = factor * divisor - (1 << power);
             let is_exact = excess <= 1 << (power - magnitude);
             (is_exact && factor < 1 << bits).then_some(Self { factor: factor as u64, shift: power - bits })
@@ -30,7 +31,7 @@ impl Reciprocal {
 }
 
 impl Builder {
-    /// The quotient by a constant other than 0, 1 and -1, truncated towards zero.
+    /// Returns the quotient by a constant other than 0, 1 and -1, truncated towards zero.
     pub(super) fn quotient_by(&mut self, ty: Integer, x: Scalar, divisor: u64) -> Scalar {
         let Integer { width, signed, .. } = ty;
         if let Some(x) = x.as_constant() {
@@ -49,10 +50,10 @@ impl Builder {
         if is_negative { self.sub(width, Scalar::constant(0), quotient) } else { quotient }
     }
 
-    /// The remainder by a constant other than 0, 1 and -1, with the sign of x.
+    /// Returns the remainder by a constant other than 0, 1 and -1, with the sign of x.
     pub(super) fn remainder_by(&mut self, ty: Integer, x: Scalar, divisor: u64) -> Scalar {
         let Integer { width, signed, .. } = ty;
-        // The sign of the divisor does not matter.
+        // The sign of the divisor does not change the remainder.
         let is_negative = signed && width.signed(divisor) < 0;
         let size = if is_negative { width.cut(divisor.wrapping_neg()) } else { divisor };
         if let Some(x) = x.as_constant() {
@@ -75,9 +76,11 @@ impl Builder {
         remainder.plus(width, more)
     }
 
-    /// A number with the same quotient, and by how much the remainder is more: of a register that a power of two divides which
-    /// divides the divisor too, plus a number below that power, the numbers are alike, but for zero where the register may be
-    /// negative. The elements of a tile share such quotients.
+    /// Returns a number with the same quotient, and the difference of the remainders.
+    ///
+    /// If a power of two divides both a register and the divisor, adding less than that power to
+    /// the register does not change the quotient, except near zero if the register may be negative.
+    /// The elements of a tile share such quotients.
     pub(super) fn representative(
         &self,
         width: Width,
@@ -102,7 +105,7 @@ impl Builder {
         let Reciprocal { factor, shift } = reciprocal.expect("there is one for numbers with a sign");
         let mut product = self.mul_high(width, true, x, Scalar::constant(factor));
         if width.signed(factor) < 0 {
-            // As a signed number the factor is 2^N less.
+            // The factor is 2^N less as a signed number.
             product = self.add(width, product, x);
         }
         let below = self.shr(width, true, product, shift);
@@ -110,7 +113,8 @@ impl Builder {
         self.add(width, below, sign)
     }
 
-    /// x plus the divisor less one where x is negative: what rounds down is then rounded towards zero.
+    /// Adds the divisor less one to a negative x, so that rounding down becomes rounding towards
+    /// zero.
     fn biased(&mut self, width: Width, x: Scalar, divisor: u64) -> Scalar {
         let sign = self.shr(width, true, x, width.bits() - 1);
         let bias = self.shr(width, false, sign, width.bits() - divisor.trailing_zeros());
@@ -124,7 +128,7 @@ impl Builder {
             return self.shr(width, false, product, shift);
         }
         if zeros > 0 {
-            // What is left of x after a shift has fewer bits.
+            // After a shift, x has fewer bits.
             let reciprocal = Reciprocal::of(divisor >> zeros, bits, bits - zeros);
             if let Some(Reciprocal { factor, shift }) = reciprocal {
                 let shifted = self.shr(width, false, x, zeros);
@@ -132,7 +136,7 @@ impl Builder {
                 return self.shr(width, false, product, shift);
             }
         }
-        // The factor has one bit more: 2^N + factor.
+        // The factor has one more bit: 2^N + factor.
         let size = 64 - (divisor - 1).leading_zeros();
         let above = (1_u128 << size) - u128::from(divisor);
         let factor = ((above << bits) / u128::from(divisor)) as u64 + 1;
@@ -144,7 +148,7 @@ impl Builder {
     }
 }
 
-/// The quotient of two constants, truncated towards zero.
+/// Returns the quotient of two constants, truncated towards zero.
 fn divide(width: Width, signed: bool, x: u64, divisor: u64) -> u64 {
     if signed { width.cut(width.signed(x).wrapping_div(width.signed(divisor)) as u64) } else { x / divisor }
 }

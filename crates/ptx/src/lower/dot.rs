@@ -1,4 +1,4 @@
-//! Matrix products: where the elements of the operands are, and products of single elements.
+//! Operands of dots, and dots of single elements (`fma_dot`).
 
 use std::rc::Rc;
 
@@ -15,15 +15,15 @@ use super::shared_memory::{Loads, SharedTile};
 use super::{Lowered, Lowering};
 use crate::isa::{self, MultiplyMode};
 
-/// Where the registers of an operand come from.
-pub(super) enum ProductOperand {
-    /// They are there.
+/// The source of the registers of an operand.
+pub(super) enum DotOperand {
+    /// Registers that hold the operand.
     Registers(Rc<[Scalar]>),
-    /// They are read from shared memory when they are asked for.
+    /// Shared memory, from where registers are loaded on request.
     Shared(Box<SharedTile>),
 }
 
-/// What a product of single elements computes in.
+/// The type in which a dot of single elements is computed.
 #[derive(Clone, Copy)]
 enum Arithmetic {
     Float(Float),
@@ -31,23 +31,23 @@ enum Arithmetic {
 }
 
 impl Lowering<'_> {
-    /// An operand of a product, in the layout in which threads read it.
-    pub(super) fn operand(&self, value: Value, layout: &Layout, loads: Loads) -> ProductOperand {
+    /// Returns an operand of a dot, in the layout in which threads read it.
+    pub(super) fn operand(&self, value: Value, layout: &Layout, loads: Loads) -> DotOperand {
         match self.kernel.ty(value).as_memory() {
-            Some(buffer) => ProductOperand::Shared(Box::new(self.shared_tile(value, buffer, layout, loads))),
-            None => ProductOperand::Registers(self.get(value)),
+            Some(buffer) => DotOperand::Shared(Box::new(self.shared_tile(value, buffer, layout, loads))),
+            None => DotOperand::Registers(self.get(value)),
         }
     }
 
-    /// A register of an operand.
-    pub(super) fn fetch(&mut self, operand: &mut ProductOperand, register: u32) -> Scalar {
+    /// Returns a register of an operand.
+    pub(super) fn fetch(&mut self, operand: &mut DotOperand, register: u32) -> Scalar {
         match operand {
-            ProductOperand::Registers(registers) => registers[register as usize],
-            ProductOperand::Shared(shared) => self.read(shared, register),
+            DotOperand::Registers(registers) => registers[register as usize],
+            DotOperand::Shared(shared) => self.read(shared, register),
         }
     }
 
-    /// A product by multiplications and additions, along K in ascending order.
+    /// Computes a dot by multiplications and additions, along K in ascending order.
     pub(super) fn lower_fma_dot(&mut self, inst: Inst, [a, b, acc]: [Value; 3]) -> Lowered {
         let result = self.kernel.insts[inst].results[0];
         let layout = self.layout(result);
@@ -62,7 +62,7 @@ impl Lowering<'_> {
         let arithmetic = match Float::of(dtypes[2]) {
             Some(float) if float != Float::F16 => Arithmetic::Float(float),
             None if dtypes[2].is_int() => Arithmetic::Integer,
-            _ => return Err(self.unsupported(inst, &format!("a product that is summed up in {}", dtypes[2]))),
+            _ => return Err(self.unsupported(inst, &format!("a dot that accumulates in {}", dtypes[2]))),
         };
         let places: Vec<_> = (0..sums.len() as u32)
             .map(|register| layout.coordinates(&[(Input::Register, register)]))
@@ -78,7 +78,7 @@ impl Lowering<'_> {
                 let x = self.fetch(&mut from_left, x);
                 let y = self.fetch(&mut from_right, y);
                 let next = self.multiply_add(arithmetic, [dtypes[0], dtypes[1]], [x, y, *sum]);
-                *sum = next.ok_or_else(|| self.unsupported(inst, &format!("a product of {}", dtypes[0])))?;
+                *sum = next.ok_or_else(|| self.unsupported(inst, &format!("a dot of {}", dtypes[0])))?;
             }
         }
         self.set(result, sums);
@@ -118,7 +118,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// An element type of a value, which holds numbers.
+    /// Returns the type of the elements of a value, which are numbers.
     pub(super) fn dtype(&self, value: Value) -> Dtype {
         match self.element(value) {
             Element::Value(dtype) => dtype,
@@ -127,7 +127,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The register that holds an element, of those of the first thread.
+/// Returns the register of each element, in the first thread.
 fn registers_by_element(layout: &Layout) -> FxHashMap<u32, u32> {
     (0..layout.registers()).map(|register| (layout.at(&[(Input::Register, register)]), register)).collect()
 }

@@ -1,4 +1,4 @@
-//! The elementwise table: which instructions a function is, by the type of its operands.
+//! Lowers the elementwise table: the instructions of each function, by the type of its operands.
 
 use rustc_hash::FxHashSet;
 use tilewright_gpu_ir::Feature;
@@ -15,13 +15,13 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering, width_of};
 use crate::isa::{self, Comparison, RegisterId, Rounding, ScalarType};
 
-/// What a function takes of the instructions of a 16-bit float, to be computed in it.
+/// The features that a function needs to be computed in a 16-bit float.
 #[derive(Clone, Copy)]
 enum Needs {
     Sums,
     Extrema,
     Comparisons,
-    /// There is none: it is computed in binary32.
+    /// No feature suffices: it is computed in fp32.
     Binary32,
 }
 
@@ -70,8 +70,9 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The product with factors that are mostly 1: none if they all are, in the whole warp, so that its lanes stay together. The
-    /// result is in registers that the product writes, if it comes.
+    /// Multiplies by factors that are mostly 1. The whole warp skips it if all factors are 1, so
+    /// that its lanes stay together. The multiplication writes the result registers only when it
+    /// runs.
     pub(super) fn lower_rescale(&mut self, inst: Inst, tile: Value, factor: Value) -> Lowered {
         if self.element(tile) != Element::Value(Dtype::F32) {
             return Err(self.unsupported(inst, &format!("`rescale` of {}", self.element(tile))));
@@ -105,14 +106,14 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A function of elements; none if the target lacks the element type.
+    /// Applies a function to elements, or returns `None` if the target lacks the element type.
     pub(super) fn apply(
         &mut self,
         function: ElementwiseFn,
         element: Element,
         x: &[Scalar],
     ) -> Option<Scalar> {
-        // Addresses are numbers of 64 bits.
+        // Addresses are 64-bit numbers.
         let dtype = element.value().unwrap_or(Dtype::U64);
         let (integer, is_bool, is_float) = (Integer::of(dtype), dtype.is_bool(), dtype.is_float());
         let builder = &mut self.builder;
@@ -172,7 +173,7 @@ impl Lowering<'_> {
     }
 
     fn float_comparison(&mut self, function: ComparisonFn, dtype: Dtype, x: &[Scalar]) -> Option<Scalar> {
-        // Not equal is true where one is NaN.
+        // `!=` is true for NaN.
         let comparison = match comparison(function) {
             Comparison::Ne => Comparison::Neu,
             comparison => comparison,
@@ -184,7 +185,8 @@ impl Lowering<'_> {
         Some(self.builder.float_compare(Float::F32, comparison, x, y))
     }
 
-    /// A function in the type of a number if the target has what it needs, else in binary32 and rounded once more.
+    /// Computes a function in its own type if the target has the instructions, else in fp32 with a
+    /// second rounding.
     fn rounded(
         &mut self,
         needs: Needs,
@@ -201,7 +203,7 @@ impl Lowering<'_> {
         self.narrow(dtype, result, false)
     }
 
-    /// The type of a number, if the target has instructions in it that round once.
+    /// Returns the type if the target has instructions in it that round once.
     fn computed_in(&self, needs: Needs, dtype: Dtype) -> Option<Float> {
         let has_bf16 = self.has(Feature::Bf16Arithmetic);
         match (dtype, needs) {
@@ -214,7 +216,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Arithmetic in a type that instructions compute in.
+    /// Computes arithmetic in a type with instructions.
     fn native_arithmetic(&mut self, function: ArithmeticFn, float: Float, x: &[Scalar]) -> Scalar {
         let builder = &mut self.builder;
         match function {
@@ -234,7 +236,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// A sum or product, which the assembler may contract if the program lets it.
+    /// Computes an addition or a multiplication, which the assembler may contract if the program
+    /// allows it.
     fn sum(&mut self, binary: Binary, float: Float, x: &[Scalar]) -> Scalar {
         if let Some(sum) = self.builder.sum_of_byte(float, binary, x) {
             return sum;
@@ -246,7 +249,7 @@ impl Lowering<'_> {
         self.builder.float_binary(binary, float, rounding, x[0], x[1])
     }
 
-    /// What floats alone have, in a type that instructions compute in.
+    /// Computes a function that only floats have, in a type with instructions.
     fn native_function(&mut self, function: FloatFn, float: Float, x: &[Scalar]) -> Scalar {
         let builder = &mut self.builder;
         match function {
@@ -264,7 +267,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A function of analysis, in binary32 or binary64.
+    /// Computes a transcendental function, in fp32 or fp64.
     fn math(&mut self, function: MathFn, float: Float, x: Scalar) -> Scalar {
         let builder = &mut self.builder;
         match (function, float == Float::F64) {
@@ -293,7 +296,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The smaller or the larger; NaN where one is NaN.
+    /// Returns the minimum or maximum; NaN if either operand is NaN.
     fn extremum_nan(&mut self, float: Float, largest: bool, a: Scalar, b: Scalar) -> Scalar {
         // The modifier came with the bf16 instructions.
         if float != Float::F64 && self.has(Feature::MmaSyncWide) {
@@ -304,14 +307,14 @@ impl Lowering<'_> {
         self.builder.select(float.width(), is_nan, float.constant(f64::NAN), extremum)
     }
 
-    /// The integral number in a direction.
+    /// Rounds to an integral number in a direction.
     fn integral(&mut self, float: Float, rounding: Rounding, a: Scalar) -> Scalar {
         let ty = (float.width(), float.ty());
         self.builder.float_convert(ty, ty, Some(rounding), a)
     }
 
-    /// x * y + z in a format without instructions, rounded once: in binary64 the product is exact, and the sum is rounded to
-    /// odd, of which rounding again to the format is rounding once.
+    /// Computes x * y + z in a format without instructions, rounded once: the product is exact in
+    /// fp64, and the sum is rounded to odd, so the second rounding does not change the result.
     fn narrow_fma(&mut self, dtype: Dtype, x: &[Scalar]) -> Option<Scalar> {
         let wide: smallvec::SmallVec<[Scalar; 3]> = x
             .iter()
@@ -327,7 +330,8 @@ impl Lowering<'_> {
         self.narrow_double(dtype, sum, false)
     }
 
-    /// What rounding to odd gives, from the roundings towards zero, up and down: where these differ, the last bit is one.
+    /// Rounds to odd, given the results rounded towards zero, up and down: if these differ, the
+    /// last bit is one.
     pub(super) fn round_to_odd(&mut self, float: Float, zero: Scalar, up: Scalar, down: Scalar) -> Scalar {
         let is_inexact = self.builder.float_compare(float, Comparison::Ne, up, down);
         let width = float.width();
@@ -335,7 +339,7 @@ impl Lowering<'_> {
         self.builder.bitwise(Bitwise::Or, width, zero, last)
     }
 
-    /// Binary32 as binary64.
+    /// Converts fp32 to fp64.
     pub(super) fn double(&mut self, a: Scalar) -> Scalar {
         self.builder.float_convert((Width::B64, ScalarType::F64), (Width::B32, ScalarType::F32), None, a)
     }

@@ -1,5 +1,5 @@
-//! From the listing to the module: the passes run, registers get their names in the order in which they appear, and the source
-//! stands beside the code.
+//! From the listing to the module: runs the passes, names registers in order of appearance, and
+//! adds the source as comments.
 
 use std::fmt::Write as _;
 
@@ -15,11 +15,11 @@ use crate::isa::{
 };
 use crate::passes::{self, Line, LineKind};
 
-/// Alignment of the shared memory: that of the widest swizzle of tensor copies.
+/// The alignment of shared memory: the widest swizzle of tensor copies.
 const SHARED_ALIGNMENT: u32 = 1024;
 
 impl Lowering<'_> {
-    /// The shared memory of the block, as a variable of the module.
+    /// Returns the shared memory of the block, a variable of the module.
     pub(super) fn shared_symbol(&mut self) -> GlobalId {
         *self.shared.get_or_insert_with(|| {
             let mut variable = Variable::scalar(SHARED_MEMORY, StateSpace::Shared, ScalarType::B8);
@@ -30,12 +30,13 @@ impl Lowering<'_> {
         })
     }
 
-    /// The module.
+    /// Runs the passes and returns the module.
     pub(super) fn finish(self) -> isa::Module {
         let Self { mut module, builder, kernel, program, .. } = self;
         let (mut function, mut listing) = builder.finish(program.header.target.tuning);
         if passes::run(&mut listing) {
-            // The assembler gives up registers for blocks otherwise, down to 32 a thread, and keeps the rest in memory.
+            // Otherwise the assembler limits registers to make room for more blocks, down to 32 a
+            // thread, and spills.
             function.directives.min_blocks = Some(1);
         }
         if program.header.min_blocks > 0 {
@@ -59,7 +60,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Numbers the registers in the order in which they appear.
+/// Numbers the registers in order of appearance.
 fn rename(lines: &mut [Line], old: &PrimaryMap<RegisterId, Register>) -> PrimaryMap<RegisterId, Register> {
     let mut named = PrimaryMap::new();
     let mut new: Vec<Option<RegisterId>> = vec![None; old.len()];
@@ -94,13 +95,13 @@ struct Source<'a> {
     sources: &'a tilewright_base::SourceMap,
     files: FxHashMap<String, u32>,
     last: Option<(FileId, u32)>,
-    /// The location that was looked at last: most lines have that of the line before.
+    /// The last location: most lines have that of the previous line.
     seen: Option<ir::Location>,
 }
 
 impl Source<'_> {
-    /// Says where the next instructions come from, if it is another line than before: of the library's code, where the user's
-    /// calls it.
+    /// Emits the source line of the next instructions if it changes. For code of the library, this
+    /// is the user's call.
     fn position(
         &mut self,
         location: Option<ir::Location>,

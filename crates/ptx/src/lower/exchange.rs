@@ -1,8 +1,9 @@
-//! Exchanges of elements along an axis within a warp: between registers of a thread, which costs nothing, and between lanes by
-//! shuffles; and counting in shared memory.
+//! Exchanges of elements along an axis within a warp: between registers of a thread, which is free,
+//! and between lanes by shuffles. Also histograms in shared memory.
 //!
-//! In a bitonic merge the direction of a block, a bit of the coordinate, is known of registers; where it depends on the
-//! thread, the elements of descending blocks are complemented before and after, so that registers are compared in one direction.
+//! In a bitonic merge, a bit of the coordinate gives the direction of a block. Registers have it at
+//! compile time. If it depends on the thread, the elements of descending blocks are complemented
+//! before and after, so that all comparisons have one direction.
 
 use tilewright_ir::{Inst, Value};
 use tilewright_layout::{Input, Layout, Scan, ScanStep};
@@ -12,7 +13,7 @@ use super::integer::Bitwise;
 use super::{Lowered, Lowering};
 use crate::isa::{self, AtomicOperation, Comparison, ScalarType, StateSpace};
 
-/// The parity of some bits of a place: that of its register is known, that of its thread is computed.
+/// The parity of some bits of an index: known for registers, computed for threads.
 #[derive(Clone, Copy)]
 struct Parity {
     registers: u32,
@@ -36,13 +37,13 @@ impl Parity {
 }
 
 impl Lowering<'_> {
-    /// Whether the parity of a place is odd.
+    /// Returns whether the parity of an element's index is odd.
     fn parity_of(&mut self, parity: Parity, register: u32) -> Scalar {
         let thread = if parity.is_fixed() { Scalar::FALSE } else { self.parity(parity.lanes, parity.warps) };
         thread.plus(Width::Pred, u64::from(parity.of_register(register)))
     }
 
-    /// The elements at the partners of a step.
+    /// Returns the elements of the partners of a step.
     fn partners(
         &mut self,
         inst: Inst,
@@ -134,7 +135,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The larger of two integers where a condition holds, else the smaller.
+    /// Returns the larger of two integers where a condition holds, else the smaller.
     fn extremum_if(&mut self, width: Width, signed: bool, is_larger: Scalar, [a, b]: [Scalar; 2]) -> Scalar {
         if let Some(bit) = is_larger.as_constant() {
             return self.builder.extremum(width, signed, bit == 1, a, b);
@@ -144,7 +145,7 @@ impl Lowering<'_> {
         self.builder.select(width, is_larger, larger, smaller)
     }
 
-    /// Adds 1 at the place in a buffer that each element names.
+    /// Adds 1 at the index in a buffer that each element is.
     pub(super) fn lower_local_histogram(&mut self, buffer: Value, tile: Value, mask: Option<Value>) {
         let layout = self.layout(tile);
         let width = self.width(tile);

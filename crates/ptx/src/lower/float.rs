@@ -1,4 +1,4 @@
-//! Instructions of floating-point numbers, by the type that they compute in.
+//! Instructions on floating-point numbers, by type.
 
 use tilewright_ir::Dtype;
 
@@ -14,18 +14,18 @@ pub(super) enum Binary {
     Mul,
 }
 
-/// A type that instructions compute in.
+/// A floating-point type with instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Float {
     F16,
-    /// Where the target has arithmetic of it.
+    /// bfloat16, on targets with arithmetic in it.
     Bf16,
     F32,
     F64,
 }
 
 impl Float {
-    /// The type of a number, if instructions compute in it on every target.
+    /// Returns the type if every target has instructions in it.
     pub fn of(dtype: Dtype) -> Option<Self> {
         match dtype {
             Dtype::F16 => Some(Self::F16),
@@ -53,7 +53,7 @@ impl Float {
         }
     }
 
-    /// The constant with this value.
+    /// Returns a constant of this value.
     pub fn constant(self, value: f64) -> Scalar {
         Scalar::constant(match self {
             Self::F16 => half::f16::from_f64(value).to_bits().into(),
@@ -64,13 +64,13 @@ impl Float {
     }
 }
 
-/// The constant of binary32 with this value.
+/// Returns an fp32 constant of this value.
 pub(super) fn f32_constant(value: f32) -> Scalar {
     Scalar::constant(value.to_bits().into())
 }
 
 impl Builder {
-    /// A number as an operand.
+    /// Returns a number as an operand.
     pub fn float_source(&mut self, float: Float, scalar: Scalar) -> Source {
         match (scalar.as_constant(), float) {
             (Some(bits), Float::F32) => Source::Immediate(Immediate::F32(bits as u32)),
@@ -79,7 +79,7 @@ impl Builder {
         }
     }
 
-    /// A function of two operands. With a rounding, the assembler contracts nothing.
+    /// Applies a function of two operands. With a rounding, the assembler does not contract it.
     pub fn float_binary(
         &mut self,
         function: Binary,
@@ -108,27 +108,27 @@ impl Builder {
         }
     }
 
-    /// a + b, rounded once whatever becomes of it.
+    /// Returns a + b, rounded once and never contracted.
     pub fn add_rn(&mut self, float: Float, a: Scalar, b: Scalar) -> Scalar {
         self.float_binary(Binary::Add, float, Some(Rounding::Rn), a, b)
     }
 
-    /// a - b, rounded once whatever becomes of it.
+    /// Returns a - b, rounded once and never contracted.
     pub fn sub_rn(&mut self, float: Float, a: Scalar, b: Scalar) -> Scalar {
         self.float_binary(Binary::Sub, float, Some(Rounding::Rn), a, b)
     }
 
-    /// a * b, rounded once whatever becomes of it.
+    /// Returns a * b, rounded once and never contracted.
     pub fn mul_rn(&mut self, float: Float, a: Scalar, b: Scalar) -> Scalar {
         self.float_binary(Binary::Mul, float, Some(Rounding::Rn), a, b)
     }
 
-    /// a * b + c, rounded once.
+    /// Returns a * b + c, rounded once.
     pub fn fma(&mut self, float: Float, a: Scalar, b: Scalar, c: Scalar) -> Scalar {
         self.fma_with(float, Rounding::Rn, false, [a, b, c])
     }
 
-    /// a * b + c, rounded as said, and clamped to 0 … 1 if `saturate`.
+    /// Returns a * b + c with this rounding, clamped to 0 … 1 if `saturate`.
     pub fn fma_with(
         &mut self,
         float: Float,
@@ -152,8 +152,8 @@ impl Builder {
         })
     }
 
-    /// A function of two operands as one of three, rounded once: a · 1 + b, b · -1 + a, a · b - 0. Zeros have the sign that
-    /// they should have.
+    /// Applies a function of two operands as an `fma`, rounded once: a · 1 + b, b · -1 + a, a · b -
+    /// 0. Zeros keep their correct sign.
     pub fn fused(&mut self, function: Binary, float: Float, a: Scalar, b: Scalar) -> Scalar {
         match function {
             Binary::Add => self.fma(float, a, float.constant(1.0), b),
@@ -162,7 +162,7 @@ impl Builder {
         }
     }
 
-    /// The quotient: rounded once, or within 2 ulp.
+    /// Returns the quotient, rounded once or within 2 ulp.
     pub fn divide(&mut self, float: Float, exact: bool, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = (self.float_source(float, a), self.float_source(float, b));
         let (precision, rounding) = if exact || float == Float::F64 {
@@ -173,8 +173,9 @@ impl Builder {
         self.pure(float.width(), |d| isa::Div { precision, rounding, ftz: false, ty: float.ty(), d, a, b })
     }
 
-    /// The quotient by a binary32 number that others are divided by as well, within 2 ulp: one reciprocal for all, and two
-    /// products for each. As in `div.full`, both numbers are scaled by a power of two so that the reciprocal is a normal number.
+    /// Returns the quotient by an fp32 divisor that several quotients share, within 2 ulp: one
+    /// reciprocal for all, and two multiplications each. As in `div.full`, both operands are scaled
+    /// by a power of two so that the reciprocal is normal.
     pub fn divide_by_shared(&mut self, a: Scalar, b: Scalar) -> Scalar {
         let constant = |value: f32| Scalar::constant(value.to_bits().into());
         let [most, least] = [253_u64, 1].map(|exponent| Scalar::constant(exponent << 23));
@@ -189,13 +190,14 @@ impl Builder {
         self.mul_rn(Float::F32, a, reciprocal)
     }
 
-    /// The square root, rounded once.
+    /// Returns the square root, rounded once.
     pub fn sqrt_rn(&mut self, float: Float, a: Scalar) -> Scalar {
         let (a, rounding) = (self.float_source(float, a), Some(Rounding::Rn));
         self.pure(float.width(), |d| isa::Sqrt { approx: false, rounding, ftz: false, ty: float.ty(), d, a })
     }
 
-    /// The smaller or the larger; of a number and NaN the number, or with `nan` NaN, which takes `sm_80`.
+    /// Returns the minimum or maximum. If one operand is NaN it returns the other, or with `nan`,
+    /// NaN, which needs `sm_80`.
     pub fn float_extremum(&mut self, float: Float, largest: bool, nan: bool, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = if a.base.is_none() || a.base > b.base && b.base.is_some() { (b, a) } else { (a, b) };
         let (a, b) = (self.float_source(float, a), self.float_source(float, b));
@@ -207,7 +209,7 @@ impl Builder {
         }
     }
 
-    /// Whether a comparison holds; false where one is NaN, but for the comparisons that say so.
+    /// Compares; false if either operand is NaN, except for the unordered comparisons.
     pub fn float_compare(&mut self, float: Float, comparison: Comparison, a: Scalar, b: Scalar) -> Scalar {
         let a = Source::from(self.register(float.width(), a));
         let b = self.float_source(float, b);
@@ -223,7 +225,7 @@ impl Builder {
         })
     }
 
-    /// A conversion between floating-point types, or to an integral number.
+    /// Converts between floating-point types, or to an integral number.
     pub fn float_convert(
         &mut self,
         to: (Width, ScalarType),

@@ -1,5 +1,5 @@
-//! The 8-bit floating-point formats: by the conversions of pairs that targets have for two of them, else by integer
-//! operations on binary32.
+//! 8-bit floating-point formats: targets convert pairs of two of them; the others use integer
+//! operations on fp32.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Feature;
@@ -16,20 +16,20 @@ const WORD: Width = Width::B32;
 const SIGN: u64 = 0x80;
 const INFINITY: u64 = 0x7f80_0000;
 
-/// What a format can represent.
+/// The parameters of a format.
 #[derive(Clone, Copy)]
 struct Format {
-    /// Bits of the mantissa that are stored.
+    /// The stored bits of the mantissa.
     mantissa: u32,
     /// The exponent bias.
     bias: i32,
-    /// The largest finite number, which overflow gives.
+    /// The largest finite number, the result of overflow.
     largest: u64,
     /// Positive NaN; the format has none if this is `largest`.
     nan: u64,
-    /// Infinity, in formats that have it.
+    /// Infinity, if the format has it.
     infinity: Option<u64>,
-    /// Whether -0 exists. Where it does not, its bits are NaN.
+    /// -0 exists. Otherwise its bits are NaN.
     negative_zero: bool,
 }
 
@@ -55,7 +55,7 @@ fn power_of_two(exponent: i32) -> u64 {
 }
 
 impl Lowering<'_> {
-    /// The type of two numbers of an 8-bit format, if the target converts them.
+    /// Returns the type of a pair of an 8-bit format, if the target converts it.
     fn pair_of(&self, dtype: Dtype) -> Option<ScalarType> {
         if !self.has(Feature::Fp8Conversion) {
             return None;
@@ -68,7 +68,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Floats as other floats where one side has 8 bits and the target converts it by pairs; none where it does not.
+    /// Converts floats from or to 8 bits by pairs, or returns `None` if the target cannot.
     pub(super) fn convert_fp8_pairs(
         &mut self,
         from: Element,
@@ -78,7 +78,8 @@ impl Lowering<'_> {
     ) -> Option<Vec<Scalar>> {
         let (from, to) = (from.value()?, to.value()?);
         let (read, written) = (self.pair_of(from), self.pair_of(to).filter(|_| !towards_zero));
-        // The format without NaN takes the sign of one, which the instructions lose.
+        // The conversion to the format without NaN keeps the sign of NaN, which the instructions
+        // lose.
         let is_by_pairs = (read.is_some() && to.is_float() && to != Dtype::F8E4B15)
             || (written.is_some() && from.is_float() && from != Dtype::F64);
         if from == to || !is_by_pairs {
@@ -99,12 +100,13 @@ impl Lowering<'_> {
         Some(self.narrow_pairs(to, (pair, ScalarType::F32), &singles))
     }
 
-    /// 8-bit numbers as binary16, exactly.
+    /// Converts 8-bit numbers to fp16, exactly.
     fn widen_pairs(&mut self, from: Dtype, pair: ScalarType, x: &[Scalar]) -> Vec<Scalar> {
         let two_halves = Words::new(Element::Value(Dtype::F16), 2);
         let mut wide = Vec::with_capacity(x.len());
         for elements in x.chunks(4) {
-            // Four of them only where they are a word already: putting together two takes fewer instructions.
+            // Four at a time only if they already form a word: joining two takes fewer
+            // instructions.
             let pairs: SmallVec<[Scalar; 16]> = if let Some(&word) = self.builder.packed.get(elements) {
                 self.builder.unpack(two_halves, word)
             } else {
@@ -128,7 +130,8 @@ impl Lowering<'_> {
         wide
     }
 
-    /// Binary16 or binary32 as 8-bit numbers, rounded to nearest; overflow gives the largest finite number.
+    /// Converts fp16 or fp32 to 8-bit numbers, rounded to nearest; overflow yields the largest
+    /// finite number.
     fn narrow_pairs(
         &mut self,
         dtype: Dtype,
@@ -141,7 +144,7 @@ impl Lowering<'_> {
             let mut pairs: SmallVec<[Scalar; 2]> = SmallVec::new();
             for two in elements.chunks(2) {
                 let [low, high] = [two[0], two.get(1).copied().unwrap_or(Scalar::constant(0))];
-                // The operand that the instruction names first is the high half.
+                // The first operand of the instruction is the high half.
                 let (a, b) = if from == ScalarType::F16x2 {
                     (self.builder.pack(two_halves, &[low, high]), None)
                 } else {
@@ -172,7 +175,7 @@ impl Lowering<'_> {
         narrow
     }
 
-    /// An 8-bit number as binary32, exactly.
+    /// Converts an 8-bit number to fp32, exactly.
     pub(super) fn widen_fp8(&mut self, from: Dtype, x: Scalar) -> Option<Scalar> {
         if let Some(pair) = self.pair_of(from) {
             let half = self.widen_pairs(from, pair, &[x])[0];
@@ -184,8 +187,8 @@ impl Lowering<'_> {
         let magnitude = builder.bitwise(Bitwise::And, WORD, x, Scalar::constant(SIGN - 1));
         let sign = builder.bitwise(Bitwise::And, WORD, x, Scalar::constant(SIGN));
         let sign = builder.shl(WORD, sign, 24);
-        // With the mantissa in place, the exponent is too small by the difference of the biases: a product adds it, and
-        // normalises subnormal numbers.
+        // With the mantissa shifted, the exponent is too small by the difference of the biases: a
+        // multiplication corrects it, and normalizes subnormal numbers.
         let placed = builder.shl(WORD, magnitude, 23 - format.mantissa);
         let scale = Scalar::constant(power_of_two(127 - format.bias));
         let mut number = builder.mul_rn(Float::F32, placed, scale);
@@ -208,7 +211,7 @@ impl Lowering<'_> {
         Some(builder.select(WORD, is_nan, nan, signed))
     }
 
-    /// Binary32 as an 8-bit number, rounded once; overflow gives the largest finite number.
+    /// Converts fp32 to an 8-bit number, rounded once; overflow yields the largest finite number.
     pub(super) fn narrow_to_fp8(&mut self, to: Dtype, x: Scalar, towards_zero: bool) -> Option<Scalar> {
         if let Some(pair) = self.pair_of(to).filter(|_| !towards_zero) {
             return self.narrow_pairs(to, (pair, ScalarType::F32), &[x]).pop();
@@ -219,7 +222,8 @@ impl Lowering<'_> {
         let sign = builder.shr(WORD, false, x, 24);
         let sign = builder.bitwise(Bitwise::And, WORD, sign, Scalar::constant(SIGN));
         let shift = 23 - format.mantissa;
-        // Normal numbers of the format: rounded in integers, a carry moves into the exponent as it should.
+        // Normal numbers of the format: integer rounding, whose carry moves into the exponent
+        // correctly.
         let mut rounded = magnitude;
         if !towards_zero {
             let last = builder.shr(WORD, false, magnitude, shift);
@@ -229,7 +233,8 @@ impl Lowering<'_> {
         }
         let rebiased = rounded.plus(WORD, (((127 - format.bias) as u64) << 23).wrapping_neg());
         let normal = builder.shr(WORD, false, rebiased, shift);
-        // Subnormal numbers: the sum with a power of two whose last place is the smallest subnormal is rounded as said.
+        // Subnormal numbers: adding a power of two whose last bit is the smallest subnormal rounds
+        // correctly.
         let shifter = Scalar::constant(power_of_two(1 - format.bias - format.mantissa as i32 + 23));
         let rounding = if towards_zero { Rounding::Rz } else { Rounding::Rn };
         let sum =

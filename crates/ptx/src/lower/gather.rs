@@ -1,4 +1,5 @@
-//! Gathers: each thread loads the elements that its indices name from a tile in shared memory, which lies there row after row.
+//! Gathers: each thread loads the elements that its indices select from a row-major tile in shared
+//! memory.
 
 use tilewright_ir::{Inst, Value};
 use tilewright_layout::Input;
@@ -8,12 +9,13 @@ use super::builder::{Scalar, Width};
 use super::integer::Bitwise;
 
 impl Lowering<'_> {
-    /// The index counts modulo the extent of the axis, a power of two, so that nothing outside of the tile is read.
+    /// Takes the index modulo the extent of the axis, a power of two, so that all accesses stay
+    /// inside of the tile.
     pub(super) fn lower_gather(&mut self, inst: Inst, tile: Value, index: Value, axis: usize) {
         let (layout, memory) = (self.layout(index), self.layout(tile).output());
         let (element, start, indices) = (self.element(tile), self.scalar(tile), self.get(index));
         let bytes = element.bytes() as u32;
-        // Where the line along the axis begins that an element of the result is taken from.
+        // The offset of the line along the axis from which an element of the result is taken.
         let line = |place: u32| {
             let mut coordinates = layout.output().coordinates(place);
             coordinates[axis] = 0;

@@ -1,5 +1,5 @@
-//! Inline assembly: its text is written as it is, once for every `pack` registers of its arguments, with the registers that
-//! its constraints ask for.
+//! Inline assembly: emits its text unchanged, once for every `pack` registers of its arguments,
+//! with the registers that its constraints require.
 
 use smallvec::SmallVec;
 use tilewright_ir::{AsmInput, AsmPacking, AsmPiece, AsmRegister, AsmTemplate, Dtype, Element, Inst, Value};
@@ -22,13 +22,14 @@ impl Lowering<'_> {
         let template = AsmTemplate::parse(text, constraints).expect("the type rule checks it");
         let kernel = self.kernel;
         let results = &kernel.insts[inst].results[..];
-        // All values have one layout, so that registers of one number hold elements of one place.
+        // All values have one layout, so registers of the same index hold elements at the same
+        // position.
         let layout = arguments.iter().chain(results).next().and_then(|value| self.layout_of(*value));
         let values: Vec<_> = arguments.iter().map(|value| self.get_in(*value, layout)).collect();
         let count = arguments.iter().chain(results).next().map_or(1, |value| self.count(*value));
         let mut made: Vec<Vec<Scalar>> = vec![Vec::with_capacity(count); results.len()];
         for first in (0..count).step_by(pack as usize) {
-            // The last run takes copies of the last element for those that are not there.
+            // The last repetition takes copies of the last element for missing ones.
             let places: SmallVec<[usize; 16]> =
                 (first..first + pack as usize).map(|place| place.min(count - 1)).collect();
             let mut inputs = Vec::new();
@@ -52,7 +53,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The registers that hold elements of an argument, as the constraints ask for.
+    /// Returns the registers with the elements of an argument that the constraints require.
     fn asm_inputs(
         &mut self,
         template: &AsmTemplate,
@@ -71,7 +72,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The elements of a register that the text wrote.
+    /// Returns the elements of a register that the text wrote.
     fn asm_output(
         &mut self,
         register: AsmRegister,
@@ -85,7 +86,7 @@ impl Lowering<'_> {
         if packing.elements > 1 {
             return self.builder.unpack(Words::new(element, packing.elements), word);
         }
-        // A narrow integer is in its register as its type extends it.
+        // A register holds a narrow integer extended by its type.
         let extended = match element {
             Element::Value(dtype) if width_of(element) == Width::B32 && dtype.bits() < 32 => {
                 self.builder.extend(word, dtype.bits(), dtype.is_signed())
@@ -95,7 +96,7 @@ impl Lowering<'_> {
         std::iter::once(extended).collect()
     }
 
-    /// A register of another width with the same low bits.
+    /// Returns a register of another width with the same low bits.
     fn resized(&mut self, value: Scalar, from: Width, to: Width) -> RegisterId {
         let register = self.builder.register(from, value);
         let resized = match (from, to) {
@@ -118,7 +119,7 @@ impl Lowering<'_> {
         self.builder.register(to, resized)
     }
 
-    /// One run of the text: the registers that it wrote.
+    /// Emits the text once, and returns the registers that it wrote.
     fn run_asm(
         &mut self,
         template: &AsmTemplate,
@@ -153,7 +154,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The register that a constraint asks for.
+/// Returns the register width of a constraint.
 fn asm_width(register: AsmRegister) -> Width {
     match register {
         AsmRegister::Predicate => Width::Pred,
@@ -163,7 +164,7 @@ fn asm_width(register: AsmRegister) -> Width {
     }
 }
 
-/// The register that holds packed elements.
+/// Returns the register width of packed elements.
 fn asm_word_width(element: Element, packing: AsmPacking) -> Width {
     match element {
         Element::Value(Dtype::I1) => Width::Pred,

@@ -1,4 +1,4 @@
-//! Integers and predicates: folding, canonical sums, and the instructions that are left.
+//! Integers and predicates: constant folding, sums in canonical form, and instructions.
 
 use super::builder::{Builder, Scalar, Width, only, plain_add, sources};
 use crate::isa::{self, Comparison, MultiplyMode, ScalarType, Source};
@@ -11,7 +11,7 @@ pub(super) enum Bitwise {
     Xor,
 }
 
-/// The signed or unsigned integer type of a width.
+/// Returns the signed or unsigned integer type of a width.
 pub(super) fn integer(width: Width, signed: bool) -> ScalarType {
     match (width, signed) {
         (Width::B64, true) => ScalarType::S64,
@@ -21,7 +21,7 @@ pub(super) fn integer(width: Width, signed: bool) -> ScalarType {
     }
 }
 
-/// The comparison as unsigned integers have it.
+/// Returns the unsigned comparison.
 fn unsigned(comparison: Comparison) -> Comparison {
     match comparison {
         Comparison::Lt => Comparison::Lo,
@@ -47,7 +47,7 @@ fn holds(comparison: Comparison, order: std::cmp::Ordering) -> bool {
 }
 
 impl Builder {
-    /// a + b, wrapping.
+    /// Returns a + b, wrapping.
     pub fn add(&mut self, width: Width, a: Scalar, b: Scalar) -> Scalar {
         let offset = a.offset.wrapping_add(b.offset);
         let sum = match (a.base, b.base) {
@@ -66,7 +66,7 @@ impl Builder {
         sum.plus(width, offset)
     }
 
-    /// a - b, wrapping.
+    /// Returns a - b, wrapping.
     pub fn sub(&mut self, width: Width, a: Scalar, b: Scalar) -> Scalar {
         let offset = a.offset.wrapping_sub(b.offset);
         let difference = match (a.base, b.base) {
@@ -90,7 +90,7 @@ impl Builder {
         difference.plus(width, offset)
     }
 
-    /// a * b, wrapping.
+    /// Returns a * b, wrapping.
     pub fn mul(&mut self, width: Width, a: Scalar, b: Scalar) -> Scalar {
         let (a, factor) = match (a.as_constant(), b.as_constant()) {
             (_, Some(factor)) => (a, factor),
@@ -121,13 +121,13 @@ impl Builder {
         product.plus(width, offset)
     }
 
-    /// The largest value of a number that is known not to be negative as a signed one; none of any other.
+    /// Returns the upper bound of a number that is known not to be negative as a signed one.
     pub fn bound(&self, width: Width, a: Scalar) -> Option<u64> {
         let base = a.base.map_or(Some(0), |base| self.bounds.get(&base).copied())?;
         base.checked_add(a.offset).filter(|bound| *bound <= width.cut(u64::MAX) >> 1)
     }
 
-    /// Says that a register, which is not negative, is at most that, if it can be said.
+    /// Records the upper bound of a non-negative register, if there is one.
     pub fn note_bound(&mut self, width: Width, a: Scalar, bound: Option<u64>) {
         if let (Some(register), 0, Some(bound)) = (a.base, a.offset, bound)
             && bound <= width.cut(u64::MAX) >> 1
@@ -136,7 +136,7 @@ impl Builder {
         }
     }
 
-    /// How many of the lowest bits of a number are known to be zero.
+    /// Returns the number of lowest bits that are known to be zero.
     pub fn trailing_zeros(&self, a: Scalar) -> u32 {
         let base = a.base.map_or(63, |base| self.zeros.get(&base).copied().unwrap_or(0));
         base.min(a.offset.trailing_zeros())
@@ -148,7 +148,7 @@ impl Builder {
         }
     }
 
-    /// The upper half of the product.
+    /// Returns the upper half of the product.
     pub fn mul_high(&mut self, width: Width, signed: bool, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = (self.register(width, a), self.source(width, b));
         let ty = integer(width, signed);
@@ -164,8 +164,8 @@ impl Builder {
         })
     }
 
-    /// 64 bits of a 32-bit number times a constant. With `splits`, or where the bounds of the number say so, a sum with a constant
-    /// is known not to overflow, and the constant stays apart.
+    /// Returns the 64-bit product of a 32-bit number and a constant. With `splits`, or by the
+    /// bounds of the number, adding a constant cannot overflow, so the constant stays separate.
     pub fn mul_wide(&mut self, signed: bool, a: Scalar, factor: u64, splits: bool) -> Scalar {
         let extend = |bits: u64| if signed { Width::B32.signed(bits) as u64 } else { bits };
         let bound = self.bound(Width::B32, a);
@@ -197,8 +197,8 @@ impl Builder {
         wide.plus(Width::B64, offset)
     }
 
-    /// The same of a signed number and a power of two, put together of 32-bit halves: the assembler makes no multiplication of it that
-    /// it repeats wherever the sum is needed.
+    /// Returns the 64-bit product of a signed number and a power of two, composed of 32-bit halves.
+    /// The assembler would otherwise repeat a multiplication wherever the sum is needed.
     pub fn mul_halves(&mut self, a: Scalar, factor: u64) -> Scalar {
         let Some(base) = a.base.filter(|_| factor.is_power_of_two()) else {
             return self.mul_wide(true, a, factor, true);
@@ -213,12 +213,12 @@ impl Builder {
         wide.plus(Width::B64, offset as u64)
     }
 
-    /// a shifted to the left by a constant less than the width.
+    /// Shifts left by a constant less than the width.
     pub fn shl(&mut self, width: Width, a: Scalar, count: u32) -> Scalar {
         self.mul(width, a, Scalar::constant(1 << count))
     }
 
-    /// a shifted to the right by a constant less than the width.
+    /// Shifts right by a constant less than the width.
     pub fn shr(&mut self, width: Width, signed: bool, a: Scalar, count: u32) -> Scalar {
         if count == 0 {
             return a;
@@ -235,7 +235,7 @@ impl Builder {
         shifted
     }
 
-    /// A bitwise operation; also on predicates.
+    /// Applies a bitwise operation, also to predicates.
     pub fn bitwise(&mut self, operation: Bitwise, width: Width, a: Scalar, b: Scalar) -> Scalar {
         let ones = width.cut(u64::MAX);
         let (a, b) = if a.base.is_none() || a.base > b.base && b.base.is_some() { (b, a) } else { (a, b) };
@@ -247,7 +247,7 @@ impl Builder {
             (Bitwise::Or | Bitwise::Xor, None, Some(0)) => return a,
             (Bitwise::And, None, Some(bits)) if bits == ones => return a,
             (Bitwise::Or, None, Some(bits)) if bits == ones => return Scalar::constant(ones),
-            // The negation of a predicate.
+            // Negates a predicate.
             (Bitwise::Xor, None, Some(1)) if width == Width::Pred => return a.plus(width, 1),
             (Bitwise::And | Bitwise::Or, None, None) if a == b => return a,
             (Bitwise::Xor, None, None) if a == b => return Scalar::constant(0),
@@ -263,12 +263,12 @@ impl Builder {
         }
     }
 
-    /// The conjunction of predicates.
+    /// Returns the conjunction of predicates.
     pub fn and(&mut self, a: Scalar, b: Scalar) -> Scalar {
         self.bitwise(Bitwise::And, Width::Pred, a, b)
     }
 
-    /// Whether a comparison of integers holds. `comparison` is one of the first six.
+    /// Compares integers. `comparison` is one of the first six.
     pub fn compare(
         &mut self,
         width: Width,
@@ -291,7 +291,7 @@ impl Builder {
         self.set_predicate(comparison, integer(width, signed), a, b)
     }
 
-    /// `setp`.
+    /// Emits `setp`.
     pub fn set_predicate(&mut self, comparison: Comparison, ty: ScalarType, a: Source, b: Source) -> Scalar {
         self.pure(Width::Pred, |d| isa::Setp {
             comparison,
@@ -305,7 +305,7 @@ impl Builder {
         })
     }
 
-    /// a where the condition holds, else b.
+    /// Returns a where the condition holds, else b.
     pub fn select(&mut self, width: Width, condition: Scalar, a: Scalar, b: Scalar) -> Scalar {
         match condition.as_constant() {
             Some(0) => return b,
@@ -325,7 +325,7 @@ impl Builder {
         self.pure(width, |d| isa::Selp { ty: width.ty(), d, a, b, c })
     }
 
-    /// The smaller or the larger of two integers.
+    /// Returns the minimum or maximum of two integers.
     pub fn extremum(&mut self, width: Width, signed: bool, largest: bool, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = if a.base.is_none() { (b, a) } else { (a, b) };
         if a == b {
@@ -346,7 +346,7 @@ impl Builder {
         }
     }
 
-    /// The low `bits` bits of a 32-bit register, extended by the sign or by zeros.
+    /// Extends the low `bits` bits of a 32-bit register by the sign or by zeros.
     pub fn extend(&mut self, a: Scalar, bits: u32, signed: bool) -> Scalar {
         if let Some(value) = a.as_constant() {
             let unused = 64 - bits;
@@ -367,7 +367,7 @@ fn mul_low(ty: ScalarType, d: isa::RegisterId, a: Source, b: Source) -> isa::Mul
     isa::Mul { mode: Some(MultiplyMode::Lo), rounding: None, ftz: false, saturate: false, ty, d, a, b }
 }
 
-/// A conversion without modifiers.
+/// Returns a conversion without modifiers.
 pub(super) fn convert(to: ScalarType, from: ScalarType, d: isa::RegisterId, a: Source) -> isa::Cvt {
     isa::Cvt { rounding: None, ftz: false, saturate: false, clamp: None, to, from, d, a, b: None, c: None }
 }

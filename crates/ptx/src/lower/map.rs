@@ -1,4 +1,4 @@
-//! `map`: the code of its function, once for every `pack` registers of its tiles.
+//! `map`: emits the code of its function once for every `pack` registers of its tiles.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Inst, Value};
@@ -12,13 +12,14 @@ impl Lowering<'_> {
         let data = &kernel.insts[inst];
         let (region, results) = (data.regions[0], &data.results);
         let parameters = &kernel.blocks[region].parameters;
-        // All values have one layout, so that registers of one number hold elements of one place.
+        // All values have one layout, so registers of the same index hold elements at the same
+        // position.
         let layout = self.layout_of(tiles[0]);
         let columns: SmallVec<[_; 4]> = tiles.iter().map(|tile| self.get_in(*tile, layout)).collect();
         let count = self.count(tiles[0]);
         let mut made: Vec<Vec<Scalar>> = vec![Vec::with_capacity(count); results.len()];
         for first in (0..count).step_by(pack) {
-            // The last run takes copies of the last element for those that are not there.
+            // The last repetition takes copies of the last element for missing ones.
             let places: SmallVec<[usize; 8]> =
                 (first..first + pack).map(|place| place.min(count - 1)).collect();
             let elements = columns.iter().flat_map(|column| places.iter().map(|&place| column[place]));

@@ -1,8 +1,10 @@
-//! Transcendental functions of binary32.
+//! Transcendental functions of fp32.
 //!
-//! Exponentials use the hardware's `ex2.approx`, those within other functions on a reduced argument. The hardware's logarithm, sine, cosine and hyperbolic
-//! tangent have an absolute error, so those are polynomials, as the CPU's are; each states its largest error in units in
-//! the last place. Rounding matters here, so products and sums say `.rn`: the assembler contracts nothing.
+//! Exponentials use `ex2.approx`, those within other functions with a reduced argument. The
+//! hardware's logarithm, sine, cosine and hyperbolic tangent have an absolute error, so these
+//! functions are polynomials, as on the CPU. Each states its largest error in units in the last
+//! place. Rounding matters here, so multiplications and additions have `.rn`, and the assembler
+//! contracts nothing.
 #![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
 
 use super::builder::{Builder, Scalar, Width};
@@ -11,48 +13,52 @@ use super::integer::Bitwise;
 use crate::isa::{self, Comparison, Rounding, ScalarType};
 
 pub(super) const F32: Float = Float::F32;
-/// The part of log2(e) beyond binary32.
+/// The part of log2(e) that fp32 does not hold.
 const LOG2_E_LOW: f32 = 1.925_963e-8;
 /// 1.5 * 2^23: adding it rounds to an integer, which is then in the low bits.
 pub(super) const SHIFTER: f32 = 12_582_912.0;
 
 impl Builder {
-    /// The square root by the hardware.
+    /// Returns the square root by the hardware.
     pub(super) fn sqrt32(&mut self, x: Scalar) -> Scalar {
         let (approx, rounding, ftz, ty) = (true, None, false, ScalarType::F32);
         let a = self.float_source(F32, x);
         self.pure(Width::B32, |d| isa::Sqrt { approx, rounding, ftz, ty, d, a })
     }
 
-    /// 1 / sqrt(x) by the hardware.
+    /// Returns 1 / sqrt(x) by the hardware.
     pub(super) fn rsqrt32(&mut self, x: Scalar) -> Scalar {
         let a = self.float_source(F32, x);
         self.pure(Width::B32, |d| isa::Rsqrt { approx: true, ftz: false, ty: ScalarType::F32, d, a })
     }
 
-    /// 1 / x by the hardware, within 1 ulp; 0 for subnormal results, and infinite for subnormal arguments.
+    /// Returns 1 / x by the hardware, within 1 ulp. Subnormal results become 0, and subnormal
+    /// arguments yield infinity.
     pub(super) fn reciprocal32(&mut self, x: Scalar) -> Scalar {
         let (approx, rounding, ftz, ty) = (true, None, true, ScalarType::F32);
         let a = self.float_source(F32, x);
         self.pure(Width::B32, |d| isa::Rcp { approx, rounding, ftz, ty, d, a })
     }
 
-    /// 2^x by the hardware, within 2 ulp; 0 for subnormal arguments and results, which else cost three instructions more.
+    /// Returns 2^x by the hardware, within 2 ulp. Subnormal arguments and results become 0, which
+    /// saves three instructions.
     pub(super) fn ex2(&mut self, x: Scalar) -> Scalar {
         let a = self.float_source(F32, x);
         self.pure(Width::B32, |d| isa::Ex2 { approx: true, ftz: true, ty: ScalarType::F32, d, a })
     }
 
-    /// e^x as the square of 2^(x log2(e) / 2), within 7 + 1.25 |x| ulp: twice the error of the hardware's power, and that of
-    /// the rounded product. The square of a power that is not subnormal may be subnormal.
+    /// Returns e^x as the square of 2^(x log2(e) / 2), within 7 + 1.25 |x| ulp: twice the error of
+    /// the hardware's power, and that of the rounded product. The square of a normal power may be
+    /// subnormal.
     pub(super) fn fast_exp32(&mut self, x: Scalar) -> Scalar {
         let half = self.mul_rn(F32, x, f32_constant(std::f32::consts::LOG2_E / 2.0));
         let root = self.ex2(half);
         self.mul_rn(F32, root, root)
     }
 
-    /// e^x within 2 ulp: 2^n * 2^f with the integer n in -126 … 126 nearest below x log2(e). Beyond that, f is large, so that
-    /// the hardware overflows or gives a small number that the last product rounds to a subnormal one. A NaN stays in f.
+    /// Returns e^x within 2 ulp: 2^n * 2^f with the integer n in -126 … 126 nearest below x
+    /// log2(e). Beyond that range f is large, so the hardware overflows, or yields a small number
+    /// that the last multiplication rounds to a subnormal one. NaN propagates through f.
     pub(super) fn exp32(&mut self, x: Scalar) -> Scalar {
         // n + 126 is the largest integer in 252 t, where t is between 0 and 1.
         let log2_e = f32_constant(std::f32::consts::LOG2_E);
@@ -80,7 +86,7 @@ impl Builder {
         self.pure(Width::B32, |d| isa::Abs { ftz: false, ty: ScalarType::F32, d, a })
     }
 
-    /// A polynomial, the highest coefficient first, by Horner's rule.
+    /// Evaluates a polynomial, the highest coefficient first, by Horner's rule.
     pub(super) fn polynomial<const N: usize>(
         &mut self,
         float: Float,
@@ -94,7 +100,8 @@ impl Builder {
         sum
     }
 
-    /// A positive x as 2^exponent * (1 + m) with m in [-1/3, 1/3]: the exponent as a number, and m.
+    /// Splits a positive x into 2^exponent * (1 + m) with m in [-1/3, 1/3]: returns the exponent as
+    /// a number, and m.
     fn split32(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let is_subnormal = self.float_compare(F32, Comparison::Lt, x, f32_constant(f32::MIN_POSITIVE));
         let scaled = self.mul_rn(F32, x, f32_constant(8_388_608.0));
@@ -110,7 +117,7 @@ impl Builder {
         (self.add_rn(F32, exponent, bias), m)
     }
 
-    /// What a logarithm is outside the positive finite numbers.
+    /// Returns the logarithm outside of the positive finite numbers.
     pub(super) fn log_special(&mut self, float: Float, x: Scalar, result: Scalar) -> Scalar {
         let width = float.width();
         let is_finite = self.float_compare(float, Comparison::Lt, x, float.constant(f64::INFINITY));
@@ -121,7 +128,7 @@ impl Builder {
         self.select(width, is_zero, float.constant(f64::NEG_INFINITY), result)
     }
 
-    /// The natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
+    /// Returns the natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
     pub(super) fn log32(&mut self, x: Scalar) -> Scalar {
         let (exponent, m) = self.split32(x);
         let s = self.mul_rn(F32, m, m);
@@ -135,7 +142,8 @@ impl Builder {
         self.log_special(F32, x, result)
     }
 
-    /// The binary logarithm within 1.5 ulp, exact at powers of two; NaN below 0, -inf at both zeros.
+    /// Returns the binary logarithm within 1.5 ulp, exact at powers of two; NaN below 0, -inf at
+    /// both zeros.
     pub(super) fn log2_32(&mut self, x: Scalar) -> Scalar {
         let (exponent, m) = self.split32(x);
         let q = self.polynomial(
@@ -162,7 +170,7 @@ impl Builder {
         self.log_special(F32, x, result)
     }
 
-    /// x with the sign of another.
+    /// Returns x with the sign of another number.
     pub(super) fn with_sign_of(&mut self, float: Float, x: Scalar, sign: Scalar) -> Scalar {
         let width = float.width();
         let mask = Scalar::constant(1 << (width.bits() - 1));
@@ -170,11 +178,13 @@ impl Builder {
         self.bitwise(Bitwise::Or, width, x, sign)
     }
 
-    /// The hyperbolic tangent within 4 ulp, as 1 - 2 / (e^2|x| + 1) or near zero as a polynomial.
+    /// Returns the hyperbolic tangent within 4 ulp, as 1 - 2 / (e^2|x| + 1) or near zero as a
+    /// polynomial.
     pub(super) fn tanh32(&mut self, x: Scalar) -> Scalar {
         let t = self.absolute32(x);
         let s = self.mul_rn(F32, x, x);
-        // Where this is taken, the quotient is at most a quarter, so that little of its error and the power's arrives.
+        // In this range the quotient is at most a quarter, which reduces its error and that of the
+        // power.
         let exponent = self.mul_rn(F32, t, f32_constant(2.0 * std::f32::consts::LOG2_E));
         let power = self.ex2(exponent);
         let above = self.add_rn(F32, power, f32_constant(1.0));
@@ -189,11 +199,11 @@ impl Builder {
         self.with_sign_of(F32, result, x)
     }
 
-    /// The error function within 2 ulp.
+    /// Returns the error function within 2 ulp.
     pub(super) fn erf32(&mut self, x: Scalar) -> Scalar {
         let t = self.absolute32(x);
         let s = self.mul_rn(F32, x, x);
-        // The binary logarithm of 1 - erf(t), which is below -2.4 where this is taken.
+        // The binary logarithm of 1 - erf(t), which is below -2.4 in this range.
         let scaled = |coefficient: f64| coefficient * std::f64::consts::LOG2_E;
         let r = self.polynomial(F32, t, [-1.728_534_70e-5, 3.831_971_26e-4].map(scaled));
         let u = self.polynomial(F32, t, [-3.883_964_38e-3, 2.425_462_19e-2].map(scaled));
@@ -204,7 +214,7 @@ impl Builder {
         let r = self.mul_rn(F32, r, t);
         let power = self.ex2(r);
         let tail = self.sub_rn(F32, f32_constant(1.0), power);
-        // Above 4 the result is 1; the polynomial is not made for large arguments.
+        // Above 4 the result is 1; the polynomial is not valid for large arguments.
         let is_one = self.float_compare(F32, Comparison::Gt, t, f32_constant(4.0));
         let tail = self.select(Width::B32, is_one, f32_constant(1.0), tail);
         let large = self.with_sign_of(F32, tail, x);

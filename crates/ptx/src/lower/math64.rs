@@ -1,5 +1,6 @@
-//! Transcendental functions of binary64, as the CPU's are: polynomials, each with its largest error in units in the last
-//! place. Products and sums say `.rn`: the assembler contracts nothing.
+//! Transcendental functions of fp64, as on the CPU: polynomials, each with its largest error in
+//! units in the last place. Multiplications and additions have `.rn`, so the assembler contracts
+//! nothing.
 #![expect(clippy::many_single_char_names, reason = "formulas are read in their usual letters")]
 
 use super::builder::{Builder, Scalar, Width};
@@ -10,7 +11,7 @@ use crate::isa::{self, Comparison, ScalarType};
 const F64: Float = Float::F64;
 /// 1.5 * 2^52: adding it rounds to an integer, which is then in the low bits.
 const SHIFTER: f64 = 6_755_399_441_055_744.0;
-/// ln 2 in two parts, of which the first has zeros at its end.
+/// ln 2 in two parts; the first has zeros at its end.
 const LN_2: [f64; 2] = [6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10];
 /// log(1 - erf(t)) / -t - 1 as a polynomial of -t, for t from 15/16 to 6.
 const ERF_EXPONENT: [f64; 18] = [
@@ -39,7 +40,7 @@ fn constant(value: f64) -> Scalar {
 }
 
 impl Builder {
-    /// x between two bounds; NaN stays.
+    /// Clamps x between two bounds; NaN propagates.
     fn clamp64(&mut self, x: Scalar, low: f64, high: f64) -> Scalar {
         let is_below = self.float_compare(F64, Comparison::Lt, x, constant(low));
         let x = self.select(Width::B64, is_below, constant(low), x);
@@ -47,20 +48,20 @@ impl Builder {
         self.select(Width::B64, is_above, constant(high), x)
     }
 
-    /// The nearest integer, as a number and as an integer. |x| is below 2^51.
+    /// Returns the nearest integer, as a number and as an integer. |x| is below 2^51.
     fn round64(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let shifted = self.add_rn(F64, x, constant(SHIFTER));
         let n = self.sub_rn(F64, shifted, constant(SHIFTER));
         (n, self.sub(Width::B64, shifted, constant(SHIFTER)))
     }
 
-    /// 2^exponent of a normal number.
+    /// Returns 2^exponent, a normal number.
     fn power64(&mut self, exponent: Scalar) -> Scalar {
         let biased = exponent.plus(Width::B64, 1023);
         self.shl(Width::B64, biased, 52)
     }
 
-    /// x * 2^exponent in two steps, so that a subnormal result is rounded once.
+    /// Returns x * 2^exponent in two steps, so that a subnormal result is rounded once.
     fn scale64(&mut self, x: Scalar, exponent: Scalar) -> Scalar {
         let half = self.shr(Width::B64, true, exponent, 1);
         let rest = self.sub(Width::B64, exponent, half);
@@ -69,7 +70,8 @@ impl Builder {
         self.mul_rn(F64, scaled, rest)
     }
 
-    /// (e^r - 1 - r) / r^2 for |r| up to 0.35: the Taylor series, whose rest is below 2^-57.
+    /// Returns (e^r - 1 - r) / r^2 for |r| up to 0.35: the Taylor series, whose remainder is below
+    /// 2^-57.
     fn exp_tail64(&mut self, r: Scalar) -> Scalar {
         self.polynomial(
             F64,
@@ -91,14 +93,14 @@ impl Builder {
         )
     }
 
-    /// e^r - 1 for |r| up to 0.35.
+    /// Returns e^r - 1 for |r| up to 0.35.
     fn exp_minus_1(&mut self, r: Scalar) -> Scalar {
         let tail = self.exp_tail64(r);
         let square = self.mul_rn(F64, r, r);
         self.fma(F64, tail, square, r)
     }
 
-    /// x = n * ln 2 + r: r and n.
+    /// Splits x = n * ln 2 + r: returns r and n.
     fn reduce_exp64(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let turns = self.mul_rn(F64, x, constant(std::f64::consts::LOG2_E));
         let (n, exponent) = self.round64(turns);
@@ -106,7 +108,7 @@ impl Builder {
         (self.fma(F64, n, constant(-LN_2[1]), r), exponent)
     }
 
-    /// e^x within 1 ulp.
+    /// Returns e^x within 1 ulp.
     pub(super) fn exp64(&mut self, x: Scalar) -> Scalar {
         let x = self.clamp64(x, -746.0, 710.0);
         let (r, exponent) = self.reduce_exp64(x);
@@ -115,7 +117,7 @@ impl Builder {
         self.scale64(p, exponent)
     }
 
-    /// 2^x within 1 ulp.
+    /// Returns 2^x within 1 ulp.
     pub(super) fn exp2_64(&mut self, x: Scalar) -> Scalar {
         let x = self.clamp64(x, -1076.0, 1025.0);
         let (n, exponent) = self.round64(x);
@@ -126,8 +128,9 @@ impl Builder {
         self.scale64(p, exponent)
     }
 
-    /// A positive x as 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2), and log(1 + f) - f + f^2/2 as a
-    /// fraction of the remaining terms: the exponent, f, s * (f^2/2 + R), f^2/2.
+    /// Splits a positive x into 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2), and
+    /// expresses log(1 + f) - f + f^2/2 as a fraction of the remaining terms: returns the exponent,
+    /// f, s * (f^2/2 + R), f^2/2.
     fn split64(&mut self, x: Scalar) -> [Scalar; 4] {
         let is_subnormal = self.float_compare(F64, Comparison::Lt, x, constant(f64::MIN_POSITIVE));
         let scaled = self.mul_rn(F64, x, constant(18_014_398_509_481_984.0));
@@ -171,7 +174,7 @@ impl Builder {
         [exponent, f, rest, half_square]
     }
 
-    /// The natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
+    /// Returns the natural logarithm within 1 ulp; NaN below 0, -inf at both zeros.
     pub(super) fn log64(&mut self, x: Scalar) -> Scalar {
         let [exponent, f, rest, half_square] = self.split64(x);
         let low = self.fma(F64, exponent, constant(LN_2[1]), rest);
@@ -181,7 +184,8 @@ impl Builder {
         self.log_special(F64, x, result)
     }
 
-    /// The binary logarithm within 1 ulp, exact at powers of two; NaN below 0, -inf at both zeros.
+    /// Returns the binary logarithm within 1 ulp, exact at powers of two; NaN below 0, -inf at both
+    /// zeros.
     pub(super) fn log2_64(&mut self, x: Scalar) -> Scalar {
         let (log_high, log_low) = (constant(1.442_695_040_721_446_3), constant(1.675_171_316_488_651_2e-10));
         let [exponent, f, rest, half_square] = self.split64(x);
@@ -202,7 +206,8 @@ impl Builder {
         self.log_special(F64, x, result)
     }
 
-    /// The hyperbolic tangent within 3 ulp: with u = e^(-2|x|) - 1, tanh |x| = -u / (2 + u).
+    /// Returns the hyperbolic tangent within 3 ulp: with u = e^(-2|x|) - 1, tanh |x| = -u / (2 +
+    /// u).
     pub(super) fn tanh64(&mut self, x: Scalar) -> Scalar {
         let a = self.float_source(F64, x);
         let t = self.pure(Width::B64, |d| isa::Abs { ftz: false, ty: ScalarType::F64, d, a });
@@ -222,8 +227,8 @@ impl Builder {
         self.select(Width::B64, is_nan, x, result)
     }
 
-    /// The error function within 1.1 ulp (0.97 found): x + x p(x^2) up to 15/16, 1 - e^-(t + t q(t)) of t = |x| beyond; p
-    /// and q are the polynomials of the least error (Remez).
+    /// Returns the error function within 1.1 ulp (0.97 found): x + x p(x^2) up to 15/16, 1 - e^-(t
+    /// + t q(t)) of t = |x| beyond. p and q are the polynomials of the least error (Remez).
     pub(super) fn erf64(&mut self, x: Scalar) -> Scalar {
         let square = self.mul_rn(F64, x, x);
         let p = self.polynomial(
@@ -252,7 +257,7 @@ impl Builder {
         let exponent = self.fma(F64, q, v, v);
         let (r, exponent) = self.reduce_exp64(exponent);
         let p = self.exp_minus_1(r);
-        // 2^11 more in the exponent are the sign.
+        // Adding 2^11 to the exponent sets the sign.
         let minus_power = self.power64(exponent.plus(Width::B64, 2048));
         let rest = self.add_rn(F64, minus_power, constant(1.0));
         let large = self.fma(F64, p, minus_power, rest);

@@ -1,8 +1,9 @@
-//! How `wgmma` finds an operand in shared memory: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout: Strides,
-//! Swizzling Modes, Matrix Descriptor Format".
+//! Matrix descriptors of `wgmma` operands in shared memory: PTX ISA, "Asynchronous Warpgroup Level
+//! Matrix Shared Memory Layout: Strides, Swizzling Modes, Matrix Descriptor Format".
 //!
-//! The operand of one instruction consists of lines, along k in a K-major matrix, along m or n in an MN-major one; eight
-//! lines, each behind the other, are a group, and the chunks of 16 bytes of a line are swizzled by the address:
+//! The operand of one instruction consists of lines, along k in a K-major matrix, along m or n in
+//! an MN-major one. Eight consecutive lines are a group, and the address swizzles the 16-byte
+//! chunks of a line:
 //!
 //! | | along the contiguous dimension | eight lines | further lines |
 //! |---|---|---|---|
@@ -10,20 +11,21 @@
 //! | MN-major, swizzled | lines `leading` apart | along k | groups `stride` apart |
 //! | MN-major, not swizzled | lines of 16 bytes `stride` apart | along k | groups `leading` apart |
 //!
-//! A layout is compared with that bit by bit of the coordinates, so that it does not matter how it was made.
+//! A layout is compared with these forms for each bit of the coordinates, however it was
+//! constructed.
 
 use tilewright_layout::{Layout, SwizzleMode};
 
-/// Bytes of a chunk, which a swizzle moves as a whole.
+/// The bytes of a chunk, which a swizzle moves as a whole.
 const CHUNK: u32 = 16;
-/// Bytes of an operand along k.
+/// The bytes of an operand along k.
 pub(super) const DEPTH_BYTES: u32 = 32;
 
-/// What a matrix descriptor says besides the address.
+/// The fields of a matrix descriptor, except the address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct MatrixForm {
     pub swizzle: SwizzleMode,
-    /// Whether m or n is the contiguous dimension.
+    /// m or n is the contiguous dimension.
     pub is_mn_major: bool,
     /// The leading dimension byte offset.
     pub leading: u32,
@@ -31,17 +33,18 @@ pub(super) struct MatrixForm {
     pub stride: u32,
 }
 
-/// Where the operand's coordinates are: of each bit of m or n, and of k, its image in bytes.
+/// The offset in bytes of each bit of the coordinates: of m or n, and of k.
 struct Images {
     mn: Vec<u32>,
     k: Vec<u32>,
-    /// How many of each belong to one instruction.
+    /// The number of bits of each that are within one instruction.
     inner: [usize; 2],
     element_bytes: u32,
 }
 
 impl MatrixForm {
-    /// Of a matrix of two axes, of which `mn_axis` is not summed over; an instruction reads `extent` along that one.
+    /// Returns the form of a matrix with two axes; `mn_axis` is the one that is not reduced, and an
+    /// instruction reads `extent` along it.
     pub fn of(memory: &Layout, mn_axis: usize, extent: u32, bits: u32) -> Option<Self> {
         let placement = memory.inverse()?;
         let tile = memory.output();
@@ -63,7 +66,7 @@ impl MatrixForm {
         })
     }
 
-    /// The descriptor without the address: the low and the high word.
+    /// Returns the low and the high word of the descriptor, without the address.
     pub fn words(&self) -> [u32; 2] {
         let mode = match self.swizzle {
             SwizzleMode::None => 0,
@@ -75,18 +78,18 @@ impl MatrixForm {
     }
 }
 
-/// Bytes of a line.
+/// Returns the bytes of a line.
 fn line_bytes(swizzle: SwizzleMode) -> u32 {
     swizzle.row_bytes().unwrap_or(CHUNK)
 }
 
-/// An address with its chunk where the swizzle has it.
+/// Returns an address with its chunk swizzled.
 fn swizzled(swizzle: SwizzleMode, address: u32) -> u32 {
     let chunks = line_bytes(swizzle) / CHUNK - 1;
     address ^ (address >> 7 & chunks) << 4
 }
 
-/// Of images that double from one to the next, the first; where there are none, any will do.
+/// Returns the first of offsets that double from one to the next, or any value if there are none.
 fn doubling(swizzle: SwizzleMode, images: &[u32]) -> Option<u32> {
     let Some(&first) = images.first() else { return Some(CHUNK) };
     // The offsets of a descriptor are multiples of 16 with 14 bits.
@@ -107,12 +110,12 @@ impl Images {
         &self.k[..self.inner[1]]
     }
 
-    /// Whether images are those of consecutive elements.
+    /// Returns whether offsets are those of consecutive elements.
     fn is_contiguous(&self, images: &[u32]) -> bool {
         images.iter().enumerate().all(|(bit, &image)| image == self.element_bytes << bit)
     }
 
-    /// Whether the first three images are those of lines.
+    /// Returns whether the first three offsets are those of lines.
     fn are_lines(swizzle: SwizzleMode, images: &[u32]) -> bool {
         let line = |bit: usize| swizzled(swizzle, line_bytes(swizzle) << bit);
         images.len() >= 3 && (0..3).all(|bit| images[bit] == line(bit))
@@ -131,7 +134,7 @@ impl Images {
     fn mn_major(&self, swizzle: SwizzleMode) -> Option<MatrixForm> {
         let (mn, k) = (self.inner_mn(), self.inner_k());
         let in_line = ((line_bytes(swizzle) / self.element_bytes).ilog2() as usize).min(mn.len());
-        // The instruction transposes elements of 16 bits alone.
+        // The instruction transposes only elements of 16 bits.
         if self.element_bytes != 2 || !Self::are_lines(swizzle, k) || !self.is_contiguous(&mn[..in_line]) {
             return None;
         }
@@ -140,8 +143,9 @@ impl Images {
         Some(MatrixForm { swizzle, is_mn_major: true, leading, stride })
     }
 
-    /// Whether the parts that other instructions read begin where a descriptor can say: at a sum of powers of two that the
-    /// swizzle leaves alone and that do not carry into the offsets within a part.
+    /// Returns whether a descriptor can describe the start of the parts that other instructions
+    /// read: the offset is a sum of powers of two that the swizzle leaves unchanged and that do not
+    /// carry into the offsets within a part.
     fn fits_outside(&self, form: &MatrixForm) -> bool {
         let unswizzled = |image: u32| swizzled(form.swizzle, image);
         let inner = self.inner_mn().iter().chain(self.inner_k()).map(|&image| unswizzled(image));

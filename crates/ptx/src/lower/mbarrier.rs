@@ -1,8 +1,8 @@
-//! Barriers in shared memory, which count arrivals and bytes, phase by phase: PTX ISA, "Parallel Synchronization and
-//! Communication Instructions: `mbarrier`".
+//! Barriers in shared memory, which count arrivals and bytes in phases: PTX ISA, "Parallel
+//! Synchronization and Communication Instructions: `mbarrier`".
 //!
-//! The state space is spelled `.shared::cta` and the order is the default one: an arrival releases to the block, a wait
-//! acquires.
+//! The state space is `.shared::cta`, and the memory order is the default: an arrival releases to
+//! the block, a wait acquires.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::Type;
@@ -18,13 +18,13 @@ const SPACE: Option<StateSpace> = Some(StateSpace::SharedCta);
 const TYPE: ScalarType = ScalarType::B64;
 
 impl Lowering<'_> {
-    /// The address of one of several barriers.
+    /// Returns the address of one of several barriers.
     pub(super) fn mbarrier(&mut self, barriers: Value, slot: Value) -> Address {
         let address = self.indexed(barriers, slot, MBARRIER_BYTES);
         self.builder.address(Width::B32, address)
     }
 
-    /// The addresses of all of several barriers.
+    /// Returns the addresses of all of several barriers.
     fn mbarriers(&mut self, barriers: Value) -> Vec<Address> {
         let Type::Mbarrier { slots } = *self.kernel.ty(barriers) else {
             unreachable!("the verifier checks what is a barrier")
@@ -44,7 +44,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The end of the lifetime of barriers, behind which the memory may hold something else.
+    /// Ends the lifetime of barriers, after which the memory may hold other data.
     pub(super) fn lower_mbarrier_end(&mut self, barriers: Value) {
         let elected = self.elected();
         for address in self.mbarriers(barriers) {
@@ -66,10 +66,10 @@ impl Lowering<'_> {
 
     pub(super) fn lower_mbarrier_arrive(&mut self, inst: Inst, barrier: [Value; 2]) -> Lowered {
         self.require(inst, Feature::Tma)?;
-        // What the other lanes did comes before the arrival of this one.
+        // The accesses of the other lanes happen before this lane's arrival.
         self.builder.emit(isa::BarWarpSync { mask: (-1).into() });
         if self.arrivals(barrier[0]) > 1 {
-            self.arrive_in_pair(barrier);
+            self.arrive_in_cluster(barrier);
             return Ok(());
         }
         let is_first = self.is_first(LANES - 1, 0);
@@ -78,7 +78,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// An arrival, with bytes to wait for.
+    /// Arrives, with bytes to wait for.
     fn arrive(&mut self, guard: Option<Predicate>, [barriers, slot]: [Value; 2], bytes: Option<u32>) {
         let address = self.mbarrier(barriers, slot);
         let arrival = isa::MbarrierArrive {
@@ -102,7 +102,7 @@ impl Lowering<'_> {
     ) -> Lowered {
         self.require(inst, Feature::Tma)?;
         let mbarrier = self.mbarrier(barriers, slot);
-        // The count of the barrier has each thread's arrival in it already: it is not to be raised.
+        // The count of the barrier already includes each thread's arrival: `.noinc`.
         self.builder.emit(isa::CpAsyncMbarrierArrive {
             no_increment: true,
             space: SPACE,

@@ -1,4 +1,5 @@
-//! Loads and stores of global memory, and the packing of elements into the words that an access moves.
+//! Loads and stores of global memory, and the packing of elements into the words that an access
+//! moves.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Feature;
@@ -16,23 +17,23 @@ use crate::isa::{
     VectorWidth,
 };
 
-/// How an access goes through the caches.
+/// The cache behavior of an access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
     cache: CacheModifier,
     eviction: EvictionPolicy,
     volatile: bool,
-    /// Of an atomic access, its order.
+    /// The order and scope of an atomic access.
     atomic: Option<(MemorySemantics, MemoryScope)>,
 }
 
 impl Policy {
-    /// From the attributes of an op.
+    /// Returns the policy for the attributes of an op.
     pub fn new(cache: CacheModifier, eviction: EvictionPolicy, volatile: bool) -> Self {
         Self { cache, eviction, volatile, atomic: None }
     }
 
-    /// Of an atomic access.
+    /// Returns the policy of an atomic access.
     pub fn atomic(sem: MemorySemantics, scope: MemoryScope) -> Self {
         let plain = Self::new(CacheModifier::Default, EvictionPolicy::Default, false);
         Self { atomic: Some((sem, scope)), ..plain }
@@ -77,7 +78,7 @@ impl Policy {
         }
     }
 
-    /// The eviction priority in either cache, which is a wish: left out where another modifier has no place for it.
+    /// Returns the eviction priority in either cache. It is a hint: other modifiers may exclude it.
     fn eviction(self) -> Option<(L1Eviction, PolicyPriority)> {
         if self.volatile || self.cache != CacheModifier::Default {
             return None;
@@ -94,16 +95,16 @@ impl Policy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Words {
     element: Element,
-    /// Bits of a word.
+    /// The bits of a word.
     bits: u32,
-    /// Words of the access.
+    /// The number of words.
     count: usize,
-    /// Elements of a word.
+    /// The elements of a word.
     elements: usize,
 }
 
 impl Words {
-    /// Of an access to so many elements, 16 bytes at the most.
+    /// Returns the words of an access to this number of elements, at most 16 bytes.
     pub fn new(element: Element, elements: usize) -> Self {
         let each = memory_bits(element);
         let bits = (each * elements as u32).min(32).max(each);
@@ -111,7 +112,7 @@ impl Words {
         Self { element, bits, count: elements / per_word, elements: per_word }
     }
 
-    /// The type that a word is accessed as. A single narrow integer is extended by its load.
+    /// Returns the type of a word in the access. A load extends a single narrow integer.
     fn ty(self) -> ScalarType {
         let signed = self.element.value().is_some_and(Dtype::is_signed) && self.elements == 1;
         match (self.bits, signed) {
@@ -125,7 +126,7 @@ impl Words {
         }
     }
 
-    /// The register that holds a word.
+    /// Returns the width of the register of a word.
     pub fn width(self) -> Width {
         match (self.bits, self.elements) {
             (64, _) => Width::B64,
@@ -134,12 +135,12 @@ impl Words {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of words.
     pub fn count(self) -> usize {
         self.count
     }
 
-    /// How many an instruction moves, if there are several.
+    /// Returns the vector modifier of several words.
     pub fn vector(self) -> Option<VectorWidth> {
         match self.count {
             2 => Some(VectorWidth::V2),
@@ -150,7 +151,7 @@ impl Words {
     }
 }
 
-/// A load without modifiers.
+/// Returns a load without modifiers.
 pub(super) fn plain_load(d: Destinations, address: Address, ty: ScalarType) -> Ld {
     Ld {
         semantics: None,
@@ -170,7 +171,7 @@ pub(super) fn plain_load(d: Destinations, address: Address, ty: ScalarType) -> L
     }
 }
 
-/// A store without modifiers.
+/// Returns a store without modifiers.
 pub(super) fn plain_store(address: Address, b: Sources, ty: ScalarType) -> St {
     St {
         semantics: None,
@@ -189,12 +190,13 @@ pub(super) fn plain_store(address: Address, b: Sources, ty: ScalarType) -> St {
 }
 
 impl Builder {
-    /// The memory at an address of this width: in a register, as only local memory has addresses that are numbers.
+    /// Returns the memory at an address, which is in a register: only local memory has constant
+    /// addresses.
     pub fn address(&mut self, width: Width, address: Scalar) -> Address {
         self.register(width, address).into()
     }
 
-    /// The elements of a word.
+    /// Returns the elements of a word.
     pub fn unpack(&mut self, words: Words, word: Scalar) -> SmallVec<[Scalar; 16]> {
         if words.elements == 1 {
             return std::iter::once(word).collect();
@@ -246,7 +248,7 @@ impl Builder {
         self.pure(Width::B32, |d| isa::Bfe { ty, d, a, b, c })
     }
 
-    /// The word of elements; bits above the elements are anything.
+    /// Returns the word of elements; bits above the elements are arbitrary.
     pub fn pack(&mut self, words: Words, elements: &[Scalar]) -> Scalar {
         let bits = memory_bits(words.element);
         if elements.len() == 1 {
@@ -274,7 +276,7 @@ impl Builder {
         {
             return word;
         }
-        // Pairs of halves, of bytes first.
+        // Joins pairs of bytes first, then pairs of halves.
         let mut parts: SmallVec<[Scalar; 16]> = elements.into();
         let mut selector = if bits == 8 { 0x0040 } else { 0x5410 };
         while parts.len() > 1 {
@@ -284,7 +286,7 @@ impl Builder {
         parts[0]
     }
 
-    /// Bytes chosen of the eight of a and b.
+    /// Selects bytes of the eight of a and b.
     pub fn permute(&mut self, a: Scalar, b: Scalar, selector: u32) -> Scalar {
         let (a, b) = (self.source(Width::B32, a), self.source(Width::B32, b));
         let c = i64::from(selector).into();
@@ -293,8 +295,8 @@ impl Builder {
 }
 
 impl Lowering<'_> {
-    /// The eviction priority of an access: that in the first cache, and the register that holds the policy of the second. The
-    /// passes leave one register a policy, before all loops.
+    /// Returns the eviction priority of an access in L1, and the register with the policy for L2.
+    /// The passes leave one register for each policy, before all loops.
     fn eviction(&mut self, policy: Policy) -> Option<(L1Eviction, CachePolicy)> {
         let (first, primary) = policy.eviction().filter(|_| self.has(Feature::CachePolicy))?;
         let second = self.builder.pure(Width::B64, |d| isa::CreatepolicyFractional {
@@ -307,7 +309,7 @@ impl Lowering<'_> {
         Some((first, CachePolicy(self.builder.source(Width::B64, second))))
     }
 
-    /// An element as it comes from memory: booleans become predicates.
+    /// Returns an element after a load: booleans become predicates.
     pub(super) fn register_form(&mut self, element: Element, loaded: Scalar) -> Scalar {
         if element == Element::Value(Dtype::I1) {
             self.builder.compare(Width::B32, true, Comparison::Ne, loaded, Scalar::constant(0))
@@ -316,7 +318,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// An element as it goes to memory: predicates become 0 or 1.
+    /// Returns an element for a store: predicates become 0 or 1.
     pub(super) fn memory_form(&mut self, element: Element, scalar: Scalar) -> Scalar {
         if element == Element::Value(Dtype::I1) {
             self.builder.select(Width::B32, scalar, Scalar::constant(1), Scalar::constant(0))
@@ -325,7 +327,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// The registers of each access of an op on pointers with this layout, so many elements along an axis.
+    /// Returns the registers of each access of an op on pointers with this layout, `width` elements
+    /// along an axis.
     pub(super) fn accesses(layout: Option<&Layout>, [axis, width]: [u32; 2]) -> Vec<SmallVec<[u32; 16]>> {
         let Some(layout) = layout else { return vec![SmallVec::from_slice(&[0])] };
         let vector = layout.vector_along(axis as usize).at_most(width);
@@ -370,7 +373,7 @@ impl Lowering<'_> {
         self.set(result, scalars);
     }
 
-    /// One access: its elements, or `others` where the mask does not hold.
+    /// Emits one access. Returns its elements, or `others` where the mask does not hold.
     pub(super) fn load_elements(
         &mut self,
         element: Element,
@@ -466,7 +469,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The words of elements as operands of a store.
+    /// Returns the words of elements as operands of a store.
     pub(super) fn words(&mut self, words: Words, elements: &[Scalar]) -> Sources {
         let mut packed = SmallVec::new();
         for elements in elements.chunks(words.elements) {
@@ -476,7 +479,7 @@ impl Lowering<'_> {
         Sources(packed)
     }
 
-    /// Stores elements to consecutive places of shared memory.
+    /// Stores elements to consecutive addresses of shared memory.
     pub(super) fn store_shared(
         &mut self,
         guard: Option<Predicate>,
@@ -497,7 +500,7 @@ impl Lowering<'_> {
         self.builder.emit_if(guard, store);
     }
 
-    /// Loads elements from consecutive places of shared memory.
+    /// Loads elements from consecutive addresses of shared memory.
     pub(super) fn load_shared(
         &mut self,
         element: Element,
@@ -523,7 +526,7 @@ impl Lowering<'_> {
         elements
     }
 
-    /// The address in shared memory this many bytes behind its beginning, as a 32-bit number.
+    /// Returns the address at this offset of shared memory, in bytes, as a 32-bit number.
     pub(super) fn shared_address(&mut self, offset: u32) -> Scalar {
         let symbol = self.shared_symbol();
         let base = self
@@ -532,14 +535,14 @@ impl Lowering<'_> {
         base.plus(Width::B32, offset.into())
     }
 
-    /// Moves pointers.
+    /// Lowers the addition of offsets to pointers.
     pub(super) fn lower_ptr_add(&mut self, inst: Inst, pointer: Value, offset: Value) {
         let result = self.kernel.insts[inst].results[0];
         let layout = self.layout_of(result);
         let (pointers, offsets) = (self.get_in(pointer, layout), self.get_in(offset, layout));
         let size = self.element(pointer).pointee().map_or(1, Dtype::bytes) as u64;
         let dtype = self.ty(offset).dtype().expect("an offset is a number");
-        let is_beside_product = self.beside_products.contains(result);
+        let is_beside_product = self.between_dots.contains(result);
         let add = |(pointer, offset): (&Scalar, &Scalar)| {
             let bytes = if dtype.bits() == 64 {
                 self.builder.mul(Width::B64, *offset, Scalar::constant(size))
@@ -564,7 +567,7 @@ fn store_type(words: Words) -> ScalarType {
     }
 }
 
-/// Gives registers that hold copies what the register that was loaded has.
+/// Copies the loaded registers to those that hold copies.
 pub(super) fn spread(loaded: &[Option<Scalar>], layout: Option<&Layout>) -> Vec<Scalar> {
     let held = |register: usize| layout.map_or(0, |layout| layout.at(&[(Input::Register, register as u32)]));
     let find = |register: usize| {

@@ -1,4 +1,5 @@
-//! Matrix products by `mma.sync`: the fragments of operands as 32-bit words, one instruction for each part of the tile.
+//! Dots by `mma.sync`: fragments of operands as 32-bit words, and one instruction for each part of
+//! the tile.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::MmaShape;
@@ -6,14 +7,14 @@ use tilewright_ir::{Dtype, Inst, Value};
 use tilewright_layout::{Fragment, Mma};
 
 use super::builder::{Scalar, Width, destinations};
-use super::dot::ProductOperand;
+use super::dot::DotOperand;
 use super::float::Float;
 use super::memory::Words;
 use super::shared_memory::Loads;
 use super::{Lowered, Lowering, memory_bits};
 use crate::isa::{self, MatrixLayout, MatrixShape, RegisterId, Rounding, ScalarType, Source, Sources};
 
-/// How often an instruction is repeated along M, N and K, in each of the leading axes.
+/// The repetitions of an instruction along M, N and K, in each of the leading axes.
 struct Repetitions {
     batches: u32,
     m: u32,
@@ -21,7 +22,7 @@ struct Repetitions {
     k: u32,
 }
 
-/// Elements that a thread holds of a fragment.
+/// Returns the elements of a fragment that a thread holds.
 fn held(elements: u32) -> u32 {
     elements / super::LANES
 }
@@ -38,9 +39,7 @@ impl Lowering<'_> {
         let mma = Mma::new(shape.m, shape.n, shape.k, memory_bits(self.element(a)));
         let result = self.kernel.insts[inst].results[0];
         let Some(types) = self.mma_types([a, b, acc]) else {
-            return Err(
-                self.unsupported(inst, &format!("a product of {} on the tensor cores", self.dtype(a)))
-            );
+            return Err(self.unsupported(inst, &format!("a dot of {} on the tensor cores", self.dtype(a))));
         };
         let times = repetitions(mma, &self.tile(a).shape, &self.tile(acc).shape, warps);
         let mut sums = self.get_in(acc, Some(self.layout(result))).to_vec();
@@ -70,7 +69,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The types of D, A, B of the instruction.
+    /// Returns the types of D, A and B of the instruction.
     pub(super) fn mma_types(&self, [a, b, acc]: [Value; 3]) -> Option<[ScalarType; 3]> {
         let operand = |value: Value| match self.dtype(value) {
             Dtype::F16 => Some(ScalarType::F16),
@@ -81,7 +80,7 @@ impl Lowering<'_> {
             Dtype::U8 => Some(ScalarType::U8),
             Dtype::F8E4NV => Some(ScalarType::E4m3),
             Dtype::F8E5 => Some(ScalarType::E5m2),
-            // tidy: wildcard because the instructions take no others.
+            // tidy: wildcard because the instructions have no other operand types
             _ => None,
         };
         let sum = match self.dtype(acc) {
@@ -89,16 +88,16 @@ impl Lowering<'_> {
             Dtype::F32 => ScalarType::F32,
             Dtype::F64 => ScalarType::F64,
             Dtype::I32 => ScalarType::S32,
-            // tidy: wildcard because the instructions sum up in no others.
+            // tidy: wildcard because the instructions have no other accumulators
             _ => return None,
         };
         Some([sum, operand(a)?, operand(b)?])
     }
 
-    /// The words of a fragment of an operand.
+    /// Returns the words of a fragment of an operand.
     pub(super) fn fragment(
         &mut self,
-        operand: &mut ProductOperand,
+        operand: &mut DotOperand,
         ty: ScalarType,
         value: Value,
         number: u32,
@@ -117,13 +116,14 @@ impl Lowering<'_> {
         self.words(words, &registers)
     }
 
-    /// Binary32 with 10 bits of fraction, rounded to nearest, ties away from zero: the only rounding of the first targets.
+    /// Rounds fp32 to 10 bits of mantissa, to nearest, ties away from zero: the only rounding on
+    /// the first targets with tf32.
     fn round_to_tf32(&mut self, x: Scalar) -> Scalar {
         let (to, from) = ((Width::B32, ScalarType::Tf32), (Width::B32, ScalarType::F32));
         self.builder.float_convert(to, from, Some(Rounding::Rna), x)
     }
 
-    /// One instruction: the sums that it gives.
+    /// Emits one instruction, and returns its accumulator.
     fn multiply_matrices(
         &mut self,
         mma: Mma,

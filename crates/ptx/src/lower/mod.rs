@@ -1,26 +1,30 @@
-//! From the GPU language to PTX: what each thread of a block does, one file an op family.
+//! Lowers the GPU dialect to PTX for each thread of a block: one file an op family.
 //!
 //! ```text
-//! gpu::Module ── ops, through the builder ──> a listing ── passes/ ──> a listing ── finish: names, source ──> isa::Module
+//! gpu::Module ── ops, through the builder ──> a listing ── passes/ ──> a listing ── epilogue: names, source ──> isa::Module
 //! ```
-//! A tile is a list of [`Scalar`]s by the register number of its layout; every thread computes the scalars of the program.
-//! Everything is emitted through `builder.rs`, one op after the other, and nothing is decided here: what the ops become stands in
-//! the program, and what of it is the same, dead, or does not change in a loop, `passes` find out.
-//! `thread.rs` computes what a linear layout makes of the number of the thread.
+//! A tile is a list of [`Scalar`]s by the register index of its layout; every thread computes the
+//! scalars of the program. All code is emitted through `builder.rs`, one op after the other. No
+//! decision is made here: the program contains them all, and `passes` removes duplicates, dead code
+//! and loop-invariant code. `thread.rs` applies linear layouts to the thread id.
 //!
 //! # Decisions
 //!
-//! - Registers have no type but their width. Booleans are predicates, binary16 and bfloat16 have 16-bit registers, narrower
-//!   integers and fp8 are in 32-bit registers, extended by their sign or by zeros.
-//! - `add` and `mul` of floating-point numbers carry no rounding modifier, so that the assembler may contract them to a fused
-//!   multiply-add, as Triton's code lets it, unless the program forbids it. Where the meaning of an op depends on each
-//!   rounding, the instructions say `.rn`.
-//! - An offset of 32 bits is signed arithmetic that does not overflow, so a pointer moved by a sum with a constant is the
-//!   moved pointer plus a constant: the widening is shared by all registers of a tile, the constant is in the address.
-//! - What one thread does for all that run the code (tensor copies, barriers in shared memory) one lane of their first warp
-//!   does, the one that `elect.sync` names. In a role, the number of a thread counts from the first warp of the role.
-//! - The registers that `wgmma` sums up in are written in place, against the rule that registers are assigned once. No op
-//!   names them until the product is finished; to the passes, the wait for a product writes them too.
+//! - Registers have no type but their width. Booleans are predicates, fp16 and bf16 have 16-bit
+//!   registers, narrower integers and fp8 are in 32-bit registers, extended by their sign or by
+//!   zeros.
+//! - `add` and `mul` of floating-point numbers have no rounding modifier, so the assembler may
+//!   contract them to `fma`, as in Triton's code, unless the program forbids it. If the result of
+//!   an op depends on each rounding, its instructions have `.rn`.
+//! - An offset of 32 bits is signed arithmetic that does not overflow. A pointer moved by a sum
+//!   with a constant is thus the moved pointer plus a constant: all registers of a tile share the
+//!   extension, and the constant is in the address.
+//! - One lane of the first warp of those that run the code, which `elect.sync` selects, does the
+//!   work of a single thread: tensor copies, barriers in shared memory. In a partition, the thread
+//!   id counts from the first warp of the partition.
+//! - `wgmma` accumulates in place, against the rule that registers are assigned once. No op names
+//!   these registers before the dot has finished; for the passes, the wait for the dot writes them,
+//!   too.
 
 mod arithmetic;
 mod assertion;
@@ -90,17 +94,17 @@ use builder::{Builder, Scalar, Width};
 /// Lanes of a warp.
 const LANES: u32 = 32;
 
-/// The name of the shared memory of a block, whose size the launch gives.
+/// The name of the shared memory of a block; the launch gives its size.
 const SHARED_MEMORY: &str = "shared_memory";
 
-/// What an op becomes, or why it cannot.
+/// Success, or the reason why an op cannot be lowered.
 type Lowered = Result<(), Box<Diagnostic>>;
 
 /// One element of each operand of an op on several tiles.
 type Elements = SmallVec<[Scalar; 2]>;
 
-/// Returns the name of a kernel in PTX. A letter that identifiers of PTX do not have, as those of Python may, becomes its
-/// number; a name that begins with a digit, or is underscores only, gets a prefix.
+/// Returns the name of a kernel in PTX. A letter that PTX identifiers lack but Python has becomes
+/// its code point; a name that begins with a digit, or has only underscores, gets a prefix.
 pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let begins = kernel.trim_start_matches('_').starts_with(|c: char| c.is_ascii_alphabetic());
@@ -111,13 +115,14 @@ pub fn entry_name(kernel: &str) -> Cow<'_, str> {
     std::iter::once("k_".to_owned()).chain(escaped).collect::<String>().into()
 }
 
-/// The PTX of a kernel. What the target lacks, or what is not supported, is a diagnostic that names it.
+/// Lowers a kernel. A feature that is unsupported or that the target lacks is a diagnostic that
+/// names it.
 pub fn lower(program: &gpu::Module) -> Result<isa::Module, Box<Diagnostic>> {
     let mut lowering = Lowering::new(program);
     lowering.parameters();
     lowering.end_without_program();
     lowering.prefetch_tensor_maps();
-    lowering.take_room();
+    lowering.claim_map_memory();
     lowering.remap_program_ids();
     lowering.block(lowering.kernel.entry)?;
     Ok(lowering.finish())
@@ -130,33 +135,34 @@ struct Lowering<'p> {
     builder: Builder,
     values: SecondaryMap<Value, Option<Rc<[Scalar]>>>,
     shared: Option<GlobalId>,
-    /// The warps that run what is being lowered.
+    /// The warps that run the code being lowered.
     warps: Warps,
-    /// How often instructions read each value.
+    /// The number of instructions that read each value.
     reads: SecondaryMap<Value, u32>,
-    /// The pointers that are put together beside products of warpgroups.
-    beside_products: EntitySet<Value>,
-    /// The one thread of the warps that run straight code: behind so many labels, the first of the warps, and where it is it.
+    /// The pointers that are computed between asynchronous dots.
+    between_dots: EntitySet<Value>,
+    /// The elected thread in straight-line code: the label count and the first warp for which it
+    /// was elected, and its predicate.
     leader: Option<(u32, u32, isa::Predicate)>,
-    /// The numbers of the program, where they are not those of the block.
-    program_numbers: Option<[Scalar; 3]>,
-    /// Where the tensor maps are that the kernel makes.
-    room: Option<device_tensor_maps::Room>,
-    /// Those that are to be made before anything else.
-    maps_to_make: Vec<device_tensor_maps::MapToMake>,
-    /// What the blocks of a pair share.
-    pairs: clusters::Pairs,
+    /// The program ids, if they are not those of the block.
+    program_ids: Option<[Scalar; 3]>,
+    /// The memory of the tensor maps that the kernel makes.
+    map_memory: Option<device_tensor_maps::MapMemory>,
+    /// The maps to be made before the next instruction.
+    pending_maps: Vec<device_tensor_maps::PendingMap>,
+    /// The buffers that the blocks of a cluster fill together.
+    cluster_buffers: clusters::ClusterBuffers,
 }
 
 /// Consecutive warps of a block, which run code together.
 #[derive(Clone, Copy, Debug)]
 struct Warps {
-    /// The number of the first in the block.
+    /// The index of the first in the block.
     first: u32,
     count: u32,
 }
 
-/// The width of the register that holds an element.
+/// Returns the width of the register that holds an element.
 fn width_of(element: Element) -> Width {
     match element {
         Element::Pointer(_) => Width::B64,
@@ -169,7 +175,7 @@ fn width_of(element: Element) -> Width {
     }
 }
 
-/// The bits of an element in memory.
+/// Returns the bits of an element in memory.
 fn memory_bits(element: Element) -> u32 {
     element.bytes() as u32 * 8
 }
@@ -190,16 +196,16 @@ impl<'p> Lowering<'p> {
             shared: None,
             warps: Warps { first: 0, count: program.header.num_warps },
             reads: reads(kernel),
-            beside_products: beside_products(kernel),
+            between_dots: between_dots(kernel),
             leader: None,
-            program_numbers: None,
-            room: None,
-            maps_to_make: Vec::new(),
-            pairs: clusters::Pairs::of(kernel),
+            program_ids: None,
+            map_memory: None,
+            pending_maps: Vec::new(),
+            cluster_buffers: clusters::ClusterBuffers::of(kernel),
         }
     }
 
-    /// Whether an instruction reads a value.
+    /// Returns whether an instruction reads a value.
     fn is_used(&self, value: Value) -> bool {
         self.reads[value] > 0
     }
@@ -229,7 +235,7 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// Which parameters are tensor maps: the last ones, before the number of programs.
+    /// Returns the parameters that are tensor maps: the last ones, before the number of programs.
     fn tensor_map_parameters(&self) -> std::ops::Range<usize> {
         let header = &self.program.header;
         let count = self.kernel.blocks[self.kernel.entry].parameters.len();
@@ -269,7 +275,7 @@ impl<'p> Lowering<'p> {
         Ok(())
     }
 
-    /// All threads of the block wait for each other.
+    /// Makes all threads of the block wait for each other.
     fn wait(&mut self) {
         self.builder.emit(isa::BarrierSync { aligned: true, barrier: 0.into(), threads: None });
     }
@@ -282,7 +288,7 @@ impl<'p> Lowering<'p> {
         self.set(self.kernel.insts[inst].results[0], scalars);
     }
 
-    /// The registers of a value.
+    /// Returns the registers of a value.
     fn get(&self, value: Value) -> Rc<[Scalar]> {
         self.values[value].clone().expect("a value is defined before it is used")
     }
@@ -295,27 +301,28 @@ impl<'p> Lowering<'p> {
         self.layout_of(value).expect("the verifier checks that a tile has a layout")
     }
 
-    /// The layout of a tile; none of a scalar.
+    /// Returns the layout of a tile; a scalar has none.
     fn layout_of(&self, value: Value) -> Option<&'p Layout> {
         self.kernel.ty(value).layout().map(|layout| self.program.header.layouts.get(layout))
     }
 
-    /// Element and shape of a scalar or a tile in registers.
+    /// Returns element and shape of a scalar or a tile in registers.
     fn ty(&self, value: Value) -> &'p ir::Type {
         self.kernel.ty(value).as_registers().expect("the verifier checks what is in registers")
     }
 
-    /// Element and shape of a tile, wherever it is.
+    /// Returns element and shape of a tile in registers or in memory.
     fn tile(&self, value: Value) -> ir::Type {
         self.kernel.ty(value).tile().expect("the verifier checks what is a tile")
     }
 
-    /// How many registers a value has.
+    /// Returns the number of registers of a value.
     fn count(&self, value: Value) -> usize {
         self.layout_of(value).map_or(1, |layout| layout.registers() as usize)
     }
 
-    /// The registers of a value in a layout that differs from its own by the numbering of registers alone.
+    /// Returns the registers of a value in a layout that differs from its own only by the numbering
+    /// of registers.
     fn get_in(&self, value: Value, layout: Option<&Layout>) -> Rc<[Scalar]> {
         let own = self.get(value);
         match (self.layout_of(value), layout) {
@@ -328,8 +335,8 @@ impl<'p> Lowering<'p> {
         }
     }
 
-    /// The width of the registers of a value: what is in shared memory has its address, and products under way sum up 16-bit
-    /// numbers in pairs.
+    /// Returns the width of the registers of a value: a value in shared memory is its address, and
+    /// dots in flight accumulate 16-bit numbers in pairs.
     fn width(&self, value: Value) -> Width {
         match self.kernel.ty(value) {
             Type::Registers { tile, .. } => width_of(tile.element),
@@ -352,22 +359,22 @@ impl<'p> Lowering<'p> {
         self.program.header.target.features.has(feature)
     }
 
-    /// Says that an op is not there, if the target lacks what it takes.
+    /// Fails if the target lacks the feature that an op needs.
     fn require(&self, inst: Inst, feature: Feature) -> Lowered {
         if self.has(feature) { Ok(()) } else { Err(self.no_op(inst)) }
     }
 
-    /// Says that an op is not there.
+    /// Returns the diagnostic for an unavailable op.
     fn no_op(&self, inst: Inst) -> Box<Diagnostic> {
         self.unsupported(inst, &format!("`{}`", ir::Operation::name(&self.kernel.insts[inst].op)))
     }
 
-    /// An op for which this language has another: the verifier refuses it.
-    fn of_tile_ir_alone(&self, inst: Inst) -> Box<Diagnostic> {
+    /// Returns the diagnostic for an op that the dialect replaces: the verifier refuses it.
+    fn only_in_tile_ir(&self, inst: Inst) -> Box<Diagnostic> {
         self.unsupported(inst, &format!("`{}` of tile IR", ir::Operation::name(&self.kernel.insts[inst].op)))
     }
 
-    /// Says what is not there, at the instruction.
+    /// Returns a diagnostic at an instruction for an unavailable feature.
     fn unsupported(&self, inst: Inst, what: &str) -> Box<Diagnostic> {
         let message = format!("{what} is not available on {}", self.target().name);
         let mut diagnostic = Diagnostic::new(Code::NotOnThisDevice, message);
@@ -383,7 +390,7 @@ impl<'p> Lowering<'p> {
     }
 }
 
-/// How often instructions read each value.
+/// Returns the number of instructions that read each value.
 fn reads(kernel: &gpu::Function) -> SecondaryMap<Value, u32> {
     let mut reads = SecondaryMap::new();
     kernel.walk(kernel.entry, &mut |inst| {
@@ -392,9 +399,10 @@ fn reads(kernel: &gpu::Function) -> SecondaryMap<Value, u32> {
     reads
 }
 
-/// The pointers that threads copy from in a block with a product of warpgroups, and those that they are made of there. Multiplications of
-/// 64 bits between the instructions of a product take several times as long as sums (H200: 8 % of a grouped product).
-fn beside_products(kernel: &gpu::Function) -> EntitySet<Value> {
+/// Returns the source pointers of copies in a block with an asynchronous dot, and the pointers
+/// there that they are computed from. 64-bit multiplications between the instructions of a dot take
+/// several times as long as additions (H200: 8 % of a grouped matmul).
+fn between_dots(kernel: &gpu::Function) -> EntitySet<Value> {
     let mut found = EntitySet::new();
     for block in kernel.blocks.values() {
         let is_product = |inst: &Inst| matches!(kernel.insts[*inst].op, Op::Gpu(GpuOp::Wgmma { .. }));
@@ -415,7 +423,7 @@ fn beside_products(kernel: &gpu::Function) -> EntitySet<Value> {
     found
 }
 
-/// The type of a parameter.
+/// Returns the type of a parameter.
 fn parameter_type(element: Element) -> ScalarType {
     let Element::Value(dtype) = element else { return ScalarType::U64 };
     match dtype {
@@ -452,7 +460,7 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn program_id(&mut self, inst: Inst, axis: &u8) -> Lowered {
-        let id = self.program_number(usize::from(*axis));
+        let id = self.program_id_along(usize::from(*axis));
         self.set_result(inst, [id]);
         Ok(())
     }
@@ -551,7 +559,7 @@ impl OpVisitor for Lowering<'_> {
         Ok(())
     }
 
-    // The plan has chosen the instruction by the precision.
+    // A pass has chosen the instruction by the precision.
     fn barrier(&mut self, inst: Inst) -> Lowered {
         self.lower_barrier(inst)
     }
@@ -584,7 +592,7 @@ impl OpVisitor for Lowering<'_> {
             MachineQuantity::GlobalTimer => (Width::B64, SpecialRegister::GlobalTimer),
             MachineQuantity::Multiprocessor => (Width::B32, SpecialRegister::SmId),
         };
-        // Each reading is one of its own.
+        // Each read returns a new value.
         let d = self.builder.fresh(width);
         self.builder.emit(isa::Mov { ty: width.ty(), d: d.into(), a: register.into() });
         self.set_result(inst, [Scalar::from(d)]);
@@ -592,7 +600,7 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn dependency(&mut self, _inst: Inst, action: &GridDependency) -> Lowered {
-        // Before, no two grids overlap.
+        // Before, grids do not overlap.
         if self.target().capability < 90 {
             return Ok(());
         }
@@ -625,18 +633,18 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn yield_values(&mut self, _inst: Inst, _values: &[Value]) -> Lowered {
-        // The op that the region belongs to reads what it yields.
+        // The op with the region reads the yielded values.
         Ok(())
     }
 
     fn return_values(&mut self, _inst: Inst, _values: &[Value]) -> Lowered {
-        self.give_room_back();
+        self.release_map_memory();
         self.builder.emit(isa::Ret { uniform: false });
         Ok(())
     }
 
     fn elementwise(&mut self, inst: Inst, _: &[Value], _: &ElementwiseFn) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn load(
@@ -649,7 +657,7 @@ impl OpVisitor for Lowering<'_> {
         _: &EvictionPolicy,
         _: &bool,
     ) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn store(
@@ -661,7 +669,7 @@ impl OpVisitor for Lowering<'_> {
         _: &CacheModifier,
         _: &EvictionPolicy,
     ) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn atomic_rmw(
@@ -674,7 +682,7 @@ impl OpVisitor for Lowering<'_> {
         _: &MemorySemantics,
         _: &MemoryScope,
     ) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn atomic_cas(
@@ -687,7 +695,7 @@ impl OpVisitor for Lowering<'_> {
         _: &MemorySemantics,
         _: &MemoryScope,
     ) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn atomic_load(
@@ -698,7 +706,7 @@ impl OpVisitor for Lowering<'_> {
         _: &MemorySemantics,
         _: &MemoryScope,
     ) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn atomic_store(
@@ -710,7 +718,7 @@ impl OpVisitor for Lowering<'_> {
         _: &MemorySemantics,
         _: &MemoryScope,
     ) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn atomic_poll(
@@ -722,23 +730,23 @@ impl OpVisitor for Lowering<'_> {
         _: &MemorySemantics,
         _: &MemoryScope,
     ) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn dot(&mut self, inst: Inst, _: Value, _: Value, _: Value, _: &InputPrecision, _: &u32) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn reduce(&mut self, inst: Inst, _: &[Value], _: &u32) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn scan(&mut self, inst: Inst, _: &[Value], _: &u32, _: &bool) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn histogram(&mut self, inst: Inst, _: Value, _: Option<Value>, _: &u32) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn butterfly(&mut self, inst: Inst, tile: Value, axis: &u32, mask: &u32) -> Lowered {
@@ -759,14 +767,14 @@ impl OpVisitor for Lowering<'_> {
     }
 
     fn hint(&mut self, inst: Inst, _: Value, _: &HintKind, _: &IntList) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn assume(&mut self, inst: Inst, _: Value) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 
     fn call(&mut self, inst: Inst, _: &[Value], _: &FuncId, _: &TypeList) -> Lowered {
-        Err(self.of_tile_ir_alone(inst))
+        Err(self.only_in_tile_ir(inst))
     }
 }

@@ -1,18 +1,21 @@
-//! Integers of 8 bits, four in a word: to floating-point numbers, and bit by bit, without taking the word apart.
+//! 8-bit integers, four in a word: converts them to floating point and applies bitwise functions
+//! without unpacking the word.
 //!
-//! A conversion instruction takes one number, and has a fraction of the throughput of others. A byte below the right exponent
-//! is a number already, to which a constant was added:
+//! A conversion instruction takes one number, at a fraction of the throughput of others. A byte
+//! below the right exponent is already a number plus a constant:
 //!
 //! ```text
 //! binary32   4b 00 00 xx              2^23 + x
 //! binary16   64 xx                    1024 + x
-//! bfloat16   43 0x (the low 7 bits)   128 + x, and what the high bit stands for is 43 00 or 43 80, 128 or 256
+//! bfloat16   43 0x (the low 7 bits)   128 + x, and the high bit is 43 00 or 43 80, 128 or 256
 //! ```
-//! A signed number is x - 128 for the x with its high bit turned over. All sums are exact: where a constant is added next, as the
-//! zero point of quantized numbers is, one sum does for both. Of bytes whose high bit is known to be 0, such as numbers of
-//! 4 bits, bfloat16 takes no more than the other formats.
+//! A signed number is x - 128, where x has the high bit inverted. All additions are exact: if a
+//! constant is added next, such as the zero point of quantized numbers, one addition does both. If
+//! the high bits are known to be 0, as for 4-bit numbers, bfloat16 takes no more instructions than
+//! the other formats.
 //!
-//! Bytes of different words, as a tile that is turned over has them, are chosen from the words as well: two words give two
+//! Bytes of different words, as in a transposed tile, are also selected from the words: one
+//! instruction takes two pairs of bytes from two words, and eight transpose four words.
 //! pairs of bytes by one instruction, and four words that are transposed take eight.
 
 use std::collections::hash_map::Entry;
@@ -39,13 +42,13 @@ const AND_OR: i64 = 0xea;
 const ONE: u64 = 0x3f80;
 const MINUS_ONE: u64 = 0xbf80;
 
-/// A number in both halves of a word.
+/// Returns a number in both halves of a word.
 const fn both(half: u64) -> u64 {
     half << 16 | half
 }
 
 impl Lowering<'_> {
-    /// Integers of 8 bits as floating-point numbers; none where conversions of other kinds do it.
+    /// Converts 8-bit integers to floating point, or returns `None` if other conversions are used.
     pub(super) fn convert_bytes(&mut self, from: Element, to: Element, x: &[Scalar]) -> Option<Vec<Scalar>> {
         let (from, to) = (from.value()?, to.value()?);
         let signed = match from {
@@ -87,7 +90,8 @@ impl Lowering<'_> {
         Some(converted)
     }
 
-    /// A bitwise function of 8-bit integers that are in words, or constants; none where they are not.
+    /// Applies a bitwise function to 8-bit integers in words, or to constants; returns `None` for
+    /// others.
     pub(super) fn bitwise_in_words(
         &mut self,
         function: ElementwiseFn,
@@ -130,7 +134,7 @@ impl Lowering<'_> {
 }
 
 impl Lowering<'_> {
-    /// A bitwise function with one constant of bytes of words in any order.
+    /// Applies a bitwise function with one constant to bytes of words in any order.
     fn bitwise_in_their_words(
         &mut self,
         function: BitwiseFn,
@@ -161,7 +165,7 @@ impl Lowering<'_> {
     }
 }
 
-/// A format of 16 bits.
+/// A 16-bit floating-point format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Half {
     F16,
@@ -176,7 +180,7 @@ impl Half {
         }
     }
 
-    /// Two of them in a word.
+    /// Returns the words of two elements.
     fn words(self) -> Words {
         let dtype = match self {
             Self::F16 => Dtype::F16,
@@ -185,7 +189,7 @@ impl Half {
         Words::new(Element::Value(dtype), 2)
     }
 
-    /// A number as a small integer, if it is one.
+    /// Returns the bits as a small integer, if they are one.
     fn integer(self, bits: u64) -> Option<i32> {
         let value = match self {
             Self::F16 => half::f16::from_bits(bits as u16).to_f32(),
@@ -195,7 +199,7 @@ impl Half {
     }
 }
 
-/// A number as half of a pair and what is added to that, exactly.
+/// A number as half of a pair, and a value to add to it exactly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shifted {
     pair: Scalar,
@@ -237,7 +241,7 @@ impl Builder {
         with_exponent.into_iter().map(|number| self.sub_rn(Float::F32, number, offset)).collect()
     }
 
-    /// Whether the high bit of all of these bytes is known to be 0.
+    /// Returns whether the high bits of all of these bytes are known to be 0.
     fn are_small(&self, numbers: &[Scalar]) -> bool {
         if let Some(word) = self.packed.get(numbers) {
             return self.small_bytes.contains(word);
@@ -246,13 +250,14 @@ impl Builder {
             .is_some_and(|places| places.iter().all(|(word, _)| self.small_bytes.contains(word)))
     }
 
-    /// Where bytes come from: words and numbers of bytes there, if that is known of all of them.
+    /// Returns the word and the byte index of each number, if all are known.
     fn places(&self, numbers: &[Scalar]) -> Option<SmallVec<[(Scalar, u32); 4]>> {
         numbers.iter().map(|number| self.bytes.get(number).copied()).collect()
     }
 
-    /// Two bytes in one half of a word, and which half. The other one has the neighbours of bytes that are at the same place
-    /// of two words, so that both pairs are there at once.
+    /// Returns two bytes in one half of a word, and which half. The other half has the neighboring
+    /// bytes, so one instruction yields both pairs, if the bytes have the same index in their
+    /// words.
     fn bytes_in_half(&mut self, (a, i): (Scalar, u32), (b, j): (Scalar, u32)) -> (Scalar, u32) {
         if i == j && a != b {
             return (self.permute(a, b, if i < 2 { 0x5140 } else { 0x7362 }), i % 2);
@@ -260,7 +265,8 @@ impl Builder {
         (self.permute(a, b, (4 + j) << 4 | i), 0)
     }
 
-    /// The word of two or four bytes that were taken from other words; none where that is not known of them.
+    /// Returns the word of two or four bytes that were taken from other words, or `None` if their
+    /// words are unknown.
     pub(super) fn pack_bytes(&mut self, elements: &[Scalar]) -> Option<Scalar> {
         let places = self.places(elements)?;
         match places[..] {
@@ -279,8 +285,8 @@ impl Builder {
         }
     }
 
-    /// Pairs of numbers in the low bytes of halves, below the exponent of the format; of binary16, with the high bit of a
-    /// signed number turned over.
+    /// Returns pairs of numbers in the low bytes of halves, below the exponent of the format. For
+    /// fp16, the high bit of a signed number is inverted.
     fn bytes_below(&mut self, format: Half, signed: bool, numbers: &[Scalar]) -> Vec<Scalar> {
         let exponent = if format == Half::F16 { 0x64 } else { 0x43 };
         let turns = signed && format == Half::F16;
@@ -311,8 +317,8 @@ impl Builder {
         numbers.chunks(2).map(|two| pair(self, two)).collect()
     }
 
-    /// Numbers of bfloat16 of bytes that are at the same place of two words each: pairs of bytes lie in halves of a word, and
-    /// those of the next place beside them.
+    /// Converts bytes of the same index of two words to bf16: pairs of bytes are in the halves of a
+    /// word, beside those of the next index.
     fn bytes_of_two_words(&mut self, signed: bool, numbers: &[Scalar]) -> Option<Vec<Scalar>> {
         let places = self.places(numbers).filter(|places| places.len().is_multiple_of(2))?;
         if places.chunks(2).any(|two| two[0].1 != two[1].1 || two[0].0 == two[1].0) {
@@ -329,8 +335,8 @@ impl Builder {
         Some(converted)
     }
 
-    /// Some of the bits of a word, and the constant that they are put below, by one instruction. The assembler takes only one
-    /// of two constants with it, unless it is told so.
+    /// Combines some bits of a word and a constant by one instruction. The assembler fuses only one
+    /// of two constants unless the instruction is explicit.
     fn masked_below(&mut self, x: Scalar, mask: u64, exponents: u64) -> Scalar {
         let [a, c] = [x, Scalar::constant(exponents)].map(|operand| self.register(WORD, operand).into());
         let (b, table) = (Source::from(mask as i64), Source::from(AND_OR));
@@ -346,19 +352,19 @@ impl Builder {
         })
     }
 
-    /// The numbers of two pairs of bfloat16: 128 and the low bits, and 128 or 256 for the high bit.
+    /// Returns two pairs of bf16: 128 and the low bits, and 128 or 256 for the high bit.
     fn low_and_high(&mut self, signed: bool, low: Scalar, high: Scalar) -> SmallVec<[Scalar; 16]> {
         let numbers = if signed {
             self.scaled_sum_of_pairs(high, MINUS_ONE, low)
         } else {
-            // Less 256.
+            // Subtracts 256.
             let low = self.scaled_sum_of_pairs(low, ONE, Scalar::constant(both(0xc380)));
             self.scaled_sum_of_pairs(high, ONE, low)
         };
         self.unpack(Half::BF16.words(), numbers)
     }
 
-    /// The numbers of a pair without what the exponent adds.
+    /// Returns the numbers of a pair without the amount that the exponent adds.
     fn without_offset(
         &mut self,
         format: Half,
@@ -383,7 +389,8 @@ impl Builder {
         numbers
     }
 
-    /// The pair with an integer added to both; none if that is no number of the format.
+    /// Adds an integer to both numbers of a pair, or returns `None` if the format does not have the
+    /// integer.
     fn sum_with(&mut self, format: Half, pair: Scalar, offset: i32) -> Option<SmallVec<[Scalar; 16]>> {
         let float = format.float();
         let constant = float.constant(f64::from(offset)).offset;
@@ -397,7 +404,7 @@ impl Builder {
         let sums = match format {
             Half::BF16 => self.scaled_sum_of_pairs(pair, ONE, Scalar::constant(both(constant))),
             Half::F16 => {
-                // Instructions on pairs take registers alone.
+                // Instructions on pairs take only registers.
                 let [a, b] = [pair, Scalar::constant(both(constant))]
                     .map(|operand| self.register(WORD, operand).into());
                 self.pure(WORD, |d| isa::Add {
@@ -415,8 +422,8 @@ impl Builder {
         Some(self.unpack(format.words(), sums))
     }
 
-    /// The sum of a number that was a byte and a constant, from the byte in one step: the first sum is exact, so that the one of
-    /// both is rounded as the second one would be.
+    /// Adds a constant to a number that was converted from a byte, in one step from the byte: the
+    /// first addition is exact, so rounding the combined sum equals rounding the second one.
     pub(super) fn sum_of_byte(&mut self, float: Float, function: Binary, x: &[Scalar]) -> Option<Scalar> {
         let format = match float {
             Float::F16 => Half::F16,
@@ -434,7 +441,7 @@ impl Builder {
         Some(self.sum_with(format, pair, offset + more)?[half])
     }
 
-    /// a factor + b of pairs of bfloat16. Targets have had sums without a product for less long.
+    /// Returns a * factor + b of pairs of bf16. Older targets lack addition without multiplication.
     fn scaled_sum_of_pairs(&mut self, a: Scalar, factor: u64, b: Scalar) -> Scalar {
         let [a, factor, c] =
             [a, Scalar::constant(both(factor)), b].map(|operand| self.register(WORD, operand).into());

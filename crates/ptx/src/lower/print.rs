@@ -1,4 +1,4 @@
-//! Printing: a call of `vprintf` for each element, by the one thread that holds it or the first of those that do.
+//! Lowers `print`: one call of `vprintf` for each element, by the first thread that holds it.
 
 use std::fmt::Write;
 
@@ -14,18 +14,18 @@ use crate::isa::{
     St, StateSpace, Symbol, Variable, VariableId,
 };
 
-/// The system's function: a format of C, and where the values lie.
+/// The system function. Its parameters: a format of C, and a pointer to the values.
 const VPRINTF: &str = "vprintf";
 
-/// What is printed: a format, and values each with its width.
+/// A printed text: a format, and values with their widths.
 struct Text {
     format: String,
     values: Vec<(Width, Scalar)>,
 }
 
 impl Lowering<'_> {
-    /// Prints each element of a tile with the program and its place, or a text alone. With extents, elements beyond them are
-    /// left out.
+    /// Prints each element of a tile with its program and index, or only a text. With extents,
+    /// elements beyond them are omitted.
     pub(super) fn lower_print(&mut self, value: Option<Value>, prefix: &str, digits: u32, extents: &[i64]) {
         let layout = value.and_then(|value| self.layout_of(value));
         // Every thread holds a scalar.
@@ -39,7 +39,8 @@ impl Lowering<'_> {
             self.builder.emit_if(Some(guard), isa::Bra { uniform: false, target: isa::BranchTarget(skip) });
         }
         self.builder.open();
-        let ids: Vec<(Width, Scalar)> = [0, 1, 2].map(|axis| (Width::B32, self.program_number(axis))).into();
+        let ids: Vec<(Width, Scalar)> =
+            [0, 1, 2].map(|axis| (Width::B32, self.program_id_along(axis))).into();
         let program = "pid (%u, %u, %u)";
         let prefix = prefix.replace('%', "%%");
         match value {
@@ -82,7 +83,7 @@ impl Lowering<'_> {
         self.builder.place(skip);
     }
 
-    /// For each axis its extent and, for each register, the index along it.
+    /// Returns, for each axis, its extent and the index of each register.
     fn places(&mut self, layout: &Layout) -> Vec<(u32, Vec<Scalar>)> {
         let mut places = Vec::new();
         for (axis, &extent) in layout.output().shape().iter().enumerate() {
@@ -142,14 +143,14 @@ impl Lowering<'_> {
         });
     }
 
-    /// A variable that an argument or a result of a call lies in.
+    /// Declares a variable for an argument or a result of a call.
     fn call_variable(&mut self, ty: ScalarType) -> Symbol {
         let name = format!("printed_{}", self.builder.function.variables.len());
         let variable = self.builder.function.variables.push(Variable::scalar(name, StateSpace::Param, ty));
         Symbol::Variable(variable)
     }
 
-    /// Where the values that are printed lie; the same memory for all texts.
+    /// Returns the memory for printed values, which all texts share.
     fn print_buffer(&mut self, bytes: u64) -> VariableId {
         const NAME: &str = "print_buffer";
         let variables = &mut self.builder.function.variables;
@@ -163,7 +164,7 @@ impl Lowering<'_> {
         id
     }
 
-    /// The generic address of a variable in local memory.
+    /// Returns the generic address of a variable in local memory.
     fn local_address(&mut self, variable: VariableId) -> Source {
         let symbol = Source::Symbol(Symbol::Variable(variable), 0);
         let address = self.builder.pure(Width::B64, |d| super::builder::move_to(Width::B64, d, symbol));
@@ -178,7 +179,7 @@ impl Lowering<'_> {
         self.builder.source(Width::B64, generic)
     }
 
-    /// The declaration of the system's function.
+    /// Declares the system function, once.
     fn vprintf(&mut self) -> FunctionId {
         if let Some(known) = self.module.function(VPRINTF) {
             return known;
@@ -198,7 +199,7 @@ impl Lowering<'_> {
     }
 }
 
-/// How C prints an element; of `print`, it has 32 or 64 bits.
+/// Returns the C format of an element, which has 32 or 64 bits.
 fn conversion(element: Element, digits: u32) -> String {
     let is_long = element.bytes() == 8;
     let length = if is_long { "ll" } else { "" };

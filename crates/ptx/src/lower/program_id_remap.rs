@@ -1,8 +1,9 @@
-//! The numbers of a program along the axes of the grid: those of its block, or, where programs that take longest are to begin first,
-//! those of the program that begins in its place.
+//! The program ids along the axes of the grid: the block ids or, if the longest programs start
+//! first, the remapped ones.
 //!
-//! Blocks begin in the order of their numbers, the first axis fastest. The programs along the other axes are taken in groups, so
-//! that those which run together read much of the same memory; in a group the first axis is the slowest one.
+//! Blocks start in the order of their ids, the first axis fastest. The programs along the other
+//! axes are divided into groups, so that concurrent programs read much of the same memory. Within a
+//! group, the first axis is the slowest one.
 
 use tilewright_gpu_ir::ProgramOrder;
 use tilewright_ir::Dtype;
@@ -17,15 +18,15 @@ const COUNTS: [SpecialRegister; 3] =
     [SpecialRegister::NctaidX, SpecialRegister::NctaidY, SpecialRegister::NctaidZ];
 
 impl Lowering<'_> {
-    /// The number of the program along an axis.
-    pub(super) fn program_number(&mut self, axis: usize) -> Scalar {
-        match self.program_numbers {
+    /// Returns the program id along an axis.
+    pub(super) fn program_id_along(&mut self, axis: usize) -> Scalar {
+        match self.program_ids {
             Some(numbers) => numbers[axis],
             None => self.special(OWN[axis]),
         }
     }
 
-    /// Computes the numbers for a kernel whose longest programs begin first, once.
+    /// Computes the ids, once, for a kernel whose longest programs start first.
     pub(super) fn remap_program_ids(&mut self) {
         let order = self.program.header.order;
         if order == ProgramOrder::AsLaunched {
@@ -66,12 +67,12 @@ impl Lowering<'_> {
         let before = builder.mul(width, plane, rows);
         let row = builder.sub(width, line, before);
 
-        // Where there are more programs than a word counts, they begin as they are launched.
+        // If the number of programs exceeds a word, they keep the launch order.
         let high = builder.mul_high(width, false, steps, lines);
         let fits = builder.compare(width, false, Comparison::Eq, high, Scalar::constant(0));
         let [x, y, z] = own;
         let numbers =
             [(step, x), (row, y), (plane, z)].map(|(ordered, own)| builder.select(width, fits, ordered, own));
-        self.program_numbers = Some(numbers);
+        self.program_ids = Some(numbers);
     }
 }

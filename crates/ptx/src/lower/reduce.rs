@@ -1,7 +1,8 @@
-//! Reductions within warps: in each thread its registers, then the lanes of a warp by shuffles or `redux.sync`.
+//! Reductions within warps: each thread combines its registers, then shuffles or `redux.sync`
+//! combine the lanes.
 //!
-//! A function that commutes combines what is nearest: all registers of a thread first, then its lanes. Any other one keeps the
-//! order of the axis, in the levels of a scan.
+//! A commutative function combines all registers of a thread first, then its lanes. Any other
+//! function keeps the order of the axis, by the levels of a scan.
 
 use smallvec::SmallVec;
 use tilewright_base::Diagnostic;
@@ -15,14 +16,14 @@ use super::scan::{AxisScan, Wanted};
 use super::{Elements, LANES, Lowered, Lowering};
 use crate::isa::{self, ScalarType, ShuffleMode, WarpReduction};
 
-/// A step that joins registers: `partner` has bit `pivot`, and none of the pivots before.
+/// A step that joins registers: `partner` has bit `pivot`, and no pivot of earlier steps.
 #[derive(Clone, Copy)]
 struct Joined {
     pivot: u32,
     partner: u32,
 }
 
-/// The register that stands for one after the steps so far.
+/// Returns the register that represents another one after the steps so far.
 fn canonical(joined: &[Joined], register: u32) -> u32 {
     joined.iter().fold(register, |register, step| {
         if register >> step.pivot & 1 == 1 { register ^ step.partner } else { register }
@@ -74,7 +75,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A reduction by a function that does not commute.
+    /// Reduces by a function that does not commute.
     fn reduce_in_order(
         &mut self,
         inst: Inst,
@@ -128,7 +129,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Combines the registers that are kept with those of the partner lane of a step.
+    /// Combines the remaining registers with those of the partner lane of a step.
     fn join_lanes(
         &mut self,
         inst: Inst,
@@ -146,12 +147,12 @@ impl Lowering<'_> {
         Ok(next)
     }
 
-    /// The elements of the lane whose number differs by this mask.
+    /// Returns the elements of the lane whose id differs by this mask.
     pub(super) fn shuffle_elements(&mut self, tiles: &[Value], own: &[Scalar], lane: u32) -> Elements {
         self.shuffle_elements_from(tiles, own, ShuffleMode::Butterfly, Scalar::constant(lane.into()))
     }
 
-    /// The values of another lane.
+    /// Returns the values of another lane.
     pub(super) fn shuffle_elements_from(
         &mut self,
         tiles: &[Value],
@@ -163,7 +164,7 @@ impl Lowering<'_> {
         pairs.map(|(&own, &tile)| self.shuffle_from(self.width(tile), own, mode, lane)).collect()
     }
 
-    /// What the region of the reduction makes of two elements of each operand.
+    /// Applies the region of the reduction to two elements of each operand.
     pub(super) fn combine(
         &mut self,
         inst: Inst,
@@ -179,12 +180,12 @@ impl Lowering<'_> {
         Ok(self.kernel.yielded(region).iter().map(|&value| self.scalar(value)).collect())
     }
 
-    /// The value of the lane whose number differs by this mask.
+    /// Returns the value of the lane whose id differs by this mask.
     pub(super) fn shuffle(&mut self, width: Width, own: Scalar, lane: u32) -> Scalar {
         self.shuffle_from(width, own, ShuffleMode::Butterfly, Scalar::constant(lane.into()))
     }
 
-    /// The value of another lane.
+    /// Returns the value of another lane.
     pub(super) fn shuffle_from(
         &mut self,
         width: Width,
@@ -197,7 +198,7 @@ impl Lowering<'_> {
         }
         let words = self.split_words(width, own);
         let b = self.builder.source(Width::B32, lane);
-        // The last lane in the direction in which lanes are counted.
+        // The last lane in the direction of the shuffle.
         let last = if mode == ShuffleMode::Up { 0 } else { i64::from(LANES - 1) };
         let moved: SmallVec<[Scalar; 2]> = words
             .into_iter()
@@ -217,7 +218,7 @@ impl Lowering<'_> {
         self.join_words(width, &moved)
     }
 
-    /// A value as 32-bit words.
+    /// Splits a value into 32-bit words.
     pub(super) fn split_words(&mut self, width: Width, scalar: Scalar) -> SmallVec<[Scalar; 2]> {
         match width {
             Width::B32 => std::iter::once(scalar).collect(),
@@ -244,7 +245,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The value of 32-bit words.
+    /// Joins 32-bit words to a value.
     pub(super) fn join_words(&mut self, width: Width, words: &[Scalar]) -> Scalar {
         match width {
             Width::B32 => words[0],
@@ -268,7 +269,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// What `redux.sync` does for what the region does.
+    /// Returns the function and types of `redux.sync` for the region.
     fn warp_function(&self, inst: Inst) -> (WarpReduction, ScalarType, Dtype) {
         let found = redux_function(&self.program.header, self.kernel, &self.kernel.insts[inst]);
         let (function, dtype) = found.expect("the verifier checks what redux reduces");

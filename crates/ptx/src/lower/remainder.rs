@@ -1,5 +1,5 @@
-//! The remainder of floating-point numbers, exact as C's `fmod`: long division of the mantissas as integers, as many bits at a
-//! time as fit into 64.
+//! The floating-point remainder, exact as C's `fmod`: long division of the mantissas as integers,
+//! in steps of as many bits as fit into 64.
 
 use super::Lowering;
 use super::builder::{Scalar, Width};
@@ -9,19 +9,20 @@ use crate::isa::{self, BranchTarget, Comparison, ScalarType};
 
 const LONG: Width = Width::B64;
 
-/// A number without its sign as `mantissa * 2^exponent`, but for a constant in the exponent; both have 64 bits.
+/// A number without its sign as `mantissa * 2^exponent`, up to a constant in the exponent; both
+/// have 64 bits.
 struct Parts {
     mantissa: Scalar,
     exponent: Scalar,
 }
 
-/// The bits of the mantissa of a format that are stored.
+/// Returns the stored bits of the mantissa of a format.
 fn mantissa_bits(float: Float) -> u32 {
     if float == Float::F64 { 52 } else { 23 }
 }
 
 impl Lowering<'_> {
-    /// x less the multiple of y that is the quotient, truncated; NaN for an infinite x and for y = 0.
+    /// Returns x minus the truncated quotient times y; NaN for an infinite x and for y = 0.
     pub(super) fn float_remainder(&mut self, float: Float, x: Scalar, y: Scalar) -> Scalar {
         let width = float.width();
         let [x_size, y_size] = [x, y].map(|operand| {
@@ -36,7 +37,7 @@ impl Lowering<'_> {
         let distance = builder.sub(LONG, dividend.exponent, divisor.exponent);
         builder.assign(LONG, left, distance);
         let (head, end) = (builder.label("divide"), builder.label("divided"));
-        // So many bits of the quotient at a time: the mantissa and they fit into 64.
+        // The bits of the quotient in a step: together with the mantissa they fit into 64.
         let most = Scalar::constant(u64::from(63 - mantissa_bits(float)));
         builder.place(head);
         let is_done = builder.compare(LONG, true, Comparison::Le, left.into(), Scalar::constant(0));
@@ -55,7 +56,7 @@ impl Lowering<'_> {
         self.remainder_special(float, x, [x_size, y_size], exact)
     }
 
-    /// What the remainder is where the division does not say it.
+    /// Returns the remainder for operands that the division does not handle.
     fn remainder_special(&mut self, float: Float, x: Scalar, sizes: [Scalar; 2], exact: Scalar) -> Scalar {
         let width = float.width();
         let builder = &mut self.builder;
@@ -69,7 +70,8 @@ impl Lowering<'_> {
         builder.select(width, is_number, result, float.constant(f64::NAN))
     }
 
-    /// Mantissa and exponent of a number without a sign. A subnormal number has the exponent of the smallest normal one.
+    /// Returns mantissa and exponent of a number without a sign. A subnormal number has the
+    /// exponent of the smallest normal one.
     fn parts(&mut self, float: Float, size: Scalar) -> Parts {
         let builder = &mut self.builder;
         let size = if float == Float::F64 { size } else { builder.mul_wide(false, size, 1, false) };
@@ -83,7 +85,8 @@ impl Lowering<'_> {
         Parts { mantissa, exponent }
     }
 
-    /// The number with this mantissa, less than twice a normal one, and exponent: exact in two steps.
+    /// Returns the number with this mantissa, less than twice a normal one, and exponent, exact in
+    /// two steps.
     fn compose(&mut self, float: Float, mantissa: Scalar, exponent: Scalar) -> Scalar {
         let builder = &mut self.builder;
         let bits = mantissa_bits(float);

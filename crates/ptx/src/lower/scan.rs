@@ -1,17 +1,19 @@
-//! Scans, and reductions that keep the order: in each thread its registers, then the lanes of a warp by shuffles, level by
-//! level; and the last step of a scan between warps.
+//! Scans, and reductions that keep the order: each thread combines its registers, then shuffles
+//! combine the lanes of a warp level by level. Also the last step of a scan between warps.
 //!
-//! Each level joins two neighbouring blocks of elements. A thread knows what its own block combines to, and what is before
-//! it in the blocks so far, the carry, which its elements are combined with in the end:
+//! Each level joins two neighboring blocks of elements. A thread knows the total of its own block,
+//! and the carry, which is the total of the preceding blocks so far. In the end it combines its
+//! elements with the carry:
 //! ```text
 //! for each level:
-//!     other = what the partner's block combines to
+//!     other = the total of the partner's block
 //!     if own block is later: carry = combine(other, carry), own = combine(other, own)
 //!     else:                  own = combine(own, other)
 //! ```
-//! The lowest levels, those of neighbouring registers, are one loop over the registers. Where prefixes are wanted, the levels
-//! above them that are lanes in the order of their numbers combine every lane with what is so many lanes before it (Hillis and
-//! Steele, Data parallel algorithms, 1986): half as many combinations, as totals are not kept beside prefixes.
+//! The lowest levels, those of neighboring registers, are one loop over the registers. If only
+//! prefixes are needed, the levels above them that are lanes in ascending order combine every lane
+//! with the lane at a distance before it (Hillis and Steele, Data parallel algorithms, 1986). This
+//! takes half as many combinations, as it keeps no totals.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu_ir::Scope;
@@ -34,38 +36,40 @@ pub(super) struct AxisScan<'a> {
     pub reverse: bool,
 }
 
-/// What is asked of the levels within a warp.
+/// The results that the levels within a warp compute.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// What is before each element.
+    /// The prefix before each element.
     Prefixes,
-    /// What all elements of a block combine to.
+    /// The total of each block.
     Totals,
     /// Both.
     All,
 }
 
-/// What the registers have after the levels within a warp.
+/// The registers after the levels within a warp.
 pub(super) struct Scanned {
-    /// Each register combined with those before it in its run.
+    /// Each register combined with the previous ones of its run.
     own: Vec<Elements>,
-    /// Of each register, the one that stands for its run.
+    /// The register that represents the run of each register.
     pub run: Vec<u32>,
-    /// By the number of such a register, what the block combines to.
+    /// The totals of the blocks, by representative register.
     pub totals: Vec<Elements>,
-    /// By the number of such a register, what is before the run in its block, and whether there is anything.
+    /// The prefix before the run in its block, by representative register, and whether it is
+    /// non-empty.
     carries: Vec<(Scalar, Elements)>,
 }
 
 impl Scanned {
-    /// The registers that stand for their runs.
+    /// Returns the registers that represent their runs.
     fn runs(&self) -> impl Iterator<Item = usize> + use<> {
         let run = self.run.clone();
         (0..run.len()).filter(move |register| run[*register] as usize == *register)
     }
 }
 
-/// How many levels, from the first, are between neighbouring lanes, then between pairs of them and so on.
+/// Returns the number of levels, from the first, between neighboring lanes, then between pairs of
+/// lanes and so on.
 fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
     let is_next = |(number, level): &(usize, &ScanStep)| {
         let lane = layout.input().place(&[(Input::Lane, level.step.lane)]);
@@ -77,22 +81,23 @@ fn lanes_in_order(layout: &Layout, levels: &[ScanStep]) -> usize {
     levels.iter().enumerate().take_while(is_next).count()
 }
 
-/// The scan of what the parts of a tile's lines combine to, and which part a thread has.
+/// The scan of the partial results of a tile's lines, and the part of each thread.
 struct Carries<'a> {
     tiles: &'a [Value],
     parts: &'a [Value],
-    /// That of the parts: those of a line are in registers, or in lanes by their numbers.
+    /// The layout of the partial results: those of a line are in registers, or in lanes by index.
     layout: &'a Layout,
-    /// How many parts a line has.
+    /// The number of parts of a line.
     count: u32,
     reverse: bool,
-    /// What a thread's lane and warp say of the number of its part, and the bits that they reach.
+    /// The contribution of a thread's lane and warp to the index of its part, and the bits that it
+    /// has.
     own: Scalar,
     reached: u32,
 }
 
 impl Carries<'_> {
-    /// The number of the part that comes first.
+    /// Returns the index of the first part.
     fn first(&self) -> u32 {
         if self.reverse { self.count - 1 } else { 0 }
     }
@@ -133,7 +138,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The levels within warps: the first so many, or all.
+    /// Combines the levels within warps: the first `count`, or all.
     pub(super) fn scan_levels(
         &mut self,
         along: AxisScan<'_>,
@@ -167,14 +172,14 @@ impl Lowering<'_> {
         Ok(scanned)
     }
 
-    /// The runs of neighbouring registers.
+    /// Scans the runs of neighboring registers.
     fn scan_registers(
         &mut self,
         along: AxisScan<'_>,
         levels: &[ScanStep],
         mut own: Vec<Elements>,
     ) -> Result<Scanned, Box<Diagnostic>> {
-        // The register of the run at a place: the steps of the bits of its number.
+        // The register at a position of a run: combines the steps of the bits of the position.
         let at = |first: u32, place: u32| {
             let bits = levels.iter().enumerate().filter(|(bit, _)| place >> bit & 1 == 1);
             bits.fold(first, |register, (_, level)| register ^ level.step.register)
@@ -203,7 +208,7 @@ impl Lowering<'_> {
         Ok(Scanned { own, run, totals, carries })
     }
 
-    /// Levels above the runs, of lanes in the order of their numbers.
+    /// Scans the levels above the runs whose lanes are in ascending order.
     fn scan_lanes(
         &mut self,
         (inst, tiles): (Inst, &[Value]),
@@ -214,7 +219,7 @@ impl Lowering<'_> {
         let all = levels.iter().fold(0, |all, level| all | level.step.lane);
         let (thread, ends) = (self.thread(), Scalar::constant(if reverse { all.into() } else { 0 }));
         let place = self.mask(thread, all);
-        // How many lanes are before it.
+        // The number of preceding lanes.
         let place = self.builder.bitwise(Bitwise::Xor, Width::B32, place, ends);
         let mode = if reverse { ShuffleMode::Down } else { ShuffleMode::Up };
         let others = self.mask(thread, LANES - 1 - all);
@@ -238,7 +243,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// One level above the runs.
+    /// Joins the blocks of one level above the runs.
     fn join_blocks(
         &mut self,
         (inst, tiles): (Inst, &[Value]),
@@ -278,7 +283,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Two elements combined where there are both, else another one.
+    /// Combines two elements if both exist, else returns another one.
     fn combine_if(
         &mut self,
         (inst, tiles): (Inst, &[Value]),
@@ -293,7 +298,7 @@ impl Lowering<'_> {
         Ok(self.select_elements(tiles, has_both, &joined, otherwise))
     }
 
-    /// The first elements where a condition holds, else the second.
+    /// Selects the first elements where a condition holds, else the second.
     fn select_elements(
         &mut self,
         tiles: &[Value],
@@ -305,7 +310,7 @@ impl Lowering<'_> {
         pairs.map(|((a, b), &tile)| self.builder.select(self.width(tile), condition, *a, *b)).collect()
     }
 
-    /// The scan between warps, of scans in parts and of the scan of what all parts combine to.
+    /// Lowers the scan between warps, of per-warp scans and of the scan of all partial results.
     pub(super) fn lower_scan_carry(
         &mut self,
         inst: Inst,
@@ -359,8 +364,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// What is before a thread's part of a line, whose number is the fixed one, XOR-ed with what the thread has; none if that
-    /// is the first part in all threads.
+    /// Returns the prefix before a thread's part of a line, whose index is the fixed one XOR the
+    /// thread's; `None` if it is the first part in all threads.
     fn carry(&mut self, carries: &Carries<'_>, [line, fixed]: [u32; 2]) -> Option<Elements> {
         let &Carries { tiles, parts, layout, count, reverse, own, reached } = carries;
         let span = Span::of(layout.bases(Input::Register));
@@ -394,7 +399,7 @@ impl Lowering<'_> {
         )
     }
 
-    /// The element whose number is the fixed one, XOR-ed with what a thread has in the bits that it reaches.
+    /// Returns the element whose index is the fixed one, XOR the thread's bits.
     fn choose(
         &mut self,
         tiles: &[Value],

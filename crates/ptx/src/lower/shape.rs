@@ -1,4 +1,4 @@
-//! Tiles that are made of coordinates, and ops that rename registers.
+//! Tiles of coordinates, and ops that rename registers.
 
 use smallvec::SmallVec;
 use tilewright_ir::{Inst, Value};
@@ -30,7 +30,7 @@ impl Lowering<'_> {
         self.set_result(inst, scalars);
     }
 
-    /// A slice of what a thread holds, some of its registers.
+    /// Lowers a slice to some of the registers of a thread.
     pub(super) fn lower_slice(&mut self, inst: Inst, tile: Value, starts: &[i64], steps: &[i64]) {
         let own = self.get(tile);
         let layout = self.layout(self.kernel.insts[inst].results[0]);
@@ -45,16 +45,18 @@ impl Lowering<'_> {
         self.set_result(inst, own[first..first + count].to_vec());
     }
 
-    /// A value whose registers are those of the operand, seen through the layout that the op makes of the operand's.
+    /// Renames the registers of the operand, through the layout that the op derives from the
+    /// operand's.
     pub(super) fn rename(&mut self, inst: Inst, tile: Value, see: impl FnOnce(&Layout) -> Layout) {
         let own = self.get(tile);
         let result = self.kernel.insts[inst].results[0];
         let (Some(from), Some(to)) = (self.layout_of(tile), self.layout_of(result)) else {
-            // Of a scalar, all elements of the other are the same.
+            // All elements of the result equal the scalar.
             let count = self.count(result);
             return self.set_result(inst, vec![own[0]; count]);
         };
-        let registers = to.registers_from(&see(from)).expect("a convert_layout stands where threads differ");
+        let registers =
+            to.registers_from(&see(from)).expect("a pass inserts convert_layout where threads differ");
         let scalars: Vec<Scalar> = registers.iter().map(|&register| own[register as usize]).collect();
         self.set_result(inst, scalars);
     }

@@ -1,4 +1,4 @@
-//! Buffers in shared memory: stores of tiles to them, and loads from them as they are asked for.
+//! Buffers in shared memory: stores of tiles, and loads on request.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -13,9 +13,9 @@ use super::{Lowering, memory_bits};
 use crate::isa::{self, LdmatrixShape, MatrixCount, RegisterId, ScalarType, StateSpace};
 
 /// The most bytes that one access of a thread moves.
-const MOST_BYTES: u32 = 16;
+const MAX_ACCESS_BYTES: u32 = 16;
 
-/// By which instructions a tile is loaded.
+/// The instructions that load a tile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Loads {
     /// `ld.shared`.
@@ -25,44 +25,44 @@ pub(super) enum Loads {
 }
 
 impl Loads {
-    /// As an op says.
+    /// Returns the instructions for the attribute of an op.
     pub fn by_matrix(is_by_matrix: bool) -> Self {
         if is_by_matrix { Self::Matrices } else { Self::Vectors }
     }
 }
 
-/// A tile in shared memory, read as it is asked for.
+/// A tile in shared memory, read on request.
 pub(super) struct SharedTile {
     element: Element,
-    /// Where the buffer begins.
+    /// The address of the buffer.
     start: Scalar,
-    way: Way,
-    /// Once something was read.
-    thread: Option<ThreadPlace>,
+    access: TileAccess,
+    /// The position of the thread, after the first read.
+    thread: Option<ThreadPosition>,
     /// The access that reads each register.
     accesses: FxHashMap<u32, u32>,
     read: FxHashMap<u32, Scalar>,
 }
 
-/// Where a thread is in a buffer.
-pub(super) struct ThreadPlace {
-    /// Where the buffer begins.
+/// The position of a thread in a buffer.
+pub(super) struct ThreadPosition {
+    /// The address of the buffer.
     start: Scalar,
-    /// Where each bit of the thread's number goes, in bytes.
+    /// The offset of each bit of the thread id, in bytes.
     images: Vec<u32>,
-    /// The sum of these over F2.
+    /// The sum of these offsets over F2.
     own: Scalar,
 }
 
-/// How a tile is read.
-enum Way {
-    /// The registers of each access, and where each element is.
+/// The accesses of a tile.
+enum TileAccess {
+    /// The registers of each access, and the offset of each element.
     Vectors(Vector, Transfer),
     /// By `ldmatrix`.
     Matrices(MatrixAccess),
 }
 
-impl Way {
+impl TileAccess {
     fn vector(&self) -> &Vector {
         match self {
             Self::Vectors(vector, _) => vector,
@@ -71,12 +71,12 @@ impl Way {
     }
 }
 
-/// The widest accesses of a tile to a buffer.
+/// Returns the widest accesses of a tile to a buffer.
 fn vector_in(layout: &Layout, memory: &Layout, element: Element) -> Vector {
-    layout.vector_in(memory).at_most((MOST_BYTES * 8 / memory_bits(element)).max(1))
+    layout.vector_in(memory).at_most((MAX_ACCESS_BYTES * 8 / memory_bits(element)).max(1))
 }
 
-/// The matrices that an instruction moves.
+/// Returns the number of matrices that an instruction moves.
 fn count_of(matrix: &MatrixAccess) -> MatrixCount {
     match matrix.matrices {
         1 => MatrixCount::X1,
@@ -86,7 +86,7 @@ fn count_of(matrix: &MatrixAccess) -> MatrixCount {
 }
 
 impl Lowering<'_> {
-    /// A tile in a buffer, to be read in a layout; nothing is read yet.
+    /// Returns a tile in a buffer, to be read in a layout; it emits no load.
     pub(super) fn shared_tile(
         &self,
         buffer: Value,
@@ -96,35 +96,38 @@ impl Lowering<'_> {
     ) -> SharedTile {
         let memory = self.program.header.layouts.get(ty.layout);
         let bits = memory_bits(ty.element);
-        let way = match loads {
-            Loads::Vectors => Way::Vectors(vector_in(layout, memory, ty.element), layout.offsets_in(memory)),
+        let access = match loads {
+            Loads::Vectors => {
+                TileAccess::Vectors(vector_in(layout, memory, ty.element), layout.offsets_in(memory))
+            }
             Loads::Matrices => {
                 let access = layout.matrix_access(memory, bits);
-                Way::Matrices(access.expect("the verifier checks what ldmatrix loads"))
+                TileAccess::Matrices(access.expect("the verifier checks what ldmatrix loads"))
             }
         };
         let mut accesses = FxHashMap::default();
-        for number in 0..way.vector().accesses() {
-            accesses.extend(way.vector().registers(number).into_iter().map(|register| (register, number)));
+        for number in 0..access.vector().accesses() {
+            accesses.extend(access.vector().registers(number).into_iter().map(|register| (register, number)));
         }
         SharedTile {
             element: ty.element,
             start: self.scalar(buffer),
-            way,
+            access,
             thread: None,
             accesses,
             read: FxHashMap::default(),
         }
     }
 
-    /// Where this thread is behind `start` by a linear map, in bytes.
-    pub(super) fn thread_place(&mut self, images: Vec<u32>, start: Scalar) -> ThreadPlace {
+    /// Returns the position of this thread after `start` by a linear map, in bytes.
+    pub(super) fn thread_position(&mut self, images: Vec<u32>, start: Scalar) -> ThreadPosition {
         let own = self.linear(&images);
-        ThreadPlace { start, images, own }
+        ThreadPosition { start, images, own }
     }
 
-    /// The address in shared memory of a register of the thread that adds `constant` to its place over F2.
-    pub(super) fn shared_place(&mut self, thread: &ThreadPlace, constant: u32) -> Scalar {
+    /// Returns the shared memory address of a register, whose offset `constant` is added over F2 to
+    /// the position of the thread.
+    pub(super) fn shared_position(&mut self, thread: &ThreadPosition, constant: u32) -> Scalar {
         let place = self.displaced(thread.own, &thread.images, constant);
         self.builder.add(Width::B32, place, thread.start)
     }
@@ -145,18 +148,19 @@ impl Lowering<'_> {
             return self.store_matrices(element, &matrix, self.scalar(buffer), &own);
         }
         let images: Vec<u32> = Self::thread_images(&offsets).iter().map(|image| image * bytes).collect();
-        let thread = self.thread_place(images, self.scalar(buffer));
+        let thread = self.thread_position(images, self.scalar(buffer));
         for number in 0..vector.accesses() {
             let registers = vector.registers(number);
             let first = offsets.at(&[(Input::Register, registers[0])]) * bytes;
-            let address = self.shared_place(&thread, first);
+            let address = self.shared_position(&thread, first);
             let elements: SmallVec<[Scalar; 16]> =
                 registers.iter().map(|&register| own[register as usize]).collect();
             self.store_shared(guard, element, address, &elements);
         }
     }
 
-    /// By which matrices a tile is stored, where an instruction moves more of it so than a thread by itself.
+    /// Returns the matrices by which `stmatrix` stores a tile, if it stores more at once than a
+    /// thread.
     fn stored_matrices(
         &self,
         element: Element,
@@ -169,16 +173,16 @@ impl Lowering<'_> {
         (vector.width() * bits < 32 * matrix.matrices).then_some(matrix)
     }
 
-    /// `stmatrix`: the elements of each matrix in turn.
+    /// Emits `stmatrix` for the elements of each matrix in turn.
     fn store_matrices(&mut self, element: Element, matrix: &MatrixAccess, start: Scalar, own: &[Scalar]) {
         let bytes = element.bytes() as u32;
         let images: Vec<u32> =
             Self::thread_images(&matrix.addresses).iter().map(|image| image * bytes).collect();
-        let thread = self.thread_place(images, start);
+        let thread = self.thread_position(images, start);
         for number in 0..matrix.registers.accesses() {
             let registers = matrix.registers.registers(number);
             let first = matrix.addresses.at(&[(Input::Register, registers[0])]) * bytes;
-            let address = self.shared_place(&thread, first);
+            let address = self.shared_position(&thread, first);
             let address = self.builder.address(Width::B32, address);
             let elements: SmallVec<[Scalar; 16]> =
                 registers.iter().map(|&register| self.memory_form(element, own[register as usize])).collect();
@@ -207,32 +211,32 @@ impl Lowering<'_> {
         self.set(result, scalars);
     }
 
-    /// A register of a tile in shared memory.
+    /// Returns a register of a tile in shared memory.
     pub(super) fn read(&mut self, shared: &mut SharedTile, register: u32) -> Scalar {
         if let Some(&scalar) = shared.read.get(&register) {
             return scalar;
         }
         let bytes = shared.element.bytes() as u32;
-        let registers = shared.way.vector().registers(shared.accesses[&register]);
-        let offsets = match &shared.way {
-            Way::Vectors(_, offsets) => offsets,
-            Way::Matrices(matrix) => &matrix.addresses,
+        let registers = shared.access.vector().registers(shared.accesses[&register]);
+        let offsets = match &shared.access {
+            TileAccess::Vectors(_, offsets) => offsets,
+            TileAccess::Matrices(matrix) => &matrix.addresses,
         };
         let thread = shared.thread.get_or_insert_with(|| {
             let images = Self::thread_images(offsets).iter().map(|image| image * bytes).collect();
-            self.thread_place(images, shared.start)
+            self.thread_position(images, shared.start)
         });
         let first = offsets.at(&[(Input::Register, registers[0])]) * bytes;
-        let address = self.shared_place(thread, first);
-        let elements = match &shared.way {
-            Way::Vectors(..) => self.load_shared(shared.element, address, registers.len()),
-            Way::Matrices(matrix) => self.load_matrices(shared.element, matrix, address),
+        let address = self.shared_position(thread, first);
+        let elements = match &shared.access {
+            TileAccess::Vectors(..) => self.load_shared(shared.element, address, registers.len()),
+            TileAccess::Matrices(matrix) => self.load_matrices(shared.element, matrix, address),
         };
         shared.read.extend(registers.into_iter().zip(elements));
         shared.read[&register]
     }
 
-    /// `ldmatrix`: the elements of each matrix in turn.
+    /// Emits `ldmatrix` for the elements of each matrix in turn.
     fn load_matrices(
         &mut self,
         element: Element,

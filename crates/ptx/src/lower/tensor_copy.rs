@@ -1,7 +1,8 @@
-//! Copies of boxes of tensors by the tensor memory accelerator: PTX ISA, "Data Movement and Conversion Instructions: Tensor
-//! copy, `cp.async.bulk.tensor`".
+//! Copies of boxes of tensors by the tensor memory accelerator: PTX ISA, "Data Movement and
+//! Conversion Instructions: Tensor copy, `cp.async.bulk.tensor`".
 //!
-//! A buffer whose rows are longer than a line of its swizzle is several boxes, one after the other; each is a copy of its own.
+//! A buffer whose rows are longer than a row of its swizzle is several boxes, one after the other;
+//! one copy moves each.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::{BoxLayout, Feature, GATHERED_ROWS_PER_COPY};
@@ -14,12 +15,12 @@ use crate::isa::{
     RegisterId, ScalarType, Source, StateSpace, Symbol, TensorAddress, TensorDimension, TensorMode, Variable,
 };
 
-/// A tensor map, and what its address is a multiple of.
+/// The bytes and the alignment of a tensor map.
 const MAP_BYTES: u64 = 128;
 const MAP_ALIGNMENT: u32 = 64;
 
 impl Lowering<'_> {
-    /// A parameter that is a tensor map: its value is its generic address.
+    /// Declares a parameter that is a tensor map: its value is its generic address.
     pub(super) fn tensor_map_parameter(&mut self, index: usize, value: Value) {
         let name = format!("{}_param_{index}", self.builder.function.name);
         let variable = Variable::array(name, StateSpace::Param, ScalarType::B8, MAP_BYTES, MAP_ALIGNMENT);
@@ -38,7 +39,8 @@ impl Lowering<'_> {
         self.set(value, [address]);
     }
 
-    /// One thread has the tensor maps of the launch fetched, before anything else: the first copy through each would wait for that.
+    /// Prefetches the tensor maps of the launch, by one thread, before all else: the first copy
+    /// through each map would wait for it.
     pub(super) fn prefetch_tensor_maps(&mut self) {
         let parameters = &self.kernel.blocks[self.kernel.entry].parameters;
         let maps = parameters[self.tensor_map_parameters()].to_vec();
@@ -54,7 +56,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The boxes of a slot that a tensor copy moves.
+    /// Returns the boxes of a slot that a tensor copy moves.
     fn tensor_boxes(
         &self,
         inst: Inst,
@@ -72,7 +74,7 @@ impl Lowering<'_> {
         Ok(boxes)
     }
 
-    /// A box, by its number: its place in shared memory, and in the tensor.
+    /// Returns the address of a box in shared memory, and its coordinates in the tensor.
     fn tensor_box(
         &mut self,
         buffer: Value,
@@ -85,8 +87,8 @@ impl Lowering<'_> {
         self.tensor_part(buffer, boxes, place, (0, skipped), tensor)
     }
 
-    /// A part of a tile: so many bytes behind the beginning in shared memory, and so many elements along one of the axes, which
-    /// are numbered from the one of the rows on, in the tensor.
+    /// Returns the position of a part of a tile: `bytes` after the start in shared memory, and
+    /// `elements` along one of the axes in the tensor, counted from the axis of the rows.
     pub(super) fn tensor_part(
         &mut self,
         buffer: Value,
@@ -100,8 +102,8 @@ impl Lowering<'_> {
         let place = self.builder.address(Width::B32, place);
         let map = self.scalar(map);
         let map = self.builder.address(Width::B64, map);
-        // The axes of the tile, and before them those that it does not have. The first in PTX is the contiguous one, along
-        // which the boxes lie.
+        // The axes of the tile come after those that it does not have. The first axis in PTX is the
+        // contiguous one, along which the boxes follow each other.
         let own = coordinates.len() - boxes.order.len();
         let order = boxes.order.iter().map(|axis| own + axis).chain((0..own).rev());
         let registers: SmallVec<[RegisterId; 5]> = order
@@ -124,13 +126,13 @@ impl Lowering<'_> {
     ) -> Lowered {
         let boxes = self.tensor_boxes(inst, buffer, coordinates.len())?;
         if let Some(condition) = self.shared_condition(buffer) {
-            self.shared_load(condition, [buffer, descriptor], [barriers, slot], &boxes, coordinates);
+            self.multicast_load(condition, [buffer, descriptor], [barriers, slot], &boxes, coordinates);
             return Ok(());
         }
         if let Some(place) = self.gathered_row_indices(coordinates) {
             let mbarrier = self.mbarrier(barriers, slot);
             for (guard, (destination, source)) in
-                self.copies_of_rows(buffer, &boxes, (descriptor, coordinates), (place, false))
+                self.gather_copies(buffer, &boxes, (descriptor, coordinates), (place, false))
             {
                 let copy = isa::CpAsyncBulkTensorLoad {
                     dimension: TensorDimension::D2,
@@ -169,7 +171,7 @@ impl Lowering<'_> {
             Some(AtomicKind::Exchange) => return Err(self.unsupported(inst, "an exchange by a tensor copy")),
         };
         if let Some(place) = self.gathered_row_indices(coordinates) {
-            let copies = self.copies_of_rows(buffer, &boxes, (descriptor, coordinates), (place, true));
+            let copies = self.gather_copies(buffer, &boxes, (descriptor, coordinates), (place, true));
             let guard = copies.first().and_then(|(guard, _)| *guard);
             for (guard, (source, destination)) in copies {
                 let mode = TensorMode::TileScatter4;
@@ -204,14 +206,17 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Which of the coordinates is a tile, of the numbers of rows.
+    /// Returns the coordinate that is a tile of row indices.
     fn gathered_row_indices(&self, coordinates: &[Value]) -> Option<usize> {
         coordinates.iter().position(|value| self.layout_of(*value).is_some())
     }
 
-    /// The copies of four rows each: who starts them, and the places in shared memory and in the tensor. The first lanes have the
-    /// numbers of four rows each, one of them behind the other; all have more where the lanes of a warp are not enough.
-    fn copies_of_rows(
+    /// Returns the gathering copies of four rows each: the lanes that start them, and the positions
+    /// in shared memory and in the tensor.
+    ///
+    /// The first lanes hold the indices of four consecutive rows each, and of more if a warp has
+    /// too few lanes.
+    fn gather_copies(
         &mut self,
         buffer: Value,
         boxes: &BoxLayout,
@@ -241,8 +246,8 @@ impl Lowering<'_> {
             let rows: Vec<Scalar> =
                 rows.iter().map(|row| if is_written { self.row_to_write(*row) } else { *row }).collect();
             for part in 0..boxes.count {
-                let behind = part * boxes.bytes + number * LANES * GATHERED_ROWS_PER_COPY * row_bytes;
-                let place = self.builder.add(Width::B32, start, Scalar::constant(behind.into()));
+                let distance = part * boxes.bytes + number * LANES * GATHERED_ROWS_PER_COPY * row_bytes;
+                let place = self.builder.add(Width::B32, start, Scalar::constant(distance.into()));
                 let place = self.builder.address(Width::B32, place);
                 let skipped = Scalar::constant((part * boxes.row).into());
                 let column = self.builder.add(Width::B32, column, skipped);
@@ -258,7 +263,8 @@ impl Lowering<'_> {
         copies
     }
 
-    /// The number of a row that is written, or is none of the tensor: a copy to the tensor may reach over its end, not over its start.
+    /// Returns the index of a row to write, or one outside of the tensor: a copy to the tensor may
+    /// exceed its end, but not its start.
     fn row_to_write(&mut self, row: Scalar) -> Scalar {
         let most = Scalar::constant(i32::MAX as u64);
         self.builder.extremum(Width::B32, false, false, row, most)
@@ -266,13 +272,13 @@ impl Lowering<'_> {
 
     pub(super) fn lower_tensor_store_wait(&mut self, inst: Inst, pending: u32, complete: bool) -> Lowered {
         self.require(inst, Feature::Tma)?;
-        // Threads that have no groups do not wait.
+        // Threads without groups do not wait.
         self.builder.emit(isa::CpAsyncBulkWaitGroup { read: !complete, n: i64::from(pending).into() });
         Ok(())
     }
 }
 
-/// The copy of a box, to one block or to those of a mask.
+/// Returns the copy of a box, to one block or to those of a mask.
 pub(super) fn load_of_box(
     (destination, source): (Address, TensorAddress),
     mbarrier: Address,
@@ -296,7 +302,7 @@ pub(super) fn load_of_box(
     }
 }
 
-/// The copy of a box, or of rows of one, to a tensor.
+/// Returns the copy of a box, or of its rows, to a tensor.
 fn store_of_box(
     dimension: TensorDimension,
     mode: TensorMode,

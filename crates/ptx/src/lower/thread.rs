@@ -1,4 +1,4 @@
-//! What linear maps make of the number of the thread: coordinates, offsets, conditions.
+//! Linear maps of the thread id: coordinates, offsets, conditions.
 
 use tilewright_layout::{Input, Transfer};
 
@@ -8,7 +8,7 @@ use super::{LANES, Lowering};
 use crate::isa::{self, Comparison, SpecialRegister};
 
 impl Lowering<'_> {
-    /// The value of a special register.
+    /// Returns the value of a special register.
     pub(super) fn special(&mut self, register: SpecialRegister) -> Scalar {
         self.builder.pure(Width::B32, |d| isa::Mov {
             ty: isa::ScalarType::B32,
@@ -17,16 +17,17 @@ impl Lowering<'_> {
         })
     }
 
-    /// The number of the thread among those that run this code, of the block or of a role: the lane in the low five bits, the
-    /// warp above.
+    /// Returns the thread id among the threads that run this code, those of the block or of a
+    /// partition: the lane in the low five bits, the warp above.
     pub(super) fn thread(&mut self) -> Scalar {
         let first = u64::from(self.warps.first * LANES);
         self.special(SpecialRegister::TidX).plus(Width::B32, first.wrapping_neg())
     }
 
-    /// The sum over F2 of the images of the bits of the thread's number; `images[i]` is that of bit `i`.
+    /// Returns the sum over F2 of the images of the bits of the thread id; `images[i]` is that of
+    /// bit `i`.
     pub(super) fn linear(&mut self, images: &[u32]) -> Scalar {
-        // Bits that move by the same distance move together.
+        // Bits that move by the same distance share a shift.
         let mut distances: Vec<(i32, u32)> = Vec::new();
         let (mut written, mut overlaps) = (0_u32, false);
         for (bit, image) in images.iter().enumerate() {
@@ -45,7 +46,7 @@ impl Lowering<'_> {
         for (distance, mask) in distances {
             let thread = self.thread();
             let moved = if distance < 0 {
-                // What is below is dropped by the shift.
+                // The shift drops the lower bits.
                 let distance = distance.unsigned_abs();
                 let shifted = self.builder.shr(Width::B32, false, thread, distance);
                 if mask >> distance == all >> distance {
@@ -68,29 +69,29 @@ impl Lowering<'_> {
         self.builder.bitwise(Bitwise::And, Width::B32, value, Scalar::constant(mask.into()))
     }
 
-    /// The bits that the number of a thread may have.
+    /// Returns the bits that a thread id may have.
     fn thread_mask(&self) -> u32 {
         self.warps.count.next_power_of_two() * LANES - 1
     }
 
-    /// A constant added over F2 to a value of [`Self::linear`].
+    /// Adds a constant over F2 to a value of [`Self::linear`].
     pub(super) fn displaced(&mut self, thread_part: Scalar, images: &[u32], constant: u32) -> Scalar {
         let reached = images.iter().fold(0, |any, image| any | image);
         if reached & constant == 0 {
             return thread_part.plus(Width::B32, constant.into());
         }
-        // What no thread reaches stays a sum.
+        // Bits that no thread sets are added.
         let xor = Scalar::constant((constant & reached).into());
         let part = self.builder.bitwise(Bitwise::Xor, Width::B32, thread_part, xor);
         part.plus(Width::B32, (constant & !reached).into())
     }
 
-    /// Of a map from places, the images of the bits of the thread's number.
+    /// Returns the images of the bits of the thread id of a map.
     pub(super) fn thread_images(map: &Transfer) -> Vec<u32> {
         [map.bases(Input::Lane), map.bases(Input::Warp)].concat()
     }
 
-    /// Whether all of these bits of the lane and of the warp are 0; always, if there are none.
+    /// Returns whether all of these bits of the lane and of the warp are 0; true if there are none.
     pub(super) fn is_first(&mut self, lanes: u32, warps: u32) -> Scalar {
         let mask = lanes | (warps * LANES);
         if mask == 0 {
@@ -101,7 +102,7 @@ impl Lowering<'_> {
         self.builder.compare(Width::B32, true, Comparison::Eq, bits, Scalar::constant(0))
     }
 
-    /// Whether the parity of these bits of the lane and of the warp is odd.
+    /// Returns whether the parity of these bits of the lane and of the warp is odd.
     pub(super) fn parity(&mut self, lanes: u32, warps: u32) -> Scalar {
         let mask = lanes | (warps * LANES);
         let thread = self.thread();

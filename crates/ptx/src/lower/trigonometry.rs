@@ -1,7 +1,8 @@
-//! Sine and cosine of binary32, over the whole range.
+//! Sine and cosine of fp32, over the whole range.
 //!
-//! An argument is reduced by pi/2: a small one by three products, a large one, in a branch, by a window of the bits of 2/pi
-//! (Payne and Hanek, "Radian Reduction for Trigonometric Functions", 1983).
+//! An argument is reduced by pi/2: a small one by three multiplications, a large one, in a branch,
+//! by a window of the bits of 2/pi (Payne and Hanek, "Radian Reduction for Trigonometric
+//! Functions", 1983).
 
 use super::Lowering;
 use super::builder::{Builder, Scalar, Width};
@@ -11,14 +12,14 @@ use super::math32::{F32, SHIFTER};
 use crate::isa::{self, BoundMode, BranchTarget, Comparison, Rounding, ScalarType, ShiftDirection};
 
 const SIGN: u64 = 0x8000_0000;
-/// Above this, the products are not exact enough.
+/// The largest argument for which the multiplications are exact enough.
 const LARGEST_SMALL_ANGLE: f32 = 71_476.0;
-/// The bits of 2/pi behind its point, after a word of zeros.
+/// The bits of 2/pi after its binary point, after a word of zeros.
 const TWO_OVER_PI: [u64; 7] =
     [0, 0xa2f9_836e, 0x4e44_1529, 0xfc27_57d1, 0xf534_ddc0, 0xdb62_9599, 0x3c43_9041];
 
 impl Lowering<'_> {
-    /// sin(x + quarter * pi/2) within 2 ulp; NaN for infinities.
+    /// Returns sin(x + quarter * pi/2) within 2 ulp; NaN for infinities.
     pub(super) fn sine(&mut self, x: Scalar, quarter: u64) -> Scalar {
         let builder = &mut self.builder;
         let small = builder.sine_small(x, quarter);
@@ -41,18 +42,19 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// The remainder of a large x by pi/2, and the quadrant in the low two bits of a number.
+    /// Returns the remainder of a large x by pi/2, and the quadrant in the low two bits of a
+    /// number.
     fn reduce_large(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let word = Width::B32;
-        // x is 2^(exponent - 31) times an integer of 32 bits. Of 2/pi, the 96 bits from place exponent - 32 behind the point
-        // on decide the quadrant and 62 bits of the fraction.
+        // x is 2^(exponent - 31) times an integer of 32 bits. The 96 bits of 2/pi from position
+        // exponent - 32 after the point on determine the quadrant and 62 bits of the fraction.
         let biased = self.shr(word, false, x, 23);
         let biased = self.bitwise(Bitwise::And, word, biased, Scalar::constant(0xff));
         let place = biased.plus(word, 128_u64.wrapping_neg());
         let mantissa = self.shl(word, x, 8);
         let mantissa = self.bitwise(Bitwise::Or, word, mantissa, Scalar::constant(SIGN));
         let window = self.window(place);
-        // The product modulo 4, its point above bit 94.
+        // The product modulo 4, with its point above bit 94.
         let mantissa = self.register(word, mantissa);
         let [low, middle, high] = [2, 1, 0].map(|index| self.product(mantissa.into(), window[index]));
         let carry = self.shr(Width::B64, false, low, 32);
@@ -64,7 +66,7 @@ impl Builder {
         let turns = self.bitwise(Bitwise::Or, Width::B64, high, middle);
         let fraction = self.shl(Width::B64, turns, 2);
         let quadrant = self.shr(Width::B64, false, turns, 62);
-        // A fraction above one half is one below zero in the next quadrant.
+        // A fraction above one half becomes a negative one in the next quadrant.
         let rounded = self.shr(Width::B64, false, fraction, 63);
         let quadrant = self.add(Width::B64, quadrant, rounded);
         let quadrant = self.low_word(quadrant);
@@ -81,7 +83,7 @@ impl Builder {
         (r, self.select(word, is_negative, minus, quadrant))
     }
 
-    /// Three words of 2/pi from a bit on.
+    /// Returns three words of 2/pi from a bit on.
     fn window(&mut self, place: Scalar) -> [Scalar; 3] {
         let word = Width::B32;
         let [one, two] = [32, 64].map(|bit| {
@@ -108,7 +110,7 @@ impl Builder {
         })
     }
 
-    /// The product of two words in 64 bits.
+    /// Returns the 64-bit product of two words.
     fn product(&mut self, a: Scalar, b: Scalar) -> Scalar {
         let (a, b) = (self.source(Width::B32, a), self.source(Width::B32, b));
         self.pure(Width::B64, |d| isa::Mul {
@@ -123,8 +125,8 @@ impl Builder {
         })
     }
 
-    /// sin(x + quarter * pi/2) within 1.6 ulp for |x| up to 71,476: the quadrant, counted from the sine's, and the result
-    /// before its sign, of the remainder of x by pi/2.
+    /// Returns sin(x + quarter * pi/2) within 1.6 ulp for |x| up to 71,476: the quadrant, counted
+    /// from the sine's, and the unsigned result, from the remainder of x by pi/2.
     fn sine_small(&mut self, x: Scalar, quarter: u64) -> Scalar {
         let turns = self.mul_rn(F32, x, f32_constant(std::f32::consts::FRAC_2_PI));
         let shifted = self.add_rn(F32, turns, f32_constant(SHIFTER));
@@ -142,7 +144,7 @@ impl Builder {
         result
     }
 
-    /// The sine of r in the quadrant that the low two bits of a number say.
+    /// Returns the sine of r in the quadrant of the low two bits of a number.
     fn sine_of_remainder(&mut self, r: Scalar, quadrant: Scalar, quarter: u64) -> Scalar {
         let s = self.mul_rn(F32, r, r);
         let sin =

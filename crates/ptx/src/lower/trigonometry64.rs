@@ -1,8 +1,9 @@
-//! Sine and cosine of binary64, over the whole range.
+//! Sine and cosine of fp64, over the whole range.
 //!
-//! An argument is reduced by pi/2: a small one by three products (Cody and Waite, "Software Manual for the Elementary
-//! Functions", 1980), a large one, in a branch, by a window of the bits of 2/pi (Payne and Hanek, "Radian Reduction for
-//! Trigonometric Functions", 1983). The polynomials have the least relative error on the remainders (Remez).
+//! An argument is reduced by pi/2: a small one by three multiplications (Cody and Waite, "Software
+//! Manual for the Elementary Functions", 1980), a large one, in a branch, by a window of the bits
+//! of 2/pi (Payne and Hanek, "Radian Reduction for Trigonometric Functions", 1983). The polynomials
+//! have the least relative error on the remainders (Remez).
 
 use super::Lowering;
 use super::builder::{Builder, Scalar, Width, move_to};
@@ -19,7 +20,7 @@ const LONG: Width = Width::B64;
 const SIGN: u64 = 1 << 63;
 /// 1.5 * 2^52: adding it rounds to an integer, which is then in the low bits.
 const SHIFTER: f64 = 6_755_399_441_055_744.0;
-/// Up to this, 2^30, three parts of pi/2 are enough.
+/// The largest argument, 2^30, for which three parts of pi/2 suffice.
 const LARGEST_SMALL_ANGLE: f64 = 1_073_741_824.0;
 /// pi/2 as a sum.
 const HALF_PI: [f64; 3] =
@@ -28,7 +29,7 @@ const HALF_PI: [f64; 3] =
 const UNIT: f64 = 1.0 / 18_446_744_073_709_551_616.0;
 /// The name of the table in the module.
 const TABLE: &str = "two_over_pi";
-/// The bits of 2/pi behind its point, after a word of zeros: enough for the largest number.
+/// The bits of 2/pi after its binary point, after a word of zeros: enough for the largest number.
 const TWO_OVER_PI: [u64; 19] = [
     0,
     0xa2f9_836e_4e44_1529,
@@ -52,7 +53,8 @@ const TWO_OVER_PI: [u64; 19] = [
 ];
 
 impl Lowering<'_> {
-    /// sin(x + quarter * pi/2) within 1.5 ulp (1.47 found); NaN for infinities. `quarter` is 0 or 1.
+    /// Returns sin(x + quarter * pi/2) within 1.5 ulp (1.47 found); NaN for infinities. `quarter`
+    /// is 0 or 1.
     pub(super) fn sine64(&mut self, x: Scalar, quarter: u64) -> Scalar {
         let builder = &mut self.builder;
         let a = builder.float_source(F64, x);
@@ -76,12 +78,12 @@ impl Lowering<'_> {
         if quarter == 1 {
             return result.into();
         }
-        // The sine is odd; the sign of zero stays, too.
+        // The sine is odd, and keeps the sign of zero.
         let sign = builder.bitwise(Bitwise::And, LONG, x, Scalar::constant(SIGN));
         builder.bitwise(Bitwise::Xor, LONG, result.into(), sign)
     }
 
-    /// The table of 2/pi, in constant memory.
+    /// Returns the table of 2/pi, in constant memory.
     fn two_over_pi(&mut self) -> Symbol {
         let known = self.module.globals.iter().find(|(_, variable)| variable.name == TABLE);
         let known = known.map(|(id, _)| id);
@@ -96,8 +98,9 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// The remainder by pi/2 of an x from 0 to `LARGEST_SMALL_ANGLE`, and the quadrant in the low two bits of a number. The
-    /// first product and difference are exact: both are multiples of 2^-53, and the remainder is below 1.
+    /// Returns the remainder by pi/2 of an x from 0 to `LARGEST_SMALL_ANGLE`, and the quadrant in
+    /// the low two bits of a number. The first product and difference are exact: both are multiples
+    /// of 2^-53, and the remainder is below 1.
     fn reduce_small64(&mut self, x: Scalar) -> (Scalar, Scalar) {
         let turns = self.mul_rn(F64, x, F64.constant(std::f64::consts::FRAC_2_PI));
         let shifted = self.add_rn(F64, turns, F64.constant(SHIFTER));
@@ -106,14 +109,15 @@ impl Builder {
         (r, shifted)
     }
 
-    /// The same of a larger x.
+    /// Returns the same for a larger x.
     fn reduce_large64(&mut self, x: Scalar, table: Symbol) -> (Scalar, Scalar) {
-        // x is 2^(exponent - 63) times an integer of 64 bits. Of 2/pi, the 192 bits from place exponent - 64 behind the
-        // point on decide the quadrant and 126 bits of the fraction, which is never below 2^-62.
+        // x is 2^(exponent - 63) times an integer of 64 bits. The 192 bits of 2/pi from position
+        // exponent - 64 after the point on determine the quadrant and 126 bits of the fraction,
+        // which is never below 2^-62.
         let mantissa = self.shl(LONG, x, 11);
         let mantissa = self.bitwise(Bitwise::Or, LONG, mantissa, Scalar::constant(SIGN));
         let window = self.window64(x, table);
-        // The product modulo 4, its point above bit 126 of the upper two words.
+        // The product modulo 4, with its point above bit 126 of the upper two words.
         let carried = self.mul_high(LONG, false, mantissa, window[2]);
         let low = self.mul(LONG, mantissa, window[1]);
         let low = self.add(LONG, low, carried);
@@ -128,16 +132,17 @@ impl Builder {
         let between = self.shr(LONG, false, low, 62);
         let upper = self.bitwise(Bitwise::Or, LONG, upper, between);
         let lower = self.shl(LONG, low, 2);
-        // A fraction above one half is one below zero in the next quadrant.
+        // A fraction above one half becomes a negative one in the next quadrant.
         let rounded = self.shr(LONG, false, upper, 63);
         (self.radians64(upper, lower), self.add(LONG, quadrant, rounded))
     }
 
-    /// A signed fraction of 128 bits times pi/2, within 0.6 ulp; within 1 ulp if the upper word is below 2^8.
+    /// Multiplies a signed fraction of 128 bits by pi/2, within 0.6 ulp; within 1 ulp if the upper
+    /// word is below 2^8.
     fn radians64(&mut self, upper: Scalar, lower: Scalar) -> Scalar {
         let (float, signed) = ((LONG, ScalarType::F64), (LONG, integer(LONG, true)));
         let unsigned = (LONG, integer(LONG, false));
-        // The upper word is `a` and what its rounding leaves.
+        // Splits the upper word into `a` and its rounding error.
         let a = self.float_convert(float, signed, Some(Rounding::Rz), upper);
         let taken = self.float_convert(signed, float, Some(Rounding::Rzi), a);
         let left = self.sub(LONG, upper, taken);
@@ -152,10 +157,11 @@ impl Builder {
         self.sub_rn(F64, error, minus)
     }
 
-    /// Three words of 2/pi from the place on that the exponent of x says.
+    /// Returns three words of 2/pi from the position that the exponent of x selects.
     fn window64(&mut self, x: Scalar, table: Symbol) -> [Scalar; 3] {
         let biased = self.shr(LONG, false, x, 52);
-        // The word of zeros stands before the point: place exponent - 64, counted from 1, is bit exponent - 1 of the table.
+        // The word of zeros precedes the point: position exponent - 64, counted from 1, is bit
+        // exponent - 1 of the table.
         let bit = biased.plus(LONG, 1024_u64.wrapping_neg());
         let offset = self.shr(LONG, false, bit, 3);
         let offset = self.bitwise(Bitwise::And, LONG, offset, Scalar::constant(!7));
@@ -176,13 +182,13 @@ impl Builder {
         [0, 1, 2].map(|index| {
             let (a, next) = (self.source(LONG, words[index]), self.source(LONG, words[index + 1]));
             let upper = self.pure(LONG, |d| isa::Shl { ty: ScalarType::B64, d, a, b: count });
-            // A shift by 64 leaves nothing.
+            // A shift by 64 yields zero.
             let lower = self.pure(LONG, |d| isa::Shr { ty: ScalarType::U64, d, a: next, b: rest });
             self.bitwise(Bitwise::Or, LONG, upper, lower)
         })
     }
 
-    /// The sine of r in the quadrant that the low two bits of a number say.
+    /// Returns the sine of r in the quadrant of the low two bits of a number.
     fn sine_of_remainder64(&mut self, r: Scalar, quadrant: Scalar, quarter: u64) -> Scalar {
         let s = self.mul_rn(F64, r, r);
         let sin = self.polynomial(

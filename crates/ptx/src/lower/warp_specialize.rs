@@ -1,8 +1,9 @@
-//! Warps with roles: branches on the number of the warp, and registers given from one role to another. PTX ISA,
-//! "Miscellaneous Instructions: `setmaxnreg`".
+//! Warp specialization: branches on the warp id, and registers that move between partitions. PTX
+//! ISA, "Miscellaneous Instructions: `setmaxnreg`".
 //!
-//! The kernel begins with as many registers for each thread as the roles have on the average, which `.maxnreg` asks for: so
-//! what one role gives back is what the other takes. Where code follows, every role returns to that number.
+//! The kernel starts with the average number of registers of the partitions for each thread, by
+//! `.maxnreg`, so the registers that one partition releases are those that another takes. Before
+//! code that follows, every partition returns to that number.
 
 use tilewright_gpu_ir::Feature;
 use tilewright_gpu_ir::{GpuOp, Op};
@@ -13,21 +14,22 @@ use super::control::jump;
 use super::{LANES, Lowered, Lowering, Warps};
 use crate::isa::{self, Comparison, LabelId, RegisterCountChange, ScalarType};
 
-/// Registers are given away in steps of so many.
+/// The granularity of register counts.
 const STEP: u32 = 8;
 
-/// A role: its warps, and the registers of a thread, if they change.
+/// A partition: its warps, and the registers of a thread, or 0 if they do not change.
 #[derive(Clone, Copy)]
-struct Role {
+struct Partition {
     warps: Warps,
     registers: u32,
 }
 
-/// The registers of a thread before and behind the roles; none if no role changes them.
-fn common_registers(roles: &[Role]) -> Option<u32> {
-    let changing = roles.iter().filter(|role| role.registers != 0);
-    let (sum, warps) = changing.fold((0, 0), |(sum, warps), role| {
-        (sum + role.registers * role.warps.count, warps + role.warps.count)
+/// Returns the registers of a thread before and after the partitions; `None` if no partition
+/// changes them.
+fn common_registers(partitions: &[Partition]) -> Option<u32> {
+    let changing = partitions.iter().filter(|partition| partition.registers != 0);
+    let (sum, warps) = changing.fold((0, 0), |(sum, warps), partition| {
+        (sum + partition.registers * partition.warps.count, warps + partition.warps.count)
     });
     (warps > 0).then(|| sum.div_ceil(warps).next_multiple_of(STEP))
 }
@@ -35,63 +37,63 @@ fn common_registers(roles: &[Role]) -> Option<u32> {
 impl Lowering<'_> {
     pub(super) fn lower_warp_specialize(&mut self, inst: Inst, warps: &[i64], registers: &[i64]) -> Lowered {
         let mut first = 0;
-        let roles: Vec<Role> = warps
+        let partitions: Vec<Partition> = warps
             .iter()
             .zip(registers)
             .map(|(&count, &registers)| {
                 let warps = Warps { first, count: count as u32 };
                 first += warps.count;
-                Role { warps, registers: registers as u32 }
+                Partition { warps, registers: registers as u32 }
             })
             .collect();
         let is_group = |warps: Warps| warps.first.is_multiple_of(4) && warps.count.is_multiple_of(4);
-        if let Some(Role { warps, .. }) =
-            roles.iter().find(|role| role.registers != 0 && !is_group(role.warps))
+        if let Some(Partition { warps, .. }) =
+            partitions.iter().find(|partition| partition.registers != 0 && !is_group(partition.warps))
         {
             let Warps { first, count } = *warps;
             let what = format!("a change of the registers of {count} warps from {first} on, no warpgroups,");
             return Err(self.unsupported(inst, &what));
         }
-        let common = common_registers(&roles);
+        let common = common_registers(&partitions);
         if common.is_some() {
             self.require(inst, Feature::Wgmma)?;
             self.builder.function.directives.max_registers = common;
         }
-        self.in_roles(&roles, |lowering, number, role| {
+        self.emit_partitions(&partitions, |lowering, number, partition| {
             if let Some(common) = common {
-                lowering.change_registers(common, role.registers);
+                lowering.change_registers(common, partition.registers);
             }
             let region = lowering.kernel.insts[inst].regions[number];
-            let around = std::mem::replace(&mut lowering.warps, role.warps);
+            let around = std::mem::replace(&mut lowering.warps, partition.warps);
             let lowered = lowering.block(region);
             lowering.warps = around;
             lowered
         })?;
-        // Also what the warps of a group have to do between two changes of their registers.
+        // The warps of a group must synchronize between two changes of their registers.
         self.wait();
-        if let Some(common) = common.filter(|_| self.goes_on_behind(inst)) {
-            self.in_roles(&roles, |lowering, _, role| {
-                lowering.change_registers(role.registers, common);
+        if let Some(common) = common.filter(|_| self.has_code_after(inst)) {
+            self.emit_partitions(&partitions, |lowering, _, partition| {
+                lowering.change_registers(partition.registers, common);
                 Ok(())
             })?;
         }
         Ok(())
     }
 
-    /// Has each role do something.
-    fn in_roles(
+    /// Emits code for each partition.
+    fn emit_partitions(
         &mut self,
-        roles: &[Role],
-        mut each: impl FnMut(&mut Self, usize, Role) -> Lowered,
+        partitions: &[Partition],
+        mut each: impl FnMut(&mut Self, usize, Partition) -> Lowered,
     ) -> Lowered {
         let end = self.builder.label("together");
-        for (number, &role) in roles.iter().enumerate() {
-            let is_last = number + 1 == roles.len();
+        for (number, &partition) in partitions.iter().enumerate() {
+            let is_last = number + 1 == partitions.len();
             let next = if is_last { end } else { self.builder.label("role") };
             if !is_last {
-                self.leave_role(role, next);
+                self.leave_partition(partition, next);
             }
-            each(self, number, role)?;
+            each(self, number, partition)?;
             if !is_last {
                 self.builder.emit(isa::Bra { uniform: true, ..jump(end) });
             }
@@ -100,13 +102,13 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Has the warps behind those of a role go on elsewhere.
-    fn leave_role(&mut self, role: Role, next: LabelId) {
-        let behind = (role.warps.first + role.warps.count) * LANES;
+    /// Branches for the warps after those of a partition.
+    fn leave_partition(&mut self, partition: Partition, next: LabelId) {
+        let after = (partition.warps.first + partition.warps.count) * LANES;
         let thread = self.thread();
-        let is_behind =
-            self.builder.compare(Width::B32, false, Comparison::Ge, thread, Scalar::constant(behind.into()));
-        let guard = self.builder.predicate(is_behind);
+        let is_after =
+            self.builder.compare(Width::B32, false, Comparison::Ge, thread, Scalar::constant(after.into()));
+        let guard = self.builder.predicate(is_after);
         self.builder.emit_if(Some(guard), isa::Bra { uniform: true, ..jump(next) });
     }
 
@@ -118,12 +120,12 @@ impl Lowering<'_> {
         self.builder.emit(isa::Setmaxnreg { change, ty: ScalarType::U32, count: i64::from(to).into() });
     }
 
-    /// Whether code follows that may need as many registers as there were before.
-    fn goes_on_behind(&self, inst: Inst) -> bool {
+    /// Returns whether code follows that may need as many registers as before.
+    fn has_code_after(&self, inst: Inst) -> bool {
         let holds = |block: &&ir::BlockData| block.insts.contains(&inst);
         let block = self.kernel.blocks.values().find(holds).expect("an instruction is in a block");
-        let behind = block.insts.iter().skip_while(|other| **other != inst).skip(1);
-        behind.into_iter().any(|&other| {
+        let after = block.insts.iter().skip_while(|other| **other != inst).skip(1);
+        after.into_iter().any(|&other| {
             !matches!(self.kernel.insts[other].op, Op::Gpu(GpuOp::Dealloc {}) | Op::Tile(ir::Op::Return {}))
         })
     }

@@ -1,9 +1,11 @@
-//! Matrix products of warpgroups that run beside the threads: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate
-//! Instructions: `wgmma.mma_async`, `wgmma.fence`, `wgmma.commit_group`, `wgmma.wait_group`".
+//! Asynchronous dots of warpgroups: PTX ISA, "Asynchronous Warpgroup Level Matrix
+//! Multiply-Accumulate Instructions: `wgmma.mma_async`, `wgmma.fence`, `wgmma.commit_group`,
+//! `wgmma.wait_group`".
 //!
-//! The accumulator is in registers that the instruction reads and writes, and that nobody may touch until it is waited for.
-//! So a product begins with registers of its own, to which the accumulator is copied, and products that follow it without a
-//! wait (their accumulator is `pending`) use the same.
+//! The accumulator is in registers that the instruction reads and writes, and that no other
+//! instruction may touch before the wait. A dot therefore starts with registers of its own, to
+//! which the accumulator is copied. Dots that follow it without a wait (their accumulator is
+//! `pending`) use the same registers.
 
 use std::ops::Range;
 
@@ -16,7 +18,7 @@ use tilewright_ir::{Definition, Inst, Value};
 use tilewright_layout::{Fragment, Input, Layout, Mma, Placement};
 
 use super::builder::{Scalar, Width};
-use super::dot::ProductOperand;
+use super::dot::DotOperand;
 use super::float::Float;
 use super::integer::Bitwise;
 use super::matrix_descriptor::{DEPTH_BYTES, MatrixForm};
@@ -24,14 +26,14 @@ use super::memory::Words;
 use super::{LANES, Lowered, Lowering, memory_bits};
 use crate::isa::{self, Accumulators, Comparison, MatrixShape, RegisterId, ScalarType, Source, Sources};
 
-/// Rows of A, which the instruction fixes.
+/// The rows of A, which the instruction fixes.
 const ROWS: u32 = 64;
-/// Warps and threads of a warpgroup.
+/// The warps of a warpgroup.
 const GROUP_WARPS: u32 = 4;
 const GROUP_THREADS: u32 = GROUP_WARPS * LANES;
-/// Descriptors count addresses in these bytes.
+/// The unit of addresses in descriptors, in bytes.
 const DESCRIPTOR_UNIT: u32 = 16;
-/// A NaN that no instruction makes.
+/// A NaN that no instruction produces.
 const NO_RESULT: u64 = 0xffed_cba9;
 
 /// An operand in shared memory.
@@ -39,40 +41,40 @@ struct SharedMatrix {
     placement: Placement,
     form: MatrixForm,
     bytes: u32,
-    /// The descriptor of the part at the beginning of what this warpgroup reads.
+    /// The descriptor of the first part that this warpgroup reads.
     descriptor: Scalar,
 }
 
-/// Where A comes from.
+/// The source of A.
 enum Left {
     /// Registers: the words of each part, k fastest.
     Words(Vec<Sources>),
     Shared(SharedMatrix),
 }
 
-/// What the instructions of one product have in common.
-struct Product {
+/// The common fields of the instructions of one dot.
+struct WgmmaDot {
     shape: MmaShape,
     types: [ScalarType; 3],
     left: Left,
     right: SharedMatrix,
 }
 
-/// How the instructions of one product divide the tile.
+/// The division of the tile into the instructions of one dot.
 #[derive(Clone, Copy)]
 struct Parts<'a> {
     /// The accumulator.
     layout: &'a Layout,
-    /// Its elements that a thread holds of each part.
+    /// The elements of the accumulator that a thread holds of each part.
     held: u32,
-    /// Parts of a thread side by side along N.
+    /// The parts of a thread along N.
     columns: u32,
     /// Instructions along K.
     depth: u32,
 }
 
 impl SharedMatrix {
-    /// The descriptor of the part that begins at these coordinates, less what is the warpgroup's.
+    /// Returns the descriptor of the part at these coordinates, relative to the warpgroup.
     fn at(&self, coordinates: [u32; 2]) -> Scalar {
         let offset = self.placement.apply(self.placement.input().index(&coordinates)) * self.bytes;
         self.descriptor.plus(Width::B64, u64::from(offset / DESCRIPTOR_UNIT))
@@ -88,14 +90,14 @@ impl Lowering<'_> {
         (shape, warps): (MmaShape, [u32; 2]),
         max_imprecise_acc: u32,
     ) -> Lowered {
-        let types = self.product_types(inst, [a, b, acc], shape)?;
+        let types = self.wgmma_types(inst, [a, b, acc], shape)?;
         let layout = self.layout(self.kernel.insts[inst].results[0]);
         let left = match self.kernel.ty(a).as_memory() {
             Some(_) => Left::Shared(self.shared_matrix(inst, (a, 0, ROWS), transposed[0], layout)?),
             None => Left::Words(self.left_words(a, types, shape, warps)),
         };
         let right = self.shared_matrix(inst, (b, 1, shape.n), transposed[1], layout)?;
-        let product = Product { shape, types, left, right };
+        let dot = WgmmaDot { shape, types, left, right };
         let depth = self.tile(a).shape[usize::from(!transposed[0])] / shape.k;
         let columns = (self.tile(acc).shape[1] / (shape.n * warps[1])).max(1);
         let parts = Parts { layout, held: shape.m * shape.n / GROUP_THREADS, columns, depth };
@@ -105,54 +107,48 @@ impl Lowering<'_> {
         let sums = if begins { self.sums_of(acc, layout) } else { self.accumulators(inst, acc, layout) };
         if let Some(steps) = steps {
             for first in (0..depth).step_by(steps as usize) {
-                self.multiply_apart(&product, &parts, &sums, first..depth.min(first + steps));
+                self.multiply_apart(&dot, &parts, &sums, first..depth.min(first + steps));
             }
         } else {
-            self.multiply_parts(&product, &parts, &sums, (0..depth, !begins));
+            self.multiply_parts(&dot, &parts, &sums, (0..depth, !begins));
         }
         self.builder.emit(isa::WgmmaCommitGroup {});
         self.set_result(inst, sums.into_iter().map(Scalar::from).collect::<Vec<_>>());
         Ok(())
     }
 
-    /// The instructions for all parts of the tile, for some of the steps along K. The first one of each part reads what is in its
-    /// registers, or does not.
+    /// Emits the instructions for all parts of the tile, for some of the steps along K. The first
+    /// one of each part adds to its registers, or overwrites them.
     fn multiply_parts(
         &mut self,
-        product: &Product,
+        dot: &WgmmaDot,
         parts: &Parts<'_>,
         sums: &[RegisterId],
         (steps, accumulates): (Range<u32>, bool),
     ) {
         let Parts { layout, held, columns, depth } = *parts;
-        let shape = product.shape;
+        let shape = dot.shape;
         let count = layout.registers() / held;
-        // What was written to registers comes before what the product does with them.
+        // Writes to registers happen before the dot reads or writes them.
         self.builder.emit(isa::WgmmaFence {});
         for (part, sums) in (0..count).zip(sums.chunks(sums.len() / count as usize)) {
             let place = layout.coordinates(&[(Input::Register, part * held)]);
             for k in steps.clone() {
-                let a = match &product.left {
+                let a = match &dot.left {
                     Left::Words(words) => words[(part / columns * depth + k) as usize].clone(),
                     Left::Shared(matrix) => self.descriptor(matrix.at([place[0], k * shape.k])).into(),
                 };
-                let b = self.descriptor(product.right.at([k * shape.k, place[1]]));
+                let b = self.descriptor(dot.right.at([k * shape.k, place[1]]));
                 let accumulates = accumulates || k != steps.start;
-                self.multiply_group(product, sums, (a, b), accumulates);
+                self.multiply_group(dot, sums, (a, b), accumulates);
             }
         }
     }
 
-    /// Some steps along K by themselves, in registers of their own, which are then added to the sums.
-    fn multiply_apart(
-        &mut self,
-        product: &Product,
-        parts: &Parts<'_>,
-        sums: &[RegisterId],
-        steps: Range<u32>,
-    ) {
+    /// Computes some steps along K in registers of their own, and adds them to the accumulator.
+    fn multiply_apart(&mut self, dot: &WgmmaDot, parts: &Parts<'_>, sums: &[RegisterId], steps: Range<u32>) {
         let own: Vec<RegisterId> = sums.iter().map(|_| self.builder.fresh(Width::B32)).collect();
-        self.multiply_parts(product, parts, &own, (steps, false));
+        self.multiply_parts(dot, parts, &own, (steps, false));
         self.builder.emit(isa::WgmmaCommitGroup {});
         self.builder.emit(isa::WgmmaWaitGroup { n: 0.into() });
         for (sum, own) in sums.iter().zip(own) {
@@ -161,17 +157,17 @@ impl Lowering<'_> {
         }
     }
 
-    /// The types of D, A, B, if there is such an instruction here.
-    fn product_types(
+    /// Returns the types of D, A and B, if `wgmma` has them here.
+    fn wgmma_types(
         &self,
         inst: Inst,
         [a, b, acc]: [Value; 3],
         shape: MmaShape,
     ) -> Result<[ScalarType; 3], Box<Diagnostic>> {
         self.require(inst, Feature::Wgmma)?;
-        let types = self.mma_types([a, b, acc]).filter(|types| is_product(*types)).ok_or_else(|| {
+        let types = self.mma_types([a, b, acc]).filter(|types| is_supported(*types)).ok_or_else(|| {
             let [a, b, acc] = [a, b, acc].map(|value| self.dtype(value));
-            self.unsupported(inst, &format!("`wgmma` of {a} and {b} that sums up in {acc}"))
+            self.unsupported(inst, &format!("`wgmma` of {a} and {b} that accumulates in {acc}"))
         })?;
         let tile = self.tile(acc);
         if tile.rank() != 2 || shape.m != ROWS || shape.k * memory_bits(self.element(a)) != DEPTH_BYTES * 8 {
@@ -183,18 +179,18 @@ impl Lowering<'_> {
         Ok(types)
     }
 
-    /// Whether an accumulator is a tile of zeros, which the instruction does not have to be given.
+    /// Returns whether an accumulator is a tile of zeros, which the instruction can omit.
     fn is_zero(&self, acc: Value) -> bool {
         ir::constant_of(self.kernel, acc).is_some_and(|value| value.bits == 0)
     }
 
-    /// Registers for an accumulator, with nothing in them.
+    /// Returns uninitialized registers for an accumulator.
     fn sums_of(&mut self, acc: Value, layout: &Layout) -> Vec<RegisterId> {
         let in_word = if self.width(acc) == Width::B16 { 2 } else { 1 };
         (0..layout.registers() / in_word).map(|_| self.builder.fresh(Width::B32)).collect()
     }
 
-    /// The registers that a product sums up in, with what they begin with.
+    /// Returns the registers that a dot accumulates in, with the initial values.
     fn accumulators(&mut self, inst: Inst, acc: Value, layout: &Layout) -> Vec<RegisterId> {
         if let Type::Pending { .. } = self.kernel.ty(acc) {
             let own = self.get(acc);
@@ -216,15 +212,17 @@ impl Lowering<'_> {
         }
     }
 
-    /// The registers in which a loop carries an accumulator, if the product of the body alone reads it: it may sum up in them. The
-    /// assembler finds that out by itself where there is one product, and copies where there are more.
-    fn carried_for(&self, product: Inst, acc: Value, scalars: &[Scalar]) -> Option<Vec<RegisterId>> {
+    /// Returns the registers in which a loop carries an accumulator, if only the dot of the body
+    /// reads it, and thus may accumulate in them. The assembler finds this by itself for a single
+    /// dot, but copies for several.
+    fn carried_for(&self, dot: Inst, acc: Value, scalars: &[Scalar]) -> Option<Vec<RegisterId>> {
         let Definition::Parameter(body, _) = self.kernel.values[acc].definition else { return None };
         let insts = &self.kernel.blocks[body].insts;
-        let is_product = |inst: &&Inst| matches!(self.kernel.insts[**inst].op, Op::Gpu(GpuOp::Wgmma { .. }));
+        let is_supported =
+            |inst: &&Inst| matches!(self.kernel.insts[**inst].op, Op::Gpu(GpuOp::Wgmma { .. }));
         let is_alone = body != self.kernel.entry
-            && insts.contains(&product)
-            && insts.iter().filter(is_product).count() > 1
+            && insts.contains(&dot)
+            && insts.iter().filter(is_supported).count() > 1
             && self.reads[acc] == 1
             && self.width(acc) == Width::B32;
         let own = scalars.iter().map(|scalar| scalar.base.filter(|_| scalar.offset == 0));
@@ -233,7 +231,7 @@ impl Lowering<'_> {
         (distinct.len() == own.len()).then_some(own)
     }
 
-    /// The words of A, in registers, part after part.
+    /// Returns the words of A in registers, part after part.
     fn left_words(
         &mut self,
         a: Value,
@@ -244,13 +242,14 @@ impl Lowering<'_> {
         let mma = Mma::new(shape.m, shape.n, shape.k, memory_bits(self.element(a)));
         let layout = mma.layout(Fragment::A, &self.tile(a).shape, warps);
         let held = shape.m * shape.k / GROUP_THREADS;
-        let mut operand = ProductOperand::Registers(self.get_in(a, Some(&layout)));
+        let mut operand = DotOperand::Registers(self.get_in(a, Some(&layout)));
         let parts = 0..layout.registers() / held;
         parts.map(|part| self.fragment(&mut operand, types[1], a, part, held)).collect()
     }
 
-    /// An operand in shared memory, or the transpose of what is there, of which each instruction reads `extent` along the axis
-    /// that is not summed over. `sums` is the layout of the accumulator, which says where each warpgroup is.
+    /// Returns an operand in shared memory, or the transpose of the buffer. Each instruction reads
+    /// `extent` along the axis that is not reduced. `sums` is the layout of the accumulator, which
+    /// positions each warpgroup.
     fn shared_matrix(
         &mut self,
         inst: Inst,
@@ -269,7 +268,7 @@ impl Lowering<'_> {
         })?;
         let placement = memory.inverse().expect("the verifier checks that a buffer holds each element once");
         let bytes = bits / 8;
-        // The lanes, and the warps of a warpgroup, name one matrix.
+        // The lanes, and the warps of a warpgroup, address one matrix.
         let own = LANES.ilog2() + GROUP_WARPS.ilog2();
         let mut images = vec![0; own as usize];
         for &image in &sums.bases(Input::Warp)[GROUP_WARPS.ilog2() as usize..] {
@@ -277,8 +276,8 @@ impl Lowering<'_> {
             coordinates[mn_axis] = sums.output().coordinate(image, mn_axis);
             images.push(placement.apply(memory.output().index(&coordinates)) * bytes);
         }
-        let thread = self.thread_place(images, self.scalar(value));
-        let address = self.shared_place(&thread, 0);
+        let thread = self.thread_position(images, self.scalar(value));
+        let address = self.shared_position(&thread, 0);
         let unit = self.builder.shr(Width::B32, false, address, DESCRIPTOR_UNIT.ilog2());
         let unit = self.builder.bitwise(Bitwise::And, Width::B32, unit, Scalar::constant(0x3fff));
         let [low, high] = form.words().map(|word| Scalar::constant(word.into()));
@@ -291,15 +290,15 @@ impl Lowering<'_> {
         Source::Register(self.builder.register(Width::B64, descriptor))
     }
 
-    /// One instruction.
+    /// Emits one instruction.
     fn multiply_group(
         &mut self,
-        product: &Product,
+        dot: &WgmmaDot,
         sums: &[RegisterId],
         (a, b): (Sources, Source),
         accumulates: bool,
     ) {
-        let Product { shape, types: [d_ty, a_ty, b_ty], left, right } = product;
+        let WgmmaDot { shape, types: [d_ty, a_ty, b_ty], left, right } = dot;
         let is_integer = *d_ty == ScalarType::S32;
         let is_half = matches!(a_ty, ScalarType::F16 | ScalarType::Bf16);
         let sign = (!is_integer).then(|| Source::from(1));
@@ -328,28 +327,28 @@ impl Lowering<'_> {
         });
     }
 
-    pub(super) fn lower_settle(&mut self, inst: Inst, product: Value, pending: u32) -> Lowered {
+    pub(super) fn lower_wgmma_wait_earlier(&mut self, inst: Inst, dot: Value, pending: u32) -> Lowered {
         self.require(inst, Feature::Wgmma)?;
         self.builder.emit(isa::WgmmaWaitGroup { n: i64::from(pending).into() });
-        let registers = self.get(product);
+        let registers = self.get(dot);
         self.set_result(inst, registers);
         Ok(())
     }
 
-    pub(super) fn lower_finish(
+    pub(super) fn lower_wgmma_wait(
         &mut self,
         inst: Inst,
-        product: Value,
-        behind: Option<Value>,
+        dot: Value,
+        after: Option<Value>,
         pending: Option<u32>,
     ) -> Lowered {
         self.require(inst, Feature::Wgmma)?;
         let pending = pending.ok_or_else(|| self.unsupported(inst, "`wgmma_wait` without a number"))?;
-        if let Some(behind) = behind {
-            self.keep_behind(behind);
+        if let Some(after) = after {
+            self.keep_after(after);
         }
         self.builder.emit(isa::WgmmaWaitGroup { n: i64::from(pending).into() });
-        let registers = self.get(product);
+        let registers = self.get(dot);
         let result = self.kernel.insts[inst].results[0];
         if self.width(result) != Width::B16 {
             self.set(result, registers);
@@ -364,23 +363,25 @@ impl Lowering<'_> {
 }
 
 impl Lowering<'_> {
-    /// What follows stays behind the computation of a value. The assembler knows of nothing that a wait for products depends on,
-    /// and moves it up to the last one; but not over an event for profilers, which happens here only if an element of the
-    /// value has bits that no computation gives.
-    fn keep_behind(&mut self, value: Value) {
+    /// Keeps the following code after the computation of a value.
+    ///
+    /// The assembler sees no dependence of a wait for a dot, and hoists the wait up to the previous
+    /// one, but not across a profiler event. The event is guarded: it happens only if an element of
+    /// the value has bits that no computation produces.
+    fn keep_after(&mut self, value: Value) {
         let last = self.get(value).last().copied().expect("a tile has elements");
-        self.keep_behind_bits(last);
+        self.keep_after_bits(last);
     }
 
-    /// What follows stays behind the computation of all elements of a value: of some bits that depend on each. Should they ever
-    /// be those of no result, a profiler counts an event.
-    pub(super) fn keep_behind_all(&mut self, value: Value) {
+    /// Keeps the following code after the computation of all elements of a value, by bits that
+    /// depend on each element. If they ever equal the impossible bits, a profiler counts an event.
+    pub(super) fn keep_after_all(&mut self, value: Value) {
         let elements: Vec<Scalar> = self.get(value).to_vec();
         let all = elements.into_iter().reduce(|a, b| self.builder.bitwise(Bitwise::Xor, Width::B32, a, b));
-        self.keep_behind_bits(all.expect("a tile has elements"));
+        self.keep_after_bits(all.expect("a tile has elements"));
     }
 
-    fn keep_behind_bits(&mut self, bits: Scalar) {
+    fn keep_after_bits(&mut self, bits: Scalar) {
         let never = Scalar::constant(NO_RESULT);
         let happens = self.builder.compare(Width::B32, false, Comparison::Eq, bits, never);
         let guard = self.builder.predicate(happens);
@@ -388,19 +389,20 @@ impl Lowering<'_> {
     }
 }
 
-/// After how many instructions sums of 8-bit floats, of which the tensor cores keep few bits, are added in full precision.
+/// Returns the number of instructions after which accumulators of 8-bit floats, of which the tensor
+/// cores keep few bits, are added in full precision.
 fn exact_steps([d, a, _]: [ScalarType; 3], shape: MmaShape, max_imprecise_acc: u32) -> Option<u32> {
     let is_imprecise = d == ScalarType::F32 && matches!(a, ScalarType::E4m3 | ScalarType::E5m2);
     (is_imprecise && max_imprecise_acc > 0).then(|| (max_imprecise_acc / shape.k).max(1))
 }
 
-/// Whether `wgmma` has these types of D, A, B.
-fn is_product([d, a, b]: [ScalarType; 3]) -> bool {
+/// Returns whether `wgmma` has these types of D, A and B.
+fn is_supported([d, a, b]: [ScalarType; 3]) -> bool {
     use ScalarType::{Bf16, E4m3, E5m2, F16, F32, S8, S32, Tf32, U8};
     match (a, b) {
         (F16, F16) | (E4m3 | E5m2, E4m3 | E5m2) => matches!(d, F16 | F32),
         (Bf16, Bf16) | (Tf32, Tf32) => d == F32,
-        // Of different signs they are in a later version of PTX.
+        // Operands of different signs need a later version of PTX.
         (S8, S8) | (U8, U8) => d == S32,
         // tidy: wildcard because the instruction has no others.
         _ => false,

@@ -1,5 +1,5 @@
-//! Address folding: a register that is another plus a constant, as the base of an address, is the other with the constant in the
-//! offset.
+//! Address folding: replaces the base of an address by the register that it is the sum of, and adds
+//! the constant to the offset.
 
 use rustc_hash::FxHashMap;
 
@@ -9,10 +9,10 @@ use crate::isa::{AddressBase, Immediate, Instruction, RegisterId, ScalarType, So
 
 /// A register plus a constant.
 #[derive(Clone, Copy)]
-struct Sum {
+struct RegisterOffset {
     base: RegisterId,
     offset: i64,
-    /// When it was computed.
+    /// The line that computed it.
     time: u32,
 }
 
@@ -20,7 +20,7 @@ pub(super) fn run(listing: &mut Listing) {
     let Some(regions) = Regions::of(listing) else { return };
     let writes = Writes::of(listing);
     let mut changes = Changes::new(&writes, &regions);
-    let mut sums: FxHashMap<RegisterId, Sum> = FxHashMap::default();
+    let mut sums: FxHashMap<RegisterId, RegisterOffset> = FxHashMap::default();
     let mut walk = regions.walk();
     for (index, line) in listing.lines.iter_mut().enumerate() {
         let index = index as u32;
@@ -32,16 +32,16 @@ pub(super) fn run(listing: &mut Listing) {
                 sum(instruction).filter(|(d, base, _)| guard.is_none() && writes.is_once(*d) && d != base);
             if let Some((d, base, offset)) = sum {
                 let found = sums.get(&base).filter(|sum| changes.is_since(sum.base, sum.time)).copied();
-                let inner = found.unwrap_or(Sum { base, offset: 0, time: index });
+                let inner = found.unwrap_or(RegisterOffset { base, offset: 0, time: index });
                 if let Some(offset) = inner.offset.checked_add(offset) {
-                    sums.insert(d, Sum { offset, ..inner });
+                    sums.insert(d, RegisterOffset { offset, ..inner });
                 }
             } else if !sums.is_empty() {
                 instruction.map_addresses(|address| {
                     let AddressBase::Register(register) = address.base else { return };
                     let Some(sum) = sums.get(&register) else { return };
                     let offset = address.offset.checked_add(sum.offset);
-                    // The offset is a number of 32 bits.
+                    // The offset has 32 bits.
                     let offset = offset.filter(|offset| i32::try_from(*offset).is_ok());
                     if let Some(offset) = offset
                         && changes.is_since(sum.base, sum.time)
@@ -55,7 +55,7 @@ pub(super) fn run(listing: &mut Listing) {
     }
 }
 
-/// Result, register and constant of a sum of integers.
+/// Returns result, register and constant of an integer addition.
 fn sum(instruction: &Instruction) -> Option<(RegisterId, RegisterId, i64)> {
     let Instruction::Add(add) = instruction else { return None };
     let is_integer = matches!(add.ty, ScalarType::S32 | ScalarType::U32 | ScalarType::S64 | ScalarType::U64);

@@ -1,4 +1,5 @@
-//! Dead-code elimination: what only writes registers that nobody needs goes, be it in a circle around a loop.
+//! Dead-code elimination: removes lines that only write unused registers, including cycles around a
+//! loop.
 
 use cranelift_entity::EntityRef;
 
@@ -6,14 +7,14 @@ use super::effects::{Effect, effect};
 use super::{LineKind, Listing};
 use crate::isa::{Access, RegisterId};
 
-/// No further line.
+/// The end of a list.
 const NONE: u32 = u32::MAX;
 
 /// The lines that write each register.
 struct Writers {
     /// The last line of a register in `links`.
     last: Vec<u32>,
-    /// A line, and the link before it.
+    /// A line, and the previous link.
     links: Vec<(u32, u32)>,
 }
 

@@ -1,20 +1,20 @@
-//! What instructions do besides writing their registers, and which of them give the same wherever they stand.
+//! Side effects of instructions, and instructions whose results do not depend on their position.
 
 use crate::isa::{Instruction, LoadSemantics, Source, SpecialRegister, StateSpace};
 
-/// What an instruction does.
+/// The effect of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effect {
-    /// It gives the same for the same operands, and nothing else.
+    /// Its results depend only on its operands, and it has no other effect.
     Pure,
-    /// It only writes its registers, but what it gives depends on where it stands, or it is not worth another place: loads,
-    /// products of matrices, what the lanes say that are there.
+    /// It only writes its registers, but its results depend on its position, or moving it does not
+    /// pay: loads, matrix instructions, votes of the active lanes.
     Value,
-    /// It does something else.
+    /// It has another effect.
     Other,
 }
 
-/// What an instruction does.
+/// Returns the effect of an instruction.
 #[expect(clippy::too_many_lines, reason = "one line an instruction")]
 pub(super) fn effect(instruction: &Instruction) -> Effect {
     use Instruction as I;
@@ -168,17 +168,17 @@ pub(super) fn effect(instruction: &Instruction) -> Effect {
     }
 }
 
-/// Whether an instruction may be moved, and two of it be one.
+/// Returns whether an instruction may be moved, and duplicates be merged.
 pub(super) fn is_pure(instruction: &Instruction) -> bool {
     effect(instruction) == Effect::Pure
 }
 
-/// Sums that leave their carry to the next instruction stay before it.
+/// Additions that pass a carry to the next instruction stay before it.
 fn carry(is_left: bool) -> Effect {
     if is_left { Effect::Other } else { Effect::Pure }
 }
 
-/// Whether an operand may change while the kernel runs.
+/// Returns whether an operand may change while the kernel runs.
 fn is_changing(source: &Source) -> bool {
     match source {
         Source::Special(register) => may_change(*register),
@@ -186,7 +186,7 @@ fn is_changing(source: &Source) -> bool {
     }
 }
 
-/// Whether a special register may change while a thread runs.
+/// Returns whether a special register may change while a thread runs.
 fn may_change(register: SpecialRegister) -> bool {
     use SpecialRegister as S;
     matches!(

@@ -1,9 +1,12 @@
-//! What one elected thread does alone, the beginning of tensor copies, stands behind one jump: with a guard for each instruction
-//! the assembler computes their uniform operands in the registers of all threads, and moves them one by one.
+//! Elect regions: puts one jump around consecutive instructions of the elected thread, such as the
+//! start of tensor copies.
 //!
-//! The same holds of fetching tensor maps, which the jump also keeps before all that comes behind it.
+//! With a guard for each instruction, the assembler computes their uniform operands in the
+//! registers of all threads, and moves them one by one. The same holds for prefetches of tensor
+//! maps, and the jump keeps them before all that follows.
 //!
-//! Guarded instructions of a run write no registers; pure instructions between them go before the jump.
+//! The guarded instructions of a run write no registers; pure instructions between them move before
+//! the jump.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::FxHashSet;
@@ -27,14 +30,14 @@ pub(super) fn run(listing: &mut Listing) {
         }
         let end = LabelId::new(listing.labels);
         listing.labels += 1;
-        let (alone, all): (Vec<Line>, Vec<Line>) = run.partition(|line| self::guard(line).is_some());
-        let location = alone[0].location;
+        let (guarded, others): (Vec<Line>, Vec<Line>) = run.partition(|line| self::guard(line).is_some());
+        let location = guarded[0].location;
         let line = |kind| Line { kind, location, is_pure: false };
-        lines.extend(all);
+        lines.extend(others);
         let others = Predicate { negated: !guard.negated, ..guard };
         let jump = Bra { uniform: false, target: BranchTarget(end) };
         lines.push(line(LineKind::Instruction(Some(others), jump.into())));
-        lines.extend(alone.into_iter().map(|mut line| {
+        lines.extend(guarded.into_iter().map(|mut line| {
             if let LineKind::Instruction(guard, _) = &mut line.kind {
                 *guard = None;
             }
@@ -46,7 +49,7 @@ pub(super) fn run(listing: &mut Listing) {
     listing.lines = lines;
 }
 
-/// The guard of an instruction that may stand in a run: it writes no register.
+/// Returns the guard of an instruction that may be in a run: it writes no register.
 fn guard(line: &Line) -> Option<Predicate> {
     let LineKind::Instruction(Some(guard), instruction) = &line.kind else { return None };
     let is_of_copy = is_copy(instruction) || matches!(instruction, Instruction::MbarrierArrive(_));
@@ -59,7 +62,7 @@ fn is_copy(instruction: &Instruction) -> bool {
     matches!(instruction, Instruction::CpAsyncBulkTensorLoad(_) | Instruction::Prefetch(_))
 }
 
-/// Lines of which some have one guard and the others are pure.
+/// Lines that have one common guard or are pure.
 struct Run {
     guard: Predicate,
     count: usize,
@@ -67,7 +70,7 @@ struct Run {
 }
 
 impl Run {
-    /// The longest run that begins with the first line.
+    /// Returns the longest run that begins with the first line.
     fn of(lines: &[Line]) -> Self {
         let own = guard(&lines[0]).expect("a run begins with a guard");
         let mut run = Self { guard: own, count: 0, copies: 0 };

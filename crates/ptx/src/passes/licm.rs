@@ -1,12 +1,14 @@
-//! Loop-invariant code motion: a pure instruction whose operands are from outside of a loop goes before it, and before the test
-//! whether it is entered. What stands in a branch inside stays there.
+//! Loop-invariant code motion: moves a pure instruction whose operands are defined outside of a
+//! loop before the loop and its entry test. Code in a branch inside of the loop stays.
 //!
-//! So does the step from the descriptor of an operand in shared memory to that of its next part. The assembler finds that it does not
-//! change, and keeps as many of them as there are uniform registers; those that come from before the loop it keeps in the registers
-//! of threads, 16 of them for each operand, which accumulators need.
+//! The step from the descriptor of an operand in shared memory to that of its next part stays. The
+//! assembler finds that it is invariant, and keeps as many descriptors as there are uniform
+//! registers. Descriptors from before the loop would be in the registers of threads, 16 for each
+//! operand, which accumulators need.
 //!
-//! And so does the extension of an offset by its sign where it is only added to what changes: the unit that adds has the sign of the
-//! lower word for the upper one, so that an extension in the loop takes no instruction, and one before it a register.
+//! The sign extension of an offset that is only added to variant values stays, too: the adder takes
+//! the sign of the lower word for the upper one, so an extension in the loop takes no instruction,
+//! and one before the loop a register.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,12 +17,12 @@ use super::regions::{RegionKind, Regions, Writes};
 use super::{Line, Listing};
 use crate::isa::{Access, Destination, Immediate, Instruction, RegisterId, ScalarType, Source};
 
-/// Where a register is written that is written once.
+/// The position of the only write of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Home {
     /// Further down.
     Below,
-    /// In a region, or in none.
+    /// In a region, or outside of all.
     In(Option<u32>),
 }
 
@@ -28,14 +30,14 @@ struct Motion<'a> {
     regions: &'a Regions,
     writes: &'a Writes,
     homes: Vec<Home>,
-    /// What asynchronous products read.
-    of_products: FxHashSet<RegisterId>,
-    /// Signs, and what is extended by them, that stay with the sums that read it.
+    /// The registers that asynchronous dots read.
+    of_dots: FxHashSet<RegisterId>,
+    /// Signs, and numbers extended by them, that stay with the additions that read them.
     extended: FxHashSet<RegisterId>,
 }
 
-/// The registers that asynchronous products read, their sums apart.
-fn read_by_products(listing: &Listing) -> FxHashSet<RegisterId> {
+/// Returns the registers that asynchronous dots read, except the accumulators.
+fn read_by_dots(listing: &Listing) -> FxHashSet<RegisterId> {
     let mut found = FxHashSet::default();
     for line in &listing.lines {
         if let Some(instruction @ Instruction::Wgmma(_)) = line.instruction() {
@@ -49,7 +51,7 @@ fn read_by_products(listing: &Listing) -> FxHashSet<RegisterId> {
     found
 }
 
-/// The number whose sign an instruction gives, and that.
+/// Returns the number whose sign an instruction computes, and the sign.
 fn sign(instruction: &Instruction) -> Option<(RegisterId, RegisterId)> {
     let Instruction::Shr(shift) = instruction else { return None };
     let (Source::Register(of), Source::Immediate(Immediate::Integer(31))) = (&shift.a, &shift.b) else {
@@ -58,7 +60,7 @@ fn sign(instruction: &Instruction) -> Option<(RegisterId, RegisterId)> {
     (shift.ty == ScalarType::S32).then_some((*of, shift.d))
 }
 
-/// What an instruction puts together of a lower and an upper word.
+/// Returns the result of joining a lower and an upper word, and the words.
 fn of_words(instruction: &Instruction) -> Option<(RegisterId, [RegisterId; 2])> {
     let Instruction::Mov(words) = instruction else { return None };
     let ([Destination::Register(number)], [Source::Register(low), Source::Register(high)]) =
@@ -69,7 +71,8 @@ fn of_words(instruction: &Instruction) -> Option<(RegisterId, [RegisterId; 2])> 
     (words.ty == ScalarType::B64).then_some((*number, [*low, *high]))
 }
 
-/// The numbers extended by a sign that nothing but extensions read, if nothing but sums read any of them, with the sign.
+/// Returns the numbers extended by a sign, with the sign, if only extensions read the sign and only
+/// additions read the extended numbers.
 fn extended_for_sums(listing: &Listing, writes: &Writes) -> FxHashMap<RegisterId, RegisterId> {
     let instructions = || listing.lines.iter().filter_map(Line::instruction);
     let mut signs: FxHashMap<RegisterId, RegisterId> =
@@ -102,18 +105,17 @@ fn extended_for_sums(listing: &Listing, writes: &Writes) -> FxHashMap<RegisterId
 }
 
 impl Motion<'_> {
-    /// Whether an instruction makes the descriptor of a part of what a product reads, of that of another part.
+    /// Returns whether an instruction computes the descriptor of a part of a dot's operand from
+    /// that of another part.
     fn is_next_part(&self, instruction: &Instruction) -> bool {
         match instruction {
-            Instruction::Add(add) => {
-                matches!(add.b, Source::Immediate(_)) && self.of_products.contains(&add.d)
-            }
-            // tidy: wildcard because a part is so many bytes behind another one
+            Instruction::Add(add) => matches!(add.b, Source::Immediate(_)) && self.of_dots.contains(&add.d),
+            // tidy: wildcard because a part is at a constant distance from another one
             _ => false,
         }
     }
 
-    /// Whether a register may be written in a loop.
+    /// Returns whether a register may be written in a loop.
     fn is_written_in(&self, register: RegisterId, region: u32) -> bool {
         let outer = self.regions.0[region as usize];
         if self.writes.is_never(register) {
@@ -132,7 +134,7 @@ impl Motion<'_> {
         }
     }
 
-    /// The outermost loop that a line of a region can go before.
+    /// Returns the outermost loop before which a line of a region can move.
     fn outermost(&self, line: &Line, region: Option<u32>) -> Option<u32> {
         let instruction = line.instruction().filter(|_| line.is_pure)?;
         let mut stays = self.is_next_part(instruction);
@@ -161,7 +163,7 @@ impl Motion<'_> {
         found
     }
 
-    /// The lines that go before each loop.
+    /// Returns the lines that move before each loop.
     fn moved(&mut self, listing: &Listing) -> FxHashMap<u32, Vec<u32>> {
         let mut moved: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         let mut walk = self.regions.walk();
@@ -192,13 +194,13 @@ pub(super) fn run(listing: &mut Listing) {
         regions: &regions,
         writes: &writes,
         homes: vec![Home::Below; listing.words.len()],
-        of_products: read_by_products(listing),
+        of_dots: read_by_dots(listing),
         extended: FxHashSet::default(),
     };
     let mut moved = motion.moved(listing);
     let mut extended = extended_for_sums(listing, &writes);
     if !extended.is_empty() {
-        // Those of a sum that goes before a loop go with it.
+        // The extensions of an addition that moves before a loop move with it.
         let mut go: FxHashSet<RegisterId> = FxHashSet::default();
         for &line in moved.values().flatten() {
             let line = &listing.lines[line as usize];
@@ -216,7 +218,7 @@ pub(super) fn run(listing: &mut Listing) {
     }
 }
 
-/// The order of so many lines in which some stand before loops.
+/// Returns the order of the lines in which some are moved before loops.
 fn order(lines: usize, regions: &Regions, moved: &FxHashMap<u32, Vec<u32>>) -> Vec<u32> {
     let mut order = Vec::with_capacity(lines);
     let mut is_moved = vec![false; lines];

@@ -1,8 +1,9 @@
-//! Optimisations of the code of one thread: passes from a listing to a listing, one file each. `PASSES` is the order.
+//! Optimizations of the code of one thread: passes from a listing to a listing, one file each.
+//! `PASSES` is the order.
 //!
-//! `lower` writes down what each op asks for, again and again; what is the same, what does not change in a loop, what is an
-//! offset of an address and what nobody reads is found here. `regions.rs` says which statements run together, `effects.rs` what
-//! may be moved or left out.
+//! `lower` emits code for each op independently. The passes find duplicates, loop-invariant code,
+//! offsets of addresses and unused results. `regions.rs` finds loops and branches, `effects.rs`
+//! lists the instructions that may be moved or removed.
 
 mod address_folding;
 mod dead_code;
@@ -30,18 +31,18 @@ use crate::isa::{
     StatementKind, Verbatim,
 };
 
-/// A statement, and where in the source it comes from.
+/// A statement with its source location.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     /// The statement.
     pub kind: LineKind,
-    /// Where it comes from.
+    /// The source location.
     pub location: Option<ir::Location>,
-    /// Whether it may be executed where the program would not execute it, or once for two times.
+    /// Executing it speculatively, or once for two equal statements, is allowed.
     pub is_pure: bool,
 }
 
-/// What a statement is.
+/// The kind of a statement.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all are instructions")]
 pub(crate) enum LineKind {
@@ -49,7 +50,7 @@ pub(crate) enum LineKind {
     Label(LabelId),
     /// An instruction with its guard.
     Instruction(Option<Predicate>, Instruction),
-    /// Text that is written as it is, and whether it does something besides writing its registers.
+    /// Inline assembly, and whether it has an effect besides writing its registers.
     Verbatim(Vec<Verbatim>, bool),
 }
 
@@ -58,30 +59,32 @@ pub(crate) enum LineKind {
 pub(crate) struct Listing {
     /// The statements, in order.
     pub lines: Vec<Line>,
-    /// The words of 32 bits that each register takes; a pass may have made more registers than the function has.
+    /// The 32-bit words of each register; a pass may have made more registers than the function
+    /// has.
     pub words: Vec<u8>,
-    /// How many labels there are: a pass may have made more than the function has.
+    /// The number of labels: a pass may have made more than the function has.
     pub labels: usize,
-    /// The most words that are alive at once, if that was computed after the last pass.
+    /// The most words live at once, if computed after the last pass.
     alive: OnceCell<u32>,
     /// The thresholds of the target.
     tuning: &'static Tuning,
 }
 
 impl Listing {
-    /// Lines with the words of the registers that they name, and the number of their labels.
+    /// Returns a listing of lines, with the words of their registers and the number of their
+    /// labels.
     pub fn new(lines: Vec<Line>, words: Vec<u8>, labels: usize, tuning: &'static Tuning) -> Self {
         Self { lines, words, labels, alive: OnceCell::new(), tuning }
     }
 
-    /// The most words of 32 bits that are alive at once.
+    /// Returns the most 32-bit words that are live at once.
     fn alive(&self) -> u32 {
         *self.alive.get_or_init(|| pressure::words(self))
     }
 
-    /// Puts the lines in an order, which has the place of each once.
+    /// Reorders the lines by a permutation.
     fn reorder(&mut self, order: &[u32]) {
-        // Each line goes to its place, and what was there to the place of that.
+        // Each line moves to its position, and the line there to its own.
         let mut places = vec![0; order.len()];
         for (place, line) in order.iter().enumerate() {
             places[*line as usize] = place as u32;
@@ -95,14 +98,14 @@ impl Listing {
         }
     }
 
-    /// A register of so many words that nothing writes yet.
+    /// Returns a new register of this number of words.
     fn register(&mut self, words: u8) -> RegisterId {
         let register = RegisterId::new(self.words.len());
         self.words.push(words);
         register
     }
 
-    /// Puts lines before others, in whose order they are, and leaves some out.
+    /// Inserts lines before others, in order, and removes some.
     fn insert(&mut self, new: Vec<(u32, Line)>, left_out: &FxHashSet<u32>) {
         let mut new = new.into_iter().peekable();
         let before = std::mem::take(&mut self.lines);
@@ -118,9 +121,11 @@ impl Listing {
     }
 }
 
-/// The passes, in their order. Addresses and products come first, since they leave sums and extensions that nobody reads; what is
-/// dead is not moved; what was moved is numbered with what was there, so that it is known who reads a term; what is left is put in
-/// order, and jumps are made last.
+/// The passes, in order.
+///
+/// Addresses and multiplications come first, since they leave unused additions and extensions. Dead
+/// code is removed before code motion. Value numbering follows motion, so that the readers of a
+/// term are known. Ordering comes next, and jumps are inserted last.
 const PASSES: &[Pass<Listing>] = &[
     Pass::new("address_folding", address_folding::run),
     Pass::new("wide_products", wide_products::run),
@@ -133,30 +138,31 @@ const PASSES: &[Pass<Listing>] = &[
     Pass::new("elect_region", elect_region::run),
 ];
 
-/// The assembler may spill registers: too many are alive at once.
+/// Returns whether the assembler may spill: too many registers are live at once.
 fn is_crowded(listing: &Listing) -> bool {
     listing.alive() > listing.tuning.crowded_registers
 }
 
-/// Runs all passes. Whether far more is alive at once than a thread has registers.
+/// Runs all passes. Returns whether far more registers are live at once than a thread has.
 pub(crate) fn run(listing: &mut Listing) -> bool {
     let Ok(()) = run_passes(PASSES, listing, |_, listing| listing.alive = OnceCell::new());
     listing.alive() > listing.tuning.max_live_registers
 }
 
-/// The words of 32 bits that registers of a function take. Predicates have registers of their own.
+/// Returns the 32-bit words of the registers of a function. Predicates have registers of their own.
 pub(crate) fn words_of(function: &Function) -> Vec<u8> {
     let words = |ty: ScalarType| match ty {
         ScalarType::Pred => 0,
         ScalarType::B64 | ScalarType::U64 | ScalarType::S64 | ScalarType::F64 => 2,
         ScalarType::B128 => 4,
-        // tidy: wildcard because the rest take one, whole or in part
+        // tidy: wildcard because the others take one word, or a part of it
         _ => 1,
     };
     function.registers.values().map(|register| words(register.ty)).collect()
 }
 
-/// Runs the pass of this name on a function, which loses its comments and positions in the source. False if there is none.
+/// Runs the pass of this name on a function, which loses comments and source locations. Returns
+/// false if there is no such pass.
 pub fn run_on(name: &str, function: &mut Function) -> bool {
     let Some(pass) = PASSES.iter().find(|pass| pass.name == name) else { return false };
     let body = function.body.take().unwrap_or_default();
@@ -180,12 +186,12 @@ pub(crate) fn declare(function: &mut Function, listing: &Listing) {
 }
 
 impl Line {
-    /// A statement of a text; none of what is no code.
+    /// Returns the line of a parsed statement, or `None` if it is no code.
     fn of_text(kind: StatementKind) -> Option<Self> {
         let kind = match kind {
             StatementKind::Label(label) => LineKind::Label(label),
             StatementKind::Instruction { guard, instruction } => LineKind::Instruction(guard, instruction),
-            // Nobody can say what it does.
+            // The effect of inline assembly is unknown.
             StatementKind::Verbatim(parts) => LineKind::Verbatim(parts, true),
             StatementKind::Location(_) | StatementKind::Pragma(_) | StatementKind::Comment(_) => return None,
         };
@@ -196,7 +202,7 @@ impl Line {
         Some(Self { kind, location: None, is_pure })
     }
 
-    /// The instruction, unless it is a label or text.
+    /// Returns the instruction, unless it is a label or text.
     fn instruction(&self) -> Option<&Instruction> {
         match &self.kind {
             LineKind::Instruction(_, instruction) => Some(instruction),
@@ -204,7 +210,7 @@ impl Line {
         }
     }
 
-    /// The same, to change it.
+    /// Returns the instruction to change it.
     fn instruction_mut(&mut self) -> Option<&mut Instruction> {
         match &mut self.kind {
             LineKind::Instruction(_, instruction) => Some(instruction),
@@ -232,7 +238,7 @@ impl Line {
         }
     }
 
-    /// Calls back with each register, that of the guard too, and what is done to it.
+    /// Calls back with each register, including that of the guard, and its access.
     fn visit_registers(&self, mut each: impl FnMut(RegisterId, Access)) {
         match &self.kind {
             LineKind::Label(_) => {}

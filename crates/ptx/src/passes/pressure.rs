@@ -1,17 +1,17 @@
-//! How many registers are alive at once, as the lines stand: from where one is written first to where it is read last, and to
-//! the end of a loop around the latter that it was written before.
+//! Register pressure of a listing: a register is live from its first write to its last read, and to
+//! the end of a loop around that read if it was written before the loop.
 
 use cranelift_entity::EntityRef;
 
 use super::regions::{RegionKind, Regions};
 use super::{Line, Listing};
 
-/// The most words of 32 bits that are alive between two lines; 0 if jumps cross each other.
+/// Returns the most 32-bit words that are live between two lines, or 0 if jumps cross each other.
 pub(super) fn words(listing: &Listing) -> u32 {
     words_of_lines(listing.lines.iter(), &listing.words)
 }
 
-/// The same of lines in another order than they stand in, given the words of each register.
+/// Returns the same for lines in any order, given the words of each register.
 pub(super) fn words_of_lines<'a>(lines: impl Iterator<Item = &'a Line> + Clone, words: &[u8]) -> u32 {
     let Some(Regions(regions)) = Regions::of_lines(lines.clone()) else { return 0 };
     let loops: Vec<_> = regions.iter().rev().filter(|region| region.kind == RegionKind::Loop).collect();
@@ -25,7 +25,7 @@ pub(super) fn words_of_lines<'a>(lines: impl Iterator<Item = &'a Line> + Clone, 
     let mut changes = vec![0_i32; count + 1];
     for (range, &words) in ranges.iter().zip(words) {
         let Some((first, mut last)) = *range else { continue };
-        // The inner loops first.
+        // Inner loops first.
         for region in loops.iter().filter(|_| words > 0) {
             if first < region.start && region.holds(last) {
                 last = region.end - 1;

@@ -1,15 +1,16 @@
-//! Reassociation: where two registers that do not change in a loop are added to one that does, they are added to each other first,
-//! before the loop.
+//! Reassociation: adds two loop-invariant registers to each other before the loop, instead of both
+//! to a variant one inside.
 //!
 //! ```text
 //! $loop:                              add.s64 %s, %v, %w;
 //!   add.s64 %t, %changes, %v;    =>   $loop:
 //!   add.s64 %x, %t, %w;                 add.s64 %x, %changes, %s;
 //! ```
-//! The address of a copy takes one addition then, behind which nothing has to wait: `%t` is written anew in each iteration, and not
-//! before the copies of the one before have read the addresses that were made of it, in its registers.
+//! The address of a copy then takes one addition that does not wait for others: each iteration
+//! overwrites `%t`, and would have to wait for the copies of the previous iteration to read the
+//! addresses derived from it.
 //!
-//! No more registers are alive in the loop than before, since nothing else reads `%w` there.
+//! The loop has no more live registers than before, since nothing else reads `%w` in it.
 
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -18,21 +19,22 @@ use super::regions::{Region, RegionKind, Regions, Writes};
 use super::{Line, LineKind, Listing};
 use crate::isa::{Access, Instruction, RegisterId, ScalarType, Source};
 
-/// A sum of two registers of 64 bits.
+/// A sum of two 64-bit registers.
 #[derive(Clone, Copy)]
-struct Sum {
+struct RegisterSum {
     line: u32,
     result: RegisterId,
     terms: [RegisterId; 2],
 }
 
-/// A sum of what changes in a loop and what does not, and those that add more to it that does not.
+/// The sum of a variant and an invariant register, and the additions of further invariant registers
+/// to it.
 struct Nested {
-    inner: Sum,
+    inner: RegisterSum,
     changes: RegisterId,
     stays: RegisterId,
-    /// With what each adds.
-    outer: Vec<(Sum, RegisterId)>,
+    /// The outer additions, with the register that each adds.
+    outer: Vec<(RegisterSum, RegisterId)>,
     /// The first line of the loop.
     start: u32,
 }
@@ -40,11 +42,11 @@ struct Nested {
 struct Search<'a> {
     regions: &'a Regions,
     writes: &'a Writes,
-    /// By their lines.
-    sums: FxHashMap<u32, Sum>,
+    /// The sums, by line.
+    sums: FxHashMap<u32, RegisterSum>,
     /// The line that writes each register that is written once.
     written: Vec<u32>,
-    /// The lines that read what is a term of a sum.
+    /// The lines that read the terms of sums.
     readers: FxHashMap<RegisterId, Vec<u32>>,
 }
 
@@ -55,7 +57,7 @@ pub(super) fn run(listing: &mut Listing) {
     }
     let writes = Writes::of(listing);
     let lines = || listing.lines.iter().zip(0..);
-    let sums: Vec<Sum> = lines().filter_map(|(line, index)| sum(line, index, &writes)).collect();
+    let sums: Vec<RegisterSum> = lines().filter_map(|(line, index)| sum(line, index, &writes)).collect();
     let mut readers: FxHashMap<RegisterId, Vec<u32>> =
         sums.iter().flat_map(|sum| sum.terms).map(|term| (term, Vec::new())).collect();
     let mut written = vec![0; listing.words.len()];
@@ -74,7 +76,7 @@ pub(super) fn run(listing: &mut Listing) {
     let by_line = sums.iter().map(|sum| (sum.line, *sum)).collect();
     let search = Search { regions: &regions, writes: &writes, sums: by_line, written, readers };
     let mut found: Vec<Nested> = sums.iter().filter_map(|sum| search.nested(*sum)).collect();
-    // Of a sum of sums of sums, the first two.
+    // In a chain of three sums, only the first two are combined.
     let mut taken: FxHashSet<u32> = FxHashSet::default();
     found.retain(|nested| {
         let lines = || nested.outer.iter().map(|(sum, _)| sum.line).chain([nested.inner.line]);
@@ -89,16 +91,16 @@ pub(super) fn run(listing: &mut Listing) {
     }
 }
 
-/// The sum of two registers that a line computes, and that nothing else writes.
-fn sum(line: &Line, index: u32, writes: &Writes) -> Option<Sum> {
+/// Returns the sum of two registers that a line computes, if nothing else writes the result.
+fn sum(line: &Line, index: u32, writes: &Writes) -> Option<RegisterSum> {
     let Instruction::Add(add) = line.instruction().filter(|_| line.is_pure)? else { return None };
     let (Source::Register(a), Source::Register(b)) = (add.a, add.b) else { return None };
     let is_wide = matches!(add.ty, ScalarType::S64 | ScalarType::U64) && !add.carry_out;
-    (is_wide && writes.is_once(add.d)).then_some(Sum { line: index, result: add.d, terms: [a, b] })
+    (is_wide && writes.is_once(add.d)).then_some(RegisterSum { line: index, result: add.d, terms: [a, b] })
 }
 
 impl Search<'_> {
-    /// The innermost loop around a line.
+    /// Returns the innermost loop around a line.
     fn around(&self, line: u32) -> Option<Region> {
         let is_around = |region: &&Region| region.kind == RegionKind::Loop && region.holds(line);
         self.regions.0.iter().rfind(is_around).copied()
@@ -111,7 +113,7 @@ impl Search<'_> {
         self.writes.again_in(region).iter().any(|(other, _)| *other == register)
     }
 
-    /// The term that changes in a loop, and the one that does not.
+    /// Returns the variant and the invariant term of a sum.
     fn split(&self, [a, b]: [RegisterId; 2], around: Region) -> Option<(RegisterId, RegisterId)> {
         match [a, b].map(|term| self.is_written_in(term, around)) {
             [true, false] => Some((a, b)),
@@ -120,7 +122,7 @@ impl Search<'_> {
         }
     }
 
-    fn nested(&self, inner: Sum) -> Option<Nested> {
+    fn nested(&self, inner: RegisterSum) -> Option<Nested> {
         let readers = self.readers.get(&inner.result)?;
         let around = self.around(inner.line)?;
         let (changes, stays) = self.split(inner.terms, around)?;
@@ -154,7 +156,7 @@ fn reassociate(listing: &mut Listing, found: Vec<Nested>) {
     listing.insert(before, &left_out);
 }
 
-/// Makes a sum one of two registers.
+/// Replaces the result and the operands of a sum.
 fn set_sum(line: &mut Line, result: Option<RegisterId>, [a, b]: [RegisterId; 2]) {
     if let LineKind::Instruction(_, Instruction::Add(add)) = &mut line.kind {
         (add.d, add.a, add.b) = (result.unwrap_or(add.d), a.into(), b.into());

@@ -1,9 +1,11 @@
-//! Sums of a register and a constant that take two registers, and that stand before a loop and are read behind it, are computed
-//! again before their first reader there: for listings in which nearly as much is alive at once as a thread has registers, or
-//! more. The addresses of rows in an epilogue, for one, come from the same indices as those in the loop before it.
+//! Recomputation: recomputes sums of a register and a constant that are computed before a loop and
+//! read after it, before their first reader there.
 //!
-//! What such a sum is of is alive behind the loop for others, or for several of them. Registers get no other names, so that some are
-//! written twice from here on, with the same value.
+//! It applies to sums of two words, in listings whose live registers nearly fill those of a thread,
+//! or exceed them. For example, the row addresses of an epilogue use the same indices as those of
+//! the loop before it. The register of the sum is live after the loop for other readers, or for
+//! several of these sums. Registers are not renamed, so some are written twice, with the same
+//! value.
 
 use std::ops::Range;
 
@@ -13,15 +15,15 @@ use super::regions::{RegionKind, Regions, Writes};
 use super::{Line, Listing};
 use crate::isa::{Access, Instruction, RegisterId, ScalarType, Source};
 
-/// A sum that is read before a loop, if at all, and behind it.
-struct Sum {
+/// A sum that is read after a loop, and perhaps before it.
+struct RecomputedSum {
     /// Its line.
     line: u32,
-    /// What it is of, besides a constant.
+    /// Its register operand.
     of: RegisterId,
-    /// Where it is computed again.
+    /// The line before which it is recomputed.
     place: u32,
-    /// Whether it is read before that.
+    /// Something reads it before the loop.
     stays: bool,
 }
 
@@ -51,10 +53,10 @@ pub(super) fn run(listing: &mut Listing) {
             }
         });
     }
-    let mut sums: Vec<Sum> = Vec::new();
+    let mut sums: Vec<RecomputedSum> = Vec::new();
     for (line, sum, of) in wide {
         let found = across_a_loop(line, &readers[&sum], &outermost);
-        sums.extend(found.map(|(place, stays)| Sum { line, of, place, stays }));
+        sums.extend(found.map(|(place, stays)| RecomputedSum { line, of, place, stays }));
     }
     let mut shared: FxHashMap<RegisterId, u32> = FxHashMap::default();
     for sum in &sums {
@@ -73,7 +75,8 @@ pub(super) fn run(listing: &mut Listing) {
     listing.insert(again, &left_out);
 }
 
-/// The register of a sum of two words, and what it is the sum of besides a constant. Both are written once.
+/// Returns the result and the register operand of a 64-bit addition of a constant. Both are written
+/// once.
 fn wide_sum(line: &Line, writes: &Writes) -> Option<(RegisterId, RegisterId)> {
     let Instruction::Add(add) = line.instruction().filter(|_| line.is_pure)? else { return None };
     let (Source::Register(of), Source::Immediate(_)) = (&add.a, &add.b) else { return None };
@@ -81,8 +84,11 @@ fn wide_sum(line: &Line, writes: &Writes) -> Option<(RegisterId, RegisterId)> {
     (is_wide && writes.is_once(add.d) && writes.is_once(*of)).then_some((add.d, *of))
 }
 
-/// Where what a line computes is read first behind a loop, if the line stands before it and nothing in it reads that: the line, or
-/// before the region around it. And whether it is read before the loop too.
+/// Returns where a line must be recomputed: before its first reader after a loop, or before the
+/// region around that reader.
+///
+/// The line precedes the loop, and nothing in the loop reads its result. Also returns whether
+/// something reads it before the loop.
 fn across_a_loop(line: u32, readers: &[u32], outermost: &[(RegionKind, Range<u32>)]) -> Option<(u32, bool)> {
     let around = |line: u32| outermost.iter().find(|(_, region)| region.contains(&line));
     let is_crossed = |(kind, region): &&(RegionKind, Range<u32>)| {
@@ -96,7 +102,7 @@ fn across_a_loop(line: u32, readers: &[u32], outermost: &[(RegionKind, Range<u32
     let place = match around(first) {
         None => first,
         Some((RegionKind::Loop, region)) => region.start,
-        // The jump over it stands before it.
+        // Before the jump over the branch.
         Some((RegionKind::Branch, region)) => region.start - 1,
     };
     let is_outside = around(line).is_none() && around(place).is_none_or(|(_, region)| region.start == place);

@@ -1,25 +1,26 @@
-//! Which statements run together, read from the jumps of a listing: loops and branches, nested. And where registers are
-//! written.
+//! Loops and branches of a listing, nested, derived from its jumps; and the lines that write each
+//! register.
 //!
-//! A label that is jumped to from below begins a loop, which ends at the last such jump. A jump from above to right behind a loop
-//! that stands before its label is the test whether the loop is entered, and belongs to the loop. Any other jump forward makes what it
-//! passes over a branch, but for one that leaves a loop: there the loop ends anyway.
+//! A label that is the target of a backward jump begins a loop, which ends at the last such jump. A
+//! forward jump from before that label to directly after the loop is the entry test, and belongs to
+//! the loop. Any other forward jump makes the lines that it skips a branch, except for a jump out
+//! of a loop: there the loop ends in any case.
 
 use cranelift_entity::EntityRef;
 
 use super::{Line, LineKind, Listing};
 use crate::isa::{Access, Instruction, LabelId, RegisterId};
 
-/// What a region is.
+/// The kind of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RegionKind {
     /// It may run again.
     Loop,
-    /// It may be passed over.
+    /// A jump may skip it.
     Branch,
 }
 
-/// Consecutive lines, from the first to before the end.
+/// Consecutive lines, a half-open range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Region {
     pub kind: RegionKind,
@@ -29,7 +30,7 @@ pub(super) struct Region {
     pub parent: Option<u32>,
 }
 
-/// The regions of a listing, each behind those that it is in.
+/// The regions of a listing; each follows its parents.
 #[derive(Debug, Default)]
 pub(super) struct Regions(pub Vec<Region>);
 
@@ -40,12 +41,12 @@ impl Region {
 }
 
 impl Regions {
-    /// The regions; none if jumps cross each other.
+    /// Returns the regions, or `None` if jumps cross each other.
     pub fn of(listing: &Listing) -> Option<Self> {
         Self::of_lines(listing.lines.iter())
     }
 
-    /// The same of lines in any order.
+    /// Returns the regions of lines in any order.
     pub fn of_lines<'a>(lines: impl Iterator<Item = &'a Line>) -> Option<Self> {
         let mut labels: Vec<(LabelId, u32)> = Vec::new();
         let mut jumps: Vec<(u32, LabelId)> = Vec::new();
@@ -87,7 +88,7 @@ impl Regions {
         Self::nested(loops)
     }
 
-    /// Finds out which region is in which.
+    /// Finds the parent of each region.
     fn nested(mut regions: Vec<Region>) -> Option<Self> {
         regions.sort_by_key(|region| (region.start, std::cmp::Reverse(region.end)));
         let mut around: Vec<u32> = Vec::new();
@@ -105,20 +106,20 @@ impl Regions {
         Some(Self(regions))
     }
 
-    /// The innermost region of each line, by a walk over the lines in order.
+    /// Returns a walk over the lines in order, with the innermost region of each.
     pub fn walk(&self) -> RegionWalk<'_> {
         RegionWalk { regions: &self.0, next: 0, current: None }
     }
 }
 
-/// Where a walk over the lines is.
+/// The state of a walk over the lines.
 pub(super) struct RegionWalk<'a> {
     regions: &'a [Region],
     next: u32,
     current: Option<u32>,
 }
 
-/// What changes from a line to the next.
+/// A change of the region between a line and the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// A region ends before the line.
@@ -128,7 +129,8 @@ pub(super) enum Step {
 }
 
 impl RegionWalk<'_> {
-    /// The next region that ends or begins at this line; lines are asked for in order, each until there is none.
+    /// Returns the next region that ends or begins at this line. Callers pass lines in order, each
+    /// until it returns `None`.
     pub fn step(&mut self, line: u32) -> Option<Step> {
         if let Some(current) = self.current
             && self.regions[current as usize].end <= line
@@ -144,18 +146,18 @@ impl RegionWalk<'_> {
         None
     }
 
-    /// The innermost region of the line.
+    /// Returns the innermost region of the line.
     pub fn current(&self) -> Option<u32> {
         self.current
     }
 }
 
-/// Where registers are written.
+/// The lines that write registers.
 #[derive(Debug)]
 pub(super) struct Writes {
-    /// Of each register how often it is written: 0, 1, or 2 for more.
+    /// The number of writes of each register: 0, 1, or 2 for more.
     counts: Vec<u8>,
-    /// The registers that are written more than once, with the lines that do it, in order.
+    /// The lines that write registers with several writes, in order.
     again: Vec<(RegisterId, u32)>,
 }
 
@@ -180,7 +182,7 @@ impl Writes {
     }
 
     fn find_again(&mut self, listing: &Listing) {
-        // The sums of asynchronous products are there when they were waited for.
+        // The accumulators of asynchronous dots are written by the wait.
         let mut sums: Vec<RegisterId> = Vec::new();
         for line in &listing.lines {
             if let Some(Instruction::Wgmma(product)) = line.instruction() {
@@ -205,24 +207,24 @@ impl Writes {
         }
     }
 
-    /// Whether a register is written by one line.
+    /// Returns whether exactly one line writes a register.
     pub fn is_once(&self, register: RegisterId) -> bool {
         self.counts[register.index()] == 1
     }
 
-    /// Whether no line writes a register.
+    /// Returns whether no line writes a register.
     pub fn is_never(&self, register: RegisterId) -> bool {
         self.counts[register.index()] == 0
     }
 
-    /// The writes of a region to registers that are written more than once.
+    /// Returns the writes of a region to registers with several writes.
     pub fn again_in(&self, region: Region) -> &[(RegisterId, u32)] {
         let first = self.again.partition_point(|(_, line)| *line < region.start);
         let last = self.again.partition_point(|(_, line)| *line < region.end);
         &self.again[first..last]
     }
 
-    /// The registers that are written more than once and by this line.
+    /// Returns the registers with several writes that this line writes.
     pub fn again_at(&self, line: u32) -> &[(RegisterId, u32)] {
         let Some((_, last)) = self.again.last() else { return &[] };
         if *last < line {
@@ -234,7 +236,7 @@ impl Writes {
     }
 }
 
-/// Since when registers that are written more than once have what they have, on a walk over the lines.
+/// The line since which each register with several writes has its value, on a walk over the lines.
 pub(super) struct Changes<'a> {
     writes: &'a Writes,
     regions: &'a Regions,
@@ -247,8 +249,8 @@ impl<'a> Changes<'a> {
         Self { writes, regions, since: vec![0; registers] }
     }
 
-    /// At a line where a region begins or ends, what is written in it is not what it was: before the first time around a
-    /// loop, or since the branch that was perhaps passed over.
+    /// Invalidates the registers that a region writes, at its first line or its end: before the
+    /// first iteration of a loop, or after a branch that may have been skipped.
     pub fn pass(&mut self, step: Step, line: u32) {
         let region = match step {
             Step::Enter(region) if self.regions.0[region as usize].kind == RegionKind::Branch => return,
@@ -259,14 +261,14 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// After a line.
+    /// Records the writes of a line.
     pub fn write(&mut self, line: u32) {
         for &(register, _) in self.writes.again_at(line) {
             self.since[register.index()] = line + 1;
         }
     }
 
-    /// Whether a register has what it had before `line`.
+    /// Returns whether a register has the value that it had before `line`.
     pub fn is_since(&self, register: RegisterId, line: u32) -> bool {
         self.since.get(register.index()).is_none_or(|since| *since <= line)
     }

@@ -1,10 +1,11 @@
-//! What is computed of other registers stands before its first reader, for listings in which nearly as much is alive at once as
-//! a thread has registers, or more: a function of many instructions is written down an instruction for all elements at a
-//! time, and stands an element at a time then, if much less is alive so.
+//! Sinking: moves computations before their first reader, in listings whose live registers nearly
+//! fill those of a thread, or exceed them.
 //!
-//! What does something, or writes a register that others write too, keeps its place. Products of warpgroups are left alone:
-//! what they read of registers must be there before their fence. So are those of warps unless far too much is alive: what
-//! they read is made beside others.
+//! A function of many instructions is emitted instruction by instruction for all elements; sinking
+//! orders it element by element if that lowers the pressure enough. Lines with effects, and lines
+//! that write a register that others write, too, keep their position. Dots of warpgroups are not
+//! moved: their register operands must be written before their fence. Dots of warps move only if
+//! the pressure is far too high: their operands are computed together with others.
 
 use cranelift_entity::EntityRef;
 
@@ -18,7 +19,7 @@ pub(super) fn run(listing: &mut Listing) {
     let stays = |line: &Line| match line.instruction() {
         Some(Instruction::WgmmaFence(_)) => true,
         Some(Instruction::Mma(_)) => before <= listing.tuning.max_live_registers,
-        // tidy: wildcard because the others may be made when they are needed
+        // tidy: wildcard because the others may be computed when they are needed
         _ => false,
     };
     if listing.lines.iter().any(stays) {
@@ -45,7 +46,7 @@ pub(super) fn run(listing: &mut Listing) {
     }
 }
 
-/// Whether a line is jumped to, or may jump.
+/// Returns whether a line is a jump target, or may jump.
 fn ends_a_block(line: &Line) -> bool {
     use Instruction as I;
     match &line.kind {
@@ -55,7 +56,8 @@ fn ends_a_block(line: &Line) -> bool {
     }
 }
 
-/// Appends the order of the lines of a block: in theirs what stays, and before each what it needs. What is left is for others.
+/// Appends the order of the lines of a block: fixed lines in their order, each after the lines that
+/// it needs. Other lines are left for later blocks.
 fn block(
     listing: &Listing,
     writes: &Writes,
@@ -75,7 +77,7 @@ fn block(
     }
     let kept = lines.clone().filter(|place| !moves[place - start]);
     for place in kept.chain(lines.clone().filter(|place| moves[place - start])) {
-        // Each needs what is above it on the stack.
+        // Each line needs those above it on the stack.
         let mut stack = vec![(place, false)];
         while let Some((line, is_ready)) = stack.pop() {
             if is_placed[line - start] {
@@ -103,7 +105,7 @@ fn block(
     }
 }
 
-/// Whether a line may stand anywhere behind what it reads.
+/// Returns whether a line may be anywhere after its operands.
 fn may_move(line: &Line, writes: &Writes) -> bool {
     let LineKind::Instruction(None, _) = line.kind else { return false };
     let mut may_move = line.is_pure;

@@ -1,5 +1,6 @@
-//! Value numbering: a pure instruction on the same operands as one that ran before it, in the same region or one around it, is that
-//! one. So is a load of global memory, if nothing between them may change or order memory.
+//! Value numbering: replaces a pure instruction by an equal one that ran before it, in the same
+//! region or in one around it. Loads of global memory count if nothing between them may change or
+//! order memory.
 
 use std::hash::{Hash, Hasher};
 
@@ -16,22 +17,22 @@ use crate::isa::{Access, Instruction, LoadCache, RegisterId, StateSpace};
 type Results = SmallVec<[RegisterId; 4]>;
 
 /// An instruction that ran.
-struct Known {
+struct KnownInstruction {
     hash: u64,
     line: u32,
-    /// Its place among the lines that stay.
+    /// Its index among the remaining lines.
     kept: u32,
-    /// Of a load, the accesses and barriers before it.
+    /// For a load, the number of accesses and barriers before it.
     epoch: Option<u32>,
     results: Results,
-    /// The one before it with the same hash.
+    /// The previous one with the same hash.
     before: Option<u32>,
 }
 
 /// A register that a line reads in place of another one.
 struct Replaced {
     line: u32,
-    /// Which register of the line, in the order of the text, the guard first.
+    /// The index of the register in the line, in the order of the text, the guard first.
     ordinal: u32,
     before: RegisterId,
 }
@@ -41,18 +42,18 @@ struct Numbering<'a> {
     changes: Changes<'a>,
     /// The register that has the value of each.
     same: Vec<RegisterId>,
-    known: Vec<Known>,
-    /// The last that is known with a hash.
+    known: Vec<KnownInstruction>,
+    /// The last known instruction with a hash.
     last: FxHashMap<u64, u32>,
-    /// How many were known where each region that is open began.
+    /// The number of known instructions at the start of each open region.
     open: Vec<usize>,
-    /// Whether each line stays, so far, and how many do.
+    /// The lines that remain so far, and their number.
     stays: Vec<bool>,
     kept: u32,
     replaced: Vec<Replaced>,
-    /// How many lines there were that do something, or that are reached by a jump.
+    /// The number of lines so far that have an effect or are jump targets.
     epoch: u32,
-    /// How many lines there may be between two that are the same.
+    /// The most lines between two equal instructions that are merged.
     distance: u32,
 }
 
@@ -72,8 +73,8 @@ pub(super) fn run(listing: &mut Listing) {
     listing.lines.retain(|_| stays.next().unwrap_or_default());
 }
 
-/// Finds out which lines stay if one is made of what is the same and at most so many lines apart, and has lines read the results of
-/// those.
+/// Finds the lines that remain if equal instructions at most `distance` lines apart are merged, and
+/// makes other lines read their results.
 fn number(
     listing: &mut Listing,
     regions: &Regions,
@@ -107,7 +108,7 @@ fn number(
     (numbering.stays, numbering.replaced)
 }
 
-/// Has lines read again what they read.
+/// Restores the registers that lines read.
 fn restore(listing: &mut Listing, replaced: &[Replaced]) {
     for Replaced { line, ordinal, before } in replaced {
         let mut next = 0;
@@ -138,7 +139,7 @@ impl Numbering<'_> {
         }
     }
 
-    /// Whether a line stays, which stands behind these.
+    /// Returns whether a line remains, given the preceding lines.
     fn line(&mut self, line: &mut Line, before: &[Line]) -> bool {
         let index = before.len() as u32;
         let is_load = is_plain_load(line);
@@ -186,11 +187,18 @@ impl Numbering<'_> {
             return false;
         }
         let last = self.last.insert(hash, self.known.len() as u32);
-        self.known.push(Known { hash, line: index, kept: self.kept, epoch, results, before: last });
+        self.known.push(KnownInstruction {
+            hash,
+            line: index,
+            kept: self.kept,
+            epoch,
+            results,
+            before: last,
+        });
         true
     }
 
-    /// An instruction that ran and gave the same; that of the argument has no results.
+    /// Returns an equal instruction that ran; the argument has no results.
     fn find(
         &self,
         hash: u64,
@@ -217,7 +225,7 @@ impl Numbering<'_> {
         None
     }
 
-    /// Whether the operands of an instruction have what they had.
+    /// Returns whether the operands of an instruction have the values that they had.
     fn is_unchanged(&self, instruction: &Instruction, time: u32) -> bool {
         let mut is_unchanged = true;
         instruction.visit_registers(|register, access| {
@@ -227,7 +235,8 @@ impl Numbering<'_> {
     }
 }
 
-/// Whether a line always loads from global memory what no one else changes, as far as the program cares.
+/// Returns whether a line is a load from global memory that the program lets no other thread
+/// change.
 fn is_plain_load(line: &Line) -> bool {
     let LineKind::Instruction(None, instruction @ Instruction::Ld(load)) = &line.kind else { return false };
     let is_weak = effects::effect(instruction) == Effect::Value;
@@ -240,7 +249,7 @@ fn hash(instruction: &Instruction) -> u64 {
     hasher.finish()
 }
 
-/// Names the registers that an instruction writes.
+/// Sets the registers that an instruction writes.
 fn set_results(instruction: &mut Instruction, results: &[RegisterId]) {
     let mut results = results.iter();
     instruction.map_registers(|register, access| {

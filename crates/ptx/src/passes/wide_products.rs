@@ -1,12 +1,14 @@
-//! Products of 64 bits of numbers that were extended from 32 bits take one instruction, which multiplies these.
+//! Wide multiplication: a 64-bit product of numbers that were extended from 32 bits becomes one
+//! instruction on these.
 //!
 //! ```text
 //! cvt.s64.s32 %x, %a;
 //! cvt.s64.s32 %y, %b;
 //! mul.lo.s64  %d, %x, %y;   =>   mul.wide.s32 %d, %a, %b;
 //! ```
-//! The assembler does not see where they come from, and multiplies all halves. Both numbers of 32 bits are written once, before they
-//! are extended, which is before the product: they are then what they were when they were extended.
+//! The assembler does not see the extensions, and multiplies all halves. Both 32-bit numbers are
+//! written once, before their extension, which precedes the product: they still have the same
+//! value.
 
 use rustc_hash::FxHashMap;
 
@@ -38,7 +40,7 @@ pub(super) fn run(listing: &mut Listing) {
     }
 }
 
-/// The result and the operand of an extension of a signed number, each written once.
+/// Returns the result and the operand of a sign extension, each written once.
 fn extension(line: &Line, writes: &Writes) -> Option<(RegisterId, Source)> {
     let Instruction::Cvt(cast) = line.instruction().filter(|_| line.is_pure)? else { return None };
     let Source::Register(source) = cast.a else { return None };

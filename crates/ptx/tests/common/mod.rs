@@ -1,9 +1,10 @@
-//! What every text must survive: parse, print, parse again, and the vendor's assembler.
+//! The round trip of every text: parse, print, parse again, and the vendor's assembler.
 
 use tilewright_ptx::isa::{Module, parse, print};
 use tilewright_testkit::Ptxas;
 
-/// The lines of statements are of the text that was parsed; without them, two readings of a module are equal.
+/// Removes the lines of statements, which are those of the parsed text: two parses of equal modules
+/// are then equal.
 pub fn without_lines(mut module: Module) -> Module {
     for function in module.functions.values_mut() {
         for statement in function.body.iter_mut().flatten() {
@@ -13,8 +14,8 @@ pub fn without_lines(mut module: Module) -> Module {
     module
 }
 
-/// Parses the text, prints it, parses that; the two modules are printed alike. With the assembler, the print becomes the
-/// same machine code as the text. Returns the module of the print, or what is wrong.
+/// Parses the text, prints it, and parses that: the two modules print alike. With the assembler,
+/// the print assembles to the same SASS as the text. Returns the module of the print, or the error.
 pub fn round_trip(text: &str, ptxas: Option<&Ptxas>) -> Result<Module, String> {
     let module = parse(text).map_err(|error| error.to_string())?;
     let printed = print(&module);
@@ -22,14 +23,14 @@ pub fn round_trip(text: &str, ptxas: Option<&Ptxas>) -> Result<Module, String> {
     if print(&again) != printed {
         return Err(format!("its print prints differently:\n{printed}"));
     }
-    // The print declares functions first; from then on their order, and with it the whole module, stays.
+    // The print declares functions first; from then on their order, and thus the module, is stable.
     let third = parse(&printed).map_err(|error| error.to_string())?;
     if without_lines(third) != without_lines(again.clone()) {
         return Err("two readings of its print differ".to_owned());
     }
     if let Some(ptxas) = ptxas {
         let before = match ptxas.assemble_with(text, &module.target, &["-O1"]) {
-            // The assembler is older than the text: it is no judge of it.
+            // The assembler is older than the text, and cannot judge it.
             Err(error) if error.contains("Unsupported .version") => return Ok(again),
             before => before.map_err(|error| format!("the assembler refuses the text itself: {error}"))?,
         };

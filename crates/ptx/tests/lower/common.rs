@@ -1,4 +1,5 @@
-//! Kernels from source or IR text to PTX, and launches on the CPU and in the simulator.
+//! Compiles kernels from source or IR text to PTX, and launches them on the CPU and in the
+//! simulator.
 
 pub use tilewright_fuzz::random::Random;
 
@@ -6,7 +7,7 @@ use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, Sourc
 use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir::{Dtype, Module};
 
-/// What tests' modules begin with.
+/// The beginning of the tests' modules.
 const HEADER: &str = "import triton\nimport triton.language as tl\n\n";
 
 /// An argument of a launch.
@@ -20,7 +21,7 @@ pub enum Value {
 
 /// Random tensors.
 pub trait RandomTensor {
-    /// Numbers of a type: small ones, for sums and products.
+    /// Returns random numbers of a type: small ones, for sums and products.
     fn tensor(&mut self, dtype: Dtype, count: usize) -> Value;
 }
 
@@ -36,17 +37,17 @@ impl RandomTensor for Random {
     }
 }
 
-/// A tensor of zeros.
+/// Returns a tensor of zeros.
 pub fn zeros(dtype: Dtype, count: usize) -> Value {
     Value::Tensor(vec![0; count * dtype.bytes()])
 }
 
-/// An int32.
+/// Returns an int32.
 pub fn int(value: i32) -> Value {
     Value::Scalar(u64::from(value as u32), 4)
 }
 
-/// A float32.
+/// Returns an fp32.
 pub fn float(value: f32) -> Value {
     Value::Scalar(u64::from(value.to_bits()), 4)
 }
@@ -61,7 +62,7 @@ fn encode(dtype: Dtype, value: f64) -> u64 {
     }
 }
 
-/// The number that bits are.
+/// Returns the number that bits encode.
 pub fn decode(dtype: Dtype, bits: u64) -> f64 {
     match dtype {
         Dtype::F64 => f64::from_bits(bits),
@@ -72,7 +73,7 @@ pub fn decode(dtype: Dtype, bits: u64) -> f64 {
     }
 }
 
-/// The bits of element `index`.
+/// Returns the bits of element `index`.
 pub fn element(bytes: &[u8], dtype: Dtype, index: usize) -> u64 {
     let mut bits = [0; 8];
     let size = dtype.bytes();
@@ -80,7 +81,8 @@ pub fn element(bytes: &[u8], dtype: Dtype, index: usize) -> u64 {
     u64::from_le_bytes(bits)
 }
 
-/// An argument of a signature: `*fp32`, `int32`, with `:16` if it is a multiple of 16, or a constant.
+/// Parses an argument of a signature: `*fp32`, `int32`, with `:16` if it is a multiple of 16, or a
+/// constant.
 fn argument(text: &str) -> Argument {
     let (name, divisibility) = text.split_once(':').unwrap_or((text, "1"));
     let divisibility = divisibility.parse().expect("a divisibility is a number");
@@ -98,12 +100,12 @@ fn argument(text: &str) -> Argument {
     Argument::Constexpr(HostValue::Constant(constant))
 }
 
-/// The optimised IR of a kernel of a module's text.
+/// Returns the optimized IR of a kernel of a module's text.
 pub fn compile(name: &str, text: &str, kernel: &str, signature: &str) -> Module {
     compile_with(name, text, kernel, signature, Options::default())
 }
 
-/// The same with options.
+/// Returns the same with options.
 fn compile_with(name: &str, text: &str, kernel: &str, signature: &str, options: Options) -> Module {
     let mut host = SourceHost::new(name, text).unwrap_or_else(|failure| panic!("{failure:?}"));
     let kernel = host.function(kernel).unwrap_or_else(|| panic!("there is no kernel {kernel}"));
@@ -115,23 +117,23 @@ fn compile_with(name: &str, text: &str, kernel: &str, signature: &str, options: 
     module
 }
 
-/// The optimised IR of the kernel `k` of a text.
+/// Returns the optimized IR of the kernel `k` of a text.
 pub fn kernel(text: &str, signature: &str) -> Module {
     compile("k.py", &format!("{HEADER}{text}"), "k", signature)
 }
 
-/// The same with its assertions.
+/// Returns the same with assertions.
 pub fn checked_kernel(text: &str, signature: &str) -> Module {
     let options = Options { debug: true, ..Options::default() };
     compile_with("k.py", &format!("{HEADER}{text}"), "k", signature, options)
 }
 
-/// The PTX of a kernel, and the bytes of shared memory that it takes.
+/// Returns the PTX of a kernel, and the bytes of its shared memory.
 pub fn lower(module: &Module, target: &str, warps: u32) -> (String, u32) {
     lower_in_stages(module, target, warps, 1)
 }
 
-/// The same with loops in so many stages.
+/// Returns the same with this number of loop stages.
 pub fn lower_in_stages(module: &Module, target: &str, warps: u32, stages: u32) -> (String, u32) {
     let target = GpuTarget::named(target).expect("the tests name targets that there are");
     let program =
@@ -210,8 +212,9 @@ pub fn run_text(
     loaded.launch(&launch).map_err(|fault| format!("{fault}\n{text}"))
 }
 
-/// Fails unless the kernel leaves the same in every tensor on the CPU and in the simulator, but for `tolerance` relative to
-/// the larger of 1 and the value; on the first targets of each kind and several numbers of warps.
+/// Fails unless the kernel computes the same tensors on the CPU and in the simulator, up to
+/// `tolerance` relative to the larger of 1 and the value; on the first targets of each kind and
+/// several numbers of warps.
 pub fn check(module: &Module, grid: [u32; 3], values: &[Value], dtypes: &[Dtype], tolerance: f64) {
     let mut expected = values.to_vec();
     run_cpu(module, grid, &mut expected);

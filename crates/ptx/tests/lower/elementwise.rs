@@ -1,5 +1,6 @@
-//! Every row of the elementwise table on every element type, and every cast, against the CPU's executor: exact where the row
-//! says so, else within twice its error, since either side may have it.
+//! Every row of the elementwise table on every element type, and every cast, compared with the
+//! CPU's executor: exact if the row says so, else within twice its error, since either side may
+//! have it.
 
 use std::fmt::Write;
 
@@ -10,7 +11,7 @@ use crate::common::{Random, RandomTensor, Value, decode, element, kernel, lower,
 
 const COUNT: usize = 512;
 
-/// Ordinary numbers, small integers, the ends of the range, and any bits.
+/// Returns ordinary numbers, small integers, the ends of the range, and any bits.
 fn inputs(random: &mut Random, dtype: Dtype, are_shifts: bool) -> Value {
     let mask = u64::MAX >> (64 - dtype.bits());
     let Value::Tensor(mut bytes) = zeros(dtype, COUNT) else { panic!("zeros are a tensor") };
@@ -33,7 +34,7 @@ fn inputs(random: &mut Random, dtype: Dtype, are_shifts: bool) -> Value {
     Value::Tensor(bytes)
 }
 
-/// A kernel that loads tiles of these types, applies an op, and stores the result.
+/// Returns a kernel that loads tiles of these types, applies an op, and stores the result.
 fn module(op: &str, attributes: &str, operands: &[Dtype], result: Dtype) -> Module {
     let mut text = String::from("kernel func0 @k(");
     for (index, dtype) in operands.iter().enumerate() {
@@ -55,7 +56,7 @@ fn module(op: &str, attributes: &str, operands: &[Dtype], result: Dtype) -> Modu
     tilewright_ir::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Whether bits are NaN; of the format without one, what its place is taken by.
+/// Returns whether bits are NaN, or its replacement in the format without NaN.
 fn is_nan(dtype: Dtype, bits: u64) -> bool {
     match dtype {
         Dtype::F8E5 => bits & 0x7f > 0x7c,
@@ -65,7 +66,7 @@ fn is_nan(dtype: Dtype, bits: u64) -> bool {
     }
 }
 
-/// How many numbers of the type lie between two.
+/// Returns how many numbers of the type are between two.
 fn distance(dtype: Dtype, a: u64, b: u64) -> f64 {
     let sign = 1 << (dtype.bits() - 1);
     let place = |bits: u64| if bits & sign == 0 { i128::from(bits) } else { -i128::from(bits & !sign) };
@@ -83,11 +84,11 @@ fn check(
     check_on(what, module, (target, 4), values, dtype, allowed);
 }
 
-/// What a result may be off the CPU's.
+/// The allowed difference from the CPU's result.
 #[derive(Clone, Copy)]
 struct Allowed {
     ulps: f64,
-    /// 0 may stand for a number of a binade this low.
+    /// 0 may replace a number of a binade this low.
     flushes: bool,
 }
 
@@ -99,7 +100,7 @@ impl From<f64> for Allowed {
 
 impl Allowed {
     fn contains(self, dtype: Dtype, a: u64, b: u64) -> bool {
-        // Of binary32 and bfloat16, whose exponents are as wide, subnormal numbers have none.
+        // fp32 and bf16, which have equal exponents, flush subnormal numbers.
         let exponent = match dtype {
             Dtype::F32 => 0xff << 23,
             Dtype::BF16 => 0xff << 7,
@@ -110,7 +111,7 @@ impl Allowed {
     }
 }
 
-/// The same with so many warps.
+/// Checks the same with this number of warps.
 fn check_on(
     what: &str,
     module: &Module,
@@ -135,7 +136,7 @@ fn check_on(
     }
 }
 
-/// A kernel of each function on each type, and of casts to and from each.
+/// Returns a kernel of each function on each type, and of casts to and from each.
 pub fn modules() -> Vec<(String, Module)> {
     let mut modules = Vec::new();
     for &function in ElementwiseFn::ALL {
@@ -224,7 +225,8 @@ fn casts_are_what_the_cpu_says() {
     }
 }
 
-/// Zeros, the ends of the subnormal and of the normal numbers, ones, and what is no number, of both signs.
+/// Returns zeros, the ends of the subnormal and of the normal numbers, ones, and non-numbers, of
+/// both signs.
 fn edges(dtype: Dtype) -> Vec<u64> {
     let (infinity, one) = if dtype == Dtype::F16 { (0x7c00_u64, 0x3c00) } else { (0x7f80, 0x3f80) };
     let smallest_normal = infinity & infinity.wrapping_neg();
@@ -251,7 +253,7 @@ fn tensor(dtype: Dtype, numbers: impl IntoIterator<Item = u64>) -> Value {
     Value::Tensor(numbers.into_iter().flat_map(|bits| bits.to_le_bytes()[..dtype.bytes()].to_vec()).collect())
 }
 
-/// Arithmetic of 16-bit floats is other instructions on each of these targets.
+/// Arithmetic of 16-bit floats uses other instructions on each of these targets.
 #[test]
 fn halves_at_the_edges_are_what_the_cpu_says() {
     use ElementwiseFn::{Add, Fma, Max, MaxNan, Min, MinNan, Mul, Sub};
@@ -279,15 +281,15 @@ fn halves_at_the_edges_are_what_the_cpu_says() {
     }
 }
 
-/// A cast to nearest even.
+/// Returns a cast to nearest even.
 fn cast_to_nearest(from: Dtype, to: Dtype) -> Module {
     module("cast", &format!("{{element = {to}, rounding = \"rtne\"}} "), &[from], to)
 }
 
-/// The numbers of a format that are, or lie next to, a number of an 8-bit format or the middle between two of them; and the
-/// ends of binary32. They are given by what the 8-bit numbers are in binary32.
+/// Returns the numbers of a format that are, or are next to, a number of an 8-bit format or the
+/// middle between two of them; and the ends of fp32. `single` gives the 8-bit numbers in fp32.
 fn around_fp8(from: Dtype, single: impl Fn(u64) -> f32) -> Vec<u64> {
-    // What binary32 has more bits than the format.
+    // The bits by which fp32 exceeds the format.
     let unused = match from {
         Dtype::F16 => 13,
         Dtype::BF16 => 16,
@@ -295,7 +297,7 @@ fn around_fp8(from: Dtype, single: impl Fn(u64) -> f32) -> Vec<u64> {
     };
     let between = (0..0x7f_u64).flat_map(|code| {
         let [low, high] = [single(code), single(code + 1)];
-        // Above the largest number, where the next one would be.
+        // Above the largest number, the position of the next one.
         let high = if high.is_finite() { high } else { 2.0 * low - single(code - 1) };
         let middle = f32::midpoint(low, high).to_bits();
         [middle - (1 << unused), middle, middle + (1 << unused), low.to_bits()]
@@ -310,8 +312,8 @@ fn around_fp8(from: Dtype, single: impl Fn(u64) -> f32) -> Vec<u64> {
     signed.map(narrow).collect()
 }
 
-/// Every 8-bit number, and what lies between two of them. Four elements a thread are converted by other instructions than
-/// two or one.
+/// Every 8-bit number, and numbers between two of them. Four elements a thread are converted by
+/// other instructions than two or one.
 #[test]
 fn fp8_is_converted_as_the_cpu_says() {
     const TARGETS: [(&str, u32); 5] =
@@ -342,7 +344,7 @@ fn fp8_is_converted_as_the_cpu_says() {
     }
 }
 
-/// Elements that are not the bytes of one word that was loaded.
+/// Elements that are not the bytes of one loaded word.
 #[test]
 fn chosen_fp8_is_converted_as_the_cpu_says() {
     let text = "

@@ -1,4 +1,4 @@
-//! The PTX of the benchmarks' kernels, and what `ptxas` makes of it.
+//! The PTX of the benchmarks' kernels, and its assembly by `ptxas`.
 
 use std::path::Path;
 
@@ -84,7 +84,7 @@ fn the_text_does_not_depend_on_the_run() {
     assert_eq!(text(&GOLDEN[3], "sm_90a"), text(&GOLDEN[3], "sm_90a"));
 }
 
-/// The targets that the assembler is asked about: one of each generation.
+/// The targets of the assembler: one of each generation.
 const TARGETS: [&str; 8] = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_100a", "sm_120"];
 
 #[test]
@@ -104,8 +104,9 @@ fn ptxas_accepts_the_kernels_and_spills_nothing() {
     }
 }
 
-/// Kernels of `products.py`, and what they may take on `sm_90a`: warps, registers, instructions of the tensor
-/// cores in the text, instructions of a thread in the loop with products, pipelined in three stages.
+/// Kernels of `products.py`, and their limits on `sm_90a`: warps, registers, instructions of the
+/// tensor cores in the text, instructions of a thread in the loop with dots, pipelined in three
+/// stages.
 const PRODUCTS: &[(&str, &str, u32, u32, usize, usize)] = &[
     (
         "matmul",
@@ -174,7 +175,7 @@ fn products_of_warpgroups_run_beside_the_threads() {
     }
 }
 
-/// The instructions of the longest loop with products in a text: from its label to the jump there.
+/// Returns the instructions of the longest loop with dots: from its label to the jump back.
 fn instructions_in_the_loop(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let is_instruction = |line: &&&str| line.ends_with(';') && !line.starts_with(['.', '/']);
@@ -201,8 +202,9 @@ fn loops_with_products_are_short() {
     assert_eq!(lengths.collect::<Vec<_>>(), expected);
 }
 
-/// A product of attention is under way while the next iteration's softmax is computed: one wait leaves it so, the other one
-/// is kept behind that. The assembler does not undo it, and has the registers.
+/// A dot of attention is in flight while the next iteration's softmax is computed: one wait leaves
+/// it in flight, and the other wait comes after the softmax. The assembler keeps this order, and
+/// has the registers.
 #[test]
 fn a_product_is_under_way_beside_the_softmax() {
     let path = tilewright_testkit::project_root().join("crates/ptx/tests/lower/products.py");
@@ -213,7 +215,7 @@ fn a_product_is_under_way_beside_the_softmax() {
         let (text, _) = lower_in_stages(&module, "sm_90a", *warps, 2);
         let waits =
             [0, 1].map(|count| text.matches(&format!("wgmma.wait_group.sync.aligned {count};")).count());
-        // Of the first scores, the loop and the last sum.
+        // The waits for the first scores, in the loop, and for the last accumulator.
         assert_eq!(waits, [3, 1], "{name} {signature}");
         assert_eq!(text.matches("pmevent").count(), 1, "{name} {signature}");
         let Some(ptxas) = &ptxas else { continue };
@@ -242,7 +244,7 @@ fn vector_add_is_four_wide_loads_and_two_wide_stores() {
     assert_eq!(text.matches("st.global.v4.b32").count(), 2);
 }
 
-/// A sum in a loop, whose bounds and body are parts of its text.
+/// Returns a sum in a loop, whose bounds and body are parts of its text.
 fn sum_loop(bounds: &str, addend: &str) -> String {
     let text = format!(
         "
@@ -280,7 +282,7 @@ fn the_assembler_can_count_the_iterations_of_loops() {
             assert_eq!(end.contains(form), form == expected, "range({bounds}): {form}\n{text}");
         }
     }
-    // Products are not unrolled, and need the register.
+    // Loops with dots are not unrolled, and need the register.
     let text = sum_loop("0, n, 16", "tl.dot(loaded[:, None] + i[None, :], loaded[:, None] - i[None, :])");
     assert!(text.contains(distance), "{text}");
 }

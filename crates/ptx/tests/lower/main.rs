@@ -1,5 +1,5 @@
-//! Plans to PTX: the text of the benchmarks' kernels, judged by `ptxas`; and what kernels compute in the simulator, against
-//! the CPU's executor.
+//! Programs to PTX: the text of the benchmarks' kernels, assembled by `ptxas`; and results of
+//! kernels in the simulator, compared with the CPU's executor.
 
 mod asynchronous;
 mod common;

@@ -1,5 +1,5 @@
-//! The functions of analysis of binary64: sine, cosine and error function against a table of exact results rounded once,
-//! all of them against the CPU.
+//! The transcendental functions of fp64: sine, cosine and error function compared with a table of
+//! correctly rounded results, all of them with the CPU.
 
 use tilewright_ir::{Accuracy, Dtype, ElementwiseFn, MathFn, Module};
 use tilewright_testkit::Ptxas;
@@ -10,14 +10,14 @@ const F64: Dtype = Dtype::F64;
 /// The columns of the table of exact results.
 const COLUMNS: [MathFn; 3] = [MathFn::Sin, MathFn::Cos, MathFn::Erf];
 const TARGETS: [&str; 3] = ["sm_75", "sm_80", "sm_90a"];
-/// Of each number its bits, and those of what the functions are.
+/// The bits of each number, and of the functions of it.
 const TABLE: &str = include_str!("math64.txt");
 
-/// A kernel that stores what functions are of a tile, one after the other.
+/// Returns a kernel that stores functions of a tile, one after the other.
 fn module(functions: &[MathFn], count: usize) -> Module {
     let name = |&function: &MathFn| match function {
         MathFn::AccurateExp => "extra.libdevice.exp".to_owned(),
-        // tidy: wildcard because the others are called as they are named.
+        // tidy: wildcard because the others are called by their names
         _ => format!("math.{}", ElementwiseFn::from(function).name()),
     };
     let stores = functions.iter().map(name).enumerate();
@@ -32,7 +32,8 @@ def k(x, out, N: tl.constexpr):
     kernel(&text, &format!("*fp64:16, *fp64:16, {count}"))
 }
 
-/// What two implementations may differ by: twice the error of the row, but little where both are known to be near.
+/// Returns the allowed difference of two implementations: twice the error of the row, or less if
+/// both are known to be near.
 fn allowance(function: MathFn) -> u64 {
     match ElementwiseFn::from(function).info().accuracy {
         _ if COLUMNS.contains(&function) => 2,
@@ -52,8 +53,8 @@ fn tensor(bits: &[u64]) -> Value {
     Value::Tensor(bits.iter().flat_map(|bits| bits.to_le_bytes()).collect())
 }
 
-/// Fails unless in the simulator each function of each x is at most so many numbers from what is expected, in the order of
-/// the kernel's result.
+/// Fails unless each function of each x in the simulator is at most `most` numbers from the
+/// expected one, in the order of the kernel's result.
 fn check(functions: &[MathFn], x: &[u64], expected: &[u64], most: impl Fn(MathFn) -> u64) {
     let module = module(functions, x.len());
     for target in TARGETS {
@@ -61,7 +62,7 @@ fn check(functions: &[MathFn], x: &[u64], expected: &[u64], most: impl Fn(MathFn
         run_sim(&module, target, 4, [1, 1, 1], &mut values).unwrap_or_else(|fault| panic!("{fault}"));
         for (index, (found, &expected)) in bits(&values[1]).into_iter().zip(expected).enumerate() {
             let [argument, a, b] = [x[index % x.len()], found, expected].map(f64::from_bits);
-            // As an integer each sign of zero is another number, far from the other.
+            // As integers, the zeros of different sign are far apart.
             let function = functions[index / x.len()];
             let is_near = (a.is_nan() && b.is_nan()) || found.abs_diff(expected) <= most(function);
             assert!(is_near, "{function:?}({argument:e}) on {target} is {a:e}, not {b:e}");
@@ -79,7 +80,7 @@ fn hard_arguments_are_what_exact_arithmetic_says() {
     let column = |place: usize| rows.iter().map(move |row| row[place]);
     let x: Vec<u64> = column(0).collect();
     let expected: Vec<u64> = (1..=COLUMNS.len()).flat_map(column).collect();
-    // Within 1.5 ulp, and the table within 0.5.
+    // The result is within 1.5 ulp, and the table within 0.5.
     check(&COLUMNS, &x, &expected, |_| 1);
 }
 
@@ -97,7 +98,8 @@ fn any_arguments_are_what_the_cpu_says() {
     let mut random = Random(64);
     let x: Vec<u64> = (0..2048)
         .map(|index| {
-            // Any number, those of every kind of reduction, and those up to the end of the error function's.
+            // Any number, those of every kind of reduction, and those up to the end of the error
+            // function's range.
             let exponent =
                 [random.bits() % 2048, 1000 + random.bits() % 100, 1021 + random.bits() % 5][index % 3];
             random.bits() & !(0x7ff << 52) | exponent << 52

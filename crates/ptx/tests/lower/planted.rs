@@ -1,4 +1,4 @@
-//! Mistakes planted in the PTX that kernels become: the simulator finds each, or the result is another one.
+//! Mistakes planted in the PTX of kernels: the simulator finds each, or the result changes.
 
 use tilewright_ir::Dtype;
 
@@ -8,7 +8,7 @@ const F32: Dtype = Dtype::F32;
 const TARGET: &str = "sm_80";
 const WARPS: u32 = 4;
 
-/// A kernel with its arguments, of which one is the output.
+/// A kernel with its arguments, one of them the output.
 struct Case {
     target: &'static str,
     text: String,
@@ -50,7 +50,7 @@ impl Case {
         case
     }
 
-    /// Whether a text gives what the CPU gives, or the fault.
+    /// Returns whether a text computes the CPU's result, or the fault.
     fn outcome(&self, text: &str) -> Result<bool, String> {
         let mut values = self.values.clone();
         run_text(text, self.shared_bytes, self.target, WARPS, self.grid, &mut values)?;
@@ -66,7 +66,7 @@ impl Case {
         Ok(pairs.into_iter().all(|(x, y)| (x - y).abs() <= 1e-4 * y.abs().max(1.0)))
     }
 
-    /// The text without the line of this number among those that contain a word.
+    /// Removes one of the lines that contain a word, by its index.
     fn without(&self, word: &str, number: usize) -> String {
         let mut removed = false;
         let lines = self.text.lines().enumerate().filter(|(index, line)| {
@@ -124,7 +124,7 @@ def k(x, out, n, BLOCK: tl.constexpr):
     Case::new(&module, [2, 1, 1], values, 1)
 }
 
-/// Products of warpgroups in a loop: one of what was loaded, one of what the first gives.
+/// Dots of warpgroups in a loop: one of loaded operands, one of the result of the first.
 fn chain_of_products() -> Case {
     let text = "
 @triton.jit
@@ -147,7 +147,7 @@ def k(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     Case::on("sm_90a", &module, [1, 1, 1], values, 2)
 }
 
-/// A product of warpgroups whose operands threads copy, as one group, to four slots.
+/// A dot of warpgroups whose operands threads copy, as one group, to four slots.
 fn copied_product() -> Case {
     let text = "
 @triton.jit
@@ -175,7 +175,7 @@ fn what_copies_for_products_of_warpgroups_lack_is_found() {
     let (_, body) = case.text.split_once("\n$loop").expect("there is a loop");
     let (body, _) = body.split_once("bra ").expect("it ends");
     let count = |text: &str, word: &str| text.lines().filter(|line| line.contains(word)).count();
-    // In the loop one barrier says that slots are full, and one that others are empty.
+    // In the loop, one barrier is for full slots, and one for empty slots.
     for (word, times, expected) in [
         ("bar.sync", 2, "race"),
         ("fence.proxy.async", 1, "proxy"),
@@ -191,7 +191,7 @@ fn what_copies_for_products_of_warpgroups_lack_is_found() {
             assert!(fault.contains(expected), "{word} {number}: {line}");
         }
     }
-    // One group more under way is one too many.
+    // One more group in flight is one too many.
     let waits = body.lines().find(|line| line.contains("cp.async.wait_group")).expect("it waits");
     let (head, pending) = waits.rsplit_once(' ').expect("for a number");
     let pending: u32 = pending.trim_end_matches(';').parse().expect("a number");
@@ -205,14 +205,15 @@ fn what_products_of_warpgroups_lack_is_found() {
     let case = chain_of_products();
     let count = |word: &str| case.text.lines().filter(|line| line.contains(word)).count();
     for (word, first, expected) in [
-        // The fence in the loop is behind all that was stored before it.
+        // The fence in the loop comes after all earlier stores.
         ("fence.proxy.async", 1, "proxy"),
         ("bar.sync", 0, "race"),
         ("wgmma.fence", 0, "wgmma.fence"),
         ("wgmma.wait_group", 0, "wgmma.wait_group"),
     ] {
         assert!(count(word) > first, "{word}\n{}", case.text);
-        // A move into a fragment of A passes for one that `ptxas` removes: its fence, the second, is not missed.
+        // A move into a fragment of A counts as one that `ptxas` removes: its fence, the second, is
+        // not missed.
         let last = if word == "wgmma.fence" { 1 } else { count(word) };
         for number in first..last {
             let outcome = case.outcome(&case.without(word, number));
@@ -247,7 +248,7 @@ fn each_removed_barrier_is_a_race() {
 #[test]
 fn a_wrong_swizzle_gives_another_product() {
     let case = product();
-    // The bits of the row that are combined into the column of a place in shared memory.
+    // The bits of the row that swizzle the column in shared memory.
     let swizzle = case.text.lines().find(|line| line.contains("xor.b32")).expect("places are swizzled");
     let wrong = case.text.replacen(swizzle, &swizzle.replace("xor.b32", "or.b32 "), 1);
     assert_ne!(wrong, case.text);
@@ -274,7 +275,7 @@ fn a_store_without_its_mask_is_out_of_bounds() {
 
 #[test]
 fn a_vector_load_at_an_odd_place_is_misaligned() {
-    // What the signature says of the multiple of 16 is not true of this pointer.
+    // The signature wrongly promises a multiple of 16 for this pointer.
     let text = "
 @triton.jit
 def k(x, out, BLOCK: tl.constexpr):
@@ -295,7 +296,7 @@ def k(x, out, BLOCK: tl.constexpr):
 fn a_barrier_for_some_threads_is_divergent() {
     let case = softmax();
     let barrier = case.text.lines().find(|line| line.contains("bar.sync")).expect("there is a barrier");
-    // One more, which only the first lanes of each warp come to.
+    // One more barrier, which only the first lanes of each warp reach.
     let guarded = format!(
         "{barrier}\n{{\n.reg .pred %some;\n.reg .b32 %number;\nmov.u32 %number, %laneid;\n\
          setp.lt.u32 %some, %number, 7;\n@%some bra $few;\nbra.uni $all;\n$few:\nbar.sync 0;\n$all:\n}}"

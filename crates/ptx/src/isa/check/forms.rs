@@ -1,5 +1,6 @@
-//! The table of what instructions there are: a row is a line of syntax of the PTX ISA, with the types of its operands and
-//! what it needs of the module's target and version. How a row is written stands in [`super::pattern`].
+//! The table of instruction signatures: a row is a line of syntax of the PTX ISA, with the types of
+//! its operands and the target and version that it needs. [`super::pattern`] describes the notation
+//! of a row.
 //!
 //! The sections are those of the PTX ISA 9.0, chapter 9.7.
 
@@ -434,7 +435,7 @@ const BARRIERS: &[&str] = &[
     "griddepcontrol <.launch_dependents|.wait> : @ 90 7.8",
 ];
 
-/// Between the lanes of a warp, and control (9.7.10 to 9.7.13, 9.7.19).
+/// Warp-level instructions and control flow (9.7.10 to 9.7.13, 9.7.19).
 const WARPS: &[&str] = &[
     "shfl.sync <.up|.down|.bfly|.idx> .b32 : b32=|p? b32 b32 b32 u32",
     "vote.sync <.all|.any|.uni> .pred : pred pred u32",
@@ -557,7 +558,7 @@ const FRAGMENTS: &[&str] = &[
     "wmma.mma.sync.aligned .and .popc .row .col .m8n8k128 .s32 .b1 .b1 .s32 : s32*2 b32*1 b32*1 s32*2 @ 80 7.1",
 ];
 
-/// Products of a warpgroup (9.7.15). The number of columns says how many registers a result has.
+/// Dots of warpgroups (9.7.15). The number of columns determines the registers of a result.
 const WARPGROUPS: &[&str] = &[
     "wgmma.mma_async.sync.aligned .m64n*k16 .f16 .f16 .f16 : b32*n/4 u64*1 u64 pred imm imm imm imm @ 90a 8.0",
     "wgmma.mma_async.sync.aligned .m64n*k16 .f16 .f16 .f16 : b32*n/4 b32*4 u64 pred imm imm imm - @ 90a 8.0",
@@ -583,7 +584,8 @@ pub(super) const FORMS: &[&[&str]] = &[
     INTEGERS, FLOATS, BITS, MOVES, MEMORY, ATOMICS, COPIES, BARRIERS, WARPS, MATRICES, FRAGMENTS, WARPGROUPS,
 ];
 
-/// What a word of an opcode needs wherever it stands: the instructions (none: all), the word, and the target and version.
+/// Requirements of single words of an opcode: the instructions (none: all), the word, and the
+/// target and version.
 pub(super) const WORDS: &[(&str, &str, &str)] = &[
     ("", ".L2::cache_hint", "80 7.4"),
     ("ld", ".L1::evict_normal", "70 7.4"),
@@ -618,7 +620,7 @@ pub(super) const WORDS: &[(&str, &str, &str)] = &[
     ("barrier.cluster", ".acquire", "90 8.0"),
 ];
 
-/// What special registers need: the beginning of their names, and the target and version.
+/// Requirements of special registers: the beginning of their names, and the target and version.
 pub(super) const SPECIALS: &[(&str, &str)] = &[
     ("%is_explicit_cluster", "90 7.8"),
     ("%cluster", "90 7.8"),

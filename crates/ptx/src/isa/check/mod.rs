@@ -1,6 +1,7 @@
-//! What an assembler refuses: instructions that do not exist in that form, operands of other types, and what the `.target` or
-//! the `.version` of the module lacks. The parser reads more than there is, since it takes each modifier for itself; [`check`]
-//! compares each instruction with the table of [`forms`].
+//! Legality checks that an assembler makes: instructions with a signature that does not exist,
+//! operands of other types, and features that the `.target` or the `.version` of the module lacks.
+//! The parser accepts more, since it reads each modifier by itself; [`check`] compares each
+//! instruction with the table of [`forms`].
 
 mod forms;
 mod operand_types;
@@ -24,14 +25,14 @@ use super::operand::{
 use super::operand_form::Operand;
 use super::types::{ScalarType, StateSpace};
 
-/// An instruction that is not PTX, or a head that asks for none.
+/// An illegal instruction, or an invalid header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Misuse {
-    /// The line of the text, from 1; 0 where there was none, or the head is meant.
+    /// The line of the text, from 1; 0 if there was no text, or for the header.
     pub line: u32,
-    /// The part of the instruction that is wrong, as it is written.
+    /// The illegal part of the instruction, as written.
     pub place: String,
-    /// What is wrong with it.
+    /// The reason.
     pub message: String,
 }
 
@@ -47,15 +48,15 @@ impl fmt::Display for Misuse {
 impl std::error::Error for Misuse {}
 
 impl Misuse {
-    /// The message, and the line with a mark under the part that is wrong.
+    /// Returns the message, and the line with a mark under the illegal part.
     pub fn render(&self, text: &str) -> String {
         let line = (self.line as usize).checked_sub(1).and_then(|index| text.lines().nth(index));
         let Some(line) = line else { return self.to_string() };
         let shown = line.trim_end().replace('\t', " ");
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '%' | '$');
         let stands_alone = |at: &usize| {
-            let behind = shown[at + self.place.len()..].chars().next();
-            !behind.is_some_and(is_part) || !self.place.ends_with(is_part)
+            let rest = shown[at + self.place.len()..].chars().next();
+            !rest.is_some_and(is_part) || !self.place.ends_with(is_part)
         };
         let at = shown.match_indices(&self.place).map(|(at, _)| at).find(stands_alone);
         let Some(at) = at.filter(|_| !self.place.is_empty()) else { return format!("{self}\n  {shown}") };
@@ -65,10 +66,10 @@ impl Misuse {
     }
 }
 
-/// What is wrong with an instruction: the part, and the message.
+/// An error of an instruction: the part, and the message.
 type Finding = (String, String);
 
-/// The rows that an opcode is one of, with what it binds.
+/// The rows that match an opcode, with the values that it binds.
 type Rows = Vec<(&'static Form, Bound)>;
 
 /// Finds the first instruction that an assembler would refuse.
@@ -89,9 +90,9 @@ pub fn check(module: &Module) -> Result<(), Misuse> {
 
 struct Checker<'a> {
     module: &'a Module,
-    /// The head, if its target is known.
+    /// The header, if its target is known.
     head: Option<Head>,
-    /// The rows that fit an opcode, with what they bind.
+    /// The rows that match an opcode, with the values that it binds.
     forms: FxHashMap<String, Result<Rows, Finding>>,
 }
 
@@ -129,7 +130,7 @@ impl Checker<'_> {
         Err(worst.expect("an opcode without a row was found before").1)
     }
 
-    /// An access of more than 16 bytes is one of newer targets, and of global memory.
+    /// Checks that accesses of more than 16 bytes have a new target, and are to global memory.
     fn width(&self, opcode: &str, bound: &Bound) -> Result<(), (usize, Finding)> {
         const WIDE: Need = Need { capability: 100, kind: NeedKind::All, version: (8, 8) };
         let is_access = opcode.starts_with("ld.") || opcode.starts_with("st.") || opcode.starts_with("ldu.");
@@ -156,7 +157,7 @@ impl Checker<'_> {
         self.head.as_ref().and_then(|head| head.lacks(need))
     }
 
-    /// What special registers need.
+    /// Checks the requirements of special registers.
     fn special_registers(&self, instruction: &Instruction) -> Result<(), Finding> {
         let mut found = Ok(());
         instruction.visit_operands(&mut |operand| {
@@ -177,13 +178,13 @@ impl Checker<'_> {
         found
     }
 
-    /// What single words of an opcode need.
+    /// Checks the requirements of single words of an opcode.
     fn needs_of_words(&self, opcode: &str) -> Result<(), Finding> {
         for (first, word, need) in forms::WORDS {
             let is_meant = opcode.starts_with(first)
                 && opcode.match_indices(word).any(|(at, _)| {
-                    let behind = &opcode[at + word.len()..];
-                    behind.is_empty() || behind.starts_with('.')
+                    let rest = &opcode[at + word.len()..];
+                    rest.is_empty() || rest.starts_with('.')
                 });
             let need = Need::read(need).expect("a test reads each row");
             if let Some(lack) = self.lack(need).filter(|_| is_meant) {
@@ -194,7 +195,7 @@ impl Checker<'_> {
     }
 }
 
-/// The rows that an opcode is one of.
+/// Returns the rows that match an opcode.
 fn forms_of(opcode: &str) -> Result<Rows, Finding> {
     let first = opcode.split('.').next().unwrap_or_default();
     let words: Vec<&str> = opcode.match_indices('.').map(|(at, _)| word_at(opcode, at)).collect();
@@ -209,18 +210,18 @@ fn forms_of(opcode: &str) -> Result<Rows, Finding> {
         return Ok(found);
     }
     Err(match words.get(furthest) {
-        Some(word) => ((*word).to_owned(), format!("there is no `{opcode}`: `{word}` cannot stand there")),
+        Some(word) => ((*word).to_owned(), format!("there is no `{opcode}`: `{word}` is not possible there")),
         None => (opcode.to_owned(), format!("`{opcode}` lacks a modifier at its end")),
     })
 }
 
-/// The word of an opcode that begins there, with its dot.
+/// Returns the word of an opcode that begins at an offset, with its dot.
 fn word_at(opcode: &str, at: usize) -> &str {
     let rest = &opcode[at..];
     rest[1..].find('.').map_or(rest, |end| &rest[..=end])
 }
 
-/// The elements that an opcode moves at once.
+/// Returns the number of elements that an opcode moves at once.
 fn vector(opcode: &str) -> usize {
     [(".v2", 2), (".v4", 4), (".v8", 8)]
         .into_iter()
@@ -228,7 +229,7 @@ fn vector(opcode: &str) -> usize {
         .map_or(1, |(_, n)| n)
 }
 
-/// A constant as messages show it.
+/// Returns a constant as messages show it.
 fn text_of(constant: Immediate) -> String {
     match constant {
         Immediate::Integer(value) => value.to_string(),
@@ -249,7 +250,7 @@ fn predicate(function: &Function, predicate: Predicate) -> Result<(), Finding> {
 /// Instructions that read the address of a variable as an operand.
 const READ_ADDRESSES: [&str; 4] = ["mov.", "cvta.", "mapa.", "getctarank."];
 
-/// Those of them that say in which state space it is.
+/// Those of them that name its state space.
 const OF_SPACE: &[&str] = &["cvta.", "mapa.", "getctarank."];
 
 /// The operands of an instruction.
@@ -260,7 +261,7 @@ struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// Compares the operands with a row; else, which operand is wrong, and how.
+    /// Compares the operands with a row; an error tells which operand is wrong, and how.
     fn check(&self, instruction: &Instruction, form: &Form, bound: &Bound) -> Result<(), (usize, Finding)> {
         let mut expected = form.operands.iter();
         let mut result = Ok(());
@@ -375,7 +376,7 @@ impl Operands<'_> {
                     Destination::Register(register) => Some(*register),
                     Destination::Sink => None,
                 }))?;
-                // Of the others, the assembler compares no more than the width.
+                // The assembler compares only the width of the others.
                 let first = all.iter().find(|one| **one != Destination::Sink);
                 first.map_or(Ok(()), |one| self.write(*one, ty, expected.wider))
             }
@@ -406,7 +407,7 @@ impl Operands<'_> {
         }
     }
 
-    /// Two results; the second one is a predicate.
+    /// Checks two results; the second one is a predicate.
     fn pair(&self, pair: DestinationPair, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
         let has_sink = |second| pair.first == Destination::Sink && second == Destination::Sink;
         let wrong = match (pair.second, expected.second) {
@@ -424,7 +425,7 @@ impl Operands<'_> {
         pair.second.map_or(Ok(()), |second| self.write(second, ScalarType::Pred, false))
     }
 
-    /// Registers that stand together are equally wide, and of types that agree.
+    /// Checks that registers in one list have equal widths and compatible types.
     fn are_alike(&self, mut registers: impl Iterator<Item = RegisterId>) -> Result<(), Finding> {
         let register = |id: RegisterId| &self.function.registers[id];
         let Some(first) = registers.next().map(register) else { return Ok(()) };
@@ -441,7 +442,7 @@ impl Operands<'_> {
         }
     }
 
-    /// A result may be dropped where there are others.
+    /// Checks that a result is dropped only if there are others.
     fn dropped_alone(&self, all: &[Destination]) -> Result<(), Finding> {
         let name = self.opcode.split('.').next().unwrap_or_default();
         let is_load = ["ld", "ldu", "mov", "ldmatrix"].contains(&name);
@@ -451,13 +452,13 @@ impl Operands<'_> {
         Ok(())
     }
 
-    /// True if a fragment of one register takes no such constant.
+    /// Returns whether a fragment of one register does not take the constant.
     fn is_of_matrices(&self, constant: Immediate) -> bool {
         let is_store = self.opcode.starts_with("stmatrix.") && !matches!(constant, Immediate::F32(_));
         is_store || self.opcode.contains("mma")
     }
 
-    /// A part of a list: fragments of matrices are registers.
+    /// Checks an element of a list: fragments of matrices are registers.
     fn element(&self, source: Source, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
         match (source, expected.count) {
             (Source::Immediate(constant), Count::List(count))
@@ -469,8 +470,8 @@ impl Operands<'_> {
         }
     }
 
-    /// Constants of a fragment are of one type; those of parts are of one kind, which is that of the
-    /// registers among them.
+    /// Checks that the constants of a fragment have one type, and those of parts one kind, which is
+    /// that of the registers among them.
     fn constants_agree(&self, all: &[Source]) -> Result<(), Finding> {
         let is_fragment = self.opcode.contains("mma");
         if !is_fragment && !self.opcode.starts_with("mov.") {
@@ -497,7 +498,7 @@ impl Operands<'_> {
         })
     }
 
-    /// Registers that are the parts of one of a type.
+    /// Checks registers that are the parts of one value of a type.
     fn parts(
         &self,
         count: usize,
@@ -548,7 +549,7 @@ impl Operands<'_> {
         sources.iter().try_for_each(|source| self.read(*source, ty, false))
     }
 
-    /// An operand that the row says more of than its type.
+    /// Checks an operand with more requirements than its type.
     fn value(&self, source: Source, ty: ScalarType, expected: &Expected) -> Result<(), Finding> {
         match (source, &expected.values) {
             (Source::Immediate(Immediate::Integer(value)), Some(values)) if !values.contain(value) => {
@@ -556,7 +557,7 @@ impl Operands<'_> {
                 Err((place.clone(), format!("`{}`: {place} is not allowed there", self.opcode)))
             }
             (Source::Special(special), _) if expected.special => {
-                // The special registers of 32 bits had 16 once.
+                // Special registers of 32 bits had 16 in old versions.
                 let is_narrow = special.ty() == ScalarType::U32 && ty.bits() == 16;
                 if is_narrow || takes(ty, special.ty(), expected.wider) {
                     return Ok(());
@@ -592,7 +593,7 @@ impl Operands<'_> {
                 if self.opcode.starts_with("cvta.to.") {
                     return Err(self.wrong(name, "a variable", "a register"));
                 }
-                // With an offset it counts as a constant expression.
+                // A symbol with an offset counts as a constant expression.
                 if is_number && (is_move || offset != 0) {
                     return Ok(());
                 }
@@ -630,14 +631,14 @@ impl Operands<'_> {
         }
     }
 
-    /// A register that holds an address of whatever width.
+    /// Checks a register that holds an address of any width.
     fn any(&self, operand: &Operand<'_>) -> Result<(), Finding> {
         let Operand::Read(source) = *operand else { return Ok(()) };
         let narrow = self.read(source, ScalarType::U32, false);
         if narrow.is_ok() { narrow } else { self.read(source, ScalarType::U64, false) }
     }
 
-    /// An address, the one of this number in the instruction.
+    /// Checks the address with this index in the instruction.
     fn address(&self, address: Address, number: usize) -> Result<(), Finding> {
         let register = match address.base {
             AddressBase::Register(register) => &self.function.registers[register],
@@ -656,7 +657,8 @@ impl Operands<'_> {
         Err(self.wrong(&register.name, &what, "an address: an integer of 64 bits, of 32 in small spaces"))
     }
 
-    /// The place of a tensor: one coordinate a dimension, but for rows that are gathered or scattered.
+    /// Checks the coordinates of a tensor: one for each dimension, except for gathered or scattered
+    /// rows.
     fn tensor(&self, tensor: &TensorAddress) -> Result<(), Finding> {
         if tensor.map.base == AddressBase::Absolute {
             let message = format!("`{}`: the address of a tensor map is a number", self.opcode);
@@ -671,7 +673,8 @@ impl Operands<'_> {
         self.reads(&tensor.coordinates.0, ty)
     }
 
-    /// Whether the address of this number may have 32 bits: it is no generic one, and none of global memory.
+    /// Returns whether the address with this index may have 32 bits: it is neither generic nor in
+    /// global memory.
     fn may_be_narrow(&self, number: usize) -> bool {
         const PLAIN: [&str; 9] =
             ["ld.", "ldu.", "st.", "atom.", "red.", "prefetch", "discard.", "applypriority.", "mbarrier."];
@@ -680,15 +683,15 @@ impl Operands<'_> {
         !self.begins(&PLAIN) || self.begins(&OTHERS) || !is_large
     }
 
-    /// The state spaces that the opcode names, in the order of the addresses.
+    /// Returns the state spaces that the opcode names, in the order of the addresses.
     fn named_spaces(&self) -> SmallVec<[StateSpace; 2]> {
         let named = |word: &str| StateSpace::ALL.iter().copied().find(|space| space.text() == word);
         let words = self.opcode.match_indices('.').map(|(at, _)| word_at(self.opcode, at));
         words.filter_map(named).collect()
     }
 
-    /// The state space of addresses for which the opcode names none: barriers are in shared memory. An
-    /// opcode without any state space has generic addresses.
+    /// Returns the state space of addresses if the opcode names none: barriers are in shared
+    /// memory. An opcode without any state space has generic addresses.
     fn implied_space(&self) -> Option<StateSpace> {
         let is_shared = self.begins(&["mbarrier.", "mapa.", "getctarank."]);
         let is_counted = self.opcode.contains(".mbarrier::complete_tx") && !self.named_spaces().is_empty();
@@ -698,12 +701,12 @@ impl Operands<'_> {
         self.begins(&["prefetchu."]).then_some(StateSpace::Global)
     }
 
-    /// True if the opcode begins with one of these.
+    /// Returns whether the opcode begins with one of these.
     fn begins(&self, all: &[&str]) -> bool {
         all.iter().any(|start| self.opcode.starts_with(start))
     }
 
-    /// The name of a symbol, and the state space that it lies in.
+    /// Returns the name and the state space of a symbol.
     fn symbol(&self, symbol: Symbol) -> (&str, Option<StateSpace>) {
         match symbol {
             Symbol::Global(id) => (&self.module.globals[id].name, Some(self.module.globals[id].space)),
@@ -714,7 +717,7 @@ impl Operands<'_> {
         }
     }
 
-    /// Variables lie in the state spaces that the opcode names.
+    /// Checks that variables are in the state spaces that the opcode names.
     fn spaces(&self, instruction: &Instruction) -> Result<(), Finding> {
         let mut symbols = Vec::new();
         let mut addresses = 0;
@@ -746,7 +749,7 @@ impl Operands<'_> {
             let message = match spaces.get(number).copied().or_else(|| self.implied_space()) {
                 Some(space) if family(space) != family(lies) => format!("not in {space}"),
                 None if matches!(family(lies), StateSpace::Const | StateSpace::Param) => {
-                    "of which there is no generic address here".to_owned()
+                    "which has no generic address here".to_owned()
                 }
                 Some(_) | None => continue,
             };
@@ -756,7 +759,7 @@ impl Operands<'_> {
     }
 }
 
-/// The state space without what narrows it.
+/// Returns the state space without its restriction.
 fn family(space: StateSpace) -> StateSpace {
     match space {
         StateSpace::SharedCta | StateSpace::SharedCluster => StateSpace::Shared,

@@ -1,14 +1,14 @@
-//! Which registers and constants an operand of a type takes: the rules of PTX ISA 9.2 and of its tables 25 and 26, "relaxed
-//! type-checking rules".
+//! Registers and constants that an operand of a type accepts: PTX ISA 9.2, and its tables 25 and
+//! 26, "relaxed type-checking rules".
 
 use crate::isa::operand::Immediate;
 use crate::isa::types::ScalarType;
 
-/// What the bits of a type mean, as far as operands must agree on it.
+/// The interpretation of the bits of a type, on which operands must agree.
 #[derive(PartialEq, Eq)]
 enum Meaning {
     Predicate,
-    /// Bits without a meaning.
+    /// Untyped bits.
     Bits,
     Integer,
     Float,
@@ -20,17 +20,18 @@ fn meaning(ty: ScalarType) -> Meaning {
         Pred => Meaning::Predicate,
         U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64 => Meaning::Integer,
         F16 | F32 | F64 | Bf16 => Meaning::Float,
-        // tidy: wildcard because all others are bits: pairs of elements and what `mma` has live in registers of bits.
+        // tidy: wildcard because all others are bits: pairs of elements, and operands of `mma`, are
+        // in untyped registers.
         _ => Meaning::Bits,
     }
 }
 
-/// True for an integer with or without a sign; false for bits.
+/// Returns true for an integer with or without a sign, and false for bits.
 pub(super) fn is_integer(ty: ScalarType) -> bool {
     meaning(ty) == Meaning::Integer
 }
 
-/// Whether the type of an instruction is one whose registers are bits alone, as those of bf16 are.
+/// Returns whether the type of an instruction has only untyped registers, as bf16.
 fn is_opaque(ty: ScalarType) -> bool {
     meaning(ty) == Meaning::Bits
         && !matches!(
@@ -39,7 +40,8 @@ fn is_opaque(ty: ScalarType) -> bool {
         )
 }
 
-/// Whether an operand of the type takes a register of that type. Where they may be wider, the low bits are the operand.
+/// Returns whether an operand of the type accepts a register of a type. If it may be wider, the low
+/// bits are the operand.
 pub(super) fn takes(ty: ScalarType, register: ScalarType, wider: bool) -> bool {
     let fits = register.bits() == ty.bits() || wider && register.bits() > ty.bits();
     let agrees = match (meaning(ty), meaning(register)) {
@@ -52,7 +54,7 @@ pub(super) fn takes(ty: ScalarType, register: ScalarType, wider: bool) -> bool {
     fits && agrees
 }
 
-/// Whether an operand of the type takes a constant.
+/// Returns whether an operand of the type accepts a constant.
 pub(super) fn takes_constant(ty: ScalarType, constant: Immediate) -> bool {
     match constant {
         Immediate::Integer(_) => meaning(ty) != Meaning::Float && !is_opaque(ty),
@@ -61,13 +63,13 @@ pub(super) fn takes_constant(ty: ScalarType, constant: Immediate) -> bool {
     }
 }
 
-/// The integer type of twice as many bits.
+/// Returns the integer type of twice as many bits.
 pub(super) fn twice(ty: ScalarType) -> ScalarType {
     match ty {
         ScalarType::U16 => ScalarType::U32,
         ScalarType::S16 => ScalarType::S32,
         ScalarType::S32 => ScalarType::S64,
-        // tidy: wildcard because rows name no other type whose double is asked for than `.u32`.
+        // tidy: wildcard because rows double no other type than `.u32`.
         _ => ScalarType::U64,
     }
 }

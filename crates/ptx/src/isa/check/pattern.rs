@@ -1,4 +1,4 @@
-//! How a row of the table is written, read and compared with an opcode.
+//! The notation of the rows of the table: parses them and compares them with opcodes.
 //!
 //! `opcode : operands @ need`, for instance
 //!
@@ -6,20 +6,22 @@
 //! mad .wide .(u16|u32) : 2T T T 2T @ 75 6.3
 //! ```
 //!
-//! The opcode is the fixed beginning and then, word by word: `.word`, which must be there; `[.a|.b]`, of which one may be
-//! there; `<.a|.b>`, of which one must be; `.(a|b)`, a type, which operands call `T`, the second one `U`, and so on; `.(=)`, the
-//! type before once more; `.m64n*k16`, a shape whose number of columns counts registers. `$name` is a set of
-//! [`super::forms::SETS`].
+//! The opcode is the fixed beginning and then, word by word: `.word`, which is required; `[.a|.b]`,
+//! an optional choice; `<.a|.b>`, a required choice; `.(a|b)`, a type, which operands call `T`, the
+//! second one `U`, and so on; `.(=)`, the previous type again; `.m64n*k16`, a shape whose number of
+//! columns counts registers. `$name` is a set of [`super::forms::SETS`].
 //!
-//! The operands are those that have types, in the order of the text; addresses and labels are left out. Each is a type or
-//! one of the letters, `2T` for twice as wide, then what is special of it: `+` registers may be wider; `!` special registers
-//! may be read; `=` it cannot be dropped; `|p` a predicate follows as a second result, `|p?` may;
-//! `#` several registers may be its parts; `*2` a list of so many, `*v` as many as the vector has, `*n/4` a quarter
-//! of the columns; `(…)` the constants that are allowed; `?` it may be left out. `imm` is a constant, `any` a register of
-//! integers, `_` a result that is dropped; `-` stands where there must be none.
+//! The operands are those with types, in the order of the text, without addresses and labels. Each
+//! is a type or one of the letters, `2T` for twice as wide, then its properties: `+` registers may
+//! be wider; `!` special registers may be read; `=` it cannot be dropped; `|p` a predicate follows
+//! as a second result, `|p?` may; `#` several registers may be its parts; `*2` a list of two, `*v`
+//! as many as the vector has, `*n/4` a quarter of the columns; `(…)` the allowed constants; `?` it
+//! is optional. `imm` is a constant, `any` a register of integers, `_` a dropped result, `-` no
+//! operand.
 //!
-//! The need is the least capability and the version of the language: `90a` that architecture alone, `90a+` the specific targets
-//! (`a` and `f`) from there on, `10xa` those of the families 100 and 110.
+//! The need is the minimum capability and the version of the language: `90a` only that
+//! architecture, `90a+` the specific targets (`a` and `f`) from there on, `10xa` those of the
+//! families 100 and 110.
 
 use super::forms::{FORMS, SETS};
 use crate::isa::types::ScalarType;
@@ -50,27 +52,27 @@ enum Element {
     OneOf(Vec<&'static str>),
     Type(Vec<ScalarType>),
     SameType,
-    /// What stands before and behind the number of columns.
+    /// The text before and after the number of columns.
     Columns(&'static str, &'static str),
 }
 
-/// What is expected of an operand.
+/// The requirements of an operand.
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a mark of a row")]
 pub(super) struct Expected {
     pub kind: Kind,
     pub count: Count,
-    /// Whether registers may be wider than the type.
+    /// Registers may be wider than the type.
     pub wider: bool,
     pub special: bool,
     pub optional: bool,
-    /// True if a result may be `_`.
+    /// The result may be `_`.
     pub droppable: bool,
     pub second: Second,
     pub values: Option<Values>,
 }
 
-/// Says if a predicate follows as a second result.
+/// The rule for a predicate as a second result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Second {
     Absent,
@@ -78,11 +80,11 @@ pub(super) enum Second {
     Required,
 }
 
-/// What an operand is.
+/// The kind of an operand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Fixed(ScalarType),
-    /// The type of the opcode with this number.
+    /// The type of the opcode with this index.
     Bound(usize),
     /// The type of twice as many bits.
     Twice(usize),
@@ -92,7 +94,7 @@ pub(super) enum Kind {
     Absent,
 }
 
-/// How many registers an operand is.
+/// The number of registers of an operand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Count {
     One,
@@ -104,15 +106,15 @@ pub(super) enum Count {
     Columns(usize),
 }
 
-/// Constants that are allowed.
+/// The allowed constants.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Values {
     OneOf(Vec<i64>),
-    /// From, to, in steps of.
+    /// From, to, step.
     Range(i64, i64, i64),
 }
 
-/// What an instruction needs of the module's head.
+/// The requirements of an instruction for the header of the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Need {
     pub capability: u32,
@@ -120,19 +122,19 @@ pub(super) struct Need {
     pub version: (u32, u32),
 }
 
-/// Which targets from a capability on.
+/// The targets from a capability on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NeedKind {
     All,
-    /// That architecture alone.
+    /// Only that architecture.
     This,
-    /// Those for an architecture or a family.
+    /// The targets for an architecture or a family.
     Specific,
-    /// Those for one of the families 100 and 110.
+    /// The targets for one of the families 100 and 110.
     DataCenter,
 }
 
-/// What an opcode binds.
+/// The values that an opcode binds.
 #[derive(Default)]
 pub(super) struct Bound {
     pub types: Vec<ScalarType>,
@@ -142,7 +144,7 @@ pub(super) struct Bound {
 impl Need {
     pub(super) const NONE: Self = Self { capability: 0, kind: NeedKind::All, version: (0, 0) };
 
-    /// Reads `90a+ 8.0`.
+    /// Parses `90a+ 8.0`.
     pub(super) fn read(text: &str) -> Option<Self> {
         let (target, version) = text.trim().split_once(' ')?;
         let (major, minor) = version.trim().split_once('.')?;
@@ -162,7 +164,7 @@ impl Need {
     }
 }
 
-/// A set of [`SETS`], or the text itself, as its parts.
+/// Returns the parts of a set of [`SETS`], or the text itself.
 fn parts(text: &'static str) -> Option<Vec<&'static str>> {
     let mut all = Vec::new();
     for part in text.split('|') {
@@ -193,8 +195,8 @@ impl Element {
         if let Some(inner) = within(".(", ")") {
             return parts(inner)?.into_iter().map(type_named).collect::<Option<_>>().map(Self::Type);
         }
-        if let Some((before, behind)) = word.split_once('*') {
-            return Some(Self::Columns(before, behind));
+        if let Some((before, after)) = word.split_once('*') {
+            return Some(Self::Columns(before, after));
         }
         word.starts_with('.').then_some(Self::Word(word))
     }
@@ -267,7 +269,7 @@ impl Values {
 }
 
 impl Form {
-    /// Reads a row.
+    /// Parses a row.
     pub(super) fn read(row: &'static str) -> Option<Self> {
         let (syntax, need) = match row.split_once(" @ ") {
             Some((syntax, need)) => (syntax, Need::read(need)?),
@@ -289,7 +291,8 @@ impl Form {
         operands.iter().all(is_bound).then_some(Self { opcode, operands, need })
     }
 
-    /// What the opcode binds, given as its words behind the first; else how many words fit.
+    /// Returns the values that the opcode binds, given its words after the first; the error is the
+    /// number of words that match.
     pub(super) fn bind(&self, words: &[&str]) -> Result<Bound, usize> {
         let mut bound = Bound::default();
         let mut at = 0;
@@ -308,8 +311,8 @@ impl Form {
                     ty.is_some()
                 }
                 Element::SameType => bound.types.last().is_some_and(|ty| ty.text() == word),
-                Element::Columns(before, behind) => {
-                    let number = word.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
+                Element::Columns(before, after) => {
+                    let number = word.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
                     bound.columns = number.and_then(|number| number.parse().ok()).unwrap_or(0);
                     bound.columns != 0 && bound.columns.is_multiple_of(8) && bound.columns <= 256
                 }

@@ -1,8 +1,10 @@
-//! The head of a module: which targets there are, from which version of the language on, and what satisfies a need.
+//! The header of a module: the targets with their first language version, and the test of
+//! requirements.
 
 use super::pattern::{Need, NeedKind};
 
-/// The targets, with the version of the language that brought each: release notes, PTX ISA chapter 13.
+/// The targets, with the first version of the language that has each: release notes, PTX ISA
+/// chapter 13.
 const TARGETS: &[(&str, (u32, u32))] = &[
     ("sm_70", (6, 0)),
     ("sm_72", (6, 1)),
@@ -34,18 +36,19 @@ const TARGETS: &[(&str, (u32, u32))] = &[
     ("sm_121f", (8, 8)),
 ];
 
-/// The head of a module.
+/// The header of a module.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     name: String,
     capability: u32,
-    /// Whether it is for one architecture or family alone.
+    /// It is for only one architecture or family.
     is_specific: bool,
     version: (u32, u32),
 }
 
 impl Head {
-    /// The head of a module; `Err` says what is wrong with it. What is known of no target goes unchecked: a newer one.
+    /// Returns the header of a module; `Err` describes its error. An unknown target is newer, and
+    /// goes unchecked.
     pub(super) fn new(name: &str, version: (u32, u32)) -> Result<Option<Self>, String> {
         let Some((_, first)) = TARGETS.iter().find(|(known, _)| *known == name) else { return Ok(None) };
         if version < *first {
@@ -61,7 +64,7 @@ impl Head {
         Ok(Some(Self { name: name.to_owned(), capability, is_specific, version }))
     }
 
-    /// What the head lacks of a need, if anything.
+    /// Returns the requirement that the header does not satisfy, if any.
     pub(super) fn lacks(&self, need: Need) -> Option<String> {
         let has_target = self.capability >= need.capability
             && match need.kind {

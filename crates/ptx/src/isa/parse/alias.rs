@@ -1,7 +1,7 @@
-//! Opcodes that are written in two ways. The table has one, `barrier.sync.aligned`; the usual text of that is the other,
+//! Opcodes with two spellings: the table has `barrier.sync.aligned`, and the usual text is
 //! `bar.sync`.
 
-/// The opcode as the table has it.
+/// Returns the opcode of the table.
 pub(crate) fn canonical(opcode: &str) -> String {
     if let Some(rest) = opcode.strip_prefix("barrier.cta.") {
         return format!("barrier.{rest}");
@@ -21,13 +21,13 @@ pub(crate) fn canonical(opcode: &str) -> String {
     }
 }
 
-/// The version of the language from which on an opcode may be written so.
+/// Returns the first version of the language that has a spelling.
 pub(crate) fn needed_version(opcode: &str) -> Option<(u32, u32)> {
     let is_newer_spelling = ["barrier.cta.", "bar.cta."].iter().any(|start| opcode.starts_with(start));
     is_newer_spelling.then_some((7, 8))
 }
 
-/// Makes the opcode at the end of a text, from this byte on, as it is printed.
+/// Shortens the opcode at the end of a text, from this byte on, to its usual spelling.
 pub(crate) fn shorten(text: &mut String, start: usize) {
     let opcode = &text[start..];
     let is_block_barrier =

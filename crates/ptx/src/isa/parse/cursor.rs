@@ -17,7 +17,7 @@ impl<'a> Cursor<'a> {
         self.at_position(self.position)
     }
 
-    /// The token at a position; the last one is the end of the text.
+    /// Returns the token at a position; the last one is the end of the text.
     pub(crate) fn at_position(&self, position: usize) -> Token<'a> {
         self.tokens[position.min(self.tokens.len() - 1)]
     }
@@ -55,12 +55,12 @@ impl<'a> Cursor<'a> {
         ParseError { line: token.line, column: token.column, kind }
     }
 
-    /// An error about the next token.
+    /// Returns an error about the next token.
     pub(crate) fn error(&self, kind: ParseErrorKind) -> ParseError {
         self.error_at(self.position, kind)
     }
 
-    /// An error about the token that was just read.
+    /// Returns an error about the previous token.
     pub(crate) fn error_before(&self, kind: ParseErrorKind) -> ParseError {
         self.error_at(self.position - 1, kind)
     }
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
         self.take_kind(TokenKind::String).ok_or_else(|| self.error(ParseErrorKind::Expected("a string")))
     }
 
-    /// A number without a sign.
+    /// Parses a number without a sign.
     pub(crate) fn number(&mut self) -> Result<Immediate, ParseError> {
         let text = self
             .take_kind(TokenKind::Number)

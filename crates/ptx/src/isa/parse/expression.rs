@@ -22,12 +22,12 @@ const OPERATORS: &[&[&str]] = &[
     &["*", "/", "%"],
 ];
 
-/// Reads a constant expression.
+/// Parses a constant expression.
 pub(crate) fn constant(cursor: &mut Cursor<'_>) -> Result<Immediate, ParseError> {
     conditional(cursor, 0)
 }
 
-/// `condition ? value : value`, or what binds more tightly.
+/// Parses `condition ? value : value`, or an operand of it.
 fn conditional(cursor: &mut Cursor<'_>, depth: u32) -> Result<Immediate, ParseError> {
     if depth == MAX_DEPTH {
         return Err(cursor.error(ParseErrorKind::Nesting));
@@ -48,14 +48,14 @@ fn take_operator(cursor: &mut Cursor<'_>, operator: &str) -> bool {
     let is_at = |index: usize, text: &str| {
         let token = cursor.at_position(cursor.position + index);
         let place = (first.line, first.column + index as u32);
-        // A `%` with space behind it is a word.
+        // A `%` followed by a space is a word.
         token.kind != TokenKind::String && token.text == text && (token.line, token.column) == place
     };
     let count = operator.len();
-    let stands = (0..count).all(|index| is_at(index, &operator[index..=index]));
+    let is_present = (0..count).all(|index| is_at(index, &operator[index..=index]));
     // `<` is not the beginning of `<<`; `&` not that of `&&`.
     let is_longer = matches!(operator, "<" | ">" | "|" | "&") && is_at(1, operator);
-    let is_found = stands && !is_longer;
+    let is_found = is_present && !is_longer;
     cursor.position += if is_found { count } else { 0 };
     is_found
 }

@@ -1,4 +1,4 @@
-//! A function: its head, its declarations, its statements.
+//! Parses a function: its header, its declarations, its statements.
 
 use std::sync::LazyLock;
 
@@ -34,7 +34,7 @@ pub(crate) struct FunctionParser<'a> {
     pub(crate) function: Function,
     pub(crate) names: Names<'a>,
     pub(crate) symbols: Symbols<'a>,
-    /// That of the module.
+    /// The version of the module.
     version: (u32, u32),
 }
 
@@ -49,7 +49,7 @@ impl<'a> FunctionParser<'a> {
         Self { cursor, function, names: Names::new(reserved), symbols, version }
     }
 
-    /// Reads results, name, parameters and directives; gives the name.
+    /// Parses results, name, parameters and directives; returns the name.
     pub(crate) fn head(&mut self) -> Result<&'a str, ParseError> {
         if self.cursor.at("(") {
             self.function.returns = self.parameters()?;
@@ -130,7 +130,7 @@ impl<'a> FunctionParser<'a> {
         Ok(())
     }
 
-    /// Reads the body, or the semicolon of a declaration.
+    /// Parses the body, or the semicolon of a declaration.
     pub(crate) fn body(&mut self) -> Result<(), ParseError> {
         if self.cursor.take(";") {
             return Ok(());
@@ -348,7 +348,8 @@ impl<'a> FunctionParser<'a> {
         }
     }
 
-    /// The instruction of the first row that fits, or the error of the row that read most.
+    /// Parses the instruction by the first row that matches, or returns the error of the row that
+    /// read most.
     fn row(&mut self, word: &str, opcode_position: usize) -> Result<Instruction, ParseError> {
         let opcode = alias::canonical(word);
         if let Some(needed) = alias::needed_version(word).filter(|needed| self.version < *needed) {
@@ -358,7 +359,7 @@ impl<'a> FunctionParser<'a> {
         let first = opcode.split('.').next().unwrap_or_default();
         let mut best: Option<((u8, usize), Mismatch, String)> = None;
         let start = self.cursor.position;
-        // In the order of the manual first: another order may mean another row.
+        // First in the order of the manual: another order may mean another row.
         let rows = ROWS.get(first).map_or(&[][..], Vec::as_slice);
         for (any_order, (mnemonic, parse)) in
             [false, true].into_iter().flat_map(|any_order| rows.iter().map(move |row| (any_order, row)))

@@ -1,15 +1,16 @@
-//! Text to tokens. A word may contain dots and `::`, so that an opcode with its modifiers is one word.
+//! Splits text into tokens. A word may contain dots and `::`, so that an opcode with its modifiers
+//! is one word.
 
 use super::{ParseError, ParseErrorKind};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TokenKind {
     /// An identifier, an opcode, a directive.
     Word,
     /// A number.
     Number,
-    /// What stands between quotes.
+    /// The text between quotes.
     String,
     /// One character.
     Punctuation,
@@ -37,7 +38,7 @@ struct Lexer<'a> {
     line_start: usize,
 }
 
-/// The tokens of a text; the last is [`TokenKind::End`].
+/// Returns the tokens of a text; the last is [`TokenKind::End`].
 pub(crate) fn tokenize(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
     let mut lexer = Lexer { text, position: 0, line: 1, line_start: 0 };
     // Assemblers refuse these in comments, too.
@@ -138,7 +139,7 @@ impl<'a> Lexer<'a> {
         if is_word_start(first) && !is_fraction {
             let mut length = 1;
             loop {
-                // `.reg.b16` are two directives; but an opcode has its modifiers.
+                // `.reg.b16` are two directives, but an opcode includes its modifiers.
                 if first == b'.' && self.byte(length) == b'.' {
                     return Ok(self.take(TokenKind::Word, length));
                 }
@@ -185,7 +186,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// What stands before the `{`.
+    /// Reads the text before the `{`.
     fn section_name(&mut self) -> Result<Token<'a>, ParseError> {
         self.skip_space()?;
         let rest = &self.text[self.position..];
@@ -193,7 +194,7 @@ impl<'a> Lexer<'a> {
         Ok(self.take(TokenKind::Word, length.unwrap_or(rest.len())))
     }
 
-    /// From `{` to the `}` that closes it.
+    /// Reads from `{` to its `}`.
     fn raw_block(&mut self) -> Result<Token<'a>, ParseError> {
         self.skip_space()?;
         if self.byte(0) != b'{' {

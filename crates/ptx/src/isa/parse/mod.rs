@@ -1,4 +1,5 @@
-//! Text to a module: PTX as compilers write it. Nothing panics on any text; an error says line and column.
+//! Parses PTX as compilers write it to a module. No text makes it panic; an error has line and
+//! column.
 
 pub(crate) mod alias;
 mod cursor;
@@ -21,25 +22,25 @@ use super::module::{File, Function, FunctionKind, Linkage, Module, Section};
 use super::operand::Symbol;
 use super::types::StateSpace;
 
-/// Why a text is not a module.
+/// An error of a text that is not a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError {
     /// The line, from 1.
     pub line: u32,
     /// The column in bytes, from 1.
     pub column: u32,
-    /// What is wrong there.
+    /// The error.
     pub kind: ParseErrorKind,
 }
 
-/// What is wrong with a text.
+/// The kind of an error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ParseErrorKind {
     /// A character that PTX does not use.
     Character,
     /// A comment, string or section without an end.
     Unterminated(&'static str),
-    /// Something else should stand here.
+    /// Another token is expected here.
     Expected(&'static str),
     /// A number that is malformed or does not fit.
     Number(String),
@@ -49,14 +50,15 @@ pub enum ParseErrorKind {
     Redeclared(String),
     /// An instruction that the table does not have.
     UnknownInstruction(String),
-    /// A modifier that the instruction does not have, or not at this place; empty where one is missing.
+    /// A modifier that the instruction does not have, or not at this position; empty if one is
+    /// missing.
     Modifier {
         /// The instruction.
         opcode: String,
         /// The modifier, without the dot.
         modifier: String,
     },
-    /// A spelling that the version of the module does not have.
+    /// A spelling that the version of the module lacks.
     Version {
         /// The instruction.
         opcode: String,
@@ -105,7 +107,8 @@ impl fmt::Display for ParseErrorKind {
 
 impl std::error::Error for ParseError {}
 
-/// Parses a module. Comments are dropped, sections of debug information are kept as they are, everything else is typed.
+/// Parses a module. Comments are dropped, sections of debug information are kept verbatim,
+/// everything else is typed.
 pub fn parse(text: &str) -> Result<Module, ParseError> {
     let tokens = lexer::tokenize(text)?;
     let cursor = Cursor { tokens: tokens.into(), position: 0 };
@@ -117,7 +120,7 @@ pub fn parse(text: &str) -> Result<Module, ParseError> {
     Ok(parser.module)
 }
 
-/// A path whose bytes outside of ASCII are in octal: `\303\266`.
+/// Decodes a path whose bytes outside of ASCII are in octal: `\303\266`.
 fn unescaped_path(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -135,7 +138,7 @@ fn unescaped_path(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What the names of a module stand for.
+/// The referents of the names of a module.
 pub(crate) type Symbols<'a> = FxHashMap<&'a str, Symbol>;
 
 struct ModuleParser<'a> {
@@ -278,13 +281,13 @@ impl ModuleParser<'_> {
         };
         self.cursor.expect(";")?;
         self.module.aliases.push((name.to_owned(), id));
-        // The alias may be declared as a function before; then calls of it stay calls of that declaration.
+        // If the alias was declared as a function, calls of it stay calls of that declaration.
         self.symbols.entry(name).or_insert(Symbol::Function(id));
         Ok(())
     }
 }
 
-/// The strings of `.pragma "…", "…";`, after the word.
+/// Parses the strings of `.pragma "…", "…";`, after the word.
 pub(crate) fn pragma(cursor: &mut Cursor<'_>) -> Result<Vec<String>, ParseError> {
     let mut strings = vec![cursor.string()?.to_owned()];
     while cursor.take(",") {

@@ -1,4 +1,4 @@
-//! Reads the operands of one instruction.
+//! Parses the operands of one instruction.
 
 use smallvec::SmallVec;
 
@@ -13,20 +13,21 @@ use crate::isa::operand::{
 use crate::isa::operand_form::OperandForm;
 use crate::isa::special::SpecialRegister;
 
-/// Why a row of the table does not fit. Of several rows, the one that read most tells the error.
+/// The reason why a row of the table does not match. Of several rows, the one that read most gives
+/// the error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mismatch {
-    /// A modifier; so many bytes of the opcode were left.
+    /// A modifier, with the number of unread bytes of the opcode.
     Modifier(usize),
     /// An operand, at this token.
     Operand(usize, ParseErrorKindAt),
 }
 
-/// What is wrong with an operand; the token says which name.
+/// The error of an operand; the token is the name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ParseErrorKindAt {
     Expected(&'static str),
-    /// The name is not declared; if it is that of a special register, that is not supported.
+    /// The name is not declared; if it is a special register, that is not supported.
     Undeclared,
     Number,
     Count,
@@ -46,8 +47,8 @@ impl ParseErrorKindAt {
     }
 }
 
-/// Whether the name is that of a special register which [`SpecialRegister`] lacks: those of the driver, the performance
-/// counters, and the ones that are vectors as a whole.
+/// Returns whether the name is a special register that [`SpecialRegister`] lacks: those of the
+/// driver, the performance counters, and whole vectors.
 fn is_special(name: &str) -> bool {
     let is_numbered = |prefix: &str| {
         name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
@@ -58,10 +59,10 @@ fn is_special(name: &str) -> bool {
 /// Reads the operands of one instruction, up to the semicolon.
 pub(crate) struct OperandParser<'p, 'a> {
     pub(crate) function: &'p mut FunctionParser<'a>,
-    /// Whether the opcode announces a cache policy.
+    /// The opcode announces a cache policy.
     hinted: bool,
     is_first: bool,
-    /// How many of the optional operands are there.
+    /// The number of optional operands that are present.
     extra: usize,
 }
 
@@ -74,7 +75,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         Mismatch::Operand(self.function.cursor.position, kind)
     }
 
-    /// Counts the operands: those beyond the required ones are optional ones.
+    /// Counts the operands: those beyond the required ones are optional.
     pub(crate) fn begin(&mut self, required: usize) -> Result<(), Mismatch> {
         let mut depth = 0_usize;
         let mut count = usize::from(!self.at(";"));
@@ -92,7 +93,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         if count < required { Err(self.mismatch(ParseErrorKindAt::Count)) } else { Ok(()) }
     }
 
-    /// Reads an operand of the row, or finds that an optional one is absent.
+    /// Parses an operand of the row, or finds that an optional one is absent.
     pub(crate) fn operand<T: OperandForm>(&mut self) -> Result<T, Mismatch> {
         let position = self.function.cursor.position;
         if !self.is_first {
@@ -113,7 +114,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         T::parse(self)
     }
 
-    /// The semicolon.
+    /// Parses the semicolon.
     pub(crate) fn end(&mut self) -> Result<(), Mismatch> {
         if self.at(",") {
             return Err(self.mismatch(ParseErrorKindAt::Count));
@@ -121,12 +122,12 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         self.expect(";")
     }
 
-    /// Whether the optional operand that comes next is the cache policy.
+    /// Returns whether the next optional operand is the cache policy.
     pub(crate) fn has_policy(&self) -> bool {
         self.hinted
     }
 
-    /// Whether there is an optional operand besides the cache policy.
+    /// Returns whether there is an optional operand besides the cache policy.
     pub(crate) fn has_spare(&self) -> bool {
         self.extra > usize::from(self.hinted)
     }
@@ -150,7 +151,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         }
     }
 
-    /// The error about the token that was just read.
+    /// Returns an error about the previous token.
     fn before<T>(&self, kind: ParseErrorKindAt) -> Result<T, Mismatch> {
         Err(Mismatch::Operand(self.function.cursor.position - 1, kind))
     }
@@ -193,7 +194,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         Ok(Source::Symbol(symbol, self.offset()?))
     }
 
-    /// A number, or an expression of numbers.
+    /// Parses a number, or an expression of numbers.
     fn immediate(&mut self) -> Result<Immediate, Mismatch> {
         let start = self.function.cursor.position;
         let is_number = self.function.cursor.kind() == TokenKind::Number;
@@ -211,14 +212,14 @@ impl<'p, 'a> OperandParser<'p, 'a> {
             let position = self.function.cursor.tokens[start..].iter().position(is_here).unwrap_or(0);
             let kind = match error.kind {
                 ParseErrorKind::Expected(what) => ParseErrorKindAt::Expected(what),
-                // tidy: wildcard because a number is all that an expression can find wrong otherwise.
+                // tidy: wildcard because other errors of an expression concern a number.
                 _ => ParseErrorKindAt::Number,
             };
             Mismatch::Operand(start + position, kind)
         })
     }
 
-    /// `+ 8`, `- 8`, `+ -8`, `+ 4 * 2`, or nothing.
+    /// Parses `+ 8`, `- 8`, `+ -8`, `+ 4 * 2`, or nothing.
     fn offset(&mut self) -> Result<i64, Mismatch> {
         if !self.at("+") && !self.at("-") {
             return Ok(0);
@@ -230,7 +231,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         }
     }
 
-    /// What stands between the brackets of an address.
+    /// Parses the text between the brackets of an address.
     pub(crate) fn address(&mut self) -> Result<Address, Mismatch> {
         let (base, start) = match self.source()? {
             Source::Register(register) => (AddressBase::Register(register), 0),
@@ -271,7 +272,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
         }
     }
 
-    /// `(result), function, (argument, …), prototype`: all but the function may be absent.
+    /// Parses `(result), function, (argument, …), prototype`: all but the function are optional.
     pub(crate) fn call(&mut self) -> Result<CallOperands, Mismatch> {
         let mut returns = Vec::new();
         if self.at("(") {
@@ -315,7 +316,7 @@ impl<'p, 'a> OperandParser<'p, 'a> {
     }
 }
 
-/// A punctuation mark as messages show it.
+/// Returns a punctuation mark as messages show it.
 pub(crate) fn quoted(text: &'static str) -> &'static str {
     match text {
         "[" => "`[`",

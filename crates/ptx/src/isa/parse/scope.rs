@@ -1,4 +1,5 @@
-//! The names of a function: registers, labels and variables, in nested scopes that are flattened as they are read.
+//! The names of a function: registers, labels and variables, in nested scopes that the parser
+//! flattens.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -7,7 +8,7 @@ use crate::isa::operand::{BranchTableId, PrototypeId};
 use crate::isa::print::split_number;
 use crate::isa::types::ScalarType;
 
-/// What a name of a function stands for.
+/// The referent of a name of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entity {
     Register(RegisterId),
@@ -20,8 +21,8 @@ pub(crate) enum Entity {
 #[derive(Default)]
 struct Scope<'a> {
     entities: FxHashMap<&'a str, Entity>,
-    /// Registers that are declared and not used yet. A register is made when it is first used: a large range costs
-    /// nothing, and a register that is never used does not exist.
+    /// Registers that are declared but not used yet. A register is made at its first use, so a
+    /// large range costs nothing, and an unused register does not exist.
     registers: FxHashMap<&'a str, ScalarType>,
     /// `.reg .b32 %r<5>`: the number and the type of the registers with this prefix.
     ranges: FxHashMap<&'a str, (u32, ScalarType)>,
@@ -32,12 +33,12 @@ struct Scope<'a> {
 pub(crate) struct Names<'a> {
     scopes: Vec<Scope<'a>>,
     used: FxHashSet<String>,
-    /// How often a name has been given a number, so that finding a free one stays cheap.
+    /// The last suffix of each name, so that finding a free one stays cheap.
     suffixes: FxHashMap<String, u32>,
 }
 
 impl<'a> Names<'a> {
-    /// No names; `reserved` are those of the module.
+    /// Returns an empty set of names; `reserved` are those of the module.
     pub(crate) fn new(reserved: FxHashSet<String>) -> Self {
         Self { scopes: vec![Scope::default()], used: reserved, suffixes: FxHashMap::default() }
     }
@@ -46,7 +47,7 @@ impl<'a> Names<'a> {
         self.scopes.push(Scope::default());
     }
 
-    /// Closes the innermost scope; `false` if that is the function's.
+    /// Closes the innermost scope; returns `false` if that is the function's.
     pub(crate) fn close(&mut self) -> bool {
         self.scopes.pop();
         !self.scopes.is_empty()
@@ -60,7 +61,7 @@ impl<'a> Names<'a> {
         self.scopes.last_mut().expect("the function's scope is closed last")
     }
 
-    /// The name itself, or with a number behind it if it is taken.
+    /// Returns the name itself, or with a numeric suffix if it is taken.
     fn unique(&mut self, name: &str) -> String {
         if self.used.insert(name.to_owned()) {
             return name.to_owned();
@@ -94,7 +95,7 @@ impl<'a> Names<'a> {
         self.declare(name, Entity::Label(id))
     }
 
-    /// `None` if the name is declared already.
+    /// Returns `None` if the name is already declared.
     pub(crate) fn declare_variable(
         &mut self,
         function: &mut Function,
@@ -113,7 +114,7 @@ impl<'a> Names<'a> {
         self.declare(name, entity)
     }
 
-    /// What a name stands for.
+    /// Returns the referent of a name.
     pub(crate) fn find(&mut self, function: &mut Function, name: &'a str) -> Option<Entity> {
         for depth in (0..self.scopes.len()).rev() {
             let scope = &self.scopes[depth];

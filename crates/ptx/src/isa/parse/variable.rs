@@ -1,4 +1,4 @@
-//! Declarations of variables and parameters, with initialisers.
+//! Parses declarations of variables and parameters, with initializers.
 
 use super::cursor::Cursor;
 use super::lexer::TokenKind;
@@ -8,11 +8,11 @@ use crate::isa::module::{Initializer, Linkage, PointerAttribute, Variable};
 use crate::isa::operand::{Immediate, Symbol};
 use crate::isa::types::{ScalarType, StateSpace};
 
-/// The most elements that an initialiser is padded to, and the most extents of an array.
+/// The most elements that an initializer is padded to, and the most extents of an array.
 const MAX_ELEMENTS: u64 = 1 << 24;
 const MAX_EXTENTS: usize = 8;
 
-/// A modifier of this kind, if the next word is one.
+/// Takes a modifier of this kind, if the next word is one.
 pub(crate) fn take_modifier<T: Modifier>(cursor: &mut Cursor<'_>) -> Option<T> {
     if cursor.kind() != TokenKind::Word {
         return None;
@@ -27,7 +27,7 @@ pub(crate) fn scalar_type(cursor: &mut Cursor<'_>) -> Result<ScalarType, ParseEr
     take_modifier(cursor).ok_or_else(|| cursor.error(ParseErrorKind::Expected("a type")))
 }
 
-/// The variables of `.space attributes .type name, name = …;`, after the space.
+/// Parses the variables of `.space attributes .type name, name = …;`, after the space.
 pub(crate) fn declarations<'a>(
     cursor: &mut Cursor<'a>,
     space: StateSpace,
@@ -61,13 +61,13 @@ pub(crate) fn declarations<'a>(
     }
 }
 
-/// A parameter `.param attributes .type name`, after the space, without semicolon.
+/// Parses a parameter `.param attributes .type name`, after the space, without semicolon.
 pub(crate) fn parameter<'a>(cursor: &mut Cursor<'a>) -> Result<(&'a str, Variable), ParseError> {
     let head = head(cursor, StateSpace::Param)?;
     declarator(cursor, &head)
 }
 
-/// An alignment, which is a power of two.
+/// Parses an alignment, which is a power of two.
 fn alignment(cursor: &mut Cursor<'_>) -> Result<u32, ParseError> {
     let alignment = cursor.unsigned_32()?;
     if alignment.is_power_of_two() {
@@ -76,7 +76,7 @@ fn alignment(cursor: &mut Cursor<'_>) -> Result<u32, ParseError> {
     Err(cursor.error_before(ParseErrorKind::Number(format!("{alignment}, expected a power of two"))))
 }
 
-/// Attributes, alignment and type: a variable without a name.
+/// Parses attributes, alignment and type of a variable.
 fn head(cursor: &mut Cursor<'_>, space: StateSpace) -> Result<Variable, ParseError> {
     let mut variable = Variable::scalar("", space, ScalarType::B8);
     loop {
@@ -128,8 +128,8 @@ fn declarator<'a>(cursor: &mut Cursor<'a>, head: &Variable) -> Result<(&'a str, 
     Ok((name, variable))
 }
 
-/// The list of initial elements, row by row. `sizes` are the elements of the lists in it, the innermost first; a list that
-/// ends early is filled with zeros by the list around it.
+/// Parses the list of initial elements, row by row. `sizes` are the elements of the nested lists,
+/// the innermost first; the enclosing list fills a list that ends early with zeros.
 fn list<'a>(
     cursor: &mut Cursor<'a>,
     symbols: &Symbols<'a>,
@@ -158,7 +158,8 @@ fn list<'a>(
     Ok(elements)
 }
 
-/// Gives a number of an element of a floating-point type that type: decimal fractions are binary64, zeros integers.
+/// Converts a number to the floating-point type of its element: decimal fractions are fp64, zeros
+/// integers.
 fn convert(element: &mut Initializer, ty: ScalarType) {
     let Initializer::Value(value) = element else { return };
     *value = match (*value, ty) {
@@ -169,7 +170,7 @@ fn convert(element: &mut Initializer, ty: ScalarType) {
     };
 }
 
-/// A number, or the address of a symbol: `name + 8`, `generic(name)`, `0xFF00(name)`.
+/// Parses a number, or the address of a symbol: `name + 8`, `generic(name)`, `0xFF00(name)`.
 fn element<'a>(cursor: &mut Cursor<'a>, symbols: &Symbols<'a>) -> Result<Initializer, ParseError> {
     if cursor.kind() == TokenKind::Word {
         return address(cursor, symbols, None);

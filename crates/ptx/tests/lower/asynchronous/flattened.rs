@@ -1,5 +1,5 @@
-//! A persistent product whose loops are flattened, from its source to PTX: what the simulator says of mistakes in the copies for the
-//! next tile, and in how slots are handed over between tiles.
+//! A persistent matmul with fused loops, from its source to PTX: the simulator detects mistakes in
+//! the copies for the next tile, and in the release of slots between tiles.
 
 use tilewright_gpu::Launcher;
 use tilewright_gpu_ir::GpuTarget;
@@ -23,8 +23,8 @@ struct Product {
     shared_bytes: u32,
 }
 
-/// Sums of products, or of products times a number, which each iteration waits for. Threads store them: the mask is of what is
-/// stored.
+/// Returns accumulated dots, or dots times a number, for which each iteration waits. Threads store
+/// the result: the store has a mask.
 fn product(warps: u32, factor: &str) -> Product {
     let rows = ROWS * warps / 4;
     let source = format!(
@@ -62,7 +62,7 @@ fn halves(count: u32) -> Vec<half::f16> {
 }
 
 impl Product {
-    /// Whether a text gives the product of so many iterations a tile, or the fault.
+    /// Returns whether a text computes the dot of this number of iterations a tile, or the fault.
     fn outcome(&self, text: &str, depth: u32) -> Result<bool, String> {
         let rows = ROWS * self.warps / 4 * TILES;
         let [a, b] = [rows * DEPTH, DEPTH * COLUMNS].map(halves);
@@ -105,13 +105,14 @@ impl Product {
         Ok(c.floats().into_iter().enumerate().all(is_right))
     }
 
-    /// Up to the end of the loop over tiles: nobody waits for what is given back behind it.
+    /// Counts a word up to the end of the loop over tiles: no thread waits for slots that are
+    /// released after it.
     fn count(&self, word: &str) -> usize {
         let is_within = |line: &&str| !line.starts_with("$end_1:");
         self.text.lines().take_while(is_within).filter(|line| line.contains(word)).count()
     }
 
-    /// Each line with a word is needed, from this one on.
+    /// Checks that each line with a word is needed, from this one on.
     fn each_is_needed(&self, word: &str, first: usize) {
         assert!(self.count(word) > first, "{word}\n{}", self.text);
         for number in first..self.count(word) {

@@ -1,4 +1,5 @@
-//! Tensor maps that the kernel makes of a pointer and integers: what is loaded by them, and what the simulator says of mistakes.
+//! Tensor maps that the kernel makes of a pointer and integers: loads by them, and mistakes that
+//! the simulator detects.
 
 use tilewright_gpu_ir::TensorMapPlan;
 use tilewright_layout::Layout;
@@ -7,8 +8,8 @@ use tilewright_sim::{Swizzle, TensorDataType};
 use super::tensors::{COLUMNS, ROWS, map, ring};
 use super::{Argument, Head, Memory, without};
 
-/// The program that doubles a matrix, where the map that it loads by is its own. The matrix has a height that the program
-/// gets, and 120 columns.
+/// Returns a program that doubles a matrix, which it loads by its own map. The program gets the
+/// height of the matrix; its width is 120 columns.
 fn program() -> (Head, String) {
     let (mut head, kernel) = ring();
     let bytes = head.shared_bytes.next_multiple_of(128);
@@ -30,7 +31,7 @@ fn program() -> (Head, String) {
 const HEAD: &str = "@k(%matrix: *fp16, %to: *int8, %steps: int32, %height: int32)";
 const WIDTH: u32 = COLUMNS - 8;
 
-/// Whether the result is right, if the kernel takes the matrix to be so high.
+/// Returns whether the result is right for a matrix of this height.
 fn outcome(head: &Head, text: &str, height: u32) -> Result<bool, String> {
     let steps = 4;
     let rows = steps * ROWS;
@@ -61,7 +62,7 @@ fn boxes_of_a_map_that_the_kernel_makes() {
     let (head, kernel) = program();
     let text = head.lower(&kernel);
     assert_eq!(text.matches("tensormap.cp_fenceproxy").count(), 1, "{text}");
-    // Behind the last row there are zeros; a tensor of no rows is all zeros.
+    // Rows after the last one are zeros; a tensor without rows is all zeros.
     for height in [4 * ROWS, 3 * ROWS + 5, 1, 0] {
         assert_eq!(outcome(&head, &text, height), Ok(true), "{height} rows\n{text}");
     }
@@ -81,7 +82,7 @@ fn what_is_missing_is_found() {
     }
 }
 
-/// Copies the words that say which places for maps are taken.
+/// Copies the words with the bits of used map entries.
 const LOOK: &str = "
 .visible .entry look(.param .u64 look_param_0)
 {
@@ -108,7 +109,7 @@ fn the_place_is_given_back() {
     assert_eq!(places_taken(&head, &without(&text, "red.release", 0)), 1);
 }
 
-/// How many places for maps are taken when the kernel has ended.
+/// Returns the number of used map entries after the kernel has ended.
 fn places_taken(head: &Head, text: &str) -> u32 {
     let loaded = head.load(&format!("{text}{LOOK}"));
     let (mut from, mut to) = (Memory::zeros(16), Memory::zeros(240 * 64));

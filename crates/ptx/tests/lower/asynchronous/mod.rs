@@ -1,5 +1,5 @@
-//! Programs with asynchronous copies and products, barriers and roles, written in the language of the GPU path: what PTX they
-//! become, and what that does in the simulator.
+//! Programs with asynchronous copies and dots, barriers and partitions, in the text of the GPU
+//! dialect: their PTX, and its results in the simulator.
 
 mod copies;
 mod flattened;
@@ -24,7 +24,7 @@ pub struct Head {
     shared_bytes: u32,
     /// The tensor maps that the kernel makes.
     made_maps: Vec<TensorMapPlan>,
-    /// How many clusters of two blocks run; one block that is in none if there are none.
+    /// The number of clusters of two blocks that run; 0 for a single block without a cluster.
     pairs: u32,
 }
 
@@ -33,17 +33,17 @@ impl Head {
         Self { layouts: Layouts::default(), target, warps, shared_bytes, made_maps: Vec::new(), pairs: 0 }
     }
 
-    /// Of a program whose blocks run in so many pairs.
+    /// Returns the head of a program whose blocks run in this number of pairs.
     pub fn of_pairs(self, pairs: u32) -> Self {
         Self { pairs, ..self }
     }
 
-    /// The number of a layout.
+    /// Returns the id of a layout.
     pub fn add(&mut self, layout: Layout) -> LayoutId {
         self.layouts.add(layout)
     }
 
-    /// The program with this kernel; `Err` is what the verifier says against it.
+    /// Returns the program with this kernel; `Err` is the message of the verifier.
     pub fn parse(&self, kernel: &str) -> Result<Module, String> {
         let target = GpuTarget::named(self.target).expect("the tests name targets that there are");
         let mut header = Header::new(target, self.warps);
@@ -54,7 +54,7 @@ impl Head {
         tilewright_ir::parse_dialect::<Gpu>(&text).map_err(|error| format!("{error}\n{text}"))
     }
 
-    /// The PTX of a kernel, which NVIDIA's assembler takes, where it is there.
+    /// Returns the PTX of a kernel, and assembles it if NVIDIA's assembler is installed.
     pub fn lower(&self, kernel: &str) -> String {
         let module = self.parse(kernel).unwrap_or_else(|error| panic!("{error}"));
         let ptx = tilewright_ptx::lower(&module).unwrap_or_else(|error| panic!("{error:#?}"));
@@ -67,7 +67,7 @@ impl Head {
         text
     }
 
-    /// Why a kernel is no program, or does not become PTX.
+    /// Returns the reason why a kernel is refused, or cannot be lowered.
     pub fn refusal(&self, kernel: &str) -> String {
         match self.parse(kernel) {
             Ok(module) => tilewright_ptx::lower(&module).expect_err("it is refused").message.clone(),
@@ -75,14 +75,14 @@ impl Head {
         }
     }
 
-    /// Runs a text of PTX in a block, or in pairs of blocks; `Err` is the fault.
+    /// Runs PTX in a block, or in pairs of blocks; `Err` is the fault.
     pub fn run(&self, text: &str, arguments: &mut [Argument<'_>]) -> Result<Report, String> {
         let loaded = self.load(text);
         let name = loaded.kernels().next().expect("there is a kernel").to_owned();
         self.launch(&loaded, &name, arguments)
     }
 
-    /// A text of PTX as the simulator has it.
+    /// Loads PTX into the simulator.
     pub fn load(&self, text: &str) -> LoadedModule {
         let device = tilewright_sim::SimTarget::new(self.target).expect("the simulator has the target");
         let loaded = tilewright_sim::Simulator::new(device).load(text);
@@ -170,18 +170,18 @@ impl Memory {
     }
 }
 
-/// Numbers as bytes.
+/// Returns numbers as bytes.
 pub fn float_bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// Rows over lanes and warps, so many elements of a row in a thread.
+/// Distributes rows over lanes and warps, with `width` elements of a row in a thread.
 pub fn by_rows(shape: [u32; 2], width: u32, warps: u32) -> Layout {
     let across = (shape[1] / width).min(32);
     blocked(&shape, &[1, width], &[32 / across, across], &[warps, 1], &[1, 0])
 }
 
-/// A text without the line of this number among those that contain a word.
+/// Removes one of the lines that contain a word, by its index.
 pub fn without(text: &str, word: &str, number: usize) -> String {
     let found: Vec<usize> =
         text.lines().enumerate().filter(|(_, line)| line.contains(word)).map(|(index, _)| index).collect();
@@ -191,7 +191,7 @@ pub fn without(text: &str, word: &str, number: usize) -> String {
     lines.map(|(_, line)| line).collect::<Vec<_>>().join("\n")
 }
 
-/// A text with other operands of the first instruction that begins so.
+/// Replaces the operands of the first instruction with an opcode.
 pub fn with_operand(text: &str, opcode: &str, operands: &str) -> String {
     let start = text.find(opcode).unwrap_or_else(|| panic!("there is no {opcode} in\n{text}"));
     let line = text[start..].split(';').next().expect("an instruction ends");

@@ -1,5 +1,5 @@
-//! Pairs of blocks that share what they copy: a ring of two slots, the next of which is filled while one is read, and what
-//! happens without each of the things that keep the blocks apart.
+//! Clusters of two blocks that fill buffers together: a ring of two slots, one filled while the
+//! other is read. Removing any synchronization between the blocks has an observable effect.
 
 use tilewright_layout::{SwizzleMode, swizzled};
 use tilewright_sim::{Swizzle, TensorDataType};
@@ -11,7 +11,8 @@ const ROWS: u32 = 32;
 const SLOTS: u32 = 2;
 const STEPS: u32 = 5;
 
-/// Every program doubles the same rows of so many columns, and stores them behind those of the programs before it.
+/// Doubles the same rows of `columns` columns in every program, and stores them after those of the
+/// previous programs.
 fn ring(columns: u32, pairs: u32) -> (Head, String) {
     let slot_bytes = ROWS * columns * 2;
     let barriers = (SLOTS + 1) * slot_bytes;
@@ -67,8 +68,8 @@ fn ring(columns: u32, pairs: u32) -> (Head, String) {
     local_store %result, %double
     fence_proxy
     barrier
-    %behind = add %first, %j : int32
-    %target = mul %behind, %rows : int32
+    %after = add %first, %j : int32
+    %target = mul %after, %rows : int32
     tensor_store %result, %to, %target, %zero
     yield_values
   }}
@@ -90,7 +91,8 @@ fn ring(columns: u32, pairs: u32) -> (Head, String) {
     (head, kernel)
 }
 
-/// What a text gives with so many programs; one says whether the launch is of pairs.
+/// Returns the result of a text with this number of programs; `said` is the parameter that tells
+/// whether the launch has pairs.
 fn outcome(head: &Head, text: &str, columns: u32, programs: u32, said: u32) -> Result<bool, String> {
     let count = STEPS * ROWS * columns;
     let numbers: Vec<half::f16> =
@@ -119,13 +121,13 @@ fn outcome(head: &Head, text: &str, columns: u32, programs: u32, said: u32) -> R
 
 #[test]
 fn each_block_copies_half_to_both() {
-    // Two boxes a tile, of which each block copies one, and one box, of which each copies half of the rows.
+    // Two boxes a tile, one copied by each block; and one box, whose halves the blocks copy.
     for columns in [128, 64] {
         let (head, kernel) = ring(columns, 2);
         let text = head.lower(&kernel);
         assert_eq!(text.matches(".multicast::cluster").count(), 2, "{text}");
         assert_eq!(outcome(&head, &text, columns, 4, 4), Ok(true), "{text}");
-        // The last block has no program; no block is one of a pair.
+        // The last block has no program; then no block is in a pair.
         assert_eq!(outcome(&head, &text, columns, 3, 3), Ok(true), "{text}");
         assert_eq!(outcome(&head, &text, columns, 4, 0), Ok(true), "{text}");
     }
@@ -136,23 +138,25 @@ fn each_mistake_is_found() {
     let (head, kernel) = ring(128, 1);
     let text = head.lower(&kernel);
     let fault = |text: &str| outcome(&head, text, 128, 2, 2).expect_err("the mistake is found");
-    // Both copy the same half: one half has more bytes than it has room for, and nobody writes the other.
+    // Both copy the same half: one half gets more bytes than it holds, and no block writes the
+    // other.
     let wrong = text.replace("%cluster_ctarank", "0");
     assert_ne!(wrong, text);
     let found = fault(&wrong);
     assert!(found.contains("race") || found.contains("uninitialized shared memory"), "{found}");
-    // A slot is given back by the own block alone, or to the own block alone.
-    let alone =
+    // A slot is released by only the own block, or to only the own block.
+    let own =
         text.replace("mapa.shared::cluster.u32", "add.u32").replace("mbarrier.init.shared::cta.b64", "INIT");
     let line =
-        alone.lines().find(|line| line.contains("add.u32") && !text.contains(*line)).expect("it is there");
+        own.lines().find(|line| line.contains("add.u32") && !text.contains(*line)).expect("it is there");
     let (before, rank) = line.trim_end_matches(';').rsplit_once(", ").expect("it has two operands");
-    let alone = alone
+    let own = own
         .replace(line, &format!("{before}, 0; // {rank}"))
         .replace("INIT", "mbarrier.init.shared::cta.b64");
-    let found = fault(&alone);
+    let found = fault(&own);
     assert!(found.contains("race"), "{found}");
-    // Without the meeting at the beginning barriers are not ready yet, without the one at the end the memory is gone.
+    // Without the first cluster barrier, barriers are not initialized; without the last one, the
+    // memory is gone.
     let found = fault(&without(&without(&text, "barrier.cluster.wait", 0), "barrier.cluster.arrive", 0));
     assert!(found.contains("mbarrier") || found.contains("race") || found.contains("visible"), "{found}");
     let found = fault(&without(&without(&text, "barrier.cluster.wait", 1), "barrier.cluster.arrive", 1));

@@ -1,4 +1,5 @@
-//! Products of warpgroups: operands of every type in the layouts that `wgmma` reads, against sums in binary64.
+//! Dots of warpgroups: operands of every type in the layouts that `wgmma` reads, compared with
+//! fp64.
 
 use std::fmt::Write;
 
@@ -8,7 +9,7 @@ use tilewright_layout::{Fragment, Input, Layout, Mma, SwizzleMode, swizzled};
 use super::{Argument, Head, Memory, by_rows, without};
 use crate::common::{Random, decode, element};
 
-/// A layout of memory, of the extent of m or n, the extent of k, and the axis of m or n.
+/// A memory layout of the extent of m or n, the extent of k, and the axis of m or n.
 type Form = fn(u32, u32, usize, u32) -> Layout;
 
 /// Rows of K, or columns, with the widest swizzle.
@@ -18,7 +19,7 @@ const K_MAJOR_64: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, false, S
 const MN_MAJOR_64: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, true, SwizzleMode::Bytes64);
 const K_MAJOR_32: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, false, SwizzleMode::Bytes32);
 const MN_MAJOR_32: Form = |mn, k, axis, bits| swizzle(mn, k, axis, bits, true, SwizzleMode::Bytes32);
-/// Chunks of 16 bytes one behind the other along the other axis.
+/// Chunks of 16 bytes, consecutive along the other axis.
 const K_MAJOR_PLAIN: Form = |mn, k, axis, bits| chunks([k, mn], [1 - axis, axis], bits);
 const MN_MAJOR_PLAIN: Form = |mn, k, axis, bits| chunks([mn, k], [axis, 1 - axis], bits);
 
@@ -34,7 +35,7 @@ fn chunks([fast, slow]: [u32; 2], [fast_axis, slow_axis]: [usize; 2], bits: u32)
     count(fast_axis, chunk).product(&count(slow_axis, slow)).product(&count(fast_axis, fast / chunk))
 }
 
-/// A product.
+/// A dot.
 #[derive(Clone, Copy)]
 struct Case {
     a: Dtype,
@@ -46,7 +47,7 @@ struct Case {
     warps: [u32; 2],
     left: Form,
     right: Form,
-    /// Whether A goes to registers.
+    /// A is in registers.
     from_registers: bool,
 }
 
@@ -62,12 +63,13 @@ const HALF: Case = Case {
     from_registers: false,
 };
 
-/// What the program does between its operands and the result `%sum`, of `%acc`.
+/// The program between the operands and the result `%sum` of `%acc`.
 const ONE_PRODUCT: &str = "  %product = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
   %sum = wgmma_wait %product {pending = 0} : ACC
 ";
 
-/// A second product runs beside two that follow each other in one accumulator: the sum is three times the product.
+/// A second dot runs beside two that follow each other in one accumulator: the result is three
+/// times the dot.
 const THREE_PRODUCTS: &str = "  %p1 = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
   %q = wgmma %left, %b_buffer, %acc {INSTRUCTION} : pending<ACC>
   %p2 = wgmma %left, %b_buffer, %p1 {INSTRUCTION} : pending<ACC>
@@ -78,7 +80,7 @@ const THREE_PRODUCTS: &str = "  %p1 = wgmma %left, %b_buffer, %acc {INSTRUCTION}
   %sum = sub %three, %beside : ACC
 ";
 
-/// Products that follow each other around a loop, five in all.
+/// Dots that follow each other around a loop, five in all.
 const PRODUCTS_IN_A_LOOP: &str = "  %zero = constant {value = 0:int32} : int32
   %one = constant {value = 1:int32} : int32
   %four = constant {value = 4:int32} : int32
@@ -174,7 +176,7 @@ impl Case {
         (head, kernel)
     }
 
-    /// Whether a text gives `times` the product.
+    /// Returns whether a text computes `times` the dot.
     fn outcome(self, head: &Head, text: &str, times: f64) -> Result<bool, String> {
         let [m, n, k] = self.shape.map(|extent| extent as usize);
         let mut random = Random(7);
@@ -205,9 +207,9 @@ impl Case {
     }
 }
 
-/// Numbers that the type has, whose products and sums are exact; with their bytes.
+/// Returns numbers of the type whose products and sums are exact, with their bytes.
 fn numbers(random: &mut Random, dtype: Dtype, count: usize) -> (Vec<f64>, Vec<u8>) {
-    // Of an 8-bit float: 0, 0.5, 1, 1.5, 2, -1.
+    // For an 8-bit float: 0, 0.5, 1, 1.5, 2, -1.
     let table: [(f64, u64); 6] = match dtype {
         Dtype::F8E4NV => [(0.0, 0), (0.5, 0x30), (1.0, 0x38), (1.5, 0x3c), (2.0, 0x40), (-1.0, 0xb8)],
         Dtype::F8E5 => [(0.0, 0), (0.5, 0x38), (1.0, 0x3c), (1.5, 0x3e), (2.0, 0x40), (-1.0, 0xbc)],
@@ -290,7 +292,7 @@ fn a_product_goes_on_beside_another() {
         let (head, kernel) = case.program(THREE_PRODUCTS);
         let text = head.lower(&kernel);
         assert_eq!(case.outcome(&head, &text, 3.0), Ok(true), "{text}");
-        // The product that follows another uses its registers; the one beside it has others.
+        // The dot that follows another uses its registers; the one beside it has others.
         let sums: Vec<&str> = text
             .lines()
             .filter(|line| line.contains("wgmma.mma_async"))
@@ -311,7 +313,7 @@ fn products_under_way_go_around_a_loop() {
         assert_eq!(case.outcome(&head, &text, 5.0), Ok(true), "{text}");
         let start = text.find("$loop").expect("there is a loop");
         let body = text[start..].split("$end").next().expect("it ends");
-        // The counter of the loop is all that moves.
+        // Only the counter of the loop moves.
         assert_eq!(body.matches("mov.b32").count(), 1, "the registers stay where they are\n{text}");
     }
 }

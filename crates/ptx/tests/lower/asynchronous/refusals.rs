@@ -1,10 +1,10 @@
-//! What the verifier or the lowering refuses, and how it says so.
+//! Errors of the verifier and of the lowering, and their messages.
 
 use tilewright_layout::{Fragment, Layout, Mma, SwizzleMode, blocked, swizzled};
 
 use super::Head;
 
-/// The message about a kernel whose body is this, on a target, with layouts.
+/// Returns the message for a kernel whose body is this, on a target, with layouts.
 fn refusal(target: &'static str, warps: u32, layouts: &[Layout], body: &str) -> String {
     let mut head = Head::new(target, warps, 65536);
     for layout in layouts {
@@ -54,7 +54,7 @@ fn places_and_coordinates() {
         let found = refusal("sm_90a", 4, std::slice::from_ref(&swizzle), &load(1024, coordinates));
         assert!(found.contains("coordinates is not available"), "{found}");
     }
-    // Pairs of neighbours change places.
+    // Pairs of neighbors are swapped.
     let pairs = "[16,64] offset (0,2) (0,1) (0,4) (0,8) (0,16) (0,32) (1,0) (2,0) (4,0) (8,0)".parse();
     let pairs: Layout = pairs.expect("it is a layout");
     let found = refusal("sm_90a", 4, &[pairs], &load(1024, ", %i, %i"));
@@ -73,7 +73,7 @@ fn copies_whose_elements_do_not_lie_together() {
     assert!(found.contains("along axis 1 does not in the buffer"), "{found}");
 }
 
-/// A product with A and B of these layouts in memory.
+/// Returns a dot with A and B in these memory layouts.
 fn product(a: Layout, b: Layout, instruction: &str, offset: u32) -> String {
     let acc = Mma::new(64, 64, 16, 16).layout(Fragment::Accumulator, &[64, 64], [4, 1]);
     let body = format!(
@@ -107,7 +107,7 @@ fn operands_that_no_descriptor_can_say() {
     }
 }
 
-/// Chunks of two rows alternate, which neither a swizzle nor the plain order does.
+/// Returns a layout in which chunks of two rows alternate: neither a swizzle nor row-major.
 fn pairs_of_rows() -> Layout {
     let count = |axis: usize, size: u32| Layout::identity(2, axis, tilewright_layout::Input::Offset, size);
     count(1, 8).product(&count(0, 2)).product(&count(1, 8)).product(&count(0, 32))

@@ -1,4 +1,4 @@
-//! Warps with roles: one copies, four multiply, and what they hand to each other goes through barriers.
+//! Warp specialization: one warp copies, four multiply, and barriers synchronize them.
 
 use std::fmt::Write;
 
@@ -15,7 +15,8 @@ const K: u32 = 64;
 const SLOTS: u32 = 3;
 const BYTES: u32 = (M + N) * K * 2;
 
-/// A product along K by a consumer warpgroup; `%producer` fills the slots. `registers` are those of the roles.
+/// Returns a dot along K by a consumer warpgroup; `%producer` fills the slots. `registers` are
+/// those of the partitions.
 fn pipeline(producer: &str, arrivals: u32, roles: &str, rest: &str) -> (Head, String) {
     let barriers = SLOTS * BYTES;
     let mut head = Head::new("sm_90a", 8, barriers + 16 * SLOTS);
@@ -86,7 +87,7 @@ VISIBLE      %left = slot %as, %slot : buffer<1, fp16[{M}, {K}]@{a}>
     (head, kernel)
 }
 
-/// By tensor copies.
+/// Returns the program with tensor copies.
 fn by_tensor_copies(roles: &str, rest: &str) -> (Head, String) {
     let producer = format!(
         "      mbarrier_expect %full, %slot {{bytes = {BYTES}}}
@@ -98,7 +99,7 @@ fn by_tensor_copies(roles: &str, rest: &str) -> (Head, String) {
     (head, kernel.replace("VISIBLE", ""))
 }
 
-/// By copies of the threads of one warp, both operands row by row.
+/// Returns the program with copies of the threads of one warp, both operands row-major.
 fn by_thread_copies() -> (Head, String) {
     let size = K * N;
     let mut producer = format!(
@@ -122,11 +123,11 @@ fn by_thread_copies() -> (Head, String) {
     let roles = "{warps = [4, 1, 3], registers = [0, 0, 0]}";
     let (head, kernel) = pipeline(&producer, 32, roles, "() {\n    yield_values\n  }");
     let size = format!("  %size = constant {{value = {size}:int32}} : int32\n  warp_specialize");
-    // What the copies wrote through the generic proxy the products read through the other.
+    // The copies write through the generic proxy, but the dots read through the asynchronous one.
     (head, kernel.replace("VISIBLE", "      fence_proxy\n").replace("  warp_specialize", &size))
 }
 
-/// Whether the result is the product; `is_blocked` if A lies in memory block of K after block.
+/// Returns whether the result is the dot; `is_blocked` if A is in memory block of K after block.
 fn outcome(head: &Head, text: &str, steps: u32, is_blocked: bool) -> Result<bool, String> {
     let mut random = Random(11);
     let (depth, [m, n, k]) = ((K * steps) as usize, [M, N, K].map(|extent| extent as usize));
@@ -188,7 +189,7 @@ fn registers_go_from_role_to_role() {
     assert_eq!(changes.len(), 2, "nothing follows: {changes:?}");
     assert!(changes[0].contains(".inc") && changes[0].contains("232"), "{changes:?}");
     assert!(changes[1].contains(".dec") && changes[1].contains("40"), "{changes:?}");
-    // Where code follows, all have again what they had.
+    // Before code that follows, all warps have their previous registers.
     let after = "\n  %x = constant {value = 1.0:fp32} : fp32\n  store %c, %x {cache = \"\", eviction = \"\", axis = 0, width = 1}";
     let (head, kernel) = by_tensor_copies("{warps = [4, 4], registers = [232, 40]}", after);
     let text = head.lower(&kernel);
@@ -213,7 +214,7 @@ fn a_warp_copies_by_its_threads() {
 #[test]
 fn each_mistake_is_found() {
     let (head, kernel) = by_tensor_copies(THREE_ROLES, IDLE);
-    // The verifier finds some, the simulator the others.
+    // The verifier finds some mistakes, the simulator the others.
     let fault = |kernel: &str| match head.parse(kernel) {
         Ok(_) => outcome(&head, &head.lower(kernel), 8, false).expect_err("the mistake is found"),
         Err(message) => format!("refused: {message}"),
@@ -232,7 +233,7 @@ fn each_mistake_is_found() {
         let found = fault(&kernel.replacen(&wait, &other, 1));
         assert!(expected.iter().any(|word| found.contains(word)), "{barriers}: {found}");
     }
-    // The slot is given back before the product has read it.
+    // The slot is released before the dot has read it.
     let arrive = "      mbarrier_arrive %empty, %slot\n";
     let early =
         kernel.replacen(arrive, "", 1).replacen("      %product", &format!("{arrive}      %product"), 1);
@@ -240,7 +241,7 @@ fn each_mistake_is_found() {
     assert!(found.contains("race") || found.contains("refused"), "{found}");
 }
 
-/// Of three roles, the first gives numbers to the second, which gives them back.
+/// Three partitions: the first passes numbers to the second, which returns them.
 #[test]
 fn two_of_three_roles_meet_at_a_barrier() {
     let mut head = Head::new("sm_80", 8, 1024);
@@ -284,6 +285,6 @@ fn two_of_three_roles_meet_at_a_barrier() {
     assert_eq!(run(&text), Ok(true), "{text}");
     let one = without(&without(&text, " 3, 192", 1), " 3, 192", 0);
     assert!(run(&one).expect_err("nothing orders them").contains("race"));
-    let alone = run(&text.replacen(", 192", ", 256", 1)).expect_err("a barrier for another number");
-    assert!(!alone.is_empty());
+    let fault = run(&text.replacen(", 192", ", 256", 1)).expect_err("a barrier for another number");
+    assert!(!fault.is_empty());
 }
