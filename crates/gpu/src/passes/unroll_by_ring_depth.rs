@@ -65,7 +65,7 @@ pub fn unroll_by_ring_depth(module: &mut Module) {
 
 /// Returns whether a partition of a warp-specialized program runs an instruction.
 fn is_in_partition(function: &Function, parents: &Parents, inst: Inst) -> bool {
-    let is_split = |outer: Inst| matches!(function.insts[outer].op, Op::Gpu(GpuOp::WarpRoles { .. }));
+    let is_split = |outer: Inst| matches!(function.insts[outer].op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
     parents.enclosing(inst).any(is_split)
 }
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tilewright_ir::{MemoryScope, MemorySemantics, Op};
 use tilewright_sanitize::{Access, Check, Clock, Conflict, MEMORY, Mode, Published, Rules};
 
-use crate::compile::sanitize::{Plan, CheckPoint};
+use crate::compile::sanitize::{CheckPoint, Plan};
 use crate::program::{Step, Use};
 use crate::run::argument::Argument;
 use crate::run::machine::Machine;

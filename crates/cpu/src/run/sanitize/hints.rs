@@ -58,7 +58,12 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
 
 /// Checks a part of a tensor descriptor: GPU copies require a base and strides that are multiples
 /// of 16 bytes.
-fn described(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, (point, values): (CheckPoint, &[i64])) {
+fn described(
+    checker: &Checker<'_>,
+    machine: &Machine<'_>,
+    step: &Step,
+    (point, values): (CheckPoint, &[i64]),
+) {
     let ty = machine.type_of(step.operands[0]);
     let (&[multiple, part], true) = (values, ty.is_scalar()) else { return };
     let tile = materialize(ty, machine.value(step.operands[0]).clone());

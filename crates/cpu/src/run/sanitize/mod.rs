@@ -13,7 +13,7 @@ use tilewright_ir::Module;
 use tilewright_sanitize::{Check, Checks, Clock, Releases, Shadow};
 
 use crate::assembly::Assembler;
-use crate::compile::sanitize::{CheckKind, Plan, CheckPoint};
+use crate::compile::sanitize::{CheckKind, CheckPoint, Plan};
 use crate::program::{BlockId, Program};
 use crate::run::launch::Launch;
 use crate::run::machine::Machine;
