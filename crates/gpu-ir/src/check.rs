@@ -136,8 +136,8 @@ impl<'a> Checker<'a> {
         self.function.ty(value)
     }
 
-    fn operand(&self, place: usize) -> &'a Type {
-        self.ty(self.inst.operands[place])
+    fn operand(&self, index: usize) -> &'a Type {
+        self.ty(self.inst.operands[index])
     }
 
     fn layout(&self, ty: &Type) -> Option<&'a Layout> {
@@ -199,22 +199,22 @@ impl<'a> Checker<'a> {
         if gives_nothing(op) { self.results(&[]) } else { Ok(()) }
     }
 
-    fn registers(&self, place: usize) -> Result<&'a ir::Type, String> {
-        let ty = self.operand(place);
+    fn registers(&self, index: usize) -> Result<&'a ir::Type, String> {
+        let ty = self.operand(index);
         ty.as_registers().ok_or_else(|| format!("{} takes a value in registers, found {ty}", self.name()))
     }
 
-    fn memory(&self, place: usize) -> Result<&'a Buffer, String> {
-        let ty = self.operand(place);
+    fn memory(&self, index: usize) -> Result<&'a Buffer, String> {
+        let ty = self.operand(index);
         let memory = ty.as_memory().filter(|buffer| buffer.slots == 1);
         memory.ok_or_else(|| format!("{} takes a buffer of one slot, found {ty}", self.name()))
     }
 
-    fn barriers(&self, place: usize) -> Check {
-        let Type::Mbarrier { .. } = self.operand(place) else {
-            return Err(format!("{} takes barriers, found {}", self.name(), self.operand(place)));
+    fn barriers(&self, index: usize) -> Check {
+        let Type::Mbarrier { .. } = self.operand(index) else {
+            return Err(format!("{} takes barriers, found {}", self.name(), self.operand(index)));
         };
-        match self.inst.operands.get(place + 1) {
+        match self.inst.operands.get(index + 1) {
             Some(slot) => self.index(*slot),
             None => Ok(()),
         }
@@ -417,11 +417,11 @@ impl<'a> Checker<'a> {
     }
 
     /// Checks the optional operand that an op waits for.
-    fn dependence(&self, place: usize) -> Check {
-        if self.inst.operands.len() <= place {
+    fn dependence(&self, index: usize) -> Check {
+        if self.inst.operands.len() <= index {
             return Ok(());
         }
-        let dependence = self.registers(place)?;
+        let dependence = self.registers(index)?;
         ensure(element_bits(dependence) == 32, || {
             format!("{} waits for a tile of 32-bit elements, found {dependence}", self.inst.op.name())
         })
@@ -429,9 +429,9 @@ impl<'a> Checker<'a> {
 
     fn wgmma(&self, op: &GpuOp, instruction: MmaShape, warps: &[i64]) -> Check {
         self.dependence(3)?;
-        for place in 0..2 {
-            let ty = self.operand(place);
-            ensure(!op.reads_transpose(place) || ty.as_memory().is_some(), || {
+        for index in 0..2 {
+            let ty = self.operand(index);
+            ensure(!op.reads_transpose(index) || ty.as_memory().is_some(), || {
                 format!("{ty} is not in shared memory, where its transpose can be read")
             })?;
         }
@@ -570,9 +570,9 @@ impl<'a> Checker<'a> {
     /// Checks that `ldmatrix` can load the operands that it is to load.
     fn fragment_loads(&self, shape: MmaShape, warps: &[i64], by_matrix: [bool; 2]) -> Check {
         let warps = warps_of_dot(warps).ok_or("a dot has counts of warps")?;
-        by_matrix.into_iter().enumerate().try_for_each(|(place, by_matrix)| {
-            let operand = self.operand(place);
-            let is_there = || can_use_ldmatrix(self.header, operand, place, shape, warps);
+        by_matrix.into_iter().enumerate().try_for_each(|(index, by_matrix)| {
+            let operand = self.operand(index);
+            let is_there = || can_use_ldmatrix(self.header, operand, index, shape, warps);
             ensure(!by_matrix || is_there(), || format!("ldmatrix does not load a fragment of {operand}"))
         })
     }
@@ -635,7 +635,7 @@ impl<'a> Checker<'a> {
         let offsets = layout.offsets_in(memory);
         let registers = layout.vector_along(axis as usize).at_most(width).registers(0);
         let offset = |register: u32| offsets.at(&[(Input::Register, register)]);
-        let is_one_run = (0..).zip(&registers).all(|(place, register)| offset(*register) == place);
+        let is_one_run = (0..).zip(&registers).all(|(index, register)| offset(*register) == index);
         ensure(is_one_run, || format!("what lies together along axis {axis} does not in the buffer"))
     }
 
@@ -660,10 +660,10 @@ impl<'a> Checker<'a> {
         })?;
         // A later pass stores other operands to shared memory.
         let may_be_anywhere = is_async && !self.header.synchronized;
-        for (place, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
-            match self.operand(place) {
+        for (index, fragment) in [Fragment::A, Fragment::B].into_iter().enumerate() {
+            match self.operand(index) {
                 Type::Registers { .. } if may_be_anywhere => {}
-                Type::Registers { .. } if is_async && place == 1 => {
+                Type::Registers { .. } if is_async && index == 1 => {
                     return Err("wgmma reads B from shared memory".into());
                 }
                 ty @ Type::Registers { .. } => self.fragment(mma, fragment, ty, warps)?,
@@ -683,10 +683,10 @@ impl<'a> Checker<'a> {
     /// Returns the tiles of A, B and the accumulator of a dot.
     fn dot_tiles(&self) -> Result<[ir::Type; 3], String> {
         let mut tiles: SmallVec<[ir::Type; 3]> = SmallVec::new();
-        for place in 0..3 {
-            let ty = self.operand(place);
+        for index in 0..3 {
+            let ty = self.operand(index);
             let mut tile = ty.tile().ok_or_else(|| format!("{} takes tiles, found {ty}", self.name()))?;
-            if self.inst.op.as_gpu().is_some_and(|op| op.reads_transpose(place)) {
+            if self.inst.op.as_gpu().is_some_and(|op| op.reads_transpose(index)) {
                 tile = tile.with_shape(tile.shape.iter().rev().copied().collect());
             }
             tiles.push(tile);
@@ -710,13 +710,13 @@ impl<'a> Checker<'a> {
     fn fma_dot(&self) -> Check {
         let [a, ..] = self.dot_tiles()?;
         let accumulator = self.layout(self.operand(2)).ok_or("fma_dot takes tiles")?;
-        for place in 0..2 {
-            let ty = self.operand(place);
+        for index in 0..2 {
+            let ty = self.operand(index);
             if ty.as_registers().is_none() {
-                self.memory(place)?;
+                self.memory(index)?;
                 continue;
             }
-            let wanted = fma_operand_layout(accumulator, place, a.shape[a.rank() - 1]);
+            let wanted = fma_operand_layout(accumulator, index, a.shape[a.rank() - 1]);
             ensure(self.layout(ty) == Some(&wanted), || {
                 format!("{ty} is not what the threads of {accumulator} need")
             })?;

@@ -187,33 +187,33 @@ impl<'f> SlotAnalysis<'f> {
     pub fn sources(&self, value: Value) -> Vec<Value> {
         let function = self.function;
         match function.values[value].definition {
-            Definition::Parameter(block, place) => {
+            Definition::Parameter(block, index) => {
                 let Some(owner) = self.owner(block) else { return Vec::new() };
                 let data = &function.insts[owner];
-                let place = place as usize;
+                let index = index as usize;
                 match data.op.as_tile() {
-                    Some(ir::Op::For { .. }) if place == 0 => vec![data.operands[0]],
+                    Some(ir::Op::For { .. }) if index == 0 => vec![data.operands[0]],
                     Some(ir::Op::For { .. }) => {
-                        vec![data.operands[place + 2], function.yielded(block)[place - 1]]
+                        vec![data.operands[index + 2], function.yielded(block)[index - 1]]
                     }
                     Some(ir::Op::While {}) if block == data.regions[0] => {
-                        vec![data.operands[place], function.yielded(data.regions[1])[place]]
+                        vec![data.operands[index], function.yielded(data.regions[1])[index]]
                     }
-                    Some(ir::Op::While {}) => vec![function.blocks[data.regions[0]].parameters[place]],
+                    Some(ir::Op::While {}) => vec![function.blocks[data.regions[0]].parameters[index]],
                     // tidy: wildcard because regions of other ops carry nothing
                     _ => Vec::new(),
                 }
             }
-            Definition::Result(inst, place) => {
+            Definition::Result(inst, index) => {
                 let data = &function.insts[inst];
-                let place = place as usize;
+                let index = index as usize;
                 match data.op.as_tile() {
                     Some(ir::Op::For { .. }) => {
-                        vec![function.blocks[data.regions[0]].parameters[place + 1]]
+                        vec![function.blocks[data.regions[0]].parameters[index + 1]]
                     }
-                    Some(ir::Op::While {}) => vec![function.blocks[data.regions[0]].parameters[place]],
+                    Some(ir::Op::While {}) => vec![function.blocks[data.regions[0]].parameters[index]],
                     Some(ir::Op::If {}) => {
-                        data.regions.iter().map(|region| function.yielded(*region)[place]).collect()
+                        data.regions.iter().map(|region| function.yielded(*region)[index]).collect()
                     }
                     // tidy: wildcard because other ops compute their results
                     _ => Vec::new(),
@@ -274,7 +274,7 @@ impl<'f> SlotAnalysis<'f> {
     /// Returns the `mbarrier` that an instruction names.
     pub fn barrier(&self, inst: Inst) -> Option<Slot> {
         let data = &self.function.insts[inst];
-        let place = match &data.op {
+        let operand = match &data.op {
             Op::Gpu(
                 GpuOp::MbarrierExpect { .. }
                 | GpuOp::MbarrierArrive {}
@@ -285,7 +285,7 @@ impl<'f> SlotAnalysis<'f> {
             // tidy: wildcard because no other op has a barrier and a slot of it
             _ => return None,
         };
-        Some(self.slot_at(data.operands[place], data.operands[place + 1]))
+        Some(self.slot_at(data.operands[operand], data.operands[operand + 1]))
     }
 
     fn slot_at(&self, root: Value, index: Value) -> Slot {

@@ -202,7 +202,7 @@ impl Transfer for Mbarriers<'_> {
         self.warps = partition.map_or(self.block_warps, |(inst, partition)| {
             match &self.analysis.function.insts[inst].op {
                 Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) => warps[partition] as u32,
-                // tidy: wildcard because no other op has roles
+                // tidy: wildcard because no other op has partitions
                 _ => self.block_warps,
             }
         });

@@ -28,7 +28,7 @@ pub fn check(header: &Header, analysis: &SlotAnalysis<'_>) -> Check {
                     header.num_warps * 32
                 ))
             }
-            // tidy: wildcard because other ops have no roles
+            // tidy: wildcard because other ops have no partitions
             _ => Ok(()),
         };
     });
