@@ -1,4 +1,4 @@
-//! Typed attributes of ops, and how each is written in the text form.
+//! Typed attributes of ops, and their text forms.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::types::{Dtype, Element, Shape};
 pub trait Attribute: Sized + Clone + Eq {
     /// Writes the text form.
     fn print(&self, out: &mut String);
-    /// Reads the text form; `None` where the text is not of it.
+    /// Parses the text form; `None` if the text is malformed.
     fn parse(text: &str) -> Option<Self>;
 }
 
@@ -145,19 +145,19 @@ pub struct Literal {
 }
 
 impl Literal {
-    /// An integer, wrapped to the width of the type. The type must be an integer type.
+    /// Returns an integer, wrapped to the width of the type, which must be an integer type.
     pub fn int(dtype: Dtype, value: i128) -> Self {
         debug_assert!(dtype.is_int());
         Self { dtype, bits: value as u64 & mask(dtype.bits()) }
     }
 
-    /// A boolean.
+    /// Returns a boolean.
     pub fn bool(value: bool) -> Self {
         Self { dtype: Dtype::I1, bits: u64::from(value) }
     }
 
-    /// A floating-point number rounded to nearest even; `None` for integer types and the 8-bit formats, whose constants
-    /// are written as a cast of a wider one.
+    /// Returns a floating-point number rounded to nearest even; `None` for integer types and the
+    /// 8-bit formats, whose constants are casts of wider ones.
     pub fn float(dtype: Dtype, value: f64) -> Option<Self> {
         let bits = match dtype {
             Dtype::F64 => value.to_bits(),
@@ -169,7 +169,7 @@ impl Literal {
         Some(Self { dtype, bits })
     }
 
-    /// The integer, sign-extended for signed types; `None` for floating point.
+    /// Returns the integer, sign-extended for signed types; `None` for floating point.
     pub fn as_int(self) -> Option<i128> {
         let bits = self.dtype.bits();
         if self.dtype.is_float() {
@@ -181,7 +181,7 @@ impl Literal {
         }
     }
 
-    /// The number as a binary64; `None` for integers and the 8-bit formats.
+    /// Returns the number as fp64; `None` for integers and the 8-bit formats.
     pub fn as_float(self) -> Option<f64> {
         match self.dtype {
             Dtype::F64 => Some(f64::from_bits(self.bits)),
@@ -193,8 +193,8 @@ impl Literal {
     }
 }
 
-/// Rounds to binary32 towards zero, and sets the last bit if that was inexact: rounding this again to a format with at
-/// least two bits less is rounding once.
+/// Rounds to fp32 towards zero, and sets the last bit if that was inexact: another rounding to a
+/// format with at least two bits less then equals a single rounding.
 fn round_to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     if f64::from(nearest) == value || value.is_nan() {
@@ -243,11 +243,11 @@ macro_rules! choices {
         impl $name {
             /// Every choice.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
-            /// The text form, which is also what Triton calls it.
+            /// Returns the text form, which is also Triton's name.
             pub fn name(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }
             }
-            /// The choice with this name.
+            /// Returns the choice with this name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|choice| choice.name() == name)
             }
@@ -264,7 +264,7 @@ macro_rules! choices {
 }
 
 choices! {
-    /// Which caches a load or store goes through (PTX ISA, "Cache Operators").
+    /// The caches that a load or store goes through (PTX ISA, "Cache Operators").
     CacheModifier {
         /// The target's default.
         #[default]
@@ -282,7 +282,7 @@ choices! {
         /// Write through.
         WriteThrough = ".wt",
     }
-    /// How soon a cache line may be evicted (PTX ISA, "Cache Eviction Priority Hints").
+    /// The eviction priority of a cache line (PTX ISA, "Cache Eviction Priority Hints").
     EvictionPolicy {
         /// The target's default.
         #[default]
@@ -292,7 +292,7 @@ choices! {
         /// Evict early.
         First = "evict_first",
     }
-    /// What an atomic operation stores, of what is there and of its operand.
+    /// The function of an atomic operation on the old value and its operand.
     AtomicKind {
         /// The sum. Integers wrap, floats round to nearest even.
         #[default]
@@ -303,37 +303,38 @@ choices! {
         Or = "or",
         /// Bitwise exclusive or.
         Xor = "xor",
-        /// The larger one. Floats compare as IEEE's totalOrder says: -0 is below 0, and NaN beyond infinity, on the side of
-        /// its sign.
+        /// The larger one. Floats compare by IEEE's totalOrder: -0 is below 0, and NaN beyond
+        /// infinity, on the side of its sign.
         Max = "max",
-        /// The smaller one, as for the larger one.
+        /// The smaller one, in the same order.
         Min = "min",
         /// The operand.
         Exchange = "exchange",
     }
-    /// How an atomic operation orders the other accesses of its program, as those in its scope see them.
+    /// The order of an atomic operation with the other accesses of its program, as its scope
+    /// observes them.
     MemorySemantics {
         /// As acquire and release.
         #[default]
         AcquireRelease = "acq_rel",
-        /// It comes before what follows it.
+        /// It happens before the accesses that follow it.
         Acquire = "acquire",
-        /// It comes after what stands before it.
+        /// It happens after the accesses that precede it.
         Release = "release",
-        /// Not at all.
+        /// Unordered.
         Relaxed = "relaxed",
     }
-    /// Who sees the order that an atomic operation makes.
+    /// The observers of the order of an atomic operation.
     MemoryScope {
         /// All programs on the device.
         #[default]
         Gpu = "gpu",
-        /// The program itself.
+        /// Only the program itself.
         Cta = "cta",
-        /// The host and other devices as well.
+        /// The host and other devices, too.
         System = "sys",
     }
-    /// How a narrowing floating-point cast rounds.
+    /// The rounding of a narrowing floating-point cast.
     Rounding {
         /// To nearest, ties to even.
         #[default]
@@ -341,21 +342,21 @@ choices! {
         /// Towards zero.
         TowardsZero = "rtz",
     }
-    /// How a dot of binary32 operands uses tensor cores.
+    /// The use of tensor cores by a dot of fp32 operands.
     InputPrecision {
         /// TF32 inputs.
         #[default]
         Tf32 = "tf32",
-        /// Three TF32 products.
+        /// Three TF32 dots.
         Tf32x3 = "tf32x3",
-        /// IEEE binary32.
+        /// IEEE fp32.
         Ieee = "ieee",
-        /// Three bf16 products.
+        /// Three bf16 dots.
         Bf16x3 = "bf16x3",
-        /// Six bf16 products.
+        /// Six bf16 dots.
         Bf16x6 = "bf16x6",
     }
-    /// What a program promises about the values of a tile.
+    /// A promise of the program about the values of a tile.
     HintKind {
         /// Each value is a multiple of the number given for each axis.
         #[default]
@@ -364,54 +365,55 @@ choices! {
         MaxContiguous = "max_contiguous",
         /// Runs of the length given for each axis are constant.
         MaxConstancy = "max_constancy",
-        /// A part of a tensor descriptor, which a GPU takes where it is a multiple of the first number (a pointer in bytes, a
-        /// stride in elements). The second number says which part: 0 the base, else the stride of the axis before it. The
-        /// compiler relies on it where the part comes from memory, and not where the launch gives it.
+        /// A field of a tensor descriptor, which a GPU accepts if it is a multiple of the first
+        /// number (a pointer in bytes, a stride in elements). The second number is the index of the
+        /// field: 0 the base, else the stride of the axis before it. The compiler relies on the
+        /// promise if the field comes from memory, but not if the launch passes it.
         Described = "described",
     }
-    /// What a program asks the machine that runs it.
+    /// A property of the executing machine.
     MachineQuantity {
         /// Nanoseconds of a clock that all programs share, int64.
         #[default]
         GlobalTimer = "globaltimer",
-        /// The number of the multiprocessor that runs the program, int32.
+        /// The index of the multiprocessor that runs the program, int32.
         Multiprocessor = "smid",
     }
-    /// What a grid does about the grids before and after it, which may overlap with it.
+    /// The synchronization of a grid with the grids before and after it, which may overlap with it.
     GridDependency {
-        /// Waits until the grids before it are done and what they wrote is seen.
+        /// Waits until the grids before it are complete and their writes are visible.
         #[default]
         Wait = "wait",
-        /// Lets the grids after it begin.
+        /// Lets the grids after it start.
         LaunchDependents = "launch_dependents",
     }
 }
 
 impl MemorySemantics {
-    /// Whether it comes before what follows it.
+    /// Returns whether it happens before the accesses that follow it.
     pub fn acquires(self) -> bool {
         matches!(self, Self::Acquire | Self::AcquireRelease)
     }
 
-    /// Whether it comes after what stands before it.
+    /// Returns whether it happens after the accesses that precede it.
     pub fn releases(self) -> bool {
         matches!(self, Self::Release | Self::AcquireRelease)
     }
 }
 
-/// What an assertion that does not hold reports.
+/// The error that a failed assertion reports.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Failure {
-    /// What the program asserts, with its message.
+    /// An assertion of the program, with its message.
     Assertion(String),
     /// The divisor of integers is zero.
     DivisionByZero,
-    /// The index of a gather is outside of its axis, which has as many elements.
+    /// The index of a gather is out of bounds; the axis has this number of elements.
     IndexOutOfBounds(u32),
 }
 
 impl Failure {
-    /// What is said where it does not hold.
+    /// Returns the message of the failure.
     pub fn message(&self) -> String {
         match self {
             Failure::Assertion(message) => message.clone(),

@@ -1,4 +1,5 @@
-//! Building programs: the trait that the semantic rules are generic over, and its implementation that emits IR.
+//! Builders of programs: the trait that the semantic rules are generic over, and its implementation
+//! that emits IR.
 
 use std::sync::Arc;
 
@@ -19,20 +20,20 @@ use crate::types::{Element, Shape, Type};
 /// The results of an op.
 pub type Results<V> = SmallVec<[V; 1]>;
 
-/// Makes values of ops: by emitting IR, or by computing them at once.
+/// Creates values by ops: by emitting IR, or by computing them immediately.
 ///
-/// Everything but [`emit`](Self::emit) follows from it. Each method's meaning is the doc of the op in
-/// [`OPS`](crate::OPS); its error is what the op's type rule says.
+/// All other methods follow from [`emit`](Self::emit). The meaning of each is the doc of the op in
+/// [`OPS`](crate::OPS); its error is that of the op's type rule.
 pub trait Builder {
     /// A scalar or a tile.
     type Value: Clone;
     /// A region that combines two elements.
     type Region;
 
-    /// The type of a value.
+    /// Returns the type of a value.
     fn type_of(&self, value: &Self::Value) -> Type;
 
-    /// Makes the results of an op.
+    /// Creates the results of an op.
     fn emit(
         &mut self,
         op: Op,
@@ -40,7 +41,7 @@ pub trait Builder {
         regions: SmallVec<[Self::Region; 2]>,
     ) -> Result<Results<Self::Value>, RuleError>;
 
-    /// The only result of an op without regions.
+    /// Returns the only result of an op without regions.
     fn emit_one(&mut self, op: Op, operands: SmallVec<[Self::Value; 4]>) -> Result<Self::Value, RuleError> {
         let mut results = self.emit(op, operands, SmallVec::new())?;
         results.pop().ok_or_else(|| RuleError { message: "the op has no result".into() })
@@ -279,24 +280,24 @@ pub struct IrBuilder {
 }
 
 impl IrBuilder {
-    /// Builds into a function, at the end of its body.
+    /// Returns a builder that appends to the body of a function.
     pub fn new(function: Function) -> Self {
         let block = function.entry;
         Self { function, block, location: None.into() }
     }
 
-    /// The block that instructions are added to.
+    /// Returns the block that instructions are appended to.
     pub fn block(&self) -> Block {
         self.block
     }
 
-    /// Adds to another block from now on; gives the one until now.
+    /// Appends to another block from now on; returns the previous one.
     pub fn switch_to(&mut self, block: Block) -> Block {
         std::mem::replace(&mut self.block, block)
     }
 
-    /// A new block, entered with values of these types, that instructions are added to from now on; and the block until
-    /// now, to [`switch_to`](Self::switch_to) when the new one is done.
+    /// Creates a block with parameters of these types and appends to it from now on. Returns it and
+    /// the previous block, to [`switch_to`](Self::switch_to) when the new one is complete.
     pub fn begin_region(&mut self, parameters: impl IntoIterator<Item = Type>) -> (Block, Block) {
         let block = self.function.blocks.push(crate::BlockData::default());
         for ty in parameters {
@@ -305,15 +306,15 @@ impl IrBuilder {
         (block, self.switch_to(block))
     }
 
-    /// Says where the next instructions come from: a place, and the calls that lead to it are unknown to this function.
+    /// Sets the source location of the next instructions, without callers.
     pub fn set_span(&mut self, span: Span) {
         let data = LocationData { span, caller: None.into() };
-        // Neighbouring instructions mostly share a place.
+        // Neighboring instructions mostly share a location.
         let last = self.function.locations.last().filter(|(_, known)| **known == data).map(|(id, _)| id);
         self.location = last.unwrap_or_else(|| self.function.locations.push(data)).into();
     }
 
-    /// Gives a value the name that the user calls it by, if it has none.
+    /// Gives an unnamed value the user's name of it.
     pub fn name(&mut self, value: Value, name: &str) {
         let slot = &mut self.function.values[value].name;
         if slot.is_none() {
@@ -321,7 +322,7 @@ impl IrBuilder {
         }
     }
 
-    /// Ends the current block with the values that it yields.
+    /// Ends the current block with its yielded values.
     pub fn yield_values(&mut self, values: impl IntoIterator<Item = Value>) -> Result<(), RuleError> {
         self.emit(Op::Yield {}, values.into_iter().collect(), SmallVec::new()).map(|_| ())
     }
@@ -373,7 +374,7 @@ fn infer_types(
     op.result_types(&RuleInput { operands: &types_of(operands), regions: &region_types })
 }
 
-/// The types that an instruction's results must have, by its op's rule.
+/// Returns the types of an instruction's results, by its op's rule.
 pub(crate) fn expected_types(function: &Function, inst: &InstData) -> Result<Vec<Type>, RuleError> {
     infer_types(function, &inst.op, &inst.operands, &inst.regions)
 }

@@ -6,12 +6,12 @@ use crate::function::{Function, Value};
 use crate::ops::{Op, OpFamily};
 use crate::types::Dtype;
 
-/// The compile-time value of a scalar, or of each element of a tile.
+/// Returns the compile-time value of a scalar, or of each element of a tile.
 ///
-/// It is that of a constant, through ops that move elements without changing them (splats,
+/// It is the value of a constant, through ops that move elements without changing them (splats,
 /// broadcasts, reshapes, hints and changes of layout), through bitcasts, and through casts that are
-/// exact in every rounding mode: from one integer type to another, and of zero. Arithmetic on
-/// constants is folded by `opt`, not here.
+/// exact in every rounding mode: between integer types, and of zero. `opt` folds arithmetic on
+/// constants, not this function.
 pub fn constant_of<D: Dialect>(function: &Function<D>, value: Value) -> Option<Literal> {
     let inst = &function.insts[function.defining_inst(value)?];
     let of_operand = || constant_of(function, *inst.operands.first()?);
@@ -20,7 +20,7 @@ pub fn constant_of<D: Dialect>(function: &Function<D>, value: Value) -> Option<L
         (Some(Op::Splat { .. }), _) | (_, OpFamily::Shape | OpFamily::Identity) => of_operand(),
         (Some(Op::Cast { element, .. }), _) => {
             let (to, from) = (element.value()?, of_operand()?);
-            // The zero without a sign has no bit set in any type.
+            // Positive zero has no bit set in any type.
             if from.bits == 0 {
                 return Some(Literal { dtype: to, bits: 0 });
             }
@@ -36,17 +36,17 @@ pub fn constant_of<D: Dialect>(function: &Function<D>, value: Value) -> Option<L
     }
 }
 
-/// The compile-time value of an integer or a boolean; see [`constant_of`].
+/// Returns the compile-time value of an integer or a boolean; see [`constant_of`].
 pub fn constant_int<D: Dialect>(function: &Function<D>, value: Value) -> Option<i128> {
     constant_of(function, value)?.as_int()
 }
 
-/// The compile-time value of a floating-point number; see [`constant_of`].
+/// Returns the compile-time value of a floating-point number; see [`constant_of`].
 pub fn constant_float<D: Dialect>(function: &Function<D>, value: Value) -> Option<f64> {
     constant_of(function, value)?.as_float()
 }
 
-/// The compile-time value of a boolean; see [`constant_of`].
+/// Returns the compile-time value of a boolean; see [`constant_of`].
 pub fn constant_bool<D: Dialect>(function: &Function<D>, value: Value) -> Option<bool> {
     let literal = constant_of(function, value)?;
     (literal.dtype == Dtype::I1).then_some(literal.bits != 0)

@@ -1,5 +1,5 @@
-//! Inserts instructions into a function at a position: what passes that rewrite functions have in
-//! common.
+//! Inserts instructions into a function at a position: the common part of passes that rewrite
+//! functions.
 //!
 //! ```text
 //! let mut cursor = Cursor::before(function, block, inst);      %2 = constant {value = 4:int32}
@@ -43,8 +43,7 @@ pub struct Position {
 /// Each insertion moves the cursor after the new instruction, so that instructions are in the order
 /// in which they are made.
 pub struct Cursor<'f, D: Dialect = Tile> {
-    /// The function. Whoever changes the block of the cursor without it moves the cursor to where
-    /// it belongs.
+    /// The function. Code that changes the cursor's block directly also moves the cursor.
     pub function: &'f mut Function<D>,
     /// The source location of new instructions.
     pub location: PackedOption<Location>,
@@ -58,23 +57,23 @@ impl<D: Dialect> Debug for Cursor<'_, D> {
 }
 
 impl<'f, D: Dialect> Cursor<'f, D> {
-    /// A cursor at a position. Instructions get no location until one is set.
+    /// Returns a cursor at a position. Instructions get no location until one is set.
     pub fn new(function: &'f mut Function<D>, position: Position) -> Self {
         Self { function, location: None.into(), position }
     }
 
-    /// A cursor before the first instruction of a block.
+    /// Returns a cursor before the first instruction of a block.
     pub fn at_start(function: &'f mut Function<D>, block: Block) -> Self {
         Self::new(function, Position { block, index: 0 })
     }
 
-    /// A cursor after the last instruction of a block.
+    /// Returns a cursor after the last instruction of a block.
     pub fn at_end(function: &'f mut Function<D>, block: Block) -> Self {
         let index = function.blocks[block].insts.len();
         Self::new(function, Position { block, index })
     }
 
-    /// A cursor before an instruction of a block, with its location.
+    /// Returns a cursor before an instruction of a block, with its location.
     pub fn before(function: &'f mut Function<D>, block: Block, inst: Inst) -> Self {
         let mut cursor = Self::at_start(function, block);
         cursor.go_before(block, inst);
@@ -82,14 +81,14 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         cursor
     }
 
-    /// A cursor after an instruction of a block, with its location.
+    /// Returns a cursor after an instruction of a block, with its location.
     pub fn after(function: &'f mut Function<D>, block: Block, inst: Inst) -> Self {
         let mut cursor = Self::before(function, block, inst);
         cursor.position.index += 1;
         cursor
     }
 
-    /// The position at which the next instruction is inserted.
+    /// Returns the position at which the next instruction is inserted.
     pub fn position(&self) -> Position {
         self.position
     }
@@ -100,12 +99,12 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         self.position = position;
     }
 
-    /// Moves before the first instruction of a block; returns the position until now.
+    /// Moves before the first instruction of a block; returns the previous position.
     pub fn enter(&mut self, block: Block) -> Position {
         std::mem::replace(&mut self.position, Position { block, index: 0 })
     }
 
-    /// Moves after the last instruction of a block; returns the position until now.
+    /// Moves after the last instruction of a block; returns the previous position.
     pub fn enter_end(&mut self, block: Block) -> Position {
         let index = self.function.blocks[block].insts.len();
         std::mem::replace(&mut self.position, Position { block, index })
@@ -134,19 +133,19 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         self.location = self.function.insts[inst].location;
     }
 
-    /// The instructions of the block before the cursor.
+    /// Returns the instructions of the block before the cursor.
     pub fn preceding(&self) -> &[Inst] {
         &self.function.blocks[self.position.block].insts[..self.position.index]
     }
 
-    /// Takes the instructions after the cursor out of the block, for a pass that puts back those
-    /// that it keeps.
+    /// Removes the instructions after the cursor from the block, for a pass that inserts those
+    /// again that it keeps.
     pub fn take_rest(&mut self) -> Vec<Inst> {
         let Position { block, index } = self.position;
         self.function.blocks[block].insts.split_off(index)
     }
 
-    /// Takes the instruction after the cursor out of the block; it is dead if no block gets it.
+    /// Removes the instruction after the cursor from the block; it is dead until a block gets it.
     pub fn take_next(&mut self) -> Option<Inst> {
         let Position { block, index } = self.position;
         let insts = &mut self.function.blocks[block].insts;
@@ -165,7 +164,7 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         insts.into_iter().for_each(|inst| self.insert(inst));
     }
 
-    /// Makes and inserts an instruction without regions.
+    /// Creates and inserts an instruction without regions.
     pub fn emit(
         &mut self,
         op: impl Into<D::Op>,
@@ -175,7 +174,7 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         self.emit_with_regions(op, operands, Regions::new(), results)
     }
 
-    /// Makes and inserts an instruction.
+    /// Creates and inserts an instruction.
     pub fn emit_with_regions(
         &mut self,
         op: impl Into<D::Op>,
@@ -188,28 +187,28 @@ impl<'f, D: Dialect> Cursor<'f, D> {
         inst
     }
 
-    /// The result of a new instruction that has one.
+    /// Returns the only result of a new instruction.
     pub fn value(&mut self, op: impl Into<D::Op>, operands: &[Value], ty: D::Type) -> Value {
         let inst = self.emit(op, operands, [ty]);
         self.function.insts[inst].results[0]
     }
 
-    /// A constant.
+    /// Returns a constant.
     pub fn constant(&mut self, value: Literal) -> Value {
         self.value(Op::Constant { value }, &[], D::scalar(Type::scalar(value.dtype)))
     }
 
-    /// A constant integer, wrapped to the width of its type.
+    /// Returns a constant integer, wrapped to the width of its type.
     pub fn int(&mut self, dtype: Dtype, number: impl Into<i128>) -> Value {
         self.constant(Literal::int(dtype, number.into()))
     }
 
-    /// An elementwise function of values.
+    /// Returns an elementwise function of values.
     pub fn elementwise(&mut self, function: ElementwiseFn, operands: &[Value], ty: D::Type) -> Value {
         self.value(D::elementwise(function), operands, ty)
     }
 
-    /// An elementwise function of scalars.
+    /// Returns an elementwise function of scalars.
     pub fn scalar(&mut self, function: ElementwiseFn, operands: &[Value], dtype: Dtype) -> Value {
         self.elementwise(function, operands, D::scalar(Type::scalar(dtype)))
     }

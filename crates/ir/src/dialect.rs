@@ -1,5 +1,5 @@
-//! What makes a language of functions: its ops, its types, and what stands at the head of a module. Values, blocks, regions,
-//! the printer, the parser and the structural part of the verifier are the same for every dialect.
+//! Dialects: each defines its ops, its types, and the header of its modules. All dialects share
+//! values, blocks, regions, the printer, the parser and the structural part of the verifier.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -10,38 +10,39 @@ use crate::function::{Function, InstData, Module};
 use crate::ops::{AttributeText, Op, OpInfo};
 use crate::types::Type;
 
-/// A language of functions. [`Tile`] is tile IR; the GPU path has another one.
+/// A dialect of the IR. [`Tile`] is tile IR; the GPU path has another one.
 pub trait Dialect: Copy + Clone + PartialEq + Eq + Debug + 'static {
-    /// What an instruction does, with its attributes.
+    /// The operation of an instruction, with its attributes.
     type Op: Operation + From<Op>;
     /// The type of a value, with a text form that [`Dialect::parse_type`] reads.
     type Type: Clone + PartialEq + Debug + Display;
-    /// What stands at the head of a module.
+    /// The header of a module.
     type Header: Clone + Debug + Default;
 
-    /// Reads a type.
+    /// Parses a type.
     fn parse_type(text: &str) -> Option<Self::Type>;
 
-    /// The type of a scalar of tile IR.
+    /// Returns the type of a scalar of tile IR.
     fn scalar(ty: Type) -> Self::Type;
 
-    /// Element and shape of a scalar or a tile whose elements instructions compute with.
+    /// Returns element and shape of a scalar or a tile with elements that instructions compute
+    /// with.
     fn tile_type(ty: &Self::Type) -> Option<&Type>;
 
-    /// An elementwise function, as an op.
+    /// Returns the op of an elementwise function.
     fn elementwise(function: ElementwiseFn) -> Self::Op;
 
-    /// The text of the header: whole lines.
+    /// Returns the text of the header, as whole lines.
     fn print_header(header: &Self::Header) -> String;
 
-    /// Reads the lines before the first function; the error is one sentence.
+    /// Parses the lines before the first function; the error is one sentence.
     fn parse_header(lines: &str) -> Result<Self::Header, String>;
 
-    /// Checks an instruction whose operands are defined and whose regions are well-formed: numbers and types of operands,
-    /// results and regions. The error is one sentence.
+    /// Checks an instruction whose operands are defined and whose regions are well-formed: the
+    /// counts and types of operands, results and regions. The error is one sentence.
     fn check(module: &Module<Self>, function: &Function<Self>, inst: &InstData<Self>) -> Result<(), String>;
 
-    /// Checks what no single instruction shows, of a function of which every instruction is well-formed.
+    /// Checks rules that no single instruction shows, in a function with well-formed instructions.
     fn check_function(_module: &Module<Self>, _function: &Function<Self>) -> Result<(), String> {
         Ok(())
     }
@@ -49,25 +50,26 @@ pub trait Dialect: Copy + Clone + PartialEq + Eq + Debug + 'static {
 
 /// An op of a dialect.
 pub trait Operation: Clone + PartialEq + Eq + Hash + Debug {
-    /// Its row.
+    /// Returns its row of the op table.
     fn info(&self) -> &'static OpInfo;
 
-    /// The op of tile IR that it is, if it is one: a dialect shares with tile IR at least its control flow.
+    /// Returns the op of tile IR, if it is one: a dialect shares at least the control flow with
+    /// tile IR.
     fn as_tile(&self) -> Option<&Op>;
 
-    /// The elementwise function that it applies, if it applies one.
+    /// Returns the elementwise function that it applies, if any.
     fn as_elementwise(&self) -> Option<ElementwiseFn>;
 
-    /// Whether it reads memory that changes while it looks, as the program says.
+    /// Returns whether the program declares that other threads change the memory that it reads.
     fn is_volatile(&self) -> bool;
 
-    /// The mnemonic of the text form.
+    /// Returns the mnemonic of the text form.
     fn name(&self) -> &'static str;
 
-    /// The attributes that are written: name and text.
+    /// Returns name and text of the printed attributes.
     fn attributes(&self) -> Vec<(&'static str, String)>;
 
-    /// The op with this mnemonic; `Err` names the attribute that is missing or malformed.
+    /// Returns the op with this mnemonic; `Err` names the missing or malformed attribute.
     fn parse(name: &str, attributes: &AttributeText<'_>) -> Option<Result<Self, &'static str>>;
 }
 
@@ -148,7 +150,7 @@ impl Operation for Op {
 
     fn attributes(&self) -> Vec<(&'static str, String)> {
         let mut attributes = Vec::new();
-        // The function is the mnemonic.
+        // The mnemonic is that of the function.
         if !matches!(self, Op::Elementwise { .. }) {
             self.print_attributes(|name, text| attributes.push((name, text.to_owned())));
         }

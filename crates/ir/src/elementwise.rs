@@ -1,4 +1,4 @@
-//! The second op table: functions that act on each element alone, by families.
+//! The second op table: functions of single elements, by family.
 //!
 //! From a row follow the variant of [`ElementwiseFn`], the one of its family's enum, and the plain data of
 //! [`ElementwiseFn::info`]. A backend matches on [`ElementwiseFn::family`] and then on the function in it, without a
@@ -6,7 +6,7 @@
 
 use crate::types::{Dtype, DtypeKind, Element, Type};
 
-/// Which element types a function takes.
+/// The element types that a function accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Domain {
     /// Integers (booleans among them) and floating point.
@@ -17,12 +17,12 @@ pub enum Domain {
     Bits,
     /// Floating point.
     Float,
-    /// Anything, pointers too.
+    /// Any element, including pointers.
     Any,
 }
 
 impl Domain {
-    /// Whether an element type belongs to it.
+    /// Returns whether an element type belongs to it.
     pub fn contains(self, element: Element) -> bool {
         let Some(dtype) = element.value() else { return self == Domain::Any };
         match self {
@@ -34,14 +34,14 @@ impl Domain {
     }
 }
 
-/// How the result type follows from the operand types.
+/// The rule of the result type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signature {
-    /// All operands have one type, which is the result's.
+    /// All operands have one type, which is that of the result.
     Same,
     /// All operands have one type; the result holds booleans.
     Compare,
-    /// A boolean, then two operands of one type, which is the result's.
+    /// A boolean, then two operands of one type, which is that of the result.
     Select,
 }
 
@@ -50,11 +50,11 @@ pub enum Signature {
 pub enum Accuracy {
     /// The exact result, rounded once to nearest even (or an exact integer or bit operation).
     Exact,
-    /// Within this many ulp for binary32 and binary64; narrower types compute in binary32 and round once.
+    /// Within this many ulp for fp32 and fp64; narrower types compute in fp32 and round once.
     Ulp(f32),
-    /// The same, but for binary32 within the first plus |x| times the second.
+    /// The same, but for fp32 within the first plus |x| times the second.
     GrowingUlp(f32, f32),
-    /// As `Ulp`, but where it is computed in binary32, 0 may stand for a subnormal result.
+    /// As `Ulp`, but computations in fp32 may flush a subnormal result to 0.
     FlushedUlp(f32),
 }
 
@@ -65,17 +65,17 @@ pub struct ElementwiseInfo {
     pub name: &'static str,
     /// The name of its family.
     pub family: &'static str,
-    /// The exact meaning.
+    /// The exact semantics.
     pub docs: &'static [&'static str],
     /// The names of the operands.
     pub operands: &'static [&'static str],
-    /// The element types it takes.
+    /// The element types that it accepts.
     pub domain: Domain,
     /// The rule of its result type.
     pub signature: Signature,
-    /// The error that it may have.
+    /// The allowed error.
     pub accuracy: Accuracy,
-    /// Whether swapping its two operands changes nothing.
+    /// Swapping its two operands does not change the result.
     pub commutative: bool,
 }
 
@@ -93,14 +93,14 @@ macro_rules! elementwise {
         $($(#[doc = $doc:literal])* $variant:ident $name:literal ($($operand:ident)*)
           $accuracy:expr $(, $commutative:ident)?;)*
     })*) => {
-        /// A function that acts on each element alone.
+        /// A function of single elements.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum ElementwiseFn {
             $($($(#[doc = $doc])* $variant,)*)*
         }
 
-        /// A function by its family. Those of a family take the same element types, so that a match on a family lists
-        /// what there is to do for a type, and nothing else.
+        /// A function by its family. Functions of a family accept the same element types, so a
+        /// match on a family lists exactly the functions of a type.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum ElementwiseFamily {
             $($(#[doc = $family_doc])* $family($family_fn),)*
@@ -127,12 +127,12 @@ macro_rules! elementwise {
             /// Every function.
             pub const ALL: &[ElementwiseFn] = &[$($(ElementwiseFn::$variant,)*)*];
 
-            /// The family, and which of its functions this is.
+            /// Returns the family, and the function within it.
             pub fn family(self) -> ElementwiseFamily {
                 match self { $($(ElementwiseFn::$variant => ElementwiseFamily::$family($family_fn::$variant),)*)* }
             }
 
-            /// Its row.
+            /// Returns its row.
             pub fn info(self) -> &'static ElementwiseInfo {
                 match self {
                     $($(ElementwiseFn::$variant => &ElementwiseInfo {
@@ -164,19 +164,23 @@ elementwise! {
         Neg "neg" (x) Accuracy::Exact;
         /// Absolute value. The smallest signed integer stays itself.
         Abs "abs" (x) Accuracy::Exact;
-        /// The smaller one; where one is NaN, the other (IEEE 754-2019 minimumNumber; -0 is below +0).
+        /// The smaller one; if one operand is NaN, the other (IEEE 754-2019 minimumNumber; -0 is
+        /// below +0).
         Min "min" (x y) Accuracy::Exact, commutative;
-        /// The larger one; where one is NaN, the other (IEEE 754-2019 maximumNumber; -0 is below +0).
+        /// The larger one; if one operand is NaN, the other (IEEE 754-2019 maximumNumber; -0 is
+        /// below +0).
         Max "max" (x y) Accuracy::Exact, commutative;
     }
     /// Division of integers.
     Division DivisionFn Bits Same {
-        /// Quotient truncated towards zero, as in C. By zero all bits of it are one; the smallest value by -1 wraps.
+        /// Quotient truncated towards zero, as in C. Division by zero yields all ones; the smallest
+        /// value by -1 wraps.
         IntDiv "int_div" (x y) Accuracy::Exact;
-        /// Remainder with the sign of x, as in C; by -1 it is 0. By zero all bits of it are one, as on a GPU.
+        /// Remainder with the sign of x, as in C; by -1 it is 0. The remainder by zero is all ones,
+        /// as on a GPU.
         IntRem "int_rem" (x y) Accuracy::Exact;
     }
-    /// Bits and shifts of them.
+    /// Bitwise functions and shifts.
     Bitwise BitwiseFn Bits Same {
         /// Bitwise and.
         And "and" (x y) Accuracy::Exact, commutative;
@@ -184,12 +188,13 @@ elementwise! {
         Or "or" (x y) Accuracy::Exact, commutative;
         /// Bitwise exclusive or.
         Xor "xor" (x y) Accuracy::Exact, commutative;
-        /// Bitwise complement; of a boolean, its negation.
+        /// Bitwise complement; for a boolean, its negation.
         Not "not" (x) Accuracy::Exact;
-        /// x shifted left by y, an unsigned number of bits; 0 where y is the width or more.
+        /// x shifted left by an unsigned number of bits y; 0 if y is the width or more.
         Shl "shl" (x y) Accuracy::Exact;
-        /// x shifted right by y, an unsigned number of bits: arithmetic for signed types, where a y of the width or more
-        /// gives the sign; logical for unsigned types, where it gives 0.
+        /// x shifted right by an unsigned number of bits y. For signed types, the shift is
+        /// arithmetic, and a y of the width or more yields the sign; for unsigned types, it is
+        /// logical, and yields 0.
         Shr "shr" (x y) Accuracy::Exact;
     }
     /// Products of twice the width.
@@ -199,25 +204,26 @@ elementwise! {
     }
     /// Comparisons.
     Comparison ComparisonFn Any Compare {
-        /// Equal; false where either is NaN.
+        /// Equal; false if either is NaN.
         Eq "eq" (x y) Accuracy::Exact, commutative;
-        /// Not equal; true where either is NaN.
+        /// Not equal; true if either is NaN.
         Ne "ne" (x y) Accuracy::Exact, commutative;
-        /// Less; false where either is NaN.
+        /// Less; false if either is NaN.
         Lt "lt" (x y) Accuracy::Exact;
-        /// Less or equal; false where either is NaN.
+        /// Less or equal; false if either is NaN.
         Le "le" (x y) Accuracy::Exact;
-        /// Greater; false where either is NaN.
+        /// Greater; false if either is NaN.
         Gt "gt" (x y) Accuracy::Exact;
-        /// Greater or equal; false where either is NaN.
+        /// Greater or equal; false if either is NaN.
         Ge "ge" (x y) Accuracy::Exact;
     }
     /// Selections by a condition.
     Selection SelectionFn Any Select {
-        /// x where the condition holds, else y. Both are evaluated.
+        /// x if the condition holds, else y. Both are evaluated.
         Select "select" (condition x y) Accuracy::Exact;
     }
-    /// Operations of IEEE 754 that floats alone have. Where a row lets one be inexact, the exact result is right too.
+    /// IEEE 754 operations that only floats have. If a row allows an inexact result, the exact one
+    /// is correct, too.
     Float FloatFn Float Same {
         /// Quotient; x/0 is an infinity or NaN as in IEEE 754.
         Div "div" (x y) Accuracy::Ulp(2.0);
@@ -227,9 +233,9 @@ elementwise! {
         FloatRem "float_rem" (x y) Accuracy::Exact;
         /// x * y + z, rounded once.
         Fma "fma" (x y z) Accuracy::Exact;
-        /// The smaller one; NaN where either is NaN (IEEE 754-2019 minimum).
+        /// The smaller one; NaN if either is NaN (IEEE 754-2019 minimum).
         MinNan "min_nan" (x y) Accuracy::Exact, commutative;
-        /// The larger one; NaN where either is NaN (IEEE 754-2019 maximum).
+        /// The larger one; NaN if either is NaN (IEEE 754-2019 maximum).
         MaxNan "max_nan" (x y) Accuracy::Exact, commutative;
         /// Square root; NaN below 0.
         Sqrt "sqrt" (x) Accuracy::Ulp(2.0);
@@ -240,13 +246,14 @@ elementwise! {
         /// The smallest integer not below x.
         Ceil "ceil" (x) Accuracy::Exact;
     }
-    /// Functions of analysis, which every target approximates in its own way.
+    /// Transcendental functions, which every target approximates in its own way.
     Math MathFn Float Same {
-        /// e to the power of x. Of binary32 it is as exact as the product of x and log2(e), as in Triton.
+        /// e to the power of x. In fp32 it is as exact as the product of x and log2(e), as in
+        /// Triton.
         Exp "exp" (x) Accuracy::GrowingUlp(7.0, 1.25);
         /// e to the power of x within 2 ulp, as in C's library for GPUs.
         AccurateExp "accurate_exp" (x) Accuracy::Ulp(2.0);
-        /// 2 to the power of x. Of binary32, 0 may stand for a subnormal result, as in Triton.
+        /// 2 to the power of x. In fp32 a subnormal result may be flushed to 0, as in Triton.
         Exp2 "exp2" (x) Accuracy::FlushedUlp(2.0);
         /// Natural logarithm; NaN below 0, -inf at 0.
         Log "log" (x) Accuracy::Ulp(2.0);
@@ -266,17 +273,17 @@ elementwise! {
 }
 
 impl ElementwiseFn {
-    /// The mnemonic.
+    /// Returns the mnemonic.
     pub fn name(self) -> &'static str {
         self.info().name
     }
 
-    /// The function with this mnemonic.
+    /// Returns the function with this mnemonic.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|function| function.name() == name)
     }
 
-    /// The result type for these operand types, or what is wrong with them.
+    /// Returns the result type for these operand types, or the error.
     pub fn result_type(self, operands: &[Type]) -> Result<Type, String> {
         let info = self.info();
         let [.., last] = operands else { return Err(format!("{} takes operands", info.name)) };

@@ -25,7 +25,7 @@ entity_impl!(Inst, "inst");
 pub struct Block(u32);
 entity_impl!(Block, "block");
 
-/// A place in the user's source, with the calls that led there.
+/// A source location, with the calls that led to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location(u32);
 entity_impl!(Location, "loc");
@@ -35,12 +35,12 @@ entity_impl!(Location, "loc");
 pub struct FuncId(u32);
 entity_impl!(FuncId, "func");
 
-/// Where a value comes from.
+/// The definition of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Definition {
-    /// The result with this number of an instruction.
+    /// The result of an instruction with this index.
     Result(Inst, u32),
-    /// The parameter with this number of a block.
+    /// The parameter of a block with this index.
     Parameter(Block, u32),
 }
 
@@ -49,9 +49,9 @@ pub enum Definition {
 pub struct ValueData<D: Dialect = Tile> {
     /// The type.
     pub ty: D::Type,
-    /// Where it comes from.
+    /// Its definition.
     pub definition: Definition,
-    /// What the user calls it.
+    /// The user's name of it.
     pub name: Option<Arc<str>>,
 }
 
@@ -66,7 +66,7 @@ pub struct InstData<D: Dialect = Tile> {
     pub results: SmallVec<[Value; 1]>,
     /// The regions.
     pub regions: Regions,
-    /// Where in the source it comes from.
+    /// The source location.
     pub location: PackedOption<Location>,
 }
 
@@ -81,34 +81,36 @@ impl<D: Dialect> InstData<D> {
     }
 }
 
-/// A value that a loop hands from one iteration to the next, or that a branch has from the region that ran.
+/// A value that a loop carries from one iteration to the next, or that the executed region of a
+/// branch yields.
 #[derive(Clone, Debug)]
 pub struct Carried {
-    /// What a loop begins with; a branch begins with nothing.
+    /// The initial value of a loop; a branch has none.
     pub initial: Option<Value>,
-    /// What it is in the regions of a loop; those of a branch take nothing.
+    /// The parameters of the regions of a loop; those of a branch have none.
     pub parameters: SmallVec<[Value; 2]>,
-    /// What becomes of it: the next one, of the body of a loop; the last one, of each region of a branch.
+    /// The yielded values: for a loop, that of the body for the next iteration; for a branch, that
+    /// of each region.
     pub yielded: SmallVec<[Value; 2]>,
-    /// What it is in the end.
+    /// The result of the instruction.
     pub result: Value,
 }
 
-/// Where an instruction has what it carries: the numbers of the first operand, the first parameter of a region, and the
-/// first region that yields it.
+/// The positions of the carried values of an instruction: the indices of the first operand, the
+/// first parameter of a region, and the first region that yields them.
 #[derive(Clone, Copy)]
-struct CarriedPlaces {
+struct CarriedIndices {
     operand: usize,
     parameter: usize,
     region: usize,
 }
 
-/// When an op of a software-pipelined loop runs.
+/// The position of an op in the schedule of a software-pipelined loop.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Stage {
     /// An op of stage `n` runs for an iteration `n` steps of the pipelined loop after those of stage 0.
     pub stage: u32,
-    /// The ops of one step run by ascending order; those of one order run as the text has them.
+    /// The ops of one step run in ascending order; those with equal order run in text order.
     pub order: u32,
 }
 
@@ -121,12 +123,12 @@ pub struct BlockData {
     pub insts: Vec<Inst>,
 }
 
-/// A place in the source, and the call that it was inlined at.
+/// A source location, and the call that it was inlined at.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LocationData {
-    /// The place.
+    /// The span.
     pub span: Span,
-    /// Where the function that it is in was called, if it was inlined.
+    /// The call at which its function was inlined, if it was.
     pub caller: PackedOption<Location>,
 }
 
@@ -135,7 +137,7 @@ pub struct LocationData {
 pub struct Parameter {
     /// The name in the signature.
     pub name: Arc<str>,
-    /// The value (a pointer's address in bytes) is known to be a multiple of this.
+    /// The value (for a pointer, the address in bytes) is known to be a multiple of this.
     pub divisibility: u32,
 }
 
@@ -146,11 +148,11 @@ pub struct Function<D: Dialect = Tile> {
     pub name: String,
     /// The definition in the source.
     pub span: Option<Span>,
-    /// What is known of each parameter of the entry block.
+    /// The known properties of each parameter of the entry block.
     pub parameters: Vec<Parameter>,
-    /// Whether calls of it stay calls; a back end may put its body in their place all the same.
+    /// Calls of it stay calls; a back end may inline it nevertheless.
     pub noinline: bool,
-    /// The types that it returns.
+    /// The types of its results.
     pub results: Vec<D::Type>,
     /// The body.
     pub entry: Block,
@@ -160,14 +162,14 @@ pub struct Function<D: Dialect = Tile> {
     pub insts: PrimaryMap<Inst, InstData<D>>,
     /// Every block.
     pub blocks: PrimaryMap<Block, BlockData>,
-    /// Every place in the source.
+    /// Every source location.
     pub locations: PrimaryMap<Location, LocationData>,
     /// The schedule of the loops that are to be pipelined: the stage of each op of their bodies.
     pub schedule: FxHashMap<Inst, Stage>,
 }
 
 impl<D: Dialect> Function<D> {
-    /// A function with an empty body and no parameters.
+    /// Returns a function with an empty body and no parameters.
     pub fn new(name: impl Into<String>) -> Self {
         let mut blocks = PrimaryMap::new();
         let entry = blocks.push(BlockData::default());
@@ -186,12 +188,12 @@ impl<D: Dialect> Function<D> {
         }
     }
 
-    /// The type of a value.
+    /// Returns the type of a value.
     pub fn ty(&self, value: Value) -> &D::Type {
         &self.values[value].ty
     }
 
-    /// The instruction whose result a value is.
+    /// Returns the instruction with this result.
     pub fn defining_inst(&self, value: Value) -> Option<Inst> {
         match self.values[value].definition {
             Definition::Result(inst, _) => Some(inst),
@@ -199,12 +201,12 @@ impl<D: Dialect> Function<D> {
         }
     }
 
-    /// The op whose result a value is.
+    /// Returns the op with this result.
     pub fn defining_op(&self, value: Value) -> Option<&D::Op> {
         self.defining_inst(value).map(|inst| &self.insts[inst].op)
     }
 
-    /// The only result of an instruction.
+    /// Returns the only result of an instruction.
     pub fn result(&self, inst: Inst) -> Option<Value> {
         match self.insts[inst].results[..] {
             [result] => Some(result),
@@ -220,7 +222,7 @@ impl<D: Dialect> Function<D> {
         value
     }
 
-    /// Adds an instruction that stands in no block yet.
+    /// Adds an instruction that is in no block yet.
     pub fn create_inst(
         &mut self,
         op: D::Op,
@@ -238,12 +240,12 @@ impl<D: Dialect> Function<D> {
         inst
     }
 
-    /// The index of an instruction in a block, if the block holds it.
+    /// Returns the index of an instruction in a block, if the block holds it.
     pub fn position_in(&self, block: Block, inst: Inst) -> Option<usize> {
         self.blocks[block].insts.iter().position(|other| *other == inst)
     }
 
-    /// Replaces values by others in the operands of all instructions but those that are excepted.
+    /// Replaces values by others in the operands of all instructions except the excepted ones.
     pub fn replace_uses(&mut self, replaced: &FxHashMap<Value, Value>, is_excepted: impl Fn(Inst) -> bool) {
         for (inst, data) in &mut self.insts {
             if !is_excepted(inst) {
@@ -252,18 +254,18 @@ impl<D: Dialect> Function<D> {
         }
     }
 
-    /// Makes a value, which another instruction or a block defined until now, a result of an instruction.
+    /// Makes a value, which another instruction or a block defined, a result of an instruction.
     pub fn redefine(&mut self, result: Value, inst: Inst, index: usize) {
         self.insts[inst].results[index] = result;
         self.values[result].definition = Definition::Result(inst, index as u32);
     }
 
-    /// Gives a value the name that another one has.
+    /// Copies the name of a value to another one.
     pub fn copy_name(&mut self, from: Value, to: Value) {
         self.values[to].name = self.values[from].name.clone();
     }
 
-    /// The terminator of a block, if it has one.
+    /// Returns the terminator of a block, if it has one.
     pub fn terminator(&self, block: Block) -> Option<Inst> {
         self.blocks[block]
             .insts
@@ -272,17 +274,17 @@ impl<D: Dialect> Function<D> {
             .filter(|&inst| self.insts[inst].op.info().effect == Effect::Terminator)
     }
 
-    /// The operands of a block's terminator; empty if it has none.
+    /// Returns the operands of a block's terminator; empty if it has none.
     pub fn yielded(&self, block: Block) -> &[Value] {
         self.terminator(block).map_or(&[], |inst| &self.insts[inst].operands)
     }
 
-    /// The types of the parameters of the body.
+    /// Returns the types of the parameters of the body.
     pub fn parameter_types(&self) -> impl Iterator<Item = &D::Type> {
         self.blocks[self.entry].parameters.iter().map(|&value| self.ty(value))
     }
 
-    /// Checks that values have these types; the error is one sentence that says what they are.
+    /// Checks that values have these types; the error is one sentence that lists both.
     pub fn check_types(&self, values: &[Value], types: &[D::Type], what: &str) -> Result<(), String> {
         let found: Vec<&D::Type> = values.iter().map(|&value| self.ty(value)).collect();
         if found == types.iter().collect::<Vec<_>>() {
@@ -292,35 +294,37 @@ impl<D: Dialect> Function<D> {
         }
     }
 
-    /// The values that a loop or a branch carries, in the order of its results; none of another instruction.
+    /// Returns the values that a loop or a branch carries, in the order of its results; other
+    /// instructions have none.
     pub fn carried(&self, inst: Inst) -> impl Iterator<Item = Carried> + '_ {
         let numbers = 0..self.insts[inst].results.len();
-        let places = self.carried_places(inst);
+        let places = self.carried_indices(inst);
         places
             .into_iter()
             .flat_map(move |places| numbers.clone().map(move |number| self.carried_at(inst, places, number)))
     }
 
-    /// The carried value of an instruction that a value is the result of, or a parameter of a region.
+    /// Returns the carried value of an instruction whose result or region parameter a value is.
     pub fn carried_by(&self, inst: Inst, value: Value) -> Option<Carried> {
-        let places = self.carried_places(inst)?;
+        let places = self.carried_indices(inst)?;
         let number = match self.values[value].definition {
             Definition::Result(_, number) => number as usize,
-            // The counter of a loop stands before what is carried.
+            // The index of a loop precedes the carried values.
             Definition::Parameter(_, number) => (number as usize).checked_sub(places.parameter)?,
         };
         Some(self.carried_at(inst, places, number))
     }
 
-    /// The regions of a loop that yield whether it goes on.
+    /// Returns the regions of a loop that yield its condition.
     pub fn conditions(&self, inst: Inst) -> &[Block] {
-        let end = self.carried_places(inst).map_or(0, |places| places.region);
+        let end = self.carried_indices(inst).map_or(0, |places| places.region);
         &self.insts[inst].regions[..end]
     }
 
-    /// Removes the carried values that are not to be kept: results, with all that they are made of.
+    /// Removes the carried values that are not kept: results, with their operands, parameters and
+    /// yielded values.
     pub fn retain_carried(&mut self, inst: Inst, keep: impl Fn(&Carried) -> bool) {
-        let Some(places) = self.carried_places(inst) else { return };
+        let Some(places) = self.carried_indices(inst) else { return };
         let keep: SmallVec<[bool; 8]> = self.carried(inst).map(|carried| keep(&carried)).collect();
         retain(&mut self.insts[inst].operands, places.operand, &keep);
         retain(&mut self.insts[inst].results, 0, &keep);
@@ -340,7 +344,7 @@ impl<D: Dialect> Function<D> {
         }
     }
 
-    fn carried_places(&self, inst: Inst) -> Option<CarriedPlaces> {
+    fn carried_indices(&self, inst: Inst) -> Option<CarriedIndices> {
         let data = &self.insts[inst];
         let region = match data.op.info().family {
             OpFamily::Loop => data.regions.len() - 1,
@@ -350,10 +354,10 @@ impl<D: Dialect> Function<D> {
         };
         let parameters = data.regions.first().map_or(0, |region| self.blocks[*region].parameters.len());
         let parameter = parameters.saturating_sub(data.results.len());
-        Some(CarriedPlaces { operand: data.op.info().operands.len(), parameter, region })
+        Some(CarriedIndices { operand: data.op.info().operands.len(), parameter, region })
     }
 
-    fn carried_at(&self, inst: Inst, places: CarriedPlaces, number: usize) -> Carried {
+    fn carried_at(&self, inst: Inst, places: CarriedIndices, number: usize) -> Carried {
         let data = &self.insts[inst];
         let parameter =
             |region: &Block| self.blocks[*region].parameters.get(places.parameter + number).copied();
@@ -366,7 +370,8 @@ impl<D: Dialect> Function<D> {
         }
     }
 
-    /// The span of an instruction and of the calls that it was inlined through, innermost first.
+    /// Returns the span of an instruction and of the calls that it was inlined through, innermost
+    /// first.
     pub fn call_chain(&self, inst: Inst) -> Vec<Span> {
         let mut chain = Vec::new();
         let mut next = self.insts[inst].location;
@@ -378,7 +383,7 @@ impl<D: Dialect> Function<D> {
         chain
     }
 
-    /// A copy of a region; what it uses from outside stays as it is.
+    /// Copies a region; values defined outside are shared.
     pub fn clone_region(&mut self, region: Block) -> Block {
         let mut copies = FxHashMap::default();
         self.clone_into(region, &mut copies)
@@ -410,7 +415,7 @@ impl<D: Dialect> Function<D> {
         copy
     }
 
-    /// Every instruction in a block and in the regions inside it, outer before inner, in order.
+    /// Visits every instruction in a block and its nested regions, outer before inner, in order.
     pub fn walk(&self, block: Block, each: &mut impl FnMut(Inst)) {
         for &inst in &self.blocks[block].insts {
             each(inst);
@@ -421,7 +426,7 @@ impl<D: Dialect> Function<D> {
     }
 }
 
-/// Keeps the first `skipped` items, and those of the others that `keep` says.
+/// Retains the first `skipped` items, and the others according to `keep`.
 fn retain<const N: usize>(items: &mut SmallVec<[Value; N]>, skipped: usize, keep: &[bool])
 where
     [Value; N]: smallvec::Array<Item = Value>,
@@ -437,7 +442,7 @@ where
 /// The functions of one compilation; the entry is the kernel.
 #[derive(Clone, Debug)]
 pub struct Module<D: Dialect = Tile> {
-    /// What stands at its head.
+    /// The header.
     pub header: D::Header,
     /// The functions.
     pub functions: PrimaryMap<FuncId, Function<D>>,
@@ -448,12 +453,12 @@ pub struct Module<D: Dialect = Tile> {
 }
 
 impl<D: Dialect> Module<D> {
-    /// A module with nothing at its head.
+    /// Returns a module with an empty header.
     pub fn new(functions: PrimaryMap<FuncId, Function<D>>, entry: FuncId, sources: Arc<SourceMap>) -> Self {
         Self { header: D::Header::default(), functions, entry, sources }
     }
 
-    /// The kernel.
+    /// Returns the kernel.
     pub fn kernel(&self) -> &Function<D> {
         &self.functions[self.entry]
     }
@@ -486,7 +491,7 @@ mod tests {
         module.kernel().clone()
     }
 
-    /// The names of what an instruction carries: before, in the regions, next, after.
+    /// Returns the names of the carried values: before, in the regions, next, after.
     fn names(function: &Function, inst: Inst) -> Vec<String> {
         let name = |value: &Value| function.values[*value].name.as_deref().unwrap_or("?").to_owned();
         let list = |values: &[Value]| values.iter().map(name).collect::<String>();

@@ -1,7 +1,8 @@
-//! Inline assembly: what its text and its constraints say, and how elements lie in its registers.
+//! Inline assembly: its text, its constraints, and the packing of elements in its registers.
 //!
-//! Text and constraints are those of LLVM: `$0` is the first operand, outputs come before inputs, `$$` is a dollar sign. An
-//! operand is a register; elements narrower than it are packed, as many as `pack` says and fit, the first one lowest.
+//! Text and constraints are those of LLVM: `$0` is the first operand, outputs precede inputs, `$$`
+//! is a dollar sign. An operand is a register; elements narrower than it are packed, as many as fit
+//! up to `pack`, the first one lowest.
 
 use std::fmt;
 
@@ -12,22 +13,22 @@ use crate::types::{Dtype, Element};
 pub struct AsmTemplate {
     /// The registers that it writes.
     pub outputs: Vec<AsmRegister>,
-    /// The registers that it reads, or which outputs they are.
+    /// The registers that it reads, or the outputs that they are tied to.
     pub inputs: Vec<AsmInput>,
-    /// The text, cut at the operands.
+    /// The text, split at the operands.
     pub pieces: Vec<AsmPiece>,
 }
 
 /// A part of the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AsmPiece {
-    /// What is written as it is.
+    /// Text that is emitted unchanged.
     Text(String),
-    /// An operand by its number: outputs, then inputs.
+    /// An operand by its index: outputs, then inputs.
     Operand(usize),
 }
 
-/// What kind of register a constraint names.
+/// The kind of register of a constraint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AsmRegister {
     /// `b`: a predicate.
@@ -43,29 +44,29 @@ pub enum AsmRegister {
 /// A register that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AsmInput {
-    /// One of its own.
+    /// A register of its own.
     Own(AsmRegister),
-    /// That of an output, by number.
+    /// The register of an output, by index.
     Tied(usize),
 }
 
-/// How `pack` elements of a type lie in registers.
+/// The packing of `pack` elements of a type in registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AsmPacking {
     /// Elements of a register.
     pub elements: usize,
     /// Registers of `pack` elements.
     pub registers: usize,
-    /// Bits of a register that the elements take.
+    /// Bits of a register that the elements use.
     pub bits: u32,
 }
 
-/// What is wrong with inline assembly.
+/// An error in inline assembly.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AsmError {
-    /// The text is at fault.
+    /// The text is malformed.
     Text(String),
-    /// The constraints are at fault, or do not fit the types.
+    /// The constraints are malformed, or do not match the types.
     Constraints(String),
 }
 
@@ -80,7 +81,7 @@ impl fmt::Display for AsmError {
 type Result<T> = std::result::Result<T, AsmError>;
 
 impl AsmRegister {
-    /// How many bits it has.
+    /// Returns its number of bits.
     pub fn bits(self) -> u32 {
         match self {
             Self::Predicate => 1,
@@ -100,7 +101,8 @@ impl AsmRegister {
         })
     }
 
-    /// Whether it takes so many bits of elements: exactly as many, or some of 16 or 32 bits.
+    /// Returns whether it holds elements of this many bits in total: exactly, or fewer in 16 or 32
+    /// bits.
     fn takes(self, bits: u32) -> bool {
         match self {
             Self::Predicate | Self::Bits64 => bits == self.bits(),
@@ -111,7 +113,7 @@ impl AsmRegister {
 }
 
 impl AsmPacking {
-    /// That of `pack` elements.
+    /// Returns the packing of `pack` elements.
     pub fn of(element: Element, pack: u32) -> Self {
         let bits = element.value().map_or(64, Dtype::bits);
         let most = if bits == 1 { 1 } else { (32 / bits).max(1) };
@@ -125,7 +127,7 @@ impl AsmPacking {
 }
 
 impl AsmTemplate {
-    /// Reads text and constraints.
+    /// Parses text and constraints.
     pub fn parse(text: &str, constraints: &str) -> Result<Self> {
         let (mut outputs, mut inputs) = (Vec::new(), Vec::new());
         for constraint in constraints.split(',').map(str::trim).filter(|constraint| !constraint.is_empty()) {
@@ -140,14 +142,15 @@ impl AsmTemplate {
             };
             if let Some(output) = constraint.strip_prefix('=') {
                 if !inputs.is_empty() {
-                    let message = format!("the output `{constraint}` stands after an input");
+                    let message = format!("the output `{constraint}` comes after an input");
                     return Err(AsmError::Constraints(message));
                 }
                 let letter = output.trim_start_matches('&');
                 outputs.push(AsmRegister::parse(letter).ok_or_else(unknown)?);
             } else if let Ok(number) = constraint.parse::<usize>() {
                 if number >= outputs.len() {
-                    let message = format!("the constraint `{constraint}` names an output that is not there");
+                    let message =
+                        format!("the constraint `{constraint}` names an output that does not exist");
                     return Err(AsmError::Constraints(message));
                 }
                 inputs.push(AsmInput::Tied(number));
@@ -159,7 +162,7 @@ impl AsmTemplate {
         Ok(Self { outputs, inputs, pieces })
     }
 
-    /// The register of an input.
+    /// Returns the register of an input.
     pub fn input(&self, number: usize) -> AsmRegister {
         match self.inputs[number] {
             AsmInput::Own(register) => register,
@@ -167,7 +170,7 @@ impl AsmTemplate {
         }
     }
 
-    /// Checks that the operands are those of `pack` results and arguments of these types.
+    /// Checks that the operands match `pack` results and arguments of these types.
     pub fn check(&self, results: &[Dtype], arguments: &[Element], pack: u32) -> Result<()> {
         let results: Vec<Element> = results.iter().copied().map(Element::Value).collect();
         let inputs: Vec<AsmRegister> = (0..self.inputs.len()).map(|number| self.input(number)).collect();
@@ -210,7 +213,7 @@ fn fits(registers: &[AsmRegister], elements: &[Element], pack: u32, what: &str) 
     Ok(())
 }
 
-/// The text, cut at `$0` or `${0}` or `${0:modifier}`.
+/// Splits the text at `$0`, `${0}` or `${0:modifier}`.
 fn pieces(text: &str, operands: usize) -> Result<Vec<AsmPiece>> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -234,7 +237,7 @@ fn pieces(text: &str, operands: usize) -> Result<Vec<AsmPiece>> {
             AsmError::Text("a `$` without the number of an operand; a dollar sign is written `$$`".into())
         })?;
         if number >= operands {
-            let message = format!("`${number}` is not there: the constraints have {operands} operands");
+            let message = format!("`${number}` does not exist: the constraints have {operands} operands");
             return Err(AsmError::Text(message));
         }
         if !plain.is_empty() {

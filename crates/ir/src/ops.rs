@@ -1,8 +1,9 @@
-//! The first op table: one row an op. From a row follow the [`Op`] variant with its typed attributes, the method of
-//! [`Builder`](crate::Builder), the method of [`OpVisitor`], and the plain data in [`OPS`].
+//! The first op table: one row an op. From a row follow the [`Op`] variant with its typed
+//! attributes, the method of [`Builder`](crate::Builder), the method of [`OpVisitor`], and the
+//! plain data in [`OPS`].
 //!
-//! To add an op: a row here, its type rule in `rules.rs`, and what it does in each backend, none of which compiles without
-//! it.
+//! To add an op: a row here, its type rule in `rules.rs`, and its implementation in each backend;
+//! none of them compiles without it.
 
 use crate::attributes::{
     AtomicKind, CacheModifier, EvictionPolicy, Failure, GridDependency, HintKind, InputPrecision, IntList,
@@ -14,14 +15,14 @@ use crate::rules::{self, RuleInput};
 use crate::types::{Dtype, Element, Shape, Type};
 use crate::{Attribute, RuleError, define_ops};
 
-/// What an op does besides computing its results.
+/// The effect of an op besides its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Nothing: it may be removed, repeated, merged and moved.
+    /// None: it may be removed, repeated, merged and moved.
     Pure,
     /// It reads memory.
     Read,
-    /// It writes memory or is otherwise seen from outside.
+    /// It writes memory, or has another observable effect.
     Write,
     /// It runs its regions, and has their effects.
     Control,
@@ -29,47 +30,49 @@ pub enum Effect {
     Terminator,
 }
 
-/// What an op is to whoever does not know it by name.
+/// The family of an op, for code that does not distinguish ops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpFamily {
-    /// A scalar of no operands.
+    /// A scalar without operands.
     Scalar,
     /// A tile of scalars, which each thread can compute for itself.
     Source,
-    /// Each element from the elements at the same place.
+    /// Each element depends on the elements at the same index.
     Pointwise,
-    /// The value itself, with more known of it or held elsewhere.
+    /// The value itself, with more known about it, or stored elsewhere.
     Identity,
-    /// Elements at other places, none computed.
+    /// Elements at other indices, none computed.
     Shape,
-    /// Elements of the first operand, from places that values name or that no layout of registers can follow. The other
-    /// operands have the shape of the result, and say of each element where it comes from.
+    /// Elements of the first operand at indices that values select, or that no layout of registers
+    /// can follow. The other operands have the shape of the result, and select its elements.
     Movement,
     /// Reads memory.
     Load,
     /// Writes memory.
     Store,
-    /// Accesses memory that others access at the same time, each element at once. The first operand is the pointer.
+    /// Accesses memory concurrently with others, each element atomically. The first operand is the
+    /// pointer.
     Atomic,
-    /// A product of matrices.
+    /// A dot.
     Dot,
-    /// A reduction: its region combines elements of the tiles, and is free of other values; or it counts them.
+    /// A reduction, whose region combines elements of the tiles without other values, or a
+    /// histogram.
     Reduction,
-    /// Each element from those on its line along an axis, in tiles of the shape of the operands: a scan, a sort. A region
-    /// combines elements as that of a reduction does.
+    /// Each element depends on those on its line along an axis, in tiles of the shape of the
+    /// operands: a scan, a sort. A region combines elements as that of a reduction does.
     Scan,
-    /// A promise of the program, which nothing is left of.
+    /// A promise of the program, which emits no code.
     Promise,
-    /// Threads wait for each other, or for what is under way.
+    /// Synchronizes threads, or waits for asynchronous work.
     Barrier,
-    /// Memory that a kernel has of its own, and tiles on their way to and from it.
+    /// Memory that a kernel allocates, and accesses to it.
     Memory,
-    /// Something that is seen from outside, and changes no memory: a condition that is checked when the program runs, a text
-    /// that is printed, a word to other grids. All operands have one shape; there may be none.
+    /// An observable effect that changes no memory: a run-time check, a printed text, a signal to
+    /// other grids. All operands have one shape; there may be none.
     Check,
     /// Runs another function.
     Call,
-    /// Runs its last region again and again; see [`Function::carried`].
+    /// Runs its last region repeatedly; see [`Function::carried`].
     Loop,
     /// Runs one of its regions; see [`Function::carried`].
     Branch,
@@ -79,19 +82,20 @@ pub enum OpFamily {
     Terminator,
 }
 
-/// What an op has to do with waiting for other programs of the grid.
+/// The relation of an op to waiting for other programs of the grid.
 ///
-/// Threads of one program, and the blocks of its cluster, begin together: waiting for them is none of this. Nor is waiting for
-/// earlier grids, which end whatever this one does.
+/// Threads of one program, and the blocks of its cluster, start together: waiting for them does not
+/// count. Waiting for earlier grids does not count either: they end independently of this one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Waiting {
-    /// It ends whatever other programs do, and learns nothing of them.
+    /// It ends independently of other programs, and observes nothing of them.
     Never,
-    /// It reads memory that other programs may have written. Unless it is volatile, the program takes this memory not to change.
+    /// It reads memory that other programs may have written. Unless it is volatile, the program
+    /// assumes that this memory does not change.
     Reads,
-    /// It sees what other programs do at the same time: a loop around it may wait for them.
+    /// It observes concurrent effects of other programs: a loop around it may wait for them.
     Observes,
-    /// It runs its regions until a condition changes, which may be due to other programs.
+    /// It runs its regions until a condition changes, perhaps by other programs.
     Repeats,
     /// It may wait for other programs by itself.
     Always,
@@ -102,23 +106,23 @@ pub enum Waiting {
 pub struct OpInfo {
     /// The mnemonic of the text form.
     pub name: &'static str,
-    /// The exact meaning, one line an item.
+    /// The exact semantics, one line an item.
     pub docs: &'static [&'static str],
-    /// The operands that are always there.
+    /// The required operands.
     pub operands: &'static [&'static str],
-    /// The operands that may be left out, from the last one.
+    /// The optional operands; the last ones may be omitted.
     pub optional: &'static [&'static str],
     /// The name of the operands that may follow in any number.
     pub variadic: Option<&'static str>,
     /// The attributes: name and type.
     pub attributes: &'static [(&'static str, &'static str)],
-    /// How many regions it has.
+    /// The number of regions.
     pub regions: usize,
-    /// What it does besides computing its results.
+    /// The effect besides its results.
     pub effect: Effect,
-    /// What it is to whoever does not know it by name.
+    /// The family.
     pub family: OpFamily,
-    /// What it has to do with waiting for other programs.
+    /// The relation to waiting for other programs.
     pub waiting: Waiting,
 }
 
@@ -135,19 +139,20 @@ macro_rules! tile_ops {
     NumPrograms num_programs () [] {axis: u8} regions 0 Pure Scalar Never;
     /// The int32 tile start, start + 1, …, end - 1.
     Arange arange () [] {start: i64, end: i64} regions 0 Pure Source Never;
-    /// A tile with this scalar at every place.
+    /// A tile with this scalar as every element.
     Splat splat (scalar) [] {shape: Shape} regions 0 Pure Source Never;
     /// The tile with a new axis of extent 1.
     ExpandDims expand_dims (tile) [] {axis: u32} regions 0 Pure Shape Never;
     /// The tile repeated along its axes of extent 1 until it has the shape.
     Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure Shape Never;
-    /// Along each axis so many elements as the shape says, beginning at `starts` and `steps` apart, which may be negative.
+    /// Selects as many elements along each axis as the shape has, from `starts` on at a distance of
+    /// `steps`, which may be negative.
     Slice slice (tile) [] {starts: IntList, steps: IntList, shape: Shape} regions 0 Pure Shape Never;
-    /// The elements in row-major order under another shape of as many elements.
+    /// The elements in row-major order under another shape with the same number of elements.
     Reshape reshape (tile) [] {shape: Shape} regions 0 Pure Shape Never;
-    /// Axis i of the result is the axis of the tile that stands at i in the permutation.
+    /// Axis i of the result is the axis `permutation[i]` of the tile.
     Transpose transpose (tile) [] {permutation: IntList} regions 0 Pure Shape Never;
-    /// A function of the second table applied at each place.
+    /// A function of the second table, applied to each element.
     Elementwise elementwise () [] *operands {function: ElementwiseFn} regions 0 Pure Pointwise Never;
     /// Conversion to another element type. Integers wrap or extend; float to integer truncates towards zero and
     /// saturates, NaN gives 0; to int1 is the comparison with zero; integer to float and narrowing of floats round as
@@ -155,83 +160,96 @@ macro_rules! tile_ops {
     Cast cast (value) [] {element: Element, rounding: Rounding} regions 0 Pure Pointwise Never;
     /// The same bits read as another element type of the same width.
     Bitcast bitcast (value) [] {element: Element} regions 0 Pure Pointwise Never;
-    /// PTX that is run for every `pack` elements of the arguments, one from each place; which elements share a run is
-    /// not said. Text and constraints are as LLVM's inline assembly. Without a result that is read it need not run.
+    /// PTX that runs for every `pack` elements of the arguments, at equal indices; the grouping of
+    /// elements is unspecified. Text and constraints are those of LLVM's inline assembly. It need
+    /// not run if its results are unused.
     InlineAsm inline_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
         regions 0 Pure Pointwise Observes;
-    /// The same with effects that no result shows: it runs where and as often as the program says.
+    /// The same with effects beyond its results: it runs exactly where and as often as the program
+    /// states.
     VolatileAsm volatile_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
         regions 0 Write Pointwise Always;
-    /// A function of scalars, its region, on every `pack` elements of the tiles; which elements share a run is not said. The
-    /// region takes `pack` elements of the first tile, then of the second, and yields as many of each result. A run that
-    /// lacks elements has copies of one that is there.
+    /// A function of scalars, its region, on every `pack` elements of the tiles; the grouping of
+    /// elements is unspecified. The region takes `pack` elements of the first tile, then of the
+    /// second, and yields as many of each result. A group that lacks elements has copies of another
+    /// one.
     Map map () [] *tiles {pack: u32} regions 1 Control Pointwise Never;
     /// A pointer moved by an integer number of elements of its pointee; computed in 64 bits.
     PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure Pointwise Never;
-    /// Reads memory where the mask holds (everywhere without one); elsewhere gives `other`, or zero without one.
+    /// Reads memory where the mask holds (everywhere without one); elsewhere the result is `other`,
+    /// or zero without one.
     Load load (pointer) [mask, other] {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool} regions 0 Read Load Reads;
-    /// Writes memory where the mask holds. Where two elements of a tile have one address, either is written.
+    /// Writes memory where the mask holds. If two elements of a tile have one address, either is
+    /// written.
     Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write Store Never;
-    /// Replaces each element in memory where the mask holds (everywhere without one) by what the kind makes of it and of the
-    /// value, one element after the other in any order; gives what was there before, and zero where the mask does not hold.
+    /// Replaces each element in memory where the mask holds (everywhere without one) by the
+    /// function of it and of the value, one element after the other in any order. The result is the
+    /// old value, or zero where the mask does not hold.
     AtomicRmw atomic_rmw (pointer, value) [mask] {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes;
-    /// Replaces each element in memory that has the bits of the expected one by the value where the mask holds (everywhere
-    /// without one); gives what was there before, and zero where the mask does not hold.
+    /// Replaces each element in memory that has the bits of the expected one by the value, where
+    /// the mask holds (everywhere without one). The result is the old value, or zero where the mask
+    /// does not hold.
     AtomicCas atomic_cas (pointer, expected, value) [mask] {sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Observes;
-    /// Reads memory where the mask holds, each element at once; elsewhere gives zero. It is not merged with another one.
+    /// Reads memory where the mask holds, each element atomically; elsewhere the result is zero. It
+    /// is not merged with another load.
     AtomicLoad atomic_load (pointer) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Observes;
-    /// Writes memory where the mask holds, each element at once.
+    /// Writes memory where the mask holds, each element atomically.
     AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never;
-    /// Reads a scalar of memory again and again until it has the bits of the expected one, which gives true, or until so many
-    /// nanoseconds (int64) have passed, which gives false. It reads once at least.
+    /// Reads a scalar of memory repeatedly until it has the bits of the expected one (the result is
+    /// true), or until `timeout` nanoseconds (int64) have passed (the result is false). It reads at
+    /// least once.
     AtomicPoll atomic_poll (pointer, expected) [timeout] {sem: MemorySemantics, scope: MemoryScope}
         regions 0 Write Atomic Always;
-    /// acc + a @ b over the last two axes; products and sums in the type of acc (fp16 and bf16 operands are exact in
-    /// fp32), in any order.
+    /// acc + a @ b over the last two axes; multiplications and additions are in the type of acc
+    /// (fp16 and bf16 operands are exact in fp32), in any order.
     Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure Dot Never;
-    /// The tiles combined along an axis by an associative region: it takes an element of each tile on the left, then on
-    /// the right, and yields one of each. The order of combination is fixed for a shape.
-    Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction Never;
-    /// Each element combined with all before it along an axis by an associative region, as that of a reduction, which takes
-    /// what comes earlier on the left; with `reverse`, the last element is the earliest. The order of combination is
+    /// Combines the tiles along an axis by an associative region, which takes an element of each
+    /// tile on the left, then on the right, and yields one of each. The order of combination is
     /// fixed for a shape.
+    Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction Never;
+    /// Combines each element with all before it along an axis by an associative region, as that of
+    /// a reduction, which takes earlier elements on the left; with `reverse`, the last element is
+    /// the earliest. The order of combination is fixed for a shape.
     Scan scan () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never;
-    /// How many elements of a tile of integers, of those for which the mask holds, are 0, 1, … bins - 1, as int32. Other
-    /// elements are not counted.
+    /// Counts the elements of an integer tile, where the mask holds, that are 0, 1, … bins - 1, as
+    /// int32. Other elements are not counted.
     Histogram histogram (tile) [mask] {bins: u32} regions 0 Pure Reduction Never;
-    /// Each element of the result is the one whose coordinate along the axis, of an extent that is a power of two, differs by
-    /// this mask over F2. With all bits, lines in reverse order.
+    /// Each element of the result is the one whose coordinate along the axis, with a power of two
+    /// as extent, differs by this mask over F2. A mask of all bits reverses lines.
     Butterfly butterfly (tile) [] {axis: u32, mask: u32} regions 0 Pure Scan Never;
-    /// A part of a bitonic merge of integers along an axis whose extent is a power of two. For each bit from `high` down to
-    /// `low`: of two elements whose coordinates differ in this bit alone, the lower place gets the smaller one where bit `block`
-    /// of the coordinate is 0 (beyond the extent it always is), and the larger one where it is 1; the other way round if
-    /// `descending`.
+    /// A part of a bitonic merge of integers along an axis whose extent is a power of two. For each
+    /// bit from `high` down to `low`: of two elements whose coordinates differ in only this bit,
+    /// the lower index gets the smaller one if bit `block` of the coordinate is 0 (beyond the
+    /// extent it always is), else the larger one; reversed if `descending`.
     Bitonic bitonic (tile) [] {axis: u32, high: u32, low: u32, block: u32, descending: bool} regions 0 Pure Scan Never;
-    /// Along an axis, the elements of the tile that the int32 index names; along the others, at the same place. The executor
-    /// stops at an index that names no element; the code of a GPU takes some element there.
+    /// Selects the elements of the tile at the int32 index along an axis, and at the same index
+    /// along the others. The executor stops at an index that is out of bounds; GPU code takes an
+    /// arbitrary element there.
     Gather gather (tile, index) [] {axis: u32} regions 0 Pure Movement Never;
-    /// What the program promises about the values; the value itself.
+    /// The value itself, about which the program makes a promise.
     Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity Never;
     /// The program promises that the condition holds.
     Assume assume (condition) [] {} regions 0 Write Promise Never;
-    /// All threads of the program have come here.
+    /// Waits until all threads of the program have reached it.
     Barrier barrier () [] {} regions 0 Write Barrier Never;
-    /// Stops the launch with the failure where the condition does not hold and the mask does.
+    /// Stops the launch with the failure if the condition does not hold where the mask does.
     Assert assert (condition) [mask] {failure: Failure} regions 0 Write Check Never;
-    /// Prints a line for each element: the program, the place in the tile, the prefix and the number (an integer of 32 or 64
-    /// bits, or fp64); without a value, the prefix alone. Integers have that many hexadecimal digits, or are decimal if it is 0.
-    /// With extents, elements beyond them are left out.
+    /// Prints a line for each element: the program, the index in the tile, the prefix and the
+    /// number (an integer of 32 or 64 bits, or fp64); without a value, only the prefix. Integers
+    /// have `digits` hexadecimal digits, or are decimal if it is 0. With extents, elements beyond
+    /// them are omitted.
     Print print () [value] {prefix: String, digits: u32, extents: IntList} regions 0 Write Check Never;
-    /// What the machine that runs the program says of itself, at this moment.
+    /// A property of the executing machine at this moment.
     Machine machine () [] {quantity: MachineQuantity} regions 0 Write Scalar Never;
-    /// What the grid does about those before and after it: nothing, where no two overlap.
+    /// Synchronizes with the grids before and after; no effect if grids do not overlap.
     Dependency dependency () [] {action: GridDependency} regions 0 Write Check Never;
     /// Calls another function of the module.
     Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control Call Never;
-    /// Counts a scalar integer from lower to upper (exclusive) by step, downwards if step is negative; the region takes
-    /// it and the carried values and yields the next ones; the results are the last ones. A step of zero is an error.
+    /// Counts a scalar integer from lower to upper (exclusive) by step, downwards if step is
+    /// negative. The region takes it and the carried values and yields the next ones; the results
+    /// are the last ones. A step of zero is an error.
     For for_loop (lower, upper, step) [] *carried {options: LoopOptions} regions 1 Control Loop Never;
     /// While the first region, which takes the carried values, yields true, the second takes them and yields the next.
     While while_loop () [] *carried {} regions 2 Control Loop Repeats;
@@ -249,7 +267,7 @@ macro_rules! define_result_types {
        $variant:ident $method:ident ($($operand:ident),*) [$($optional:ident),*] $(*$variadic:ident)?
        {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident $waiting:ident;)*) => {
         impl Op {
-            /// The types of its results.
+            /// Returns the types of its results.
             pub fn result_types(&self, input: &RuleInput<'_>) -> Result<Vec<Type>, RuleError> {
                 rules::check_arity(self.info(), input)?;
                 match self { $(Op::$variant { $($attribute),* } => rules::$method(input, $($attribute),*),)* }
@@ -258,10 +276,11 @@ macro_rules! define_result_types {
     };
 }
 
-/// Of all rows, those of the family `Shape`.
+/// Selects the rows of the family `Shape`.
 macro_rules! define_shape_ops {
     ([$($(#[doc = $doc:literal])* $variant:ident {$($attribute:ident: $attribute_ty:ty),*})*]) => {
-        /// An op of the family `Shape`, which says where each element comes from: a match on these has an arm for each.
+        /// An op of the family `Shape`, which maps indices of elements: a match on these has an arm
+        /// for each.
         #[derive(Clone, Copy, Debug)]
         pub enum ShapeOp<'a> {
             $($(#[doc = $doc])* $variant {
@@ -271,7 +290,7 @@ macro_rules! define_shape_ops {
         }
 
         impl Op {
-            /// The op as one of the family `Shape`, if it is of it.
+            /// Returns the op as one of the family `Shape`, if it belongs to it.
             pub fn as_shape(&self) -> Option<ShapeOp<'_>> {
                 match self {
                     $(Op::$variant { $($attribute),* } => Some(ShapeOp::$variant { $($attribute),* }),)*
@@ -333,15 +352,15 @@ impl Attribute for DtypeList {
     }
 }
 
-/// What a program asks of the compilation of a loop; the results do not depend on it.
+/// Options of the compilation of a loop, which do not change the results.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches of the language")]
 pub struct LoopOptions {
-    /// How many iterations are in flight; 0 where the launch decides.
+    /// The number of iterations in flight; 0 if the launch decides.
     pub num_stages: u32,
-    /// How many copies of the body make one iteration; 0 where the compiler decides.
+    /// The number of copies of the body in one iteration; 0 if the compiler decides.
     pub unroll_factor: u32,
-    /// Merge with the loop directly inside.
+    /// Fuse with the directly nested loop.
     pub flatten: bool,
     /// Give parts of the body to different warps.
     pub warp_specialize: bool,
@@ -352,7 +371,8 @@ pub struct LoopOptions {
 }
 
 impl LoopOptions {
-    /// The most iterations in flight: as many as a launch may ask for. Each takes a slot of shared memory and steps of its own.
+    /// The most iterations in flight that a launch may request. Each takes a slot of shared memory
+    /// and its own prologue steps.
     pub const MAX_STAGES: u32 = 64;
 }
 
@@ -397,46 +417,46 @@ pub fn visit<V: OpVisitor + ?Sized>(function: &Function, inst: Inst, visitor: &m
 }
 
 impl Op {
-    /// Whether it ends a block.
+    /// Returns whether it ends a block.
     pub fn is_terminator(&self) -> bool {
         self.info().effect == Effect::Terminator
     }
 
-    /// The mnemonic: for an elementwise op, that of its function.
+    /// Returns the mnemonic: for an elementwise op, that of its function.
     pub fn name(&self) -> &'static str {
         match self {
             Op::Elementwise { function } => function.name(),
-            // tidy: wildcard because every other op is named by its row.
+            // tidy: wildcard because the row names every other op.
             other => other.info().name,
         }
     }
 
-    /// Whether its regions are functions of single elements, free of other values.
+    /// Returns whether its regions are functions of single elements, without other values.
     pub fn has_element_regions(&self) -> bool {
         matches!(self.family(), OpFamily::Reduction | OpFamily::Scan) || matches!(self, Op::Map { .. })
     }
 
-    /// Whether it may be removed when its results are not used, and merged with an equal one.
+    /// Returns whether it may be removed if its results are unused, and merged with an equal one.
     pub fn is_pure(&self) -> bool {
         self.info().effect == Effect::Pure
     }
 
-    /// Whether it may be executed where the program would not execute it. A region may have effects, and the executor stops a
-    /// gather whose index is out of bounds.
+    /// Returns whether it may be executed speculatively. A region may have effects, and the
+    /// executor stops at a gather whose index is out of bounds.
     pub fn is_speculatable(&self) -> bool {
         self.is_pure() && self.info().regions == 0 && !matches!(self, Op::Gather { .. })
     }
 
-    /// Whether it reads memory that changes while it looks, as the program says.
+    /// Returns whether the program declares that other threads change the memory that it reads.
     pub fn is_volatile(&self) -> bool {
         match self {
             Op::Load { volatile, cache, .. } => *volatile || *cache == CacheModifier::Volatile,
-            // tidy: wildcard because only plain loads are volatile or not
+            // tidy: wildcard because only plain loads may be volatile
             _ => false,
         }
     }
 
-    /// What it is to whoever does not know it by name.
+    /// Returns its family.
     pub fn family(&self) -> OpFamily {
         self.info().family
     }

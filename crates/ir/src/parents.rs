@@ -1,4 +1,4 @@
-//! Computes which block holds an instruction, and which instruction owns a block as a region.
+//! Computes the block of each instruction, and the instruction that owns each block as a region.
 
 use tilewright_base::entity::SecondaryMap;
 use tilewright_base::entity::packed_option::PackedOption;
@@ -6,8 +6,7 @@ use tilewright_base::entity::packed_option::PackedOption;
 use crate::dialect::Dialect;
 use crate::function::{Block, Definition, Function, Inst, Value};
 
-/// The block of each instruction and the owner of each block, of a function as it was when they
-/// were computed.
+/// The block of each instruction and the owner of each block, at the time of the computation.
 #[derive(Clone, Debug)]
 pub struct Parents {
     blocks: SecondaryMap<Inst, PackedOption<Block>>,
@@ -15,7 +14,8 @@ pub struct Parents {
 }
 
 impl Parents {
-    /// Computes those of all instructions and regions that the entry of a function reaches.
+    /// Computes them for all instructions and regions that are reachable from the entry of a
+    /// function.
     pub fn new<D: Dialect>(function: &Function<D>) -> Self {
         let mut parents = Self { blocks: SecondaryMap::new(), owners: SecondaryMap::new() };
         let mut blocks = vec![function.entry];
@@ -31,22 +31,22 @@ impl Parents {
         parents
     }
 
-    /// Notes that a block holds an instruction, which a pass has put there since.
+    /// Records that a pass has put an instruction into a block.
     pub fn set_block(&mut self, inst: Inst, block: Block) {
         self.blocks[inst] = Some(block).into();
     }
 
-    /// The block that holds an instruction; none of an instruction without a block.
+    /// Returns the block that holds an instruction.
     pub fn block(&self, inst: Inst) -> Option<Block> {
         self.blocks[inst].expand()
     }
 
-    /// The instruction that has a block as a region; none of the entry.
+    /// Returns the instruction that has a block as a region; the entry has none.
     pub fn owner(&self, block: Block) -> Option<Inst> {
         self.owners[block].expand()
     }
 
-    /// The block that defines a value.
+    /// Returns the block that defines a value.
     pub fn block_of_value<D: Dialect>(&self, function: &Function<D>, value: Value) -> Option<Block> {
         match function.values[value].definition {
             Definition::Parameter(block, _) => Some(block),
@@ -54,18 +54,18 @@ impl Parents {
         }
     }
 
-    /// The instructions around an instruction, from the innermost one.
+    /// Returns the instructions around an instruction, from the innermost one.
     pub fn enclosing(&self, inst: Inst) -> impl Iterator<Item = Inst> + '_ {
         let around = |inst: Inst| self.block(inst).and_then(|block| self.owner(block));
         std::iter::successors(around(inst), move |inst| around(*inst))
     }
 
-    /// The instruction of a block that an instruction is, or is inside of.
+    /// Returns the instruction of a block that is or contains an instruction.
     pub fn ancestor_in(&self, block: Block, inst: Inst) -> Option<Inst> {
         std::iter::once(inst).chain(self.enclosing(inst)).find(|outer| self.block(*outer) == Some(block))
     }
 
-    /// Returns whether an instruction is another one, or is inside of it.
+    /// Returns whether an instruction is another one, or is nested in it.
     pub fn is_inside(&self, inst: Inst, outer: Inst) -> bool {
         inst == outer || self.enclosing(inst).any(|other| other == outer)
     }

@@ -17,7 +17,7 @@ use crate::ops::Regions;
 use crate::types::{Dtype, Element, Shape, Type};
 use crate::{Attribute, verify};
 
-/// Why text is not a module.
+/// An error of a text that is not a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError {
     /// The line, from 1.
@@ -41,12 +41,12 @@ type Result<T> = std::result::Result<T, String>;
 /// Regions nested deeper than this are an error.
 const MAX_DEPTH: usize = 128;
 
-/// Reads a module of tile IR and verifies it.
+/// Parses a module of tile IR and verifies it.
 pub fn parse(text: &str) -> std::result::Result<Module, ParseError> {
     parse_dialect::<Tile>(text)
 }
 
-/// Reads a module of a dialect and verifies it.
+/// Parses a module of a dialect and verifies it.
 pub fn parse_dialect<D: Dialect>(text: &str) -> std::result::Result<Module<D>, ParseError> {
     let mut parser = Parser::<D> { text, at: 0, sources: SourceMap::default(), dialect: PhantomData };
     let at = |byte: usize, message: String| {
@@ -60,7 +60,7 @@ pub fn parse_dialect<D: Dialect>(text: &str) -> std::result::Result<Module<D>, P
 }
 
 impl Type {
-    /// Reads `fp32`, `*fp16` or `int32[16, 32]`.
+    /// Parses `fp32`, `*fp16` or `int32[16, 32]`.
     pub fn parse(text: &str) -> Option<Self> {
         let (element, shape) = match text.find('[') {
             Some(open) => (&text[..open], Shape::parse(&text[open..])?),
@@ -169,7 +169,7 @@ impl<'a, D: Dialect> Parser<'a, D> {
         Ok(Module { header, functions, entry, sources: Arc::new(std::mem::take(&mut self.sources)) })
     }
 
-    /// The lines before the first function.
+    /// Returns the lines before the first function.
     fn header(&mut self) -> Result<D::Header> {
         let start = self.at;
         let is_function = |line: &str| line.starts_with("kernel ") || line.starts_with("func");
@@ -195,7 +195,7 @@ impl<'a, D: Dialect> Parser<'a, D> {
                 divisibility = self.number()?;
                 self.expect("}")?;
             }
-            // That of a part of a tuple has dots in it.
+            // The name of a part of a tuple has dots in it.
             let written = user_name(&name).map(|_| Arc::from(name.as_str()));
             scope
                 .function
@@ -238,7 +238,7 @@ impl<'a, D: Dialect> Parser<'a, D> {
         D::parse_type(&rest[..end]).ok_or_else(|| format!("`{}` is not a type", &rest[..end]))
     }
 
-    /// The text up to one of `stops` outside of quotes and brackets.
+    /// Returns the text up to one of `stops` outside of quotes and brackets.
     fn balanced(&mut self, stops: &str) -> &'a str {
         while self.rest().starts_with([' ', '\t']) {
             self.at += 1;
@@ -358,7 +358,7 @@ impl<'a, D: Dialect> Parser<'a, D> {
         Ok(attributes)
     }
 
-    /// `[stage, order]`, of an op of a loop that has a schedule.
+    /// Parses `[stage, order]` of an op of a loop that has a schedule.
     fn stage(&mut self) -> Result<Option<Stage>> {
         if !self.eat("[") {
             return Ok(None);
@@ -407,14 +407,14 @@ impl<D: Dialect> Scope<D> {
     }
 }
 
-/// The name that the user gave: without the number that makes it unique; none for a bare number.
+/// Returns the user's name, without the suffix that makes it unique; `None` for a bare number.
 fn user_name(name: &str) -> Option<Arc<str>> {
     let base = name.split('.').next().unwrap_or(name);
     (!base.is_empty() && !base.starts_with(|c: char| c.is_ascii_digit())).then(|| Arc::from(base))
 }
 
 impl Dtype {
-    /// The names of all element types, for messages.
+    /// Returns the names of all element types, for messages.
     pub fn names() -> String {
         Dtype::ALL.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ")
     }

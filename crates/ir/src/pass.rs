@@ -20,34 +20,35 @@ enum Step<T, E> {
 }
 
 impl<T, E> Pass<T, E> {
-    /// A pass that succeeds on every input.
+    /// Returns a pass that succeeds on every input.
     pub const fn new(name: &'static str, run: fn(&mut T)) -> Self {
         Self { name, step: Step::Always(run), needs: None }
     }
 
-    /// A pass that returns whether it changed its input.
+    /// Returns a pass that reports whether it changed its input.
     pub const fn reporting(name: &'static str, run: fn(&mut T) -> bool) -> Self {
         Self { name, step: Step::Reporting(run), needs: None }
     }
 
-    /// A pass that may refuse its input.
+    /// Returns a pass that may refuse its input.
     pub const fn fallible(name: &'static str, run: fn(&mut T) -> Result<(), E>) -> Self {
         Self { name, step: Step::Fallible(run), needs: None }
     }
 
-    /// A pass that [`run_passes`] skips unless a reporting pass since the last cleanup changed its input.
+    /// Returns a pass that [`run_passes`] skips unless a reporting pass since the last cleanup
+    /// changed its input.
     pub const fn cleanup(name: &'static str, run: fn(&mut T)) -> Self {
         Self { name, step: Step::Cleanup(run), needs: None }
     }
 
-    /// The same pass, which [`run_passes`] skips where `needs` is false.
+    /// Returns the same pass, which [`run_passes`] skips if `needs` is false.
     #[must_use]
     pub const fn when(mut self, needs: fn(&T) -> bool) -> Self {
         self.needs = Some(needs);
         self
     }
 
-    /// Runs it; true if it reports a change.
+    /// Runs it; returns true if it reports a change.
     ///
     /// # Errors
     /// Those of a fallible pass.
@@ -64,7 +65,7 @@ impl<T, E> Pass<T, E> {
 /// Runs passes in order, and `after` each of those that ran.
 ///
 /// # Errors
-/// That of the first pass that fails; no other pass runs.
+/// Returns the error of the first pass that fails; no other pass runs.
 pub fn run_passes<T, E>(
     passes: &[Pass<T, E>],
     input: &mut T,

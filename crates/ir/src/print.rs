@@ -8,11 +8,11 @@
 //!   return_values
 //! }
 //! ```
-//! The first function is the kernel. An instruction is `results = op operands {attributes} regions : types`; a region is
-//! `(parameters) { instructions }`. A value is written by the name that the user gave it, with a number where the name
-//! is taken; a parameter that is a part of a tuple as `%xs.0`, `%args.x_ptr`. Behind the parameters of a function whose
-//! calls stay calls stands `noinline`. A source location is written as `@file:start..end`, innermost call first, and the
-//! files' names stand at the end.
+//! The first function is the kernel. An instruction is `results = op operands {attributes} regions
+//! : types`; a region is `(parameters) { instructions }`. A value has the name that the user gave
+//! it, with a number if the name is taken; a parameter that is a part of a tuple is `%xs.0`,
+//! `%args.x_ptr`. `noinline` follows the parameters of a function whose calls stay calls. A source
+//! location is `@file:start..end`, innermost call first; the names of the files are at the end.
 
 use std::fmt::Write;
 
@@ -22,7 +22,8 @@ use tilewright_base::entity::SecondaryMap;
 use crate::dialect::{Dialect, Operation};
 use crate::function::{Block, FuncId, Function, Inst, Module, Stage, Value};
 
-/// The text of a module. With `locations`, also where each instruction comes from.
+/// Returns the text of a module; with `locations`, including the source location of each
+/// instruction.
 pub fn print<D: Dialect>(module: &Module<D>, locations: bool) -> String {
     let mut out = D::print_header(&module.header);
     for (id, function) in &module.functions {
@@ -129,7 +130,7 @@ impl<D: Dialect> Printer<'_, D> {
         self.write("}");
     }
 
-    /// Chooses the name of a value where it is defined.
+    /// Chooses the name of a value at its definition.
     fn define(&mut self, value: Value) -> String {
         let base = self.function.values[value].name.as_deref().unwrap_or("").to_owned();
         let count = self.used.entry(base.clone()).or_insert(0);

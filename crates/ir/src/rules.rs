@@ -1,4 +1,4 @@
-//! The type rules: for each op, the types of its results, or what is wrong with its operands.
+//! The type rules: the result types of each op, or the error in its operands.
 #![expect(clippy::trivially_copy_pass_by_ref, reason = "attributes come to every rule by reference")]
 
 use std::fmt;
@@ -21,7 +21,7 @@ pub const MAX_TILE_ELEMENTS: usize = 1 << 20;
 /// The most axes that a tile may have.
 pub const MAX_RANK: usize = 20;
 
-/// What a rule sees of an instruction.
+/// The input of a type rule.
 pub struct RuleInput<'a> {
     /// The types of the operands.
     pub operands: &'a [Type],
@@ -32,13 +32,13 @@ pub struct RuleInput<'a> {
 /// The types at the entry and the exit of a region.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RegionTypes {
-    /// What it is entered with.
+    /// The types of its parameters.
     pub parameters: Vec<Type>,
-    /// What it yields.
+    /// The types that it yields.
     pub yields: Vec<Type>,
 }
 
-/// What is wrong with the operands, attributes or regions of an op.
+/// An error in the operands, attributes or regions of an op.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleError {
     /// One sentence.
@@ -326,14 +326,14 @@ pub(crate) fn store(input: &RuleInput<'_>, _cache: &CacheModifier, _eviction: &E
     Ok(Vec::new())
 }
 
-/// The elements of an atomic operation that changes them: those of 16, 32 and 64 bits.
+/// Returns the elements of an atomic operation that changes them: those of 16, 32 and 64 bits.
 fn atomic_element(pointer: &Type, values: &[Type]) -> Result<Type> {
     let Some(dtype) = pointer.element.pointee().filter(|dtype| (16..=64).contains(&dtype.bits())) else {
         return fail(format!("an atomic operation takes pointers to 16, 32 or 64 bits, found {pointer}"));
     };
     let element = pointer.with_dtype(dtype);
     match values.iter().find(|value| **value != element) {
-        Some(value) => fail(format!("{value} does not fit memory behind {pointer}")),
+        Some(value) => fail(format!("{value} does not have the type that {pointer} points to")),
         None => Ok(element),
     }
 }
@@ -407,8 +407,7 @@ pub(crate) fn dot(input: &RuleInput<'_>, _precision: &InputPrecision, _max_impre
     if fits && types_fit { one(acc.clone()) } else { fail(format!("dot does not take {a}, {b} and {acc}")) }
 }
 
-/// What the tiles and the region of a reduction or a scan along an axis must be.
-/// The most elements that a run of `map` has.
+/// The most elements in a group of `map`.
 const MAX_PACK: u32 = 64;
 
 fn combines(name: &str, input: &RuleInput<'_>, axis: u32) -> Result<()> {
@@ -449,7 +448,7 @@ pub(crate) fn histogram(input: &RuleInput<'_>, bins: &u32) -> Result {
     }
 }
 
-/// The extent of an axis that coordinates of bits are exchanged along.
+/// Returns the extent of an axis along which coordinate bits are exchanged.
 fn power_of_two_axis(name: &str, tile: &Type, axis: u32) -> Result<u32> {
     match tile.shape.get(axis as usize) {
         Some(extent) if extent.is_power_of_two() => Ok(*extent),

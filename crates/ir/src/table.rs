@@ -1,8 +1,8 @@
-//! What follows from a table of ops. A dialect writes its rows once, as a macro that takes a callback, and calls it with
-//! [`define_ops!`](crate::define_ops).
+//! The macro that expands a table of ops. A dialect writes its rows once, as a macro that takes a
+//! callback, and calls it with [`define_ops!`](crate::define_ops).
 
-/// Makes, from the rows of a table, the enum of the ops with their attributes, the plain data of the rows, the text form of
-/// the attributes, and a visitor with a method for each op.
+/// Creates, from the rows of a table, the enum of the ops with their attributes, the plain data of
+/// the rows, the text form of the attributes, and a visitor with a method for each op.
 ///
 /// A row is `docs Variant mnemonic (operands) [optional operands] *variadic {attribute: Type} regions N Effect Family Waiting;`.
 #[macro_export]
@@ -11,7 +11,7 @@ macro_rules! define_ops {
      $($(#[doc = $doc:literal])*
        $variant:ident $method:ident ($($operand:ident),*) [$($optional:ident),*] $(*$variadic:ident)?
        {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident $waiting:ident;)*) => {
-        /// An operation with its attributes. Operands, results and regions are in the instruction.
+        /// An operation with its attributes. The instruction has operands, results and regions.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum $op {
             $($(#[doc = $doc])* $variant {
@@ -38,7 +38,7 @@ macro_rules! define_ops {
             enum Row { $($variant,)* }
 
             impl $op {
-                /// Its row.
+                /// Returns its row.
                 pub fn info(&self) -> &'static $crate::OpInfo {
                     match self { $($op::$variant { .. } => &$ops[Row::$variant as usize],)* }
                 }
@@ -58,7 +58,7 @@ macro_rules! define_ops {
                 let _ = &mut each;
             }
 
-            /// The op with this mnemonic; `Err` names the attribute that is missing or malformed.
+            /// Returns the op with this mnemonic; `Err` names the missing or malformed attribute.
             pub(crate) fn parse_row(
                 name: &str, attributes: &$crate::AttributeText<'_>,
             ) -> Option<Result<Self, &'static str>> {
@@ -74,9 +74,10 @@ macro_rules! define_ops {
             }
         }
 
-        /// One method an op, with named operands. Implementing it is what makes a backend complete.
+        /// One method for each op, with named operands, so that a backend is complete if it
+        /// compiles.
         pub trait $visitor {
-            /// What each method returns.
+            /// The result of each method.
             type Output;
             $($(#[doc = $doc])*
             #[expect(clippy::allow_attributes, reason = "which rows need the next line is the table's business")]

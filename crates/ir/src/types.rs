@@ -16,17 +16,17 @@ macro_rules! dtypes {
             /// Every element type.
             pub const ALL: &[Dtype] = &[$(Dtype::$variant,)*];
 
-            /// The name that Triton prints, such as `fp32`.
+            /// Returns the name that Triton prints, such as `fp32`.
             pub fn name(self) -> &'static str {
                 match self { $(Dtype::$variant => $name,)* }
             }
 
-            /// The width in bits; 1 for booleans.
+            /// Returns the width in bits; 1 for booleans.
             pub fn bits(self) -> u32 {
                 match self { $(Dtype::$variant => $bits,)* }
             }
 
-            /// Which family it belongs to.
+            /// Returns its family.
             pub fn kind(self) -> DtypeKind {
                 match self { $(Dtype::$variant => DtypeKind::$kind,)* }
             }
@@ -34,7 +34,7 @@ macro_rules! dtypes {
     };
 }
 
-/// The families of element types, in the order in which a Python scalar of one gives way to a tensor of another.
+/// The families of element types. A Python scalar of one converts to a tensor's later family.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DtypeKind {
     /// `int1`.
@@ -69,37 +69,38 @@ dtypes! {
 }
 
 impl Dtype {
-    /// The bytes that one element takes in memory and in a tile.
+    /// Returns the bytes of one element in memory and in a tile.
     pub fn bytes(self) -> usize {
         self.bits().div_ceil(8) as usize
     }
 
-    /// Whether it is floating point.
+    /// Returns whether it is floating point.
     pub fn is_float(self) -> bool {
         self.kind() == DtypeKind::Float
     }
 
-    /// Whether it is one of the 8-bit floating-point formats.
+    /// Returns whether it is one of the 8-bit floating-point formats.
     pub fn is_fp8(self) -> bool {
         self.is_float() && self.bits() == 8
     }
 
-    /// Whether it is an integer; booleans are.
+    /// Returns whether it is an integer; booleans are.
     pub fn is_int(self) -> bool {
         !self.is_float()
     }
 
-    /// Whether it is `int1`.
+    /// Returns whether it is `int1`.
     pub fn is_bool(self) -> bool {
         self == Dtype::I1
     }
 
-    /// Whether it is a signed integer.
+    /// Returns whether it is a signed integer.
     pub fn is_signed(self) -> bool {
         self.kind() == DtypeKind::Signed
     }
 
-    /// The smallest and largest value of an integer type (`int1` holds 0 and 1); none for floating point.
+    /// Returns the smallest and largest value of an integer type (`int1` holds 0 and 1); none for
+    /// floating point.
     pub fn int_range(self) -> Option<(i128, i128)> {
         let bits = self.bits();
         match self.kind() {
@@ -109,7 +110,7 @@ impl Dtype {
         }
     }
 
-    /// The type with this name.
+    /// Returns the type with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|dtype| dtype.name() == name)
     }
@@ -121,7 +122,7 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// What one place of a tile holds.
+/// The type of an element of a tile.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Element {
     /// A number.
@@ -131,7 +132,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// The number type, unless it is a pointer.
+    /// Returns the number type, unless it is a pointer.
     pub fn value(self) -> Option<Dtype> {
         match self {
             Element::Value(dtype) => Some(dtype),
@@ -139,7 +140,7 @@ impl Element {
         }
     }
 
-    /// What it points to, if it is a pointer.
+    /// Returns the pointee, if it is a pointer.
     pub fn pointee(self) -> Option<Dtype> {
         match self {
             Element::Value(_) => None,
@@ -147,7 +148,7 @@ impl Element {
         }
     }
 
-    /// The bytes that one element takes in a tile.
+    /// Returns the bytes of one element in a tile.
     pub fn bytes(self) -> usize {
         match self {
             Element::Value(dtype) => dtype.bytes(),
@@ -170,17 +171,17 @@ impl fmt::Display for Element {
 pub struct Shape(pub SmallVec<[u32; 4]>);
 
 impl Shape {
-    /// The shape of a scalar.
+    /// Returns the shape of a scalar.
     pub fn scalar() -> Self {
         Self::default()
     }
 
-    /// The number of elements; 1 for a scalar.
+    /// Returns the number of elements; 1 for a scalar.
     pub fn elements(&self) -> usize {
         self.0.iter().map(|&extent| extent as usize).product()
     }
 
-    /// The shape without one axis.
+    /// Returns the shape without one axis.
     #[must_use]
     pub fn without(&self, axis: usize) -> Self {
         let mut extents = self.0.clone();
@@ -227,62 +228,62 @@ impl fmt::Debug for Shape {
 /// The type of a value: a scalar or a tile of elements.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Type {
-    /// What one place holds.
+    /// The element.
     pub element: Element,
     /// The extents; empty for a scalar.
     pub shape: Shape,
 }
 
 impl Type {
-    /// A scalar number.
+    /// Returns a scalar number.
     pub fn scalar(dtype: Dtype) -> Self {
         Self { element: Element::Value(dtype), shape: Shape::scalar() }
     }
 
-    /// A scalar pointer.
+    /// Returns a scalar pointer.
     pub fn pointer(pointee: Dtype) -> Self {
         Self { element: Element::Pointer(pointee), shape: Shape::scalar() }
     }
 
-    /// A tile of numbers.
+    /// Returns a tile of numbers.
     pub fn tile(dtype: Dtype, shape: impl Into<Shape>) -> Self {
         Self { element: Element::Value(dtype), shape: shape.into() }
     }
 
-    /// Whether it is a scalar (number or pointer).
+    /// Returns whether it is a scalar (number or pointer).
     pub fn is_scalar(&self) -> bool {
         self.shape.is_empty()
     }
 
-    /// The number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
 
-    /// The number type, unless it holds pointers.
+    /// Returns the number type, unless it holds pointers.
     pub fn dtype(&self) -> Option<Dtype> {
         self.element.value()
     }
 
-    /// The same shape with another element.
+    /// Returns the same shape with another element.
     #[must_use]
     pub fn with_element(&self, element: Element) -> Self {
         Self { element, shape: self.shape.clone() }
     }
 
-    /// The same shape with numbers of this type.
+    /// Returns the same shape with numbers of this type.
     #[must_use]
     pub fn with_dtype(&self, dtype: Dtype) -> Self {
         self.with_element(Element::Value(dtype))
     }
 
-    /// The same element with another shape.
+    /// Returns the same element with another shape.
     #[must_use]
     pub fn with_shape(&self, shape: Shape) -> Self {
         Self { element: self.element, shape }
     }
 
-    /// Whether it is a scalar or tile of booleans.
+    /// Returns whether it is a scalar or tile of booleans.
     pub fn is_bool(&self) -> bool {
         self.dtype() == Some(Dtype::I1)
     }

@@ -1,4 +1,4 @@
-//! Unrolls loops: the copies of the body, and the loop that runs the iterations that are left.
+//! Unrolls loops: copies the body, and adds a loop for the remaining iterations.
 //!
 //! ```text
 //! for %i = %low to %high by s carry %x {       for %i = %low to %middle by 2s carry %x {
@@ -17,22 +17,22 @@ use crate::elementwise::ElementwiseFn;
 use crate::function::{Block, Inst, Value};
 use crate::types::Dtype;
 
-/// How a loop is unrolled.
+/// The parameters of unrolling.
 #[derive(Clone, Copy, Debug)]
 pub struct Unrolling {
-    /// How many copies of the body one iteration has.
+    /// The number of copies of the body in one iteration.
     pub factor: u32,
     /// The step of the loop, a positive constant.
     pub step: i64,
-    /// The type of the loop's counter.
+    /// The type of the loop's index.
     pub dtype: Dtype,
-    /// The counter after the last iteration that has all copies: the lower bound plus a multiple of
-    /// the step times the factor.
+    /// The index after the last complete iteration: the lower bound plus a multiple of the step
+    /// times the factor.
     pub middle: Value,
 }
 
-/// Unrolls a `for_loop` of a block; returns the loop after it, which runs the iterations that are
-/// left and has the op `remainder`.
+/// Unrolls a `for_loop` of a block; returns the loop after it, which runs the remaining iterations
+/// and has the op `remainder`.
 ///
 /// The cursor is before the loop, and stays there.
 pub fn unroll_loop<D: Dialect>(
@@ -69,7 +69,7 @@ pub fn unroll_loop<D: Dialect>(
     tail
 }
 
-/// Appends a copy of a body to the body, for the iteration whose counter is greater by `ahead`.
+/// Appends a copy of a body to the body, for the iteration whose index is greater by `ahead`.
 fn append<D: Dialect>(cursor: &mut Cursor<'_, D>, body: Block, copy: Block, (ahead, dtype): (i64, Dtype)) {
     let index = cursor.function.blocks[body].parameters[0];
     let end = cursor.function.blocks[body].insts.pop().expect("a body has an end");

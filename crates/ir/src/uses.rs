@@ -1,4 +1,5 @@
-//! Computes the def-use chains of a function: which instructions use a value, as which operand.
+//! Computes the def-use chains of a function: the instructions and operand indices that use each
+//! value.
 
 use smallvec::SmallVec;
 use tilewright_base::entity::SecondaryMap;
@@ -11,18 +12,18 @@ use crate::function::{Function, Inst, Value};
 pub struct Use {
     /// The instruction; a value that a block yields is an operand of its terminator.
     pub inst: Inst,
-    /// Which of its operands the value is.
+    /// The index of the operand.
     pub operand: usize,
 }
 
-/// The uses of each value, of a function as it was when they were computed.
+/// The uses of each value, at the time of the computation.
 #[derive(Clone, Debug)]
 pub struct Uses {
     of: SecondaryMap<Value, SmallVec<[Use; 2]>>,
 }
 
 impl Uses {
-    /// Computes those by all instructions that the entry of a function reaches.
+    /// Computes the uses by all instructions that are reachable from the entry of a function.
     pub fn new<D: Dialect>(function: &Function<D>) -> Self {
         let mut of: SecondaryMap<Value, SmallVec<[Use; 2]>> = SecondaryMap::new();
         function.walk(function.entry, &mut |inst| {
@@ -33,22 +34,22 @@ impl Uses {
         Self { of }
     }
 
-    /// The uses of a value, outer instructions before inner ones, in the order of the text.
+    /// Returns the uses of a value, outer instructions before inner ones, in text order.
     pub fn of(&self, value: Value) -> &[Use] {
         &self.of[value]
     }
 
-    /// The instructions that use a value, once for each use.
+    /// Returns the instructions that use a value, once for each use.
     pub fn users(&self, value: Value) -> impl Iterator<Item = Inst> + '_ {
         self.of(value).iter().map(|other| other.inst)
     }
 
-    /// How often a value is used.
+    /// Returns the number of uses of a value.
     pub fn count(&self, value: Value) -> usize {
         self.of(value).len()
     }
 
-    /// The use of a value that is used once.
+    /// Returns the use of a value that is used once.
     pub fn only(&self, value: Value) -> Option<Use> {
         match self.of(value) {
             &[only] => Some(only),

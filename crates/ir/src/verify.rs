@@ -1,4 +1,4 @@
-//! The verifier: what every function must satisfy, at every stage.
+//! The verifier: the rules that every function satisfies at every stage.
 
 use tilewright_base::entity::EntitySet;
 
@@ -6,12 +6,12 @@ use crate::dialect::{Dialect, Operation};
 use crate::function::{Block, Function, Inst, Module, Value};
 use crate::ops::{Effect, Op};
 
-/// A breach of the IR's rules.
+/// A violation of the IR's rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VerifyError {
     /// The function.
     pub function: String,
-    /// What is wrong, with the text of the instruction.
+    /// The error, with the text of the instruction.
     pub message: String,
 }
 
@@ -23,8 +23,8 @@ impl std::fmt::Display for VerifyError {
 
 impl std::error::Error for VerifyError {}
 
-/// Checks every function: definitions dominate uses, blocks end in the right terminator, each instruction stands once,
-/// and types are those that the rules give.
+/// Checks every function: definitions dominate uses, blocks end in the right terminator, each
+/// instruction is in one block, once, and types follow the rules.
 pub fn verify<D: Dialect>(module: &Module<D>) -> Result<(), VerifyError> {
     for function in module.functions.values() {
         let mut verifier = Verifier { module, function, defined: EntitySet::new(), placed: EntitySet::new() };
@@ -58,7 +58,7 @@ impl<D: Dialect> Verifier<'_, D> {
         let Some((&last, _)) = data.insts.split_last() else { return Err(format!("{block} is empty")) };
         for &inst in &data.insts {
             if !self.placed.insert(inst) {
-                return Err(format!("{inst} stands twice"));
+                return Err(format!("{inst} is in a block twice"));
             }
             let op = &self.function.insts[inst].op;
             let is_terminator = op.info().effect == Effect::Terminator;
@@ -74,7 +74,7 @@ impl<D: Dialect> Verifier<'_, D> {
                 local.push(result);
             }
         }
-        // What a region defines is not visible after it.
+        // Values defined in a region are not visible after it.
         for value in local {
             self.defined.remove(value);
         }

@@ -1,8 +1,9 @@
-//! Decides whether a program may wait for what other programs of the grid do.
+//! Decides whether a program may wait for effects of other programs of the grid.
 //!
-//! Programs that wait must begin in the order in which they were launched, and must not depend on each other in further ways.
-//! An op waits by itself, or a loop without a count does because it reads memory that others change. The column
-//! [`Waiting`] of the op tables says so of each op; every pass asks [`may_wait`].
+//! Programs that wait must start in launch order, and must not depend on each other in further
+//! ways. An op waits by itself, or a loop without a trip count waits because it reads memory that
+//! others change. The column [`Waiting`] of the op tables classifies each op; every pass calls
+//! [`may_wait`].
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,33 +11,35 @@ use crate::dialect::{Dialect, Operation};
 use crate::function::{Block, FuncId, Function, Inst, InstData, Module, Value};
 use crate::ops::{Effect, Op, OpFamily, Waiting};
 
-/// Whether something waits for other programs.
+/// The likelihood of waiting for other programs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Wait {
-    /// It ends whatever other programs do.
+    /// It ends independently of other programs.
     Never,
-    /// A loop without a count reads memory by plain loads, and its condition changes by what the loop computes as well: a search,
-    /// for instance. The program waits only if it relies on plain loads that see the stores of others.
+    /// A loop without a trip count reads memory by plain loads, but its condition also depends on
+    /// values that the loop computes, as in a search. It waits only if the program relies on plain
+    /// loads that observe the stores of others.
     Unlikely,
     /// It waits, as far as the program shows.
     Likely,
 }
 
-/// Whether the kernel of a module may wait for other programs.
+/// Returns whether the kernel of a module may wait for other programs.
 pub fn may_wait<D: Dialect>(module: &Module<D>) -> Wait {
     Analysis::new(module).callee(module.entry)
 }
 
-/// Whether a loop may wait for other programs, in an iteration or by its condition.
+/// Returns whether a loop may wait for other programs, in an iteration or by its condition.
 pub fn loop_may_wait<D: Dialect>(module: &Module<D>, function: &Function<D>, inst: Inst) -> Wait {
     Analysis::new(module).inst(function, inst)
 }
 
 struct Analysis<'a, D: Dialect> {
     module: &'a Module<D>,
-    /// Whether a function may wait. While it is under inspection it does not: a recursive call adds nothing.
+    /// The result for each function. It is `Never` during the analysis of the function: a recursive
+    /// call adds nothing.
     waits: FxHashMap<FuncId, Wait>,
-    /// The same of what a function sees and whether it has effects.
+    /// The observations of each function, and whether it has effects.
     seen: FxHashMap<FuncId, (Waiting, bool)>,
 }
 
@@ -45,7 +48,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         Self { module, waits: FxHashMap::default(), seen: FxHashMap::default() }
     }
 
-    /// Whether a function may wait.
+    /// Returns whether a function may wait.
     fn callee(&mut self, id: FuncId) -> Wait {
         if let Some(known) = self.waits.get(&id) {
             return *known;
@@ -57,7 +60,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         found
     }
 
-    /// What a call sees, and whether it has effects; nothing, of another instruction.
+    /// Returns the observations of a called function, and whether it has effects; nothing for other
+    /// instructions.
     fn called(&mut self, data: &InstData<D>) -> (Waiting, bool) {
         let Some(Op::Call { callee, .. }) = data.op.as_tile() else { return (Waiting::Never, false) };
         if let Some(known) = self.seen.get(callee) {
@@ -91,7 +95,7 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         own.max(called).max(inner.unwrap_or(Wait::Never))
     }
 
-    /// Whether the condition of a loop without a count may wait.
+    /// Returns whether the condition of a loop without a trip count may wait.
     fn repeats(&mut self, function: &Function<D>, inst: Inst) -> Wait {
         let regions = &function.insts[inst].regions;
         let reads = regions.iter().map(|region| self.seen(function, *region).0).max();
@@ -103,7 +107,8 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         }
     }
 
-    /// How much of what other programs do the instructions of a block see, and whether one has effects.
+    /// Returns the strongest observation of other programs by the instructions of a block, and
+    /// whether one has effects.
     fn seen(&mut self, function: &Function<D>, block: Block) -> (Waiting, bool) {
         let mut all = (Waiting::Never, false);
         for inst in &function.blocks[block].insts {
@@ -124,19 +129,21 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         all
     }
 
-    /// Whether the condition of a loop depends on nothing that the loop computes, but on what a plain load finds at one address:
-    /// such a loop ends at once, or when another program writes there.
+    /// Returns whether the condition of a loop depends only on a plain load from one address, and
+    /// on no value that the loop computes: such a loop ends at once, or when another program writes
+    /// to that address.
     fn spins(&mut self, function: &Function<D>, inst: Inst) -> bool {
         let regions = &function.insts[inst].regions;
-        let mut found = Found::default();
+        let mut found = LoopValues::default();
         for region in regions {
             found.moving.extend(&function.blocks[*region].parameters);
         }
         let carried: Vec<_> = function.carried(inst).collect();
-        // A carried value stays the same if it is yielded as it is, or made of what stays; each pass finds one at least.
+        // A carried value is invariant if it is yielded unchanged, or computed from invariant
+        // values; each pass finds at least one.
         for _ in 0..carried.len() + 2 {
             for region in regions {
-                self.settle(function, *region, &mut found);
+                self.classify(function, *region, &mut found);
             }
             for carried in &carried {
                 let Some(next) = carried.yielded.first() else { continue };
@@ -156,17 +163,18 @@ impl<'a, D: Dialect> Analysis<'a, D> {
         holds.is_some_and(|holds| !found.moving.contains(holds) && found.loaded.contains(holds))
     }
 
-    /// Sorts the results of a block: which depend on what moves, and which on what loads found.
-    fn settle(&mut self, function: &Function<D>, block: Block, found: &mut Found) {
+    /// Classifies the results of a block: loop-variant values, and values that depend on loads.
+    fn classify(&mut self, function: &Function<D>, block: Block, found: &mut LoopValues) {
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
             let info = data.op.info();
             let called = self.called(data);
             let is_call = info.family == OpFamily::Call && !called.1;
-            // The regions of the others may use values from outside.
-            let is_alone = data.regions.is_empty() || data.op.as_tile().is_some_and(Op::has_element_regions);
+            // The regions of other ops may use outer values.
+            let has_own_values_only =
+                data.regions.is_empty() || data.op.as_tile().is_some_and(Op::has_element_regions);
             let stays = (matches!(info.effect, Effect::Pure | Effect::Read) || is_call)
-                && is_alone
+                && has_own_values_only
                 && data.operands.iter().all(|operand| !found.moving.contains(operand));
             let reads = info.waiting.max(called.0) != Waiting::Never;
             let is_loaded = reads || data.operands.iter().any(|operand| found.loaded.contains(operand));
@@ -184,12 +192,12 @@ impl<'a, D: Dialect> Analysis<'a, D> {
     }
 }
 
-/// What is known of the values of a loop.
+/// The classified values of a loop.
 #[derive(Default)]
-struct Found {
-    /// Those that may change from one iteration to the next by what the loop computes.
+struct LoopValues {
+    /// Values that the loop may change from one iteration to the next.
     moving: FxHashSet<Value>,
-    /// Those that depend on what a load found.
+    /// Values that depend on a load.
     loaded: FxHashSet<Value>,
 }
 

@@ -181,7 +181,7 @@ def test_text_is_in_the_ptx_as_it_was_written(device):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"text": "add.u32 $0, $1, $3;"}, r"`\$3` is not there: the constraints have 3 operands"),
+        ({"text": "add.u32 $0, $1, $3;"}, r"`\$3` does not exist: the constraints have 3 operands"),
         ({"text": "add.u32 $0, $1, $2"}, r"expected .* at the end of the text"),
         ({"text": "add.u32 $0, $1, nothing;"}, r"`nothing` is not declared in line 1"),
         (

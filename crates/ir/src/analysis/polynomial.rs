@@ -6,19 +6,19 @@ use std::hash::Hash;
 
 use smallvec::SmallVec;
 
-/// A type of variables, with the integers that they are multiplied by.
+/// A type of variables, and of the integers that they are multiplied by.
 pub trait Variable: Copy + Ord + Hash + Debug {
-    /// The type of coefficients. Arithmetic gives nothing where one does not fit.
+    /// The type of coefficients. Arithmetic returns `None` if one overflows.
     type Coefficient: Coefficient;
-    /// The most variables of a product; arithmetic gives nothing where there would be more.
+    /// The most variables of a product; arithmetic returns `None` if there would be more.
     const MAX_DEGREE: usize;
 }
 
 /// An integer that a product is multiplied by.
 pub trait Coefficient: Copy + Ord + Hash + Debug + From<i8> {
-    /// The sum, if it fits.
+    /// Returns the sum, if it fits.
     fn checked_add(self, other: Self) -> Option<Self>;
-    /// The product, if it fits.
+    /// Returns the product, if it fits.
     fn checked_mul(self, other: Self) -> Option<Self>;
 }
 
@@ -35,7 +35,7 @@ macro_rules! coefficients {
 
 coefficients!(i64 i128);
 
-/// A product of variables, in order; none is the number 1.
+/// A product of variables, in order; the empty one is the number 1.
 pub type Monomial<V> = SmallVec<[V; 2]>;
 
 /// A sum of products, each times an integer that is not zero.
@@ -45,24 +45,24 @@ pub struct Polynomial<V: Variable> {
 }
 
 impl<V: Variable> Default for Polynomial<V> {
-    /// Zero.
+    /// Returns zero.
     fn default() -> Self {
         Self { terms: BTreeMap::new() }
     }
 }
 
 impl<V: Variable> Polynomial<V> {
-    /// A number.
+    /// Returns a number.
     pub fn constant(number: V::Coefficient) -> Self {
         Self::term(Monomial::new(), number)
     }
 
-    /// A variable.
+    /// Returns a variable.
     pub fn var(variable: V) -> Self {
         Self::term(Monomial::from_slice(&[variable]), 1_i8.into())
     }
 
-    /// A product, whose variables are in order, times a number.
+    /// Returns a product, whose variables are in order, times a number.
     pub fn term(monomial: Monomial<V>, factor: V::Coefficient) -> Self {
         debug_assert!(monomial.is_sorted());
         let mut sum = Self::default();
@@ -72,27 +72,27 @@ impl<V: Variable> Polynomial<V> {
         sum
     }
 
-    /// The products and their coefficients.
+    /// Returns the products and their coefficients.
     pub fn terms(&self) -> impl Iterator<Item = (&Monomial<V>, V::Coefficient)> {
         self.terms.iter().map(|(monomial, &factor)| (monomial, factor))
     }
 
-    /// The coefficient of a product.
+    /// Returns the coefficient of a product.
     pub fn coefficient(&self, monomial: &[V]) -> V::Coefficient {
         self.terms.get(monomial).copied().unwrap_or(0_i8.into())
     }
 
-    /// The number that is added to the products of variables.
+    /// Returns the constant term.
     pub fn constant_term(&self) -> V::Coefficient {
         self.coefficient(&[])
     }
 
-    /// The number that it is, if it is one.
+    /// Returns its value if it is a number.
     pub fn as_constant(&self) -> Option<V::Coefficient> {
         self.terms.keys().all(SmallVec::is_empty).then(|| self.constant_term())
     }
 
-    /// The variable that it is, if it is one.
+    /// Returns its variable if it is one.
     pub fn as_variable(&self) -> Option<V> {
         match self.terms().next() {
             Some((monomial, factor)) if self.terms.len() == 1 && factor == 1_i8.into() => {
@@ -110,7 +110,7 @@ impl<V: Variable> Polynomial<V> {
         self.terms.is_empty()
     }
 
-    /// The variables; one may come more than once.
+    /// Returns the variables; one may occur more than once.
     pub fn vars(&self) -> impl Iterator<Item = V> + '_ {
         self.terms.keys().flatten().copied()
     }
@@ -135,17 +135,17 @@ impl<V: Variable> Polynomial<V> {
         Some(())
     }
 
-    /// The sum.
+    /// Returns the sum.
     pub fn plus(&self, other: &Self) -> Option<Self> {
         self.plus_times(other, 1_i8.into())
     }
 
-    /// The difference.
+    /// Returns the difference.
     pub fn minus(&self, other: &Self) -> Option<Self> {
         self.plus_times(other, (-1_i8).into())
     }
 
-    /// The sum of this polynomial and `factor` times another one.
+    /// Returns the sum of this polynomial and `factor` times another one.
     pub fn plus_times(&self, other: &Self, factor: V::Coefficient) -> Option<Self> {
         let mut sum = self.clone();
         for (monomial, &own) in &other.terms {
@@ -154,7 +154,7 @@ impl<V: Variable> Polynomial<V> {
         Some(sum)
     }
 
-    /// The product.
+    /// Returns the product.
     pub fn times(&self, other: &Self) -> Option<Self> {
         let mut product = Self::default();
         for (x, &a) in &self.terms {
@@ -170,17 +170,17 @@ impl<V: Variable> Polynomial<V> {
         Some(product)
     }
 
-    /// The product with a number.
+    /// Returns the product with a number.
     pub fn scaled(&self, factor: V::Coefficient) -> Option<Self> {
         Self::default().plus_times(self, factor)
     }
 
-    /// The sum with a number.
+    /// Returns the sum with a number.
     pub fn offset(&self, number: V::Coefficient) -> Option<Self> {
         self.plus(&Self::constant(number))
     }
 
-    /// The same polynomial of other variables; nothing where `rename` knows none.
+    /// Returns the same polynomial of other variables, or `None` if `rename` returns it for one.
     pub fn renamed(&self, mut rename: impl FnMut(V) -> Option<V>) -> Option<Self> {
         let mut sum = Self::default();
         for (monomial, &factor) in &self.terms {
@@ -191,7 +191,7 @@ impl<V: Variable> Polynomial<V> {
         Some(sum)
     }
 
-    /// The polynomial with another one in the place of a variable.
+    /// Replaces a variable by a polynomial.
     pub fn substitute(&self, variable: V, by: &Self) -> Option<Self> {
         if !self.has(variable) {
             return Some(self.clone());
@@ -207,14 +207,14 @@ impl<V: Variable> Polynomial<V> {
         Some(result)
     }
 
-    /// The terms whose products satisfy a condition, and the other terms.
+    /// Returns the terms whose products satisfy a condition, and the other terms.
     pub fn split(&self, mut holds: impl FnMut(&Monomial<V>) -> bool) -> (Self, Self) {
         let all = self.terms.iter().map(|(monomial, factor)| (monomial.clone(), *factor));
         let (one, other) = all.partition(|(monomial, _): &(Monomial<V>, V::Coefficient)| holds(monomial));
         (Self { terms: one }, Self { terms: other })
     }
 
-    /// The polynomial that is multiplied by a variable, and the rest; nothing if a product has the
+    /// Returns the factor of a variable, and the remaining terms; `None` if a product has the
     /// variable twice.
     pub fn factor_of(&self, variable: V) -> Option<(Self, Self)> {
         let (with, without) = self.split(|monomial| monomial.contains(&variable));
@@ -230,7 +230,7 @@ impl<V: Variable> Polynomial<V> {
         Some((factor, without))
     }
 
-    /// Its value, where all variables have one.
+    /// Returns its value, if all variables have one.
     pub fn evaluate(&self, value: &impl Fn(V) -> Option<V::Coefficient>) -> Option<V::Coefficient> {
         let mut sum = V::Coefficient::from(0_i8);
         for (monomial, &factor) in &self.terms {
@@ -245,13 +245,14 @@ impl<V: Variable> Polynomial<V> {
 }
 
 impl<V: Variable<Coefficient = i128>> Polynomial<V> {
-    /// The largest number that divides all coefficients but the constant term; 0 if there are none.
+    /// Returns the largest number that divides all coefficients but the constant term; 0 if there
+    /// are none.
     pub fn content(&self) -> i128 {
         let others = self.terms.iter().filter(|(monomial, _)| !monomial.is_empty());
         others.fold(0, |divisor, (_, &factor)| gcd(divisor, factor))
     }
 
-    /// The same claim `self >= 0` about integers, as strong as it can be said.
+    /// Returns the strongest equivalent of the claim `self >= 0` about integers.
     #[must_use]
     pub fn tightened(mut self) -> Self {
         let divisor = self.content();
@@ -265,7 +266,7 @@ impl<V: Variable<Coefficient = i128>> Polynomial<V> {
     }
 }
 
-/// The greatest common divisor of the absolute values.
+/// Returns the greatest common divisor of the absolute values.
 pub fn gcd(mut a: i128, mut b: i128) -> i128 {
     while b != 0 {
         (a, b) = (b, a.wrapping_rem(b));

@@ -1,5 +1,4 @@
-//! Writes integer scalars as polynomials of values that are not followed further and of the numbers
-//! of loop iterations.
+//! Expresses integer scalars as polynomials of opaque values and of iteration counts of loops.
 //!
 //! ```text
 //! for_loop %low, %high, %step, %start (%i, %x) {    %i = %low + %step * iteration
@@ -22,13 +21,13 @@ use crate::ops::{Op, OpFamily};
 use crate::parents::Parents;
 use crate::types::Dtype;
 
-/// How far definitions are followed.
+/// The most definitions that are followed in sequence.
 const MAX_DEPTH: u32 = 64;
 
 /// A variable of a form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Term {
-    /// A scalar that is not followed further.
+    /// An opaque scalar.
     Value(Value),
     /// The number of completed iterations of a counted loop.
     Iteration(Inst),
@@ -42,7 +41,7 @@ impl Variable for Term {
 /// A scalar as a polynomial.
 pub type Form = Polynomial<Term>;
 
-/// The forms of the scalars of a function as it was when the analysis was made.
+/// The forms of the scalars of a function at the time of the analysis.
 #[derive(Debug)]
 pub struct ScalarEvolution<'f, D: Dialect> {
     function: &'f Function<D>,
@@ -53,13 +52,13 @@ pub struct ScalarEvolution<'f, D: Dialect> {
 }
 
 impl<'f, D: Dialect> ScalarEvolution<'f, D> {
-    /// An analysis of a function.
+    /// Returns an analysis of a function.
     pub fn new(function: &'f Function<D>) -> Self {
         let parents = Parents::new(function);
         Self { function, parents, known: FxHashMap::default(), in_progress: FxHashSet::default() }
     }
 
-    /// The form of a value; a value of another type than an integer scalar is its own form.
+    /// Returns the form of a value; a value of another type than an integer scalar is its own form.
     pub fn form(&mut self, value: Value) -> Form {
         self.form_within(value, MAX_DEPTH)
     }
@@ -74,7 +73,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         form
     }
 
-    /// The type of an integer scalar of more than one bit.
+    /// Returns the type of an integer scalar of more than one bit.
     fn dtype(&self, value: Value) -> Option<Dtype> {
         let ty = D::tile_type(self.function.ty(value)).filter(|ty| ty.is_scalar())?;
         ty.dtype().filter(|dtype| dtype.is_int() && !dtype.is_bool())
@@ -113,13 +112,13 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         match data.op.as_tile() {
             Some(Op::Cast { .. }) if is_narrowing() => Some(self.form_within(x, depth)),
             _ if data.op.info().family == OpFamily::Identity => Some(self.form_within(x, depth)),
-            // tidy: wildcard because the results of other ops are followed no further
+            // tidy: wildcard because the results of other ops are opaque
             _ => None,
         }
     }
 
-    /// The form of the index of a counted loop, or of a value that it carries and changes by the
-    /// same step each time.
+    /// Returns the form of the index of a counted loop, or of a value that it carries and changes
+    /// by the same step each time.
     fn region_parameter(&mut self, value: Value, block: Block, depth: u32) -> Option<Form> {
         let inst = self.parents.owner(block)?;
         let data = &self.function.insts[inst];
@@ -132,13 +131,13 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         self.form_within(start, depth).plus(&step.times(&iteration)?)
     }
 
-    /// The difference between a carried value in the next iteration and now, if the loop does not
-    /// change it.
+    /// Returns the difference between a carried value in the next iteration and now, if it is the
+    /// same in all iterations.
     fn step(&mut self, inst: Inst, value: Value, next: Value, depth: u32) -> Option<Form> {
         if !self.in_progress.insert(value) {
             return None;
         }
-        // Forms that are found now have the carried value in them, which later ones may replace.
+        // Forms computed now contain the carried value, which later ones may replace.
         let known = std::mem::take(&mut self.known);
         for value in &self.in_progress {
             self.known.insert(*value, Form::var(Term::Value(*value)));
