@@ -249,8 +249,8 @@ impl<'a> Changes<'a> {
         Self { writes, regions, since: vec![0; registers] }
     }
 
-    /// Invalidates the registers that a region writes, at its first line or its end: before the
-    /// first iteration of a loop, or after a branch that may have been skipped.
+    /// Marks the registers that a region writes as changed: at the start of a loop, whose earlier
+    /// iterations may have written them, and at the end of a loop or a branch.
     pub fn pass(&mut self, step: Step, line: u32) {
         let region = match step {
             Step::Enter(region) if self.regions.0[region as usize].kind == RegionKind::Branch => return,
@@ -268,7 +268,7 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Returns whether a register has the value that it had before `line`.
+    /// Returns whether a register has kept its value since `line`.
     pub fn is_since(&self, register: RegisterId, line: u32) -> bool {
         self.since.get(register.index()).is_none_or(|since| *since <= line)
     }

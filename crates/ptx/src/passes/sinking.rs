@@ -3,9 +3,10 @@
 //!
 //! A function of many instructions is emitted instruction by instruction for all elements; sinking
 //! orders it element by element if that lowers the pressure enough. Lines with effects, and lines
-//! that write a register that others write, too, keep their position. Dots of warpgroups are not
-//! moved: their register operands must be written before their fence. Dots of warps move only if
-//! the pressure is far too high: their operands are computed together with others.
+//! that write a register that others write, too, keep their position. A listing with dots of
+//! warpgroups stays as it is: their register operands must be written before their fence. So does
+//! one with dots of warps unless the pressure is far too high: their operands are computed together
+//! with others.
 
 use cranelift_entity::EntityRef;
 
@@ -57,7 +58,7 @@ fn ends_a_block(line: &Line) -> bool {
 }
 
 /// Appends the order of the lines of a block: fixed lines in their order, each after the lines that
-/// it needs. Other lines are left for later blocks.
+/// it needs, then the lines that only other blocks need.
 fn block(
     listing: &Listing,
     writes: &Writes,

@@ -235,7 +235,7 @@ impl Numbering<'_> {
     }
 }
 
-/// Returns whether a line is a load from global memory that the program lets no other thread
+/// Returns whether a line is an unguarded load from global memory that the program assumes not to
 /// change.
 fn is_plain_load(line: &Line) -> bool {
     let LineKind::Instruction(None, instruction @ Instruction::Ld(load)) = &line.kind else { return false };

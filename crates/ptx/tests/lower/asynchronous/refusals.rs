@@ -114,7 +114,7 @@ fn pairs_of_rows() -> Layout {
 }
 
 #[test]
-fn roles_that_cannot_be() {
+fn partitions_that_cannot_be() {
     let roles = |attributes: &str, first: &str| {
         format!(
             "  warp_specialize {{{attributes}}} () {{\n{first}    yield_values\n  }} () {{\n    yield_values\n  }}"
@@ -129,7 +129,7 @@ fn roles_that_cannot_be() {
         ("warps = [4, 4], registers = [100, 0]", "", "not 100"),
         ("warps = [2, 6], registers = [40, 0]", "", "the registers of 2 warps from 0 on, no warpgroups,"),
         ("warps = [4, 4], registers = [24, 264]", "", "not 264"),
-        ("warps = [4, 4], registers = [0, 0]", own, "in a role of 4 warps"),
+        ("warps = [4, 4], registers = [0, 0]", own, "in a partition of 4 warps"),
         ("warps = [4, 4], registers = [0, 0]", "    barrier\n", "a barrier of the block is in partition 0"),
     ] {
         let found = refusal("sm_90a", 8, &[four.clone(), eight.clone()], &roles(attributes, first));
