@@ -14,13 +14,12 @@ mod made_stores;
 mod memory_effects;
 mod pairs;
 mod pipelining;
-mod products;
 mod prune;
 mod register_operands;
 mod rings;
 mod scans;
+mod schedule_instructions;
 mod specialization;
-mod sums_first;
 mod tensor_copies;
 mod tensor_stores;
 mod unroll_by_ring_depth;
@@ -43,7 +42,7 @@ pub const PASSES: &[Pass] = &[
     Pass::new("defer_lane_reduction", defer_lane_reduction::defer_lane_reduction),
     Pass::new("specialization", specialization::specialize_warps),
     Pass::fallible("pipelining", pipelining::pipeline_loops),
-    Pass::new("products", products::overlap_products),
+    Pass::new("schedule_instructions", schedule_instructions::schedule_instructions),
     Pass::new("tensor_stores", tensor_stores::use_tensor_stores),
     Pass::new("tensor_copies", tensor_copies::use_tensor_copies),
     Pass::new("unroll_by_ring_depth", unroll_by_ring_depth::unroll_by_ring_depth),
@@ -51,7 +50,6 @@ pub const PASSES: &[Pass] = &[
     Pass::new("pairs", pairs::share_copies),
     Pass::new("register_operands", register_operands::take_from_registers),
     Pass::new("instruction_selection", instruction_selection::select_instructions),
-    Pass::new("sums_first", sums_first::sums_first),
     Pass::new("rescaling", idioms::skip_rescaling),
     Pass::fallible("allocation", allocation::allocate_shared_memory),
     Pass::new("barriers", barriers::insert_barriers),

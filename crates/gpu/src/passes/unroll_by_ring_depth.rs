@@ -217,7 +217,7 @@ fn plan(header: &Header, function: &Function, inst: Inst, rings: &[RingStep]) ->
         let bits = ty.as_registers().map_or(0, element_bits);
         ty.layout().map_or(0, |layout| header.layouts.get(layout).registers() * bits / 32)
     };
-    let tiles = dots.iter().flat_map(|dot| &function.insts[*dot].operands).map(words).sum();
+    let tiles = dots.iter().flat_map(|dot| &function.insts[*dot].operands[..3]).map(words).sum();
     if !cost_model::fits_registers_unrolled(tiles, header.num_warps * LANES, header.target.tuning) {
         return Err("the registers of a thread do not hold several iterations");
     }

@@ -1,0 +1,318 @@
+//! Orders the ops of each block by their dependences and latencies, as a list scheduler does.
+//!
+//! ```text
+//! %p = wgmma %a, %b, 0 ; %s = wgmma_wait %p ; %e = exp2 %s ; %q = wgmma %c, %d, 0 ; %t = wgmma_wait %q
+//! %p = wgmma %a, %b, 0 ; %q = wgmma %c, %d, 0 ; %s = wgmma_wait %p ; %e = exp2 %s ; %t = wgmma_wait %q
+//! ```
+//! Each op has a [`Priority`]. Dots issue as soon as their operands are ready, so that the tensor
+//! cores work while the threads compute; waits for dots issue as late as an op needs their result;
+//! all other ops keep the order of the text. Nothing moves across an op that writes or orders
+//! memory, except that slots may be filled before they are read.
+//!
+//! **Registers.** A dot reads A from registers. If a thread does not have the registers for A, the
+//! tile that A is converted from and the accumulator, the dot issues after the other readers of that
+//! tile. The assembler would mix them with the dot otherwise, and keep both tiles.
+//!
+//! The pass runs after loops are pipelined. It keeps the order of a block whose waits name the
+//! values that they follow: the schedule of its loop chose that order.
+
+use tilewright_ir::{self as ir, Dtype, Effect, Inst, OpFamily, Operation, Value};
+
+use crate::cost_model;
+use crate::remarks::{self, Because};
+use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
+use tilewright_gpu_ir::target::WARPGROUP_WARPS;
+use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type};
+
+/// Schedules the blocks of the kernel.
+pub fn schedule_instructions(module: &mut Module) {
+    let Module { header, functions, entry, .. } = module;
+    let function = &mut functions[*entry];
+    // Barriers of the block keep several warpgroups in step, and all of them would compute at the
+    // same time. One warpgroup leaves the tensor cores to other blocks; its accumulators would take
+    // the registers of those for longer.
+    let issues_early = header.num_warps > WARPGROUP_WARPS;
+    let mut blocks = vec![function.entry];
+    while let Some(block) = blocks.pop() {
+        for inst in &function.blocks[block].insts {
+            blocks.extend(&function.insts[*inst].regions);
+        }
+        let insts = std::mem::take(&mut function.blocks[block].insts);
+        issue_after_readers(header, function, &insts);
+        let is_ordered = |inst: &Inst| is_wait(function, *inst) && function.insts[*inst].operands.len() > 1;
+        function.blocks[block].insts = if insts.iter().any(is_ordered) {
+            insts
+        } else {
+            let insts = Scheduler::new(function, &insts, issues_early).schedule();
+            if issues_early {
+                wait_after_computation(function, &insts);
+            }
+            count_later(function, &insts);
+            insts
+        };
+    }
+}
+
+/// When an op issues.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Priority {
+    /// As soon as its operands are ready.
+    Early,
+    /// Where the text has it.
+    InOrder,
+    /// Before the first op that depends on it.
+    Late,
+    /// At the end of the block.
+    Last,
+}
+
+/// The ops of a block.
+struct Scheduler<'a> {
+    function: &'a Function,
+    insts: &'a [Inst],
+    priorities: Vec<Priority>,
+    /// The indices of the ops before each op that it depends on.
+    needs: Vec<Vec<usize>>,
+    issues_early: bool,
+    is_issued: Vec<bool>,
+    order: Vec<Inst>,
+}
+
+impl<'a> Scheduler<'a> {
+    fn new(function: &'a Function, insts: &'a [Inst], issues_early: bool) -> Self {
+        let slots = released_last(function, insts);
+        let priorities = insts.iter().map(|inst| match &function.insts[*inst].op {
+            Op::Gpu(GpuOp::Wgmma { .. }) if issues_early => Priority::Early,
+            // Shared memory answers slowly while dots read their operands.
+            Op::Gpu(GpuOp::LocalLoad { .. }) if is_vector_read(function, *inst) => Priority::Early,
+            Op::Gpu(GpuOp::WgmmaWait { .. }) => Priority::Late,
+            Op::Gpu(GpuOp::Release {}) if slots.contains(&function.insts[*inst].operands[0]) => {
+                Priority::Last
+            }
+            // tidy: wildcard because all other ops keep the order of the text
+            _ => Priority::InOrder,
+        });
+        let priorities: Vec<Priority> = priorities.collect();
+        let needs = (0..insts.len())
+            .map(|index| {
+                let must_follow = |before: &usize| must_follow(function, insts[*before], insts[index]);
+                (0..index).filter(must_follow).collect()
+            })
+            .collect();
+        let is_issued = vec![false; insts.len()];
+        Self { function, insts, priorities, needs, issues_early, is_issued, order: Vec::new() }
+    }
+
+    /// Returns the ops in the order in which they issue.
+    fn schedule(mut self) -> Vec<Inst> {
+        let Some(end) = self.insts.len().checked_sub(1) else { return Vec::new() };
+        for index in 0..end {
+            match self.priorities[index] {
+                Priority::Early | Priority::InOrder => self.issue(index),
+                // The registers that a dot reads are free again where its slots are.
+                Priority::Last if !self.issues_early => self.issue_needs(index),
+                Priority::Late | Priority::Last => {}
+            }
+            self.issue_ready();
+        }
+        for index in 0..end {
+            if self.priorities[index] == Priority::Late {
+                self.issue(index);
+            }
+        }
+        // Slots are released in the order in which they are taken.
+        let taken = self.insts.iter().filter_map(|inst| self.function.insts[*inst].results.first().copied());
+        let taken: Vec<Value> = taken.collect();
+        let mut releases: Vec<usize> =
+            (0..end).filter(|index| self.priorities[*index] == Priority::Last).collect();
+        releases.sort_by_key(|index| {
+            let slot = self.function.insts[self.insts[*index]].operands[0];
+            taken.iter().position(|other| *other == slot)
+        });
+        releases.into_iter().chain([end]).for_each(|index| self.issue(index));
+        self.order
+    }
+
+    /// Issues an op after all that it depends on.
+    fn issue(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.is_issued[index], true) {
+            self.issue_needs(index);
+            self.order.push(self.insts[index]);
+        }
+    }
+
+    fn issue_needs(&mut self, index: usize) {
+        for need in 0..self.needs[index].len() {
+            self.issue(self.needs[index][need]);
+        }
+    }
+
+    /// Issues the early ops that are ready, reads before dots.
+    fn issue_ready(&mut self) {
+        let is_ready = |scheduler: &Self, index: &usize| {
+            scheduler.priorities[*index] == Priority::Early
+                && !scheduler.is_issued[*index]
+                && scheduler.needs[*index].iter().all(|need| scheduler.is_issued[*need])
+        };
+        let found: Vec<usize> = (0..self.insts.len()).filter(|index| is_ready(self, index)).collect();
+        let (dots, reads): (Vec<usize>, Vec<usize>) =
+            found.into_iter().partition(|index| is_dot(self.function, self.insts[*index]));
+        reads.into_iter().chain(dots).for_each(|index| self.issue(index));
+    }
+}
+
+/// The slots that a block releases at its end, so that their rings have one barrier
+/// ([`super::rings`]): those that it takes of rings of its owner, if it waits for dots after it
+/// releases the first of them.
+fn released_last(function: &Function, insts: &[Inst]) -> Vec<Value> {
+    let is_own = |ring: Value| function.defining_inst(ring).is_some_and(|alloc| insts.contains(&alloc));
+    let taken = |inst: &&Inst| {
+        let data = &function.insts[**inst];
+        matches!(data.op, Op::Gpu(GpuOp::Take {})) && !is_own(data.operands[0])
+    };
+    let slots: Vec<Value> = insts.iter().filter(taken).map(|inst| function.insts[*inst].results[0]).collect();
+    let is_released =
+        |inst: &Inst| is_release(function, *inst) && slots.contains(&function.insts[*inst].operands[0]);
+    let first = insts.iter().position(is_released);
+    let last_wait = insts.iter().rposition(|inst| is_wait(function, *inst));
+    if first.is_some() && last_wait > first { slots } else { Vec::new() }
+}
+
+/// Whether the second of two ops issues after the first one in any schedule.
+fn must_follow(function: &Function, first: Inst, second: Inst) -> bool {
+    let is_result = |value: &Value| function.insts[first].results.contains(value);
+    if function.insts[second].operands.iter().any(is_result) {
+        return true;
+    }
+    let mut is_used = false;
+    for region in &function.insts[second].regions {
+        function.walk(*region, &mut |inner| {
+            is_used |= function.insts[inner].operands.iter().any(is_result);
+        });
+    }
+    if is_used {
+        return true;
+    }
+    let is_async = |inst: Inst| is_dot(function, inst) || is_wait(function, inst);
+    let is_free = |inst: Inst| {
+        let effect = function.insts[inst].op.info().effect;
+        is_async(inst) || is_release(function, inst) || matches!(effect, Effect::Pure | Effect::Read)
+    };
+    if is_release(function, second) {
+        return is_wait(function, first);
+    }
+    if is_vector_read(function, second) {
+        // A thread does not hold the vector beside a tile that it computes before.
+        let is_tile = |result: &Value| is_computed(function, *result);
+        let data = &function.insts[first];
+        let is_scalar = data.op.info().effect == Effect::Pure && !data.results.iter().any(is_tile);
+        let is_of_ring = is_fill(function, first) || is_release(function, first);
+        return !is_async(first) && !is_of_ring && !is_scalar;
+    }
+    (is_async(first) || is_async(second)) && !(is_free(first) && is_free(second))
+}
+
+/// Whether an op reads a vector from a slot.
+fn is_vector_read(function: &Function, inst: Inst) -> bool {
+    let data = &function.insts[inst];
+    let is_vector = |slot: &Buffer| slot.shape.iter().filter(|extent| **extent > 1).count() == 1;
+    matches!(data.op, Op::Gpu(GpuOp::LocalLoad { matrix: false }))
+        && matches!(function.ty(data.operands[0]), Type::Full(slot) if is_vector(slot))
+}
+
+/// Whether an op fills a slot, which no op reads that has not taken it.
+fn is_fill(function: &Function, inst: Inst) -> bool {
+    matches!(
+        function.insts[inst].op,
+        Op::Gpu(GpuOp::Acquire {} | GpuOp::TensorFill {} | GpuOp::CopyAsync { .. } | GpuOp::Publish {})
+    )
+}
+
+fn is_dot(function: &Function, inst: Inst) -> bool {
+    matches!(function.insts[inst].op, Op::Gpu(GpuOp::Wgmma { .. }))
+}
+
+fn is_wait(function: &Function, inst: Inst) -> bool {
+    matches!(function.insts[inst].op, Op::Gpu(GpuOp::WgmmaWait { .. }))
+}
+
+fn is_release(function: &Function, inst: Inst) -> bool {
+    matches!(function.insts[inst].op, Op::Gpu(GpuOp::Release {}))
+}
+
+/// Lets each wait follow what the threads compute between its dot and the wait: the assembler would
+/// move the wait up to the dot otherwise.
+fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
+    for (index, wait) in insts.iter().enumerate() {
+        if !is_wait(function, *wait) {
+            continue;
+        }
+        let beside = insts[..index].iter().rev().take_while(|inst| !is_dot(function, **inst));
+        let mut tiles = beside.flat_map(|inst| &function.insts[*inst].results).copied();
+        if let Some(tile) = tiles.find(|value| is_computed(function, *value)) {
+            function.insts[*wait].operands.push(tile);
+        }
+    }
+}
+
+/// Whether a value is a tile of fp32 that threads compute.
+fn is_computed(function: &Function, value: Value) -> bool {
+    let is_pointwise = |op: &Op| op.info().family == OpFamily::Pointwise;
+    let tile = function.ty(value).as_registers().filter(|tile| !tile.is_scalar());
+    tile.and_then(ir::Type::dtype) == Some(Dtype::F32)
+        && function.defining_op(value).is_some_and(is_pointwise)
+}
+
+/// Leaves it to the pass that lowers rings how many dots are in flight after each wait.
+fn count_later(function: &mut Function, insts: &[Inst]) {
+    for inst in insts {
+        if let Op::Gpu(GpuOp::WgmmaWait { pending }) = &mut function.insts[*inst].op {
+            *pending = Deferred(None);
+        }
+    }
+}
+
+/// Lets dots issue after the other readers of the tile that A is converted from, if registers are
+/// scarce.
+fn issue_after_readers(header: &Header, function: &mut Function, insts: &[Inst]) {
+    for (index, dot) in insts.iter().enumerate() {
+        let Some(reader) = reader_before(header, function, &insts[..index], *dot) else { continue };
+        function.insts[*dot].operands.push(reader);
+        let subject = || remarks::subject(function, *dot, None);
+        remarks::about("schedule_instructions", function, *dot, subject, || {
+            let reason = "registers do not hold the tile, A and the accumulator";
+            Because::done(
+                "the dot issues after the other readers of the tile that A is converted from",
+                reason,
+            )
+        });
+    }
+}
+
+/// The result of the last op before a dot that reads the tile that A is converted from, if the dot
+/// has to wait for it.
+fn reader_before(header: &Header, function: &Function, before: &[Inst], dot: Inst) -> Option<Value> {
+    let data = &function.insts[dot];
+    let (Op::Gpu(GpuOp::Wgmma { .. }), &[a, _, accumulator]) = (&data.op, &data.operands[..]) else {
+        return None;
+    };
+    let conversion = function.defining_inst(a).filter(|inst| before.contains(inst))?;
+    let Op::Tile(ir::Op::Cast { .. }) = function.insts[conversion].op else { return None };
+    let tile = function.insts[conversion].operands[0];
+    let words = |value: Value| {
+        let ty = function.ty(value);
+        let bits = ty.as_registers().map(element_bits)?;
+        Some(header.layouts.get(ty.layout()?).registers() * bits / 32)
+    };
+    let tiles = words(tile)? + words(a)? + words(accumulator)?;
+    if cost_model::fits(tiles, header.num_warps * LANES, header.target.tuning) {
+        return None;
+    }
+    let is_reader = |inst: &&Inst| {
+        let data = &function.insts[**inst];
+        let renames = data.op.info().family == OpFamily::Shape;
+        **inst != conversion && !renames && data.operands.contains(&tile)
+    };
+    let results = before.iter().rev().filter(is_reader).flat_map(|inst| &function.insts[*inst].results);
+    results.copied().find(|result| function.ty(*result).as_registers().map(element_bits) == Some(32))
+}
