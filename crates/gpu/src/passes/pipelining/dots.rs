@@ -14,42 +14,11 @@ use rustc_hash::FxHashSet;
 use tilewright_ir as ir;
 use tilewright_ir::{Definition, Effect, ElementwiseFn, Inst, OpFamily, Operation, Value};
 
-use super::plan::{Body, RingLoad, Way};
+use super::loop_body::Body;
+use super::loop_plan::{DotsInFlight, LateDots, Neutral, RingLoad, Way};
 use crate::cost_model;
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::{Deferred, Function, GpuOp, Op};
-
-/// The dots of a loop that does nothing else with what it loads.
-pub struct DotsInFlight {
-    /// In the order of the text.
-    pub dots: Vec<Inst>,
-    /// The waits for the last dot of each accumulator.
-    pub finishes: Vec<Inst>,
-}
-
-/// How the body of a loop is divided between two stages.
-pub struct LateDots {
-    pub dots: Vec<Inst>,
-    /// The loads that only they read, by their indices.
-    pub loads: Vec<usize>,
-    /// The ops of the late stage: the dots, what depends on them, and what only their accumulators
-    /// need.
-    pub late: FxHashSet<Inst>,
-    /// The ops of the early stage that make A of the dots: the registers that they write, the dots
-    /// of the step before read.
-    pub last: FxHashSet<Inst>,
-    /// With which operands the late stage leaves the accumulator as it is, if that is known.
-    pub neutral: Option<Neutral>,
-}
-
-/// Where slots are zeros and one value is ones, a late stage that scales an accumulator and adds a
-/// dot to it does nothing.
-pub struct Neutral {
-    /// A of the dot, or what A is converted from: any finite numbers.
-    pub zeros: Value,
-    /// The factor of the accumulator.
-    pub ones: Option<Value>,
-}
 
 /// Lets a dot follow another one in the same accumulator without a wait between them.
 pub(super) fn join_accumulators(function: &mut Function, body: ir::Block) {

@@ -4,7 +4,7 @@
 
 use cranelift_entity::packed_option::PackedOption;
 use rustc_hash::FxHashMap;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
 use tilewright_ir::{
     Block, Definition, Dtype, ElementwiseFn, Inst, Literal, Location, Rounding, Value, ValueData,
@@ -12,63 +12,55 @@ use tilewright_ir::{
 };
 
 use super::super::tensor_copies::{map_for, outside_unless};
-use super::expand::Tail;
-use super::link::Continued;
-use super::plan::{LoopPlan, RingLoad};
+use super::loop_plan::{LoopPlan, RingLoad};
 use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 
-/// Pipelines a loop whose rings have `slots` slots: what the next loop may have of it.
-pub fn pipeline(
-    header: &mut Header,
-    function: &mut Function,
-    plan: &LoopPlan,
-    slots: u32,
-    kept: Kept,
-) -> Kept {
-    let Kept { rings, tail } = kept;
-    let mut emit = Emit::new(header, function, plan, slots);
-    if let Some(flat) = &plan.flat {
-        emit.flatten(flat);
-        return Kept::default();
-    }
-    emit.rings = rings;
-    let fills = emit.lower_loads();
-    emit.schedule(&fills);
-    let tail = emit.expand(tail);
-    Kept { rings: emit.rings, tail }
+/// The last stage of the last iteration of a loop, for the next loop to run in the first step of
+/// its own.
+pub(super) struct Tail(pub Vec<(u32, Inst)>);
+
+/// The successor, seen from before the loop, or from the loop around.
+#[derive(Clone)]
+pub(super) struct NextLoop {
+    /// The scalars of the loop around, in its next iteration.
+    pub copies: FxHashMap<Value, Value>,
+    /// Where its counter begins.
+    pub lower: Value,
+    /// How far its counter goes; none if it is known to go as far as slots are filled ahead.
+    pub length: Option<Value>,
 }
 
-/// Lets each iteration fill the slots that it takes; loads that copies depend on run one stage
-/// before.
-pub fn fill_in_step(header: &mut Header, function: &mut Function, plan: &LoopPlan, slots: u32) {
-    let mut emit = Emit::new(header, function, plan, slots);
-    let fills = emit.lower_loads();
-    emit.slots = 1;
-    emit.schedule(&fills);
-    emit.expand(None);
+/// What is copied in place of iterations that are out of range.
+#[derive(Clone)]
+pub(super) struct Continued {
+    pub next: NextLoop,
+    /// Where each box begins.
+    pub coordinates: Vec<SmallVec<[NextCoordinate; 5]>>,
+    /// What is added to the counter of this loop for that of the successor.
+    pub distance: Value,
+    /// The counter from which on the successor has no iteration either, if that is not known.
+    pub end: Option<Value>,
 }
 
-/// Gives the ops of a loop their stages, and leaves it at that.
-pub fn schedule(header: &mut Header, function: &mut Function, plan: &LoopPlan, slots: u32) {
-    let mut emit = Emit::new(header, function, plan, slots);
-    let fills = emit.lower_loads();
-    emit.schedule(&fills);
-}
-
-/// Expands a loop that has a schedule; the error says what the expander cannot do.
-pub fn expand(header: &mut Header, function: &mut Function, plan: &LoopPlan) -> Result<(), &'static str> {
-    let mut emit = Emit::new(header, function, plan, 0);
-    emit.check_schedule()?;
-    emit.expand(None);
-    Ok(())
+/// A coordinate in an iteration of the successor.
+#[derive(Clone, Copy)]
+pub(super) enum NextCoordinate {
+    /// That of this loop.
+    Same,
+    /// In every iteration.
+    Invariant(Value),
+    /// That of this loop and a distance.
+    Moved(Value),
+    /// The body computes it.
+    Computed,
 }
 
 /// What a loop leaves to the next one.
 #[derive(Default)]
-pub struct Kept {
-    rings: Vec<Value>,
+pub(super) struct Kept {
+    pub rings: Vec<Value>,
     /// What is left of the last iteration.
-    tail: Option<Tail>,
+    pub tail: Option<Tail>,
 }
 
 /// How it is told whether an iteration is in range.
@@ -111,7 +103,12 @@ impl Bounds {
 }
 
 impl<'a> Emit<'a> {
-    fn new(header: &'a mut Header, function: &'a mut Function, plan: &'a LoopPlan, slots: u32) -> Self {
+    pub(super) fn new(
+        header: &'a mut Header,
+        function: &'a mut Function,
+        plan: &'a LoopPlan,
+        slots: u32,
+    ) -> Self {
         let inst = plan.inst;
         let body = function.insts[inst].regions[0];
         let counter = function.ty(function.blocks[body].parameters[0]).clone();

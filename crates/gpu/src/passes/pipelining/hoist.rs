@@ -12,7 +12,7 @@
 use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, Inst, Value};
 
-use super::plan::LoopPlan;
+use super::loop_plan::LoopPlan;
 use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
 /// Moves where rings of tensor copies, or all, are made and where they end out of the loops around the pipelined ones.
@@ -28,7 +28,7 @@ pub fn hoist(function: &mut Function, plans: &[LoopPlan], all: bool) {
             }
         }
     }
-    let block_of_rings = |plan: &LoopPlan| plan.flat.as_ref().map_or(plan.block, |flat| flat.block);
+    let block_of_rings = |plan: &LoopPlan| plan.scope_of_rings().1;
     for block in plans.iter().filter(|plan| all || plan.has_boxes()).map(block_of_rings) {
         let mut outermost = None;
         let mut around = block;

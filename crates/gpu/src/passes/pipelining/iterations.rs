@@ -3,7 +3,7 @@
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Value, constant_int};
 
-use super::plan::Body;
+use super::loop_body::Body;
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
 impl Body<'_> {

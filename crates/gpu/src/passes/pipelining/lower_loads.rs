@@ -21,7 +21,7 @@ use tilewright_ir::{Definition, Effect, ElementwiseFn, Inst, Operation, Value};
 use super::super::tensor_copies::map_for;
 use super::dots;
 use super::emit::Emit;
-use super::plan::{Group, RingLoad, Way};
+use super::loop_plan::{Group, RingLoad, Way};
 use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
 /// An op that fills slots, or that computes what the copy needs.
@@ -43,10 +43,8 @@ impl Emit<'_> {
         }
         let before = std::mem::take(&mut self.out);
         let mut fills = Vec::new();
-        if plan.flat.is_none() {
-            for group in &plan.groups {
-                self.fill_group(group, &mut fills);
-            }
+        for group in &plan.groups {
+            self.fill_group(group, &mut fills);
         }
         let takes = self.take_slots();
         self.remove_fences();
@@ -63,16 +61,13 @@ impl Emit<'_> {
         }
         self.location = self.function.insts[plan.inst].location;
         // The next loop goes on with the rings.
-        if plan.next.is_none() {
+        if !plan.has_sibling() {
             for ring in self.rings.clone() {
                 self.emit(GpuOp::Dealloc {}, &[ring], None);
             }
         }
         let after = std::mem::take(&mut self.out);
-        let (block, inst) = match &plan.flat {
-            Some(flat) => (flat.block, flat.outer),
-            None => (plan.block, plan.inst),
-        };
+        let (inst, block) = plan.scope_of_rings();
         self.put(block, inst, before, after);
         fills
     }

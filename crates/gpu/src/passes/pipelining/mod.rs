@@ -24,11 +24,9 @@
 //! operands that are converted first, loads with another `other` than zero (a selection follows), values that are used twice.
 //! A load that `cp.async` cannot copy, since less than 4 bytes are contiguous, stays a load.
 //!
-//! **Loops in a row** that copy boxes of the same tensors to the same slots share their rings ([`link`]): a loop copies for the
-//! next one what it would copy for iterations out of range.
-//!
-//! **A loop in a loop that asks to be flattened** (`tl.range(…, flatten=True)`) copies for the next iteration of the loop around in
-//! place of iterations out of range ([`flatten`]).
+//! **Loop fusion** ([`fuse_loops`]): in place of iterations out of range, a loop copies for the next loop of its block, if that one
+//! copies boxes of the same tensors to the same slots, or for the next iteration of the loop around it, if that one requests it
+//! (`tl.range(…, flatten=True)`).
 //!
 //! **What forbids it.** Stores and atomic operations in the loop that may touch what is loaded (pointers of different
 //! arguments point to different memory, as everywhere), and what orders accesses to memory: barriers, atomic
@@ -46,10 +44,11 @@
 mod dots;
 mod emit;
 mod expand;
-mod flatten;
+mod fuse_loops;
 mod hoist;
 mod iterations;
-mod link;
+mod loop_body;
+mod loop_plan;
 mod lower_loads;
 mod memory_order;
 mod plan;
@@ -66,12 +65,13 @@ use tilewright_ir::{Block, Definition, OpFamily, Operation, Value};
 use super::allocation::least_bytes;
 use super::tensor_copies::Boxed;
 use crate::remarks::Because;
+use emit::{Emit, Kept};
 pub(super) use iterations::constant_iterations;
+use loop_plan::LoopPlan;
 pub(super) use memory_order::{Order, orders};
-use plan::LoopPlan;
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::Feature;
-use tilewright_gpu_ir::{Function, Module};
+use tilewright_gpu_ir::{Function, Header, Module};
 
 /// Pipelines the loops of a kernel.
 pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
@@ -103,8 +103,8 @@ pub fn schedule_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let plans = plan::plans(module, stages, true);
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    for plan in plans.iter().filter(|plan| plan.next.is_none() && !plan.follows) {
-        emit::schedule(header, function, plan, plan.stages);
+    for plan in &plans {
+        schedule_loop(header, function, plan, plan.stages);
     }
     hoist::hoist(function, &plans, false);
     Ok(())
@@ -119,11 +119,11 @@ pub fn expand_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let mut loops = Vec::new();
     plan::find_loops(function, function.entry, &mut loops);
     let plans: Vec<LoopPlan> =
-        loops.into_iter().map(|(inst, block)| LoopPlan::of_text(module, inst, block)).collect();
+        loops.into_iter().map(|(inst, block)| plan::plan_of_text(module, inst, block)).collect();
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     for plan in &plans {
-        if let Err(reason) = emit::expand(header, function, plan) {
+        if let Err(reason) = expand_loop(header, function, plan) {
             let span = function.call_chain(plan.inst).into_iter().last();
             let diagnostic =
                 Diagnostic::new(Code::MalformedIr, format!("a schedule cannot be expanded: {reason}"));
@@ -137,10 +137,10 @@ pub fn expand_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// The loops to pipeline, each with the loop around that it is flattened with.
+/// The loops to pipeline, each with the loop that it is fused with.
 fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
     let mut plans = plan::plans(module, stages, nested_boxes);
-    flatten::flatten(module, &mut plans);
+    fuse_loops::fuse_loops(module, &mut plans);
     plans
 }
 
@@ -165,7 +165,6 @@ pub(super) fn plans_in_step(module: &Module) -> Result<InStep, &'static str> {
     for plan in &mut plans {
         plan.late = None;
         plan.in_flight = None;
-        (plan.next, plan.follows) = (None, false);
         let is_rows = |boxed: &Boxed| boxed.gathered_row_indices(module.kernel()).is_some();
         if plan.loads.iter().any(|load| load.boxed.as_ref().is_some_and(is_rows)) {
             return Err("a copy is of rows by number, which all warps have");
@@ -213,7 +212,7 @@ pub(super) fn fill_in_step(module: &mut Module, plans: &[LoopPlan], slots: u32) 
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     for plan in plans {
-        emit::fill_in_step(header, function, plan, plan.stages.min(slots));
+        fill_loop_in_step(header, function, plan, plan.stages.min(slots));
     }
     // Roles meet at `mbarrier`s, which are set up once.
     hoist::hoist(function, plans, true);
@@ -258,13 +257,57 @@ fn say(span: Option<Span>, because: impl FnOnce() -> Because) {
 fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    let mut last: FxHashMap<Block, emit::Kept> = FxHashMap::default();
+    let mut last: FxHashMap<Block, Kept> = FxHashMap::default();
     for plan in plans {
         let kept = last.remove(&plan.block).filter(|_| plan.follows).unwrap_or_default();
-        let kept = emit::pipeline(header, function, plan, plan.stages.min(most), kept);
+        let kept = pipeline_loop(header, function, plan, plan.stages.min(most), kept);
         last.insert(plan.block, kept);
     }
     reads::read_as_wanted(header, function);
     hoist::hoist(function, plans, false);
     super::prune::prune(function);
+}
+
+/// Pipelines a loop whose rings have `slots` slots: what the next loop may have of it.
+fn pipeline_loop(
+    header: &mut Header,
+    function: &mut Function,
+    plan: &LoopPlan,
+    slots: u32,
+    kept: Kept,
+) -> Kept {
+    let Kept { rings, tail } = kept;
+    let mut emit = Emit::new(header, function, plan, slots);
+    emit.rings = rings;
+    let fills = emit.lower_loads();
+    emit.schedule(&fills);
+    emit.begin_nest();
+    let tail = emit.expand(tail);
+    emit.end_nest();
+    Kept { rings: emit.rings, tail }
+}
+
+/// Lets each iteration fill the slots that it takes; loads that copies depend on run one stage
+/// before.
+fn fill_loop_in_step(header: &mut Header, function: &mut Function, plan: &LoopPlan, slots: u32) {
+    let mut emit = Emit::new(header, function, plan, slots);
+    let fills = emit.lower_loads();
+    emit.slots = 1;
+    emit.schedule(&fills);
+    emit.expand(None);
+}
+
+/// Gives the ops of a loop their stages, and leaves it at that.
+fn schedule_loop(header: &mut Header, function: &mut Function, plan: &LoopPlan, slots: u32) {
+    let mut emit = Emit::new(header, function, plan, slots);
+    let fills = emit.lower_loads();
+    emit.schedule(&fills);
+}
+
+/// Expands a loop that has a schedule; the error says what the expander cannot do.
+fn expand_loop(header: &mut Header, function: &mut Function, plan: &LoopPlan) -> Result<(), &'static str> {
+    let mut emit = Emit::new(header, function, plan, 0);
+    emit.check_schedule()?;
+    emit.expand(None);
+    Ok(())
 }

@@ -2,179 +2,48 @@
 
 use std::collections::BTreeSet;
 
-use cranelift_entity::{EntitySet, SecondaryMap};
-use rustc_hash::FxHashMap;
+use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, CacheModifier, Definition, Dtype, Effect, Element, Inst, OpFamily, Operation, Shape, ShapeOp,
-    Value,
+    Block, CacheModifier, Definition, Dtype, Effect, Inst, OpFamily, Operation, ShapeOp, Value,
 };
 use tilewright_layout::{Input, Layout, shared_plan};
 
 use super::super::tensor_copies::{Boxed, contiguous_axis};
-use super::dots::{DotsInFlight, LateDots};
-use super::flatten::Flat;
-use super::link::{Link, link};
-use super::memory_order::{Order, orders};
+use super::loop_body::{Body, Step, Uses};
+use super::loop_plan::{Group, Level, LoopPlan, MAX_LEVELS, RingLoad, Way};
 use crate::passes::global_memory::GlobalAccesses;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::box_layout::rows_of_box;
 use tilewright_gpu_ir::layout_rules::element_bits;
-use tilewright_gpu_ir::{Buffer, Function, GpuOp, Header, LayoutId, Module, Op, Type};
+use tilewright_gpu_ir::{Buffer, Function, GpuOp, LayoutId, Module, Op, Type};
 
 /// The bytes that one `cp.async` of a thread may move.
 const COPY_BYTES: std::ops::RangeInclusive<u32> = 4..=16;
-/// Loads that copies depend on, one on another.
-pub(super) const MOST_LEVELS: usize = 4;
 const WORD_BITS: u32 = 32;
-/// Steps beyond this are not of loops that anyone pipelines; with them, no constant overflows.
-const WIDEST_STEP: i128 = 1 << 40;
-
-/// A loop that is pipelined.
-pub struct LoopPlan {
-    pub inst: Inst,
-    /// The block that it stands in.
-    pub block: Block,
-    pub stages: u32,
-    /// The step, where it is a constant.
-    pub step: Option<i128>,
-    /// The number of iterations, where the bounds are constants too.
-    pub iterations: Option<u32>,
-    pub loads: Vec<RingLoad>,
-    pub groups: Vec<Group>,
-    /// The dots that start one stage later than those that they depend on.
-    pub late: Option<LateDots>,
-    /// The dots that run into the next iteration.
-    pub in_flight: Option<DotsInFlight>,
-    /// The loop behind this one that goes on in its rings.
-    pub next: Option<Link>,
-    /// Its rings are those of the loop before, which has filled slots for it.
-    pub follows: bool,
-    /// The loop around, whose next iteration has slots filled by this one.
-    pub flat: Option<Flat>,
-}
-
-/// Loads whose copies begin together.
-pub struct Group {
-    /// Their numbers.
-    pub loads: Vec<usize>,
-    /// How many stages before the last one the ops run that read them.
-    pub lead: u32,
-    /// What is computed ahead: copies first, then the loads that they depend on, and so on.
-    pub levels: Vec<Level>,
-}
-
-/// A load that goes through a ring.
-pub struct RingLoad {
-    pub inst: Inst,
-    pub way: Way,
-    /// What a slot holds, and where.
-    pub element: Element,
-    pub shape: Shape,
-    pub memory: Layout,
-    /// Each copy of a thread moves so many elements along the axis.
-    pub axis: u32,
-    pub width: u32,
-    /// What a tensor copy moves, where it is one that fills a slot.
-    pub boxed: Option<Boxed>,
-}
-
-impl RingLoad {
-    /// How many copies each of so many threads starts.
-    pub fn copies(&self, threads: u32) -> u32 {
-        self.shape.iter().product::<u32>().div_ceil(self.width * threads)
-    }
-
-    fn because(&self) -> Because {
-        let goes = match self.way {
-            Way::Buffer { .. } => "the product reads the slots",
-            Way::Registers => "it is loaded from the slots to registers",
-        };
-        let bytes = self.width as usize * self.element.bytes();
-        let decision = match self.boxed {
-            Some(_) => "slots of a ring, filled by tensor copies".to_owned(),
-            None => format!("slots of a ring, filled by cp.async of {bytes} bytes"),
-        };
-        Because::done(decision, goes)
-    }
-}
-
-/// Where the loaded tile goes.
-pub enum Way {
-    /// To a buffer, whose place a slot takes.
-    Buffer {
-        /// What renames its places between the load and the store.
-        shapes: SmallVec<[Inst; 2]>,
-        alloc: Inst,
-        store: Inst,
-    },
-    /// To registers.
-    Registers,
-}
-
-/// What is computed for one iteration ahead of it, at one time.
-pub struct Level {
-    /// What it is for.
-    pub loads: Vec<Inst>,
-    /// The instructions of the body that it takes, in the order of the text.
-    pub insts: Vec<Inst>,
-    /// The carried values that it takes, by the number of the parameter of the body.
-    pub parameters: Vec<u32>,
-}
-
-impl LoopPlan {
-    /// What is known of a loop that has a schedule: its copies are in the text.
-    pub fn of_text(module: &Module, inst: Inst, block: Block) -> Self {
-        let function = module.kernel();
-        let (uses, global) = (Uses::new(function), GlobalAccesses::new(module));
-        let body = Body::new(module, inst, &uses, &global);
-        let step = body.as_ref().and_then(|body| match body.step()? {
-            Step::Constant(step) => Some(step),
-            Step::Unknown => None,
-        });
-        let iterations = body.and_then(|body| body.iterations(step?));
-        Self {
-            inst,
-            block,
-            stages: 0,
-            step,
-            iterations,
-            loads: Vec::new(),
-            groups: Vec::new(),
-            late: None,
-            in_flight: None,
-            next: None,
-            follows: false,
-            flat: None,
-        }
-    }
-
-    /// What was done, where the kernel has so many stages.
-    pub fn because(&self, most: u32, bytes: u64, limit: u64) -> Because {
-        let stages = self.stages.min(most);
-        let runs_on = match (&self.in_flight, &self.late) {
-            (Some(_), _) => "; a product runs into the next iteration",
-            (None, Some(_)) => "; dots of what other dots make start one stage later than those",
-            (None, None) => "",
-        };
-        let whose = if self.follows { " of the loop before" } else { "" };
-        let goes_on =
-            if self.flat.is_some() { "; flattened: its last iterations copy for the next tile" } else { "" };
-        let count = self.loads.len();
-        let reason =
-            format!("{count} loads through rings{whose}, {bytes} bytes of shared memory{runs_on}{goes_on}");
-        let decision = format!("loop in {stages} stages");
-        if stages < self.stages {
-            let reason = format!("{reason}; {} stages do not fit into {limit} bytes", self.stages);
-            return Because::missed(decision, reason);
-        }
-        Because::done(decision, reason)
-    }
-
-    /// Whether tensor copies fill slots.
-    pub fn has_boxes(&self) -> bool {
-        self.loads.iter().any(|load| load.boxed.is_some())
+/// What is known of a loop that has a schedule: its copies are in the text.
+pub fn plan_of_text(module: &Module, inst: Inst, block: Block) -> LoopPlan {
+    let function = module.kernel();
+    let (uses, global) = (Uses::new(function), GlobalAccesses::new(module));
+    let body = Body::new(module, inst, &uses, &global);
+    let step = body.as_ref().and_then(|body| match body.step()? {
+        Step::Constant(step) => Some(step),
+        Step::Unknown => None,
+    });
+    let iterations = body.and_then(|body| body.iterations(step?));
+    LoopPlan {
+        inst,
+        block,
+        stages: 0,
+        step,
+        iterations,
+        loads: Vec::new(),
+        groups: Vec::new(),
+        late: None,
+        in_flight: None,
+        fusion: None,
+        follows: false,
     }
 }
 
@@ -217,9 +86,7 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
             }
         }
     };
-    let mut plans: Vec<LoopPlan> = loops.into_iter().filter_map(plan).collect();
-    link(module, &global, &mut plans);
-    plans
+    loops.into_iter().filter_map(plan).collect()
 }
 
 /// Counted loops that all warps run, but for those in the condition of another loop: nothing is carried from one test to the next.
@@ -237,45 +104,6 @@ pub(super) fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Ins
     }
 }
 
-/// The instructions that use each value.
-pub(super) struct Uses {
-    pub(super) of: SecondaryMap<Value, SmallVec<[Inst; 2]>>,
-}
-
-impl Uses {
-    fn new(function: &Function) -> Self {
-        let mut of: SecondaryMap<Value, SmallVec<[Inst; 2]>> = SecondaryMap::new();
-        function.walk(function.entry, &mut |inst| {
-            for operand in &function.insts[inst].operands {
-                of[*operand].push(inst);
-            }
-        });
-        Self { of }
-    }
-}
-
-/// The body of a loop.
-pub(super) struct Body<'a> {
-    pub(super) header: &'a Header,
-    pub(super) function: &'a Function,
-    pub(super) uses: &'a Uses,
-    global: &'a GlobalAccesses<'a>,
-    pub(super) inst: Inst,
-    pub(super) block: Block,
-    /// Where each instruction stands.
-    places: FxHashMap<Inst, usize>,
-    /// Accesses that no load may overtake unless they are known to be elsewhere.
-    writes: Vec<Inst>,
-    /// Whether tensor copies may fill rings of a loop inside of another.
-    nested_boxes: bool,
-}
-
-/// What the counter of a loop is moved by.
-enum Step {
-    Constant(i128),
-    Unknown,
-}
-
 /// What some values are computed from in one iteration.
 #[derive(Default)]
 struct Slice {
@@ -285,24 +113,7 @@ struct Slice {
     loads: BTreeSet<usize>,
 }
 
-impl<'a> Body<'a> {
-    /// None of a loop that orders accesses to memory.
-    fn new(module: &'a Module, inst: Inst, uses: &'a Uses, global: &'a GlobalAccesses<'a>) -> Option<Self> {
-        let function = module.kernel();
-        let block = function.insts[inst].regions[0];
-        let insts = &function.blocks[block].insts;
-        let places = insts.iter().enumerate().map(|(place, inst)| (*inst, place)).collect();
-        let (mut writes, mut is_ordered) = (Vec::new(), false);
-        function.walk(block, &mut |inst| match orders(&function.insts[inst].op) {
-            Order::None => {}
-            Order::Own => writes.push(inst),
-            Order::All => is_ordered = true,
-        });
-        let header = &module.header;
-        let body = Self { header, function, uses, global, inst, block, places, writes, nested_boxes: false };
-        (!is_ordered).then_some(body)
-    }
-
+impl Body<'_> {
     /// What is to be done, or why nothing is.
     fn plan(&self, outer: Block, stages: u32, is_asked: bool) -> Result<LoopPlan, &'static str> {
         let step = match self.step().ok_or("its iterations cannot be counted ahead")? {
@@ -365,7 +176,7 @@ impl<'a> Body<'a> {
                 group.lead = 1;
             }
         }
-        let (inst, block, next, follows, flat) = (self.inst, outer, None, false, None);
+        let (inst, block, fusion, follows) = (self.inst, outer, None, false);
         let iterations = step.and_then(|step| self.iterations(step));
         Ok(LoopPlan {
             inst,
@@ -377,9 +188,8 @@ impl<'a> Body<'a> {
             groups,
             late,
             in_flight,
-            next,
+            fusion,
             follows,
-            flat,
         })
     }
 
@@ -401,23 +211,6 @@ impl<'a> Body<'a> {
         } else {
             "less than 4 bytes lie together, in memory and where they go: cp.async copies no less"
         }
-    }
-
-    /// None of a loop whose iterations cannot be counted ahead.
-    fn step(&self) -> Option<Step> {
-        let [lower, _, step] = [0, 1, 2].map(|place| self.function.insts[self.inst].operands[place]);
-        let bits = self.function.ty(lower).as_registers()?.dtype()?.bits();
-        match self.function.defining_op(step).and_then(Op::as_tile) {
-            Some(ir::Op::Constant { value }) => {
-                value.as_int().filter(|step| *step != 0 && step.abs() < WIDEST_STEP).map(Step::Constant)
-            }
-            // tidy: wildcard because any other value is known when the kernel runs
-            _ => (bits <= 32).then_some(Step::Unknown),
-        }
-    }
-
-    pub(super) fn place(&self, inst: Inst) -> Option<usize> {
-        self.places.get(&inst).copied()
     }
 
     fn is_load(&self, inst: Inst) -> bool {
@@ -671,7 +464,7 @@ impl<'a> Body<'a> {
         let mut levels = Vec::new();
         let mut loads = copies.to_vec();
         while !loads.is_empty() {
-            if levels.len() == MOST_LEVELS {
+            if levels.len() == MAX_LEVELS {
                 return None;
             }
             let mut roots = Vec::new();

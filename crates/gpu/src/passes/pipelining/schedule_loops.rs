@@ -34,7 +34,7 @@ pub(super) mod order {
     /// depend on, by their levels.
     pub const FILL: u32 = 4;
     /// What the threads compute.
-    pub const COMPUTE: u32 = FILL + super::super::plan::MOST_LEVELS as u32;
+    pub const COMPUTE: u32 = FILL + super::super::loop_plan::MAX_LEVELS as u32;
     /// The waits for late dots.
     pub const END: u32 = COMPUTE + 1;
     /// What makes the operands of late dots.

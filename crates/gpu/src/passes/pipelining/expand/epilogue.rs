@@ -6,9 +6,9 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, BlockData, Definition, Dtype, Inst, LoopOptions, Value, ValueData};
 
 use super::super::dots::count_later;
-use super::super::emit::Emit;
-use super::super::flatten::{Ahead, Flat};
-use super::{Crossing, Pipeline, Tail};
+use super::super::emit::{Emit, NextLoop, Tail};
+use super::super::loop_plan::Fusion;
+use super::{Crossing, Pipeline};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 impl Emit<'_> {
@@ -31,14 +31,14 @@ impl Emit<'_> {
         last
     }
 
-    /// Runs the steps that are left without copies. Of a loop that is flattened, the slots are
-    /// filled for the next tile.
+    /// Runs the steps that are left without copies of this loop. A fused loop fills the slots for
+    /// its successor.
     pub(super) fn drain(
         &mut self,
         pipeline: &Pipeline,
         crossing: &Crossing,
         last: &mut FxHashMap<Value, Value>,
-        following: Option<&(&Flat, Ahead)>,
+        following: Option<&(&Fusion, NextLoop)>,
     ) {
         let ops: Vec<Inst> = pipeline.others().filter(|inst| self.is_drained(*inst)).collect();
         let function = &*self.function;
@@ -65,8 +65,8 @@ impl Emit<'_> {
             .iter()
             .map(|index| copies.get(&yielded[*index]).copied().unwrap_or(yielded[*index]))
             .collect();
-        if let Some((flat, next)) = following {
-            self.fill_first(flat, next, counter);
+        if let Some((fusion, next)) = following {
+            self.fill_next(fusion, next, counter);
         }
         self.emit(ir::Op::Yield {}, &next, None);
         self.function.blocks[block].insts = std::mem::replace(&mut self.out, outside);
@@ -112,7 +112,7 @@ impl Emit<'_> {
             copies.insert(carried[0], last[&carried[0]]);
         }
         let ops: Vec<Inst> = pipeline.others().filter(|inst| pipeline.ahead(*inst) == 0).collect();
-        if let Some(next) = self.plan.next.as_ref().and_then(|link| link.joined) {
+        if let Some(next) = self.plan.joined() {
             return Some(self.tail_for_next(pipeline, &ops, copies, next));
         }
         let forwarded = |inst: &Inst| finishes.iter().any(|(finish, _)| finish == inst);

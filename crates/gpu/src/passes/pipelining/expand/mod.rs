@@ -36,15 +36,10 @@ use tilewright_ir::{Definition, Dtype, ElementwiseFn, Inst, Value};
 
 use super::super::tensor_copies::place_of_condition;
 use super::dots::count_later;
-use super::emit::{Bounds, Emit};
-use super::flatten::{Ahead, Flat};
+use super::emit::{Bounds, Emit, Tail};
 use super::schedule_loops::order;
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::{GpuOp, Op, Type};
-
-/// The last stage of the last iteration of a loop, for the next loop to run in the first step of
-/// its own.
-pub(super) struct Tail(Vec<(u32, Inst)>);
 
 /// A loop with its schedule.
 struct Pipeline {
@@ -105,9 +100,8 @@ impl Emit<'_> {
             self.rings = self.taken_rings();
         }
         let bounds = self.bounds(pipeline.farthest.max(self.distance));
-        self.continued = plan.next.as_ref().map(|link| self.continued(link));
-        let next_tile =
-            plan.flat.as_ref().filter(|_| pipeline.crossing == 0).map(|flat| self.next_tile_of(flat));
+        let fusion = plan.fusion.as_ref();
+        self.continued = fusion.filter(|_| !pipeline.drains).map(|fusion| self.continued(fusion));
         let finishes = self.forward_dots(&pipeline);
         let mut steps: Steps = vec![FxHashMap::default(); pipeline.farthest as usize + 1];
         let outside = std::mem::take(&mut self.out);
@@ -122,7 +116,7 @@ impl Emit<'_> {
         let initial = self.initial_values(&pipeline, &bounds, &steps, in_range);
         self.before = std::mem::take(&mut self.out);
         let mut crossing = Crossing::new();
-        self.step(&pipeline, &bounds, &steps, (in_range, next_tile.as_ref()), &mut crossing);
+        self.step(&pipeline, &bounds, &steps, in_range, &mut crossing);
         let inst = plan.inst;
         for (place, value) in initial.into_iter().enumerate() {
             self.function.insts[inst].operands[place + 3] = value;
@@ -132,21 +126,17 @@ impl Emit<'_> {
             self.function.insts[inst].operands[1] = bounds.end(left as usize);
         }
         let mut last = self.last_values(&pipeline, &crossing);
-        let following =
-            plan.flat.as_ref().filter(|_| pipeline.drains).map(|flat| (flat, self.next_tile(flat)));
+        let drained = fusion.filter(|_| pipeline.drains).map(|fusion| (fusion, self.next_loop(fusion)));
         if pipeline.drains {
-            self.drain(&pipeline, &crossing, &mut last, following.as_ref());
+            self.drain(&pipeline, &crossing, &mut last, drained.as_ref());
         }
         let tail = self.epilogue(&pipeline, &crossing, &last, &finishes, in_range);
         self.wait_after_computation(&pipeline);
-        if let Some((flat, next)) = &following {
-            let offset = self.offset(self.distance - 1);
-            self.fill_first(flat, next, offset);
-        }
-        if let (Some(flat), Some((next, _))) = (&plan.flat, &next_tile) {
-            self.catch_up(flat, next);
-        }
-        if plan.next.is_none() && plan.flat.is_none() && !pipeline.drains {
+        if let Some((fusion, next)) = &drained {
+            self.fill_last_of_next(fusion, next);
+        } else if let Some(fusion) = fusion {
+            self.take_rest(fusion);
+        } else if !pipeline.drains {
             self.take_unused(&pipeline);
         }
         let after = std::mem::take(&mut self.out);
@@ -170,7 +160,8 @@ impl Emit<'_> {
                     let ring = self.function.insts[ring].operands[0];
                     let number =
                         self.rings.iter().position(|other| *other == ring).expect("it is of the loop");
-                    self.of_this_or_next(&mut coordinates, number, &continued, (counter, in_range));
+                    let iteration = (counter, in_range);
+                    self.select_current_or_next_loop(&mut coordinates, number, &continued, iteration);
                 } else {
                     let place = place_of_condition(self.function, &coordinates);
                     coordinates[place] = self.outside_unless(in_range, coordinates[place]);
@@ -247,19 +238,15 @@ impl Emit<'_> {
         pipeline: &Pipeline,
         bounds: &Bounds,
         steps: &Steps,
-        (in_range, next_tile): (Option<Value>, Option<&(Ahead, Value)>),
+        in_range: Option<Value>,
         crossing: &mut Crossing,
     ) {
         let counter = self.function.blocks[self.body].parameters[0];
         let end = self.function.terminator(self.body).expect("a body yields");
         let mut counters: BTreeMap<u32, Value> = BTreeMap::new();
         let mut conditions: BTreeMap<u32, Value> = BTreeMap::new();
-        let mut flat = self.plan.flat.as_ref();
         let mut body = Vec::new();
         for inst in pipeline.step.iter().copied() {
-            if let Some(around) = flat.take_if(|_| pipeline.order(inst) >= order::COMPUTE) {
-                body.extend(self.fills_of_nest(around, next_tile, bounds));
-            }
             if self.is_forwarded(pipeline, inst) || self.is_in_vain(pipeline, inst) {
                 continue;
             }
@@ -296,9 +283,6 @@ impl Emit<'_> {
             body.append(&mut self.out);
             body.push(inst);
         }
-        if let Some(around) = flat {
-            body.extend(self.fills_of_nest(around, next_tile, bounds));
-        }
         body.push(end);
         self.function.blocks[self.body].insts = body;
         for inst in pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0) {
@@ -334,23 +318,6 @@ impl Emit<'_> {
         self.crossing(steps, crossing, (value, made - ahead + 1), (in_range, Some(first)))
     }
 
-    /// What an iteration of a flattened loop copies.
-    fn fills_of_nest(&mut self, flat: &Flat, next: Option<&(Ahead, Value)>, bounds: &Bounds) -> Vec<Inst> {
-        let own = std::mem::take(&mut self.out);
-        let fills = match next {
-            Some((next, first)) => self.fill_this_or_next(flat, next, *first, bounds),
-            None => self.fill_later(flat, bounds),
-        };
-        self.out = own;
-        fills
-    }
-
-    fn next_tile_of(&mut self, flat: &Flat) -> (Ahead, Value) {
-        let next = self.next_tile(flat);
-        let first = self.counter_of_next(flat);
-        (next, first)
-    }
-
     /// Whether an op is the wait for a dot that the loop carries.
     fn is_forwarded(&self, pipeline: &Pipeline, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
@@ -363,7 +330,7 @@ impl Emit<'_> {
     fn is_in_vain(&self, pipeline: &Pipeline, inst: Inst) -> bool {
         let plan = self.plan;
         let data = &self.function.insts[inst];
-        let is_plain = pipeline.crossing == 0 && plan.next.is_none() && !plan.follows;
+        let is_plain = pipeline.crossing == 0 && plan.fusion.is_none() && !plan.follows;
         // What is marked as a box may be copied as one yet, and each slot then.
         let is_box = |pointer: Value| {
             matches!(self.function.defining_op(pointer), Some(Op::Gpu(GpuOp::TensorBox { .. })))

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use tilewright_ir::{Definition, Inst, Operation, Value};
 
-use super::super::dots::{Neutral, count_later};
-use super::super::emit::{Bounds, Emit};
+use super::super::dots::count_later;
+use super::super::emit::{Bounds, Emit, Tail};
+use super::super::loop_plan::Neutral;
 use super::super::schedule_loops::order;
-use super::{Pipeline, Steps, Tail, is_access};
+use super::{Pipeline, Steps, is_access};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 impl Emit<'_> {
@@ -108,8 +109,9 @@ impl Emit<'_> {
                     let ahead = pipeline.ahead(inst);
                     let Some(iteration) = ahead.checked_sub(step) else { continue };
                     // The loop before has filled all slots but those that are taken whether an
-                    // iteration is in range or not.
-                    if plan.follows && iteration + always_taken < ahead {
+                    // iteration is in range or not; the tile before has filled all.
+                    let is_filled = plan.follows && iteration + always_taken < ahead;
+                    if is_filled || plan.outer().is_some() {
                         continue;
                     }
                     let known = conditions.get(&ahead).copied();
@@ -204,8 +206,7 @@ impl Emit<'_> {
     /// With which operands the last stage does nothing, if it runs whether there is an iteration or
     /// not.
     pub(super) fn neutral(&self) -> Option<&Neutral> {
-        let is_joined = self.plan.next.as_ref().is_some_and(|link| link.joined.is_some());
-        self.plan.late.as_ref()?.neutral.as_ref().filter(|_| is_joined)
+        self.plan.late.as_ref()?.neutral.as_ref().filter(|_| self.plan.joined().is_some())
     }
 
     /// What the loop carries at its beginning.

@@ -1,0 +1,133 @@
+//! Where the boxes of a loop begin, and how their coordinates grow.
+
+use std::collections::BTreeSet;
+
+use smallvec::SmallVec;
+use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term};
+use tilewright_ir::{Block, Definition, Effect, Inst, Operation, Value};
+
+use crate::passes::global_memory::GlobalAccesses;
+use crate::passes::pipelining::loop_plan::{Boxes, Growth, LoopPlan, RingLoad};
+use crate::passes::pipelining::memory_order::{Order, orders};
+use tilewright_gpu_ir::{Function, Gpu};
+
+/// The pure scalar ops of a block that values are computed by, in order, and what they need from
+/// elsewhere. None if other ops of the block compute the values, or values that `body` carries.
+pub(super) fn scalars_of(
+    function: &Function,
+    insts: &[Inst],
+    body: Option<Block>,
+    mut wanted: Vec<Value>,
+) -> Option<(Vec<Inst>, Vec<Value>)> {
+    let is_scalar = |value: &Value| function.ty(*value).as_registers().is_some_and(|tile| tile.rank() == 0);
+    let (mut indices, mut outside) = (BTreeSet::new(), Vec::new());
+    while let Some(value) = wanted.pop() {
+        let index = match function.values[value].definition {
+            Definition::Parameter(block, index) if Some(block) == body => {
+                if index > 0 {
+                    return None;
+                }
+                continue;
+            }
+            Definition::Parameter(..) => None,
+            Definition::Result(inst, _) => insts.iter().position(|other| *other == inst),
+        };
+        let Some(index) = index else {
+            outside.push(value);
+            continue;
+        };
+        let data = &function.insts[insts[index]];
+        let is_pure = data.op.info().effect == Effect::Pure && data.regions.is_empty();
+        if !is_pure || !data.operands.iter().chain(&data.results).all(is_scalar) {
+            return None;
+        }
+        if indices.insert(index) {
+            wanted.extend(&data.operands);
+        }
+    }
+    Some((indices.into_iter().map(|index| insts[index]).collect(), outside))
+}
+
+/// Where the boxes of the loads of a loop begin, and what the scalars for that need from elsewhere.
+/// None if they are no boxes that scalars and the counter determine.
+pub(super) fn boxes_of(function: &Function, plan: &LoopPlan) -> Option<(Boxes, Vec<Value>)> {
+    let body = function.insts[plan.inst].regions[0];
+    let of_load = |load: &RingLoad| {
+        let boxed = load.boxed.as_ref().filter(|boxed| boxed.gathered_row_indices(function).is_none())?;
+        Some(boxed.coordinates(function, boxed.mark))
+    };
+    let coordinates: Vec<SmallVec<[Value; 5]>> = plan.loads.iter().map(of_load).collect::<Option<_>>()?;
+    let wanted = coordinates.iter().flatten().copied().collect();
+    let (insts, outside) = scalars_of(function, &function.blocks[body].insts, Some(body), wanted)?;
+    Some((Boxes { counter: function.blocks[body].parameters[0], insts, coordinates }, outside))
+}
+
+/// How the coordinates of the boxes of two loops with the same step grow, the second one in the next
+/// iteration of a loop around.
+pub(super) fn growths(
+    function: &Function,
+    loops: [(Inst, &Boxes); 2],
+    outer: Option<Inst>,
+) -> Vec<SmallVec<[Growth; 5]>> {
+    let mut evolution = ScalarEvolution::new(function);
+    let mut growth = |inst: Inst, value: Value| growth(function, &mut evolution, inst, value);
+    let [(inst, own), (other, next)] = loops;
+    let pairs = own.coordinates.iter().zip(&next.coordinates);
+    pairs
+        .map(|(own, next)| {
+            let pairs = own.iter().zip(next);
+            pairs
+                .map(|(own, next)| match (growth(inst, *own), growth(other, *next)) {
+                    (Some((own, rest)), Some((next, others))) if own == next => {
+                        let changes = |term: &Term| outer.is_some_and(|outer| is_of(function, *term, outer));
+                        match own.is_zero() {
+                            true if rest == others && !rest.any(changes) => Growth::Same,
+                            true => Growth::None,
+                            false => Growth::Alike,
+                        }
+                    }
+                    (Some(_) | None, Some(_) | None) => Growth::Unknown,
+                })
+                .collect()
+        })
+        .collect()
+}
+
+/// By how much a scalar grows in each iteration of a loop, and its value in the first one.
+fn growth(
+    function: &Function,
+    evolution: &mut ScalarEvolution<'_, Gpu>,
+    inst: Inst,
+    value: Value,
+) -> Option<(Form, Form)> {
+    let (growth, rest) = evolution.form(value).factor_of(Term::Iteration(inst))?;
+    let changes = |term: &Term| is_of(function, *term, inst);
+    (!growth.any(changes) && !rest.any(changes)).then_some((growth, rest))
+}
+
+/// Whether an iteration of a loop determines a term.
+fn is_of(function: &Function, term: Term, inst: Inst) -> bool {
+    let body = function.insts[inst].regions[0];
+    match term {
+        Term::Iteration(other) => other == inst,
+        Term::Value(value) => match function.values[value].definition {
+            Definition::Result(maker, _) => function.blocks[body].insts.contains(&maker),
+            Definition::Parameter(block, _) => block == body,
+        },
+    }
+}
+
+/// Whether no op may write what loads copy, if they copy before it.
+pub(super) fn may_copy_before(
+    function: &Function,
+    global: &GlobalAccesses<'_>,
+    loads: &[RingLoad],
+    inst: Inst,
+) -> Result<(), &'static str> {
+    match orders(&function.insts[inst].op) {
+        Order::None => Ok(()),
+        Order::Own if loads.iter().all(|load| !global.may_alias(load.inst, inst)) => Ok(()),
+        Order::Own => Err("a store or atomic in it may touch what its next iteration loads"),
+        Order::All => Err("it orders accesses to memory"),
+    }
+}

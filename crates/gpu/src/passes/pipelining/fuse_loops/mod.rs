@@ -1,0 +1,35 @@
+//! Loop fusion: in place of its iterations that are out of range, a loop fills slots for the loop
+//! that takes them next. So the rings are not empty between two loops.
+//!
+//! ```text
+//! for %i = %a to %b {                                 for %i = %a to %b {
+//!   … acquire %r ; fill from %i + 2 if in range         … acquire %r ; fill from %i + 2, of this
+//! } ; take, release twice ; dealloc %r          =>        loop or of the next one
+//! %s = alloc ; fill %s, %s                            }
+//! for %j = %c to %d { … take %s … }                   for %j = %c to %d { … take %r … }
+//! ```
+//! The successor is the next loop of the block ([`sibling`]), or the same loop in the next
+//! iteration of the loop around it ([`nested`]). Both have the same
+//! [`Fusion`](super::loop_plan::Fusion): what the successor's
+//! counter begins and ends with, and where its boxes begin. The expander knows only this type: it
+//! moves the coordinates of an iteration that is out of range to those of the successor
+//! (`select_current_or_next_loop`).
+//!
+//! If a coordinate grows alike in both loops, those of the successor are those of the loop and a
+//! constant of the loop; otherwise the body computes them once more.
+
+mod boxes;
+mod nested;
+mod sibling;
+mod successor;
+
+use super::loop_plan::LoopPlan;
+use crate::passes::global_memory::GlobalAccesses;
+use tilewright_gpu_ir::Module;
+
+/// Finds the loops that are fused.
+pub(super) fn fuse_loops(module: &Module, plans: &mut [LoopPlan]) {
+    let global = GlobalAccesses::new(module);
+    sibling::fuse(module, &global, plans);
+    nested::fuse(module, &global, plans);
+}

@@ -1,0 +1,251 @@
+//! A loop in a loop that requests fusion (`tl.range(…, flatten=True)`): the first blocks of the next
+//! tile of a persistent kernel are copied while the last dots of this tile and the ops after them
+//! run.
+//!
+//! ```text
+//!                                              %r = alloc ; fill %r from 0, 1, 2 of %lo
+//! for %tile = %lo to %hi {                     for %tile = %lo to %hi {
+//!   %r = alloc ; fill %r from 0, 1, 2            for %k = 0 to %n {
+//!   for %k = 0 to %n { … fill … }         =>       … fill from %k + 3 or of the next %tile
+//!   … ; dealloc %r                               } …
+//! }                                            } ; take, release all ; dealloc %r
+//! ```
+//! The counter of the loop around determines the next tile: the scalars that depend on it are
+//! computed once more. A box of no tile is outside of its tensor, and so zeros.
+//!
+//! **A tile takes as many slots as it has iterations, but at least as many as are filled ahead**, so
+//! that those that it leaves are of the next tile always. A loop with dots in flight multiplies those
+//! that are too many, which are zeros. Another loop takes the rest of its slots after it
+//! ([`Emit::take_rest`]).
+//!
+//! **Obstacles**, besides those of pipelining: stores of the loop around that may touch what is
+//! copied, boxes that depend on more than the counters, copies by `cp.async`.
+
+use rustc_hash::FxHashMap;
+use smallvec::smallvec;
+use tilewright_ir as ir;
+use tilewright_ir::{
+    Block, BlockData, Dtype, ElementwiseFn, Inst, LoopOptions, Operation, Value, constant_int,
+};
+
+use super::boxes::{boxes_of, growths, may_copy_before, scalars_of};
+use crate::passes::global_memory::GlobalAccesses;
+use crate::passes::pipelining::emit::{Emit, NextLoop};
+use crate::passes::pipelining::loop_plan::{Fusion, LoopPlan, Outer, Successor};
+use crate::passes::pipelining::plan::find_loops;
+use crate::remarks::{self, Because};
+use tilewright_gpu_ir::{Function, GpuOp, Module, Type};
+
+/// Counters of 32 bits are not moved farther than this.
+const MAX_DISTANCE: i128 = 1 << 30;
+
+/// Finds the pipelined loops whose loop around requests fusion.
+pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [LoopPlan]) {
+    let function = module.kernel();
+    let mut loops = Vec::new();
+    find_loops(function, function.entry, &mut loops);
+    let is_requested = |inst: Inst| matches!(function.insts[inst].op.as_tile(), Some(ir::Op::For { options }) if options.flatten);
+    loops.retain(|(inst, _)| is_requested(*inst));
+    for (outer, block) in loops {
+        let body = function.insts[outer].regions[0];
+        let mut inner = plans.iter_mut().filter(|plan| plan.block == body);
+        let found = match (inner.next(), inner.next()) {
+            (Some(plan), None) => {
+                let fusion = Nest { function, global, plan, outer, block }.fusion();
+                fusion.map(|fusion| plan.fusion = Some(fusion))
+            }
+            (Some(_), Some(_)) => Err("several loops in it are pipelined"),
+            (None, _) => Err("no loop that is pipelined stands in it, but for branches"),
+        };
+        if let Err(reason) = found {
+            let because = || Because::missed("not flattened", reason);
+            remarks::about("pipelining", function, outer, || "loop".into(), because);
+        }
+    }
+}
+
+/// A pipelined loop and the loop around it.
+struct Nest<'a> {
+    function: &'a Function,
+    global: &'a GlobalAccesses<'a>,
+    plan: &'a LoopPlan,
+    outer: Inst,
+    block: Block,
+}
+
+impl Nest<'_> {
+    fn fusion(&self) -> Result<Fusion, &'static str> {
+        let (function, plan) = (self.function, self.plan);
+        let body = function.insts[self.outer].regions[0];
+        self.may_count_ahead()?;
+        if plan.late.is_some() {
+            return Err("the loop in it begins one of two products an iteration late");
+        }
+        let mut may = Ok(());
+        function.walk(body, &mut |inst| {
+            if let Err(reason) = may_copy_before(function, self.global, &plan.loads, inst) {
+                may = Err(reason);
+            }
+        });
+        may?;
+        for load in &plan.loads {
+            let boxed = load.boxed.as_ref().ok_or("a load that goes through a ring is no tensor copy")?;
+            if self.is_inside(function.insts[boxed.mark].operands[1], body) {
+                return Err("a tensor map is made in it");
+            }
+            if boxed.gathered_row_indices(function).is_some() {
+                return Err("a copy is of rows by number");
+            }
+        }
+        let bounds = [0, 1].map(|index| function.insts[plan.inst].operands[index]);
+        let (own, outside) = boxes_of(function, plan)
+            .ok_or("where a copy is from depends on more than the counter of the loop in it")?;
+        let wanted = bounds.into_iter().chain(outside).collect();
+        let (scalars, _) = scalars_of(function, &function.blocks[body].insts, Some(body), wanted)
+            .ok_or("what the loop in it copies first is not computed of scalars and the counter alone")?;
+        let step = constant_int(function, function.insts[self.outer].operands[2]);
+        let successor = Successor::Nested(Outer { inst: self.outer, block: self.block, step });
+        let growths = growths(function, [(plan.inst, &own); 2], Some(self.outer));
+        Ok(Fusion { successor, bounds, scalars, next: own.clone(), own, growths, min_iterations: 0 })
+    }
+
+    fn may_count_ahead(&self) -> Result<(), &'static str> {
+        let function = self.function;
+        let is_int32 = |inst: Inst| {
+            let tile = function.ty(function.insts[inst].operands[0]).as_registers();
+            tile.and_then(ir::Type::dtype) == Some(Dtype::I32)
+        };
+        let most = MAX_DISTANCE / i128::from(self.plan.stages);
+        if ![self.outer, self.plan.inst].into_iter().all(is_int32) {
+            Err("a counter is no int32")
+        } else if self.plan.step.is_none_or(|step| step < 1 || step > most) {
+            Err("the step of the loop in it is no positive constant")
+        } else {
+            Ok(())
+        }
+    }
+
+    fn is_inside(&self, value: Value, body: Block) -> bool {
+        let mut found = false;
+        let Some(made) = self.function.defining_inst(value) else { return false };
+        self.function.walk(body, &mut |inst| found |= inst == made);
+        found
+    }
+}
+
+impl Emit<'_> {
+    /// Fills slots before the loop around, for its first iteration.
+    pub(in super::super) fn begin_nest(&mut self) {
+        let plan = self.plan;
+        let (Some(fusion), Some(outer)) = (&plan.fusion, plan.outer()) else { return };
+        let bounds = [0, 1].map(|index| self.function.insts[outer.inst].operands[index]);
+        let in_range = self.is_before(outer, bounds);
+        let first = self.loop_of_tile(fusion, outer, bounds[0], in_range);
+        for iteration in 0..self.distance {
+            let offset = self.offset(iteration);
+            self.fill_next(fusion, &first, offset);
+        }
+        let before = std::mem::take(&mut self.out);
+        self.put(outer.block, outer.inst, before, Vec::new());
+    }
+
+    /// Takes the slots that the last iteration of the loop around has filled.
+    pub(in super::super) fn end_nest(&mut self) {
+        let plan = self.plan;
+        let Some(outer) = plan.outer() else { return };
+        let rings = self.rings.clone();
+        for _ in 0..self.distance {
+            self.take_turn(&rings);
+        }
+        let after = std::mem::take(&mut self.out);
+        self.put(outer.block, outer.inst, Vec::new(), after);
+    }
+
+    /// The loop in the next iteration of the loop around.
+    pub(super) fn next_of_nest(&mut self, fusion: &Fusion, outer: &Outer) -> NextLoop {
+        let data = &self.function.insts[outer.inst];
+        let (upper, step) = (data.operands[1], data.operands[2]);
+        let counter = self.function.blocks[data.regions[0]].parameters[0];
+        // The counter after the last one may have more than 32 bits.
+        let [this, upper, far] = [counter, upper, step].map(|value| self.cast(value, Dtype::I64));
+        let left = self.scalar(ElementwiseFn::Sub, &[upper, this]);
+        let in_range = self.is_before(outer, [far, left]);
+        let next = self.scalar(ElementwiseFn::Add, &[counter, step]);
+        self.loop_of_tile(fusion, outer, next, in_range)
+    }
+
+    fn loop_of_tile(&mut self, fusion: &Fusion, outer: &Outer, counter: Value, in_range: Value) -> NextLoop {
+        let body = self.function.insts[outer.inst].regions[0];
+        let mut copies = FxHashMap::default();
+        copies.insert(self.function.blocks[body].parameters[0], counter);
+        for inst in &fusion.scalars {
+            self.copy(*inst, &mut copies);
+        }
+        let [lower, upper] = fusion.bounds.map(|value| copies.get(&value).copied().unwrap_or(value));
+        let length = self.length([lower, upper], 0, Some(self.distance));
+        let length = self.cast(length, Dtype::I32);
+        let zero = self.constant(Dtype::I32, 0);
+        let length = self.scalar(ElementwiseFn::Select, &[in_range, length, zero]);
+        NextLoop { copies, lower, length: Some(length) }
+    }
+
+    /// Whether one number is before another one in the direction of the loop around.
+    fn is_before(&mut self, outer: &Outer, numbers: [Value; 2]) -> Value {
+        match outer.step {
+            Some(step) if step > 0 => self.compare(ElementwiseFn::Lt, numbers),
+            Some(_) => self.compare(ElementwiseFn::Gt, numbers),
+            None => {
+                let step = self.function.insts[outer.inst].operands[2];
+                let zero = self.constant(Dtype::I32, 0);
+                let is_up = self.compare(ElementwiseFn::Gt, [step, zero]);
+                let [up, down] =
+                    [ElementwiseFn::Lt, ElementwiseFn::Gt].map(|function| self.compare(function, numbers));
+                self.scalar(ElementwiseFn::Select, &[is_up, up, down])
+            }
+        }
+    }
+
+    /// Fills the next slot of each ring for the iteration of the successor at this distance from its
+    /// first one.
+    pub(in super::super) fn fill_next(&mut self, fusion: &Fusion, next: &NextLoop, offset: Value) {
+        let counter = self.scalar(ElementwiseFn::Add, &[next.lower, offset]);
+        let in_range = next.length.map(|length| self.compare(ElementwiseFn::Lt, [offset, length]));
+        let boxes = self.boxes_at(&fusion.next, next.copies.clone(), counter);
+        for (load, mut coordinates) in boxes.into_iter().enumerate() {
+            let slot = self.acquire(load);
+            if let Some(in_range) = in_range {
+                coordinates[0] = self.outside_unless(in_range, coordinates[0]);
+            }
+            self.fill_box(load, slot, &coordinates);
+            self.emit(GpuOp::Publish {}, &[slot], None);
+        }
+    }
+
+    /// Fills the last of the slots that are filled ahead.
+    pub(in super::super) fn fill_last_of_next(&mut self, fusion: &Fusion, next: &NextLoop) {
+        let offset = self.offset(self.distance - 1);
+        self.fill_next(fusion, next, offset);
+    }
+
+    /// After a loop with fewer iterations than are filled ahead, takes the rest of the slots of this
+    /// tile and fills them for the next tile.
+    pub(in super::super) fn take_rest(&mut self, fusion: &Fusion) {
+        let Some(continued) = self.continued.take().filter(|_| self.plan.outer().is_some()) else { return };
+        let from = self.length(fusion.bounds, 0, Some(self.distance));
+        let from = self.cast(from, Dtype::I32);
+        let from = self.whole_steps(from);
+        let [to, step] = [self.distance, 1].map(|count| self.offset(count));
+        let outside = std::mem::take(&mut self.out);
+        let body = self.function.blocks.push(BlockData::default());
+        let int = Type::scalar(ir::Type::scalar(Dtype::I32));
+        let counter = self.function.add_parameter(body, int, None);
+        let rings = self.rings.clone();
+        self.take_turn(&rings);
+        self.fill_next(fusion, &continued.next, counter);
+        self.emit(ir::Op::Yield {}, &[], None);
+        self.function.blocks[body].insts = std::mem::replace(&mut self.out, outside);
+        let options = LoopOptions { num_stages: 1, ..LoopOptions::default() };
+        let loop_inst = self.emit(ir::Op::For { options }, &[from, to, step], None);
+        self.function.insts[loop_inst].regions = smallvec![body];
+    }
+}
