@@ -3239,7 +3239,7 @@ def yn(arg0: _Value, arg1: _Value) -> tensor:
 
     Shapes: operands broadcast to one shape, which is the result's.
     Types: `x` [2, 4] of … gives for `tl.extra.libdevice.yn(x, x)`: any type: the same [2, 4].
-    Error: 1e-14 relative for fp64, but near its zeros.
+    Error: 1e-14 relative for fp64, except near its zeros.
 
     Example::
 
