@@ -190,7 +190,7 @@ def test_text_is_in_the_ptx_as_it_was_written(device):
         ),
         ({"constraints": "=r,r,x"}, "the constraint `x` is none of"),
         ({"constraints": "=l,r,r"}, "an output of 64 bits cannot hold one element of type int32: 32 bits"),
-        ({"constraints": "r,r,=r"}, "the output `=r` stands after an input"),
+        ({"constraints": "r,r,=r"}, "the output `=r` comes after an input"),
         ({"pack": 3}, "`pack` cannot be 3"),
         ({"dtype": "(tl.int32, 3)"}, "`dtype` of `inline_asm_elementwise` is a type or a tuple of types"),
     ],

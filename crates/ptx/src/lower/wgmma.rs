@@ -389,8 +389,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the number of instructions after which accumulators of 8-bit floats, of which the tensor
-/// cores keep few bits, are added in full precision.
+/// Returns the number of instructions after which accumulators of 8-bit floats are added in full
+/// precision: the tensor cores keep few of their bits.
 fn exact_steps([d, a, _]: [ScalarType; 3], shape: MmaShape, max_imprecise_acc: u32) -> Option<u32> {
     let is_imprecise = d == ScalarType::F32 && matches!(a, ScalarType::E4m3 | ScalarType::E5m2);
     (is_imprecise && max_imprecise_acc > 0).then(|| (max_imprecise_acc / shape.k).max(1))
