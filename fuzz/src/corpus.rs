@@ -1,4 +1,4 @@
-//! Changes the texts of a corpus at every level: tokens, lines, numbers and bytes.
+//! Mutates the texts of a corpus by tokens, lines, numbers and bytes.
 
 use crate::random::Random;
 use crate::split;
@@ -27,18 +27,19 @@ const NUMBERS: [u64; 20] = [
     u64::MAX,
 ];
 
-/// The bytes of a seed for [`changed_text`] and [`changed_file`]: mostly one to three changes, since what is changed in many places
-/// is seldom read to its end.
+/// Returns the mutation bytes of a seed for [`changed_text`] and [`changed_file`]: mostly one to
+/// three mutations, since a heavily mutated text is usually rejected early.
 pub fn changes(seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let count = random.pick(&[1, 1, 1, 2, 2, 3, 4, 8]);
     (0..2 + 6 * count).map(|_| random.bits() as u8).collect()
 }
 
-/// One text of the corpus, changed as the bytes say: the first two choose it, each six bytes after them a change.
+/// Returns a text of the corpus, mutated according to the bytes: the first two choose the text, and
+/// every six bytes after them describe a mutation.
 ///
-/// A change takes what it inserts from the same text or from another one of the corpus, so that it is mostly a
-/// legal part of the language.
+/// Insertions come from the same text or another one of the corpus, so that they are mostly legal
+/// parts of the language.
 pub fn changed_text(corpus: &[String], bytes: &[u8]) -> String {
     let (head, steps) = bytes.split_at(bytes.len().min(2));
     let index = head.iter().fold(0, |index, &byte| index << 8 | usize::from(byte));
@@ -132,8 +133,9 @@ fn change_bytes(text: &str, kind: u8, first: usize, second: usize) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Texts with one number changed to one at which sizes, shifts and counts overflow: each number of the corpus that is the first at
-/// its place in a line of its form.
+/// Returns all mutations that replace one number by one at which sizes, shifts and counts overflow.
+/// Of the numbers at the same position in lines of the same form, only the first in the corpus is
+/// replaced.
 pub fn changed_numbers(corpus: &[String]) -> Vec<(usize, usize, u64)> {
     let mut known = std::collections::HashSet::new();
     let mut found = Vec::new();
@@ -163,7 +165,7 @@ pub fn changed_numbers(corpus: &[String]) -> Vec<(usize, usize, u64)> {
     found
 }
 
-/// A text with the number at a place of [`changed_numbers`] changed.
+/// Returns a text with the number of a site from [`changed_numbers`] replaced.
 pub fn with_number(text: &str, site: usize, number: u64) -> String {
     let number = number.to_string();
     let mut tokens = split(text);
@@ -171,7 +173,7 @@ pub fn with_number(text: &str, site: usize, number: u64) -> String {
     tokens.concat()
 }
 
-/// The bytes of a file, changed as `bytes` say, each six of them a change.
+/// Returns the bytes of a file, mutated according to `bytes`, six per mutation.
 pub fn changed_file(file: &[u8], bytes: &[u8]) -> Vec<u8> {
     let mut file = file.to_vec();
     for step in bytes.chunks_exact(6).take(8) {

@@ -1,19 +1,20 @@
-//! Fuzz targets, one a file in `tests/`: nothing that a user writes may panic, abort or hang.
+//! Fuzz targets, one per file in `tests/`: no user input may cause a panic, abort or hang.
 //!
-//! They are ordinary tests, which try the same inputs each time, so that a change is never judged by an input that the
-//! one before did not meet ([`fuzz!`]); `make fuzz` gives each a minute of new ones, and `cargo bolero` runs them under a
-//! coverage-guided fuzzer. This crate holds what they share: [`mutate`] turns random bytes into text that is nearly right, which
-//! gets further than random text, [`kernel`] makes kernels that are right, and [`mod@product`] programs that multiply matrices.
+//! They are ordinary tests with a fixed set of inputs, so that every change is tested on the same
+//! ones ([`fuzz!`]); `make fuzz` runs each for a minute on new inputs, and `cargo bolero` under a
+//! coverage-guided fuzzer. This crate contains their common parts: [`mutate`] derives nearly valid
+//! text from random bytes, which gets further than random text, [`kernel`] generates valid kernels,
+//! and [`matmul`] programs that multiply matrices.
 
 pub mod corpus;
 pub mod kernel;
-pub mod product;
+pub mod matmul;
 pub mod random;
 
 use random::Random;
 
-/// Runs a target, a function of `&[u8]`, on so many inputs of fixed seeds; on new ones where
-/// `BOLERO_RANDOM_TEST_TIME_MS` says for how long, and under `cargo bolero`.
+/// Runs a target, a function of `&[u8]`, on `$count` inputs with fixed seeds; on new inputs under
+/// `cargo bolero`, and for the time given by `BOLERO_RANDOM_TEST_TIME_MS`.
 #[macro_export]
 macro_rules! fuzz {
     ($count:expr, $target:expr) => {
@@ -25,12 +26,12 @@ macro_rules! fuzz {
     };
 }
 
-/// Whether targets are to try other inputs than those of a test, which `bolero`'s variables ask for.
+/// Returns whether `bolero`'s environment variables select new inputs instead of the fixed ones.
 pub fn tries_new_inputs() -> bool {
     std::env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with("BOLERO_"))
 }
 
-/// The input of a seed: up to 256 bytes, mostly few.
+/// Returns the input of a seed: up to 256 bytes, mostly few.
 pub fn fixed_input(seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let longest = 4 << random.below(7);
@@ -38,7 +39,7 @@ pub fn fixed_input(seed: u64) -> Vec<u8> {
     (0..length).map(|_| random.bits() as u8).collect()
 }
 
-/// Changes a text token by token, as the bytes say: each four bytes name an action, two places and a length.
+/// Mutates a text by tokens: every four bytes give an action, two positions and a length.
 pub fn mutate(text: &str, dictionary: &[&str], bytes: &[u8]) -> String {
     let mut tokens: Vec<&str> = split(text);
     for step in bytes.chunks_exact(4).take(64) {
@@ -61,7 +62,7 @@ pub fn mutate(text: &str, dictionary: &[&str], bytes: &[u8]) -> String {
     tokens.concat()
 }
 
-/// The tokens of a text: words, runs of blanks, and single characters.
+/// Returns the tokens of a text: words, runs of spaces, and single characters.
 fn split(text: &str) -> Vec<&str> {
     let class = |c: char| match c {
         _ if c.is_alphanumeric() || c == '_' || c == '.' => 0,

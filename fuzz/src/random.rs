@@ -1,10 +1,10 @@
-//! Random decisions, the same for a seed in each run: tests name a random program by its seed.
+//! Random decisions that are reproducible from a seed: tests identify a random program by its seed.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// The seeds that `TILEWRIGHT_SEEDS=7..9` asks for instead of those of a test.
+/// Returns the seeds from `TILEWRIGHT_SEEDS=7..9`, which replace those of a test.
 pub fn chosen_seeds() -> Option<Range<u64>> {
     let seeds = std::env::var("TILEWRIGHT_SEEDS").ok()?;
     let (start, end) = seeds.split_once("..").expect("TILEWRIGHT_SEEDS is two numbers, `7..9`");
@@ -12,7 +12,7 @@ pub fn chosen_seeds() -> Option<Range<u64>> {
     Some(start..end)
 }
 
-/// Seeds that threads take one by one.
+/// Seeds that threads take one at a time.
 struct Seeds {
     next: AtomicU64,
     end: u64,
@@ -41,7 +41,7 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// Checks each seed, on all cores. After a seed that fails, no other begins.
+/// Checks each seed, on all cores. After a failure, no further seeds are started.
 pub fn in_parallel(seeds: Range<u64>, check: impl Fn(u64) + Sync) {
     let seeds = Seeds { next: AtomicU64::new(seeds.start), end: seeds.end };
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -53,7 +53,8 @@ pub fn in_parallel(seeds: Range<u64>, check: impl Fn(u64) + Sync) {
     });
 }
 
-/// A random number generator (`SplitMix64`) with its seed. All tests of the workspace that need random numbers use it.
+/// A seeded random number generator (`SplitMix64`). All tests of the workspace that need random
+/// numbers use it.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
@@ -67,17 +68,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.bits() % end as u64) as usize
     }
 
-    /// A number from `low` up to, but without, `high`.
+    /// Returns a number from `low` to `high`, exclusive.
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * ((self.bits() >> 11) as f64 / (1_u64 << f64::MANTISSA_DIGITS) as f64)
     }
 
-    /// One of the items, which are not empty.
+    /// Returns one of the items, which must not be empty.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len())]
     }

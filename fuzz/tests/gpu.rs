@@ -1,5 +1,5 @@
-//! The passes and the GPU path: random kernels leave the same in memory on the CPU, before the passes and after, and, as PTX,
-//! in the simulator, which finds no fault.
+//! The passes and the GPU path: random kernels leave the same memory on the CPU, with and without
+//! the passes, and as PTX in the simulator, which detects no fault.
 
 use tilewright_base::output::take_printed;
 use tilewright_cpu::memory::Region;
@@ -9,7 +9,7 @@ use tilewright_fuzz::tries_new_inputs;
 use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir::{Dtype, ElementwiseFn, Module, OPS, Op, print, verify};
 
-/// The memory of a launch: each argument's, its place in it, and its length.
+/// The memory of a launch: the allocation of each argument, and the argument's byte range in it.
 struct Memory {
     allocations: Vec<Vec<u128>>,
     places: Vec<std::ops::Range<usize>>,
@@ -42,7 +42,7 @@ impl Memory {
         parts.map(|(allocation, place)| Region::of(&mut as_bytes(allocation)[place.clone()])).collect()
     }
 
-    /// What is in it but for the addresses, which differ from launch to launch.
+    /// Returns the content, except for addresses, which differ between launches.
     fn contents(mut self, arguments: &[Argument]) -> Vec<Vec<u8>> {
         let parts = self.allocations.iter_mut().zip(&self.places).zip(arguments);
         let parts = parts.filter(|(_, argument)| !matches!(argument, Argument::Addresses));
@@ -54,14 +54,14 @@ fn as_bytes(words: &mut [u128]) -> &mut [u8] {
     bytemuck::cast_slice_mut(words)
 }
 
-/// The lines of a text, which no two devices print in one order.
+/// Returns the sorted lines of a text: devices print in different orders.
 fn sorted_lines(text: &str) -> Vec<u8> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines.join("\n").into_bytes()
 }
 
-/// What the kernel leaves in memory, and what it prints.
+/// Returns the memory and output that the kernel leaves on the CPU.
 fn on_cpu(kernel: &Kernel, module: &Module) -> Vec<Vec<u8>> {
     let mut memory = Memory::new(&kernel.arguments);
     let regions = memory.regions();
@@ -97,7 +97,8 @@ fn optimized(kernel: &Kernel) -> Module {
     module
 }
 
-/// What the kernel leaves in the simulator; what the GPU path says where it refuses it.
+/// Returns the memory and output that the kernel leaves in the simulator, or the GPU path's error
+/// if it rejects the kernel.
 fn in_simulator(
     kernel: &Kernel,
     module: &Module,
@@ -135,7 +136,8 @@ fn in_simulator(
     Ok(found)
 }
 
-/// The first byte that differs: its argument among those with memory (the text is the last), and its place.
+/// Returns the first byte that differs: the index of its argument among those with memory (printed
+/// text comes last), and its offset.
 fn difference(expected: &[Vec<u8>], found: &[Vec<u8>]) -> Option<(usize, usize)> {
     let mut arguments = expected.iter().zip(found).enumerate();
     arguments.find_map(|(argument, (a, b))| {
@@ -158,7 +160,7 @@ fn check(seed: u64) {
         ("sm_90a", 4, 3),
     ] {
         let Ok(found) = in_simulator(&kernel, &module, target, warps, stages) else { continue };
-        // What other kernels compute may differ by as much as their functions say.
+        // Results of approximate functions may differ within their accuracy.
         assert_eq!(
             difference(&expected, &found).filter(|_| kernel.is_exact),
             None,
@@ -170,7 +172,7 @@ fn check(seed: u64) {
 
 /// `TILEWRIGHT_SEEDS=7..9` tries these instead of the first few.
 #[test]
-fn kernels_leave_the_same_on_the_cpu_and_in_the_simulator() {
+fn kernels_agree_on_the_cpu_and_in_the_simulator() {
     match chosen_seeds() {
         Some(seeds) => seeds.for_each(check),
         None if tries_new_inputs() => bolero::check!().with_type::<u64>().for_each(|&seed| check(seed)),
@@ -179,23 +181,23 @@ fn kernels_leave_the_same_on_the_cpu_and_in_the_simulator() {
 }
 
 #[test]
-fn few_kernels_are_refused() {
-    let refused: Vec<String> = (0..100)
+fn few_kernels_are_rejected() {
+    let rejected: Vec<String> = (0..100)
         .map(kernel)
         .filter_map(|kernel| in_simulator(&kernel, &optimized(&kernel), "sm_80", 4, 3).err())
         .collect();
-    assert!(refused.len() <= 5, "{} of 100 kernels are refused: {refused:#?}", refused.len());
+    assert!(rejected.len() <= 5, "{} of 100 kernels are rejected: {rejected:#?}", rejected.len());
 }
 
 #[test]
-fn kernels_have_every_op_and_function_and_element_type() {
+fn kernels_cover_every_op_function_and_element_type() {
     let (mut ops, mut functions, mut dtypes) = (Vec::new(), Vec::new(), Vec::new());
     for kernel in (0..400).map(kernel) {
         for function in kernel.module.functions.values() {
             ops.extend(function.insts.values().map(|inst| inst.op.info().name));
             functions.extend(function.insts.values().filter_map(|inst| match inst.op {
                 Op::Elementwise { function } => Some(function),
-                // tidy: wildcard because only these have a function of the second table.
+                // tidy: wildcard because only these have an elementwise function.
                 _ => None,
             }));
             dtypes.extend(function.values.values().filter_map(|value| value.ty.dtype()));

@@ -74,11 +74,11 @@ const DICTIONARY: &[&str] = &[
 ];
 
 #[test]
-fn parsing_never_panics_and_is_the_inverse_of_printing() {
+fn parsing_never_panics_and_inverts_printing() {
     tilewright_fuzz::fuzz!(30000, |bytes: &[u8]| {
         let Ok(module) = parse(&mutate(SEED, DICTIONARY, bytes)) else { return };
         let printed = print(&module, true);
-        let again = parse(&printed).expect("what is printed parses");
+        let again = parse(&printed).expect("printed text parses");
         assert_eq!(print(&again, true), printed);
     });
 }

@@ -1,5 +1,5 @@
-//! The passes: whatever the parser accepts and the verifier lets through, they take without a panic, and what they make
-//! verifies and prints as text that parses.
+//! The passes: they run without a panic on everything that the parser and the verifier accept, and
+//! their output verifies and round-trips through text.
 
 use tilewright_fuzz::mutate;
 use tilewright_ir::{parse, print, verify};
@@ -164,7 +164,7 @@ const DICTIONARY: &[&str] = &[
 ];
 
 #[test]
-fn passes_take_what_the_parser_accepts() {
+fn passes_accept_valid_ir() {
     tilewright_fuzz::fuzz!(20000, |bytes: &[u8]| {
         let Some((&seed, bytes)) = bytes.split_first() else { return };
         let text = mutate(SEEDS[usize::from(seed) % SEEDS.len()], DICTIONARY, bytes);
@@ -180,14 +180,14 @@ fn passes_take_what_the_parser_accepts() {
             }
             drop(analysis::analyze(optimized.kernel()));
             let printed = print(&optimized, true);
-            let again = parse(&printed).expect("what is printed parses");
+            let again = parse(&printed).expect("printed text parses");
             assert_eq!(print(&again, true), printed);
         }
     });
 }
 
 #[test]
-fn the_seeds_are_accepted() {
+fn seeds_are_accepted() {
     for seed in SEEDS {
         let module = parse(seed).unwrap_or_else(|error| panic!("{error:?}\n{seed}"));
         verify(&module).unwrap_or_else(|error| panic!("{error}\n{seed}"));

@@ -1,4 +1,5 @@
-//! The frontend: whatever a source says, it is lowered to IR that verifies, or to findings, without a panic and in time.
+//! The frontend: every source is lowered to IR that verifies or to diagnostics, without a panic and
+//! in limited time.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use tilewright_frontend::{Argument, Constant, Failure, HostValue, Options, Reque
 use tilewright_fuzz::mutate;
 use tilewright_ir::{Dtype, verify};
 
-/// Far more than any of these texts takes, also in a debug build on a machine that does other things for minutes.
+/// Far more than any of these texts takes, even in a debug build on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(10);
 
 const SEEDS: [&str; 4] = [MODULE, CONTROL, TILES, COMPILE_TIME];
@@ -233,8 +234,8 @@ fn lowering_never_panics_and_gives_valid_ir_in_time() {
 }
 
 #[test]
-fn the_seeds_lower() {
-    // The kernel does; the helpers return a value, which a kernel must not.
+fn seeds_lower() {
+    // Only the kernel lowers; the helpers return a value, which a kernel must not.
     for seed in [CONTROL, TILES] {
         assert_eq!(lower_all(seed, 0), 1, "{seed}");
     }
@@ -242,7 +243,7 @@ fn the_seeds_lower() {
     assert_eq!(lower_all(&plain, 0), 1, "{plain}");
 }
 
-/// Lowers every kernel of a text, and renders what is found; how many lowered.
+/// Lowers every kernel of a text and renders the diagnostics; returns how many were lowered.
 fn lower_all(text: &str, types: u8) -> usize {
     let mut host = match SourceHost::new("k.py", text) {
         Ok(host) => host,

@@ -1,6 +1,7 @@
-//! Pointers and accesses: addresses in all the forms that programs write them, and some that none would.
+//! Pointers and accesses: addresses in every form found in programs, and some unusual ones.
 //!
-//! A pointer is moved at random, far out of its memory even, and brought back by a constant, which its range gives.
+//! A pointer moves at random, even far outside its memory; its known range then gives the constant
+//! that moves it back.
 
 use smallvec::SmallVec;
 use tilewright_ir::{
@@ -9,7 +10,7 @@ use tilewright_ir::{
 };
 
 use super::fact::{self, Fact, Memory, Range, Spread};
-use super::{BYTES, Generator, NUMBERS, RIGHT};
+use super::{BYTES, Generator, NUMBERS, VALID};
 
 /// The types of offsets.
 const OFFSETS: [Dtype; 12] = [
@@ -28,7 +29,7 @@ const OFFSETS: [Dtype; 12] = [
 ];
 
 impl Generator {
-    /// What this program may write of the outputs.
+    /// The slice of each output that belongs to this program.
     pub(super) fn own_slices(&mut self, outputs: Vec<Value>) {
         let program = self.sure(Op::ProgramId { axis: 0 }, &[]);
         let count = self.sure(Op::NumPrograms { axis: 0 }, &[]);
@@ -48,9 +49,9 @@ impl Generator {
         }
     }
 
-    /// A pointer to the first input that comes from memory.
+    /// A pointer to the first input, derived from an address loaded from memory.
     pub(super) fn address_of_first(&mut self, table: Value) {
-        let address = self.builder.load(table, None, None, Default::default()).expect(RIGHT);
+        let address = self.builder.load(table, None, None, Default::default()).expect(VALID);
         let element = self.ty(self.bases[0]).element;
         let pointer = self.sure(Op::Cast { element, rounding: Rounding::default() }, &[address]);
         self.facts[pointer] = Some(Fact::exactly(0, Memory::Input));
@@ -61,8 +62,9 @@ impl Generator {
         self.ty(pointer).element.pointee().expect("it is a pointer").bytes() as i128
     }
 
-    /// The pointer moved by as many elements as bring it into its memory; none where it spans more than that.
-    fn brought_back(&mut self, pointer: Value) -> Option<Value> {
+    /// Returns the pointer moved by a number of elements that puts it inside its memory; `None` if
+    /// its range is larger than the memory.
+    fn moved_in_bounds(&mut self, pointer: Value) -> Option<Value> {
         let (size, range) = (self.size(pointer), self.range(pointer)?);
         let room = BYTES as i128 - (range.high - range.low + size);
         if room < 0 {
@@ -72,7 +74,7 @@ impl Generator {
         if is_inside && !self.random.chance(4) {
             return Some(pointer);
         }
-        // The first place that is inside, and some more.
+        // The smallest offset that is in bounds, plus a random part of the slack.
         let first = (-range.low).div_euclid(size) + i128::from((-range.low).rem_euclid(size) != 0);
         let number = first + self.random.below((room / size) as usize + 1) as i128;
         self.moved_by(pointer, number).filter(|&moved| {
@@ -81,7 +83,7 @@ impl Generator {
         })
     }
 
-    /// The pointer moved by a number of elements, in a type that holds it.
+    /// Returns the pointer moved by a number of elements, in an integer type that can hold it.
     fn moved_by(&mut self, pointer: Value, number: i128) -> Option<Value> {
         let dtype =
             if i32::try_from(number).is_ok() && !self.random.chance(3) { Dtype::I32 } else { Dtype::I64 };
@@ -91,13 +93,13 @@ impl Generator {
         self.pure(Op::PtrAdd {}, &[pointer, offset])
     }
 
-    /// The pointer moved in some way that its range knows; the same elements are distinct as before.
+    /// Returns the pointer moved by an offset with a known range; distinct elements stay distinct.
     fn moved(&mut self, pointer: Value) -> Value {
         let ty = self.ty(pointer);
         let shape = ty.shape.clone();
         let dtype = self.random.pick(&OFFSETS);
         match self.random.below(8) {
-            // As a number.
+            // Through an integer.
             0 => {
                 let as_number = Element::Value(self.random.pick(&[Dtype::I64, Dtype::U64]));
                 let number =
@@ -113,7 +115,8 @@ impl Generator {
                 self.facts[moved] = Some(Fact { range, ..fact });
                 moved
             }
-            // There and back again, or by one step less.
+            // A multiple of a tile of offsets added, then subtracted again, fully or except for one
+            // step.
             1 if !ty.is_scalar() => {
                 let Some(way) = self.offsets(&shape, dtype, 64) else { return pointer };
                 let (times, rest) = (self.random.pick(&[2, 3, -5, 1000]), self.random.below(2) as i128);
@@ -125,7 +128,7 @@ impl Generator {
                 self.facts[moved] = Some(self.fact(same));
                 moved
             }
-            // By a number that the compiler does not know.
+            // By a number unknown to the compiler.
             2 | 3 => {
                 let number = self.find(|this, value| {
                     let ty = this.builder.function.ty(value);
@@ -150,7 +153,7 @@ impl Generator {
         }
     }
 
-    /// The integers times a number, unless that leaves their type.
+    /// Integers multiplied by a factor; `None` if they overflow.
     fn scaled(&mut self, value: Value, times: i128) -> Option<Value> {
         let ty = self.ty(value);
         let dtype = ty.dtype()?;
@@ -168,17 +171,17 @@ impl Generator {
         (fact.range == Some(exact)).then_some(product)
     }
 
-    /// A tile of offsets that span so many elements at most: distinct ones, or any.
+    /// Returns a tile of offsets with a range of at most `most` elements, distinct or arbitrary.
     fn offsets(&mut self, shape: &Shape, dtype: Dtype, most: i128) -> Option<Value> {
         let tile = match self.random.below(6) {
-            // What the compiler knows nothing of, but for its bits.
+            // Unknown to the compiler except for its zero bits.
             0 => {
                 let any = self.value_of(&Type::tile(dtype, shape.clone()));
                 let mask = self.constant(dtype, (1 << most.min(128).ilog2()) - 1);
                 let mask = self.splat(mask, shape);
                 self.elementwise_of(F::And, &[any, mask])
             }
-            // A function of the row-major number.
+            // A function of the row-major index.
             1 => {
                 let numbers = self.numbers(shape, dtype)?;
                 let function =
@@ -193,7 +196,7 @@ impl Generator {
         (self.range(tile)?.count() <= most).then_some(tile)
     }
 
-    /// The row-major number of each element.
+    /// Returns the row-major index of each element.
     fn numbers(&mut self, shape: &Shape, dtype: Dtype) -> Option<Value> {
         let count = shape.elements() as i64;
         let start = if self.random.chance(3) { self.random.below(40) as i64 - 20 } else { 0 };
@@ -202,14 +205,15 @@ impl Generator {
         Some(if shape.len() == 1 { tile } else { self.sure(Op::Reshape { shape: shape.clone() }, &[tile]) })
     }
 
-    /// The integers in a type, if it holds them.
+    /// Returns a lossless cast of integers to a type, if possible.
     fn kept_cast(&mut self, value: Value, dtype: Dtype) -> Option<Value> {
         let range = self.range(value);
         let cast = self.cast_to(value, dtype);
         (self.range(cast) == range).then_some(cast)
     }
 
-    /// The sum over the axes of a stride times the index: of strides that make all elements distinct, or of any.
+    /// Returns the sum over the axes of stride times index, with strides that make all elements
+    /// distinct, or random ones.
     fn strided(&mut self, shape: &Shape, dtype: Dtype) -> Option<Value> {
         let mut order: Vec<usize> = (0..shape.len()).collect();
         for place in 0..order.len() {
@@ -227,7 +231,7 @@ impl Generator {
             stride *= i128::from(extent) + self.random.pick(&[0, 0, 0, 1, 4]);
             let mut term = if factor == 1 { index } else { self.scaled(index, factor)? };
             if self.random.chance(3) {
-                // An offset that the terms leave out again.
+                // An offset that the following terms cancel.
                 let number = self.random.pick(&NUMBERS[..12]);
                 term = self.plus(term, number)?;
                 term = self.plus(term, -number)?;
@@ -250,7 +254,7 @@ impl Generator {
         Some(sum)
     }
 
-    /// The integers plus a number, unless it leaves their type; of unsigned ones also by way of a wrap.
+    /// Integers plus a number; `None` if they overflow. Unsigned ones may wrap around and back.
     fn plus(&mut self, value: Value, number: i128) -> Option<Value> {
         let ty = self.ty(value);
         let (range, number) = (self.range(value)?, self.constant(ty.dtype()?, number));
@@ -260,7 +264,7 @@ impl Generator {
         is_kept.then_some(sum)
     }
 
-    /// The sum of tiles whose extents are equal or 1.
+    /// Returns the sum of two tiles, broadcast along axes with extent 1.
     fn broadcast_sum(&mut self, x: Value, y: Value) -> Option<Value> {
         let shape: Shape =
             self.ty(x).shape.iter().zip(self.ty(y).shape.iter()).map(|(&x, &y)| x.max(y)).collect();
@@ -270,14 +274,15 @@ impl Generator {
         (self.range(sum)? == exact).then_some(sum)
     }
 
-    /// A pointer of a type in its memory: that of a parameter, moved.
+    /// Returns a pointer of a type: that of a parameter, splatted.
     pub(super) fn fresh_pointer(&mut self, ty: &Type) -> Value {
         let base = self.bases.iter().copied().find(|&base| self.ty(base).element == ty.element);
         let base = base.expect("there are pointers of no other types");
         self.splat(base, &ty.shape)
     }
 
-    /// A tile of pointers, or one, in bounds; distinct ones that may be written, for a store.
+    /// Returns an in-bounds pointer or tile of pointers; for a store, one that points to distinct
+    /// elements of the program's own slice.
     fn place(&mut self, for_store: bool) -> Option<Value> {
         let holds = |this: &Self, value: Value| {
             let (ty, fact) = (this.builder.function.ty(value), this.fact(value));
@@ -288,7 +293,8 @@ impl Generator {
         let old = self.find(holds).filter(|_| !self.random.chance(2));
         let mut pointer = old.unwrap_or_else(|| self.random.pick(&bases));
         if self.random.chance(8) && self.ty(pointer).element != Element::Pointer(Dtype::I1) {
-            // To smaller elements, whose alignment is right; a boolean is no byte, nor a byte one.
+            // A cast to a smaller element type, which keeps the alignment; booleans and bytes are
+            // not interchangeable.
             let size = self.size(pointer) as usize;
             let is_smaller = |dtype: &Dtype| dtype.bytes() <= size && !dtype.is_bool();
             let smaller: Vec<Dtype> = Dtype::ALL.iter().copied().filter(is_smaller).collect();
@@ -310,12 +316,12 @@ impl Generator {
         for _ in 0..self.random.below(3) {
             pointer = self.moved(pointer);
         }
-        let pointer = self.brought_back(pointer)?;
+        let pointer = self.moved_in_bounds(pointer)?;
         let is_apart = self.ty(pointer).is_scalar() || self.fact(pointer).spread == Spread::Distinct;
         (!for_store || is_apart).then_some(pointer)
     }
 
-    /// A pointer for others to go on from.
+    /// Adds an in-bounds pointer to the pool.
     pub(super) fn pointer(&mut self) {
         let for_store = self.random.chance(2);
         if let Some(pointer) = self.place(for_store) {
@@ -336,10 +342,10 @@ impl Generator {
         self.elementwise_of(function, &[numbers, bound])
     }
 
-    /// Indices of which some are out of bounds, and a mask of those that are not.
+    /// Indices that are partly out of bounds, and the mask of those in bounds.
     fn checked(&mut self) -> Option<(Value, Value)> {
         let base = self.random.below(4);
-        let base = self.brought_back(self.bases[base])?;
+        let base = self.moved_in_bounds(self.bases[base])?;
         let room = (BYTES as i128 - self.range(base)?.high) / self.size(base);
         let shape = self.any_shape();
         let dtype = self.random.pick(&[Dtype::I32, Dtype::I32, Dtype::I64, Dtype::U32]);
@@ -381,7 +387,7 @@ impl Generator {
         let other = has_other.then(|| self.value_of(&ty.with_dtype(dtype)));
         let cache = self.random.pick(CacheModifier::ALL);
         let how = (cache, self.random.pick(EvictionPolicy::ALL), self.random.chance(8));
-        let tile = self.builder.load(pointer, mask, other, how).expect(RIGHT);
+        let tile = self.builder.load(pointer, mask, other, how).expect(VALID);
         if dtype.is_float() && dtype != Dtype::F8E4B15 && self.fact(pointer).memory == Memory::Input {
             let loaded = Fact { range: Some(Range::new(-7, 7)), ..Fact::unknown(&self.ty(tile)) };
             self.facts[tile] = Some(other.map_or(loaded, |other| loaded.or(self.fact(other))));
@@ -400,8 +406,8 @@ impl Generator {
         self.pool.push(pointer);
     }
 
-    /// An atomic operation on memory that no other program writes. Sums of floats are left out: targets differ in how they treat
-    /// subnormal numbers.
+    /// An atomic operation on memory that no other program writes. Float additions are excluded:
+    /// targets treat subnormal numbers differently.
     pub(super) fn atomic(&mut self) {
         let base = self.random.pick(&self.bases.clone());
         let shape = if self.random.chance(3) { Shape::scalar() } else { self.any_shape() };
@@ -457,16 +463,16 @@ impl Generator {
             // tidy: wildcard because it is one of two others, which take a value and a mask.
             _ => operands.extend(mask),
         }
-        let results = self.builder.emit(op, operands, SmallVec::new()).expect(RIGHT);
+        let results = self.builder.emit(op, operands, SmallVec::new()).expect(VALID);
         self.pool.extend(results);
     }
 
     fn emit_store(&mut self, pointer: Value, value: Value, mask: Option<Value>) {
         let how = (self.random.pick(CacheModifier::ALL), self.random.pick(EvictionPolicy::ALL));
-        self.builder.store(pointer, value, mask, how).expect(RIGHT);
+        self.builder.store(pointer, value, mask, how).expect(VALID);
     }
 
-    /// The value without NaNs, whose bits are not specified.
+    /// Returns the value with NaNs replaced, since their bits are unspecified.
     pub(super) fn quiet(&mut self, value: Value) -> Value {
         let ty = self.ty(value);
         if !ty.dtype().is_some_and(Dtype::is_float) || self.range(value).is_some() {
@@ -478,7 +484,7 @@ impl Generator {
         self.elementwise_of(F::Select, &[is_number, value, zero])
     }
 
-    /// Stores what was computed last, each at a place of its own.
+    /// Stores the last computed values, each at its own location.
     pub(super) fn results(&mut self) {
         let written: Vec<Value> =
             self.bases.iter().copied().filter(|&base| self.fact(base).memory == Memory::Output).collect();
@@ -504,7 +510,7 @@ impl Generator {
             }
             free[number] += shape.elements();
             let pointer = if shape.is_empty() {
-                self.moved_by(base, start as i128).expect(RIGHT)
+                self.moved_by(base, start as i128).expect(VALID)
             } else {
                 let end = (start + shape.elements()) as i64;
                 let offsets = self.sure(Op::Arange { start: start as i64, end }, &[]);

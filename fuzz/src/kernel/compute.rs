@@ -1,4 +1,4 @@
-//! Ops on tiles: elementwise functions, casts, shapes, reductions, products, promises.
+//! Ops on tiles: elementwise functions, casts, shapes, reductions, matrix multiplications, hints.
 
 use smallvec::SmallVec;
 use tilewright_ir::{
@@ -7,22 +7,23 @@ use tilewright_ir::{
 };
 
 use super::fact::{Fact, Range};
-use super::{Generator, MOST_ELEMENTS, RIGHT};
+use super::{Generator, MAX_ELEMENTS, VALID};
 
 impl Generator {
     pub(super) fn elementwise_of(&mut self, function: F, operands: &[Value]) -> Value {
         self.sure(Op::Elementwise { function }, operands)
     }
 
-    /// A function of the table, whose result is one for all if the kernel is exact: of any values in scope.
+    /// An elementwise function applied to values in scope. If the kernel must be exact, the
+    /// function is exact, too.
     pub(super) fn elementwise(&mut self) {
         let is_exact = self.is_exact || self.random.chance(3);
         let fits = |function: &F| is_exact == (function.info().accuracy == Accuracy::Exact);
         let functions: Vec<F> = F::ALL.iter().copied().filter(fits).collect();
         let function = self.random.pick(&functions);
         let info = function.info();
-        // Pointers are compared to none: where memory lies is not the same everywhere. What a NaN becomes in the format without
-        // one is not specified.
+        // Pointers are not compared, because addresses differ between devices. Conversion of NaN to
+        // a format without NaN is unspecified.
         let makes_nan = function.info().accuracy != Accuracy::Exact
             || matches!(function, F::DivRn | F::FloatRem | F::SqrtRn);
         let takes = |element: Element| match info.signature {
@@ -74,14 +75,14 @@ impl Generator {
         self.pool.push(result);
     }
 
-    /// A tile of the same elements elsewhere, of numbers or of pointers.
+    /// Rearranges the elements of a tile of numbers or pointers.
     pub(super) fn shape(&mut self) {
         let value = self.any();
         let ty = self.ty(value);
         let op = match self.random.below(8) {
             0 if ty.rank() < 4 => Op::ExpandDims { axis: self.random.below(ty.rank() + 1) as u32 },
             1 | 2 => {
-                let room = MOST_ELEMENTS as usize / ty.shape.elements();
+                let room = MAX_ELEMENTS as usize / ty.shape.elements();
                 let most = 1 << self.random.below(room.max(1).ilog2() as usize + 1);
                 let mut has_grown = false;
                 let shape = ty.shape.iter().map(|&extent| {
@@ -107,7 +108,7 @@ impl Generator {
         }
     }
 
-    /// A slice of a tile, or elements that an index names.
+    /// A slice of a tile, or a gather from it.
     fn part(&mut self, tile: Value, ty: &Type) {
         let result = if self.random.chance(2) {
             let (mut starts, mut steps) = (IntList::new(), IntList::new());
@@ -128,10 +129,10 @@ impl Generator {
         } else {
             let axis = self.random.below(ty.rank());
             let mut shape = ty.shape.clone();
-            let room = MOST_ELEMENTS as usize / shape.without(axis).elements();
+            let room = MAX_ELEMENTS as usize / shape.without(axis).elements();
             shape.0[axis] = self.random.below(room.clamp(1, 40)) as u32 + 1;
             let index = self.value_of(&Type::tile(Dtype::I32, shape.clone()));
-            // An index that names no element stops the executor.
+            // An out-of-range index would stop the executor.
             let [first, last] = [0, i128::from(ty.shape[axis]) - 1].map(|bound| {
                 let bound = self.constant(Dtype::I32, bound);
                 self.splat(bound, &shape)
@@ -145,7 +146,7 @@ impl Generator {
         }
     }
 
-    /// A shape of so many elements.
+    /// Returns a random shape with this number of elements.
     fn split_shape(&mut self, elements: u32) -> Shape {
         let mut left = elements;
         let mut shape: Shape = (0..self.random.below(3))
@@ -160,7 +161,8 @@ impl Generator {
         shape
     }
 
-    /// A reduction or a scan of one or two tiles along an axis, by regions that do not mind the order.
+    /// A reduction or a scan of one or two tiles along an axis, with an order-independent combine
+    /// region.
     pub(super) fn reduce(&mut self) {
         let Some(first) =
             self.find(|this, value| !this.ty(value).is_scalar() && this.ty(value).dtype().is_some())
@@ -176,7 +178,7 @@ impl Generator {
             tiles.push(self.value_of(&Type::tile(dtype, shape.clone())));
         }
         if tiles.len() == 2 && self.random.chance(2) {
-            // The greatest with the index, as `argmax` has it.
+            // The maximum with its index, like `argmax`.
             tiles[1] = self.numbers_along(&shape, axis);
             return self.greatest(&tiles, axis);
         }
@@ -192,9 +194,9 @@ impl Generator {
         });
         let results = if self.random.chance(3) {
             let reverse = self.random.chance(2);
-            self.builder.scan(tiles.clone(), axis as u32, reverse, combine).expect(RIGHT)
+            self.builder.scan(tiles.clone(), axis as u32, reverse, combine).expect(VALID)
         } else {
-            self.builder.reduce(tiles.clone(), axis as u32, combine).expect(RIGHT)
+            self.builder.reduce(tiles.clone(), axis as u32, combine).expect(VALID)
         };
         for ((result, &tile), function) in results.into_iter().zip(&tiles).zip(functions) {
             let range = self.range(tile).filter(|_| self.ty(tile).dtype().is_some_and(Dtype::is_float));
@@ -207,8 +209,9 @@ impl Generator {
         }
     }
 
-    /// A function of the elements of two integer tiles, of several at once, with or without control flow. Each result comes
-    /// from elements at its own place: which elements share a run is not said.
+    /// A map over two integer tiles with several elements per call, with or without control flow.
+    /// Each result depends only on elements at its own position, since the grouping of elements is
+    /// unspecified.
     pub(super) fn map(&mut self) {
         let is_tile = |this: &Self, value| {
             let ty = this.ty(value);
@@ -234,19 +237,19 @@ impl Generator {
                     .map(|function| this.region(&[], |this, _| vec![this.elementwise_of(function, &[x, y])]));
                 let operands = SmallVec::from_slice(&[condition]);
                 let regions = regions.into_iter().collect();
-                Builder::emit(&mut this.builder, Op::If {}, operands, regions).expect(RIGHT)[0]
+                Builder::emit(&mut this.builder, Op::If {}, operands, regions).expect(VALID)[0]
             };
             left.iter().zip(right).map(|pair| one(this, pair)).collect()
         });
-        let results = self.builder.map(SmallVec::from_slice(&[first, second]), pack, combine).expect(RIGHT);
+        let results = self.builder.map(SmallVec::from_slice(&[first, second]), pack, combine).expect(VALID);
         for result in results {
             self.facts[result] = Some(Fact::unknown(&self.ty(result)));
             self.pool.push(result);
         }
     }
 
-    /// Elements of a line that change places, or are counted.
-    pub(super) fn exchange(&mut self) {
+    /// A histogram, a butterfly exchange or a bitonic stage.
+    pub(super) fn lane_op(&mut self) {
         let is_tile = |this: &Self, value| !this.ty(value).is_scalar() && this.ty(value).dtype().is_some();
         let choice = self.random.below(3);
         let is_wide = |this: &Self, value| {
@@ -267,12 +270,12 @@ impl Generator {
                 Op::Bitonic { axis: axis as u32, high, low, block, descending: self.random.chance(2) }
             }
         };
-        // The type may not be one that the op takes.
+        // The op may not support the element type.
         let results = self.pure(op, &[tile]);
         self.pool.extend(results);
     }
 
-    /// A function to reduce a tile by: a sum of floats only where it is exact.
+    /// Returns a combine function for a reduction of a tile; float addition only if it is exact.
     fn combining(&mut self, tile: Value, extent: i128) -> F {
         let element = self.ty(tile).element;
         let is_exact = !element.value().is_some_and(Dtype::is_float)
@@ -293,7 +296,7 @@ impl Generator {
         self.random.pick(&functions)
     }
 
-    /// The index along an axis.
+    /// Returns the index along an axis.
     fn numbers_along(&mut self, shape: &Shape, axis: usize) -> Value {
         let mut index = self.sure(Op::Arange { start: 0, end: shape[axis].into() }, &[]);
         for other in 0..shape.len() {
@@ -304,7 +307,7 @@ impl Generator {
         self.sure(Op::Broadcast { shape: shape.clone() }, &[index])
     }
 
-    /// The greatest element along an axis and its least index.
+    /// The maximum along an axis and its smallest index.
     fn greatest(&mut self, tiles: &SmallVec<[Value; 4]>, axis: usize) {
         let mut tiles = tiles.clone();
         tiles[0] = self.quiet(tiles[0]);
@@ -321,12 +324,12 @@ impl Generator {
             let is_left = this.elementwise_of(F::Or, &[greater, first]);
             [(x, y), (i, j)].map(|(x, y)| this.elementwise_of(F::Select, &[is_left, x, y])).into()
         });
-        let results = self.builder.reduce(tiles, axis as u32, combine).expect(RIGHT);
-        // Of zeros of either sign, which compare equal, the one at the index.
+        let results = self.builder.reduce(tiles, axis as u32, combine).expect(VALID);
+        // If zeros of both signs compare equal, the result is the one at the index.
         self.pool.extend(results);
     }
 
-    /// A product of matrices of small integers, or of small batches of them.
+    /// A multiplication of matrices, or small batches of matrices, of small integers.
     pub(super) fn dot(&mut self) {
         let inputs = [
             Dtype::F16,
@@ -342,7 +345,7 @@ impl Generator {
         let sum = match dtype {
             Dtype::I8 | Dtype::U8 => Dtype::I32,
             Dtype::F64 => Dtype::F64,
-            // tidy: wildcard because all other formats sum up in these.
+            // tidy: wildcard because the other formats accumulate in these.
             _ => self.random.pick(&[Dtype::F32, Dtype::F32, Dtype::F16]),
         };
         let [rows, columns, inner] = [(); 3].map(|()| 16_u32 >> self.random.below(3) << self.random.below(3));
@@ -363,7 +366,7 @@ impl Generator {
         self.dot_of([a, b, acc]);
     }
 
-    /// The product, if all its sums are exact.
+    /// The multiplication, if all its sums are exact.
     pub(super) fn dot_of(&mut self, [a, b, acc]: [Value; 3]) -> Option<Value> {
         let ty = self.ty(acc);
         let k = i128::from(*self.ty(a).shape.last()?);
@@ -384,7 +387,7 @@ impl Generator {
         Some(result)
     }
 
-    /// A tile of small integers of a type: what an operand of a product may be.
+    /// Returns a tile of small integers, suitable as an operand of a multiplication.
     pub(super) fn small(&mut self, ty: &Type) -> Value {
         let dtype = ty.dtype().expect("it is a number");
         let found = self.find(|this, value| {
@@ -405,15 +408,15 @@ impl Generator {
         self.cast_to(numbers, dtype)
     }
 
-    /// What a program says of its values, which is true.
-    pub(super) fn promise(&mut self) {
+    /// A true hint about a value.
+    pub(super) fn hint(&mut self) {
         let Some(value) = self.find(|this, value| this.ty(value).dtype().is_some_and(Dtype::is_int)) else {
             return;
         };
         let (ty, range) = (self.ty(value), self.range(value).expect("integers have a range"));
         let dtype = ty.dtype().expect("it is a number");
         match self.random.below(4) {
-            0 => self.builder.barrier().expect(RIGHT),
+            0 => self.builder.barrier().expect(VALID),
             1 if !dtype.is_bool() => {
                 let most = range
                     .single()
@@ -432,7 +435,7 @@ impl Generator {
                 } else {
                     self.builder.assert(holds, None, failure)
                 };
-                made.expect(RIGHT);
+                made.expect(VALID);
             }
         }
     }

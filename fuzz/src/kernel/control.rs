@@ -1,4 +1,4 @@
-//! Loops that carry values, branches that choose them, functions that give them.
+//! Loops with carried values, branches, and function calls.
 
 use smallvec::SmallVec;
 use tilewright_base::entity::SecondaryMap;
@@ -8,18 +8,18 @@ use tilewright_ir::{
 };
 
 use super::fact::{Fact, Range, limits};
-use super::{Generator, RIGHT};
+use super::{Generator, VALID};
 
-/// The most iterations of a loop.
-const TRIPS: i128 = 4;
+/// The maximum number of iterations of a loop.
+const MAX_TRIPS: i128 = 4;
 
-/// A value that a loop carries.
+/// A loop-carried value.
 struct Carried {
     initial: Value,
     ty: Type,
-    /// What is known of it in all iterations and after the last.
+    /// The fact that holds in all iterations and after the loop.
     fact: Fact,
-    /// By how much an iteration may move it.
+    /// The maximum change per iteration.
     budget: i128,
 }
 
@@ -45,7 +45,7 @@ impl Generator {
                     Element::Pointer(pointee) => 64 * pointee.bytes() as i128,
                     Element::Value(_) => 32,
                 };
-                let drift = Range::new(-TRIPS * budget, TRIPS * budget);
+                let drift = Range::new(-MAX_TRIPS * budget, MAX_TRIPS * budget);
                 fact.range = fact
                     .range
                     .map(|range| range.plus(drift))
@@ -57,7 +57,7 @@ impl Generator {
             .collect()
     }
 
-    /// What an iteration leaves of a value for the next one.
+    /// Returns the value for the next iteration.
     fn next(&mut self, parameter: Value, carried: &Carried) -> Value {
         let Carried { initial, ty, fact, budget } = carried;
         let initial = self.fact(*initial).range;
@@ -75,7 +75,7 @@ impl Generator {
         candidate.filter(|&value| fits(self.fact(value))).unwrap_or(parameter)
     }
 
-    /// The value moved by a little: a pointer, an offset, a sum.
+    /// Returns the value changed by a small amount: a pointer, an offset, a sum.
     fn advanced(&mut self, value: Value, ty: &Type) -> Option<Value> {
         let dtype = match ty.element {
             Element::Pointer(_) => self.random.pick(&[Dtype::I32, Dtype::I32, Dtype::I64, Dtype::I8]),
@@ -106,18 +106,18 @@ impl Generator {
         }
     }
 
-    /// The bounds of a loop, and the numbers that it counts.
+    /// Returns the bounds of a loop, and the range of its induction variable.
     fn bounds(&mut self) -> ([Value; 3], Range) {
         let dtype =
             self.random.pick(&[Dtype::I32, Dtype::I32, Dtype::I32, Dtype::I64, Dtype::U32, Dtype::I16]);
         let unknown = self.find(|this, value| *this.builder.function.ty(value) == Type::scalar(dtype));
         if let Some(unknown) = unknown.filter(|_| self.random.chance(2)) {
-            let [zero, one, mask] = [0, 1, TRIPS - 1].map(|number| self.constant(dtype, number));
+            let [zero, one, mask] = [0, 1, MAX_TRIPS - 1].map(|number| self.constant(dtype, number));
             let upper = self.elementwise_of(F::And, &[unknown, mask]);
-            return ([zero, upper, one], Range::new(0, TRIPS - 2));
+            return ([zero, upper, one], Range::new(0, MAX_TRIPS - 2));
         }
         let all = limits(Element::Value(dtype));
-        let trips = self.random.below(TRIPS as usize + 1) as i128;
+        let trips = self.random.below(MAX_TRIPS as usize + 1) as i128;
         let step = self.random.pick(&[1, 1, 2, 7, if dtype.is_signed() { -1 } else { 3 }]);
         let lower = self.random.pick(&[0, 0, 3, all.high - 40, all.low + 40]);
         let upper = lower + trips * step;
@@ -153,7 +153,7 @@ impl Generator {
     fn while_loop(&mut self) {
         let mut carried = self.carried();
         let ty = Type::scalar(Dtype::I32);
-        let count = self.random.below(TRIPS as usize) as i128;
+        let count = self.random.below(MAX_TRIPS as usize) as i128;
         let initial = self.constant(Dtype::I32, count);
         let fact = Fact { range: Some(Range::new(0, count)), ..Fact::unknown(&ty) };
         carried.insert(0, Carried { initial, ty, fact, budget: 0 });
@@ -193,7 +193,7 @@ impl Generator {
         self.finish(Op::If {}, SmallVec::from_slice(&[condition]), &regions, facts);
     }
 
-    /// A function of values in scope and of the memory, called once.
+    /// A function of values in scope and of memory, with a single call.
     fn call(&mut self) {
         let values: Vec<Value> = (0..2).map(|_| self.any()).collect();
         let arguments: SmallVec<[Value; 4]> = self.bases.iter().chain(&values).copied().collect();
@@ -223,13 +223,13 @@ impl Generator {
         let results: Vec<Value> = (0..2).map(|_| self.any()).collect();
         let facts: Vec<Fact> = results.iter().map(|&value| self.fact(value)).collect();
         let types: Vec<Type> = results.iter().map(|&value| self.ty(value)).collect();
-        self.builder.return_values(results).expect(RIGHT);
+        self.builder.return_values(results).expect(VALID);
         self.functions[callee] = std::mem::replace(&mut self.builder, builder).function;
         (self.facts, self.pool, self.bases) = (outer_facts, outer_pool, outer_bases);
         self.finish(Op::Call { callee, results: TypeList(types) }, arguments, &[], facts);
     }
 
-    /// Emits an op with regions; these facts hold of its results.
+    /// Emits an op with regions, and records the facts of its results.
     fn finish(
         &mut self,
         op: Op,
@@ -237,7 +237,7 @@ impl Generator {
         regions: &[tilewright_ir::Block],
         facts: impl IntoIterator<Item = Fact>,
     ) {
-        let results = self.builder.emit(op, operands, regions.into()).expect(RIGHT);
+        let results = self.builder.emit(op, operands, regions.into()).expect(VALID);
         for (&result, fact) in results.iter().zip(facts) {
             self.facts[result] = Some(fact);
         }

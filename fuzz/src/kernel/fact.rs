@@ -1,9 +1,10 @@
-//! What the generator knows of a value while it builds a kernel: enough to keep accesses in bounds, sums of floating-point
-//! numbers exact, and stores apart. It is the generator's own knowledge, from the numbers it chose; the compiler has its own.
+//! The generator's facts about values: enough to keep accesses in bounds, floating-point sums
+//! exact, and stores disjoint. They follow from the numbers it chose and are independent of the
+//! compiler's analyses.
 
 use tilewright_ir::{Dtype, Element, ElementwiseFn as F, Op, Type};
 
-/// All integers from low to high.
+/// The integers from low to high.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     pub low: i128,
@@ -46,59 +47,59 @@ impl Range {
         other.low <= self.low && self.high <= other.high
     }
 
-    /// The number, if there is only one.
+    /// Returns the number, if there is only one.
     pub fn single(self) -> Option<i128> {
         (self.low == self.high).then_some(self.low)
     }
 
-    /// The same modulo 2^64, near zero.
+    /// Returns the same range modulo 2^64, close to zero.
     fn as_address(self) -> Self {
         self.minus(Self::exactly((self.low + (1 << 63)) >> 64 << 64))
     }
 
-    /// How many numbers it holds.
+    /// Returns the number of integers.
     pub fn count(self) -> i128 {
         self.high - self.low + 1
     }
 }
 
-/// No sum of products of what fits into 64 bits leaves this.
+/// Larger than any sum of products of 64-bit numbers.
 const HUGE: i128 = 1 << 124;
 
-/// How the elements of a tile relate.
+/// The relation between the elements of a tile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spread {
     /// All are equal.
     Same,
-    /// No two are equal.
+    /// All are distinct.
     Distinct,
-    /// Nothing is known.
+    /// Unknown.
     Any,
 }
 
-/// What is known of a value.
+/// The fact about a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fact {
-    /// Of integers: their numbers. Of floating-point numbers: all are integers in this range. Of pointers: bytes from the
-    /// start of their memory.
+    /// For integers: their range. For floating-point numbers: all elements are integers in this
+    /// range. For pointers: byte offsets from the start of their memory.
     pub range: Option<Range>,
     pub spread: Spread,
-    /// What pointers point to.
+    /// The memory to which pointers point.
     pub memory: Memory,
 }
 
-/// What pointers point to.
+/// The memory to which a pointer points.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
-    /// An input, by the type that it was filled by.
+    /// An input, accessed by its element type.
     Input,
-    /// What this program may write.
+    /// The program's slice of an output.
     Output,
-    /// Any of these, by any type; or it is no pointer.
+    /// Any of these, by any type; or the value is not a pointer.
     Any,
 }
 
-/// The largest number up to which a format holds all integers.
+/// Returns the largest number up to which a format represents all integers.
 fn exact_integers(dtype: Dtype) -> i128 {
     match dtype {
         Dtype::F64 => 1 << 53,
@@ -112,7 +113,7 @@ fn exact_integers(dtype: Dtype) -> i128 {
     }
 }
 
-/// The integers that every element of a type can be.
+/// Returns the range of integers that a type can hold.
 pub fn limits(element: Element) -> Range {
     match element {
         Element::Pointer(_) => Range::new(-HUGE, HUGE),
@@ -123,12 +124,12 @@ pub fn limits(element: Element) -> Range {
     }
 }
 
-/// The range of a result whose exact numbers are these: unsigned numbers wrap around, of signed ones that do nothing is
-/// known, because addresses must not be made of them.
+/// Returns the range of a result with this mathematical range: unsigned numbers wrap around, while
+/// overflowed signed ones become unknown, because addresses must not depend on them.
 fn fit(element: Element, range: Option<Range>) -> Option<Range> {
     let limits = limits(element);
     let full = element.value().is_some_and(Dtype::is_int).then_some(limits);
-    // A product that was cut off has other low bits.
+    // The low bits of a saturated product are wrong.
     let Some(range) = range.filter(|range| -HUGE < range.low && range.high < HUGE) else { return full };
     if range.is_within(limits) {
         return Some(range);
@@ -140,18 +141,19 @@ fn fit(element: Element, range: Option<Range>) -> Option<Range> {
 }
 
 impl Fact {
-    /// Of a value of which nothing but the type is known.
+    /// Returns the fact of an unknown value of a type.
     pub fn unknown(ty: &Type) -> Self {
         let spread = if ty.shape.elements() == 1 { Spread::Same } else { Spread::Any };
         Self { range: fit(ty.element, None), spread, memory: Memory::Any }
     }
 
-    /// Of one number, or a pointer so many bytes from the start of its memory.
+    /// Returns the fact of a constant, or of a pointer at this byte offset from the start of its
+    /// memory.
     pub fn exactly(number: i128, memory: Memory) -> Self {
         Self { range: Some(Range::exactly(number)), spread: Spread::Same, memory }
     }
 
-    /// Of an element that is one of two.
+    /// Returns the fact of a value that is one of two.
     pub fn or(self, other: Self) -> Self {
         Self {
             range: self.range.zip(other.range).map(|(a, b)| a.hull(b)),
@@ -161,7 +163,7 @@ impl Fact {
     }
 }
 
-/// The spread of sums.
+/// Returns the spread of a sum.
 fn sum_spread(x: Spread, y: Spread) -> Spread {
     match (x, y) {
         (Spread::Same, other) | (other, Spread::Same) => other,
@@ -169,7 +171,7 @@ fn sum_spread(x: Spread, y: Spread) -> Spread {
     }
 }
 
-/// What is known of the result of a pure op.
+/// Returns the fact of the result of a pure op.
 pub fn of_result(op: &Op, result: &Type, operands: &[(&Type, Fact)]) -> Fact {
     let unknown = Fact::unknown(result);
     let ranged = |range: Range| Fact { range: fit(result.element, Some(range)), ..unknown };
@@ -212,7 +214,8 @@ pub fn of_result(op: &Op, result: &Type, operands: &[(&Type, Fact)]) -> Fact {
                     unknown
                 }
                 (Element::Value(from), Element::Value(to)) => {
-                    // An integer keeps its low bits; a float saturates, and a boolean is whether it was 0.
+                    // Integer casts keep the low bits; float casts saturate, and boolean casts
+                    // compare with 0.
                     let may_wrap = from.is_int() && !to.is_bool();
                     let range = fact.range.filter(|range| may_wrap || range.is_within(limits(*element)));
                     let range = fit(result.element, range);
@@ -222,7 +225,7 @@ pub fn of_result(op: &Op, result: &Type, operands: &[(&Type, Fact)]) -> Fact {
             }
         }
         Op::Elementwise { function } => of_elementwise(*function, result, operands).unwrap_or(unknown),
-        // tidy: wildcard because nothing is known of what the others give.
+        // tidy: wildcard because results of the others are unknown.
         _ => unknown,
     };
     if result.shape.elements() == 1 {
@@ -274,7 +277,7 @@ fn of_elementwise(function: F, result: &Type, operands: &[(&Type, Fact)]) -> Opt
         F::IntDiv if y()?.low > 0 && y()?.single().is_some() => {
             Range::new(x.low / y()?.low, x.high / y()?.low)
         }
-        // tidy: wildcard because nothing is known of what the others give.
+        // tidy: wildcard because results of the others are unknown.
         _ => return None,
     };
     let fitted = fit(result.element, Some(exact));

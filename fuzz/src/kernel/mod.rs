@@ -1,10 +1,11 @@
-//! Random kernels that every device must agree on: legal, in bounds, free of races, and with results that do not depend on
-//! how sums are ordered or contracted.
+//! Random kernels with the same results on every device: legal, in bounds, race-free, and
+//! independent of the order and contraction of sums.
 //!
-//! A kernel is built with the builder, whose type rules refuse what is no kernel; what is refused is left out. `fact` knows
-//! enough of each value to go on from there: an access is in bounds by the ranges of its offsets, a floating-point sum is
-//! exact while its terms are small integers. One file a family: `address` makes pointers and accesses, `compute` tiles,
-//! `control` loops, branches and calls, `outside` what is text of a target or seen from outside.
+//! Kernels are built with the IR builder, whose type rules reject invalid ops; rejected ops are
+//! skipped. `fact` tracks enough about each value to continue from there: accesses are in bounds by
+//! the ranges of their offsets, and floating-point sums are exact while their terms are small
+//! integers. `address` generates pointers and accesses, `compute` ops on tiles, `control` loops,
+//! branches and calls, and `outside` inline assembly and ops with external effects.
 
 mod address;
 mod compute;
@@ -22,39 +23,39 @@ use tilewright_ir::{
 use crate::random::Random;
 use fact::{Fact, Memory, Range};
 
-/// The bytes of each input, and of what one program may write of each output.
+/// The size in bytes of each input, and of a program's slice of each output.
 const BYTES: usize = 1 << 14;
 
-/// The most elements of a tile.
-const MOST_ELEMENTS: u32 = 1 << 10;
+/// The maximum number of elements of a tile.
+const MAX_ELEMENTS: u32 = 1 << 10;
 
-/// A kernel and what to launch it with.
+/// A kernel and its launch arguments.
 #[derive(Debug)]
 pub struct Kernel {
     /// The kernel, and the functions that it calls.
     pub module: Module,
-    /// How many programs run.
+    /// The number of programs.
     pub programs: u32,
     /// One for each parameter.
     pub arguments: Vec<Argument>,
-    /// Whether devices agree on every bit. One kernel of eight has functions that are approximations, on which they need
-    /// not; the passes leave its results alone nonetheless.
+    /// True if devices agree on every bit. One kernel in eight uses approximate functions, for
+    /// which they may differ; the passes must not change its results even so.
     pub is_exact: bool,
 }
 
-/// What a parameter is bound to.
+/// The argument of a parameter.
 #[derive(Clone, Debug)]
 pub enum Argument {
-    /// A pointer to this memory, so many bytes behind a multiple of 16.
+    /// A pointer to memory.
     Memory {
-        /// What is there before the launch.
+        /// The initial content.
         bytes: Vec<u8>,
-        /// How far the first of them is from a multiple of 16.
+        /// The byte offset of the first byte from a multiple of 16.
         skew: usize,
-        /// Whether the kernel may write it.
+        /// True if the kernel may write to it.
         is_output: bool,
     },
-    /// Addresses of the first byte of the memory of parameter 0, in each 8 bytes.
+    /// Copies of the address of parameter 0's memory, 8 bytes each.
     Addresses,
     /// The bits of a number.
     Number(u64, Dtype),
@@ -67,19 +68,19 @@ struct Generator {
     facts: SecondaryMap<Value, Option<Fact>>,
     /// The values in scope.
     pool: Vec<Value>,
-    /// The pointers that addresses begin with.
+    /// The base pointers of addresses.
     bases: Vec<Value>,
     arguments: Vec<Argument>,
     programs: u32,
-    /// How many regions are around what is built.
+    /// The number of enclosing regions.
     depth: u32,
-    /// Whether all functions are exact.
+    /// True if only exact functions may be used.
     is_exact: bool,
 }
 
-const RIGHT: &str = "the generator follows the type rules";
+const VALID: &str = "the generator follows the type rules";
 
-/// The numbers that arguments and constants of integer types are.
+/// The numbers used for integer arguments and constants.
 const NUMBERS: [i128; 18] = [
     0,
     1,
@@ -101,7 +102,7 @@ const NUMBERS: [i128; 18] = [
     (1 << 62) + 8,
 ];
 
-/// The kernel with this seed.
+/// Returns the kernel with this seed.
 pub fn kernel(seed: u64) -> Kernel {
     let mut random = Random(seed);
     let programs = random.pick(&[1, 1, 2, 3]);
@@ -143,7 +144,7 @@ impl Generator {
         self.fact(value).range
     }
 
-    /// The result of a pure op without regions, if the type rules allow it.
+    /// Emits a pure op without regions, if the type rules allow it.
     #[expect(clippy::needless_pass_by_value, reason = "ops are made for the call")]
     fn pure(&mut self, op: Op, operands: &[Value]) -> Option<Value> {
         let result = self.builder.emit_one(op.clone(), operands.into()).ok()?;
@@ -154,9 +155,9 @@ impl Generator {
         Some(result)
     }
 
-    /// The same, of an op whose operands are right by construction.
+    /// Emits a pure op whose operands are valid by construction.
     fn sure(&mut self, op: Op, operands: &[Value]) -> Value {
-        self.pure(op, operands).expect(RIGHT)
+        self.pure(op, operands).expect(VALID)
     }
 
     fn constant(&mut self, dtype: Dtype, number: i128) -> Value {
@@ -204,7 +205,7 @@ impl Generator {
         function.add_parameter(function.entry, ty, Some(name))
     }
 
-    /// Memory of small numbers, which every format holds, and integers of all sizes.
+    /// Input memory: mostly small numbers that every format represents, and integers of all sizes.
     fn input(&mut self, dtype: Dtype, skew: usize) {
         let bytes = (0..BYTES / dtype.bytes()).flat_map(|_| {
             let any = self.random.bits() as i64;
@@ -241,11 +242,11 @@ impl Generator {
                 7 => self.pointer(),
                 8..=10 => self.shape(),
                 11 => self.cast(),
-                12 if self.random.chance(2) => self.exchange(),
+                12 if self.random.chance(2) => self.lane_op(),
                 12 => self.reduce(),
                 13 => self.dot(),
                 14..=16 => self.control(),
-                17 => self.promise(),
+                17 => self.hint(),
                 18 => self.atomic(),
                 19 => self.assembly(),
                 20 => self.outside(),
@@ -255,20 +256,20 @@ impl Generator {
         }
     }
 
-    /// A value in scope, mostly one of the last.
+    /// Returns a value in scope, preferably a recent one.
     fn any(&mut self) -> Value {
         let count = self.pool.len();
         let index = self.random.below(count).max(self.random.below(count));
         self.pool[index]
     }
 
-    /// A value in scope that something holds for.
+    /// Returns a value in scope that satisfies a predicate.
     fn find(&mut self, holds: impl Fn(&Self, Value) -> bool) -> Option<Value> {
         let found: Vec<Value> = self.pool.iter().copied().filter(|&value| holds(self, value)).collect();
         (!found.is_empty()).then(|| self.random.pick(&found))
     }
 
-    /// A value of a type: one in scope, or one that is made of one.
+    /// Returns a value of a type: one in scope, or one derived from it.
     fn value_of(&mut self, ty: &Type) -> Value {
         let Element::Value(dtype) = ty.element else {
             let same = self.find(|this, value| this.builder.function.ty(value) == ty);
@@ -297,10 +298,10 @@ impl Generator {
         self.cast_to(value, dtype)
     }
 
-    /// A random shape of a number of axes.
+    /// Returns a random shape with a number of axes.
     fn shape_of_rank(&mut self, rank: usize) -> Shape {
-        let mut left = MOST_ELEMENTS >> self.random.below(8);
-        // One shape of three is of any extents.
+        let mut left = MAX_ELEMENTS >> self.random.below(8);
+        // One shape in three has arbitrary extents.
         let is_odd = self.random.chance(3);
         (0..rank)
             .map(|axis| {
@@ -315,7 +316,7 @@ impl Generator {
             .collect()
     }
 
-    /// A shape that some tile has, or a new one.
+    /// Returns the shape of an existing tile, or a new one.
     fn any_shape(&mut self) -> Shape {
         let like = self.find(|this, value| !this.builder.function.ty(value).is_scalar());
         if let Some(value) = like.filter(|_| !self.random.chance(3)) {
@@ -325,7 +326,8 @@ impl Generator {
         self.shape_of_rank(rank)
     }
 
-    /// A region with parameters of these types, about which these facts are known. Its values are not in scope afterwards.
+    /// Returns a region with parameters of these types and facts. Its values are out of scope
+    /// afterwards.
     fn region(
         &mut self,
         parameters: &[(Type, Fact)],
@@ -341,26 +343,27 @@ impl Generator {
         self.depth += 1;
         let results = body(self, &values);
         self.depth -= 1;
-        self.builder.yield_values(results).expect(RIGHT);
+        self.builder.yield_values(results).expect(VALID);
         self.builder.switch_to(outer);
         self.pool.truncate(scope);
         block
     }
 }
 
-/// The bits of an integer below 8 in a floating-point format.
+/// Returns the bits of an integer below 8 in a floating-point format.
 pub(crate) fn small_float(dtype: Dtype, number: i64) -> u64 {
     Literal::float(dtype, number as f64).map_or_else(|| small_fp8(dtype, number), |literal| literal.bits)
 }
 
-/// The bits of an integer below 8 in an 8-bit format: its exponent's bias, its bits of mantissa.
+/// Returns the bits of an integer below 8 in an 8-bit format, from its exponent bias and mantissa
+/// width.
 fn small_fp8(dtype: Dtype, number: i64) -> u64 {
     let (bias, mantissa) = match dtype {
         Dtype::F8E4NV => (7, 3),
         Dtype::F8E4B8 => (8, 3),
         Dtype::F8E5 => (15, 2),
         Dtype::F8E5B16 => (16, 2),
-        // tidy: wildcard because the last format ends below 2: what it holds is any bits.
+        // tidy: wildcard because the last format ends below 2: its elements are arbitrary bits.
         _ => return number as u64 & 0xff,
     };
     let size = number.unsigned_abs();

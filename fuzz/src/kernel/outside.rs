@@ -1,14 +1,15 @@
-//! What is text of a target, or is seen from outside: inline assembly, printing, what the machine says of itself.
+//! Ops with external text or effects: inline assembly, printing, machine queries.
 
 use smallvec::SmallVec;
 use tilewright_ir::{
     Dtype, ElementwiseFn as F, GridDependency, IntList, MachineQuantity, Op, Shape, Type, Value,
 };
 
-use super::{Generator, RIGHT};
+use super::{Generator, VALID};
 
-/// Text, constraints, bytes of an element of the arguments and of the results, how many of each there are, elements of a run.
-/// Each bit of a result comes from elements at its own place: which elements share a run is not said.
+/// Assembly text, constraints, bytes per element, numbers of arguments and results, elements per
+/// call. Each result depends only on elements at its own position, since the grouping of elements
+/// is unspecified.
 const FORMS: [(&str, &str, usize, [usize; 2], u32); 11] = [
     ("not.b32 $0, $1;", "=r,r", 1, [1, 1], 4),
     ("xor.b32 $0, $1, $2;", "=r,r,r", 1, [2, 1], 4),
@@ -23,13 +24,13 @@ const FORMS: [(&str, &str, usize, [usize; 2], u32); 11] = [
     ("not.b64 $0, $1;", "=l,l", 8, [1, 1], 1),
 ];
 
-/// The integers of a number of bytes.
+/// Returns the integer types of a size.
 fn integers(bytes: usize) -> [Dtype; 2] {
     match bytes {
         1 => [Dtype::I8, Dtype::U8],
         2 => [Dtype::I16, Dtype::U16],
         4 => [Dtype::I32, Dtype::U32],
-        // tidy: wildcard because no integer has other bytes.
+        // tidy: wildcard because integers have no other sizes.
         _ => [Dtype::I64, Dtype::U64],
     }
 }
@@ -57,7 +58,7 @@ impl Generator {
         self.pool.extend(results);
     }
 
-    /// A text, what holds of every machine, or a word to other grids.
+    /// A print, a machine query with a predictable property, or a grid dependency.
     pub(super) fn outside(&mut self) {
         match self.random.below(4) {
             0 => {
@@ -97,7 +98,7 @@ impl Generator {
 
     fn emit(&mut self, op: Op, operands: SmallVec<[Value; 4]>) -> SmallVec<[Value; 1]> {
         tilewright_ir::Builder::emit(&mut self.builder, op, operands, SmallVec::new())
-            .expect(RIGHT)
+            .expect(VALID)
             .into_iter()
             .collect()
     }

@@ -1,4 +1,4 @@
-//! The texts that are changed: those in the folders of tests, and what the stages make of random kernels.
+//! The corpus that is mutated: the texts in test directories, and the stages of random kernels.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -7,13 +7,13 @@ use tilewright::Device;
 use tilewright::runtime::MachineCode;
 use tilewright_compiler::Stage;
 use tilewright_fuzz::kernel::kernel;
-use tilewright_fuzz::product::program;
+use tilewright_fuzz::matmul::program;
 use tilewright_gpu_ir::GpuTarget;
 use tilewright_ir::print;
 
 use crate::support::{self, Memory};
 
-/// Texts that the parsers accept, by form.
+/// Texts that the parsers accept, by format.
 #[derive(Default)]
 pub struct Corpus {
     pub ptx: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Corpus {
     pub gpu: Vec<String>,
 }
 
-/// The folders that hold texts.
+/// The directories with texts.
 const FOLDERS: [&str; 11] = [
     "crates/cpu/tests/kernels",
     "crates/gpu/tests/language/kernels",
@@ -36,18 +36,19 @@ const FOLDERS: [&str; 11] = [
     "tests/ptx",
 ];
 
-/// What a case of `tests/ptx` is the body of.
+/// The header that encloses a case of `tests/ptx`.
 const PTX_HEADER: &str = ".version 8.0\n.target sm_90a\n.address_size 64\n\
     .visible .entry k(.param .u64 x, .param .u32 n)\n{\n.reg .pred %p<40>;\n.reg .b16 %rs<40>;\n.reg .b32 %r<40>;\n\
     .reg .b64 %rd<40>, %others<40>;\n";
 
-/// The root of the project: cargo says where this package is, and a test without cargo runs in the root.
+/// Returns the root of the project: cargo sets the package directory; without cargo, tests run in
+/// the root.
 fn project_root() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| ".".into(), |package| PathBuf::from(package).join(".."))
 }
 
-/// The corpus, which is read once.
+/// Returns the corpus, read on first use.
 pub fn get() -> &'static Corpus {
     static CORPUS: OnceLock<Corpus> = OnceLock::new();
     CORPUS.get_or_init(|| {
@@ -58,7 +59,7 @@ pub fn get() -> &'static Corpus {
             }
         }
         (0..24).for_each(|seed| corpus.add_kernel(seed));
-        (0..12).for_each(|seed| corpus.add_product(seed));
+        (0..12).for_each(|seed| corpus.add_matmul(seed));
         corpus
     })
 }
@@ -97,7 +98,8 @@ impl Corpus {
         }
     }
 
-    /// Adds a text by its first words: the output of a case may be a diagnostic.
+    /// Adds a text to the format that its first words indicate: the output of a case may be a
+    /// diagnostic.
     fn add_text(&mut self, extension: &str, text: &str) {
         if extension == "ptx" {
             self.ptx.push(text.to_owned());
@@ -108,7 +110,7 @@ impl Corpus {
         }
     }
 
-    /// The stages of a random kernel, which has ops of all kinds.
+    /// Adds the stages of a random kernel, which contains ops of all kinds.
     fn add_kernel(&mut self, seed: u64) {
         let module = kernel(seed).module;
         self.tile_ir.push(print(&module, seed.is_multiple_of(2)));
@@ -122,8 +124,8 @@ impl Corpus {
         self.ptx.extend(tilewright_ptx::lower(&program).map(|ptx| tilewright_ptx::isa::print(&ptx)));
     }
 
-    /// The stages of a random kernel that multiplies matrices in a loop.
-    fn add_product(&mut self, seed: u64) {
+    /// Adds the stages of a random kernel that multiplies matrices in a loop.
+    fn add_matmul(&mut self, seed: u64) {
         let program = program(seed);
         let mut memory = Memory::new(&program);
         let values = memory.values(&program);

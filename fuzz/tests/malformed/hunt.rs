@@ -1,4 +1,4 @@
-//! Runs a target on many inputs, and says which of them fail where.
+//! Runs a target on many inputs, and reports which fail and where.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,22 +10,22 @@ use tilewright_fuzz::corpus::changes;
 use tilewright_fuzz::random::chosen_seeds;
 use tilewright_fuzz::tries_new_inputs;
 
-/// Takes an input; it panics where something is wrong.
+/// A target: takes an input and panics on a bug.
 pub type Target = fn(&[u8]);
 
-/// Makes the bytes of an input of its seed.
+/// Generates the bytes of an input from a seed.
 pub type Input = fn(u64) -> Vec<u8>;
 
-/// The stack of a thread that tries inputs: that of a thread of Python.
+/// The stack size of a thread that tries inputs: that of a Python thread.
 const STACK: usize = 8 << 20;
 
-/// Tries the first inputs; others where variables of the environment ask for them.
+/// Tries the default number of inputs, or those selected by environment variables.
 #[track_caller]
 pub fn hunt(count: u64, target: Target) {
     hunt_with(count, target, changes);
 }
 
-/// The same, with the inputs that a function makes of seeds.
+/// The same, with a function that generates the inputs from seeds.
 #[track_caller]
 pub fn hunt_with(count: u64, target: Target, input: Input) {
     if let Some(seeds) = chosen_seeds() {
@@ -49,7 +49,7 @@ thread_local! {
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Tries the inputs of all seeds, also after one has failed, and lists the places at which they fail.
+/// Tries the inputs of all seeds, even after failures, and lists the locations of the failures.
 fn hunt_all(seeds: std::ops::Range<u64>, target: Target, input: Input) {
     std::panic::set_hook(Box::new(|info| {
         let message = info.payload_as_str().unwrap_or("").lines().next().unwrap_or("").to_owned();
@@ -57,7 +57,7 @@ fn hunt_all(seeds: std::ops::Range<u64>, target: Target, input: Input) {
             info.location().map_or(String::new(), |place| format!("{}:{}", place.file(), place.line()));
         PANIC.set(format!("{place}: {message}"));
     }));
-    // A thread that does not end can only be left behind: others go on with the next seed.
+    // A thread that does not terminate can only be abandoned; others continue with the next seed.
     let patience =
         std::env::var("TILEWRIGHT_PATIENCE").map_or(60, |seconds| seconds.parse().expect("seconds"));
     let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();

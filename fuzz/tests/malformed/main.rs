@@ -1,8 +1,10 @@
-//! Malformed inputs of every form that tilewright reads: PTX, tile IR, the GPU language, and traces. Whatever a text or a file
-//! says, it is refused with a message, or taken to the end, without a panic and in time.
+//! Malformed inputs in every format that tilewright reads: PTX, tile IR, the GPU language, and
+//! traces. Every text or file is rejected with a message or processed to the end, without a panic
+//! and in limited time.
 //!
-//! Inputs are texts that people and tests wrote, and those that random kernels become, changed in a few places.
-//! `TILEWRIGHT_SEEDS=0..50000` tries these seeds instead of the first few, and lists how many of them fail at which place.
+//! Inputs are texts written for tests and the stages of random kernels, with a few mutations.
+//! `TILEWRIGHT_SEEDS=0..50000` tries these seeds instead of the first few, and lists the number of
+//! failures by location.
 
 mod corpus;
 mod hunt;
@@ -43,7 +45,8 @@ fn numbers_of_gpu_text() {
     hunt_with(100, targets::gpu_numbers, number_bytes);
 }
 
-/// Seeds in order are all changed numbers in some order; the first hundred are spread over all of them.
+/// Consecutive seeds enumerate all changed numbers in a scattered order, so that the first hundred
+/// are spread over all of them.
 fn number_bytes(seed: u64) -> Vec<u8> {
     (seed.wrapping_mul(7919) as u32).to_be_bytes().to_vec()
 }
@@ -54,8 +57,8 @@ fn traces() {
 }
 
 #[test]
-fn the_corpus_is_accepted() {
-    let (mut counts, mut refused) = ([0; 3], Vec::new());
+fn corpus_is_accepted() {
+    let (mut counts, mut rejected) = ([0; 3], Vec::new());
     for (form, texts) in
         [&corpus::get().ptx, &corpus::get().tile_ir, &corpus::get().gpu].into_iter().enumerate()
     {
@@ -68,9 +71,9 @@ fn the_corpus_is_accepted() {
                     .map_err(|error| error.to_string()),
             };
             counts[form] += 1;
-            refused.extend(result.err().map(|error| format!("{error}\n{text}")));
+            rejected.extend(result.err().map(|error| format!("{error}\n{text}")));
         }
     }
     assert!(counts.iter().all(|&count| count >= 50), "{counts:?}");
-    assert!(refused.is_empty(), "{} of {counts:?} are refused:\n{}", refused.len(), refused.join("\n\n"));
+    assert!(rejected.is_empty(), "{} of {counts:?} are rejected:\n{}", rejected.len(), rejected.join("\n\n"));
 }

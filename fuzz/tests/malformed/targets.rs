@@ -1,4 +1,5 @@
-//! A function of bytes for each form, which makes an input of them and takes it through all stages that read it.
+//! A function of bytes for each format, which builds an input and passes it through all stages that
+//! read it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use tilewright_trace::Trace;
 
 use crate::{corpus, traced};
 
-/// Shows an input where the environment asks for it: a process that is killed cannot say which it was.
+/// Prints the input if `TILEWRIGHT_SHOW` is set: a killed process cannot report it.
 fn show(text: &str) {
     if std::env::var_os("TILEWRIGHT_SHOW").is_some() {
         eprintln!("{text}");
@@ -31,7 +32,7 @@ fn try_ptx(text: &str) {
     show(text);
     let Ok(module) = isa::parse(text) else { return };
     let printed = isa::print(&module);
-    let again = isa::parse(&printed).expect("what is printed parses");
+    let again = isa::parse(&printed).expect("printed text parses");
     assert_eq!(isa::print(&again), printed);
     let Some(target) = tilewright_sim::SimTarget::new(&module.target) else { return };
     let Ok(loaded) = tilewright_sim::Simulator::new(target).load(text) else { return };
@@ -76,7 +77,7 @@ fn launch(
             }
             interrupt.store(true, Ordering::Relaxed);
         });
-        // The timer ends also where the launch panics.
+        // The timer also ends if the launch panics.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| loaded.launch(&launch)));
         is_done.store(true, Ordering::Relaxed);
         timer.thread().unpark();
@@ -97,11 +98,11 @@ fn try_tile_ir(text: &str) {
     show(text);
     let Ok(module) = parse(text) else { return };
     let printed = print(&module, true);
-    let again = parse(&printed).expect("what is printed parses");
+    let again = parse(&printed).expect("printed text parses");
     assert_eq!(print(&again, true), printed);
     let mut optimized = module.clone();
     tilewright_opt::optimize(&mut optimized, &tilewright_opt::Options::default(), &mut |_, _| {});
-    verify(&optimized).expect("what is optimized verifies");
+    verify(&optimized).expect("optimized IR verifies");
     for module in [&module, &optimized] {
         let _ = tilewright_compiler::cpu_program(module);
         let _ = tilewright_compiler::cpu_program_for_sanitizer(module);
@@ -133,14 +134,14 @@ fn gpu(name: &str) -> Target {
     Target::Gpu(GpuTarget::named(name).expect("it is one"))
 }
 
-/// Diagnostics are shown with the lines that they point into.
+/// Renders diagnostics with their source lines.
 fn render(failure: &Failure) {
     for diagnostic in &failure.diagnostics {
         drop(diagnostic.render(&failure.sources, Color::Never));
     }
 }
 
-/// The GPU language is parsed, and becomes PTX.
+/// The GPU language is parsed and compiled to PTX.
 pub fn gpu_text(bytes: &[u8]) {
     try_gpu_text(&changed_text(&corpus::get().gpu, bytes));
 }
@@ -149,7 +150,7 @@ fn try_gpu_text(text: &str) {
     show(text);
     if let Ok(module) = parse_dialect::<tilewright_gpu_ir::Gpu>(text) {
         let printed = print(&module, false);
-        let again = parse_dialect::<tilewright_gpu_ir::Gpu>(&printed).expect("what is printed parses");
+        let again = parse_dialect::<tilewright_gpu_ir::Gpu>(&printed).expect("printed text parses");
         assert_eq!(print(&again, false), printed);
     }
     match compile_gpu_text("k.gpu", text, Stage::Ptx) {
@@ -159,7 +160,7 @@ fn try_gpu_text(text: &str) {
     }
 }
 
-/// The changed number that the bytes choose.
+/// Runs the target on the changed number that the bytes select.
 fn numbered(texts: &[String], sites: &OnceLock<Vec<(usize, usize, u64)>>, bytes: &[u8], target: fn(&str)) {
     let sites = sites.get_or_init(|| changed_numbers(texts));
     let chosen = bytes.iter().fold(0, |chosen, &byte| chosen << 8 | usize::from(byte));
@@ -168,25 +169,25 @@ fn numbered(texts: &[String], sites: &OnceLock<Vec<(usize, usize, u64)>>, bytes:
     }
 }
 
-/// PTX in which one number is another one.
+/// PTX with one number changed.
 pub fn ptx_numbers(bytes: &[u8]) {
     static SITES: OnceLock<Vec<(usize, usize, u64)>> = OnceLock::new();
     numbered(&corpus::get().ptx, &SITES, bytes, try_ptx);
 }
 
-/// Tile IR in which one number is another one.
+/// Tile IR with one number changed.
 pub fn tile_ir_numbers(bytes: &[u8]) {
     static SITES: OnceLock<Vec<(usize, usize, u64)>> = OnceLock::new();
     numbered(&corpus::get().tile_ir, &SITES, bytes, try_tile_ir);
 }
 
-/// The GPU language in which one number is another one.
+/// The GPU language with one number changed.
 pub fn gpu_numbers(bytes: &[u8]) {
     static SITES: OnceLock<Vec<(usize, usize, u64)>> = OnceLock::new();
     numbered(&corpus::get().gpu, &SITES, bytes, try_gpu_text);
 }
 
-/// A trace is read, and asked for all that it holds.
+/// A trace is read, and all its queries are run.
 pub fn trace(bytes: &[u8]) {
     static FILE: OnceLock<Vec<u8>> = OnceLock::new();
     let file = FILE.get_or_init(traced::file);

@@ -1,4 +1,4 @@
-//! The trace that is changed: a launch whose values have every form.
+//! The trace that is mutated: a launch whose values have every form.
 
 use tilewright_trace::{
     Batch, File, Finding, Kind, Launch, Limits, Occurrence, Op, Parameter, Recorder, Recording, Role,
@@ -14,7 +14,7 @@ fn op(name: &str, kind: Kind, values: Vec<ValueInfo>) -> Op {
     Op { name: name.into(), kind, parent: None, places: vec![place], values }
 }
 
-/// A kernel that loads four elements and stores them, under a mask.
+/// Returns a kernel that loads four elements and stores them, under a mask.
 fn launch() -> Launch {
     let access = |role| {
         vec![
@@ -53,7 +53,8 @@ fn launch() -> Launch {
     }
 }
 
-/// Program `p` loads the elements from 2p of x, four of them, and stores them from 2p of y on: neighbours overlap.
+/// Program `p` loads the four elements of x from 2p on and stores them to y from 2p on, so that
+/// neighbors overlap.
 fn program(batch: &mut Batch<'_>, number: u64) {
     batch.begin(number);
     let offset = 8 * number as i64;
@@ -84,7 +85,7 @@ fn program(batch: &mut Batch<'_>, number: u64) {
     batch.end(100 + number, false);
 }
 
-/// A race of programs 0 and 1 for an element of the tensor y.
+/// Returns a race of programs 0 and 1 for an element of the tensor y.
 fn finding() -> Finding {
     Finding {
         check: "race".into(),
@@ -96,7 +97,7 @@ fn finding() -> Finding {
     }
 }
 
-/// The bytes of a trace of four programs, two of them with values.
+/// Returns the bytes of a trace of four programs, two of them with values.
 pub fn file() -> Vec<u8> {
     let path = std::env::temp_dir().join(format!("tilewright-malformed-{}", std::process::id()));
     let recorder = Recorder::create(&path).expect("the folder is there");

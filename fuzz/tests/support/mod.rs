@@ -1,9 +1,9 @@
-//! Random programs that multiply matrices, and the memory that they are launched on.
+//! Random programs that multiply matrices, and the memory for their launches.
 
 use tilewright::frontend::{Constant, DescriptorForm, DescriptorKind, Padding, Tuple};
 use tilewright::runtime::{Pointer, Region, Value};
 use tilewright::{Device, Kernel, Module, Options};
-use tilewright_fuzz::product::{Argument, Program};
+use tilewright_fuzz::matmul::{Argument, Program};
 
 /// The memory of a launch.
 pub struct Memory(pub Vec<Vec<u128>>);
@@ -13,7 +13,7 @@ fn as_bytes(words: &mut [u128]) -> &mut [u8] {
 }
 
 impl Memory {
-    /// What the arguments hold.
+    /// Returns the initial memory of the arguments.
     pub fn new(program: &Program) -> Self {
         let allocate = |argument: &Argument| match argument {
             Argument::Number(_) => Vec::new(),
@@ -26,7 +26,7 @@ impl Memory {
         Self(program.arguments.iter().map(|(_, argument)| allocate(argument)).collect())
     }
 
-    /// One for each parameter.
+    /// Returns a value for each parameter.
     pub fn values<'m>(&'m mut self, program: &Program) -> Vec<Value<'m>> {
         let bound = self.0.iter_mut().zip(&program.arguments);
         bound
@@ -52,7 +52,7 @@ impl Memory {
     }
 }
 
-/// The launch options of a program.
+/// Returns the launch options of a program.
 pub fn options(program: &Program) -> Options {
     let mut options = Options::default();
     for (name, number) in [("num_warps", program.num_warps), ("num_stages", program.num_stages)] {
@@ -61,7 +61,7 @@ pub fn options(program: &Program) -> Options {
     options
 }
 
-/// The kernel of a program.
+/// Returns the kernel of a program.
 pub fn kernel(program: &Program) -> Kernel {
     let module = Module::from_source("k.py", program.source.clone()).expect("it is Python");
     module.kernel("k").expect("it is there")

@@ -1,23 +1,23 @@
-//! Matrices in memory, and all the ways to reach a tile of them.
+//! Matrices in memory, and all the ways to access a tile of them.
 
 use tilewright_ir::Dtype;
 
 use super::Generator;
 
-/// How the tiles of a matrix are reached.
+/// The access to the tiles of a matrix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Pointers that move from tile to tile.
+    /// Pointers that advance from tile to tile.
     Moved,
-    /// Pointers that are made anew for each tile.
+    /// Pointers that are computed anew for each tile.
     Computed,
-    /// Pointers by indices that wrap around.
+    /// Pointers from indices that wrap around.
     Wrapped,
     /// A block pointer.
     Block,
-    /// A descriptor that the kernel makes.
+    /// A descriptor created by the kernel.
     Descriptor,
-    /// A descriptor that the host makes.
+    /// A descriptor created by the host.
     HostDescriptor,
 }
 
@@ -26,30 +26,30 @@ impl Access {
         &[Self::Moved, Self::Computed, Self::Wrapped, Self::Block, Self::Descriptor, Self::HostDescriptor];
 }
 
-/// A matrix of the launch.
+/// A matrix argument.
 #[derive(Clone, Debug)]
 pub struct Matrix {
     pub name: &'static str,
-    /// Of a tile, as the program has it.
+    /// The shape of a tile in the program.
     pub block: [u32; 2],
-    /// Whether its columns are contiguous in memory.
+    /// True if its columns are contiguous in memory.
     pub is_transposed: bool,
     pub access: Access,
-    /// The distance of rows in memory, as text.
+    /// The row stride in memory, as source text.
     pub stride: String,
-    /// The tile and the matrix as they lie in memory.
+    /// The tile and matrix shapes in memory order.
     pub memory: [[u32; 2]; 2],
     pub dtype: Dtype,
 }
 
 impl Matrix {
-    /// The extents as the program has them.
+    /// Returns the matrix shape in the program.
     fn extents(&self) -> [u32; 2] {
         let [_, [rows, columns]] = self.memory;
         if self.is_transposed { [columns, rows] } else { [rows, columns] }
     }
 
-    /// Offsets of a tile whose first row and column these are.
+    /// The offsets of the tile with this first row and column.
     fn offsets(&self, [rows, columns]: [&str; 2]) -> String {
         let stride = &self.stride;
         if self.is_transposed {
@@ -59,7 +59,7 @@ impl Matrix {
         }
     }
 
-    /// In the order in which it lies in memory.
+    /// A row and column in memory order.
     fn in_memory(&self, [row, column]: [&str; 2]) -> String {
         if self.is_transposed { format!("{column}, {row}") } else { format!("{row}, {column}") }
     }
@@ -76,7 +76,7 @@ impl Matrix {
         }
     }
 
-    /// What makes accesses in bounds; nothing where whole tiles are there.
+    /// The mask that keeps accesses in bounds; empty if all tiles are complete.
     fn mask(&self, generator: &mut Generator, wraps: [bool; 2]) -> String {
         let name = self.name;
         let extents = self.extents();
@@ -91,7 +91,8 @@ impl Matrix {
         masked.join(" & ")
     }
 
-    /// What stands before a loop in which the tile moves along an axis; these are its first row and column.
+    /// The statements before a loop in which the tile moves along an axis, from this first row and
+    /// column.
     pub fn prepare(&self, generator: &mut Generator, firsts: [&str; 2]) {
         let Self { name, stride, memory: [block, extents], .. } = self;
         match self.access {
@@ -115,8 +116,8 @@ impl Matrix {
         }
     }
 
-    /// Loads the tile with this first row and column into the variable of the matrix's name. `moves` is the axis along which
-    /// the loop goes.
+    /// Loads the tile with this first row and column into the variable named like the matrix.
+    /// `moves` is the axis of the loop.
     pub fn load(&self, generator: &mut Generator, firsts: [&str; 2], moves: Option<usize>) {
         let name = self.name;
         let turned = if self.is_transposed {
@@ -147,7 +148,7 @@ impl Matrix {
         }
     }
 
-    /// Moves what moves by so many rows or columns.
+    /// Advances pointers or offsets by a number of rows or columns.
     pub fn advance(&self, generator: &mut Generator, axis: usize, by: &str) {
         let Self { name, stride, .. } = self;
         match self.access {

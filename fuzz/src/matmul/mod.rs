@@ -1,8 +1,10 @@
-//! Random programs that multiply matrices as people write them: loops over tiles that ask for all that a loop can ask for,
-//! operands that are reached by pointers, block pointers and descriptors, and whatever stands beside a product.
+//! Random programs that multiply matrices as in real kernels: loops over tiles with all loop
+//! options, operands accessed through pointers, block pointers and descriptors, and code around the
+//! multiplications.
 //!
-//! They are text, so that the frontend takes part, and their numbers are small integers, of which every sum is exact: all
-//! devices must leave the same bits. `operand` reads and writes matrices, `body` is what a loop does.
+//! Programs are source text, so that the frontend is tested, too, and their numbers are small
+//! integers with exact sums: all devices must produce the same bits. `operand` reads and writes
+//! matrices, `body` generates the loops.
 
 mod body;
 mod operand;
@@ -12,70 +14,68 @@ use tilewright_ir::Dtype;
 use crate::random::Random;
 use operand::{Access, Matrix};
 
-/// A program and what to launch it with.
+/// A program and its launch arguments.
 #[derive(Debug)]
 pub struct Program {
-    /// The text of a module whose kernel is `k`.
+    /// The source of a module with the kernel `k`.
     pub source: String,
     /// By name.
     pub arguments: Vec<(String, Argument)>,
-    /// How many programs run along two axes.
+    /// The numbers of programs along two axes.
     pub grid: [usize; 2],
-    /// The launch option.
+    /// The launch option of this name.
     pub num_warps: u32,
-    /// The launch option.
+    /// The launch option of this name.
     pub num_stages: u32,
 }
 
-/// What a parameter is bound to.
+/// The argument of a parameter.
 #[derive(Clone, Debug)]
 pub enum Argument {
     /// A number.
     Number(i128),
-    /// Memory, so many bytes behind a multiple of 16.
+    /// Memory.
     Memory {
-        /// The type of its elements.
+        /// The element type.
         dtype: Dtype,
-        /// What is there before the launch.
+        /// The initial content.
         bytes: Vec<u8>,
-        /// How far the first of them is from a multiple of 16.
+        /// The byte offset of the first byte from a multiple of 16.
         skew: usize,
-        /// A tensor descriptor that the host has made, if it is one: extents, strides of all axes but the last, blocks.
+        /// For a tensor descriptor from the host: extents, the stride of the first axis, and the
+        /// block shape.
         descriptor: Option<([i128; 2], i128, [u32; 2])>,
     },
 }
 
 struct Generator {
     random: Random,
-    /// The statements of the kernel, and how deep the next one stands.
+    /// The statements of the kernel, and the indentation of the next one.
     lines: Vec<String>,
     depth: usize,
     arguments: Vec<(String, Argument)>,
-    /// Whether every tile can be a box of a tensor, and loops ask for warps that copy such.
+    /// True if every tile can be a tensor-map box, and loops request warp specialization.
     is_regular: bool,
 }
 
 /// The sizes of a program.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
-    /// Of the tiles: rows, columns, what is summed up at a time.
+    /// Of the tiles: rows, columns, inner dimension.
     block: [u32; 3],
     /// Of the matrices.
     whole: [u32; 3],
 }
 
-/// The program with this seed.
+/// Returns the program with this seed.
 pub fn program(seed: u64) -> Program {
     let mut random = Random(seed ^ 0x9d2c_5680_0f1e_2d3c);
     let is_regular = random.chance(3);
     let num_warps = random.pick(if is_regular { &[4, 4, 8] } else { &[4, 4, 4, 8, 8, 2, 1] });
     let num_stages = 1 + random.below(4) as u32;
     let mut generator = Generator { random, lines: Vec::new(), depth: 1, arguments: Vec::new(), is_regular };
-    let grid = if generator.random.chance(4) {
-        generator.attention(num_warps)
-    } else {
-        generator.matrix_product(num_warps)
-    };
+    let grid =
+        if generator.random.chance(4) { generator.attention(num_warps) } else { generator.matmul(num_warps) };
     let Generator { lines, arguments, .. } = generator;
     let names: Vec<&str> = arguments.iter().map(|(name, _)| name.as_str()).collect();
     let source = format!(
@@ -86,7 +86,7 @@ pub fn program(seed: u64) -> Program {
     Program { source, arguments, grid, num_warps, num_stages }
 }
 
-/// Small integers as elements of a type: from low to high.
+/// Elements with random integers from low to high.
 fn numbers(random: &mut Random, dtype: Dtype, count: usize, [low, high]: [i64; 2]) -> Vec<u8> {
     let of = |number: i64| {
         if dtype.is_int() { number as u64 } else { crate::kernel::small_float(dtype, number) }
@@ -103,7 +103,7 @@ impl Generator {
         self.lines.push(format!("{}{}", "    ".repeat(self.depth), line.as_ref()));
     }
 
-    /// A number of the launch: an argument, or written in the text.
+    /// Returns a number of the launch: an argument, or a literal.
     fn number(&mut self, name: &str, value: u32) -> String {
         if self.random.chance(5) {
             return value.to_string();
@@ -112,7 +112,7 @@ impl Generator {
         name.to_owned()
     }
 
-    /// What a loop asks for.
+    /// Returns the options of a loop.
     fn options(&mut self) -> String {
         let mut options = Vec::new();
         let random = &mut self.random;
@@ -133,7 +133,7 @@ impl Generator {
         options.concat()
     }
 
-    /// An extent: some tiles, whole ones or not.
+    /// Returns an extent: a number of tiles, possibly with a partial last one.
     fn extent(&mut self, block: u32, most: usize) -> u32 {
         let whole = block * (1 + self.random.below(most) as u32);
         match self.random.below(4) {
@@ -157,7 +157,7 @@ impl Generator {
         Sizes { block, whole }
     }
 
-    /// A matrix of the launch, with memory of numbers up to a size; nobody has written to an output yet.
+    /// A matrix argument with random numbers of bounded size; outputs are not initialized.
     fn matrix(
         &mut self,
         name: &'static str,

@@ -1,11 +1,12 @@
-//! What a program does: tiles of a product, one after the other or one a program, and attention, which multiplies twice.
+//! The bodies of programs: tiles of a matrix multiplication, in a loop or one per program, and
+//! attention, which multiplies twice.
 
 use tilewright_ir::Dtype;
 
 use super::operand::Matrix;
 use super::{Argument, Generator, Sizes, numbers};
 
-/// What an operand is multiplied as, and what is summed up.
+/// The operand type and accumulator type of a multiplication.
 const TYPES: [(Dtype, &str); 8] = [
     (Dtype::F16, "float32"),
     (Dtype::F16, "float32"),
@@ -17,7 +18,7 @@ const TYPES: [(Dtype, &str); 8] = [
     (Dtype::F64, "float64"),
 ];
 
-/// The name of a type in the language.
+/// Returns the name of a type in the language.
 fn name_of(dtype: Dtype) -> &'static str {
     match dtype {
         Dtype::F16 => "float16",
@@ -27,18 +28,19 @@ fn name_of(dtype: Dtype) -> &'static str {
         Dtype::I8 => "int8",
         Dtype::I32 => "int32",
         Dtype::F8E5 => "float8e5",
-        // tidy: wildcard because programs name no other type.
+        // tidy: wildcard because programs use no other type.
         _ => "float8e4nv",
     }
 }
 
 impl Generator {
-    /// A product of two matrices, of three at times; gives the grid.
-    pub(super) fn matrix_product(&mut self, num_warps: u32) -> [usize; 2] {
+    /// Generates a multiplication of two matrices, sometimes with a second right-hand side; returns
+    /// the grid.
+    pub(super) fn matmul(&mut self, num_warps: u32) -> [usize; 2] {
         let sizes = self.sizes(num_warps);
         let Sizes { block: [rows, columns, inner], whole: [height, width, depth] } = sizes;
         let (dtype, sum) = self.random.pick(&TYPES);
-        let stored = self.stored(dtype);
+        let stored = self.storage_type(dtype);
         let a = self.matrix("a", stored, [rows, inner], [height, depth], Some([-1, 1]));
         let b = self.matrix("b", dtype, [inner, columns], [depth, width], Some([-1, 1]));
         let second = self
@@ -47,7 +49,7 @@ impl Generator {
             .then(|| self.matrix("g", dtype, [inner, columns], [depth, width], Some([-1, 1])));
         let adds = self.random.chance(3);
         let split = if adds { 1 + self.random.below(3) } else { 1 };
-        let out = self.output(dtype, split > 1);
+        let out = self.output_type(dtype, split > 1);
         let c = self.matrix("c", out, [rows, columns], [height, width], None);
         let tiles = [height.div_ceil(rows), width.div_ceil(columns)];
         let count = (tiles[0] * tiles[1]) as usize;
@@ -64,32 +66,33 @@ impl Generator {
         let (pid_m, pid_n) = (format!("tile // {}", tiles[1]), format!("tile % {}", tiles[1]));
         self.say(format!("row = ({pid_m}) * {rows}"));
         self.say(format!("col = ({pid_n}) * {columns}"));
-        self.product_of_tile(sizes, [&a, &b], second.as_ref(), (dtype, sum), split);
+        self.multiply_tile(sizes, [&a, &b], second.as_ref(), (dtype, sum), split);
         self.epilogue(sizes, sum);
         c.store(self, ["row", "col"], &format!("acc.to(tl.{})", name_of(out)), adds);
         let programs = if is_persistent { 1 + self.random.below(count) } else { count };
         [programs, split]
     }
 
-    /// The type in memory of what is multiplied as another: bytes for weights.
-    fn stored(&mut self, dtype: Dtype) -> Dtype {
+    /// Returns the type in memory of an operand with this type: sometimes bytes, like quantized
+    /// weights.
+    fn storage_type(&mut self, dtype: Dtype) -> Dtype {
         let is_wide = matches!(dtype, Dtype::F16 | Dtype::BF16);
         if is_wide && !self.is_regular && self.random.chance(5) { Dtype::I8 } else { dtype }
     }
 
-    /// The type of a result. Sums in memory must be exact in it, in any order.
-    fn output(&mut self, dtype: Dtype, is_summed: bool) -> Dtype {
+    /// Returns the type of a result. Atomic sums must be exact in it, in any order.
+    fn output_type(&mut self, dtype: Dtype, is_summed: bool) -> Dtype {
         match dtype {
             Dtype::I8 => Dtype::I32,
             Dtype::F64 => Dtype::F64,
-            // tidy: wildcard because these sum up in binary32.
+            // tidy: wildcard because these accumulate in binary32.
             _ if is_summed => Dtype::F32,
-            // tidy: wildcard because it is the same of all the others.
+            // tidy: wildcard because all the others allow the same types.
             _ => self.random.pick(&[Dtype::F32, Dtype::F16, Dtype::F16, Dtype::BF16]),
         }
     }
 
-    fn product_of_tile(
+    fn multiply_tile(
         &mut self,
         sizes: Sizes,
         [a, b]: [&Matrix; 2],
@@ -155,7 +158,7 @@ impl Generator {
         }
     }
 
-    /// The head of a loop over what is summed up; `k` is the first of the tile.
+    /// The header of a loop over the inner dimension; `k` is the first index of the tile.
     fn loop_over(&mut self, first: &str, extent: u32, step: u32) {
         let end = self.number("K", extent);
         let options = self.options();
@@ -180,7 +183,7 @@ impl Generator {
         }
     }
 
-    /// What happens to an operand on its way.
+    /// Transformations of an operand between its load and the multiplication.
     fn transform(&mut self, name: &str, stored: Dtype, dtype: Dtype) {
         let to = name_of(dtype);
         if stored != dtype {
@@ -204,7 +207,7 @@ impl Generator {
                 self.random.pick(&["", ", input_precision=\"ieee\"", ", input_precision=\"tf32x3\""])
             }
             Dtype::F8E5 | Dtype::F8E4NV => self.random.pick(&["", ", max_num_imprecise_acc=16"]),
-            // tidy: wildcard because the others have no such choice.
+            // tidy: wildcard because the others have no such option.
             _ => "",
         };
         let out = match dtype {
@@ -219,7 +222,7 @@ impl Generator {
         }
     }
 
-    /// What happens to the sums.
+    /// Operations on the accumulator after the loop.
     fn epilogue(&mut self, sizes: Sizes, sum: &str) {
         match self.random.below(6) {
             0 => self.say("acc = acc * 2"),
@@ -234,7 +237,7 @@ impl Generator {
         }
     }
 
-    /// A vector of the launch; gives its length.
+    /// Adds a vector argument and returns its length.
     fn vector(&mut self, name: &str, dtype: Dtype, length: u32) -> u32 {
         let bytes = numbers(&mut self.random, dtype, length.max(1) as usize, [0, 2]);
         let argument = Argument::Memory { dtype, bytes, skew: 0, descriptor: None };
@@ -242,7 +245,8 @@ impl Generator {
         length
     }
 
-    /// Weights of rows of keys, bounded instead of exponentiated, times values; gives the grid.
+    /// Generates attention: weights of rows of keys, clamped instead of exponentiated, times
+    /// values; returns the grid.
     pub(super) fn attention(&mut self, num_warps: u32) -> [usize; 2] {
         let rows = if num_warps == 8 { 128 } else { self.random.pick(&[64, 64, 32, 16]) };
         let columns = self.random.pick(&[16, 32, 64]);

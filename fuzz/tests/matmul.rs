@@ -1,15 +1,16 @@
-//! Programs that multiply matrices leave the same in memory on the CPU, before the passes and after, and in the simulator, as
-//! tensor copies, products of warpgroups, pipelines and warps of their own make them.
+//! Programs that multiply matrices leave the same memory on the CPU, with and without the passes,
+//! and in the simulator, with tensor copies, warpgroup multiplications, pipelines and warp
+//! specialization.
 
 mod support;
 
 use support::{Memory, kernel, options};
 use tilewright::runtime::{Interrupt, MachineCode};
 use tilewright::{Device, Error, Grid};
-use tilewright_fuzz::product::{Argument, Program, program};
+use tilewright_fuzz::matmul::{Argument, Program, program};
 use tilewright_fuzz::random::{chosen_seeds, in_parallel};
 
-/// What a launch leaves; what is said where the device refuses the kernel.
+/// Returns the memory that a launch leaves, or the error if the device rejects the kernel.
 fn run(program: &Program, device: Device, is_plain: bool) -> Result<Memory, Error> {
     let kernel = kernel(program).on(device);
     let mut memory = Memory::new(program);
@@ -30,7 +31,7 @@ fn run(program: &Program, device: Device, is_plain: bool) -> Result<Memory, Erro
     Ok(memory)
 }
 
-/// The launch and the program, to be read by who looks for what went wrong.
+/// Returns the launch and the program, for failure messages.
 fn text(program: &Program) -> String {
     let Program { source, arguments, grid, num_warps, num_stages } = program;
     let line = |(name, argument): &(String, Argument)| match argument {
@@ -68,7 +69,7 @@ fn check(seed: u64) {
 
 /// `TILEWRIGHT_SEEDS=7..9` tries these instead of the first few.
 #[test]
-fn products_leave_the_same_on_the_cpu_and_in_the_simulator() {
+fn programs_agree_on_the_cpu_and_in_the_simulator() {
     match chosen_seeds() {
         Some(seeds) => seeds.for_each(check),
         None if tilewright_fuzz::tries_new_inputs() => {
@@ -78,10 +79,10 @@ fn products_leave_the_same_on_the_cpu_and_in_the_simulator() {
     }
 }
 
-/// The generator is of use if what it makes comes to these.
+/// The generator is only useful if its programs reach these features.
 #[test]
-fn products_meet_what_the_gpu_path_has() {
-    let mut refused = Vec::new();
+fn programs_reach_the_features_of_the_gpu_path() {
+    let mut rejected = Vec::new();
     let words = ["wgmma.mma_async", "cp.async.bulk.tensor", "cp.async.cg", "mbarrier.try_wait", "more warps"];
     let mut counts = words.map(|word| (word, 0));
     for program in (0..40).map(program) {
@@ -96,9 +97,9 @@ fn products_meet_what_the_gpu_path_has() {
                     *count += usize::from(is_there);
                 }
             }
-            Err(error) => refused.push(error.to_string()),
+            Err(error) => rejected.push(error.to_string()),
         }
     }
-    assert!(refused.len() <= 4, "{} of 40 are refused: {refused:#?}", refused.len());
+    assert!(rejected.len() <= 4, "{} of 40 are rejected: {rejected:#?}", rejected.len());
     assert!(counts.iter().all(|(_, count)| *count >= 4), "{counts:?}");
 }
