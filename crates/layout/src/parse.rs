@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_layout_is_refused() {
+    fn invalid_layouts_are_rejected() {
         for text in
             ["", "[3]", "[4] register (4)", "[4] lane (1) register (2)", "[4] bank (1)", "[4] lane (1,1)"]
         {

@@ -164,7 +164,7 @@ fn a_pointer_that_a_loop_moves() {
 }
 
 #[test]
-fn what_is_loaded_is_not_decided() {
+fn bounds_on_loaded_values_are_undecided() {
     let text = r#"kernel func0 @k(%x: *int32, %y: *int32, %n: int32) {
   %0 = load %y {cache = "", eviction = "", volatile = false} : int32
   %1 = ptr_add %x, %0 : *int32

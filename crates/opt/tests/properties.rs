@@ -79,7 +79,7 @@ fn same_memory(x: &Memory, y: &Memory) -> bool {
 }
 
 #[test]
-fn passes_keep_what_a_program_computes() {
+fn passes_preserve_results() {
     let mut compared = 0;
     for seed in seeds(250) {
         let original = generate::program(seed, generate::EVERYTHING);
@@ -163,7 +163,7 @@ fn breach(info: &AxisInfo, ty: &Type, tile: &Tile, is_strict: bool) -> Option<St
 }
 
 #[test]
-fn the_analysis_claims_only_what_holds() {
+fn analysis_claims_hold() {
     let mut claims = [0_u64; 2];
     for seed in seeds(700) {
         let mut module = generate::program(seed, generate::INDICES);

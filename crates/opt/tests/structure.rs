@@ -102,7 +102,7 @@ fn uses_are_those_that_a_search_finds() {
 
 /// Compares known constants with every element that a program computes.
 #[test]
-fn constants_are_what_programs_compute() {
+fn folded_constants_match_execution() {
     let mut found = [0; 3];
     for seed in seeds(400) {
         let mut module = generate::program(seed, generate::INDICES);
@@ -132,7 +132,7 @@ fn constants_are_what_programs_compute() {
 /// Compares linear forms with the values that a program computes, modulo the type, given the values
 /// of their variables at that time.
 #[test]
-fn forms_of_scalars_are_what_programs_compute() {
+fn scalar_forms_match_execution() {
     let (mut compared, mut moving, mut carried) = (0, 0, 0);
     for seed in seeds(400) {
         let mut module = generate::program(seed, generate::INDICES);
@@ -227,7 +227,7 @@ fn forms_of_loops_are_in_steps_of_iterations() {
 }
 
 #[test]
-fn constants_are_seen_through_what_moves_them() {
+fn constants_are_seen_through_data_movement() {
     let text = "kernel func0 @k(%n: int32) {
   %a = constant {value = -3:int32} : int32
   %b = cast %a {element = int8, rounding = \"rtne\"} : int8

@@ -207,7 +207,7 @@ END:
 }
 
 #[test]
-fn barriers_order_what_came_before() {
+fn barriers_order_earlier_accesses() {
     let output = copy(&handover(&wait(0)), 64, &[], 128);
     let expected: Vec<u8> = (100..132u32).flat_map(u32::to_le_bytes).collect();
     assert_eq!(output, expected);
@@ -473,7 +473,7 @@ DONE:
 }
 
 #[test]
-fn tensor_loads_of_every_rank_fill_what_is_outside() {
+fn tensor_loads_of_every_rank_fill_elements_outside() {
     let extents = [24_u64, 5, 4, 3, 2];
     let boxes = [16_u32, 3, 2, 2, 2];
     let coordinates = [-8, 3, -1, 2, 1];
@@ -556,7 +556,7 @@ DONE:
 }
 
 #[test]
-fn tensor_stores_leave_out_what_is_outside() {
+fn tensor_stores_skip_elements_outside() {
     let body = tensor_store([4, 2]);
     for (body, initial) in [
         (body.clone(), 0),
@@ -611,7 +611,7 @@ fn tensor_copies_check_where_they_start() {
 }
 
 #[test]
-fn what_is_no_tensor_map_is_refused() {
+fn invalid_tensor_maps_are_rejected() {
     let mut output = vec![0; 512];
     let fault = run(&tensor_load(&[0, 0], 512), 32, &[], &mut output, &[0; 128]).unwrap_err();
     assert!(matches!(fault, FaultKind::Illegal(text) if text.contains("tensor map")));
@@ -701,7 +701,7 @@ fn values_reach_the_blocks_of_a_cluster() {
 
 /// Each thread writes a word of the tensor, and one loads it as a box of 32 words; all copy their
 /// words to the output.
-fn load_of_what_was_written(fence: &str) -> String {
+fn load_after_store(fence: &str) -> String {
     format!(
         "
     setp.eq.u32 %p1, %r1, 0;
@@ -730,12 +730,12 @@ BEGUN:
 }
 
 #[test]
-fn tensor_loads_of_what_threads_wrote_need_a_fence_of_global_memory() {
+fn tensor_loads_after_thread_stores_need_a_proxy_fence() {
     let loaded = |fence: &str| {
         let mut output = vec![0xee; 256];
         let map = map(output.as_ptr() as u64, TensorDataType::U32, &[32], &[32], Swizzle::None);
         let map = map.encode().unwrap();
-        run(&load_of_what_was_written(fence), 32, &[], &mut output, &map).map(|()| output.split_off(128))
+        run(&load_after_store(fence), 32, &[], &mut output, &map).map(|()| output.split_off(128))
     };
     let expected: Vec<u8> = (7_u32..39).flat_map(u32::to_le_bytes).collect();
     for fence in ["fence.proxy.async;", "fence.proxy.async.global;"] {

@@ -256,7 +256,7 @@ fn fault_of(functions: &str, body: &str) -> FaultKind {
 }
 
 #[test]
-fn what_cannot_be_called_is_a_fault_that_says_so() {
+fn invalid_calls_are_faults() {
     let endless = "
 .func endless(.param .b32 n)
 {
@@ -281,7 +281,7 @@ fn what_cannot_be_called_is_a_fault_that_says_so() {
 /// A function that writes its parameter of 8 bytes. The argument has to be a variable of the
 /// calling body, and large enough.
 #[test]
-fn what_is_passed_is_a_variable_of_the_body_that_is_large_enough() {
+fn arguments_are_large_enough_variables_of_the_caller() {
     let function = "
 .func take(.param .b64 value)
 {

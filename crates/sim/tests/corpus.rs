@@ -232,7 +232,7 @@ fn products_of_specialized_warps() {
 /// Some warps copy with `cp.async` and arrive when their copies are complete; the multiplying warps
 /// fence the copied data.
 #[test]
-fn products_of_what_other_warps_copy() {
+fn wgmma_on_copies_by_other_warps() {
     let size = Size { m: 80, n: 48, k: 160 };
     let run = |ptx: &str| multiply(ptx, size, (64, 64), false, fp16);
     assert!(run(COPIES_BY_WARPS) == Ok(product(size)));

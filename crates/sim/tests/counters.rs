@@ -47,7 +47,7 @@ fn sectors_of_global_requests() {
 }
 
 #[test]
-fn lines_are_told_by_what_they_waste() {
+fn waste_is_reported_per_line() {
     let text = strided(
         32,
         ".loc 1 5 0

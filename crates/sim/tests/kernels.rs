@@ -313,7 +313,7 @@ fn traps_and_launches_that_cannot_be() {
 }
 
 #[test]
-fn what_is_not_known_is_named_when_it_is_executed() {
+fn unsupported_instructions_fault_only_when_executed() {
     let text = SUM.replace(".version 7.8\n.target sm_80", ".version 8.6\n.target sm_90").replace(
         "    bar.sync 0;",
         "    setp.ne.s32 %p3, %r3, 9;\n    @!%p3 fma.rn.oob.f16x2 %r9, %r1, %r1, %r1;\n    bar.sync 0;",

@@ -103,7 +103,7 @@ fn rows_come_by_number_and_are_swizzled_by_address() {
 }
 
 #[test]
-fn what_is_wrong_with_a_load_of_rows_is_found() {
+fn invalid_row_loads_are_found() {
     let input = vec![1; 6 * 128];
     let found = |body: &str, box_extents: [u32; 2]| {
         let mut output = vec![0; 1024];

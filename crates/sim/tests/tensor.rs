@@ -223,7 +223,7 @@ fn mistake(product_of: Product) -> FaultKind {
 }
 
 #[test]
-fn a_warpgroup_multiplies_what_is_in_shared_memory() {
+fn a_warpgroup_multiplies_shared_memory_operands() {
     let (a, b) = operands();
     let mut output = vec![0; 2048];
     let input = halves(a.iter().chain(&b).copied());

@@ -333,7 +333,7 @@ fn elementary_layouts() {
 /// Lanes that hold copies take register bits: all elements are still held, no thread holds more of
 /// them than before, and a lane without copies keeps its elements along other axes.
 #[test]
-fn lanes_with_copies_share_what_a_thread_holds() {
+fn lanes_with_copies_take_register_bits() {
     let row = blocked(&[1, 16], &[1, 2], &[4, 8], &[2, 1], &[1, 0]);
     let whole = row.broadcast(0, 16);
     assert_eq!(whole.registers(), 32);

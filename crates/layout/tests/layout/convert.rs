@@ -182,7 +182,7 @@ fn shared_memory_moves_every_element_to_its_place() {
 }
 
 #[test]
-fn what_stays_in_a_warp_is_shuffled() {
+fn conversions_within_a_warp_use_shuffles() {
     check(300, pairs_within_warps(), |(from, to)| {
         let plan = shuffle_plan(&from, &to).expect("no element leaves its warp");
         assert_eq!(
@@ -279,7 +279,7 @@ fn narrow_elements_are_shuffled_in_words() {
 }
 
 #[test]
-fn words_are_found_where_no_register_stands_for_them() {
+fn words_are_found_for_sums_of_registers() {
     // Sums of two registers stay together, though no single one does.
     let lanes = [4, 8, 16, 32, 64];
     let from = Layout::identity(1, 0, Input::Register, 4).product(&Layout::identity(1, 0, Input::Lane, 32));
@@ -291,7 +291,7 @@ fn words_are_found_where_no_register_stands_for_them() {
 }
 
 #[test]
-fn replicas_give_what_one_lane_could_not() {
+fn replicas_send_more_than_one_lane_could() {
     // Every lane of 16 has both halves, and lane 16 copies it: it sends one half, the other lane
     // sends the other.
     let from = Layout::identity(1, 0, Input::Lane, 16)

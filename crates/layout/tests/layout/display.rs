@@ -23,7 +23,7 @@ fn transfers_name_both_spaces() {
 }
 
 #[test]
-fn plans_say_what_they_do() {
+fn plans_are_described() {
     let rows = blocked(&[64, 64], &[1, 8], &[4, 8], &[4, 1], &[1, 0]);
     let columns = blocked(&[64, 64], &[8, 1], &[8, 4], &[1, 4], &[0, 1]);
     let doubled = rows.product(&Layout::replicated(2, Input::Register, 2));
@@ -37,7 +37,7 @@ fn plans_say_what_they_do() {
 }
 
 #[test]
-fn tables_show_who_holds_what() {
+fn tables_show_the_holder_of_each_element() {
     let layout = blocked(&[2, 4], &[1, 2], &[2, 1], &[1, 2], &[1, 0]);
     assert_eq!(
         layout.table(),

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn waiters_learn_what_arrived_in_their_phase() {
+    fn waiters_acquire_the_arrivals_of_their_phase() {
         let mut agents = [Agent::new(0, 3), Agent::new(1, 3)];
         let mut barrier = barrier(1);
         let step = agents[0].step();

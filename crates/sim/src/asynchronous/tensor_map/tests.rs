@@ -59,7 +59,7 @@ fn maps_can_be_made_field_by_field() {
 }
 
 #[test]
-fn what_the_driver_refuses_is_refused() {
+fn maps_that_the_driver_rejects_are_rejected() {
     let good = map(TensorDataType::F16, &[128, 64], &[32, 16]);
     assert!(good.encode().is_ok());
     let refused = |change: &dyn Fn(&mut TensorMap)| {

@@ -389,7 +389,7 @@ fn lanes_of_a_warp_synchronize() {
 /// A module that an assembler would reject is not loaded: the error has the line, and marks the
 /// wrong part.
 #[test]
-fn what_an_assembler_refuses_is_not_loaded() {
+fn modules_that_an_assembler_rejects_are_not_loaded() {
     let refused = |target: &str, line: &str| {
         let text = kernel(&format!("    .reg .f32 %f<4>;\n    {line}"));
         let text = text.replace(".target sm_90a", &format!(".target {target}"));
