@@ -14,7 +14,7 @@ const LARGEST: &[(&str, usize)] = &[
     ("cuda", 8),
     ("cuda/stub", 3),
     ("frontend", 3),
-    ("gpu", 5),
+    ("gpu", 4),
     ("ir", 6),
     ("layout", 2),
     ("opt", 2),

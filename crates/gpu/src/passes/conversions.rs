@@ -24,8 +24,8 @@ use tilewright_layout::{
     Exchange, Input, Layout, Plan, SwizzleMode, bank_use, convert, shared_plan, spread_over_lanes, swizzled,
 };
 
+use super::boxed::contiguous_axis;
 use super::prune::prune;
-use super::tensor_copies::contiguous_axis;
 use super::wgmma_operands::{Staged, without_repeated_fences};
 use crate::remarks::{self, Because};
 use crate::tile::legality::at;

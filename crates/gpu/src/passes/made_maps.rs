@@ -12,7 +12,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, OpFamily, Operation, Parents, Value};
 
 use super::global_memory::GlobalAccesses;
-use super::tensor_copies::map_number;
+use super::tensor_maps::map_number;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, TensorMapPlan};
 
 /// The map for boxes of the tensor of another one, which is that itself if nothing else has been said of it.

@@ -26,7 +26,7 @@ use tilewright_ir::{
     Rounding, Value,
 };
 
-use super::tensor_copies::transposed;
+use super::boxed::transposed;
 use tilewright_gpu_ir::{Function, Gpu, GpuOp, Header, LaunchInteger, Op, TensorMapPlan, Type, UNBOUNDED};
 
 /// What copies write whole.

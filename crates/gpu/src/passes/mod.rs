@@ -2,6 +2,7 @@
 
 mod allocation;
 mod barriers;
+mod boxed;
 mod conversions;
 mod defer_lane_reduction;
 mod dependent_dots;
@@ -21,6 +22,7 @@ mod scans;
 mod schedule_instructions;
 mod specialization;
 mod tensor_copies;
+mod tensor_maps;
 mod tensor_stores;
 mod unroll_by_ring_depth;
 mod wgmma_operands;

@@ -31,7 +31,8 @@ use tilewright_ir::{
     Waiting, constant_int, may_wait,
 };
 
-use super::tensor_copies::{is_of_rows, map_number};
+use super::boxed::is_of_rows;
+use super::tensor_maps::map_number;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::box_layout::BoxLayout;

@@ -22,25 +22,19 @@ mod ring_lifetimes;
 mod row_loads;
 
 use cranelift_entity::SecondaryMap;
-use cranelift_entity::packed_option::PackedOption;
 use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{
-    Block, Definition, ElementwiseFn, Inst, Location, OpFamily, Operation, Parents, Uses, Value,
-};
-use tilewright_layout::Layout;
+use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, OpFamily, Operation, Parents, Uses, Value};
 
+use super::boxed::{Boxed, is_of_rows, map_for, mask_coordinate, place_of_condition, transposed};
 use super::{made_maps, prune};
-use crate::assign::boxes::MapId;
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::box_layout::BoxLayout;
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::Feature;
-use tilewright_gpu_ir::{
-    Buffer, Deferred, Function, GpuOp, Header, LaunchInteger, Module, Op, TensorMapBox, TensorMapPlan, Type,
-};
+use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type};
 
 /// Lets tensor copies do what they can.
 pub fn use_tensor_copies(module: &mut Module) {
@@ -77,178 +71,6 @@ struct Pass<'m> {
     uses: Uses,
     /// The rings that took the place of buffers: their `alloc`s and `dealloc`s.
     made: Vec<(Inst, Inst)>,
-}
-
-/// A box of a tensor that goes to memory in boxes.
-#[derive(Clone)]
-pub(super) struct Boxed {
-    /// What says where the box begins.
-    pub mark: Inst,
-    /// The axis of the marked pointers that each axis of the memory is.
-    pub axes: SmallVec<[usize; 5]>,
-    /// The extents along the axes of the memory.
-    pub shape: ir::Shape,
-    /// How it lies in the memory.
-    pub boxes: BoxLayout,
-    /// Whether it is written to the tensor.
-    pub is_written: bool,
-}
-
-impl Boxed {
-    /// A load that tensor copies can do to slots of a ring: its result, or a transpose of that, in such a layout.
-    pub fn of_load(
-        header: &Header,
-        function: &Function,
-        load: Inst,
-        stored: Value,
-        memory: &Layout,
-    ) -> Option<Self> {
-        let (loaded, axes) = transposed(function, stored)?;
-        let mark = function.defining_inst(function.insts[load].operands[0])?;
-        let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
-        if loaded != function.insts[load].results[0] || !header.target.features.has(Feature::Tma) {
-            return None;
-        }
-        let tile = function.ty(stored).as_registers()?;
-        let bits = element_bits(tile);
-        let layout = BoxLayout::of(memory, bits)?;
-        let fits = (layout.bytes * layout.count).is_multiple_of(layout.alignment);
-        let boxed = Self { mark, axes, shape: tile.shape.clone(), boxes: layout, is_written: false };
-        (fits && boxed.plan(header, function).is_some()).then_some(boxed)
-    }
-
-    /// Its tensor map, with an axis for each of the memory behind its own, and the number of the map that it was made of.
-    fn plan(&self, header: &Header, function: &Function) -> Option<(TensorMapPlan, MapId)> {
-        let (number, plan) = map_plan(header, function, function.insts[self.mark].operands[1])?;
-        let plan = plan.transposed(&self.axes)?;
-        let own = plan.strides.len() - self.axes.len();
-        if plan.strides[own + self.boxes.order[0]] != LaunchInteger::constant(1) {
-            return None;
-        }
-        let mut extents: SmallVec<[u32; 5]> =
-            std::iter::repeat_n(1, own).chain(self.boxes.extents(&self.shape)).collect();
-        if let Some(axis) = self.gathered_row_indices(function) {
-            // Rows by number are copies of one row each, to a piece of the memory.
-            let bits = plan.element.bytes() as u32 * 8;
-            if !self.boxes.can_gather_rows(bits) {
-                return None;
-            }
-            extents[axis] = 1;
-        }
-        let swizzle = self.boxes.swizzle;
-        let copied = Some(TensorMapBox { extents, swizzle, is_written: self.is_written });
-        Some((TensorMapPlan { copied, ..plan }, number))
-    }
-
-    /// Whether the boxes of another load are of the same tensor, in the same memory.
-    pub fn is_of_map_of(&self, other: &Self, header: &Header, function: &Function) -> bool {
-        self.axes == other.axes && self.plan(header, function) == other.plan(header, function)
-    }
-
-    /// The coordinate that is a tile, of the numbers of rows.
-    pub fn gathered_row_indices(&self, function: &Function) -> Option<usize> {
-        let coordinates = self.coordinates(function, self.mark);
-        coordinates.iter().position(|value| is_tile(function, *value))
-    }
-
-    /// Where the box begins that an instruction marks, in the order of the axes of the memory.
-    pub fn coordinates(&self, function: &Function, mark: Inst) -> SmallVec<[Value; 5]> {
-        let coordinates = &function.insts[mark].operands[2..];
-        let (own, of_tile) = coordinates.split_at(coordinates.len() - self.axes.len());
-        own.iter().copied().chain(self.axes.iter().map(|axis| of_tile[*axis])).collect()
-    }
-}
-
-/// The axis along which a tile is contiguous in global memory, if it is a box of a tensor or the transpose of one.
-pub(super) fn contiguous_axis(header: &Header, function: &Function, value: Value) -> Option<usize> {
-    let (loaded, axes) = transposed(function, value)?;
-    let load = function.defining_inst(loaded)?;
-    let Op::Gpu(GpuOp::Load { .. }) = function.insts[load].op else { return None };
-    let mark = function.defining_inst(function.insts[load].operands[0])?;
-    let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
-    let (_, plan) = map_plan(header, function, function.insts[mark].operands[1])?;
-    let plan = plan.transposed(&axes)?;
-    plan.contiguous_axis()?.checked_sub(plan.strides.len() - axes.len())
-}
-
-/// The tensor map for these boxes: a parameter, or what the kernel makes.
-pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxed) -> Option<Value> {
-    let map = function.insts[boxed.mark].operands[1];
-    let (wanted, id) = boxed.plan(header, function)?;
-    let number = match id {
-        MapId::Launch(number) => number,
-        MapId::Made(number) => {
-            return made_maps::map_for(header, function, (map, number), wanted, &boxed.axes);
-        }
-    };
-    let parameters = &function.blocks[function.entry].parameters;
-    let first = parameters.len() - header.tensor_maps.len();
-    if let Some(same) = header.tensor_maps.iter().position(|other| *other == wanted) {
-        return Some(parameters[first + same]);
-    }
-    // A transpose has its axes in another order.
-    if header.tensor_maps[number].copied.is_none() && boxed.axes.is_sorted() {
-        header.tensor_maps[number] = wanted;
-        return Some(map);
-    }
-    let name = format!("tensor_map{}", header.tensor_maps.len());
-    let ty = function.ty(map).clone();
-    let value = function.add_parameter(function.entry, ty, Some(name.as_str().into()));
-    let known = function.parameters.last()?.divisibility;
-    function.parameters.push(ir::Parameter { name: name.as_str().into(), divisibility: known });
-    header.tensor_maps.push(wanted);
-    Some(value)
-}
-
-/// What a tile is the transpose of, and which of its axes each axis is.
-pub(super) fn transposed(function: &Function, mut value: Value) -> Option<(Value, SmallVec<[usize; 5]>)> {
-    let rank = function.ty(value).as_registers()?.rank();
-    let mut axes: SmallVec<[usize; 5]> = (0..rank).collect();
-    while let Some(inst) = function.defining_inst(value)
-        && let Op::Tile(ir::Op::Transpose { permutation }) = &function.insts[inst].op
-    {
-        axes = axes.iter().map(|axis| permutation[*axis] as usize).collect();
-        value = function.insts[inst].operands[0];
-    }
-    Some((value, axes))
-}
-
-fn is_tile(function: &Function, value: Value) -> bool {
-    function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar())
-}
-
-/// The coordinate of a copy that says whether it is made at all: the first that is no tile.
-pub(super) fn place_of_condition(function: &Function, coordinates: &[Value]) -> usize {
-    coordinates.iter().position(|value| !is_tile(function, *value)).unwrap_or(0)
-}
-
-/// Whether a copy, or what marks one, has numbers of rows.
-pub(super) fn is_of_rows(function: &Function, inst: Inst) -> bool {
-    let data = &function.insts[inst];
-    let first = match data.op {
-        Op::Gpu(GpuOp::TensorBox {} | GpuOp::TensorFill {} | GpuOp::TensorStore {}) => 2,
-        Op::Gpu(GpuOp::TensorLoad {}) => 4,
-        // tidy: wildcard because no other op has coordinates that may be tiles
-        _ => return false,
-    };
-    data.operands[first..].iter().any(|value| is_tile(function, *value))
-}
-
-/// A coordinate that is outside of any tensor where a condition does not hold: the last of two instructions makes it.
-pub(super) fn outside_unless(
-    function: &mut Function,
-    condition: Value,
-    coordinate: Value,
-    location: PackedOption<Location>,
-) -> [Inst; 2] {
-    let int = function.ty(coordinate).clone();
-    let value = ir::Literal::int(ir::Dtype::I32, i32::MIN.into());
-    let constant = ir::Op::Constant { value }.into();
-    let outside = function.create_inst(constant, smallvec![], smallvec![], [int.clone()], location);
-    let place = function.insts[outside].results[0];
-    let op = GpuOp::Elementwise { function: ElementwiseFn::Select, equal_registers: 0 };
-    let operands = smallvec![condition, coordinate, place];
-    [outside, function.create_inst(op.into(), operands, smallvec![], [int], location)]
 }
 
 /// What was found: a load of a box that goes to a buffer.
@@ -453,7 +275,7 @@ impl Pass<'_> {
         if let Some(condition) = condition {
             let location = self.function.insts[copy].location;
             let place = place_of_condition(self.function, &coordinates);
-            new.extend(outside_unless(self.function, condition, coordinates[place], location));
+            new.extend(mask_coordinate(self.function, condition, coordinates[place], location));
             coordinates[place] = self.function.insts[new[1]].results[0];
         }
         let operands = [slot, map].into_iter().chain(coordinates).collect();
@@ -588,27 +410,6 @@ fn remove_needless_fences(function: &mut Function) {
     for block in blocks.values_mut() {
         block.insts.retain(|inst| !matches!(insts[*inst].op, Op::Gpu(GpuOp::FenceProxy {})));
     }
-}
-
-/// The tensor map that a mark or a copy goes by.
-pub(super) fn map_plan<'h>(
-    header: &'h Header,
-    function: &Function,
-    map: Value,
-) -> Option<(MapId, &'h TensorMapPlan)> {
-    if let Some(Op::Gpu(GpuOp::MakeTensorMap { map })) = function.defining_op(map) {
-        let number = *map as usize;
-        return Some((MapId::Made(number), &header.made_maps[number]));
-    }
-    let number = map_number(header, function, map)?;
-    Some((MapId::Launch(number), &header.tensor_maps[number]))
-}
-
-/// The number of the tensor map that a parameter of the kernel is.
-pub(super) fn map_number(header: &Header, function: &Function, map: Value) -> Option<usize> {
-    let parameters = &function.blocks[function.entry].parameters;
-    let first = parameters.len().checked_sub(header.tensor_maps.len())?;
-    parameters[first..].iter().position(|parameter| *parameter == map)
 }
 
 /// Pointers are what they were before somebody said which box they are.

@@ -40,9 +40,10 @@ use tilewright_ir::{AtomicKind, Block, Effect, Inst, MemoryScope, MemorySemantic
 use tilewright_layout::{Layout, SwizzleMode, swizzled};
 
 use super::allocation::least_bytes;
+use super::boxed::{Boxed, is_of_rows, map_for};
 use super::global_memory::GlobalAccesses;
 use super::made_stores::{self, Around};
-use super::tensor_copies::{Boxed, is_of_rows, map_for, map_plan};
+use super::tensor_maps::map_plan;
 use crate::assign::boxes::MapId;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::box_layout::BoxLayout;

@@ -11,8 +11,8 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, Inst, OpFamily, Operation, Value};
 use tilewright_layout::{Fragment, Input, Layout, Mma, SwizzleMode, blocked, swizzled};
 
+use super::boxed::{contiguous_axis, transposed};
 use super::conversions::Pass;
-use super::tensor_copies::{contiguous_axis, transposed};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
 use tilewright_gpu_ir::target::ACCESS_BYTES;

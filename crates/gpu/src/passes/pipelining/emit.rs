@@ -11,7 +11,7 @@ use tilewright_ir::{
     constant_int,
 };
 
-use super::super::tensor_copies::{map_for, outside_unless};
+use super::super::boxed::{map_for, mask_coordinate};
 use super::loop_plan::{LoopPlan, RingLoad};
 use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 
@@ -305,8 +305,8 @@ impl Emit<'_> {
         self.emit(GpuOp::TensorFill {}, &operands, None);
     }
 
-    pub(super) fn outside_unless(&mut self, condition: Value, coordinate: Value) -> Value {
-        let insts = outside_unless(self.function, condition, coordinate, self.location);
+    pub(super) fn mask_coordinate(&mut self, condition: Value, coordinate: Value) -> Value {
+        let insts = mask_coordinate(self.function, condition, coordinate, self.location);
         self.out.extend(insts);
         self.function.insts[insts[1]].results[0]
     }

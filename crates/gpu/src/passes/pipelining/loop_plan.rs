@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tilewright_ir::{Block, Element, Inst, Shape, Value};
 use tilewright_layout::Layout;
 
-use super::super::tensor_copies::Boxed;
+use super::super::boxed::Boxed;
 use crate::remarks::Because;
 
 /// Loads that copies depend on, one on another.

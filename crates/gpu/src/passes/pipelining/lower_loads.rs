@@ -18,7 +18,7 @@ use smallvec::smallvec;
 use tilewright_ir as ir;
 use tilewright_ir::{Definition, Effect, ElementwiseFn, Inst, Operation, Value};
 
-use super::super::tensor_copies::map_for;
+use super::super::boxed::map_for;
 use super::dots;
 use super::emit::Emit;
 use super::loop_plan::{Group, RingLoad, Way};

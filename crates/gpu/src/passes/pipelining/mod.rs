@@ -63,7 +63,7 @@ use tilewright_base::{Code, Diagnostic, Remark, Span, remark};
 use tilewright_ir::{Block, Definition, OpFamily, Operation, Value};
 
 use super::allocation::least_bytes;
-use super::tensor_copies::Boxed;
+use super::boxed::Boxed;
 use crate::remarks::Because;
 use emit::{Emit, Kept};
 pub(super) use iterations::constant_iterations;

@@ -10,7 +10,7 @@ use tilewright_ir::{
 };
 use tilewright_layout::{Input, Layout, shared_plan};
 
-use super::super::tensor_copies::{Boxed, contiguous_axis};
+use super::super::boxed::{Boxed, contiguous_axis};
 use super::loop_body::{Body, Step, Uses};
 use super::loop_plan::{Group, Level, LoopPlan, MAX_LEVELS, RingLoad, Way};
 use crate::passes::global_memory::GlobalAccesses;

@@ -14,8 +14,10 @@ use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Parents, Uses};
 
-use super::{Boxed, Header, Inst, Op, Pass, ir, is_of_rows, map_plan};
+use super::{Header, Inst, Op, Pass, ir};
 use crate::passes::allocation::least_bytes;
+use crate::passes::boxed::{Boxed, is_of_rows, map_for};
+use crate::passes::tensor_maps::map_plan;
 use crate::passes::tensor_stores::staging;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::layout_rules::element_bits;
@@ -40,7 +42,7 @@ pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(In
             let (header, function) = (&mut *header, &mut *function);
             let mut pass = Pass { header, function, parents, uses, made: Vec::new() };
             let found = pass.find(store).ok_or("it is in a role of warps, or in the condition of a loop")?;
-            let map = super::map_for(pass.header, pass.function, &found.boxed).ok_or(NO_LAYOUT)?;
+            let map = map_for(pass.header, pass.function, &found.boxed).ok_or(NO_LAYOUT)?;
             pass.replace(&found, map);
             let rings = pass.made;
             let limit = u64::from(header.target.max_shared_bytes);

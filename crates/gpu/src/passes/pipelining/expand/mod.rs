@@ -34,7 +34,7 @@ use smallvec::SmallVec;
 use tilewright_ir as ir;
 use tilewright_ir::{Definition, Dtype, ElementwiseFn, Inst, Value};
 
-use super::super::tensor_copies::place_of_condition;
+use super::super::boxed::place_of_condition;
 use super::dots::count_later;
 use super::emit::{Bounds, Emit, Tail};
 use super::schedule_loops::order;
@@ -164,7 +164,7 @@ impl Emit<'_> {
                     self.select_current_or_next_loop(&mut coordinates, number, &continued, iteration);
                 } else {
                     let place = place_of_condition(self.function, &coordinates);
-                    coordinates[place] = self.outside_unless(in_range, coordinates[place]);
+                    coordinates[place] = self.mask_coordinate(in_range, coordinates[place]);
                 }
                 self.function.insts[inst].operands.truncate(2);
                 self.function.insts[inst].operands.extend(coordinates);

@@ -214,7 +214,7 @@ impl Emit<'_> {
         for (load, mut coordinates) in boxes.into_iter().enumerate() {
             let slot = self.acquire(load);
             if let Some(in_range) = in_range {
-                coordinates[0] = self.outside_unless(in_range, coordinates[0]);
+                coordinates[0] = self.mask_coordinate(in_range, coordinates[0]);
             }
             self.fill_box(load, slot, &coordinates);
             self.emit(GpuOp::Publish {}, &[slot], None);

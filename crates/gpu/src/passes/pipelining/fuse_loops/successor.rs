@@ -107,7 +107,7 @@ impl Emit<'_> {
         }
         if let Some(end) = continued.end {
             let in_range = self.compare(ElementwiseFn::Lt, [counter, end]);
-            coordinates[0] = self.outside_unless(in_range, coordinates[0]);
+            coordinates[0] = self.mask_coordinate(in_range, coordinates[0]);
         }
     }
 
