@@ -1,85 +1,101 @@
-//! More warps than were asked for, for two kinds of kernels with products.
+//! More warps than requested, for kernels whose dots need more registers than a thread has.
 //!
-//! **Accumulators that registers cannot hold.** A thread has at most 255 registers. A loop that carries more accumulators than that,
-//! as two of 128 x 128 in four warps, would spill most of them in each iteration. Twice the warps hold half as much each.
+//! A thread has at most 255 registers. Twice the warps hold half as much each. Liveness of tiles in
+//! tile IR ([`peak_words`]) estimates the registers of a thread:
 //!
-//! **Dots that wait for each other.** A loop that carries two accumulators, each of dots of the results of other dots, waits for
-//! one dot after the other. Where registers have room for as many blocks of twice the warps, the other warpgroup computes
-//! meanwhile: each has 64 rows instead of twice 64.
+//! - If the accumulators of a kernel, and the tiles that its threads compute from them, take more
+//!   together than a thread has, the loop would spill in each iteration: two accumulators of 128x128
+//!   that a loop carries take 256 registers in four warps.
+//! - If a dot takes what threads compute from another one, and registers do not hold two iterations,
+//!   the tensor cores idle while the threads compute. Another warpgroup uses them meanwhile, if a
+//!   multiprocessor holds as many blocks of twice the warps.
 //!
 //! A program that is asked for as a cluster of blocks and cannot be divided between them is run by one block, with the warps of all.
 
-use rustc_hash::FxHashSet;
-use tilewright_ir::{Block, Definition, Function, Inst, Op, OpFamily, Type, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
+use tilewright_ir::{Block, Function, Inst, Op, OpFamily, ShapeOp, Type, Value};
 
 use super::cluster::{Refusal, WARPGROUP_ROWS, divide};
 use crate::cost_model;
 use crate::preparation::Preparation;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::layout_rules::LANES;
-use tilewright_gpu_ir::target::{Feature, GpuTarget, WARPGROUP_WARPS};
+use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, THREAD_REGISTERS, WARPGROUP_WARPS};
 
-/// With more warps than this, a thread of one block may have no more than half of the registers: nothing is gained.
-const MAX_WARPS: u32 = 8;
 /// The blocks of a cluster that every device has which has clusters.
 const MOST_BLOCKS: u32 = 8;
 
 /// Gives a kernel more warps, as above, if its launcher launches them.
 pub fn add_warps(kernel: &mut Preparation<'_>) {
     if kernel.launcher.adds_warps {
-        kernel.num_warps = warps_of_products(kernel.module.kernel(), kernel.target, kernel.num_warps);
+        kernel.num_warps = warps_of_dots(kernel.module.kernel(), kernel.target, kernel.num_warps);
     }
 }
 
-/// The warps of a kernel: those asked for, or more. Assembly of the program's own may count its threads.
-fn warps_of_products(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
+/// The warps of a kernel: those requested, or more. Assembly of the program may count its threads.
+fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     let has_assembly = find(kernel, |op| matches!(op, Op::InlineAsm { .. })).is_some();
-    let Some(product) = find(kernel, is_product).filter(|_| !has_assembly) else { return num_warps };
-    let words = words_in(kernel, kernel.entry);
-    let registers = |warps: u32| words as u32 / (warps * LANES);
-    let most = target.tuning.accumulator_registers;
+    let Some(dot) = find(kernel, is_dot).filter(|_| !has_assembly) else { return num_warps };
+    let [tiles, accumulators] = [Counted::Tiles, Counted::Accumulators]
+        .map(|counted| peak_words(kernel, kernel.entry, counted, &mut FxHashSet::default()) as u32);
     let mut warps = num_warps;
-    while registers(warps) > most && warps < MAX_WARPS {
+    while tiles / (warps * LANES) > target.tuning.accumulator_registers && warps < most_warps() {
         warps *= 2;
     }
-    let blocks = |warps: u32| cost_model::blocks_by_registers(registers(warps), warps * LANES, target.tuning);
-    let (warps, reason) = if warps > num_warps && registers(warps) <= most {
-        (warps, format!("accumulators would take {} registers of a thread", registers(num_warps)))
+    let blocks = |warps: u32| {
+        let threads = warps * LANES;
+        cost_model::blocks_by_registers(accumulators / threads, threads, target.tuning)
+    };
+    let reason = if warps > num_warps {
+        format!("the tiles of its dots would take {} registers of a thread", tiles / (num_warps * LANES))
     } else if target.features.has(Feature::Wgmma)
-        && num_warps == WARPGROUP_WARPS
-        && blocks(2 * num_warps) >= blocks(num_warps)
-        && waits_for_products(kernel, kernel.entry, 2 * WARPGROUP_ROWS)
+        && warps.is_multiple_of(WARPGROUP_WARPS)
+        && 2 * warps <= most_warps()
+        && blocks(2 * warps) >= blocks(warps)
+        && has_waiting_dots(kernel, kernel.entry, (target, warps))
     {
-        (2 * num_warps, "a loop carries two sums of products of products, which wait for each other".into())
+        warps *= 2;
+        "dots wait for each other, and registers do not hold two iterations".to_owned()
     } else {
         return num_warps;
     };
     let because = || Because::done(format!("{warps} warps, not {num_warps}"), reason);
-    remarks::about("warps", kernel, product, || "kernel".into(), because);
+    remarks::about("warps", kernel, dot, || "kernel".into(), because);
     warps
 }
 
-/// Whether a loop carries two sums or more of products of what other products gave, and all have so many rows.
-fn waits_for_products(kernel: &Function, block: Block, rows: u32) -> bool {
-    let mut of_products: FxHashSet<Value> = FxHashSet::default();
-    let (mut sums, mut can_gather_rows) = (0, true);
+/// Whether a loop has dots that depend on others, which cannot run beside another iteration because
+/// a thread does not have the registers, while twice the warps have whole warpgroups of rows.
+fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget, u32)) -> bool {
+    let rows = 2 * warps / WARPGROUP_WARPS * WARPGROUP_ROWS;
+    let mut of_dots: FxHashSet<Value> = FxHashSet::default();
+    let (mut depends, mut can_gather_rows, mut tiles) = (false, true, 0);
     for &inst in &kernel.blocks[block].insts {
         let data = &kernel.insts[inst];
-        if data.regions.iter().any(|region| waits_for_products(kernel, *region, rows)) {
+        if data.regions.iter().any(|region| has_waiting_dots(kernel, *region, (target, warps))) {
             return true;
         }
-        let is_of_product = data.operands.iter().any(|operand| of_products.contains(operand));
-        if is_product(&data.op) {
-            let shape = &kernel.ty(data.results[0]).shape;
-            can_gather_rows &= shape.len() == 2 && shape[0] >= rows;
-            let is_carried = matches!(kernel.values[data.operands[2]].definition, Definition::Parameter(..));
-            sums += u32::from(is_of_product && is_carried);
+        let is_of_dot = data.operands.iter().any(|operand| of_dots.contains(operand));
+        if is_dot(&data.op) {
+            let accumulator = kernel.ty(data.results[0]);
+            can_gather_rows &= accumulator.shape.len() == 2 && accumulator.shape[0] >= rows;
+            tiles += words(accumulator);
+            let late = data.operands[..2].iter().filter(|operand| of_dots.contains(operand));
+            let operands: Vec<usize> = late.map(|operand| words(kernel.ty(*operand))).collect();
+            depends |= !operands.is_empty();
+            tiles += operands.iter().sum::<usize>();
         }
-        if is_product(&data.op) || is_of_product && data.op.family() != OpFamily::Load {
-            of_products.extend(&data.results);
+        if is_dot(&data.op) || is_of_dot && data.op.family() != OpFamily::Load {
+            of_dots.extend(&data.results);
         }
     }
-    sums >= 2 && can_gather_rows
+    let threads = warps * LANES;
+    depends && can_gather_rows && !cost_model::fits(tiles as u32 / threads, threads, target.tuning)
+}
+
+/// The most warps of a block whose threads have as many registers as an instruction can name.
+fn most_warps() -> u32 {
+    REGISTER_FILE / ((THREAD_REGISTERS + 1) * LANES)
 }
 
 /// Divides a program for a cluster between its blocks, if it can be: then a block has the warps that were asked for. Else one block
@@ -118,7 +134,7 @@ pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
             let has_assembly =
                 find(kernel, |op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. })).is_some();
             if launcher.adds_warps && !has_assembly {
-                *num_warps = (*num_warps).max(num_warps.saturating_mul(blocks).min(MAX_WARPS));
+                *num_warps = (*num_warps).max(num_warps.saturating_mul(blocks).min(most_warps()));
             }
             let subject =
                 || inst.map_or_else(|| "kernel".into(), |inst| remarks::subject(kernel, inst, None));
@@ -131,7 +147,7 @@ pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
     }
 }
 
-fn is_product(op: &Op) -> bool {
+fn is_dot(op: &Op) -> bool {
     matches!(op, Op::Dot { .. })
 }
 
@@ -146,28 +162,130 @@ fn find(kernel: &Function, is_it: impl Fn(&Op) -> bool) -> Option<Inst> {
     found
 }
 
-/// The words of 32 bits of the accumulators that are alive together, at least: those that a loop with products carries, and of
-/// the products inside that begin at zero the largest.
-fn words_in(kernel: &Function, block: Block) -> usize {
-    let of = |inst: &Inst| {
+/// The values that an estimate of registers counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    /// Accumulators: results of dots, and what loops with dots carry.
+    Accumulators,
+    /// Those, and the tiles that threads compute from them.
+    Tiles,
+}
+
+/// The most 32-bit words of tiles that are live together in a block.
+fn peak_words(kernel: &Function, block: Block, counted: Counted, of_dots: &mut FxHashSet<Value>) -> usize {
+    let insts = &kernel.blocks[block].insts;
+    let mut last_uses: FxHashMap<Value, usize> = FxHashMap::default();
+    let mut inner_uses: FxHashSet<(usize, Value)> = FxHashSet::default();
+    for (index, inst) in insts.iter().enumerate() {
+        last_uses.extend(kernel.insts[*inst].operands.iter().map(|value| (*value, index)));
+        for region in &kernel.insts[*inst].regions {
+            kernel.walk(*region, &mut |inner| {
+                let operands = &kernel.insts[inner].operands;
+                last_uses.extend(operands.iter().map(|value| (*value, index)));
+                inner_uses.extend(operands.iter().map(|value| (index, *value)));
+            });
+        }
+    }
+    let words_of = |values: &[Value]| values.iter().map(|value| words(kernel.ty(*value))).sum::<usize>();
+    // A loop keeps the registers of what it carries, and dots add to them.
+    let mut carried: FxHashSet<Value> = kernel.blocks[block].parameters.iter().copied().collect();
+    carried.retain(|value| of_dots.contains(value));
+    let kept = words_of(&carried.iter().copied().collect::<Vec<_>>());
+    let (mut live, mut peak): (Vec<Value>, usize) = (Vec::new(), kept);
+    for (index, inst) in insts.iter().enumerate() {
         let data = &kernel.insts[*inst];
-        let inner = data.regions.iter().map(|region| words_in(kernel, *region)).max().unwrap_or(0);
-        if data.op.family() == OpFamily::Loop && inner > 0 {
-            return inner + data.results.iter().map(|result| words(kernel.ty(*result))).sum::<usize>();
+        let has_dots = data.regions.iter().any(|region| has_dot(kernel, *region));
+        if data.op.family() == OpFamily::Loop && has_dots {
+            of_dots.extend(data.regions.iter().flat_map(|region| &kernel.blocks[*region].parameters));
+            of_dots.extend(&data.results);
         }
-        let is_carried = |value: Value| matches!(kernel.values[value].definition, Definition::Parameter(..));
-        if is_product(&data.op) {
-            // One whose sums a loop carries takes no others.
-            let own = words(kernel.ty(data.results[0]));
-            return if is_carried(data.operands[2]) { 1 } else { own };
+        let inner = data.regions.iter().map(|region| peak_words(kernel, *region, counted, of_dots)).max();
+        let is_live = |value: &Value| last_uses.get(value).is_some_and(|last| *last > index);
+        if let Some(inner) = inner {
+            let is_across = |value: &&Value| is_live(value) || inner_uses.contains(&(index, **value));
+            let across: Vec<Value> = live.iter().filter(is_across).copied().collect();
+            peak = peak.max(kept + words_of(&across) + inner);
         }
-        inner
-    };
-    kernel.blocks[block].insts.iter().map(of).max().unwrap_or(0)
+        live.retain(is_live);
+        let depends = data.operands.iter().any(|operand| of_dots.contains(operand));
+        let is_computed = depends && counted == Counted::Tiles && data.op.family() != OpFamily::Load;
+        if is_dot(&data.op) && carried.contains(&data.operands[2]) {
+            carried.extend(&data.results);
+        }
+        if is_dot(&data.op) || is_computed {
+            of_dots.extend(&data.results);
+        }
+        let is_broadcast =
+            matches!(data.op.as_shape(), Some(ShapeOp::Broadcast { .. } | ShapeOp::ExpandDims { .. }));
+        let is_counted = |value: &&Value| {
+            !is_broadcast && of_dots.contains(*value) && !carried.contains(*value) && is_live(value)
+        };
+        live.extend(data.results.iter().filter(is_counted));
+        peak = peak.max(kept + words_of(&live));
+    }
+    peak
+}
+
+fn has_dot(kernel: &Function, block: Block) -> bool {
+    let mut found = false;
+    kernel.walk(block, &mut |inst| found |= is_dot(&kernel.insts[inst].op));
+    found
 }
 
 /// Of a tile of numbers with at least two axes.
 fn words(ty: &Type) -> usize {
     let is_wide = ty.shape.iter().filter(|extent| **extent > 1).count() > 1;
     ty.dtype().filter(|_| is_wide).map_or(0, |dtype| ty.shape.elements() * dtype.bytes() / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The warps that a loop gets that carries 128 registers of a thread in four warps, and computes
+    /// an operand of `columns` columns from `dots` dots that are live together.
+    fn warps_of(columns: u32, dots: u32) -> u32 {
+        let second = if dots == 1 {
+            "%q = mul %p, %p".to_owned()
+        } else {
+            format!(
+                "%t = dot %a, %b, %zero {{precision = \"ieee\", max_imprecise_acc = 0}} : fp32[128, {columns}]
+                 %q = mul %p, %t"
+            )
+        };
+        let text = format!(
+            "kernel func0 @k(%x: fp16, %n: int32) {{
+               %0 = constant {{value = 0.0:fp32}} : fp32
+               %acc = splat %0 {{shape = [128, 128]}} : fp32[128, 128]
+               %zero = splat %0 {{shape = [128, {columns}]}} : fp32[128, {columns}]
+               %a = splat %x {{shape = [128, 32]}} : fp16[128, 32]
+               %b = splat %x {{shape = [32, {columns}]}} : fp16[32, {columns}]
+               %v = splat %x {{shape = [{columns}, 128]}} : fp16[{columns}, 128]
+               %1 = constant {{value = 0:int32}} : int32
+               %2 = constant {{value = 1:int32}} : int32
+               %r = for_loop %1, %n, %2, %acc {{options = \"stages=0 unroll=0\"}} (%i: int32, %c: fp32[128, 128]) {{
+                 %s = dot %a, %b, %zero {{precision = \"ieee\", max_imprecise_acc = 0}} : fp32[128, {columns}]
+                 %p = exp2 %s : fp32[128, {columns}]
+                 {second} : fp32[128, {columns}]
+                 %h = cast %q {{element = fp16, rounding = \"rtne\"}} : fp16[128, {columns}]
+                 %d = dot %h, %v, %c {{precision = \"ieee\", max_imprecise_acc = 0}} : fp32[128, 128]
+                 yield_values %d
+               }} : fp32[128, 128]
+               return_values
+             }}"
+        );
+        let module = tilewright_ir::parse(&text).expect("the text is tile IR");
+        let target = GpuTarget::named("sm_80").expect("it is a target");
+        warps_of_dots(module.kernel(), target, 4)
+    }
+
+    #[test]
+    fn tiles_that_are_live_together_decide_the_warps() {
+        // 128 carried and 64 registers.
+        assert_eq!(warps_of(64, 1), 4);
+        // 128 and 128.
+        assert_eq!(warps_of(128, 1), 8);
+        // 128, and 64 for each of two tiles.
+        assert_eq!(warps_of(64, 2), 8);
+    }
 }
