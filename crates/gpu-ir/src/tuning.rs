@@ -102,9 +102,13 @@ pub struct Tuning {
     /// The most ops on tiles of a value that every thread computes for itself; a value of more, such
     /// as a random number, is converted.
     pub rematerialized_ops: u32,
-    /// Registers of a thread for the accumulator of a `wgmma` where two warpgroups copy: the
-    /// assembler refuses more than a thread has at the start, and needs 26 beside the accumulator.
-    pub accumulator_registers_beside_copies: u32,
+    /// Registers of a thread at the launch beside the accumulator of a `wgmma`, if partitions of warps
+    /// exchange registers: the assembler refuses more than a thread has then, and needs 26.
+    pub beside_accumulator_registers: u32,
+    /// Registers of a thread of a partition that starts tensor copies.
+    pub tensor_copying_registers: u32,
+    /// Registers of a thread of a partition that copies by `cp.async`, for its addresses.
+    pub copying_registers: u32,
     /// Elements divided by one number from which on its reciprocal is computed once; the assembler
     /// does not share it.
     pub shared_divisor_elements: usize,
@@ -187,7 +191,9 @@ pub const BEFORE_HOPPER: Tuning = Tuning {
     cheap_shared_bytes: 48 << 10,
     saved_matrix_loads: 8,
     rematerialized_ops: 64,
-    accumulator_registers_beside_copies: 96,
+    beside_accumulator_registers: 32,
+    tensor_copying_registers: 40,
+    copying_registers: 88,
     shared_divisor_elements: 4,
     complemented_bits: 2,
     ordered_scan_levels: 3,

@@ -13,7 +13,7 @@
 //! A lane has one column of eight. Which ones these are is free, as long as the sum is put in order behind the loop: here those
 //! that a lane needs of a row of B lie next to each other, so that it loads them as words.
 //!
-//! Where an iteration is short, warps of their own copy for it (`passes/specialization.rs`), though the loop does not ask for them.
+//! Where an iteration is short, warps of their own copy for it (`passes/partition_warps.rs`), though the loop does not ask for them.
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;

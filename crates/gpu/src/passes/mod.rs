@@ -14,13 +14,13 @@ mod made_maps;
 mod made_stores;
 mod memory_effects;
 mod pairs;
+mod partition_warps;
 mod pipelining;
 mod prune;
 mod register_operands;
 mod rings;
 mod scans;
 mod schedule_instructions;
-mod specialization;
 mod tensor_copies;
 mod tensor_maps;
 mod tensor_stores;
@@ -42,7 +42,7 @@ pub type Pass = ir::Pass<Module, Box<Diagnostic>>;
 pub const PASSES: &[Pass] = &[
     Pass::fallible("conversions", conversions::lower_conversions),
     Pass::new("defer_lane_reduction", defer_lane_reduction::defer_lane_reduction),
-    Pass::new("specialization", specialization::specialize_warps),
+    Pass::new("partition_warps", partition_warps::partition_warps),
     Pass::fallible("pipelining", pipelining::pipeline_loops),
     Pass::new("schedule_instructions", schedule_instructions::schedule_instructions),
     Pass::new("tensor_stores", tensor_stores::use_tensor_stores),

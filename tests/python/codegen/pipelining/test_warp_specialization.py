@@ -71,8 +71,10 @@ CASES = [
     ((128, 192, 64), (64, 64, 32), 4, 3, 2, True, False, False, True, True),
     # Nothing to add up.
     ((64, 64, 0), (64, 64, 32), 4, 3, 1, True, False, True, False, True),
-    # Two warps, or one stage.
-    ((64, 64, 64), (64, 64, 32), 2, 3, 1, True, False, False, False, False),
+    # No whole warpgroups, which exchange no registers.
+    ((64, 64, 64), (64, 64, 32), 2, 3, 1, True, False, False, False, True),
+    ((96, 80, 64), (64, 64, 32), 1, 3, 2, True, False, True, False, True),
+    # One stage.
     ((64, 64, 64), (64, 64, 32), 4, 1, 1, True, False, False, False, False),
     # Rows that no tensor copy takes, which the launch finds out.
     ((64, 64, 67), (64, 64, 32), 4, 3, 1, True, False, False, False, None),

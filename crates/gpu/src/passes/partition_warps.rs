@@ -21,9 +21,10 @@
 //! copies depend on are made by both roles. Where the kernel stores to what the copying role may load, the roles meet
 //! before and behind those stores ([`order`]).
 //!
-//! **What it takes.** Four or eight warps, and so one or two warpgroups that multiply. What copies depend on is computed from
-//! the arguments, the number of the program, counters, and what is loaded and no other program writes; not of atomic operations. What tensor copies load the kernel does not store, and nothing orders accesses to memory. Two
-//! products in a row are not overlapped in such a loop: with two warpgroups, one multiplies while the other computes.
+//! **Resources** ([`Partitions`]). If the registers of a multiprocessor do not give each thread as many as an instruction can name,
+//! whole warpgroups copy, and leave registers to those that compute. What copies depend on is computed from
+//! the arguments, the number of the program, counters, and what is loaded and no other program writes; not of atomic operations. What tensor copies load the kernel does not store, and nothing orders accesses to memory. Dots
+//! of one iteration do not run beside another iteration of such a loop: with two warpgroups, one multiplies while the other computes.
 //!
 //! Where a kernel has another form it is compiled as without the option, and a remark says why.
 
@@ -48,18 +49,53 @@ use super::{pipelining, prune};
 use crate::cost_model::own_warps_pay;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::layout_rules::LANES;
-use tilewright_gpu_ir::target::Feature;
-use tilewright_gpu_ir::{Function, GpuOp, InstData, Module, Op, Type};
+use tilewright_gpu_ir::target::{Feature, MAX_WARPS, REGISTER_FILE, THREAD_REGISTERS, WARPGROUP_WARPS};
+use tilewright_gpu_ir::{Function, GpuOp, Header, InstData, Module, Op, Type};
 
-/// The warps that start tensor copies where registers are given away, by whole warpgroups; else one is enough.
-const PRODUCING_WARPS: u32 = 4;
-/// The registers of a thread that multiplies, with two such warpgroups, and of one that starts tensor copies. With one, a thread can
-/// have as many as an instruction can name.
-const REGISTERS: [i64; 2] = [232, 40];
-/// The same where two warpgroups copy: a thread has 128 at the start.
-const REGISTERS_OF_THREADS: [i64; 2] = [168, 88];
+/// Registers of a thread are allocated, and exchanged, in steps of this many.
+const REGISTER_STEP: u32 = 8;
+
+/// The warps of the two partitions, and the registers of their threads.
+#[derive(Clone, Copy)]
+struct Partitions {
+    computing: u32,
+    copying: u32,
+    /// Of the partition that computes, and of the one that copies; 0: as many as at the launch.
+    registers: [u32; 2],
+}
+
+impl Partitions {
+    /// Divides the registers of a multiprocessor between the warps that compute and a partition that
+    /// copies. If a thread cannot have as many as an instruction can name, the partition that copies
+    /// leaves some of its own to the other one.
+    fn of(header: &Header, by_threads: bool, accumulator: u32) -> Result<Self, &'static str> {
+        let (computing, tuning) = (header.num_warps, header.target.tuning);
+        let at_launch = |warps: u32| REGISTER_FILE / (warps * LANES) / REGISTER_STEP * REGISTER_STEP;
+        let copying = if by_threads { computing } else { 1 };
+        if at_launch(computing + copying) >= THREAD_REGISTERS {
+            return Ok(Self { computing, copying, registers: [0, 0] });
+        }
+        // Whole warpgroups exchange registers.
+        let copying = copying.next_multiple_of(WARPGROUP_WARPS);
+        let warps = computing + copying;
+        if !computing.is_multiple_of(WARPGROUP_WARPS) || warps > MAX_WARPS {
+            return Err("the warps of a block cannot be divided into partitions of whole warpgroups");
+        }
+        let launched = at_launch(warps);
+        if accumulator + tuning.beside_accumulator_registers > launched {
+            return Err("a thread would have too few registers at the launch for the accumulator of a dot");
+        }
+        let kept = if by_threads { tuning.copying_registers } else { tuning.tensor_copying_registers };
+        if kept > launched {
+            return Err("a thread that copies would have too few registers");
+        }
+        let left = (launched * warps - kept * copying) / computing;
+        Ok(Self { computing, copying, registers: [left / REGISTER_STEP * REGISTER_STEP, kept] })
+    }
+}
+
 /// Gives copies to warps of their own, where a loop asks for it, or where it pays.
-pub fn specialize_warps(module: &mut Module) {
+pub fn partition_warps(module: &mut Module) {
     let function = module.kernel();
     let (mut asked, mut has_product, mut has_roles) = (None, None, false);
     function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
@@ -77,7 +113,7 @@ pub fn specialize_warps(module: &mut Module) {
     }
     let say = |module: &Module, because: &dyn Fn() -> Because| {
         let subject = || if is_asked { "loop".into() } else { "product".into() };
-        remarks::about("specialization", module.kernel(), inst, subject, because);
+        remarks::about("partition_warps", module.kernel(), inst, subject, because);
     };
     let made = if is_asked {
         specialized(module, true)
@@ -120,35 +156,24 @@ fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static 
     if !target.features.has(Feature::Tma) || !target.features.has(Feature::Wgmma) {
         return Err("the target has no tensor memory accelerator");
     }
-    if !matches!(module.header.num_warps, 4 | 8) {
-        return Err("it takes 4 or 8 warps");
-    }
     check(module)?;
     let plan = pipelining::plans_in_step(module)?;
     if !is_asked && !own_warps_pay(plan.gathered, plan.stages, module.header.target.tuning) {
         return Err("no loop asks for them, and threads gather little, or far enough ahead");
     }
-    let warps = match module.header.num_warps {
-        computing if plan.by_threads => computing,
-        computing if computing > PRODUCING_WARPS => PRODUCING_WARPS,
-        _ => 1,
-    };
-    let most = module.header.target.tuning.accumulator_registers_beside_copies;
-    if plan.by_threads && warps > PRODUCING_WARPS && largest_sum(module) > most {
-        return Err("with as many warps that copy, a thread has too few registers for the sum of a product");
-    }
+    let partitions = Partitions::of(&module.header, plan.by_threads, largest_accumulator(module))?;
     for slots in (2..=plan.stages).rev() {
         let mut trial = module.clone();
         trial.header.stages = 0;
         pipelining::fill_in_step(&mut trial, &plan.plans, slots);
         use_tensor_stores(&mut trial);
         use_tensor_copies(&mut trial);
-        divide(&mut trial, warps, plan.by_threads)?;
+        divide(&mut trial, partitions, plan.by_threads)?;
         if !is_asked {
             check_that_it_pays(&trial)?;
         }
         if least_bytes(&trial.header.layouts, trial.kernel()) <= u64::from(target.max_shared_bytes) {
-            return Ok(Specialized { module: trial, slots, warps });
+            return Ok(Specialized { module: trial, slots, warps: partitions.copying });
         }
     }
     Err("not even two slots fit into shared memory")
@@ -180,8 +205,8 @@ fn check_that_it_pays(module: &Module) -> Result<(), &'static str> {
     }
 }
 
-/// The most registers of a thread that the sum of an asynchronous product takes.
-fn largest_sum(module: &Module) -> u32 {
+/// The most registers of a thread that the accumulator of an asynchronous dot takes.
+fn largest_accumulator(module: &Module) -> u32 {
     let (function, threads) = (module.kernel(), module.header.num_warps * LANES);
     let mut most = 0;
     function.walk(function.entry, &mut |inst| {
@@ -233,8 +258,8 @@ fn check(module: &Module) -> Result<(), &'static str> {
     if loaded.iter().any(is_behind) { Err("the kernel stores to what tensor copies load") } else { Ok(()) }
 }
 
-/// Divides what a kernel does among those who copy, so many warps, and the others.
-fn divide(module: &mut Module, copying: u32, by_threads: bool) -> Result<(), &'static str> {
+/// Divides the ops of a kernel between two partitions.
+fn divide(module: &mut Module, partitions: Partitions, by_threads: bool) -> Result<(), &'static str> {
     let Module { header, functions, entry, .. } = &mut *module;
     let function = &mut functions[*entry];
     let entry = function.entry;
@@ -270,7 +295,7 @@ fn divide(module: &mut Module, copying: u32, by_threads: bool) -> Result<(), &'s
     let yielded = function.create_inst(ir::Op::Yield {}.into(), smallvec![], smallvec![], [], location);
     body.push(yielded);
     let consumer = function.blocks.push(BlockData { insts: body, ..BlockData::default() });
-    let warps = header.num_warps;
+    let Partitions { computing: warps, copying, registers } = partitions;
     let stores = if by_threads { order::mark(function, consumer, warps + copying) } else { Vec::new() };
     let producer = function.clone_region(consumer);
     keep(function, consumer, &|_, data| !is_filling(&data.op));
@@ -282,14 +307,9 @@ fn divide(module: &mut Module, copying: u32, by_threads: bool) -> Result<(), &'s
             || matches!(info.effect, Effect::Pure | Effect::Terminator)
             || matches!(info.family, OpFamily::Loop | OpFamily::Branch)
     });
-    let changes = match (warps > 4, by_threads) {
-        (false, _) => [0, 0],
-        (true, false) => REGISTERS,
-        (true, true) => REGISTERS_OF_THREADS,
-    };
     let op = GpuOp::WarpSpecialize {
         warps: [warps, copying].iter().map(|count| i64::from(*count)).collect(),
-        registers: changes.into_iter().collect(),
+        registers: registers.iter().map(|count| i64::from(*count)).collect(),
     };
     let roles = function.create_inst(op.into(), smallvec![], smallvec![consumer, producer], [], location);
     function.blocks[entry].insts = rings.into_iter().chain([roles]).chain(ends).chain([last]).collect();
@@ -372,7 +392,7 @@ fn name_barriers(function: &mut Function, block: Block, warps: u32) {
     });
     for inst in barriers {
         function.insts[inst].op =
-            GpuOp::NamedBarrier { barrier: super::barriers::of_role(0), threads: warps * 32 }.into();
+            GpuOp::NamedBarrier { barrier: super::barriers::of_role(0), threads: warps * LANES }.into();
     }
 }
 
