@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::checks::found;
 
-    const PATH: &str = "crates/gpu/src/passes/pairs.rs";
+    const PATH: &str = "crates/gpu/src/passes/cluster_multicast.rs";
     const CODE: &str = "const MANY: u32 = 1 << 10;\nconst NAMES: [&str; 2] = [];\n\
                         mod tests {\n    const SEED: u64 = 3;\n}\nimpl A {\n    const B: f32 = -1.5;\n}\n";
 

@@ -6,7 +6,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{ElementwiseFn, Inst, Location, Value};
 use tilewright_layout::Layout;
 
-use super::made_maps;
+use super::device_tensor_maps;
 use super::tensor_maps::map_plan;
 use crate::assign::boxes::MapId;
 use tilewright_gpu_ir::box_layout::BoxLayout;
@@ -113,7 +113,7 @@ pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxe
     let number = match id {
         MapId::Launch(number) => number,
         MapId::Made(number) => {
-            return made_maps::map_for(header, function, (map, number), wanted, &boxed.axes);
+            return device_tensor_maps::map_for(header, function, (map, number), wanted, &boxed.axes);
         }
     };
     let parameters = &function.blocks[function.entry].parameters;

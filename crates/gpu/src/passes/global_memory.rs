@@ -9,7 +9,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Inst, OpFamily, Operation, Value};
 use tilewright_layout::Input;
 
-use super::disjoint::Iterations;
+use super::loop_carried_alias::Iterations;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
 
 /// What pointers are made of.

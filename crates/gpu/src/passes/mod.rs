@@ -3,17 +3,16 @@
 mod allocation;
 mod barriers;
 mod boxed;
+mod butterfly;
+mod cluster_multicast;
 mod conversions;
 mod defer_lane_reduction;
 mod dependent_dots;
-mod disjoint;
-mod exchanges;
+mod device_tensor_maps;
 mod global_memory;
 mod instruction_selection;
-mod made_maps;
-mod made_stores;
+mod loop_carried_alias;
 mod memory_effects;
-mod pairs;
 mod partition_warps;
 mod pipelining;
 mod prune;
@@ -23,6 +22,7 @@ mod scans;
 mod schedule_instructions;
 mod tensor_copies;
 mod tensor_maps;
+mod tensor_store_fallback;
 mod tensor_stores;
 mod unroll_by_ring_depth;
 mod wgmma_operands;
@@ -49,7 +49,7 @@ pub const PASSES: &[Pass] = &[
     Pass::new("tensor_copies", tensor_copies::use_tensor_copies),
     Pass::new("unroll_by_ring_depth", unroll_by_ring_depth::unroll_by_ring_depth),
     Pass::fallible("rings", rings::lower_rings),
-    Pass::new("pairs", pairs::share_copies),
+    Pass::new("pairs", cluster_multicast::share_copies),
     Pass::new("register_operands", register_operands::take_from_registers),
     Pass::new("instruction_selection", instruction_selection::select_instructions),
     Pass::new("rescaling", idioms::skip_rescaling),

@@ -29,7 +29,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, ElementwiseFn, Inst, OpFamily, Operation, Parents, Uses, Value};
 
 use super::boxed::{Boxed, is_of_rows, map_for, mask_coordinate, place_of_condition, transposed};
-use super::{made_maps, prune};
+use super::{device_tensor_maps, prune};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::box_layout::BoxLayout;
 use tilewright_gpu_ir::layout_rules::element_bits;
@@ -60,8 +60,8 @@ pub fn use_tensor_copies(module: &mut Module) {
         prune::prune(function);
     }
     remove_unused_maps(header, function);
-    made_maps::remove_unused(header, function);
-    made_maps::order_stores(module);
+    device_tensor_maps::remove_unused(header, function);
+    device_tensor_maps::order_stores(module);
 }
 
 struct Pass<'m> {

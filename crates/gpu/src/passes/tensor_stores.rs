@@ -28,7 +28,7 @@
 //! effects, by which other programs could be told that it is written. Such stores wait for each other, unless they are of one
 //! iteration and go to different elements: a `tensor_store_wait` that is `complete`.
 //!
-//! **Maps that the kernel makes** may be of any memory, and not express a store: [`super::made_stores`].
+//! **Maps that the kernel makes** may be of any memory, and not express a store: [`super::tensor_store_fallback`].
 //!
 //! **Where shared memory is too small** for a buffer of its own through the whole loop, the buffer lives as long as a conversion's
 //! would, and the copy is waited for at once.
@@ -42,8 +42,8 @@ use tilewright_layout::{Layout, SwizzleMode, swizzled};
 use super::allocation::least_bytes;
 use super::boxed::{Boxed, is_of_rows, map_for};
 use super::global_memory::GlobalAccesses;
-use super::made_stores::{self, Around};
 use super::tensor_maps::map_plan;
+use super::tensor_store_fallback::{self, Around};
 use crate::assign::boxes::MapId;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::box_layout::BoxLayout;
@@ -494,7 +494,7 @@ impl Writer<'_> {
             new.push(barrier);
         }
         let (header, place) = (&*self.header, (found.block, found.inst));
-        made_stores::store_where_it_fits(
+        tensor_store_fallback::store_where_it_fits(
             header,
             self.function,
             place,

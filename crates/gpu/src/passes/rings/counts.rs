@@ -8,7 +8,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{Inst, Value};
 
 use super::plan::{Plans, Writer};
-use super::teams::Teams;
+use super::ring_groups::Teams;
 use tilewright_gpu_ir::analysis::dataflow::{JoinPoint, Transfer, walk};
 use tilewright_gpu_ir::analysis::slots::{Edge, SlotAnalysis};
 use tilewright_gpu_ir::{GpuOp, Op};

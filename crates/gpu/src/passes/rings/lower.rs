@@ -9,9 +9,9 @@ use tilewright_ir as ir;
 use tilewright_ir::{Cursor, Definition, Dtype, Effect, ElementwiseFn, Inst, Operation, Value, ValueData};
 
 use super::counts::Counts;
-use super::even::even;
+use super::merge_ring_indices::even;
 use super::plan::{Plan, Plans, Writer};
-use super::teams::Teams;
+use super::ring_groups::Teams;
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Op, Type};
 

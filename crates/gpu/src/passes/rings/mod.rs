@@ -10,13 +10,13 @@
 //! The barriers of the first two rows are left to the pass that places barriers. The group that `take` waits for is counted
 //! from the text ([`counts`]), and so is the product that `wgmma_wait` waits for. Which slot is next, and the parity of its
 //! phase, are int32 values that are carried through loops and branches ([`lower`]), one for both ends where the ring is empty
-//! there ([`even`]).
+//! there ([`merge_ring_indices`]).
 //!
 //! What ordinary accesses wrote and the asynchronous proxy reads (`wgmma`, tensor stores) is fenced by those who wrote, at `publish`.
 //! What `cp.async` wrote is fenced by those who read: who takes a slot has seen that all copies are done, behind the barrier or at the
 //! `mbarrier`, and each of its threads fences them for what it reads.
 //!
-//! Rings that copies fill and whose slots are always acquired, taken and released together ([`teams`]) have their barriers, groups and
+//! Rings that copies fill and whose slots are always acquired, taken and released together ([`ring_groups`]) have their barriers, groups and
 //! fences in common: one wait for all, and one number of the next slot.
 //!
 //! `mbarrier`s are never deallocated: their memory could not be used for anything else without making them invalid. A ring that is
@@ -25,10 +25,10 @@
 //! may be what they stored to.
 
 mod counts;
-mod even;
 mod lower;
+mod merge_ring_indices;
 mod plan;
-mod teams;
+mod ring_groups;
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let function = module.kernel();
     let analysis = SlotAnalysis::new(function, false);
     let plans = plan::plans(&analysis, (module.header.num_warps, module.header.cluster))?;
-    let teams = teams::Teams::find(&analysis, &plans);
+    let teams = ring_groups::Teams::find(&analysis, &plans);
     let counts = counts::count(&analysis, &plans, &teams);
     end_in_their_regions(&analysis, &plans, &counts)?;
     let parts = lower::Parts::new(&analysis, &plans, teams);
