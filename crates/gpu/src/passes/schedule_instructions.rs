@@ -13,9 +13,12 @@
 //! tile that A is converted from and the accumulator, the dot issues after the other readers of that
 //! tile. The assembler would mix them with the dot otherwise, and keep both tiles.
 //!
-//! The pass runs after loops are pipelined. It keeps the order of a block whose waits name the
-//! values that they follow: the schedule of its loop chose that order.
+//! The pass runs after loops are pipelined. The schedule of a loop decides which of its ops run in
+//! one step, and this pass orders them.
 
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashSet;
 use tilewright_ir::{self as ir, Dtype, Effect, Inst, OpFamily, Operation, Value};
 
 use crate::cost_model;
@@ -39,18 +42,23 @@ pub fn schedule_instructions(module: &mut Module) {
         }
         let insts = std::mem::take(&mut function.blocks[block].insts);
         issue_after_readers(header, function, &insts);
-        let is_ordered = |inst: &Inst| is_wait(function, *inst) && function.insts[*inst].operands.len() > 1;
-        function.blocks[block].insts = if insts.iter().any(is_ordered) {
-            insts
-        } else {
-            let insts = Scheduler::new(function, &insts, issues_early).schedule();
-            if issues_early {
-                wait_after_computation(function, &insts);
-            }
-            count_later(function, &insts);
-            insts
-        };
+        let insts = Scheduler::new(function, &insts, issues_early).schedule();
+        if issues_early {
+            wait_after_computation(function, &insts);
+        }
+        count_later(function, &insts);
+        function.blocks[block].insts = insts;
     }
+}
+
+/// Returns the dots of a block that depend on no wait for another dot, with the ops that they need.
+pub fn independent_dots(function: &Function, insts: &[Inst]) -> FxHashSet<Inst> {
+    let scheduler = Scheduler::new(function, insts, true);
+    let dots = (0..insts.len()).filter(|index| is_dot(function, insts[*index]));
+    let closures = dots.map(|dot| scheduler.closure(dot));
+    let is_independent =
+        |closure: &BTreeSet<usize>| !closure.iter().any(|index| is_wait(function, insts[*index]));
+    closures.filter(is_independent).flatten().map(|index| insts[index]).collect()
 }
 
 /// When an op issues.
@@ -147,6 +155,17 @@ impl<'a> Scheduler<'a> {
         }
     }
 
+    /// Returns the indices of an op and of all ops that it depends on.
+    fn closure(&self, index: usize) -> BTreeSet<usize> {
+        let (mut found, mut work) = (BTreeSet::new(), vec![index]);
+        while let Some(index) = work.pop() {
+            if found.insert(index) {
+                work.extend(&self.needs[index]);
+            }
+        }
+        found
+    }
+
     /// Issues the early ops that are ready, reads before dots.
     fn issue_ready(&mut self) {
         let is_ready = |scheduler: &Self, index: &usize| {
@@ -161,21 +180,26 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// The slots that a block releases at its end, so that their rings have one barrier
-/// ([`super::rings`]): those that it takes of rings of its owner, if it waits for dots after it
-/// releases the first of them.
+/// Returns the slots that a block releases together, at its end.
+///
+/// Rings whose slots are taken and released together have one barrier ([`super::rings`]). These are
+/// rings of the block's owner whose slots the block takes with no dot between, if it waits for dots
+/// after it could release the first of them.
 fn released_last(function: &Function, insts: &[Inst]) -> Vec<Value> {
     let is_own = |ring: Value| function.defining_inst(ring).is_some_and(|alloc| insts.contains(&alloc));
-    let taken = |inst: &&Inst| {
-        let data = &function.insts[**inst];
+    let takes = |inst: &Inst| {
+        let data = &function.insts[*inst];
         matches!(data.op, Op::Gpu(GpuOp::Take {})) && !is_own(data.operands[0])
     };
-    let slots: Vec<Value> = insts.iter().filter(taken).map(|inst| function.insts[*inst].results[0]).collect();
+    let slots: Vec<Value> =
+        insts.iter().filter(|inst| takes(inst)).map(|inst| function.insts[*inst].results[0]).collect();
     let is_released =
         |inst: &Inst| is_release(function, *inst) && slots.contains(&function.insts[*inst].operands[0]);
     let first = insts.iter().position(is_released);
     let last_wait = insts.iter().rposition(|inst| is_wait(function, *inst));
-    if first.is_some() && last_wait > first { slots } else { Vec::new() }
+    let dots = insts.iter().skip_while(|inst| !takes(inst)).skip_while(|inst| !is_dot(function, **inst));
+    let are_taken_together = !dots.clone().any(takes);
+    if first.is_some() && last_wait > first && are_taken_together { slots } else { Vec::new() }
 }
 
 /// Whether the second of two ops issues after the first one in any schedule.
@@ -241,10 +265,11 @@ fn is_release(function: &Function, inst: Inst) -> bool {
 }
 
 /// Lets each wait follow what the threads compute between its dot and the wait: the assembler would
-/// move the wait up to the dot otherwise.
+/// move the wait up to the dot otherwise. A wait may have such an operand from the schedule of its
+/// loop.
 fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
     for (index, wait) in insts.iter().enumerate() {
-        if !is_wait(function, *wait) {
+        if !is_wait(function, *wait) || function.insts[*wait].operands.len() > 1 {
             continue;
         }
         let beside = insts[..index].iter().rev().take_while(|inst| !is_dot(function, **inst));

@@ -92,10 +92,7 @@ impl Body<'_> {
     }
 
     fn only_user(&self, value: Value) -> Option<Inst> {
-        match self.uses.of[value][..] {
-            [user] => Some(user),
-            _ => None,
-        }
+        self.uses.only(value).map(|only| only.inst)
     }
 
     /// The dots of the loop, if they may run into the next iteration.
@@ -103,8 +100,9 @@ impl Body<'_> {
         let function = self.function;
         let insts = &function.blocks[self.block].insts;
         let dots = self.wgmmas();
-        let is_dot = |inst: &&Inst| function.insts[**inst].op.info().family == OpFamily::Dot;
-        if dots.is_empty() || insts.iter().filter(is_dot).count() != dots.len() {
+        let is_other_dot =
+            |inst: &Inst| function.insts[*inst].op.info().family == OpFamily::Dot && !dots.contains(inst);
+        if dots.is_empty() || insts.iter().any(is_other_dot) {
             return None;
         }
         let slot = |load: &RingLoad| match &load.way {
@@ -166,8 +164,8 @@ impl Body<'_> {
         });
         // The other carried values are for addresses, which are computed ahead.
         let results = &function.insts[self.inst].results;
-        let is_accumulator = (0..results.len())
-            .all(|index| indices.contains(&index) || self.uses.of[results[index]].is_empty());
+        let is_accumulator =
+            (0..results.len()).all(|index| indices.contains(&index) || self.uses.count(results[index]) == 0);
         let is_every_load_read = slots.len() == loads.len() && slots.iter().all(|slot| read.contains(slot));
         (is_own && may_repeat && is_accumulator && is_every_load_read)
             .then_some(DotsInFlight { dots, finishes })
@@ -236,16 +234,13 @@ impl Body<'_> {
         }
         for number in &numbers {
             let Way::Buffer { alloc, .. } = &loads[*number].way else { return None };
-            let ends = self.uses.of[function.insts[*alloc].results[0]].iter().copied();
+            let ends = self.uses.users(function.insts[*alloc].results[0]);
             late.extend(ends.filter(|user| matches!(function.insts[*user].op, Op::Gpu(GpuOp::Dealloc {}))));
             late.insert(*alloc);
         }
         let may_run_apart = insts.iter().all(|inst| self.is_early_or_late(*inst, &late, loads))
             && self.fits(&dots, &early, insts);
-        let neutral = match dots[..] {
-            [dot] => self.neutral(dot, &late, &last),
-            _ => None,
-        };
+        let neutral = self.neutral(&dots, &late, &last);
         may_run_apart.then_some(LateDots { dots, loads: numbers, late, last, neutral })
     }
 
@@ -265,7 +260,7 @@ impl Body<'_> {
             work.extend(&function.insts[inst].operands);
             // What was stored to a buffer.
             if matches!(function.insts[inst].op, Op::Gpu(GpuOp::Alloc { .. })) {
-                let stores = self.uses.of[value].iter().map(|user| &function.insts[*user]);
+                let stores = self.uses.users(value).map(|user| &function.insts[user]);
                 let stores = stores.filter(|user| matches!(user.op, Op::Gpu(GpuOp::LocalStore {})));
                 work.extend(stores.map(|store| store.operands[1]));
             }
@@ -273,36 +268,28 @@ impl Body<'_> {
         false
     }
 
-    /// The operands with which the late stage leaves the accumulator as it is, if it only scales
-    /// that and adds a dot.
-    fn neutral(&self, dot: Inst, late: &FxHashSet<Inst>, last: &FxHashSet<Inst>) -> Option<Neutral> {
+    /// Returns the values with which the late stage changes no accumulator, if it only scales
+    /// accumulators and adds dots to them.
+    fn neutral(&self, dots: &[Inst], late: &FxHashSet<Inst>, last: &FxHashSet<Inst>) -> Option<Neutral> {
         let function = self.function;
-        let [mut zeros, acc] = [0, 2].map(|place| function.insts[dot].operands[place]);
-        while let Some(inst) = function.defining_inst(zeros).filter(|inst| last.contains(inst)) {
-            zeros = function.insts[inst].operands[0];
-        }
-        // Registers of less are carried in pairs.
-        function.ty(zeros).as_registers().filter(|tile| element_bits(tile) == 32)?;
-        let mut known: FxHashSet<Inst> = [dot].into_iter().collect();
-        let is_carried = |value: Value| matches!(function.values[value].definition, Definition::Parameter(block, _) if block == self.block);
-        let mut ones = None;
-        if !is_carried(acc) {
-            let scaling = function.defining_inst(acc)?;
-            let data = &function.insts[scaling];
-            let &Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Mul, .. }) = &data.op else {
-                return None;
-            };
-            known.insert(scaling);
-            let mut factor = data.operands[1];
-            if !is_carried(data.operands[0]) {
+        let is_late = |value: Value| function.defining_inst(value).is_some_and(|inst| late.contains(&inst));
+        let mut neutral = Neutral::default();
+        let mut known: FxHashSet<Inst> = dots.iter().copied().collect();
+        for dot in dots {
+            let [mut zeros, acc] = [0, 2].map(|index| function.insts[*dot].operands[index]);
+            while let Some(inst) = function.defining_inst(zeros).filter(|inst| last.contains(inst)) {
+                zeros = function.insts[inst].operands[0];
+            }
+            // A loop carries registers of narrower elements in pairs.
+            function.ty(zeros).as_registers().filter(|tile| element_bits(tile) == 32)?;
+            if is_late(zeros) {
                 return None;
             }
-            while let Some(inst) = function.defining_inst(factor).filter(|inst| late.contains(inst)) {
-                function.insts[inst].op.as_tile().and_then(ir::Op::as_shape)?;
-                known.insert(inst);
-                factor = function.insts[inst].operands[0];
+            neutral.zeros.push(zeros);
+            if let Some((insts, factor)) = self.scaling(acc, late)? {
+                known.extend(insts);
+                neutral.ones.push(factor);
             }
-            ones = Some(factor);
         }
         let is_known = |inst: &Inst| {
             let is_own = matches!(
@@ -311,8 +298,35 @@ impl Body<'_> {
             );
             is_own || known.contains(inst)
         };
-        let is_late = |value: Value| function.defining_inst(value).is_some_and(|inst| late.contains(&inst));
-        (late.iter().all(is_known) && !is_late(zeros)).then_some(Neutral { zeros, ones })
+        late.iter().all(is_known).then_some(neutral)
+    }
+
+    /// Returns the ops by which a late stage scales an accumulator, and the factor; or `Some(None)`
+    /// if it does not scale the accumulator. An accumulator is a carried value or another dot.
+    fn scaling(&self, acc: Value, late: &FxHashSet<Inst>) -> Option<Option<(Vec<Inst>, Value)>> {
+        let function = self.function;
+        let is_accumulator = |value: Value| match function.values[value].definition {
+            Definition::Parameter(block, _) => block == self.block,
+            Definition::Result(inst, _) => {
+                late.contains(&inst) && matches!(function.insts[inst].op, Op::Gpu(GpuOp::WgmmaWait { .. }))
+            }
+        };
+        if is_accumulator(acc) {
+            return Some(None);
+        }
+        let scaling = function.defining_inst(acc)?;
+        let data = &function.insts[scaling];
+        let is_product = matches!(data.op, Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Mul, .. }));
+        if !is_product || !is_accumulator(data.operands[0]) {
+            return None;
+        }
+        let (mut insts, mut factor) = (vec![scaling], data.operands[1]);
+        while let Some(inst) = function.defining_inst(factor).filter(|inst| late.contains(inst)) {
+            function.insts[inst].op.as_tile().and_then(ir::Op::as_shape)?;
+            insts.push(inst);
+            factor = function.insts[inst].operands[0];
+        }
+        Some(Some((insts, factor)))
     }
 
     /// Returns whether a dot reads what was loaded, as B, and only late dots do.
@@ -321,12 +335,11 @@ impl Body<'_> {
         let Way::Buffer { alloc, .. } = &load.way else { return false };
         let memory = function.insts[*alloc].results[0];
         let [a, b] = [0, 1].map(|place| function.insts[dot].operands[place]);
-        let is_allowed = |user: &Inst| {
-            let is_own =
-                matches!(function.insts[*user].op, Op::Gpu(GpuOp::LocalStore {} | GpuOp::Dealloc {}));
-            is_own || late.contains(user)
+        let is_allowed = |user: Inst| {
+            let is_own = matches!(function.insts[user].op, Op::Gpu(GpuOp::LocalStore {} | GpuOp::Dealloc {}));
+            is_own || late.contains(&user)
         };
-        b == memory && function.ty(a).as_registers().is_some() && self.uses.of[memory].iter().all(is_allowed)
+        b == memory && function.ty(a).as_registers().is_some() && self.uses.users(memory).all(is_allowed)
     }
 
     /// What depends on dots, or on what they were in the iteration before: the accumulators and
@@ -341,7 +354,7 @@ impl Body<'_> {
             if !seen.insert(value) {
                 continue;
             }
-            for user in self.uses.of[value].iter().copied() {
+            for user in self.uses.users(value) {
                 // What is used in a region belongs to what has the region.
                 self.place(user)?;
                 let data = &function.insts[user];
@@ -368,9 +381,10 @@ impl Body<'_> {
             let is_cheap =
                 matches!(op, Some(ir::Op::Cast { .. })) || op.is_some_and(|op| op.as_shape().is_some());
             let is_own = |value: &Value| {
-                let users = &self.uses.of[*value];
-                let is_late = |user: &Inst| late.contains(user) || found.contains(user);
-                function.ty(*value).layout().is_some() && !users.is_empty() && users.iter().all(is_late)
+                let is_late = |user: Inst| late.contains(&user) || found.contains(&user);
+                function.ty(*value).layout().is_some()
+                    && self.uses.count(*value) > 0
+                    && self.uses.users(*value).all(is_late)
             };
             if is_cheap && !late.contains(inst) && data.results.iter().all(is_own) {
                 found.push(*inst);

@@ -1,10 +1,8 @@
 //! The body of a loop that may be pipelined.
 
-use cranelift_entity::SecondaryMap;
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Inst, Operation, Value};
+use tilewright_ir::{Block, Inst, Operation, Uses};
 
 use super::memory_order::{Order, orders};
 use crate::passes::global_memory::GlobalAccesses;
@@ -12,23 +10,6 @@ use tilewright_gpu_ir::{Function, Header, Module, Op};
 
 /// Steps beyond this are not of loops that anyone pipelines; with them, no constant overflows.
 const WIDEST_STEP: i128 = 1 << 40;
-
-/// The instructions that use each value.
-pub(super) struct Uses {
-    pub(super) of: SecondaryMap<Value, SmallVec<[Inst; 2]>>,
-}
-
-impl Uses {
-    pub(super) fn new(function: &Function) -> Self {
-        let mut of: SecondaryMap<Value, SmallVec<[Inst; 2]>> = SecondaryMap::new();
-        function.walk(function.entry, &mut |inst| {
-            for operand in &function.insts[inst].operands {
-                of[*operand].push(inst);
-            }
-        });
-        Self { of }
-    }
-}
 
 /// The body of a loop.
 pub(super) struct Body<'a> {

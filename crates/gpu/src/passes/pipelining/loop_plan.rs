@@ -179,17 +179,27 @@ pub struct LateDots {
     /// The ops of the early stage that make A of the dots: the registers that they write, the dots
     /// of the step before read.
     pub last: FxHashSet<Inst>,
-    /// With which operands the late stage leaves the accumulator as it is, if that is known.
+    /// The values with which the late stage changes no accumulator, if they are known.
     pub neutral: Option<Neutral>,
 }
 
-/// Where slots are zeros and one value is ones, a late stage that scales an accumulator and adds a
-/// dot to it does nothing.
+/// The values with which a late stage that only scales accumulators and adds dots to them changes
+/// nothing, if its slots are zeros.
+#[derive(Default)]
 pub struct Neutral {
-    /// A of the dot, or what A is converted from: any finite numbers.
-    pub zeros: Value,
-    /// The factor of the accumulator.
-    pub ones: Option<Value>,
+    /// A of each dot, or the tile that A is converted from, if these are zeros.
+    pub zeros: SmallVec<[Value; 1]>,
+    /// The factors of the accumulators, if these are ones.
+    pub ones: SmallVec<[Value; 1]>,
+}
+
+impl Neutral {
+    /// Returns the number that a value is in an iteration out of range.
+    pub fn number(&self, value: Value) -> Option<f64> {
+        let is_zero = self.zeros.contains(&value);
+        let is_one = self.ones.contains(&value);
+        if is_zero { Some(0.0) } else { is_one.then_some(1.0) }
+    }
 }
 
 /// The loop that takes the slots that another loop fills last.

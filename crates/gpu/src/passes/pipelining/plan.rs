@@ -6,12 +6,12 @@ use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 use tilewright_ir as ir;
 use tilewright_ir::{
-    Block, CacheModifier, Definition, Dtype, Effect, Inst, OpFamily, Operation, ShapeOp, Value,
+    Block, CacheModifier, Definition, Dtype, Effect, Inst, OpFamily, Operation, ShapeOp, Uses, Value,
 };
 use tilewright_layout::{Input, Layout, shared_plan};
 
 use super::super::boxed::{Boxed, contiguous_axis};
-use super::loop_body::{Body, Step, Uses};
+use super::loop_body::{Body, Step};
 use super::loop_plan::{Group, Level, LoopPlan, MAX_LEVELS, RingLoad, Way};
 use crate::passes::global_memory::GlobalAccesses;
 use crate::remarks::{self, Because};
@@ -245,7 +245,7 @@ impl Body<'_> {
                     loads.insert(place);
                 }
                 Op::Gpu(GpuOp::Alloc { .. }) => {
-                    let stores = self.uses.of[value].iter().map(|user| &function.insts[*user]);
+                    let stores = self.uses.users(value).map(|user| &function.insts[user]);
                     let stores = stores.filter(|user| matches!(user.op, Op::Gpu(GpuOp::LocalStore {})));
                     work.extend(stores.map(|store| store.operands[1]));
                 }
@@ -323,8 +323,8 @@ impl Body<'_> {
     fn box_of_fragment(&self, load: Inst) -> Option<(Layout, Boxed)> {
         let function = self.function;
         let result = function.insts[load].results[0];
-        let is_fragment = |user: &Inst| {
-            let data = &function.insts[*user];
+        let is_fragment = |user: Inst| {
+            let data = &function.insts[user];
             matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. })) && data.operands[0] == result
         };
         let tile = function.ty(result).as_registers()?;
@@ -333,7 +333,7 @@ impl Body<'_> {
             let layout = self.header.layouts.get(function.ty(result).layout()?);
             Some(tile.rank() == 2 && layout.vector_along(axis).width() * element_bits(tile) >= WORD_BITS)
         };
-        let is_fragment = self.uses.of[result].iter().all(is_fragment)
+        let is_fragment = self.uses.users(result).all(is_fragment)
             || takes_words() == Some(true) && self.makes_operand(result);
         if !is_fragment || !self.may_have_boxes() {
             return None;
@@ -345,8 +345,8 @@ impl Body<'_> {
 
     /// Whether an operand of a product of single warps is computed from a value, in registers.
     fn makes_operand(&self, value: Value) -> bool {
-        self.uses.of[value].iter().any(|user| {
-            let data = &self.function.insts[*user];
+        self.uses.users(value).any(|user| {
+            let data = &self.function.insts[user];
             match data.op.info().family {
                 OpFamily::Dot => matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. })),
                 OpFamily::Pointwise | OpFamily::Shape => self.makes_operand(data.results[0]),
@@ -360,8 +360,8 @@ impl Body<'_> {
     /// in which banks they lie. The memory may have axes of one element that the load does not have.
     fn box_of_line(&self, load: Inst, alloc: Inst, buffer: &Buffer) -> Option<(Layout, Boxed)> {
         let function = self.function;
-        let is_read = |user: &Inst| {
-            let op = function.insts[*user].op.as_gpu();
+        let is_read = |user: Inst| {
+            let op = function.insts[user].op.as_gpu();
             let is_own = matches!(op, Some(GpuOp::LocalStore {} | GpuOp::Dealloc {}));
             is_own || matches!(op, Some(GpuOp::LocalLoad { matrix: false }))
         };
@@ -369,8 +369,8 @@ impl Body<'_> {
         let shape = &function.ty(loaded).as_registers()?.shape;
         let axis = (0..buffer.shape.len()).find(|axis| buffer.shape[*axis] > 1)?;
         let is_line = shape.len() == 1 && buffer.shape[axis] == shape[0];
-        let users = &self.uses.of[function.insts[alloc].results[0]];
-        if !is_line || !users.iter().all(is_read) {
+        let mut users = self.uses.users(function.insts[alloc].results[0]);
+        if !is_line || !users.all(is_read) {
             return None;
         }
         let boxed = Boxed::of_load(self.header, function, load, loaded, &Layout::strided(shape, &[0]))?;
@@ -397,7 +397,7 @@ impl Body<'_> {
         let function = self.function;
         let (mut value, mut shapes) = (loaded, SmallVec::new());
         let store = loop {
-            let &[user] = &self.uses.of[value][..] else { return None };
+            let user = self.uses.only(value)?.inst;
             self.place(user)?;
             match &function.insts[user].op {
                 Op::Gpu(GpuOp::LocalStore {}) => break user,
@@ -426,9 +426,9 @@ impl Body<'_> {
         let alloc = function.defining_inst(memory).filter(|inst| self.place(*inst).is_some())?;
         let is_buffer = matches!(function.insts[alloc].op, Op::Gpu(GpuOp::Alloc { .. }))
             && matches!(function.ty(memory), Type::Buffer(buffer) if buffer.slots == 1);
-        let users = &self.uses.of[memory];
         let count = |is_it: fn(&GpuOp) -> bool| {
-            users.iter().filter(|user| function.insts[**user].op.as_gpu().is_some_and(is_it)).count()
+            let users = self.uses.users(memory);
+            users.filter(|user| function.insts[*user].op.as_gpu().is_some_and(is_it)).count()
         };
         let stores = count(|op| {
             matches!(op, GpuOp::LocalStore {} | GpuOp::LocalHistogram {} | GpuOp::CopyAsync { .. })
@@ -512,14 +512,14 @@ impl Body<'_> {
                     // A conversion through memory.
                     let alloc = self.buffer_made_here(data.operands[0])?;
                     slice.insts.extend([place, self.place(alloc)?]);
-                    for user in &self.uses.of[data.operands[0]] {
-                        let is_end = matches!(function.insts[*user].op, Op::Gpu(GpuOp::Dealloc {}));
-                        let is_store = matches!(function.insts[*user].op, Op::Gpu(GpuOp::LocalStore {}));
+                    for user in self.uses.users(data.operands[0]) {
+                        let is_end = matches!(function.insts[user].op, Op::Gpu(GpuOp::Dealloc {}));
+                        let is_store = matches!(function.insts[user].op, Op::Gpu(GpuOp::LocalStore {}));
                         if is_store {
-                            work.push(function.insts[*user].operands[1]);
+                            work.push(function.insts[user].operands[1]);
                         }
                         if is_end || is_store {
-                            slice.insts.insert(self.place(*user)?);
+                            slice.insts.insert(self.place(user)?);
                         }
                     }
                 }

@@ -12,11 +12,12 @@
 //! thread starts all copies, so it waits for all empty slots first.
 
 use rustc_hash::FxHashSet;
-use tilewright_ir::{Effect, Inst, OpFamily, Operation, Stage};
+use tilewright_ir::{Inst, OpFamily, Operation, Stage};
 
 use super::dots;
 use super::emit::Emit;
 use super::lower_loads::FillOp;
+use crate::passes::schedule_instructions::independent_dots;
 use tilewright_gpu_ir::target::WARPGROUP_WARPS;
 use tilewright_gpu_ir::{GpuOp, Op};
 
@@ -88,14 +89,12 @@ impl Emit<'_> {
         matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::WgmmaWait { .. }))
     }
 
-    /// How many ops start the first dot: the slots are taken, at least.
+    /// Returns the number of ops that run before the copies of a step: those before the first wait
+    /// for a dot, or those that take slots.
     fn started(&self, insts: &[Inst]) -> usize {
-        let is = |found: fn(&GpuOp) -> bool| {
-            insts.iter().position(|inst| self.function.insts[*inst].op.as_gpu().is_some_and(found))
-        };
-        let takes =
-            insts.iter().take_while(|inst| matches!(self.function.insts[**inst].op, Op::Gpu(GpuOp::Take {})));
-        is(|op| matches!(op, GpuOp::Wgmma { .. })).map_or(takes.count(), |place| place + 1)
+        let is_take = |inst: &&Inst| matches!(self.function.insts[**inst].op, Op::Gpu(GpuOp::Take {}));
+        let first_wait = insts.iter().position(|inst| self.is_finish(*inst));
+        first_wait.unwrap_or_else(|| insts.iter().take_while(is_take).count())
     }
 
     /// How many stages before the last one each op runs, and its order, of a loop with late dots.
@@ -109,7 +108,7 @@ impl Emit<'_> {
         let reduction = early[wait..].iter().position(is_reduction);
         let reduction = reduction.filter(|_| self.num_warps() > WARPGROUP_WARPS);
         let fill = wait + reduction.map_or(0, |place| place + 1);
-        let begun = self.begun_before_wait(&early[..wait], &early[wait..]);
+        let begun = independent_dots(self.function, &early);
         let last_dot = insts.iter().rposition(|inst| late.dots.contains(inst)).expect("it has a late dot");
         let mut place = 0;
         let mut stages = Vec::new();
@@ -128,34 +127,6 @@ impl Emit<'_> {
             place += 1;
         }
         stages
-    }
-
-    /// The dots after a wait that can start before it, with what they are computed from.
-    fn begun_before_wait(&self, before: &[Inst], after: &[Inst]) -> FxHashSet<Inst> {
-        let function = &*self.function;
-        let mut begun: FxHashSet<Inst> = FxHashSet::default();
-        for dot in
-            after.iter().filter(|inst| matches!(function.insts[**inst].op, Op::Gpu(GpuOp::Wgmma { .. })))
-        {
-            let mut needed = vec![*dot];
-            let mut slice: FxHashSet<Inst> = FxHashSet::default();
-            let mut is_free = true;
-            while let Some(inst) = needed.pop() {
-                if before.contains(&inst) || !slice.insert(inst) {
-                    continue;
-                }
-                let op = &function.insts[inst].op;
-                is_free &= op.info().effect == Effect::Pure
-                    || matches!(op, Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::Take {}));
-                let makers =
-                    function.insts[inst].operands.iter().filter_map(|value| function.defining_inst(*value));
-                needed.extend(makers.filter(|maker| after.contains(maker)));
-            }
-            if is_free {
-                begun.extend(slice);
-            }
-        }
-        begun
     }
 
     /// The same of a loop whose dots run into the next iteration.

@@ -213,11 +213,7 @@ impl Emit<'_> {
         while carried.len() < count as usize {
             let before = steps.get(carried.len() + 1).and_then(|step| step.get(&value)).copied();
             let mut initial = before.or(first).expect("a value is computed before it is used");
-            let number = self.neutral().and_then(|neutral| match value {
-                _ if value == neutral.zeros => Some(0.0),
-                _ if neutral.ones == Some(value) => Some(1.0),
-                _ => None,
-            });
+            let number = self.neutral().and_then(|neutral| neutral.number(value));
             if let (Some(number), Some(in_range)) = (number, in_range) {
                 let inside = std::mem::take(&mut self.out);
                 initial = self.select_if_in_range(in_range, initial, number);

@@ -148,7 +148,6 @@ impl Emit<'_> {
         assert_eq!(pipeline.crossing, 1, "ops that are not predicated run one stage before the last one");
         let lower = self.function.insts[self.plan.inst].operands[0];
         let in_range = self.in_range(lower, 0, bounds);
-        let neutral = self.neutral_of(in_range);
         let is_joined = before.is_some();
         let mut left = before.map(|Tail(ops)| ops).unwrap_or_default();
         left.extend(fills.into_iter().map(|inst| (order::FILL, inst)));
@@ -172,22 +171,13 @@ impl Emit<'_> {
                 steps[1].insert(settled, product);
                 continue;
             }
-            let known = neutral.filter(|(zeros, _)| {
-                order == order::OPERAND && self.function.insts[inst].operands.contains(zeros)
-            });
-            let own = known.map(|(zeros, _)| steps[1][&zeros]);
-            if let (Some((zeros, in_range)), Some(own)) = (known, own) {
-                let selected = self.select_if_in_range(in_range, own, 0.0);
-                steps[1].insert(zeros, selected);
-            }
+            let computed = self.mask_operands(steps, inst, order, in_range);
             let copy = self.copy_before(pipeline, bounds, steps, (inst, 1));
             if is_joined {
                 count_later(self.function, copy);
             }
             self.out.push(copy);
-            if let (Some((zeros, _)), Some(own)) = (known, own) {
-                steps[1].insert(zeros, own);
-            }
+            steps[1].extend(computed);
         }
         self.out.extend(left.map(|(_, inst)| inst));
         if let Some(finish) = finish
@@ -198,9 +188,25 @@ impl Emit<'_> {
         in_range
     }
 
-    /// The value that is to be zeros if there is no iteration, and whether there is one.
-    pub(super) fn neutral_of(&self, in_range: Value) -> Option<(Value, Value)> {
-        Some((self.neutral()?.zeros, in_range))
+    /// Lets an op that makes the operand of a late dot make it of zeros if there is no iteration and
+    /// the late stage runs nevertheless. Returns the values that the zeros replace.
+    fn mask_operands(
+        &mut self,
+        steps: &mut Steps,
+        inst: Inst,
+        order: u32,
+        in_range: Value,
+    ) -> Vec<(Value, Value)> {
+        let Some(neutral) = self.neutral().filter(|_| order == order::OPERAND) else { return Vec::new() };
+        let operands = &self.function.insts[inst].operands;
+        let zeros = neutral.zeros.iter().filter(|value| operands.contains(value));
+        let mut computed: Vec<(Value, Value)> = zeros.map(|value| (*value, steps[1][value])).collect();
+        computed.dedup();
+        for (value, own) in &computed {
+            let selected = self.select_if_in_range(in_range, *own, 0.0);
+            steps[1].insert(*value, selected);
+        }
+        computed
     }
 
     /// With which operands the last stage does nothing, if it runs whether there is an iteration or
