@@ -21,6 +21,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # Modules that tests of several folders share.
 sys.path.insert(0, str(ROOT / "tests/python/support"))
+
+from fork_server import AT_START, ForkServer  # noqa: E402
+
 PROGRAMS = ROOT.parent / "shared" / "seed-programs"
 
 DEVICE = os.environ.get("TILEWRIGHT_DEVICE") or "cpu"
@@ -178,6 +181,28 @@ def environment_of(more: dict[str, str] | None = None) -> dict[str, str]:
     package = str(Path(tilewright.__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", "NO_COLOR": "1", **(more or {})}
+
+
+@pytest.fixture(scope="session")
+def _fork_server() -> Iterator[ForkServer]:
+    server = ForkServer(environment_of())
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def run_forked(request: pytest.FixtureRequest) -> Callable[..., Result]:
+    """As ``run``, in a fork of a process that has torch already; for programs that only use torch."""
+    if ON_GPU or not hasattr(os, "fork") or not importlib.util.find_spec("torch"):
+        return request.getfixturevalue("run")
+    server = request.getfixturevalue("_fork_server")
+
+    def start(*arguments: Any, env: dict[str, str] | None = None, cwd: Path | None = None) -> Result:
+        late = [name for name in env or {} if name.startswith(AT_START) and name != "PYTHONPATH"]
+        assert not late, f"{late} count only when a process starts: use `run`"
+        return Result(server.run([*map(str, arguments)], environment_of(env), cwd or Path.cwd(), PATIENCE))
+
+    return start
 
 
 @pytest.fixture

@@ -88,9 +88,9 @@ except triton.runtime.errors.OutOfBoundsError as error:
         "triton.knobs.runtime.launch_enter_hook.add(enter); fill[(1024,)](x, 1.0, BLOCK=4096)",
     ],
 )
-def test_memory_that_is_freed_while_a_launch_is_prepared(run, script, launch):
+def test_memory_that_is_freed_while_a_launch_is_prepared(run_forked, script, launch):
     pytest.importorskip("torch")
-    done = run(script(RESIZES.replace("{launch}", launch)))
+    done = run_forked(script(RESIZES.replace("{launch}", launch)))
     assert (done.code, done.out) == (0, "refused\n"), done.err
 
 

@@ -10,7 +10,7 @@ from interpret_differences import DIFFERENCES, NEVER_ENDS, NOT_OF_KERNELS, SLOW
 
 from tilewright.runtime import _interpreted
 
-FIXTURES_OF_PROGRAMS = {"run", "script"}
+FIXTURES_OF_PROGRAMS = {"run", "run_forked", "script"}
 """Tests that take these start a Python of their own, and launch nothing here."""
 
 _replaced = _interpreted.replaced

@@ -663,8 +663,8 @@ def test_the_run_command(run, script, device):
 
 @cpu_only
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
-def test_examples_are_clean(example, run):
-    result = run("-m", "tilewright", "run", "--sanitize", example)
+def test_examples_are_clean(example, run_forked):
+    result = run_forked("-m", "tilewright", "run", "--sanitize", example)
     assert result.code == 0, result.err
     assert "tilewright sanitizer: no findings" in result.err
 

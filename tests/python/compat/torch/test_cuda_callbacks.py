@@ -412,8 +412,8 @@ print("fine")
 
 
 @pytest.mark.parametrize("text", [AUTOGRAD, THREADS, AUTOCAST, RANDOM, CLASSES, COMPILED, COMPILED_KERNELS])
-def test_programs_find_what_a_gpu_gives(run, script, text):
-    done = run("-m", "tilewright", "run", script(text))
+def test_programs_find_what_a_gpu_gives(run_forked, script, text):
+    done = run_forked("-m", "tilewright", "run", script(text))
     assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
 
 

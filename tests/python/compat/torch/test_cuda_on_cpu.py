@@ -137,9 +137,9 @@ except AssertionError as error:
     ("device", "capability"),
     [("cpu", (8, 0)), ("sim:sm_75", (7, 5)), ("sim:sm_90", (9, 0)), ("sim:sm_120", (12, 0))],
 )
-def test_the_compute_capability_is_that_of_the_simulated_gpu(run, script, device, capability):
+def test_the_compute_capability_is_that_of_the_simulated_gpu(run_forked, script, device, capability):
     """Libraries choose their kernels by it, and a simulated GPU runs what its architecture has."""
-    done = run("-m", "tilewright", "run", script(CAPABILITY), env={"TILEWRIGHT_DEVICE": device})
+    done = run_forked("-m", "tilewright", "run", script(CAPABILITY), env={"TILEWRIGHT_DEVICE": device})
     architecture = "sm_{}{}".format(*capability)
     expected = f"{capability} {capability} {capability} ['{architecture}']\nInvalid device id\n"
     assert (done.code, done.out) == (0, expected), done.err
@@ -181,9 +181,9 @@ print(out.tolist())
 @pytest.mark.parametrize(
     ("device", "arch", "multiprocessors"), [("cpu", 80, 108), ("sim:sm_75", 75, 40), ("sim:sm_90", 90, 132)]
 )
-def test_the_target_is_the_gpu_whose_capability_torch_says(run, script, device, arch, multiprocessors):
+def test_the_target_is_the_gpu_whose_capability_torch_says(run_forked, script, device, arch, multiprocessors):
     """The data sheets of A100, T4 and H100 say how many multiprocessors they have."""
-    done = run("-m", "tilewright", "run", "--device", device, script(TARGET))
+    done = run_forked("-m", "tilewright", "run", "--device", device, script(TARGET))
     is_new = int(arch >= 80)
     expected = f"""\
 GPUTarget(backend='cuda', arch={arch}, warp_size=32) True
@@ -227,8 +227,8 @@ print("fine")
 """
 
 
-def test_fake_tensors_are_on_the_device_that_they_say(run, script):
-    done = run("-m", "tilewright", "run", script(FAKES))
+def test_fake_tensors_are_on_the_device_that_they_say(run_forked, script):
+    done = run_forked("-m", "tilewright", "run", script(FAKES))
     assert (done.code, done.out) == (0, "fine\n"), done.err
 
 
@@ -261,8 +261,8 @@ except RuntimeError as error:
 """
 
 
-def test_programs_that_torch_compile_wrote_run(run, script):
-    done = run("-m", "tilewright", "run", script(GENERATED))
+def test_programs_that_torch_compile_wrote_run(run_forked, script):
+    done = run_forked("-m", "tilewright", "run", script(GENERATED))
     expected = "[[8.0, 12.0], [10.0, 14.0]] tensor([1., 4.])\nCUDA error: invalid device ordinal\n"
     assert (done.code, done.out, done.err) == (0, expected, NOTICE)
 
@@ -304,8 +304,8 @@ def test_without_tilewright_as_triton_torch_answers(run, script):
     assert (done.code, done.out) == (0, "False False\n"), done.err
 
 
-def test_kernels_run(run, script):
-    done = run("-m", "tilewright", "run", script(LAUNCH))
+def test_kernels_run(run_forked, script):
+    done = run_forked("-m", "tilewright", "run", script(LAUNCH))
     assert (done.code, done.out, done.err) == (0, "[0.0, 4.0, 8.0, 12.0, 16.0]\n", NOTICE)
 
 
@@ -355,8 +355,8 @@ print("fine")
 """
 
 
-def test_a_launch_with_tensors_of_two_devices_is_refused(run, script):
-    done = run("-m", "tilewright", "run", script(TWO_DEVICES))
+def test_a_launch_with_tensors_of_two_devices_is_refused(run_forked, script):
+    done = run_forked("-m", "tilewright", "run", script(TWO_DEVICES))
     assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
 
 
@@ -375,9 +375,9 @@ except NotImplementedError:
 """
 
 
-def test_integers_on_cuda_have_a_histogram(run, script):
+def test_integers_on_cuda_have_a_histogram(run_forked, script):
     # A GPU has one of integers, and torch on a CPU only of floats.
-    done = run("-m", "tilewright", "run", script(HISTOGRAMS))
+    done = run_forked("-m", "tilewright", "run", script(HISTOGRAMS))
     assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)
 
 
@@ -501,11 +501,13 @@ TOLD = "['error[TW0201]: load out of bounds of `x_ptr`']"
 @pytest.mark.parametrize(
     ("device", "mode"), [("cpu", "0"), ("sim:sm_90", "0"), ("sim:sm_75", "0"), ("cpu", "1")]
 )
-def test_loads_may_end_in_the_padding_of_a_gpu(run, script, device, mode):
+def test_loads_may_end_in_the_padding_of_a_gpu(run_forked, script, device, mode):
     """They give 0, and each line is told of once; all else that leaves a tensor is an error."""
     path = script(PADDED)
     kind = "sim" if device != "cpu" else "cpu"
-    done = run("-m", "tilewright", "run", "--device", device, path, kind, env={"TRITON_INTERPRET": mode})
+    done = run_forked(
+        "-m", "tilewright", "run", "--device", device, path, kind, env={"TRITON_INTERPRET": mode}
+    )
     expected = f"""\
 run 128 True {TOLD}
 run 128 True []
@@ -526,13 +528,13 @@ add 100 TW0201
 
 
 @pytest.mark.parametrize("device", ["cpu", "sim:sm_90"])
-def test_strict_runs_refuse_loads_from_padding(run, script, device):
+def test_strict_runs_refuse_loads_from_padding(run_forked, script, device):
     path = script(PADDED)
     command = ["-m", "tilewright", "run", "--device", device]
     for done in (
-        run(*command, "--strict", path, "sim"),
-        run(*command, path, "sim", env={"TILEWRIGHT_STRICT": "1"}),
-        run(*command, "--sanitize=bounds", path, "sim"),
+        run_forked(*command, "--strict", path, "sim"),
+        run_forked(*command, path, "sim", env={"TILEWRIGHT_STRICT": "1"}),
+        run_forked(*command, "--sanitize=bounds", path, "sim"),
     ):
         lines = done.out.splitlines()
         assert len(lines) == 13, done.err
@@ -588,9 +590,9 @@ print(out[0].item(), x.sum().item())
 
 
 @pytest.mark.parametrize(("device", "mode"), [("cpu", "0"), ("sim:sm_90", "0"), ("cpu", "1")])
-def test_graphs_are_captured_and_replayed(run, script, device, mode):
+def test_graphs_are_captured_and_replayed(run_forked, script, device, mode):
     command = ["-m", "tilewright", "run", "--device", device, script(GRAPHS)]
-    done = run(*command, env={"TRITON_INTERPRET": mode})
+    done = run_forked(*command, env={"TRITON_INTERPRET": mode})
     expected = f"""\
 {[0.0] * 8} 0.0 True
 2.0

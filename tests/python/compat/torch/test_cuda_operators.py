@@ -100,7 +100,7 @@ except NotImplementedError as error:
 
 
 @pytest.mark.parametrize("text", [KERNELS, CHOICE], ids=["kernels", "choice"])
-def test_operators_of_programs_run(run, script, text):
+def test_operators_of_programs_run(run_forked, script, text):
     """Their kernels see the tensors that they get and make on the GPU, and those that say ``cuda`` run."""
-    done = run("-m", "tilewright", "run", script(text))
+    done = run_forked("-m", "tilewright", "run", script(text))
     assert (done.code, done.out, done.err) == (0, "fine\n", NOTICE)

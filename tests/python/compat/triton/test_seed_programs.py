@@ -358,7 +358,7 @@ def check_plot(path, lines):
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
-def test_program(name, run, script, tmp_path, device):
+def test_program(name, run_forked, script, tmp_path, device):
     entry = ROWS[name]
     small = (entry.small_on_sim if DEVICE.startswith("sim") else None) or entry.small
     path = PROGRAMS / f"{name}.py"
@@ -367,7 +367,7 @@ def test_program(name, run, script, tmp_path, device):
     folder.mkdir()
     # Reads past the end of a tensor are errors, also in the padding that a GPU's allocator leaves there.
     environment = {"MPLBACKEND": "agg", "TILEWRIGHT_STRICT": "1", **stand_in_for_ipython(script)}
-    done = run("-m", "tilewright", "run", *command, env=environment, cwd=folder)
+    done = run_forked("-m", "tilewright", "run", *command, env=environment, cwd=folder)
     done.err = "".join(line for line in done.err.splitlines(True) if not line.startswith("tilewright: "))
     done.folder = folder
     entry.check(done)
