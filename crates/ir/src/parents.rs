@@ -60,6 +60,16 @@ impl Parents {
         std::iter::successors(around(inst), move |inst| around(*inst))
     }
 
+    /// Returns the instructions around the definition of a value, from the innermost one.
+    pub fn around_value<D: Dialect>(
+        &self,
+        function: &Function<D>,
+        value: Value,
+    ) -> impl Iterator<Item = Inst> + '_ {
+        let owner = self.block_of_value(function, value).and_then(|block| self.owner(block));
+        owner.into_iter().chain(owner.into_iter().flat_map(|owner| self.enclosing(owner)))
+    }
+
     /// Returns the instruction of a block that is or contains an instruction.
     pub fn ancestor_in(&self, block: Block, inst: Inst) -> Option<Inst> {
         std::iter::once(inst).chain(self.enclosing(inst)).find(|outer| self.block(*outer) == Some(block))

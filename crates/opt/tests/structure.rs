@@ -146,6 +146,7 @@ fn scalar_forms_match_execution() {
             let form = evolution.form(value);
             let variable = |term: Term| match term {
                 Term::Value(value) => now.get(&value).copied(),
+                Term::Axis(_) | Term::Element(..) => unreachable!("the form is that of a scalar"),
                 Term::Iteration(inst) => {
                     let data = &function.insts[inst];
                     let index = function.blocks[data.regions[0]].parameters[0];
@@ -209,6 +210,7 @@ fn forms_of_loops_are_in_steps_of_iterations() {
         let term = |term: &Term| match term {
             Term::Value(value) => function.values[*value].name.as_deref().unwrap_or("?").to_owned(),
             Term::Iteration(_) => "k".to_owned(),
+            Term::Axis(_) | Term::Element(..) => unreachable!("the form is that of a scalar"),
         };
         let form = evolution.form(named(name));
         let terms = form.terms().map(|(product, factor)| {

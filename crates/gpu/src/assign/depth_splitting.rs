@@ -17,12 +17,12 @@
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
+use tilewright_ir::analysis::scalar_evolution::ScalarEvolution;
 use tilewright_ir::{
     Block, BlockData, Cursor, Definition, Dtype, ElementwiseFn, Function, Inst, Literal, Op, OpFamily,
     Parents, Shape, Type, Uses, Value, constant_of,
 };
 
-use super::boxes::Affine;
 use super::join_sinking;
 use super::mma_selection::{self, places};
 use crate::launcher::Launcher;
@@ -163,7 +163,7 @@ fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
     };
     let Some((_, pointers)) = largest.filter(are_weights).filter(|_| is_computed) else { return false };
     let last = function.ty(pointers).rank().checked_sub(1);
-    last.is_some() && Affine::new(function).contiguous_axis(pointers) == last
+    last.is_some() && ScalarEvolution::exact(function).contiguous_axis(pointers) == last
 }
 
 struct Splitting<'f> {

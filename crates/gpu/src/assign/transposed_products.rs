@@ -13,12 +13,12 @@
 
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
+use tilewright_ir::analysis::scalar_evolution::ScalarEvolution;
 use tilewright_ir::{
     Block, Definition, Function, InputPrecision, Inst, Location, Op, Parents, Shape, Type, Uses, Value,
     constant_of,
 };
 
-use super::boxes::Affine;
 use super::mma_selection::{self, places};
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::layout_rules::LANES;
@@ -112,7 +112,7 @@ fn loaded_axis(function: &Function, block: Block, value: Value) -> Option<usize>
     match &data.op {
         Op::Load { .. } => {
             let is_here = function.blocks[block].insts.contains(&inst);
-            if is_here { Affine::new(function).contiguous_axis(data.operands[0]) } else { None }
+            if is_here { ScalarEvolution::exact(function).contiguous_axis(data.operands[0]) } else { None }
         }
         Op::Transpose { permutation } => {
             let axis = loaded_axis(function, block, data.operands[0])?;

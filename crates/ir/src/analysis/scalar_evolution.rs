@@ -1,4 +1,5 @@
-//! Expresses integer scalars as polynomials of opaque values and of iteration counts of loops.
+//! Expresses integers as polynomials of opaque values, of iteration counts of loops, and of the
+//! indices along the axes of their tile; pointers as a base plus such a polynomial (`addresses`).
 //!
 //! ```text
 //! for_loop %low, %high, %step, %start (%i, %x) {    %i = %low + %step * iteration
@@ -7,158 +8,443 @@
 //!   yield_values %y
 //! }
 //! ```
-//! A form equals its value modulo 2 to the power of the bits of the value's type, whether or not
-//! arithmetic overflows: a narrowing cast keeps the form, a widening one is a value of its own.
+//! An integer that is not computed by such arithmetic is a variable of its own if it is a scalar,
+//! and has no form if it is a tile. [`Arithmetic`] says in which sense a form equals its value.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use super::polynomial::{Polynomial, Variable};
+use crate::attributes::HintKind;
 use crate::constants::constant_int;
-use crate::dialect::{Dialect, Operation};
+use crate::dialect::{Dialect, Operation, Tile};
 use crate::elementwise::ElementwiseFn;
-use crate::function::{Block, Definition, Function, Inst, Value};
-use crate::ops::{Op, OpFamily};
+use crate::function::{Block, Definition, Function, Inst, InstData, Value};
+use crate::ops::{Op, OpFamily, ShapeOp};
 use crate::parents::Parents;
-use crate::types::Dtype;
+use crate::types::{Dtype, Element, Shape, Type};
 
 /// The most definitions that are followed in sequence.
-const MAX_DEPTH: u32 = 64;
+pub(super) const MAX_DEPTH: u32 = 64;
 
 /// A variable of a form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Term {
-    /// An opaque scalar.
-    Value(Value),
+    /// The index along an axis of the tile.
+    Axis(usize),
+    /// The element of a 1-D tile of any integers, at the index along an axis.
+    Element(usize, Value),
     /// The number of completed iterations of a counted loop.
     Iteration(Inst),
+    /// An opaque scalar.
+    Value(Value),
+}
+
+impl Term {
+    /// Returns the term after a shape op that moves the axes of the tile.
+    pub fn with_axis(self, mut axis: impl FnMut(usize) -> Option<usize>) -> Option<Self> {
+        Some(match self {
+            Self::Axis(own) => Self::Axis(axis(own)?),
+            Self::Element(own, tile) => Self::Element(axis(own)?, tile),
+            Self::Iteration(_) | Self::Value(_) => self,
+        })
+    }
+
+    /// Returns whether the term differs between elements of a tile.
+    pub fn is_of_tile(&self) -> bool {
+        matches!(self, Self::Axis(_) | Self::Element(..))
+    }
 }
 
 impl Variable for Term {
     type Coefficient = i128;
-    const MAX_DEGREE: usize = 4;
+    /// Four extents, the index of a block and a size: the offset of a box of a 5-D tensor.
+    const MAX_DEGREE: usize = 6;
 }
 
-/// A scalar as a polynomial.
+/// An integer as a polynomial.
 pub type Form = Polynomial<Term>;
 
-/// The forms of the scalars of a function at the time of the analysis.
+/// The sense in which a form equals its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Arithmetic {
+    /// Modulo 2 to the power of the bits of the value's type, whether or not arithmetic overflows:
+    /// a narrowing cast keeps the form, a widening one is a value of its own. Tiles have no forms.
+    ModuloType,
+    /// Modulo 2 to the power of 32, whether or not arithmetic overflows: casts between integers of
+    /// at least 32 bits keep the form.
+    ModuloWord,
+    /// Exactly: the language promises that signed arithmetic of 32 and 64 bits does not overflow,
+    /// so a widening cast keeps the form.
+    Exact,
+}
+
+/// An index modulo a bound: the form of the index holds where it is less than the bound.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wrap {
+    /// The index.
+    pub index: Form,
+    /// The divisor of the remainder.
+    pub bound: Form,
+}
+
+/// An integer, or the distance of a pointer from its base in elements.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct IntegerForm {
+    /// The polynomial.
+    pub form: Form,
+    /// The remainders that the form omits; only exact forms have some.
+    pub wraps: SmallVec<[Wrap; 1]>,
+    /// Whether a factor other than 1 was a constant in 64 bits, so that terms may exceed 32 bits.
+    pub is_wide: bool,
+}
+
+impl From<Form> for IntegerForm {
+    fn from(form: Form) -> Self {
+        Self { form, ..Self::default() }
+    }
+}
+
+impl IntegerForm {
+    pub(super) fn combine(&self, other: &Self, form: Form) -> Self {
+        let wraps = self.wraps.iter().chain(&other.wraps).cloned().collect();
+        Self { form, wraps, is_wide: self.is_wide || other.is_wide }
+    }
+
+    pub(super) fn plus(&self, other: &Self) -> Option<Self> {
+        Some(self.combine(other, self.form.plus(&other.form)?))
+    }
+
+    /// Returns the form after a shape op. Along an axis of extent 1, the index is 0.
+    pub(super) fn reshaped(&self, op: ShapeOp<'_>, from: &Shape) -> Option<Self> {
+        let moved = |form: &Form| {
+            let is_single = |term: &Term| matches!(term, Term::Axis(axis) if from[*axis] == 1);
+            let is_spread = matches!(op, ShapeOp::Broadcast { .. });
+            let kept = form.any(is_single).then(|| form.split(|product| !product.iter().any(is_single)).0);
+            kept.as_ref().unwrap_or(form).renamed(|term| match term {
+                Term::Element(axis, _) if is_spread && from[axis] == 1 => None,
+                _ => term.with_axis(|axis| result_axis(op, from, axis)),
+            })
+        };
+        let mut wraps = SmallVec::new();
+        for Wrap { index, bound } in &self.wraps {
+            wraps.push(Wrap { index: moved(index)?, bound: moved(bound)? });
+        }
+        Some(Self { form: moved(&self.form)?, wraps, is_wide: self.is_wide })
+    }
+}
+
+/// The forms of the integers of a function at the time of the analysis.
 #[derive(Debug)]
-pub struct ScalarEvolution<'f, D: Dialect> {
-    function: &'f Function<D>,
-    parents: Parents,
-    known: FxHashMap<Value, Form>,
-    /// Carried values whose step is being computed.
+pub struct ScalarEvolution<'f, D: Dialect = Tile> {
+    /// The function.
+    pub function: &'f Function<D>,
+    pub(super) parents: Parents,
+    arithmetic: Arithmetic,
+    known: FxHashMap<Value, Option<IntegerForm>>,
+    /// Carried values whose next value is being computed.
     in_progress: FxHashSet<Value>,
+    /// Any scalar pointer may be the base of an address, not only a parameter.
+    pub(super) has_any_base: bool,
+    /// A `Described` hint is a base or a value of its own: only it says how the value is aligned.
+    keeps_descriptions: bool,
+    /// The elements of 1-D tiles without a form are variables.
+    has_elements: bool,
 }
 
 impl<'f, D: Dialect> ScalarEvolution<'f, D> {
-    /// Returns an analysis of a function.
+    fn with_arithmetic(function: &'f Function<D>, arithmetic: Arithmetic) -> Self {
+        Self {
+            function,
+            parents: Parents::new(function),
+            arithmetic,
+            known: FxHashMap::default(),
+            in_progress: FxHashSet::default(),
+            has_any_base: false,
+            keeps_descriptions: false,
+            has_elements: false,
+        }
+    }
+
+    /// Returns an analysis of scalars. A form equals its value modulo 2 to the power of the bits of
+    /// the value's type, whether or not arithmetic overflows: a narrowing cast keeps the form, a
+    /// widening one is a value of its own.
     pub fn new(function: &'f Function<D>) -> Self {
-        let parents = Parents::new(function);
-        Self { function, parents, known: FxHashMap::default(), in_progress: FxHashSet::default() }
+        Self::with_arithmetic(function, Arithmetic::ModuloType)
     }
 
-    /// Returns the form of a value; a value of another type than an integer scalar is its own form.
+    /// Returns an analysis of scalars and tiles. A form equals its value: signed arithmetic of 32
+    /// and 64 bits does not overflow, by the promise of the language.
+    pub fn exact(function: &'f Function<D>) -> Self {
+        Self::with_arithmetic(function, Arithmetic::Exact)
+    }
+
+    /// Returns an analysis of scalars and tiles of at least 32 bits. A form equals its value modulo
+    /// 2 to the power of 32, whether or not arithmetic overflows.
+    pub fn modulo_word(function: &'f Function<D>) -> Self {
+        Self::with_arithmetic(function, Arithmetic::ModuloWord)
+    }
+
+    /// Makes the elements of 1-D tiles without a form variables, such as indices of gathered rows.
+    #[must_use]
+    pub fn with_elements(self) -> Self {
+        Self { has_elements: true, ..self }
+    }
+
+    /// Makes any scalar pointer without an address the base of one, such as a loaded pointer.
+    #[must_use]
+    pub fn with_any_base(self) -> Self {
+        Self { has_any_base: true, ..self }
+    }
+
+    /// Makes each result of a `Described` hint a base or a variable: only it says how the value is
+    /// aligned.
+    #[must_use]
+    pub fn keeping_descriptions(self) -> Self {
+        Self { keeps_descriptions: true, ..self }
+    }
+
+    /// Returns the blocks and owners of the function's instructions.
+    pub fn parents(&self) -> &Parents {
+        &self.parents
+    }
+
+    /// Returns the form of an integer; a value without a form is a variable.
     pub fn form(&mut self, value: Value) -> Form {
-        self.form_within(value, MAX_DEPTH)
+        self.integer(value).map_or_else(|| Form::var(Term::Value(value)), |integer| integer.form)
     }
 
-    fn form_within(&mut self, value: Value, depth: u32) -> Form {
+    /// Returns the form of an integer, or of a tile of integers, if it has one.
+    pub fn integer(&mut self, value: Value) -> Option<IntegerForm> {
+        self.integer_within(value, MAX_DEPTH)
+    }
+
+    /// Returns the form of an integer, if it has one that holds for all elements.
+    pub fn form_everywhere(&mut self, value: Value) -> Option<Form> {
+        self.integer(value).filter(|integer| integer.wraps.is_empty()).map(|integer| integer.form)
+    }
+
+    pub(super) fn integer_within(&mut self, value: Value, depth: u32) -> Option<IntegerForm> {
         if let Some(known) = self.known.get(&value) {
             return known.clone();
         }
-        let form = depth.checked_sub(1).and_then(|depth| self.compute(value, depth));
-        let form = form.unwrap_or_else(|| Form::var(Term::Value(value)));
-        self.known.insert(value, form.clone());
-        form
+        let computed = depth.checked_sub(1).and_then(|depth| self.compute(value, depth));
+        let integer = computed.or_else(|| self.opaque(value));
+        self.known.insert(value, integer.clone());
+        integer
     }
 
-    /// Returns the type of an integer scalar of more than one bit.
+    fn ty(&self, value: Value) -> Option<&'f Type> {
+        D::tile_type(self.function.ty(value))
+    }
+
+    /// Returns the form of a value that the analysis does not follow.
+    fn opaque(&self, value: Value) -> Option<IntegerForm> {
+        let ty = self.ty(value)?;
+        if ty.is_scalar() && ty.dtype().is_some_and(Dtype::is_int) {
+            return Some(Form::var(Term::Value(value)).into());
+        }
+        self.is_variable_tile(value).then(|| Form::var(Term::Element(0, value)).into())
+    }
+
+    /// Returns whether the elements of a tile without a form are variables.
+    fn is_variable_tile(&self, value: Value) -> bool {
+        let is_index = |ty: &Type| ty.dtype().is_some_and(|dtype| dtype.is_int() && !dtype.is_bool());
+        self.has_elements && self.ty(value).is_some_and(|ty| ty.rank() == 1 && is_index(ty))
+    }
+
+    /// Returns the type of an integer whose arithmetic the analysis follows.
     fn dtype(&self, value: Value) -> Option<Dtype> {
-        let ty = D::tile_type(self.function.ty(value)).filter(|ty| ty.is_scalar())?;
-        ty.dtype().filter(|dtype| dtype.is_int() && !dtype.is_bool())
+        let ty = self.ty(value)?;
+        ty.dtype().filter(|dtype| match self.arithmetic {
+            Arithmetic::ModuloType => ty.is_scalar() && dtype.is_int() && !dtype.is_bool(),
+            Arithmetic::ModuloWord => dtype.is_int() && dtype.bits() >= 32,
+            Arithmetic::Exact => matches!(dtype, Dtype::I32 | Dtype::I64),
+        })
     }
 
-    fn compute(&mut self, value: Value, depth: u32) -> Option<Form> {
+    fn compute(&mut self, value: Value, depth: u32) -> Option<IntegerForm> {
         let dtype = self.dtype(value)?;
-        let inst = match self.function.values[value].definition {
+        let function = self.function;
+        let inst = match function.values[value].definition {
             Definition::Result(inst, _) => inst,
             Definition::Parameter(block, _) => return self.region_parameter(value, block, depth),
         };
-        if let Some(number) = constant_int(self.function, value) {
-            return Some(Form::constant(number));
+        if let Some(number) = constant_int(function, value) {
+            return Some(Form::constant(number).into());
         }
-        let function = self.function;
         let data = &function.insts[inst];
-        let operand = |place: usize| data.operands.get(place).copied();
         if let Some(computed) = data.op.as_elementwise() {
-            let x = operand(0)?;
-            return match computed {
-                ElementwiseFn::Add => self.form_within(x, depth).plus(&self.form_within(operand(1)?, depth)),
-                ElementwiseFn::Sub => self.form_within(x, depth).minus(&self.form_within(operand(1)?, depth)),
-                ElementwiseFn::Mul => self.form_within(x, depth).times(&self.form_within(operand(1)?, depth)),
-                ElementwiseFn::Neg => self.form_within(x, depth).scaled(-1),
-                ElementwiseFn::Shl => {
-                    let by = u32::try_from(constant_int(function, operand(1)?)?).ok();
-                    let by = by.filter(|by| *by < dtype.bits())?;
-                    self.form_within(x, depth).scaled(1 << by)
-                }
-                // tidy: wildcard because other functions are no polynomials of their operands
-                _ => None,
-            };
+            return self.elementwise(computed, data, dtype, depth);
         }
-        let x = operand(0)?;
-        let is_narrowing = || self.dtype(x).is_some_and(|from| from.bits() >= dtype.bits());
-        match data.op.as_tile() {
-            Some(Op::Cast { .. }) if is_narrowing() => Some(self.form_within(x, depth)),
-            _ if data.op.info().family == OpFamily::Identity => Some(self.form_within(x, depth)),
+        let x = data.operands.first().copied();
+        match (data.op.as_tile(), data.op.info().family) {
+            (Some(Op::Arange { start, .. }), _) => {
+                Form::var(Term::Axis(0)).offset(i128::from(*start)).map(IntegerForm::from)
+            }
+            (Some(op), _) if self.is_description(op) => None,
+            (Some(Op::Splat { .. }), _) | (_, OpFamily::Identity) => self.integer_within(x?, depth),
+            (Some(Op::Cast { element: Element::Value(_), .. }), _) if self.keeps_form(x?, dtype) => {
+                self.integer_within(x?, depth)
+            }
+            (Some(op), OpFamily::Shape) => {
+                let inner = self.integer_within(x?, depth)?;
+                inner.reshaped(op.as_shape()?, &self.ty(x?)?.shape)
+            }
             // tidy: wildcard because the results of other ops are opaque
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_description(&self, op: &Op) -> bool {
+        self.keeps_descriptions && matches!(op, Op::Hint { kind: HintKind::Described, .. })
+    }
+
+    /// Returns whether a cast to a type keeps the form of its operand.
+    fn keeps_form(&self, from: Value, to: Dtype) -> bool {
+        let own = self.dtype(from);
+        match self.arithmetic {
+            Arithmetic::ModuloType => own.is_some_and(|own| own.bits() >= to.bits()),
+            Arithmetic::ModuloWord => own.is_some(),
+            Arithmetic::Exact => {
+                let own = own.or_else(|| self.ty(from)?.dtype().filter(|_| self.is_variable_tile(from)));
+                own.is_some_and(|own| own.bits() < to.bits() || own == to)
+            }
+        }
+    }
+
+    fn elementwise(
+        &mut self,
+        function: ElementwiseFn,
+        data: &InstData<D>,
+        dtype: Dtype,
+        depth: u32,
+    ) -> Option<IntegerForm> {
+        use ElementwiseFn as F;
+        if !matches!(function, F::Neg | F::Add | F::Sub | F::Mul | F::Shl | F::IntRem) {
+            return None;
+        }
+        let a = self.integer_within(*data.operands.first()?, depth)?;
+        if function == F::Neg {
+            return Some(IntegerForm { form: a.form.scaled(-1)?, ..a });
+        }
+        let b = self.integer_within(*data.operands.get(1)?, depth)?;
+        // Arithmetic of 32 bits on any integers gives any integers again; distances have 64 bits.
+        let is_element = |term: &Term| matches!(term, Term::Element(..));
+        if dtype.bits() == 32 && (a.form.any(is_element) || b.form.any(is_element)) {
+            return None;
+        }
+        match function {
+            F::Add => a.plus(&b),
+            F::Sub => Some(a.combine(&b, a.form.minus(&b.form)?)),
+            F::Mul => {
+                let is_large = |integer: &IntegerForm| {
+                    integer.form.as_constant().is_some_and(|factor| factor.unsigned_abs() > 1)
+                };
+                let mut product = a.combine(&b, a.form.times(&b.form)?);
+                product.is_wide |= dtype.bits() == 64 && (is_large(&a) || is_large(&b));
+                Some(product)
+            }
+            F::Shl => {
+                let bits = if self.arithmetic == Arithmetic::Exact { 31 } else { dtype.bits() };
+                let by = u32::try_from(b.form.as_constant()?).ok().filter(|by| *by < bits)?;
+                let form = a.form.scaled(1 << by)?;
+                Some(IntegerForm { is_wide: a.is_wide || dtype.bits() == 64, form, ..a })
+            }
+            // Only for tiles, whose elements below the bound may suffice.
+            F::IntRem if self.arithmetic == Arithmetic::Exact => {
+                let has_axis = |form: &Form| form.any(|term| matches!(term, Term::Axis(_)));
+                let mut wraps = a.wraps.clone();
+                wraps.push(Wrap { index: a.form.clone(), bound: b.form.clone() });
+                (has_axis(&a.form) && !has_axis(&b.form)).then_some(IntegerForm { wraps, ..a })
+            }
+            // tidy: wildcard because other functions are no polynomials of their operands
             _ => None,
         }
     }
 
     /// Returns the form of the index of a counted loop, or of a value that it carries and changes
     /// by the same step each time.
-    fn region_parameter(&mut self, value: Value, block: Block, depth: u32) -> Option<Form> {
+    fn region_parameter(&mut self, value: Value, block: Block, depth: u32) -> Option<IntegerForm> {
         let inst = self.parents.owner(block)?;
         let data = &self.function.insts[inst];
         let Some(Op::For { .. }) = data.op.as_tile() else { return None };
-        let iteration = Form::var(Term::Iteration(inst));
-        let (start, step) = match self.function.carried_by(inst, value) {
-            None => (data.operands[0], self.form_within(data.operands[2], depth)),
-            Some(carried) => (carried.initial?, self.step(inst, value, *carried.yielded.first()?, depth)?),
+        let Some(carried) = self.function.carried_by(inst, value) else {
+            let [lower, step] = [0, 2].map(|index| self.integer_within(data.operands[index], depth));
+            let (lower, step) = (lower?, step?);
+            let distance = step.form.times(&Form::var(Term::Iteration(inst)))?;
+            return Some(lower.combine(&step, lower.form.plus(&distance)?));
         };
-        self.form_within(start, depth).plus(&step.times(&iteration)?)
+        let next = self.next(value, *carried.yielded.first()?, depth)?;
+        let initial = self.integer_within(carried.initial?, depth)?;
+        self.progression(inst, value, &initial, &next)
     }
 
-    /// Returns the difference between a carried value in the next iteration and now, if it is the
-    /// same in all iterations.
-    fn step(&mut self, inst: Inst, value: Value, next: Value, depth: u32) -> Option<Form> {
+    /// Returns the next value of a carried value, as a form in which the carried value is a variable.
+    fn next(&mut self, value: Value, next: Value, depth: u32) -> Option<IntegerForm> {
         if !self.in_progress.insert(value) {
             return None;
         }
         // Forms computed now contain the carried value, which later ones may replace.
         let known = std::mem::take(&mut self.known);
         for value in &self.in_progress {
-            self.known.insert(*value, Form::var(Term::Value(*value)));
+            self.known.insert(*value, Some(Form::var(Term::Value(*value)).into()));
         }
-        let next = self.form_within(next, depth);
+        let next = self.integer_within(next, depth);
         self.known = known;
         self.in_progress.remove(&value);
-        let step = next.minus(&Form::var(Term::Value(value)))?;
-        (!step.any(|term| self.is_of_loop(*term, inst))).then_some(step)
+        next
+    }
+
+    /// Returns the form of a carried value from its initial and its next value, if both differ by
+    /// the same amount in all iterations.
+    pub(super) fn progression(
+        &self,
+        inst: Inst,
+        value: Value,
+        initial: &IntegerForm,
+        next: &IntegerForm,
+    ) -> Option<IntegerForm> {
+        let step = next.form.minus(&Form::var(Term::Value(value)))?;
+        let is_element = |term: &Term| matches!(term, Term::Element(..));
+        let changes = |term: &Term| term.is_of_tile() || self.is_of_loop(*term, inst);
+        if step.any(changes) || initial.form.any(is_element) || !next.wraps.is_empty() {
+            return None;
+        }
+        let form = initial.form.plus(&step.times(&Form::var(Term::Iteration(inst)))?)?;
+        Some(IntegerForm {
+            form,
+            wraps: initial.wraps.clone(),
+            is_wide: initial.is_wide || next.is_wide,
+        })
     }
 
     /// Returns whether a term changes from one iteration of a loop to the next.
     fn is_of_loop(&self, term: Term, inst: Inst) -> bool {
         match term {
+            Term::Axis(_) | Term::Element(..) => false,
             Term::Iteration(other) => self.parents.is_inside(other, inst),
-            Term::Value(value) => match self.function.values[value].definition {
-                Definition::Result(other, _) => self.parents.enclosing(other).any(|outer| outer == inst),
-                Definition::Parameter(block, _) => {
-                    self.parents.owner(block).is_some_and(|owner| self.parents.is_inside(owner, inst))
-                }
-            },
+            Term::Value(value) => self.parents.around_value(self.function, value).any(|owner| owner == inst),
         }
+    }
+}
+
+/// Returns the axis of the result of a shape op that an axis of its operand becomes.
+pub fn result_axis(op: ShapeOp<'_>, from: &Shape, axis: usize) -> Option<usize> {
+    match op {
+        ShapeOp::ExpandDims { axis: new } => Some(if axis >= *new as usize { axis + 1 } else { axis }),
+        ShapeOp::Broadcast { .. } => Some(axis),
+        ShapeOp::Transpose { permutation } => permutation.iter().position(|old| *old == axis as i64),
+        // A reshape that only adds and removes extents of 1.
+        ShapeOp::Reshape { shape } => {
+            let long = |shape: &Shape| -> SmallVec<[(usize, u32); 4]> {
+                shape.iter().copied().enumerate().filter(|(_, extent)| *extent > 1).collect()
+            };
+            let (old, new) = (long(from), long(shape));
+            let is_same = old.iter().map(|(_, extent)| extent).eq(new.iter().map(|(_, extent)| extent));
+            let index = old.iter().position(|(own, _)| *own == axis)?;
+            is_same.then(|| new[index].0)
+        }
+        ShapeOp::Slice { .. } => None,
     }
 }

@@ -13,10 +13,9 @@ use std::fmt;
 use smallvec::SmallVec;
 use tilewright_ir::{Block, Inst, Op, Value};
 
-use super::affine::Affine;
-use super::atoms::{Atom, Polynomial};
+use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term};
 use super::demand::is_kernel_parameter;
-use super::masks::Bound;
+use super::masks::{Bound, bounds};
 use super::{Search, is_written};
 use tilewright_gpu_ir::TensorMapPlan;
 
@@ -75,31 +74,31 @@ impl Making {
 impl Search<'_> {
     /// The block that a value is defined in.
     pub(super) fn block_of(&self, value: Value) -> Option<Block> {
-        self.structure.parents.block_of_value(self.affine.function, value)
+        self.structure.parents.block_of_value(self.evolution.function, value)
     }
 
     /// The tensor map that the kernel can make for a load or store, and where its box begins.
-    pub(super) fn made(&mut self, inst: Inst) -> Option<(MadeMap, SmallVec<[Polynomial; 5]>)> {
-        let any_base = Affine::with_any_base(self.affine.function);
-        let launch = std::mem::replace(&mut self.affine, any_base);
+    pub(super) fn made(&mut self, inst: Inst) -> Option<(MadeMap, SmallVec<[Form; 5]>)> {
+        let any_base = ScalarEvolution::exact(self.evolution.function).with_any_base().keeping_descriptions();
+        let launch = std::mem::replace(&mut self.evolution, any_base);
         let found = self.made_of_any_base(inst);
-        self.affine = launch;
+        self.evolution = launch;
         self.making = None;
         found
     }
 
-    fn made_of_any_base(&mut self, inst: Inst) -> Option<(MadeMap, SmallVec<[Polynomial; 5]>)> {
-        let function = self.affine.function;
+    fn made_of_any_base(&mut self, inst: Inst) -> Option<(MadeMap, SmallVec<[Form; 5]>)> {
+        let function = self.evolution.function;
         let operands = &function.insts[inst].operands;
-        let address = self.affine.address(operands[0])?;
+        let address = self.evolution.address(operands[0])?;
         let bounds = match operands.get(if is_written(function, inst) { 2 } else { 1 }) {
-            Some(mask) => self.affine.bounds(*mask)?,
+            Some(mask) => bounds(&mut self.evolution, *mask)?,
             None => Vec::new(),
         };
         let rank = function.ty(operands[0]).rank();
-        let parts = parts(&address.offset.number, &bounds, rank)?;
+        let parts = parts(&address.offset.form, &bounds, rank)?;
         // Of its arguments alone, a launch can make the map, or does not want one.
-        if parts.iter().chain([&address.base]).all(|part| is_kernel_parameter(&self.affine, *part)) {
+        if parts.iter().chain([&address.base]).all(|part| is_kernel_parameter(function, *part)) {
             return None;
         }
         // From the access outwards.
@@ -129,20 +128,20 @@ impl Search<'_> {
 }
 
 /// What strides and extents are made of.
-fn parts(offset: &Polynomial, bounds: &[Bound], rank: usize) -> Option<Vec<Value>> {
+fn parts(offset: &Form, bounds: &[Bound], rank: usize) -> Option<Vec<Value>> {
     let mut parts = Vec::new();
-    let mut add = |number: &Polynomial| {
+    let mut add = |number: &Form| {
         for atom in number.terms().flat_map(|(product, _)| product) {
             match atom {
-                Atom::Value(value) => parts.push(*value),
+                Term::Value(value) => parts.push(*value),
                 // What moves with each iteration is made in none.
-                Atom::Axis(_) | Atom::Row(..) | Atom::Iteration(_) => return None,
+                Term::Axis(_) | Term::Element(..) | Term::Iteration(_) => return None,
             }
         }
         Some(())
     };
     for axis in 0..rank {
-        add(&offset.factor_of(Atom::Axis(axis))?.0)?;
+        add(&offset.factor_of(Term::Axis(axis))?.0)?;
     }
     for bound in bounds {
         let Bound::Below(axis, below) = bound else { continue };
@@ -156,8 +155,8 @@ fn parts(offset: &Polynomial, bounds: &[Bound], rank: usize) -> Option<Vec<Value
             None => below
                 .terms()
                 .filter(|(_, factor)| *factor < 0)
-                .try_fold(Polynomial::default(), |sum, (product, factor)| {
-                    sum.plus(&Polynomial::term(product.clone(), factor))
+                .try_fold(Form::default(), |sum, (product, factor)| {
+                    sum.plus(&Form::term(product.clone(), factor))
                 })?,
         };
         add(&extent)?;

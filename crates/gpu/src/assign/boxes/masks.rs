@@ -1,21 +1,20 @@
-//! Masks as bounds of the indices along single axes.
+//! Reads masks as bounds of the indices along single axes.
 
+use tilewright_ir::analysis::polynomial::Monomial;
+use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term, result_axis};
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Op, OpFamily, Value, constant_int};
 
-use super::affine::{Affine, new_axis};
-use super::atoms::{Atom, Polynomial, Product};
-
-/// A bound of the index along an axis: what a mask, or a part of it, says.
+/// A bound of the index along an axis that a conjunct of a mask states.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Bound {
     /// The index plus this is less than 0.
-    Below(usize, Polynomial),
+    Below(usize, Form),
     /// The index plus this is 0 or more.
-    From(usize, Polynomial),
+    From(usize, Form),
 }
 
 impl Bound {
-    /// The same of the axis that its own becomes.
+    /// Returns the bound after an op that moves the axes of the mask.
     fn with_axis(self, axis: impl Fn(usize) -> Option<usize>) -> Option<Self> {
         Some(match self {
             Self::Below(own, rest) => Self::Below(axis(own)?, rest),
@@ -24,21 +23,31 @@ impl Bound {
     }
 }
 
-impl Affine<'_> {
-    /// A tile of conditions as bounds that hold together; nothing if it is anything else.
-    pub fn bounds(&mut self, mask: Value) -> Option<Vec<Bound>> {
-        Some(self.conjuncts(mask)?.into_iter().map(|(_, bound)| bound).collect())
-    }
+/// Returns the bounds of which a mask is the conjunction, if it is one.
+pub fn bounds(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Bound>> {
+    let conjuncts = Masks { evolution }.conjuncts(mask)?;
+    Some(conjuncts.into_iter().map(|(_, bound)| bound).collect())
+}
 
-    /// The indices that a mask bounds, if it is bounds alone: those of the tile, and tiles of any numbers.
-    pub fn bounded(&mut self, mask: Value) -> Option<Vec<Atom>> {
-        Some(self.conjuncts(mask)?.into_iter().map(|(index, _)| index).collect())
-    }
+/// Returns the indices that a mask bounds, if it is a conjunction of bounds: indices along axes of
+/// the tile, and elements of tiles of indices.
+pub fn bounded_indices(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Term>> {
+    let conjuncts = Masks { evolution }.conjuncts(mask)?;
+    Some(conjuncts.into_iter().map(|(index, _)| index).collect())
+}
 
-    /// The indices that a mask bounds and their bounds, of which it is the conjunction; nothing of any other mask, such as one
-    /// with a negation, an alternative or a loaded condition in it.
-    fn conjuncts(&mut self, mask: Value) -> Option<Vec<(Atom, Bound)>> {
-        let data = &self.function.insts[self.function.defining_inst(mask)?];
+struct Masks<'a, 'f> {
+    evolution: &'a mut ScalarEvolution<'f>,
+}
+
+impl Masks<'_, '_> {
+    /// Returns the bounded indices and their bounds, of which a mask is the conjunction.
+    ///
+    /// Returns `None` for other masks, such as one with a negation, a disjunction or a loaded
+    /// condition in it.
+    fn conjuncts(&mut self, mask: Value) -> Option<Vec<(Term, Bound)>> {
+        let function = self.evolution.function;
+        let data = &function.insts[function.defining_inst(mask)?];
         match (&data.op, &data.operands[..]) {
             (Op::Elementwise { function: ElementwiseFn::And }, &[a, b]) => {
                 let mut found = self.conjuncts(a)?;
@@ -47,115 +56,115 @@ impl Affine<'_> {
             }
             (Op::Elementwise { function }, &[a, b]) => Some(vec![self.comparison(*function, [a, b])?]),
             (op, &[operand]) if op.family() == OpFamily::Shape => {
-                let (op, shape) = (op.as_shape()?, &self.function.ty(operand).shape);
-                let moved = |axis: usize| new_axis(op, shape, axis);
+                let (op, shape) = (op.as_shape()?, &function.ty(operand).shape);
+                let moved = |axis: usize| result_axis(op, shape, axis);
                 let found = self.conjuncts(operand)?;
                 found
                     .into_iter()
                     .map(|(index, bound)| Some((index.with_axis(moved)?, bound.with_axis(moved)?)))
                     .collect()
             }
-            // tidy: wildcard because other conditions are none of the indices along single axes
+            // tidy: wildcard because other conditions do not bound the index along one axis
             _ => None,
         }
     }
 
-    /// The index that a comparison bounds, and the bound.
-    fn comparison(&mut self, function: ElementwiseFn, [a, b]: [Value; 2]) -> Option<(Atom, Bound)> {
-        // The smaller side, the greater one, and what is added so that the first is less than the second.
+    /// Returns the index that a comparison bounds, and the bound.
+    fn comparison(&mut self, function: ElementwiseFn, [a, b]: [Value; 2]) -> Option<(Term, Bound)> {
+        // The comparison is `small + more < great`.
         let (small, great, more) = match function {
             ElementwiseFn::Lt => (a, b, 0),
             ElementwiseFn::Le => (a, b, -1),
             ElementwiseFn::Gt => (b, a, 0),
             ElementwiseFn::Ge => (b, a, -1),
-            // tidy: wildcard because the others are no bounds
+            // tidy: wildcard because other functions do not bound
             _ => return None,
         };
-        // For every index from 0 on, `index < max(x, 0)` and `index >= max(x, 0)` say the same as with x. `index <= max(x, 0)` and
-        // `index > max(x, 0)` do not: they differ for index 0 if x is negative.
+        // For every index from 0 on, `index < max(x, 0)` and `index >= max(x, 0)` are the same as
+        // with x. `index <= max(x, 0)` and `index > max(x, 0)` are not: they differ for index 0 if x
+        // is negative.
         let is_strict = more == 0;
         let (small, great) = (self.side(small, great, !is_strict)?, self.side(great, small, is_strict)?);
-        let difference = small.minus(&great)?.plus(&Polynomial::constant(more))?;
+        let difference = small.minus(&great)?.offset(more)?;
         let (axis, index) = difference.terms().find_map(|(product, _)| match product[..] {
-            [atom @ (Atom::Axis(axis) | Atom::Row(axis, _))] => Some((axis, atom)),
-            // tidy: wildcard because all other products are part of the rest
+            [term @ (Term::Axis(axis) | Term::Element(axis, _))] => Some((axis, term)),
+            // tidy: wildcard because all other products belong to the rest
             _ => None,
         })?;
         let (factor, rest) = difference.factor_of(index)?;
-        if rest.any(|atom| matches!(atom, Atom::Axis(_) | Atom::Row(..))) {
+        if rest.any(Term::is_of_tile) {
             return None;
         }
         match factor.as_constant()? {
             1 => Some((index, Bound::Below(axis, rest))),
             // -index + rest < 0: the index is rest + 1 or more.
-            -1 => {
-                let least = rest.plus(&Polynomial::constant(1))?;
-                Some((index, Bound::From(axis, least.times(&Polynomial::constant(-1))?)))
-            }
+            -1 => Some((index, Bound::From(axis, rest.offset(1)?.scaled(-1)?))),
             _ => None,
         }
     }
 
-    /// One side of a comparison. A bound that was clamped to what the index on the other side can be is the bound itself, if the
-    /// comparison allows it.
-    fn side(&mut self, side: Value, other: Value, may_be_clamped: bool) -> Option<Polynomial> {
-        let index = self.integer(other).filter(|sum| sum.wraps.is_empty()).map(|sum| sum.number);
+    /// Returns one side of a comparison. A bound clamped to the range of the index on the other side
+    /// is the bound itself, if the comparison allows it.
+    fn side(&mut self, side: Value, other: Value, may_be_clamped: bool) -> Option<Form> {
         if may_be_clamped
-            && let Some(index) = index
+            && let Some(index) = self.evolution.form_everywhere(other)
             && let Some((start, extent)) = self.range_of_index(other, &index)
             && let Some(inner) = self.clamped(side, start, extent)
         {
-            return self.integer(inner).filter(|sum| sum.wraps.is_empty()).map(|sum| sum.number);
+            return self.evolution.form_everywhere(inner);
         }
-        let sum = self.integer(side)?;
-        sum.wraps.is_empty().then_some(sum.number)
+        self.evolution.form_everywhere(side)
     }
 
-    /// The first of the numbers from 0 on that a tile counts, and how many they are: also of those that come before it where it is
-    /// a part of what the blocks of a cluster count together.
-    fn range_of_index(&self, tile: Value, index: &Polynomial) -> Option<(i64, i64)> {
-        let shape = &self.function.ty(tile).shape;
-        let is_axis = |product: &Product| matches!(product[..], [Atom::Axis(_)]);
-        let (own, before) = index.split(is_axis);
-        let axis = (0..shape.len()).find(|axis| own == Polynomial::var(Atom::Axis(*axis)))?;
-        let most = before.terms().try_fold(0_i64, |most, (product, factor)| {
-            let [Atom::Value(rank)] = product[..] else { return None };
-            let product = self.most_of_rank(rank)?.checked_mul(factor).filter(|_| factor > 0)?;
+    /// Returns the first index of a tile that counts from 0, and the number of indices.
+    ///
+    /// If the blocks of a cluster count together, the number includes the indices of earlier blocks.
+    fn range_of_index(&self, tile: Value, index: &Form) -> Option<(i128, i128)> {
+        let shape = &self.evolution.function.ty(tile).shape;
+        let (own, before) = index.split(|product| matches!(product[..], [Term::Axis(_)]));
+        let axis = (0..shape.len()).find(|axis| own == Form::var(Term::Axis(*axis)))?;
+        let add = |most: i128, (product, factor): (&Monomial<Term>, i128)| {
+            let [Term::Value(rank)] = product[..] else { return None };
+            let product = self.max_block_rank(rank)?.checked_mul(factor).filter(|_| factor > 0)?;
             most.checked_add(product)
-        })?;
-        Some((0, most.checked_add(i64::from(shape[axis]))?))
+        };
+        let most = before.terms().try_fold(0, add)?;
+        Some((0, most.checked_add(i128::from(shape[axis]))?))
     }
 
-    /// The number of the last block of a cluster, of a value that is the number of the block in its cluster.
-    fn most_of_rank(&self, value: Value) -> Option<i64> {
-        let data = &self.function.insts[self.function.defining_inst(value)?];
+    /// Returns the greatest rank of a block in its cluster, for a value that is such a rank.
+    fn max_block_rank(&self, value: Value) -> Option<i128> {
+        let function = self.evolution.function;
+        let data = &function.insts[function.defining_inst(value)?];
         let Op::Elementwise { function: ElementwiseFn::IntRem } = data.op else { return None };
-        let is_program = matches!(self.function.defining_op(data.operands[0]), Some(Op::ProgramId { .. }));
-        let blocks = constant_int(self.function, data.operands[1]).filter(|_| is_program)?;
-        i64::try_from(blocks).ok().filter(|blocks| *blocks > 0).map(|blocks| blocks - 1)
+        let is_program = matches!(function.defining_op(data.operands[0]), Some(Op::ProgramId { .. }));
+        let blocks = constant_int(function, data.operands[1]).filter(|_| is_program)?;
+        (blocks > 0).then_some(blocks - 1)
     }
 
-    /// The `x` of `min(max(x, 0), c)`, where `c` is the extent or more.
-    fn clamped(&self, tile: Value, start: i64, extent: i64) -> Option<Value> {
-        let inst = |value: Value| self.function.defining_inst(value).map(|inst| &self.function.insts[inst]);
-        let constant = |value: Value| constant_int(self.function, value);
+    /// Returns `x` for `min(max(x, start), c)`, where `c` is the extent or more.
+    fn clamped(&self, tile: Value, start: i128, extent: i128) -> Option<Value> {
+        let function = self.evolution.function;
+        let inst = |value: Value| function.defining_inst(value).map(|inst| &function.insts[inst]);
         let mut value = tile;
         loop {
             let data = inst(value)?;
             match &data.op {
-                // Each of these types holds every number up to the most that a clamp may give here.
+                // Each of these types holds every integer up to the greatest that a clamp gives here.
                 Op::Splat { .. } | Op::Cast { element: Element::Value(Dtype::I32 | Dtype::I64), .. } => {
                     value = data.operands[0];
                 }
                 Op::Elementwise { function: ElementwiseFn::Min } => {
-                    if !(i128::from(extent)..=i128::from(i32::MAX)).contains(&constant(data.operands[1])?) {
+                    let high = constant_int(function, data.operands[1])?;
+                    if !(extent..=i128::from(i32::MAX)).contains(&high) {
                         return None;
                     }
                     let inner = inst(data.operands[0])?;
                     let Op::Elementwise { function: ElementwiseFn::Max } = inner.op else { return None };
-                    return (constant(inner.operands[1])? == i128::from(start)).then_some(inner.operands[0]);
+                    let low = constant_int(function, inner.operands[1])?;
+                    return (low == start).then_some(inner.operands[0]);
                 }
-                // tidy: wildcard because nothing else clamps
+                // tidy: wildcard because no other op clamps
                 _ => return None,
             }
         }

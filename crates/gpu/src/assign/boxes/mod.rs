@@ -21,8 +21,6 @@
 //!
 //! The text says what was found by `tensor_box`, which changes nothing by itself.
 
-mod affine;
-mod atoms;
 mod demand;
 mod made;
 mod masks;
@@ -31,6 +29,8 @@ mod sign;
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
+use tilewright_ir::analysis::polynomial::Monomial;
+use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term, Wrap};
 use tilewright_ir::{
     Definition, Dtype, Function, Inst, MemoryScope, MemorySemantics, Module, Op, Value, constant_of,
 };
@@ -38,13 +38,10 @@ use tilewright_ir::{
 use super::coalescing::Infos;
 use crate::launcher::Launcher;
 use crate::remarks::{self, Because};
-pub use affine::Affine;
-use affine::Wrap;
-pub use atoms::{Atom, Polynomial};
-use demand::{Structure, is_kernel_parameter, is_needed_below_alone};
+use demand::{Structure, is_kernel_parameter, is_needed_only_below};
 use made::Making;
 pub use made::{MadeMap, MapId};
-use masks::Bound;
+use masks::{Bound, bounds};
 use rows::index_along;
 use sign::Proof;
 use tilewright_gpu_ir::target::{Feature, GpuTarget};
@@ -62,7 +59,7 @@ const UNSPECIALIZED: u64 = 8;
 /// The most axes of a tensor map.
 const MOST_AXES: usize = 5;
 /// Steps along the contiguous axis that are longer than this many elements are an axis of their own.
-const LONGEST_STEP: i64 = 4096;
+const LONGEST_STEP: i128 = 4096;
 
 /// A load or store of a box.
 #[derive(Clone, Debug)]
@@ -70,7 +67,7 @@ pub struct TensorBox {
     /// Its tensor map.
     pub map: MapId,
     /// Where it begins along each axis of the map.
-    pub coordinates: SmallVec<[Polynomial; 5]>,
+    pub coordinates: SmallVec<[Form; 5]>,
 }
 
 /// The loads and stores of a kernel that are boxes of tensors.
@@ -123,9 +120,9 @@ impl TensorBoxes {
         if accesses.is_empty() {
             return boxes;
         }
-        let affine = Affine::new(function);
-        let structure = Structure::new(affine.function);
-        let mut search = Search { affine, structure, infos, unspecialized: UNSPECIALIZED, making: None };
+        let evolution = ScalarEvolution::exact(function);
+        let structure = Structure::new(function);
+        let mut search = Search { evolution, structure, infos, unspecialized: UNSPECIALIZED, making: None };
         for inst in accesses {
             let at_launch = match obstacle.filter(|_| !is_possible) {
                 None => {
@@ -223,18 +220,18 @@ fn is_reduction(function: &Function, inst: Inst) -> bool {
 
 /// What is found along an axis of the tensor.
 struct Axis {
-    stride: Polynomial,
+    stride: Form,
     /// Elements of the box.
     extent: u32,
     /// The extent of the tensor, if a mask bounds it.
-    bound: Option<Polynomial>,
-    coordinate: Polynomial,
+    bound: Option<Form>,
+    coordinate: Form,
     /// Whether the mask says that the coordinate is not negative.
     is_checked_below: bool,
 }
 
 struct Search<'a> {
-    affine: Affine<'a>,
+    evolution: ScalarEvolution<'a>,
     structure: Structure,
     infos: &'a Infos,
     /// What an argument that is not specialized for being a multiple of 16 is taken to be a multiple of.
@@ -245,8 +242,8 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// The tensor map of a load or store and where its box begins, or why there is none.
-    fn access(&mut self, inst: Inst) -> Result<(TensorMapPlan, SmallVec<[Polynomial; 5]>), &'static str> {
-        let function = self.affine.function;
+    fn access(&mut self, inst: Inst) -> Result<(TensorMapPlan, SmallVec<[Form; 5]>), &'static str> {
+        let function = self.evolution.function;
         let data = &function.insts[inst];
         let is_written = is_written(function, inst);
         self.unspecialized = if is_written || self.making.is_some() { 1 } else { UNSPECIALIZED };
@@ -266,11 +263,11 @@ impl Search<'_> {
             return Err("`other`, the value of masked-off lanes, is not zero");
         }
         let address = self
-            .affine
+            .evolution
             .address(data.operands[0])
             .ok_or("the addresses are not a sum of strides times indices")?;
         let mut bounds = match mask {
-            Some(mask) => self.affine.bounds(*mask).ok_or("the mask does more than bound indices")?,
+            Some(mask) => bounds(&mut self.evolution, *mask).ok_or("the mask does more than bound indices")?,
             None => Vec::new(),
         };
         for wrap in &address.offset.wraps {
@@ -278,16 +275,16 @@ impl Search<'_> {
             let bound = loaded.and_then(|loaded| self.wrap(*loaded, wrap));
             bounds.push(bound.ok_or("an index wraps around, and elements past its bound may be stored")?);
         }
-        if !self.divisibility(&Polynomial::var(Atom::Value(address.base)), 1).is_multiple_of(ALIGNMENT) {
+        if !self.divisibility(&Form::var(Term::Value(address.base)), 1).is_multiple_of(ALIGNMENT) {
             return Err("the base is not known to be a multiple of 16 bytes");
         }
-        let mut offset = address.offset.number.clone();
+        let mut offset = address.offset.form.clone();
         let mut axes = Vec::new();
         for (axis, &extent) in ty.shape.iter().enumerate() {
             let found = self.axis(axis, extent, &bounds, &mut offset);
             axes.push(found.ok_or("a stride or a bound of an axis is not known at launch")?);
         }
-        let rows = self.rows(&address.offset.number, &axes, bytes)?;
+        let rows = self.rows(&address.offset.form, &axes, bytes)?;
         let is_contiguous = |axis: &Axis| axis.extent > 1 && axis.stride.as_constant() == Some(1);
         let [contiguous] =
             (0..axes.len()).filter(|axis| is_contiguous(&axes[*axis])).collect::<SmallVec<[usize; 5]>>()[..]
@@ -303,8 +300,8 @@ impl Search<'_> {
         // An axis of one element that nothing moves along.
         for axis in &mut axes {
             if axis.stride.is_zero() {
-                axis.stride = Polynomial::constant((ALIGNMENT / bytes.min(ALIGNMENT)) as i64);
-                axis.bound.get_or_insert(Polynomial::constant(1));
+                axis.stride = Form::constant((ALIGNMENT / bytes.min(ALIGNMENT)).into());
+                axis.bound.get_or_insert(Form::constant(1));
             }
         }
         // Maps that the kernel makes are for copies that look at this themselves.
@@ -339,13 +336,13 @@ impl Search<'_> {
             plan.extents.push(extent.ok_or(not_known)?);
             plan.strides.push(self.at_launch(&axis.stride).ok_or(not_known)?);
         }
-        let mut coordinates: SmallVec<[Polynomial; 5]> =
+        let mut coordinates: SmallVec<[Form; 5]> =
             axes.into_iter().map(|axis| axis.coordinate).collect();
         if let Some((axis, numbers)) = rows {
             if coordinates.len() != 2 || axis == contiguous {
                 return Err("gathered rows need a matrix whose rows are contiguous");
             }
-            coordinates[axis] = Polynomial::var(numbers);
+            coordinates[axis] = Form::var(numbers);
         }
         Ok((plan, coordinates))
     }
@@ -353,28 +350,28 @@ impl Search<'_> {
     /// An index that wraps around, as a bound that holds of all that is needed.
     fn wrap(&mut self, loaded: Value, wrap: &Wrap) -> Option<Bound> {
         let axis = wrap.index.terms().find_map(|(product, _)| match product[..] {
-            [Atom::Axis(axis)] => Some(axis),
+            [Term::Axis(axis)] => Some(axis),
             // tidy: wildcard because all other products are part of the rest
             _ => None,
         })?;
-        let (factor, rest) = wrap.index.factor_of(Atom::Axis(axis))?;
+        let (factor, rest) = wrap.index.factor_of(Term::Axis(axis))?;
         let rest = rest.minus(&wrap.bound)?;
-        let is_index = factor.as_constant() == Some(1) && !rest.any(|atom| matches!(atom, Atom::Axis(_)));
+        let is_index = factor.as_constant() == Some(1) && !rest.any(|atom| matches!(atom, Term::Axis(_)));
         let is_bounded =
-            is_index && is_needed_below_alone(&mut self.affine, &self.structure, loaded, axis, &rest);
+            is_index && is_needed_only_below(&mut self.evolution, &self.structure, loaded, axis, &rest);
         is_bounded.then_some(Bound::Below(axis, rest))
     }
 
     /// An axis of the tile. What moves the box along it is taken out of the offset.
-    fn axis(&self, axis: usize, extent: u32, bounds: &[Bound], offset: &mut Polynomial) -> Option<Axis> {
+    fn axis(&self, axis: usize, extent: u32, bounds: &[Bound], offset: &mut Form) -> Option<Axis> {
         let (stride, rest) = offset.factor_of(index_along(axis, offset)?)?;
         if stride.any(|atom| !self.is_known_at_launch(atom)) || extent > 1 && stride.terms().count() != 1 {
             return None;
         }
         // The index along an axis of one element is 0.
-        let stride = if extent == 1 { Polynomial::default() } else { stride };
+        let stride = if extent == 1 { Form::default() } else { stride };
         *offset = rest;
-        let (mut below, mut from): (Option<&Polynomial>, Option<&Polynomial>) = (None, None);
+        let (mut below, mut from): (Option<&Form>, Option<&Form>) = (None, None);
         for bound in bounds {
             let (found, rest) = match bound {
                 Bound::Below(other, rest) if *other == axis => (&mut below, rest),
@@ -390,7 +387,7 @@ impl Search<'_> {
             stride,
             extent,
             bound: None,
-            coordinate: Polynomial::default(),
+            coordinate: Form::default(),
             is_checked_below: from.is_some(),
         };
         if below.is_none() && from.is_none() {
@@ -408,10 +405,10 @@ impl Search<'_> {
                 // A distance that is no multiple of the alignment cannot be part of the base.
                 let is_contiguous = found.stride.as_constant() == Some(1);
                 let fixed =
-                    if is_contiguous { offset.split(SmallVec::is_empty).0 } else { Polynomial::default() };
+                    if is_contiguous { offset.split(SmallVec::is_empty).0 } else { Form::default() };
                 moving.plus(&fixed)?
             }
-            (None, None) => Polynomial::default(),
+            (None, None) => Form::default(),
         };
         if let Some(below) = below {
             found.bound = Some(found.coordinate.minus(below)?);
@@ -423,18 +420,18 @@ impl Search<'_> {
     /// Shares what is left of the offset out among the axes, and axes of its own; gives what is known at launch of it.
     fn place(
         &self,
-        offset: &Polynomial,
+        offset: &Form,
         axes: &mut Vec<Axis>,
         contiguous: usize,
         (bytes, is_wide): (u64, bool),
-    ) -> Option<Polynomial> {
+    ) -> Option<Form> {
         let (moving, start) =
             offset.split(|product| product.iter().any(|atom| !self.is_known_at_launch(atom)));
         let rank = axes.len();
         for (product, factor) in moving.terms() {
-            let (known, run_time): (atoms::Product, atoms::Product) =
+            let (known, run_time): (Monomial<Term>, Monomial<Term>) =
                 product.iter().copied().partition(|atom| self.is_known_at_launch(atom));
-            let run_time = Polynomial::term(run_time, 1);
+            let run_time = Form::term(run_time, 1);
             let step = |axis: &Axis| {
                 let (own, size) = axis.stride.terms().next()?;
                 let times =
@@ -449,11 +446,11 @@ impl Search<'_> {
             };
             // The longest stride comes first.
             if let Some((times, place)) = (0..axes.len()).filter_map(is_free).min() {
-                let more = run_time.times(&Polynomial::constant(times))?;
+                let more = run_time.scaled(times)?;
                 axes[place].coordinate = axes[place].coordinate.plus(&more)?;
                 continue;
             }
-            let stride = Polynomial::term(known, factor);
+            let stride = Form::term(known, factor);
             let is_single = |axis: &Axis| axis.extent == 1 && axis.stride.is_zero();
             if let Some(single) = axes.iter_mut().find(|axis| is_single(axis)) {
                 (single.stride, single.coordinate) = (stride, run_time);
@@ -488,46 +485,46 @@ impl Search<'_> {
     }
 
     /// Whether a number of elements is a multiple of the alignment, if each argument of the kernel is one of this number.
-    fn is_aligned(&self, elements: &Polynomial, bytes: u64, arguments: u64) -> bool {
+    fn is_aligned(&self, elements: &Form, bytes: u64, arguments: u64) -> bool {
         elements.terms().all(|(product, factor)| {
-            let part = Polynomial::term(product.clone(), factor);
+            let part = Form::term(product.clone(), factor);
             self.divisibility(&part, arguments).saturating_mul(bytes).is_multiple_of(ALIGNMENT)
         })
     }
 
     /// A power of two that divides a number of one term, if each argument of the kernel is a multiple of another one.
-    fn divisibility(&self, term: &Polynomial, arguments: u64) -> u64 {
-        let power = |number: i64| 1_u64 << number.trailing_zeros().min(32);
-        let of_atom = |atom: &Atom| match atom {
-            Atom::Value(value) => {
+    fn divisibility(&self, term: &Form, arguments: u64) -> u64 {
+        let power = |number: i128| 1_u64 << number.trailing_zeros().min(32);
+        let of_atom = |atom: &Term| match atom {
+            Term::Value(value) => {
                 let known = self.infos[*value].divisibility_everywhere(1).min(1 << 32);
                 if self.is_known_at_launch(atom) { known.max(arguments) } else { known }
             }
-            Atom::Axis(_) | Atom::Row(..) | Atom::Iteration(_) => 1,
+            Term::Axis(_) | Term::Element(..) | Term::Iteration(_) => 1,
         };
-        let of_term = |(product, factor): (&atoms::Product, i64)| {
+        let of_term = |(product, factor): (&Monomial<Term>, i128)| {
             product.iter().map(of_atom).fold(power(factor), u64::saturating_mul).min(1 << 32)
         };
         term.terms().map(of_term).min().unwrap_or(1 << 32)
     }
 
-    fn is_known_at_launch(&self, atom: &Atom) -> bool {
+    fn is_known_at_launch(&self, atom: &Term) -> bool {
         match atom {
-            Atom::Value(value) => {
-                let dtype = self.affine.function.ty(*value).dtype();
+            Term::Value(value) => {
+                let dtype = self.evolution.function.ty(*value).dtype();
                 let is_known = match &self.making {
-                    None => is_kernel_parameter(&self.affine, *value),
+                    None => is_kernel_parameter(self.evolution.function, *value),
                     Some(making) => self.block_of(*value).is_some_and(|block| making.is_around(block)),
                 };
                 is_known && matches!(dtype, Some(Dtype::I32 | Dtype::I64))
             }
-            Atom::Axis(_) | Atom::Row(..) | Atom::Iteration(_) => false,
+            Term::Axis(_) | Term::Element(..) | Term::Iteration(_) => false,
         }
     }
 
     /// The number of an argument: of the launch, or of the map that the kernel is to make.
     fn argument(&mut self, value: Value) -> Option<u32> {
-        let function = self.affine.function;
+        let function = self.evolution.function;
         match (&mut self.making, function.values[value].definition) {
             (Some(making), _) => Some(making.number(value)),
             (None, Definition::Parameter(block, number)) => (block == function.entry).then_some(number),
@@ -535,24 +532,24 @@ impl Search<'_> {
         }
     }
 
-    fn at_launch(&mut self, number: &Polynomial) -> Option<LaunchInteger> {
+    fn at_launch(&mut self, number: &Form) -> Option<LaunchInteger> {
         let mut sum = LaunchInteger::default();
         for (product, factor) in number.terms() {
             let mut arguments = SmallVec::new();
             for atom in product {
-                let Atom::Value(value) = *atom else { return None };
+                let Term::Value(value) = *atom else { return None };
                 if !self.is_known_at_launch(atom) {
                     return None;
                 }
                 arguments.push(self.argument(value)?);
             }
-            sum.0.push(LaunchTerm { factor, arguments });
+            sum.0.push(LaunchTerm { factor: i64::try_from(factor).ok()?, arguments });
         }
         Some(sum)
     }
 
     /// Whether every element of a tile is 0.
     fn is_zero(&self, tile: Value) -> bool {
-        constant_of(self.affine.function, tile).is_some_and(|value| value.bits == 0)
+        constant_of(self.evolution.function, tile).is_some_and(|value| value.bits == 0)
     }
 }

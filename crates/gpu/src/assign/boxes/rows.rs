@@ -7,11 +7,11 @@
 //! bounds them, so that a row outside of the tensor is zeros, or is not written.
 
 use smallvec::SmallVec;
+use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term};
 use tilewright_ir::{Inst, Module, Op};
 
-use super::affine::Affine;
-use super::atoms::{Atom, Polynomial};
 use super::demand::Structure;
+use super::masks::bounded_indices;
 use super::{Axis, Search, TensorBox, TensorBoxes, UNSPECIALIZED, fit, is_written, say};
 use crate::assign::coalescing::Infos;
 use crate::launcher::Launcher;
@@ -23,7 +23,7 @@ use tilewright_gpu_ir::layout_rules::MIN_GATHERED_ROWS;
 const LEAST_BYTES: u64 = 32;
 
 /// A tensor map and where its boxes begin.
-type Found = (TensorMapPlan, SmallVec<[Polynomial; 5]>);
+type Found = (TensorMapPlan, SmallVec<[Form; 5]>);
 
 impl TensorBoxes {
     /// Finds those that are rows by number, and takes them out of the accesses.
@@ -40,9 +40,9 @@ impl TensorBoxes {
             .filter(|access| access.writes)
             .flat_map(|access| access.parameters)
             .collect();
-        let affine = Affine::with_rows(function);
-        let structure = Structure::new(affine.function);
-        let mut search = Search { affine, structure, infos, unspecialized: UNSPECIALIZED, making: None };
+        let evolution = ScalarEvolution::exact(function).with_elements();
+        let structure = Structure::new(function);
+        let mut search = Search { evolution, structure, infos, unspecialized: UNSPECIALIZED, making: None };
         accesses.retain(|inst| {
             let Some(found) = search.rows_of_tensor(*inst) else { return true };
             let is_written = is_written(function, *inst);
@@ -71,7 +71,7 @@ impl Search<'_> {
     /// The rows of a tensor that an access moves, or why tensor copies cannot; nothing of one that has no tile of row numbers which
     /// its mask bounds.
     fn rows_of_tensor(&mut self, inst: Inst) -> Option<Result<Found, &'static str>> {
-        let data = &self.affine.function.insts[inst];
+        let data = &self.evolution.function.insts[inst];
         let mask = match data.op {
             Op::Load { .. } => data.operands.get(1),
             Op::Store { .. } => data.operands.get(2),
@@ -79,15 +79,15 @@ impl Search<'_> {
             _ => None,
         };
         let (pointers, mask) = (data.operands[0], *mask?);
-        let offset = self.affine.address(pointers)?.offset.number;
-        let bounded = self.affine.bounded(mask)?;
+        let offset = self.evolution.address(pointers)?.offset.form;
+        let bounded = bounded_indices(&mut self.evolution, mask)?;
         if !offset.any(is_row) || !bounded.iter().any(is_row) {
             return None;
         }
         // What is bounded along an axis has to be what moves along it.
-        let is_index = |atom: &Atom| match *atom {
-            Atom::Axis(axis) | Atom::Row(axis, _) => index_along(axis, &offset) == Some(*atom),
-            Atom::Iteration(_) | Atom::Value(_) => false,
+        let is_index = |atom: &Term| match *atom {
+            Term::Axis(axis) | Term::Element(axis, _) => index_along(axis, &offset) == Some(*atom),
+            Term::Iteration(_) | Term::Value(_) => false,
         };
         Some(if bounded.iter().all(is_index) {
             self.access(inst)
@@ -99,14 +99,14 @@ impl Search<'_> {
     /// The axis whose index is any number, and its atom; why there can be no copies of such rows. An access without is none.
     pub(super) fn rows(
         &self,
-        offset: &Polynomial,
+        offset: &Form,
         axes: &[Axis],
         bytes: u64,
-    ) -> Result<Option<(usize, Atom)>, &'static str> {
+    ) -> Result<Option<(usize, Term)>, &'static str> {
         let mut found = None;
         for (axis, along) in axes.iter().enumerate() {
-            let Some(Atom::Row(number, tile)) = index_along(axis, offset) else { continue };
-            if found.replace((axis, Atom::Row(number, tile))).is_some() {
+            let Some(Term::Element(number, tile)) = index_along(axis, offset) else { continue };
+            if found.replace((axis, Term::Element(number, tile))).is_some() {
                 return Err("both indices are tiles of any numbers");
             }
             if along.bound.is_none() || !along.coordinate.is_zero() {
@@ -127,18 +127,18 @@ impl Search<'_> {
     }
 }
 
-fn is_row(atom: &Atom) -> bool {
-    matches!(atom, Atom::Row(..))
+fn is_row(atom: &Term) -> bool {
+    matches!(atom, Term::Element(..))
 }
 
 /// What the index along an axis is: that of the tile, or a tile of any numbers.
-pub(super) fn index_along(axis: usize, offset: &Polynomial) -> Option<Atom> {
+pub(super) fn index_along(axis: usize, offset: &Form) -> Option<Term> {
     let mut index = None;
     for atom in offset.terms().flat_map(|(product, _)| product) {
-        let (Atom::Axis(along) | Atom::Row(along, _)) = atom else { continue };
+        let (Term::Axis(along) | Term::Element(along, _)) = atom else { continue };
         if *along == axis && index.replace(*atom).is_some_and(|other| other != *atom) {
             return None;
         }
     }
-    Some(index.unwrap_or(Atom::Axis(axis)))
+    Some(index.unwrap_or(Term::Axis(axis)))
 }

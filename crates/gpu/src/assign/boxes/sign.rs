@@ -14,10 +14,12 @@ use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
+use tilewright_ir::analysis::polynomial::Monomial;
+use tilewright_ir::analysis::scalar_evolution::{Form, Term};
 use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Function, Inst, Op, OpFamily, Value};
 
-use super::atoms::Product;
-use super::{Atom, Polynomial, Search};
+
+use super::Search;
 
 /// How far definitions are followed.
 const MOST_STEPS: u32 = 24;
@@ -57,7 +59,7 @@ impl Proof {
 
 impl Search<'_> {
     /// Whether a sum is not negative.
-    pub(super) fn is_nonnegative(&mut self, number: &Polynomial, proof: &mut Proof) -> bool {
+    pub(super) fn is_nonnegative(&mut self, number: &Form, proof: &mut Proof) -> bool {
         if proof.steps == MOST_STEPS || proof.questions == MOST_QUESTIONS {
             return false;
         }
@@ -68,11 +70,11 @@ impl Search<'_> {
         found
     }
 
-    fn has_no_negative_case(&mut self, number: &Polynomial, proof: &mut Proof) -> bool {
-        let put = |search: &mut Self, value: Value, factor: i64, operand: Value| {
-            let operand = search.affine.integer(operand).filter(|sum| sum.wraps.is_empty())?;
-            let rest = number.minus(&Polynomial::term(smallvec![Atom::Value(value)], factor))?;
-            rest.plus(&operand.number.times(&Polynomial::constant(factor))?)
+    fn has_no_negative_case(&mut self, number: &Form, proof: &mut Proof) -> bool {
+        let put = |search: &mut Self, value: Value, factor: i128, operand: Value| {
+            let operand = search.evolution.form_everywhere(operand)?;
+            let rest = number.minus(&Form::term(smallvec![Term::Value(value)], factor))?;
+            rest.plus_times(&operand, factor)
         };
         // A minimum or maximum is one of the two.
         for (value, factor) in single_values(number) {
@@ -98,9 +100,9 @@ impl Search<'_> {
             if factor < 0
                 && let Some((ElementwiseFn::IntDiv, operands)) = self.elementwise(value)
                 && let Some(divisor) = self.constant(operands[1]).filter(|by| *by > 0 && factor % by == 0)
-                && let Some(divided) = self.affine.integer(operands[0]).filter(|sum| sum.wraps.is_empty())
-                && let Some(divided) = divided.number.times(&Polynomial::constant(factor / divisor))
-                && let Some(rest) = number.minus(&Polynomial::term(smallvec![Atom::Value(value)], factor))
+                && let Some(divided) = self.evolution.form_everywhere(operands[0])
+                && let Some(divided) = divided.scaled(factor / divisor)
+                && let Some(rest) = number.minus(&Form::term(smallvec![Term::Value(value)], factor))
                 && let Some(less) = rest.plus(&divided)
             {
                 return self.is_value_nonnegative(operands[0], proof) && self.is_nonnegative(&less, proof);
@@ -109,21 +111,20 @@ impl Search<'_> {
         number.terms().all(|(product, factor)| {
             factor >= 0
                 && product.iter().all(|atom| match atom {
-                    Atom::Value(value) => self.is_value_nonnegative(*value, proof),
-                    Atom::Axis(_) | Atom::Row(..) | Atom::Iteration(_) => true,
+                    Term::Value(value) => self.is_value_nonnegative(*value, proof),
+                    Term::Axis(_) | Term::Element(..) | Term::Iteration(_) => true,
                 })
         })
     }
 
     /// A scalar that is one number.
-    fn constant(&mut self, value: Value) -> Option<i64> {
-        let sum = self.affine.integer(value).filter(|sum| sum.wraps.is_empty())?;
-        sum.number.as_constant()
+    fn constant(&mut self, value: Value) -> Option<i128> {
+        self.evolution.form_everywhere(value)?.as_constant()
     }
 
     /// The function of elements that makes a value.
     fn elementwise(&self, value: Value) -> Option<(ElementwiseFn, SmallVec<[Value; 4]>)> {
-        let function = self.affine.function;
+        let function = self.evolution.function;
         let data = &function.insts[function.defining_inst(value)?];
         match data.op {
             Op::Elementwise { function } => Some((function, data.operands.iter().copied().collect())),
@@ -148,12 +149,12 @@ impl Search<'_> {
     }
 
     fn definition_is_nonnegative(&mut self, value: Value, proof: &mut Proof) -> bool {
-        let function = self.affine.function;
+        let function = self.evolution.function;
         let inst = match function.values[value].definition {
             Definition::Result(inst, _) => inst,
             // Nobody looks at what a map of the kernel's own is made of.
             Definition::Parameter(_, number)
-                if self.making.is_none() && self.is_known_at_launch(&Atom::Value(value)) =>
+                if self.making.is_none() && self.is_known_at_launch(&Term::Value(value)) =>
             {
                 proof.arguments.insert(number);
                 return true;
@@ -185,13 +186,13 @@ impl Search<'_> {
     }
 
     fn is_sum_nonnegative(&mut self, value: Value, proof: &mut Proof) -> bool {
-        let sum = self.affine.integer(value).filter(|sum| sum.wraps.is_empty()).map(|sum| sum.number);
-        sum.is_some_and(|sum| sum != Polynomial::var(Atom::Value(value)) && self.is_nonnegative(&sum, proof))
+        let sum = self.evolution.form_everywhere(value);
+        sum.is_some_and(|sum| sum != Form::var(Term::Value(value)) && self.is_nonnegative(&sum, proof))
     }
 
     /// What a loop carries, by induction over its iterations.
     fn is_carried_nonnegative(&mut self, value: Value, block: Block, proof: &mut Proof) -> bool {
-        let function = self.affine.function;
+        let function = self.evolution.function;
         let Some(&inst) = proof.loops.get(&block) else { return false };
         let Some(carried) = function.carried_by(inst, value) else {
             // The counter of a loop, or what is made of one.
@@ -209,9 +210,9 @@ impl Search<'_> {
 }
 
 /// The scalars that are terms of their own, with their factors.
-fn single_values(number: &Polynomial) -> SmallVec<[(Value, i64); 4]> {
-    let single = |(product, factor): (&Product, i64)| match product[..] {
-        [Atom::Value(value)] => Some((value, factor)),
+fn single_values(number: &Form) -> SmallVec<[(Value, i128); 4]> {
+    let single = |(product, factor): (&Monomial<Term>, i128)| match product[..] {
+        [Term::Value(value)] => Some((value, factor)),
         // tidy: wildcard because products are taken as they are
         _ => None,
     };

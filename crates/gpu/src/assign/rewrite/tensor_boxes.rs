@@ -2,12 +2,13 @@
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
+use tilewright_ir::analysis::scalar_evolution::{Form, Term};
 use tilewright_ir::{Block, Cursor, Dtype, ElementwiseFn, Inst, Rounding, Value, constant_int};
 
 use super::Rewrite;
 use tilewright_layout::Layout;
 
-use crate::assign::boxes::{Atom, MapId, Polynomial, TensorBox};
+use crate::assign::boxes::{MapId, TensorBox};
 use tilewright_gpu_ir::layout_rules::gathered_row_indices;
 use tilewright_gpu_ir::{Buffer, Deferred, Gpu, GpuOp, TENSOR_MAP_BYTES, Type};
 
@@ -74,7 +75,7 @@ pub(super) fn mark(
     let mut operands: SmallVec<[Value; 4]> = smallvec![pointers, map];
     for coordinate in &found.coordinates {
         let coordinate = match coordinate.as_variable() {
-            Some(Atom::Row(_, tile)) => writer.gathered_row_indices(tile),
+            Some(Term::Element(_, tile)) => writer.gathered_row_indices(tile),
             _ => writer.sum(coordinate),
         };
         operands.push(coordinate);
@@ -97,7 +98,7 @@ impl Writer<'_, '_, '_> {
         cursor
     }
 
-    fn constant(&mut self, number: i64) -> Value {
+    fn constant(&mut self, number: i128) -> Value {
         self.cursor().int(Dtype::I32, number)
     }
 
@@ -106,7 +107,7 @@ impl Writer<'_, '_, '_> {
     }
 
     /// A coordinate, in 32 bits.
-    fn sum(&mut self, sum: &Polynomial) -> Value {
+    fn sum(&mut self, sum: &Form) -> Value {
         let mut so_far = None;
         for (product, mut factor) in sum.terms() {
             let mut term = None;
@@ -128,14 +129,14 @@ impl Writer<'_, '_, '_> {
     }
 
     /// What is multiplied by a factor, which may become smaller by that.
-    fn atom(&mut self, atom: Atom, factor: &mut i64) -> Value {
+    fn atom(&mut self, atom: Term, factor: &mut i128) -> Value {
         let function = self.rewrite.decided.function;
         match atom {
-            Atom::Value(value) => self.scalar(value),
-            Atom::Axis(_) | Atom::Row(..) => {
+            Term::Value(value) => self.scalar(value),
+            Term::Axis(_) | Term::Element(..) => {
                 unreachable!("where a box begins is one place for all of its elements")
             }
-            Atom::Iteration(inst) => {
+            Term::Iteration(inst) => {
                 let data = &function.insts[inst];
                 let counter = function.blocks[data.regions[0]].parameters[0];
                 let (lower, step) = (data.operands[0], data.operands[2]);
@@ -145,7 +146,7 @@ impl Writer<'_, '_, '_> {
                     count = self.binary(ElementwiseFn::Sub, count, lower);
                 }
                 // The counter moves by whole steps.
-                let known = constant_int(function, step).and_then(|step| i64::try_from(step).ok());
+                let known = constant_int(function, step);
                 if let Some(by) = known.filter(|by| *by != 0 && *factor % by == 0) {
                     *factor /= by;
                 } else {

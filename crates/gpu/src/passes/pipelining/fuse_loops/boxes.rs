@@ -110,6 +110,7 @@ fn is_of(function: &Function, term: Term, inst: Inst) -> bool {
     let body = function.insts[inst].regions[0];
     match term {
         Term::Iteration(other) => other == inst,
+        Term::Axis(_) | Term::Element(..) => false,
         Term::Value(value) => match function.values[value].definition {
             Definition::Result(maker, _) => function.blocks[body].insts.contains(&maker),
             Definition::Parameter(block, _) => block == body,
