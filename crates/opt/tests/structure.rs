@@ -9,7 +9,7 @@ mod common;
 use common::evaluate::{Evaluator, Memory};
 use common::{generate, number, seeds};
 use rustc_hash::FxHashMap;
-use tilewright_ir::analysis::scalar_evolution::{ScalarEvolution, Term};
+use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term};
 use tilewright_ir::{
     Block, Definition, Function, Inst, Op, Parents, Type, Use, Uses, Value, constant_bool, constant_float,
     constant_int, constant_of, print,
@@ -129,56 +129,165 @@ fn folded_constants_match_execution() {
     assert!(found.iter().all(|found| *found > 20), "{found:?}");
 }
 
-/// Compares linear forms with the values that a program computes, modulo the type, given the values
-/// of their variables at that time.
-#[test]
-fn scalar_forms_match_execution() {
-    let (mut compared, mut moving, mut carried) = (0, 0, 0);
+/// Returns the value of a form at an element of a tile, modulo 2 to the power of 128, given the
+/// current values of scalars.
+fn evaluate(
+    function: &Function,
+    now: &FxHashMap<Value, i128>,
+    form: &Form,
+    coordinates: &[u32],
+) -> Option<i128> {
+    let variable = |term: Term| match term {
+        Term::Axis(axis) => Some(i128::from(coordinates[axis])),
+        Term::Element(..) => unreachable!("elements are no variables here"),
+        Term::Value(value) => now.get(&value).copied(),
+        Term::Iteration(inst) => {
+            let data = &function.insts[inst];
+            let index = function.blocks[data.regions[0]].parameters[0];
+            let [index, lower, step] =
+                [index, data.operands[0], data.operands[2]].map(|value| now.get(&value));
+            Some((index? - lower?) / step?)
+        }
+    };
+    let mut sum = 0_i128;
+    for (product, factor) in form.terms() {
+        let values: Option<Vec<i128>> = product.iter().map(|term| variable(*term)).collect();
+        sum = sum.wrapping_add(values?.into_iter().fold(factor, i128::wrapping_mul));
+    }
+    Some(sum)
+}
+
+/// Runs random programs; calls back with each integer scalar or tile, after its scalars are known.
+fn observe_integers(mut each: impl FnMut(u64, &Function, &FxHashMap<Value, i128>, (Value, &Type, &[u64]))) {
     for seed in seeds(400) {
         let mut module = generate::program(seed, generate::INDICES);
         optimize(&mut module, &Options { level: Level::Inline }, &mut |_, _| {});
         let function = module.kernel();
-        let mut evolution = ScalarEvolution::new(function);
         let mut now: FxHashMap<Value, i128> = FxHashMap::default();
         let mut observe = |value: Value, ty: &Type, tile: &Vec<u64>| {
-            let Some(dtype) = ty.dtype().filter(|dtype| ty.is_scalar() && dtype.is_int()) else { return };
-            now.insert(value, number::integer(dtype, tile[0]));
-            let form = evolution.form(value);
-            let variable = |term: Term| match term {
-                Term::Value(value) => now.get(&value).copied(),
-                Term::Axis(_) | Term::Element(..) => unreachable!("the form is that of a scalar"),
-                Term::Iteration(inst) => {
-                    let data = &function.insts[inst];
-                    let index = function.blocks[data.regions[0]].parameters[0];
-                    let [index, lower, step] =
-                        [index, data.operands[0], data.operands[2]].map(|value| now.get(&value));
-                    Some((index? - lower?) / step?)
-                }
-            };
-            let mut expected = 0_i128;
-            for (product, factor) in form.terms() {
-                let values = product.iter().map(|term| variable(*term).expect("it is computed before"));
-                expected = expected.wrapping_add(values.fold(factor, i128::wrapping_mul));
+            let Some(dtype) = ty.dtype().filter(|dtype| dtype.is_int()) else { return };
+            if ty.is_scalar() {
+                now.insert(value, number::integer(dtype, tile[0]));
             }
-            let is_same = number::wrap(dtype, expected) == tile[0];
-            assert!(
-                is_same,
-                "seed {seed}: {value} is {}, not {expected}, {form:?}\n{}",
-                tile[0],
-                print(&module, false)
-            );
-            let is_moving = form.any(|term| matches!(term, Term::Iteration(_)));
-            compared += usize::from(form.as_variable() != Some(Term::Value(value)));
-            moving += usize::from(is_moving);
-            let is_carried = matches!(function.values[value].definition, Definition::Parameter(_, 1..));
-            carried += usize::from(is_moving && is_carried);
+            each(seed, function, &now, (value, ty, tile));
         };
         let arguments: Vec<u64> = function.blocks[function.entry].parameters.iter().map(|_| 3 << 4).collect();
         let mut evaluator = Evaluator::new(function, Memory(Vec::new()), [0, 1], &mut observe);
         // Some programs access missing memory; their values up to that point are valid.
         let _ = evaluator.run(&arguments);
     }
+}
+
+/// Compares forms of scalars with the values that a program computes, modulo the type.
+#[test]
+fn scalar_forms_match_execution() {
+    let (mut compared, mut moving, mut carried) = (0, 0, 0);
+    observe_integers(|seed, function, now, (value, ty, tile)| {
+        let Some(dtype) = ty.dtype().filter(|_| ty.is_scalar()) else { return };
+        let form = ScalarEvolution::new(function).form(value);
+        let expected = evaluate(function, now, &form, &[]).expect("its variables are computed before");
+        let is_same = number::wrap(dtype, expected) == tile[0];
+        assert!(is_same, "seed {seed}: {value} is {}, not {expected}, {form:?}", tile[0]);
+        let is_moving = form.any(|term| matches!(term, Term::Iteration(_)));
+        compared += usize::from(form.as_variable() != Some(Term::Value(value)));
+        moving += usize::from(is_moving);
+        let is_carried = matches!(function.values[value].definition, Definition::Parameter(_, 1..));
+        carried += usize::from(is_moving && is_carried);
+    });
     assert!(compared > 1000 && moving > 100 && carried > 10, "{compared} {moving} {carried}");
+}
+
+/// Compares forms of scalars and tiles with the elements that a program computes, modulo 2 to the
+/// power of 32.
+#[test]
+fn tile_forms_match_execution() {
+    let (mut tiles, mut axes, mut moving) = (0, 0, 0);
+    observe_integers(|seed, function, now, (value, ty, tile)| {
+        let Some(integer) = ScalarEvolution::modulo_word(function).integer(value) else { return };
+        let form = integer.form;
+        assert!(integer.wraps.is_empty(), "seed {seed}: {value} wraps at no index");
+        for (index, bits) in tile.iter().enumerate() {
+            let mut rest = index as u32;
+            let mut coordinates: Vec<u32> = ty
+                .shape
+                .iter()
+                .rev()
+                .map(|extent| {
+                    let coordinate = rest % extent;
+                    rest /= extent;
+                    coordinate
+                })
+                .collect();
+            coordinates.reverse();
+            let Some(expected) = evaluate(function, now, &form, &coordinates) else { return };
+            let is_same = (*bits as u32) == expected as u32 || ty.dtype().is_none_or(|own| own.bits() < 32);
+            assert!(is_same, "seed {seed}: {value}{coordinates:?} is {bits}, not {expected}, {form:?}");
+        }
+        tiles += usize::from(!ty.is_scalar());
+        axes += usize::from(form.any(|term| matches!(term, Term::Axis(_))));
+        moving += usize::from(!ty.is_scalar() && form.any(|term| matches!(term, Term::Iteration(_))));
+    });
+    assert!(tiles > 1000 && axes > 300 && moving > 10, "{tiles} {axes} {moving}");
+}
+
+#[test]
+fn exact_forms_of_tiles_and_addresses() {
+    let text = "kernel func0 @k(%p: *fp32, %n: int32, %w: int64) {
+  %four = constant {value = 4:int32} : int32
+  %zero = constant {value = 0:int32} : int32
+  %r = arange {start = 8, end = 12} : int32[4]
+  %m = splat %n {shape = [4]} : int32[4]
+  %x = int_rem %r, %m : int32[4]
+  %e = cast %x {element = int64, rounding = \"rtne\"} : int64[4]
+  %y = expand_dims %e {axis = 0} : int64[1, 4]
+  %v = splat %w {shape = [1, 4]} : int64[1, 4]
+  %s = mul %y, %v : int64[1, 4]
+  %b = broadcast %s {shape = [2, 4]} : int64[2, 4]
+  %one = arange {start = 0, end = 1} : int32[1]
+  %o = broadcast %one {shape = [2]} : int32[2]
+  %q = splat %p {shape = [2, 4]} : *fp32[2, 4]
+  %t = ptr_add %q, %b : *fp32[2, 4]
+  %z = for_loop %zero, %n, %four, %t {options = \"stages=0 unroll=0\"} (%i: int32, %a: *fp32[2, 4]) {
+    %u = splat %four {shape = [2, 4]} : int32[2, 4]
+    %c = ptr_add %a, %u : *fp32[2, 4]
+    yield_values %c
+  } : *fp32[2, 4]
+  return_values
+}
+";
+    let module = tilewright_ir::parse(text).unwrap_or_else(|error| panic!("{error:?}"));
+    let function = module.kernel();
+    let named = |name: &str| {
+        let is_it = |value: &Value| function.values[*value].name.as_deref() == Some(name);
+        function.values.keys().find(is_it).expect("it is in the text")
+    };
+    let mut exact = ScalarEvolution::exact(function);
+    let form = |factors: &[(&[Term], i128)]| {
+        let terms = factors.iter().map(|(product, factor)| {
+            let mut product = product.to_vec();
+            product.sort_unstable();
+            Form::term(product.into(), *factor)
+        });
+        terms.reduce(|sum, term| sum.plus(&term).expect("it is small")).expect("there are terms")
+    };
+    let (columns, width) = (Term::Axis(1), Term::Value(named("w")));
+    let own = form(&[(&[columns, width], 1), (&[width], 8)]);
+    let found = exact.integer(named("b")).expect("it has a form");
+    assert_eq!(found.form, own);
+    assert_eq!(found.wraps.len(), 1);
+    assert_eq!(found.wraps[0].index, form(&[(&[columns], 1), (&[], 8)]));
+    assert_eq!(found.wraps[0].bound, Form::var(Term::Value(named("n"))));
+    // The index along an axis of extent 1 is 0, also after a broadcast.
+    assert_eq!(exact.form_everywhere(named("o")), Some(Form::constant(0)));
+    let address = exact.address(named("a")).expect("the loop moves it alike");
+    let (Definition::Result(inst, _), base) = (function.values[named("z")].definition, named("p")) else {
+        panic!("a loop has results")
+    };
+    assert_eq!(address.base, base);
+    assert_eq!(address.offset.form, own.plus(&form(&[(&[Term::Iteration(inst)], 4)])).expect("it is small"));
+    // A remainder has no form modulo a word, nor has a tile modulo its type.
+    assert!(ScalarEvolution::modulo_word(function).integer(named("x")).is_none());
+    assert!(ScalarEvolution::new(function).integer(named("r")).is_none());
 }
 
 #[test]
@@ -219,10 +328,10 @@ fn forms_of_loops_are_in_steps_of_iterations() {
         });
         terms.collect::<Vec<_>>().join(" + ")
     };
-    assert_eq!(shown("i"), "1 n + 4 k");
-    assert_eq!(shown("x"), "1 n*k");
-    assert_eq!(shown("z"), "1 n + -1 n*n + -3 n*k");
-    assert_eq!(shown("o"), "16 n + -16 n*n + -48 n*k");
+    assert_eq!(shown("i"), "4 k + 1 n");
+    assert_eq!(shown("x"), "1 k*n");
+    assert_eq!(shown("z"), "-3 k*n + 1 n + -1 n*n");
+    assert_eq!(shown("o"), "-48 k*n + 16 n + -16 n*n");
     assert_eq!(shown("e"), "1 e");
     assert_eq!(shown("q"), "1 w*e");
     assert_eq!(shown("a"), "1 a");

@@ -19,7 +19,7 @@ use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::{Code, Diagnostic};
-use tilewright_ir::{self as ir, Block, Cursor, Inst, OpFamily, Operation, Value};
+use tilewright_ir::{self as ir, Block, Cursor, Inst, OpFamily, Operation, Parents, Use, Uses, Value};
 use tilewright_layout::{
     Exchange, Input, Layout, Plan, SwizzleMode, bank_use, convert, shared_plan, spread_over_lanes, swizzled,
 };
@@ -46,14 +46,14 @@ const WORD_BITS: u32 = 32;
 pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    let uses = Uses::new(function);
+    let roles = OperandRoles::new(function);
     let entry = function.entry;
     let moved = SecondaryMap::new();
     let staged = Staged::new(header, function);
     let mut pass = Pass {
         header,
         cursor: Cursor::at_start(function, entry),
-        uses,
+        roles,
         moved,
         staged,
         in_role: false,
@@ -86,7 +86,7 @@ enum Way {
 pub(super) struct Pass<'m> {
     pub(super) header: &'m mut Header,
     pub(super) cursor: Cursor<'m, Gpu>,
-    uses: Uses,
+    roles: OperandRoles,
     /// Where elements of a value are moved from.
     moved: SecondaryMap<Value, PackedOption<Value>>,
     /// What asynchronous products read from shared memory.
@@ -144,7 +144,7 @@ impl Pass<'_> {
     /// A value whose elements are moved goes to shared memory where it is made, once for all that move them.
     fn keep(&mut self, value: Value) -> Option<Value> {
         let is_tile = self.cursor.function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar());
-        if !is_tile || !self.uses.are_moved[value] {
+        if !is_tile || !self.roles.is_moved(self.cursor.function, value) {
             return None;
         }
         let memory = rows(&self.layout(value).output().shape());
@@ -260,7 +260,7 @@ impl Pass<'_> {
 
     fn way(&self, from: Value, to: Value, block: Block) -> Way {
         let (source, target, bits) = (self.layout(from), self.layout(to), self.bits(from));
-        if self.uses.is_of_fma_dot[to] {
+        if self.roles.is_fma_operand(self.cursor.function, to) {
             return Way::To(shared_memory(source, target, bits));
         }
         // There is one block in a cluster.
@@ -268,14 +268,14 @@ impl Pass<'_> {
             return Way::WithinWarps;
         };
         let contiguous = contiguous_axis(self.header, self.cursor.function, from);
-        if !self.uses.are_products[to] {
+        if !self.roles.is_dot_operand(self.cursor.function, to) {
             let boxed = |axis| rows_of_box(&source.output().shape(), axis, bits);
-            if let Some(axis) = contiguous.filter(|_| self.uses.are_fragments[to]) {
+            if let Some(axis) = contiguous.filter(|_| self.roles.is_wgmma_a(self.cursor.function, to)) {
                 return Way::Through(boxed(axis), false);
             }
             // What is loaded goes straight to where threads take words of it.
             if let Some(axis) =
-                contiguous.filter(|_| source.output().rank() == 2 && self.uses.are_computed_with.contains(to))
+                contiguous.filter(|_| source.output().rank() == 2 && self.roles.mma_inputs.contains(to))
             {
                 let memory = boxed(axis);
                 let matrix = self.header.target.features.has(Feature::LdMatrix)
@@ -289,7 +289,7 @@ impl Pass<'_> {
         let swizzled = self.matrix_memory(source, target, bits, contiguous);
         let (memory, matrix) = swizzled.map_or((plan.memory, false), |memory| (memory, true));
         let registers = target.registers() * bits / 32;
-        if self.uses.is_in_other_block(to, block)
+        if self.roles.is_used_outside(to, block)
             && registers <= self.header.target.tuning.kept_operand_registers
         {
             Way::Through(memory, matrix)
@@ -424,8 +424,7 @@ impl Pass<'_> {
         let inst =
             self.cursor.function.create_inst(op, smallvec![value], smallvec![], [ty], self.cursor.location);
         let result = self.cursor.function.insts[inst].results[0];
-        self.uses.are_products[result] = false;
-        self.uses.are_fragments[result] = false;
+        self.roles.in_registers.insert(result);
         self.convert(inst, block);
         result
     }
@@ -437,8 +436,7 @@ impl Pass<'_> {
             self.cursor.function.create_inst(op, smallvec![from], smallvec![], [], self.cursor.location);
         self.cursor.function.insts[inst].results.push(result);
         self.cursor.function.redefine(result, inst, 0);
-        self.uses.are_products[result] = false;
-        self.uses.are_fragments[result] = false;
+        self.roles.in_registers.insert(result);
         self.convert(inst, block);
     }
 
@@ -463,7 +461,7 @@ impl Pass<'_> {
             let layout = self.header.layouts.get(id);
             [Input::Lane, Input::Warp].iter().any(|input| layout.free_bits(*input) != 0)
         });
-        if !has_copies || self.uses.blocks[result].is_none() {
+        if !has_copies || self.roles.uses.of(result).is_empty() {
             return self.cursor.insert(inst);
         }
         self.goes_through_memory(inst);
@@ -548,72 +546,75 @@ fn shared_memory(source: &Layout, target: &Layout, bits: u32) -> Layout {
     shared_plan(source, target, bits).expect("no element leaves its block").memory
 }
 
-/// Where values are used.
-struct Uses {
-    /// Values that are used as A or B of products, and as nothing else.
-    are_products: SecondaryMap<Value, bool>,
-    /// Values that are used as A of products of warpgroups, and as nothing else.
-    are_fragments: SecondaryMap<Value, bool>,
-    /// Values that operands of products of single warps are computed from, in registers.
-    are_computed_with: EntitySet<Value>,
-    /// Values that are used as A or B of a product of single elements.
-    is_of_fma_dot: SecondaryMap<Value, bool>,
-    /// Values that elements are moved from.
-    are_moved: SecondaryMap<Value, bool>,
-    /// The block of the last use.
-    blocks: SecondaryMap<Value, Option<Block>>,
+/// The roles of values as operands, at the start of the pass.
+struct OperandRoles {
+    uses: Uses,
+    parents: Parents,
+    /// The values from which operands of `mma_sync` are computed element by element.
+    mma_inputs: EntitySet<Value>,
+    /// Values that stay in registers, whatever uses them.
+    in_registers: EntitySet<Value>,
 }
 
-impl Uses {
+impl OperandRoles {
     fn new(function: &Function) -> Self {
-        let mut uses = Self {
-            are_products: SecondaryMap::with_default(true),
-            are_fragments: SecondaryMap::with_default(true),
-            are_computed_with: EntitySet::new(),
-            is_of_fma_dot: SecondaryMap::new(),
-            are_moved: SecondaryMap::new(),
-            blocks: SecondaryMap::new(),
-        };
-        let mut blocks = vec![function.entry];
-        while let Some(block) = blocks.pop() {
-            for inst in &function.blocks[block].insts {
-                let data = &function.insts[*inst];
-                blocks.extend(data.regions.iter().copied());
-                let is_fma = matches!(data.op, Op::Gpu(GpuOp::FmaDot { .. }));
-                let is_product = is_fma || matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. }));
-                if matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. })) {
-                    uses.computed_with(function, &data.operands[..2]);
-                }
-                let is_movement = data.op.info().family == OpFamily::Movement;
-                for (place, operand) in data.operands.iter().enumerate() {
-                    uses.are_moved[*operand] |= is_movement && place == 0;
-                    uses.are_products[*operand] &= is_product && place < 2;
-                    uses.are_fragments[*operand] &=
-                        place == 0 && matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. }));
-                    uses.is_of_fma_dot[*operand] |= is_fma && place < 2;
-                    uses.blocks[*operand] = Some(block);
-                }
+        let mut mma_inputs = EntitySet::new();
+        function.walk(function.entry, &mut |inst| {
+            let data = &function.insts[inst];
+            if matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. })) {
+                add_inputs(function, &mut mma_inputs, &data.operands[..2]);
             }
-        }
-        uses
+        });
+        let (uses, parents) = (Uses::new(function), Parents::new(function));
+        Self { uses, parents, mma_inputs, in_registers: EntitySet::new() }
     }
 
-    /// Notes what operands of a product are computed from, element by element.
-    fn computed_with(&mut self, function: &Function, operands: &[Value]) {
-        let mut work = operands.to_vec();
-        while let Some(value) = work.pop() {
-            if !self.are_computed_with.insert(value) {
-                continue;
-            }
-            let Some(inst) = function.defining_inst(value) else { continue };
-            let family = function.insts[inst].op.info().family;
-            if matches!(family, OpFamily::Pointwise | OpFamily::Shape | OpFamily::Identity) {
-                work.extend(&function.insts[inst].operands);
-            }
-        }
+    /// Returns whether a value is used, and only as A or B of dots that load operands themselves.
+    fn is_dot_operand(&self, function: &Function, value: Value) -> bool {
+        let is_operand = |op: &Op| matches!(op, Op::Gpu(GpuOp::FmaDot { .. } | GpuOp::MmaSync { .. }));
+        self.has_only(value, |one| one.operand < 2 && is_operand(&function.insts[one.inst].op))
     }
 
-    fn is_in_other_block(&self, value: Value, block: Block) -> bool {
-        self.blocks[value].is_some_and(|other| other != block)
+    /// Returns whether a value is used, and only as A of dots of warpgroups.
+    fn is_wgmma_a(&self, function: &Function, value: Value) -> bool {
+        let is_wgmma = |op: &Op| matches!(op, Op::Gpu(GpuOp::Wgmma { .. }));
+        self.has_only(value, |one| one.operand == 0 && is_wgmma(&function.insts[one.inst].op))
+    }
+
+    fn has_only(&self, value: Value, holds: impl FnMut(&Use) -> bool) -> bool {
+        let uses = self.uses.of(value);
+        !uses.is_empty() && !self.in_registers.contains(value) && uses.iter().all(holds)
+    }
+
+    /// Returns whether a value is A or B of a dot of single elements.
+    fn is_fma_operand(&self, function: &Function, value: Value) -> bool {
+        let is_fma = |op: &Op| matches!(op, Op::Gpu(GpuOp::FmaDot { .. }));
+        self.uses.of(value).iter().any(|one| one.operand < 2 && is_fma(&function.insts[one.inst].op))
+    }
+
+    /// Returns whether an op moves elements of a value to indices that other values select.
+    fn is_moved(&self, function: &Function, value: Value) -> bool {
+        let is_movement = |op: &Op| op.info().family == OpFamily::Movement;
+        self.uses.of(value).iter().any(|one| one.operand == 0 && is_movement(&function.insts[one.inst].op))
+    }
+
+    /// Returns whether a value is used in another block than its own.
+    fn is_used_outside(&self, value: Value, block: Block) -> bool {
+        self.uses.users(value).any(|inst| self.parents.block(inst) != Some(block))
+    }
+}
+
+/// Adds values, and all values from which they are computed element by element.
+fn add_inputs(function: &Function, inputs: &mut EntitySet<Value>, values: &[Value]) {
+    let mut work = values.to_vec();
+    while let Some(value) = work.pop() {
+        if !inputs.insert(value) {
+            continue;
+        }
+        let Some(inst) = function.defining_inst(value) else { continue };
+        let family = function.insts[inst].op.info().family;
+        if matches!(family, OpFamily::Pointwise | OpFamily::Shape | OpFamily::Identity) {
+            work.extend(&function.insts[inst].operands);
+        }
     }
 }

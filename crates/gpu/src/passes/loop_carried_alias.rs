@@ -48,8 +48,9 @@ impl<'a> Iterations<'a> {
         found.block(function.entry, &mut smallvec![]);
         let mut evolution = ScalarEvolution::modulo_word(function).with_any_base();
         let pointers = found.around.keys().map(|inst| function.insts[*inst].operands[0]);
-        found.addresses =
-            pointers.filter_map(|pointer| Some((pointer, linear_address(&mut evolution, pointer)?))).collect();
+        found.addresses = pointers
+            .filter_map(|pointer| Some((pointer, linear_address(&mut evolution, pointer)?)))
+            .collect();
         found
     }
 

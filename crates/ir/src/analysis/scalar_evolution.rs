@@ -412,11 +412,7 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
             return None;
         }
         let form = initial.form.plus(&step.times(&Form::var(Term::Iteration(inst)))?)?;
-        Some(IntegerForm {
-            form,
-            wraps: initial.wraps.clone(),
-            is_wide: initial.is_wide || next.is_wide,
-        })
+        Some(IntegerForm { form, wraps: initial.wraps.clone(), is_wide: initial.is_wide || next.is_wide })
     }
 
     /// Returns whether a term changes from one iteration of a loop to the next.

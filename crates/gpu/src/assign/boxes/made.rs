@@ -13,11 +13,11 @@ use std::fmt;
 use smallvec::SmallVec;
 use tilewright_ir::{Block, Inst, Op, Value};
 
-use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term};
 use super::demand::is_kernel_parameter;
 use super::masks::{Bound, bounds};
 use super::{Search, is_written};
 use tilewright_gpu_ir::TensorMapPlan;
+use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term};
 
 /// A tensor map of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -267,7 +267,9 @@ impl Search<'_> {
             .address(data.operands[0])
             .ok_or("the addresses are not a sum of strides times indices")?;
         let mut bounds = match mask {
-            Some(mask) => bounds(&mut self.evolution, *mask).ok_or("the mask does more than bound indices")?,
+            Some(mask) => {
+                bounds(&mut self.evolution, *mask).ok_or("the mask does more than bound indices")?
+            }
             None => Vec::new(),
         };
         for wrap in &address.offset.wraps {
@@ -336,8 +338,7 @@ impl Search<'_> {
             plan.extents.push(extent.ok_or(not_known)?);
             plan.strides.push(self.at_launch(&axis.stride).ok_or(not_known)?);
         }
-        let mut coordinates: SmallVec<[Form; 5]> =
-            axes.into_iter().map(|axis| axis.coordinate).collect();
+        let mut coordinates: SmallVec<[Form; 5]> = axes.into_iter().map(|axis| axis.coordinate).collect();
         if let Some((axis, numbers)) = rows {
             if coordinates.len() != 2 || axis == contiguous {
                 return Err("gathered rows need a matrix whose rows are contiguous");
@@ -404,8 +405,7 @@ impl Search<'_> {
                     below.split(|product| product.iter().any(|atom| !self.is_known_at_launch(atom))).0;
                 // A distance that is no multiple of the alignment cannot be part of the base.
                 let is_contiguous = found.stride.as_constant() == Some(1);
-                let fixed =
-                    if is_contiguous { offset.split(SmallVec::is_empty).0 } else { Form::default() };
+                let fixed = if is_contiguous { offset.split(SmallVec::is_empty).0 } else { Form::default() };
                 moving.plus(&fixed)?
             }
             (None, None) => Form::default(),

@@ -18,7 +18,6 @@ use tilewright_ir::analysis::polynomial::Monomial;
 use tilewright_ir::analysis::scalar_evolution::{Form, Term};
 use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Function, Inst, Op, OpFamily, Value};
 
-
 use super::Search;
 
 /// How far definitions are followed.
