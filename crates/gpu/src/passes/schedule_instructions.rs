@@ -18,7 +18,7 @@
 
 use std::collections::BTreeSet;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{self as ir, Dtype, Effect, Inst, OpFamily, Operation, Value};
 
 use crate::cost_model;
@@ -79,7 +79,7 @@ struct Scheduler<'a> {
     function: &'a Function,
     insts: &'a [Inst],
     priorities: Vec<Priority>,
-    /// The indices of the ops before each op that it depends on.
+    /// The indices of the ops before each op that it depends on; empty if all ops keep their order.
     needs: Vec<Vec<usize>>,
     issues_early: bool,
     is_issued: Vec<bool>,
@@ -101,19 +101,15 @@ impl<'a> Scheduler<'a> {
             _ => Priority::InOrder,
         });
         let priorities: Vec<Priority> = priorities.collect();
-        let needs = (0..insts.len())
-            .map(|index| {
-                let must_follow = |before: &usize| must_follow(function, insts[*before], insts[index]);
-                (0..index).filter(must_follow).collect()
-            })
-            .collect();
+        let keeps_order = priorities.iter().all(|priority| *priority == Priority::InOrder);
+        let needs = if keeps_order { Vec::new() } else { dependences(function, insts) };
         let is_issued = vec![false; insts.len()];
         Self { function, insts, priorities, needs, issues_early, is_issued, order: Vec::new() }
     }
 
     /// Returns the ops in the order in which they issue.
     fn schedule(mut self) -> Vec<Inst> {
-        let Some(end) = self.insts.len().checked_sub(1) else { return Vec::new() };
+        let Some(end) = self.needs.len().checked_sub(1) else { return self.insts.to_vec() };
         for index in 0..end {
             match self.priorities[index] {
                 Priority::Early | Priority::InOrder => self.issue(index),
@@ -202,38 +198,72 @@ fn released_last(function: &Function, insts: &[Inst]) -> Vec<Value> {
     if first.is_some() && last_wait > first && are_taken_together { slots } else { Vec::new() }
 }
 
-/// Whether the second of two ops issues after the first one in any schedule.
-fn must_follow(function: &Function, first: Inst, second: Inst) -> bool {
-    let is_result = |value: &Value| function.insts[first].results.contains(value);
-    if function.insts[second].operands.iter().any(is_result) {
-        return true;
+/// Returns the indices of the ops before each op of a block that it follows in any schedule.
+fn dependences(function: &Function, insts: &[Inst]) -> Vec<Vec<usize>> {
+    let mut definitions = FxHashMap::default();
+    for (index, inst) in insts.iter().enumerate() {
+        definitions.extend(function.insts[*inst].results.iter().map(|result| (*result, index)));
     }
-    let mut is_used = false;
-    for region in &function.insts[second].regions {
-        function.walk(*region, &mut |inner| {
-            is_used |= function.insts[inner].operands.iter().any(is_result);
-        });
-    }
-    if is_used {
-        return true;
-    }
-    let is_async = |inst: Inst| is_dot(function, inst) || is_wait(function, inst);
-    let is_free = |inst: Inst| {
-        let effect = function.insts[inst].op.info().effect;
-        is_async(inst) || is_release(function, inst) || matches!(effect, Effect::Pure | Effect::Read)
-    };
-    if is_release(function, second) {
-        return is_wait(function, first);
-    }
-    if is_vector_read(function, second) {
+    let orders: Vec<MemoryOrder> = insts.iter().map(|inst| MemoryOrder::of(function, *inst)).collect();
+    let needs = insts.iter().enumerate().map(|(index, inst)| {
+        let mut values = function.insts[*inst].operands.clone();
+        for region in &function.insts[*inst].regions {
+            function.walk(*region, &mut |inner| values.extend_from_slice(&function.insts[inner].operands));
+        }
+        let ordered = (0..index).filter(|before| orders[index].must_follow(orders[*before]));
+        let mut needs: Vec<usize> = ordered.collect();
+        needs.extend(values.iter().filter_map(|value| definitions.get(value).copied()));
+        needs.sort_unstable();
+        needs.dedup();
+        needs
+    });
+    needs.collect()
+}
+
+/// The properties of an op that decide which ops it must not pass.
+#[derive(Clone, Copy)]
+struct MemoryOrder {
+    /// A dot or a wait for dots.
+    is_async: bool,
+    is_wait: bool,
+    is_release: bool,
+    is_vector_read: bool,
+    /// Dots and waits may pass it.
+    is_free: bool,
+    /// Reads of vectors pass it: it fills or releases a slot, or computes no tile.
+    is_passed_by_vector_reads: bool,
+}
+
+impl MemoryOrder {
+    fn of(function: &Function, inst: Inst) -> Self {
+        let (is_wait, is_release) = (is_wait(function, inst), is_release(function, inst));
+        let is_async = is_wait || is_dot(function, inst);
+        let data = &function.insts[inst];
+        let effect = data.op.info().effect;
         // A thread does not hold the vector beside a tile that it computes before.
         let is_tile = |result: &Value| is_computed(function, *result);
-        let data = &function.insts[first];
-        let is_scalar = data.op.info().effect == Effect::Pure && !data.results.iter().any(is_tile);
-        let is_of_ring = is_fill(function, first) || is_release(function, first);
-        return !is_async(first) && !is_of_ring && !is_scalar;
+        let is_scalar = effect == Effect::Pure && !data.results.iter().any(is_tile);
+        Self {
+            is_async,
+            is_wait,
+            is_release,
+            is_vector_read: is_vector_read(function, inst),
+            is_free: is_async || is_release || matches!(effect, Effect::Pure | Effect::Read),
+            is_passed_by_vector_reads: is_async || is_release || is_fill(function, inst) || is_scalar,
+        }
     }
-    (is_async(first) || is_async(second)) && !(is_free(first) && is_free(second))
+
+    /// Returns whether the op issues after one that is before it in the text, besides those that
+    /// compute its operands.
+    fn must_follow(self, before: Self) -> bool {
+        if self.is_release {
+            return before.is_wait;
+        }
+        if self.is_vector_read {
+            return !before.is_passed_by_vector_reads;
+        }
+        (before.is_async || self.is_async) && !(before.is_free && self.is_free)
+    }
 }
 
 /// Whether an op reads a vector from a slot.

@@ -54,19 +54,13 @@ pub fn unroll_by_ring_depth(module: &mut Module) {
         let Ok(plan) = plan else { continue };
         let block = parents.block(inst).expect("the loop is in a block");
         unroll(function, block, inst, &plan);
-        if !header.target.tuning.states_blocks || is_in_partition(function, &parents, inst) {
+        if !header.target.tuning.states_blocks {
             continue;
         }
         let blocks =
             cost_model::blocks_by_registers(plan.tiles, header.num_warps * LANES, header.target.tuning);
         header.min_blocks = if header.min_blocks == 0 { blocks } else { header.min_blocks.min(blocks) };
     }
-}
-
-/// Returns whether a partition of a warp-specialized program runs an instruction.
-fn is_in_partition(function: &Function, parents: &Parents, inst: Inst) -> bool {
-    let is_split = |outer: Inst| matches!(function.insts[outer].op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
-    parents.enclosing(inst).any(is_split)
 }
 
 /// How a loop is unrolled.
