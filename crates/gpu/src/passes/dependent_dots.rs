@@ -1,18 +1,26 @@
-//! Dots that take what is computed from another dot of the same block.
+//! Finds dots with an operand that threads compute from another dot of the same block.
 
 use rustc_hash::FxHashSet;
 use tilewright_ir::{Block, Definition, Inst, OpFamily, Operation, Value};
 
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
-/// The dots of a block, without those of the regions inside.
+/// Returns the dots of a block, without those of its regions.
 pub fn dots_of(function: &Function, block: Block) -> Vec<Inst> {
     let is_dot = |inst: &Inst| function.insts[*inst].op.info().family == OpFamily::Dot;
     function.blocks[block].insts.iter().copied().filter(is_dot).collect()
 }
 
-/// Whether an operand of a dot of a block is computed from another dot of the block: in the same
-/// iteration, or in an earlier one if the block is the body of a loop.
+/// Returns whether an operand of a dot of a block is computed from another dot of the block.
+pub fn has_dependent_dots(function: &Function, block: Block) -> bool {
+    dots_of(function, block).into_iter().any(|dot| {
+        let operands = &function.insts[dot].operands[..2];
+        operands.iter().any(|operand| depends_on_other_dot(function, block, dot, *operand))
+    })
+}
+
+/// Returns whether an operand of a dot of a block is computed from another dot of the block: in the
+/// same iteration, or in an earlier one if the block is the body of a loop.
 pub fn depends_on_other_dot(function: &Function, block: Block, dot: Inst, operand: Value) -> bool {
     let mut work = vec![operand];
     let mut seen: FxHashSet<Value> = FxHashSet::default();
@@ -43,15 +51,15 @@ pub fn depends_on_other_dot(function: &Function, block: Block, dot: Inst, operan
     false
 }
 
-/// What the body of a loop yields for a parameter, of which the first one of a `for_loop` is the
-/// counter.
+/// Returns the value that the body of a loop yields for a parameter; none for the counter of a
+/// `for_loop`, its first parameter.
 fn yielded_for(function: &Function, body: Block, place: usize) -> Option<Value> {
     let yielded = function.yielded(body);
     let counters = function.blocks[body].parameters.len().checked_sub(yielded.len())?;
     yielded.get(place.checked_sub(counters)?).copied()
 }
 
-/// What the stores of a block write to the memory that an instruction allocates.
+/// Returns the values that a block stores to the memory that an instruction allocates.
 fn stored_to(function: &Function, block: Block, alloc: Inst) -> Vec<Value> {
     let buffer = function.insts[alloc].results.first();
     let stores = function.blocks[block].insts.iter().map(|inst| &function.insts[*inst]);

@@ -1,32 +1,39 @@
-//! Warp specialization: warps of their own copy what the others compute with, for loops that ask for it
-//! (`tl.range(warp_specialize=True)`), and where [`own_warps_pay`].
+//! Warp specialization: a producer partition of the warps copies what a consumer partition computes
+//! with, in loops that request it (`tl.range(warp_specialize=True)`) and where it pays.
 //!
 //! ```text
-//! for %tile … {                            %r = alloc : ring<3, …>
-//!   for %k … {                             warp_specialize {warps = [8, 4], registers = [232, 40]} () {
-//!     %x = load %box(%tile, %k)              for %tile … { for %k … { %f = take %r ; product %f ; release %f } ; store … }
-//!     product %x                      =>   } () {
-//!   }                                        for %tile … { for %k … { %e = acquire %r ; tensor_fill %e … ; publish %e } }
-//!   store …                                }
-//! }                                        dealloc %r
+//! for %tile {                  %r = alloc : ring<3, …>
+//!   for %k {                   warp_specialize {warps = [8, 4], registers = [232, 40]} () {
+//!     %x = load %p(%tile, %k)    for %tile { for %k { %f = take %r ; wgmma %f ; release %f } ; store … }
+//!     wgmma %x            =>   } () {
+//!   }                            for %tile { for %k { %e = acquire %r ; tensor_fill %e ; publish %e } }
+//!   store …                    }
+//! }                            dealloc %r
 //! ```
-//! Loops fill a slot in the iteration that takes it ([`pipelining::fill_in_step`]); then all that the kernel does stands twice,
-//! once without the copies, and once with nothing but the copies and what says when and of what they are. The role that copies is ahead
-//! of the other by as many slots as there are, across the ends of inner loops too: the first copies for a tile of a persistent
-//! kernel begin while the tile before it is still computed and stored.
+//! Loops fill a slot in the iteration that takes it ([`pipelining::lower_for_producer`]). Each
+//! partition then has a copy of the code: the ops that fill slots ([`pipelining::is_fill`]), and
+//! those that only they need, are the producer's, and all other ops the consumer's. The producer
+//! runs ahead by the slots of the rings, also across inner loops: it copies for the next tile of a
+//! persistent kernel while the consumer computes and stores the previous one.
 //!
-//! **Who copies.** If every load that goes through a ring is a tensor copy, one thread starts it, and a warpgroup does. Else all threads
-//! of as many warps as compute do, since addresses have layouts over so many: each starts its `cp.async` copies and arrives at the
-//! barrier of the slot when they are done, with none of them waited for. Addresses may then be loaded, and the loads that the
-//! copies depend on are made by both roles. Where the kernel stores to what the copying role may load, the roles meet
-//! before and behind those stores ([`order`]).
+//! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. If a load
+//! is no tensor copy, the producer has as many warps as the consumer, because addresses have layouts
+//! over that many warps: each thread starts its `cp.async` copies and arrives at the barrier of the
+//! slot when they are complete, and waits for none. Addresses may then be loaded; both partitions
+//! make the loads that copies depend on. At stores to memory that the producer may load, the
+//! partitions synchronize ([`order`]).
 //!
-//! **Resources** ([`Partitions`]). If the registers of a multiprocessor do not give each thread as many as an instruction can name,
-//! whole warpgroups copy, and leave registers to those that compute. What copies depend on is computed from
-//! the arguments, the number of the program, counters, and what is loaded and no other program writes; not of atomic operations. What tensor copies load the kernel does not store, and nothing orders accesses to memory. Dots
-//! of one iteration do not run beside another iteration of such a loop: with two warpgroups, one multiplies while the other computes.
+//! **Registers** ([`Partitions`]). If the register file does not give each thread as many registers
+//! as an instruction can name, the producer has whole warpgroups and leaves registers to the
+//! consumer.
 //!
-//! Where a kernel has another form it is compiled as without the option, and a remark says why.
+//! **When it pays** ([`check_that_it_pays`]): the dependences of the kernel and the plan of its loops
+//! decide, before any loop is rewritten.
+//!
+//! **What forbids it.** Copies may depend on arguments, program ids, counters, and loads of memory
+//! that no other program writes, but not on atomic ops. The kernel stores nothing that tensor copies
+//! load, and orders no accesses to memory. Such a kernel compiles as without the option, with a
+//! remark.
 
 mod order;
 
@@ -39,13 +46,14 @@ use tilewright_ir::{
 };
 
 use super::allocation::least_bytes;
-use super::dependent_dots::{depends_on_other_dot, dots_of};
+use super::dependent_dots::has_dependent_dots;
 use super::global_memory::GlobalAccesses;
 use super::memory_effects::ordering;
+use super::pipelining::{self, LoadDependences, ProducerPlan, is_fill};
+use super::prune;
 use super::tensor_copies::use_tensor_copies;
 use super::tensor_maps::map_number;
 use super::tensor_stores::use_tensor_stores;
-use super::{pipelining, prune};
 use crate::cost_model::own_warps_pay;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::layout_rules::LANES;
@@ -58,27 +66,26 @@ const REGISTER_STEP: u32 = 8;
 /// The warps of the two partitions, and the registers of their threads.
 #[derive(Clone, Copy)]
 struct Partitions {
-    computing: u32,
-    copying: u32,
-    /// Of the partition that computes, and of the one that copies; 0: as many as at the launch.
+    consumer: u32,
+    producer: u32,
+    /// The registers of a thread of the consumer, and of the producer; 0: as many as at the launch.
     registers: [u32; 2],
 }
 
 impl Partitions {
-    /// Divides the registers of a multiprocessor between the warps that compute and a partition that
-    /// copies. If a thread cannot have as many as an instruction can name, the partition that copies
-    /// leaves some of its own to the other one.
+    /// Divides the registers of a multiprocessor between the consumer and the producer. If a thread
+    /// cannot have as many as an instruction can name, the producer leaves some to the consumer.
     fn of(header: &Header, by_threads: bool, accumulator: u32) -> Result<Self, &'static str> {
-        let (computing, tuning) = (header.num_warps, header.target.tuning);
+        let (consumer, tuning) = (header.num_warps, header.target.tuning);
         let at_launch = |warps: u32| REGISTER_FILE / (warps * LANES) / REGISTER_STEP * REGISTER_STEP;
-        let copying = if by_threads { computing } else { 1 };
-        if at_launch(computing + copying) >= THREAD_REGISTERS {
-            return Ok(Self { computing, copying, registers: [0, 0] });
+        let producer = if by_threads { consumer } else { 1 };
+        if at_launch(consumer + producer) >= THREAD_REGISTERS {
+            return Ok(Self { consumer, producer, registers: [0, 0] });
         }
         // Whole warpgroups exchange registers.
-        let copying = copying.next_multiple_of(WARPGROUP_WARPS);
-        let warps = computing + copying;
-        if !computing.is_multiple_of(WARPGROUP_WARPS) || warps > MAX_WARPS {
+        let producer = producer.next_multiple_of(WARPGROUP_WARPS);
+        let warps = consumer + producer;
+        if !consumer.is_multiple_of(WARPGROUP_WARPS) || warps > MAX_WARPS {
             return Err("the warps of a block cannot be divided into partitions of whole warpgroups");
         }
         let launched = at_launch(warps);
@@ -89,138 +96,150 @@ impl Partitions {
         if kept > launched {
             return Err("a thread that copies would have too few registers");
         }
-        let left = (launched * warps - kept * copying) / computing;
-        Ok(Self { computing, copying, registers: [left / REGISTER_STEP * REGISTER_STEP, kept] })
+        let left = (launched * warps - kept * producer) / consumer;
+        Ok(Self { consumer, producer, registers: [left / REGISTER_STEP * REGISTER_STEP, kept] })
     }
 }
 
-/// Gives copies to warps of their own, where a loop asks for it, or where it pays.
+/// Divides the warps of a kernel into partitions, if a loop requests it or if it pays.
 pub fn partition_warps(module: &mut Module) {
     let function = module.kernel();
-    let (mut asked, mut has_product, mut has_roles) = (None, None, false);
+    let (mut requested, mut first_dot, mut has_partitions) = (None, None, false);
     function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
-        Op::Tile(ir::Op::For { options }) if options.warp_specialize => asked = asked.or(Some(inst)),
-        Op::Gpu(GpuOp::WarpSpecialize { .. }) => has_roles = true,
-        op if op.info().family == OpFamily::Dot => has_product = has_product.or(Some(inst)),
-        // tidy: wildcard because no other op is asked about
+        Op::Tile(ir::Op::For { options }) if options.warp_specialize => requested = requested.or(Some(inst)),
+        Op::Gpu(GpuOp::WarpSpecialize { .. }) => has_partitions = true,
+        op if op.info().family == OpFamily::Dot => first_dot = first_dot.or(Some(inst)),
+        // tidy: wildcard because no other op decides
         _ => {}
     });
-    let (is_asked, Some(inst)) = (asked.is_some(), asked.or(has_product)) else { return };
+    let (is_requested, Some(inst)) = (requested.is_some(), requested.or(first_dot)) else { return };
     let features = &module.header.target.features;
     let is_possible = features.has(Feature::Tma) && features.has(Feature::Wgmma) && module.header.stages > 1;
-    if has_roles || !(is_asked || is_possible) {
+    if has_partitions || !(is_requested || is_possible) {
         return;
     }
     let say = |module: &Module, because: &dyn Fn() -> Because| {
-        let subject = || if is_asked { "loop".into() } else { "product".into() };
+        let subject = || if is_requested { "loop".into() } else { "dot".into() };
         remarks::about("partition_warps", module.kernel(), inst, subject, because);
     };
-    let made = if is_asked {
+    let made = if is_requested {
         specialized(module, true)
     } else {
-        // Where nothing comes of it, the loops are planned once more, and say what they do then.
+        // If the kernel is not specialized, pipelining plans the loops again, with its own remarks.
         let (made, remarks) = collect_remarks(|| specialized(module, false));
         let is_made = made.is_ok();
         remarks.into_iter().filter(|_| is_made).for_each(|made| remark(|| made));
         made
     };
     match made {
-        Ok(Specialized { module: specialized, slots, warps: copying }) => {
+        Ok(Specialized { module: specialized, slots, producer }) => {
             say(module, &|| {
-                let warps = module.header.num_warps;
-                let reason = format!("they are up to {slots} slots ahead");
+                let consumer = module.header.num_warps;
+                let reason = format!("the producer runs up to {slots} slots ahead");
                 let copies =
-                    if copying == 1 { "1 warp copies".into() } else { format!("{copying} warps copy") };
-                Because::done(format!("{copies} for {warps}"), reason)
+                    if producer == 1 { "1 warp copies".into() } else { format!("{producer} warps copy") };
+                Because::done(format!("{copies} for {consumer}"), reason)
             });
             *module = specialized;
         }
-        Err(reason) if is_asked => {
+        Err(reason) if is_requested => {
             say(module, &|| Because::missed("no warps of their own for copies", reason));
         }
         Err(reason) => say(module, &|| Because::note("no warps of their own for copies", reason)),
     }
 }
 
-/// A module with roles.
+/// A module with partitions.
 struct Specialized {
     module: Module,
-    /// How many its rings have.
+    /// The slots of its rings.
     slots: u32,
-    /// How many copy.
-    warps: u32,
+    /// The warps of the producer.
+    producer: u32,
 }
 
-fn specialized(module: &Module, is_asked: bool) -> Result<Specialized, &'static str> {
+fn specialized(module: &Module, is_requested: bool) -> Result<Specialized, &'static str> {
     let target = module.header.target;
     if !target.features.has(Feature::Tma) || !target.features.has(Feature::Wgmma) {
         return Err("the target has no tensor memory accelerator");
     }
     check(module)?;
-    let plan = pipelining::plans_in_step(module)?;
-    if !is_asked && !own_warps_pay(plan.gathered, plan.stages, module.header.target.tuning) {
-        return Err("no loop asks for them, and threads gather little, or far enough ahead");
+    let plan = pipelining::plan_producer(module)?;
+    if !is_requested && !own_warps_pay(plan.gathered, plan.stages, module.header.target.tuning) {
+        return Err("no loop requests them, and threads gather little, or far enough ahead");
     }
     let partitions = Partitions::of(&module.header, plan.by_threads, largest_accumulator(module))?;
+    let synchronizes =
+        plan.by_threads && order::may_synchronize(module, &pointers_of_producer(module, &plan))?;
+    if !is_requested {
+        check_that_it_pays(module, synchronizes)?;
+    }
+    // The rings get as many slots as shared memory holds.
     for slots in (2..=plan.stages).rev() {
-        let mut trial = module.clone();
-        trial.header.stages = 0;
-        pipelining::fill_in_step(&mut trial, &plan.plans, slots);
-        use_tensor_stores(&mut trial);
-        use_tensor_copies(&mut trial);
-        divide(&mut trial, partitions, plan.by_threads)?;
-        if !is_asked {
-            check_that_it_pays(&trial)?;
-        }
-        if least_bytes(&trial.header.layouts, trial.kernel()) <= u64::from(target.max_shared_bytes) {
-            return Ok(Specialized { module: trial, slots, warps: partitions.copying });
+        let mut divided = module.clone();
+        divided.header.stages = 0;
+        pipelining::lower_for_producer(&mut divided, &plan.plans, slots);
+        use_tensor_stores(&mut divided);
+        use_tensor_copies(&mut divided);
+        divide(&mut divided, partitions, plan.by_threads)?;
+        if least_bytes(&divided.header.layouts, divided.kernel()) <= u64::from(target.max_shared_bytes) {
+            return Ok(Specialized { module: divided, slots, producer: partitions.producer });
         }
     }
     Err("not even two slots fit into shared memory")
 }
 
-/// Checks that warps of their own pay for copies in a kernel that does not ask for them: the roles are slower than no roles where
-/// they wait for each other at stores, or where a dot waits for what threads compute from another dot.
-fn check_that_it_pays(module: &Module) -> Result<(), &'static str> {
+/// Returns the pointers that the threads of a producer load or copy from.
+fn pointers_of_producer(module: &Module, plan: &ProducerPlan) -> Vec<Value> {
     let function = module.kernel();
-    let (mut depends, mut meets) = (false, false);
-    let mut check_block = |block: Block| {
-        for dot in dots_of(function, block) {
-            let operands = &function.insts[dot].operands[..2];
-            depends |= operands.iter().any(|operand| depends_on_other_dot(function, block, dot, *operand));
+    let loads: Vec<_> = plan.plans.iter().flat_map(|plan| &plan.loads).collect();
+    let insts: Vec<Inst> = loads.iter().map(|load| load.inst).collect();
+    let mut operands: Vec<Value> = Vec::new();
+    for load in &loads {
+        match &load.boxed {
+            Some(boxed) => operands.extend(boxed.coordinates(function, boxed.mark)),
+            None => operands.extend(&function.insts[load.inst].operands),
         }
-    };
-    check_block(function.entry);
+    }
+    let depended = LoadDependences::new(function).with_control(&operands, &insts);
+    let copied = loads.iter().filter(|load| load.boxed.is_none()).map(|load| load.inst);
+    depended.into_iter().chain(copied).map(|load| function.insts[load].operands[0]).collect()
+}
+
+/// Checks that partitions pay for a kernel that does not request them. They are slower than no
+/// partitions if they synchronize at stores, or if threads compute the operand of a dot from another
+/// dot.
+fn check_that_it_pays(module: &Module, synchronizes: bool) -> Result<(), &'static str> {
+    let function = module.kernel();
+    let mut depends = has_dependent_dots(function, function.entry);
     function.walk(function.entry, &mut |inst| {
-        function.insts[inst].regions.iter().for_each(|region| check_block(*region));
-        meets |= order::is_mark(&function.insts[inst].op);
+        depends |= function.insts[inst].regions.iter().any(|region| has_dependent_dots(function, *region));
     });
     if depends {
-        return Err("no loop asks for them, and a dot waits for what becomes of another one");
-    }
-    if meets {
-        Err("no loop asks for them, and they would wait for each other at its stores")
+        Err("no loop requests them, and a dot depends on another one")
+    } else if synchronizes {
+        Err("no loop requests them, and they would synchronize at its stores")
     } else {
         Ok(())
     }
 }
 
-/// The most registers of a thread that the accumulator of an asynchronous dot takes.
+/// Returns the registers of a thread that the largest accumulator of an asynchronous dot takes.
 fn largest_accumulator(module: &Module) -> u32 {
     let (function, threads) = (module.kernel(), module.header.num_warps * LANES);
-    let mut most = 0;
+    let mut largest = 0;
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
         if let Op::Gpu(GpuOp::Wgmma { .. }) = data.op
             && let Some(tile) = function.ty(data.results[0]).tile()
         {
-            most = most.max(tile.shape.iter().product::<u32>().div_ceil(threads));
+            largest = largest.max(tile.shape.iter().product::<u32>().div_ceil(threads));
         }
     });
-    most
+    largest
 }
 
-/// Whether copies may overtake all else that the kernel does.
+/// Checks that copies may overtake all other ops of the kernel.
 fn check(module: &Module) -> Result<(), &'static str> {
     if !module.header.made_maps.is_empty() {
         return Err("the kernel makes tensor maps");
@@ -254,8 +273,8 @@ fn check(module: &Module) -> Result<(), &'static str> {
     });
     checked?;
     let global = GlobalAccesses::new(module);
-    let is_behind = |base: &Value| stored.iter().any(|pointers| global.may_be_behind(*pointers, *base));
-    if loaded.iter().any(is_behind) { Err("the kernel stores to what tensor copies load") } else { Ok(()) }
+    let is_stored = |base: &Value| stored.iter().any(|pointers| global.may_be_behind(*pointers, *base));
+    if loaded.iter().any(is_stored) { Err("the kernel stores to what tensor copies load") } else { Ok(()) }
 }
 
 /// Divides the ops of a kernel between two partitions.
@@ -270,7 +289,7 @@ fn divide(module: &mut Module, partitions: Partitions, by_threads: bool) -> Resu
         let is_own = match data.op {
             Op::Gpu(GpuOp::LocalStore {}) => true,
             Op::Gpu(GpuOp::CopyAsync { .. }) => !by_threads,
-            // tidy: wildcard because no other op of all threads fills a slot
+            // tidy: wildcard because threads fill slots by no other op
             _ => false,
         };
         is_filled &= !(is_own && matches!(function.ty(data.operands[0]), Type::Empty(_)));
@@ -295,13 +314,13 @@ fn divide(module: &mut Module, partitions: Partitions, by_threads: bool) -> Resu
     let yielded = function.create_inst(ir::Op::Yield {}.into(), smallvec![], smallvec![], [], location);
     body.push(yielded);
     let consumer = function.blocks.push(BlockData { insts: body, ..BlockData::default() });
-    let Partitions { computing: warps, copying, registers } = partitions;
+    let Partitions { consumer: warps, producer: copying, registers } = partitions;
     let stores = if by_threads { order::mark(function, consumer, warps + copying) } else { Vec::new() };
     let producer = function.clone_region(consumer);
-    keep(function, consumer, &|_, data| !is_filling(&data.op));
+    keep(function, consumer, &|_, data| !is_fill(&data.op));
     keep(function, producer, &|function, data| {
         let info = data.op.info();
-        is_filling(&data.op)
+        is_fill(&data.op)
             || order::is_mark(&data.op)
             || by_threads && (is_own_load(&data.op) || is_in_own_buffer(function, data))
             || matches!(info.effect, Effect::Pure | Effect::Terminator)
@@ -311,44 +330,40 @@ fn divide(module: &mut Module, partitions: Partitions, by_threads: bool) -> Resu
         warps: [warps, copying].iter().map(|count| i64::from(*count)).collect(),
         registers: registers.iter().map(|count| i64::from(*count)).collect(),
     };
-    let roles = function.create_inst(op.into(), smallvec![], smallvec![consumer, producer], [], location);
-    function.blocks[entry].insts = rings.into_iter().chain([roles]).chain(ends).chain([last]).collect();
+    let split = function.create_inst(op.into(), smallvec![], smallvec![consumer, producer], [], location);
+    function.blocks[entry].insts = rings.into_iter().chain([split]).chain(ends).chain([last]).collect();
     prune::prune(function);
     name_barriers(function, consumer, warps);
     header.num_warps = warps + copying;
     if by_threads {
-        order::settle(module, &stores, [consumer, producer])?;
+        order::remove_needless(module, &stores, [consumer, producer]);
         let function = &mut module.functions[module.entry];
         drop_idle(function, producer);
         prune::prune(function);
     }
-    copies_alone(module.kernel(), producer, by_threads)
+    check_producer(module.kernel(), producer, by_threads)
 }
 
-fn is_filling(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Gpu(GpuOp::Acquire {} | GpuOp::TensorFill {} | GpuOp::CopyAsync { .. } | GpuOp::Publish {})
-    )
-}
-
-/// Whether an op loads what each role may load for itself: no other program writes it meanwhile.
+/// Returns whether each partition may make a load for itself: no other program writes the memory
+/// between the two.
 fn is_own_load(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::Load { volatile: false, cache, .. }) if *cache != CacheModifier::Volatile)
 }
 
-/// Whether it goes through memory that is no ring, as conversions do: each role has that for itself.
+/// Returns whether an op accesses a buffer that is no ring, as layout conversions do: each partition
+/// has its own.
 fn is_in_own_buffer(function: &Function, data: &InstData) -> bool {
     let memory = match data.op {
         Op::Gpu(GpuOp::Alloc { .. }) => data.results[0],
         Op::Gpu(GpuOp::LocalStore {} | GpuOp::LocalLoad { .. } | GpuOp::Dealloc {}) => data.operands[0],
-        // tidy: wildcard because conversions take no other op
+        // tidy: wildcard because conversions consist of no other op
         _ => return false,
     };
     matches!(function.ty(memory), Type::Buffer(buffer) if buffer.slots == 1)
 }
 
-/// Removes loops and branches that do nothing for those who copy; whether something is left that does.
+/// Removes the loops and branches of the producer that have no effect. Returns whether the block has
+/// an effect.
 fn drop_idle(function: &mut Function, block: Block) -> bool {
     let mut acts = false;
     let mut insts = std::mem::take(&mut function.blocks[block].insts);
@@ -370,7 +385,7 @@ fn drop_idle(function: &mut Function, block: Block) -> bool {
     acts
 }
 
-/// Keeps these instructions of a block and of the regions inside it.
+/// Removes the other instructions of a block and of the regions inside it.
 fn keep(function: &mut Function, block: Block, is_kept: &dyn Fn(&Function, &InstData) -> bool) {
     let mut insts = std::mem::take(&mut function.blocks[block].insts);
     insts.retain(|inst| is_kept(function, &function.insts[*inst]));
@@ -382,7 +397,7 @@ fn keep(function: &mut Function, block: Block, is_kept: &dyn Fn(&Function, &Inst
     function.blocks[block].insts = insts;
 }
 
-/// Barriers of the program become those of the warps that compute.
+/// Replaces the barriers of the program by barriers of the consumer.
 fn name_barriers(function: &mut Function, block: Block, warps: u32) {
     let mut barriers = Vec::new();
     function.walk(block, &mut |inst| {
@@ -396,8 +411,8 @@ fn name_barriers(function: &mut Function, block: Block, warps: u32) {
     }
 }
 
-/// Whether the warps that copy need nothing that the others have, and no tiles if one thread copies.
-fn copies_alone(function: &Function, producer: Block, by_threads: bool) -> Result<(), &'static str> {
+/// Checks that the producer uses no value of the consumer, and no tile if one thread copies.
+fn check_producer(function: &Function, producer: Block, by_threads: bool) -> Result<(), &'static str> {
     let mut known: FxHashSet<Value> = function.blocks[function.entry].parameters.iter().copied().collect();
     for inst in &function.blocks[function.entry].insts {
         known.extend(&function.insts[*inst].results);
@@ -410,7 +425,7 @@ fn copies_alone(function: &Function, producer: Block, by_threads: bool) -> Resul
             known.extend(&function.blocks[*region].parameters);
         }
     }
-    let is_alone = |inst: &Inst| {
+    let is_independent = |inst: &Inst| {
         let data = &function.insts[*inst];
         let is_tile = |value: &Value| {
             matches!(function.ty(*value), Type::Registers { layout: Some(_), .. } | Type::Pending { .. })
@@ -418,14 +433,14 @@ fn copies_alone(function: &Function, producer: Block, by_threads: bool) -> Resul
         data.operands.iter().all(|value| known.contains(value))
             && (by_threads || !data.operands.iter().chain(&data.results).any(is_tile))
     };
-    let has_fills = inside.iter().any(|inst| is_filling(&function.insts[*inst].op));
+    let has_fills = inside.iter().any(|inst| is_fill(&function.insts[*inst].op));
     if !has_fills {
-        Err("nothing is left to copy")
-    } else if inside.iter().all(is_alone) {
+        Err("the producer has no copy")
+    } else if inside.iter().all(is_independent) {
         Ok(())
     } else if by_threads {
-        Err("what copies depend on is made by atomic operations")
+        Err("copies depend on the results of atomic operations")
     } else {
-        Err("what copies depend on is loaded, or made of tiles")
+        Err("copies depend on loaded values, or on values that are computed from tiles")
     }
 }

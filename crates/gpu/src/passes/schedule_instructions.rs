@@ -16,11 +16,10 @@
 //! The pass runs after loops are pipelined. The schedule of a loop decides which of its ops run in
 //! one step, and this pass orders them.
 
-use std::collections::BTreeSet;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{self as ir, Dtype, Effect, Inst, OpFamily, Operation, Value};
 
+use super::pipelining::is_fill;
 use crate::cost_model;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
@@ -51,14 +50,11 @@ pub fn schedule_instructions(module: &mut Module) {
     }
 }
 
-/// Returns the dots of a block that depend on no wait for another dot, with the ops that they need.
-pub fn independent_dots(function: &Function, insts: &[Inst]) -> FxHashSet<Inst> {
+/// Returns the dots among consecutive ops, each with the ops that it depends on.
+pub fn dots_with_dependences(function: &Function, insts: &[Inst]) -> Vec<FxHashSet<Inst>> {
     let scheduler = Scheduler::new(function, insts, true);
     let dots = (0..insts.len()).filter(|index| is_dot(function, insts[*index]));
-    let closures = dots.map(|dot| scheduler.closure(dot));
-    let is_independent =
-        |closure: &BTreeSet<usize>| !closure.iter().any(|index| is_wait(function, insts[*index]));
-    closures.filter(is_independent).flatten().map(|index| insts[index]).collect()
+    dots.map(|dot| scheduler.closure(dot).into_iter().map(|index| insts[index]).collect()).collect()
 }
 
 /// When an op issues.
@@ -152,8 +148,8 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Returns the indices of an op and of all ops that it depends on.
-    fn closure(&self, index: usize) -> BTreeSet<usize> {
-        let (mut found, mut work) = (BTreeSet::new(), vec![index]);
+    fn closure(&self, index: usize) -> FxHashSet<usize> {
+        let (mut found, mut work) = (FxHashSet::default(), vec![index]);
         while let Some(index) = work.pop() {
             if found.insert(index) {
                 work.extend(&self.needs[index]);
@@ -249,7 +245,7 @@ impl MemoryOrder {
             is_release,
             is_vector_read: is_vector_read(function, inst),
             is_free: is_async || is_release || matches!(effect, Effect::Pure | Effect::Read),
-            is_passed_by_vector_reads: is_async || is_release || is_fill(function, inst) || is_scalar,
+            is_passed_by_vector_reads: is_async || is_release || is_fill(&data.op) || is_scalar,
         }
     }
 
@@ -272,14 +268,6 @@ fn is_vector_read(function: &Function, inst: Inst) -> bool {
     let is_vector = |slot: &Buffer| slot.shape.iter().filter(|extent| **extent > 1).count() == 1;
     matches!(data.op, Op::Gpu(GpuOp::LocalLoad { matrix: false }))
         && matches!(function.ty(data.operands[0]), Type::Full(slot) if is_vector(slot))
-}
-
-/// Whether an op fills a slot, which no op reads that has not taken it.
-fn is_fill(function: &Function, inst: Inst) -> bool {
-    matches!(
-        function.insts[inst].op,
-        Op::Gpu(GpuOp::Acquire {} | GpuOp::TensorFill {} | GpuOp::CopyAsync { .. } | GpuOp::Publish {})
-    )
 }
 
 fn is_dot(function: &Function, inst: Inst) -> bool {

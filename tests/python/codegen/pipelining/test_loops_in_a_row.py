@@ -95,6 +95,55 @@ def test_attention(device, case, first):
 
 
 @triton.jit
+def walk_of_two(one, two, highest, q, k_desc, v_desc, w_desc, first, end, N: tl.constexpr):
+    for start in range(first, end, N):
+        scores = tl.dot(q, k_desc.load([start, 0]).T)
+        higher = tl.maximum(highest, tl.max(scores, 1))
+        p = tl.math.exp2(scores - higher[:, None])
+        decay = tl.math.exp2(highest - higher)[:, None]
+        one = tl.dot(p.to(tl.float16), v_desc.load([start, 0]), one * decay)
+        two = tl.dot(p.to(tl.float16), w_desc.load([start, 0]), two * decay)
+        highest = higher
+    return one, two, highest
+
+
+@triton.jit
+def attention_to_two(
+    q_desc, k_desc, v_desc, w_desc, one_ptr, two_ptr, first, middle, end,
+    M: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    q = q_desc.load([0, 0])
+    one, two = tl.zeros((M, D), tl.float32), tl.zeros((M, D), tl.float32)
+    highest = tl.zeros((M,), tl.float32) - float("inf")
+    one, two, highest = walk_of_two(one, two, highest, q, k_desc, v_desc, w_desc, first, middle, N)
+    one, two, highest = walk_of_two(one, two, highest, q, k_desc, v_desc, w_desc, middle, end, N)
+    at = tl.arange(0, M)[:, None] * D + tl.arange(0, D)[None, :]
+    tl.store(one_ptr + at, one)
+    tl.store(two_ptr + at, two)
+
+
+@pytest.mark.parametrize("counts", [(0, 1), (0, 4), (1, 2), (4, 1), (3, 0), (5, 6)])
+@pytest.mark.parametrize(("warps", "stages"), [(4, 2), (4, 3), (8, 3)])
+def test_two_late_dots(device, counts, warps, stages):
+    """The last late dots of the first loop, which has no iteration in some cases, run beside the
+    first dot of the second loop."""
+    m, n, d = 16 * warps, 32, 32
+    generator = torch.Generator().manual_seed(5)
+    middle, rows = n * counts[0], n * sum(counts)
+    q, k, v, w = (torch.randn(x, d, generator=generator).half() for x in (m, rows, rows, rows))
+    s = q.double() @ k.double().T
+    p = torch.exp2(s - s.max(1, keepdim=True).values)
+    found = [torch.full((m, d), float("nan")).to(device) for _ in range(2)]
+    tiles = ((q, m), (k, n), (v, n), (w, n))
+    descriptors = [TensorDescriptor.from_tensor(x.to(device), [rows, d]) for x, rows in tiles]
+    attention_to_two[(1,)](
+        *descriptors, *found, 0, middle, rows, m, n, d, num_warps=warps, num_stages=stages
+    )
+    for own, values in zip(found, (v, w), strict=True):
+        torch.testing.assert_close(own.cpu().double(), p @ values.double(), atol=4e-3, rtol=4e-3)
+
+
+@triton.jit
 def furthest(best, q, k_desc, offset, first, end, N: tl.constexpr):
     for start in range(first, end, N):
         scores = tl.dot(q, k_desc.load([offset + start, 0]).T)

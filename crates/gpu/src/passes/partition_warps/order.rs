@@ -1,4 +1,4 @@
-//! Where roles meet: what a kernel stores and loads in one order, it does so by different warps.
+//! Synchronizes the partitions at stores to memory that the producer may load.
 //!
 //! ```text
 //! store %p, %x         named_barrier       named_barrier
@@ -6,9 +6,10 @@
 //!                      named_barrier       named_barrier
 //!                                          … load %q …
 //! ```
-//! Both roles come to the same places. Stores in a row have one pair of barriers, where nothing is loaded between. Where no pointer
-//! that the copying role loads from may point to what they store, they have none: as everywhere, pointers of different
-//! arguments point to different memory, and pointers that are loaded to any.
+//! Both partitions reach the same barriers in the same order. Consecutive stores with no load between
+//! share a pair of barriers. Stores need none if no pointer of the producer may point to what they
+//! store: pointers of different arguments point to different memory, as in all passes, and loaded
+//! pointers may point to any.
 
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
@@ -19,18 +20,19 @@ use crate::passes::global_memory::GlobalAccesses;
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::{Function, GpuOp, Module, Op};
 
-/// Stores in a row, and the barriers before and behind them.
+/// Consecutive stores, and the barriers before and after them.
 pub struct Stores {
     barriers: [Inst; 2],
     stores: Vec<Inst>,
 }
 
-/// Whether an op is a place where the roles meet.
+/// Returns whether an op synchronizes the partitions.
 pub fn is_mark(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::NamedBarrier { barrier: OF_ALL_ROLES, .. }))
 }
 
-/// Puts barriers of so many warps before and behind all stores of a block and of the regions inside it.
+/// Inserts barriers of `warps` warps before and after all stores of a block and of the regions inside
+/// it.
 pub fn mark(function: &mut Function, block: Block, warps: u32) -> Vec<Stores> {
     let mut found = Vec::new();
     mark_block(function, block, warps * LANES, &mut found);
@@ -71,13 +73,30 @@ fn mark_block(function: &mut Function, block: Block, threads: u32, found: &mut V
     function.blocks[block].insts = insts;
 }
 
-/// Removes the barriers at stores to what the copying role does not load. What atomic operations may touch, other programs may change
-/// between the loads of the two roles.
-pub fn settle(
-    module: &mut Module,
-    stores: &[Stores],
-    [consumer, producer]: [Block; 2],
-) -> Result<(), &'static str> {
+/// Returns whether a store of the kernel may write what the producer loads through `pointers`.
+///
+/// # Errors
+/// If an atomic op may: other programs may write the memory between the loads of the two partitions.
+pub fn may_synchronize(module: &Module, pointers: &[Value]) -> Result<bool, &'static str> {
+    let (function, global) = (module.kernel(), GlobalAccesses::new(module));
+    let (mut is_stored, mut is_atomic) = (false, false);
+    function.walk(function.entry, &mut |inst| {
+        let data = &function.insts[inst];
+        let family = data.op.info().family;
+        if matches!(family, OpFamily::Store | OpFamily::Atomic) {
+            let is_loaded = pointers.iter().any(|pointer| global.may_be_one(*pointer, data.operands[0]));
+            is_stored |= is_loaded;
+            is_atomic |= is_loaded && family == OpFamily::Atomic;
+        }
+    });
+    if is_atomic {
+        return Err("an atomic operation may write what is copied, or what copies depend on");
+    }
+    Ok(is_stored)
+}
+
+/// Removes the barriers at stores to memory that the producer does not load.
+pub fn remove_needless(module: &mut Module, stores: &[Stores], [consumer, producer]: [Block; 2]) {
     let function = module.kernel();
     let mut loaded: Vec<Value> = Vec::new();
     function.walk(producer, &mut |inst| {
@@ -85,7 +104,7 @@ pub fn settle(
         match data.op {
             Op::Gpu(GpuOp::Load { .. }) => loaded.push(data.operands[0]),
             Op::Gpu(GpuOp::CopyAsync { .. }) => loaded.push(data.operands[1]),
-            // tidy: wildcard because tensor copies load what nobody stores to
+            // tidy: wildcard because the kernel stores to no memory that tensor copies load
             _ => {}
         }
     });
@@ -95,20 +114,16 @@ pub fn settle(
         marks
     };
     let global = GlobalAccesses::new(module);
-    let is_stored = |inst: &Inst| {
+    let is_loaded = |inst: &Inst| {
         let pointer = function.insts[*inst].operands[0];
         loaded.iter().any(|loaded| global.may_be_one(*loaded, pointer))
     };
-    let is_atomic = |inst: &&Inst| function.insts[**inst].op.info().family == OpFamily::Atomic;
-    if stores.iter().flat_map(|group| &group.stores).filter(is_atomic).any(is_stored) {
-        return Err("an atomic operation may touch what is copied, or what copies depend on");
-    }
     let needless: FxHashSet<Inst> = stores
         .iter()
-        .filter(|group| !group.stores.iter().any(is_stored))
+        .filter(|group| !group.stores.iter().any(is_loaded))
         .flat_map(|group| group.barriers)
         .collect();
-    // The copy of the code has them in the same order.
+    // The producer is a copy of the consumer: its barriers have the same order.
     let pairs = marks(consumer).into_iter().zip(marks(producer));
     let gone: FxHashSet<Inst> =
         pairs.filter(|(own, _)| needless.contains(own)).flat_map(|(own, copy)| [own, copy]).collect();
@@ -116,5 +131,4 @@ pub fn settle(
     for block in function.blocks.keys().collect::<Vec<_>>() {
         function.blocks[block].insts.retain(|inst| !gone.contains(inst));
     }
-    Ok(())
 }

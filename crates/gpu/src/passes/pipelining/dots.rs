@@ -241,7 +241,7 @@ impl Body<'_> {
         let may_run_apart = insts.iter().all(|inst| self.is_early_or_late(*inst, &late, loads))
             && self.fits(&dots, &early, insts);
         let neutral = self.neutral(&dots, &late, &last);
-        may_run_apart.then_some(LateDots { dots, loads: numbers, late, last, neutral })
+        may_run_apart.then_some(LateDots { loads: numbers, late, last, neutral })
     }
 
     /// Returns whether A of a dot is computed from another dot of the iteration.

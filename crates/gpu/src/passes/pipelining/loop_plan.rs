@@ -170,7 +170,6 @@ pub struct DotsInFlight {
 
 /// How the body of a loop is divided between two stages.
 pub struct LateDots {
-    pub dots: Vec<Inst>,
     /// The loads that only they read, by their indices.
     pub loads: Vec<usize>,
     /// The ops of the late stage: the dots, what depends on them, and what only their accumulators

@@ -47,6 +47,7 @@ mod expand;
 mod fuse_loops;
 mod hoist;
 mod iterations;
+mod load_dependences;
 mod loop_body;
 mod loop_plan;
 mod lower_loads;
@@ -58,20 +59,20 @@ mod schedule_loops;
 use std::ops::RangeInclusive;
 
 use rustc_hash::FxHashMap;
-use rustc_hash::FxHashSet;
 use tilewright_base::{Code, Diagnostic, Remark, Span, remark};
-use tilewright_ir::{Block, Definition, OpFamily, Operation, Value};
+use tilewright_ir::Block;
 
 use super::allocation::least_bytes;
 use super::boxed::Boxed;
 use crate::remarks::Because;
 use emit::{Emit, Kept};
 pub(super) use iterations::constant_iterations;
+pub(super) use load_dependences::LoadDependences;
 use loop_plan::LoopPlan;
 pub(super) use memory_order::{Order, orders};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::Feature;
-use tilewright_gpu_ir::{Function, Header, Module};
+use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
 
 /// Pipelines the loops of a kernel.
 pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
@@ -144,30 +145,34 @@ fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
     plans
 }
 
-/// The loops to pipeline where each fills slots in the iterations that take them, for warps that do nothing else.
-pub(super) struct InStep {
+/// The loops whose copies a producer partition makes.
+pub(super) struct ProducerPlan {
     pub plans: Vec<LoopPlan>,
     pub stages: u32,
-    /// All threads of those warps copy: a load is no tensor copy, or where it is from is loaded in the loop.
+    /// Whether all threads of the producer copy: a load is no tensor copy, or depends on loads of the
+    /// loop.
     pub by_threads: bool,
-    /// So many times does a thread start a copy in an iteration, of what is gathered: by addresses that are computed of loads.
+    /// The copies of gathered elements that a thread starts in an iteration: their addresses are
+    /// computed from loads.
     pub gathered: u32,
 }
 
-/// Plans them.
-pub(super) fn plans_in_step(module: &Module) -> Result<InStep, &'static str> {
+/// Plans the loops whose copies a producer partition makes.
+pub(super) fn plan_producer(module: &Module) -> Result<ProducerPlan, &'static str> {
+    let function = module.kernel();
     let mut plans = plan::plans(module, module.header.stages, true);
     if plans.is_empty() {
         return Err("no loop is pipelined");
     }
     let threads = module.header.num_warps * LANES;
+    let dependences = LoadDependences::new(function);
     let (mut by_threads, mut gathered) = (false, 0);
     for plan in &mut plans {
         plan.late = None;
         plan.in_flight = None;
-        let is_rows = |boxed: &Boxed| boxed.gathered_row_indices(module.kernel()).is_some();
-        if plan.loads.iter().any(|load| load.boxed.as_ref().is_some_and(is_rows)) {
-            return Err("a copy is of rows by number, which all warps have");
+        let is_gather = |boxed: &Boxed| boxed.gathered_row_indices(function).is_some();
+        if plan.loads.iter().any(|load| load.boxed.as_ref().is_some_and(is_gather)) {
+            return Err("a copy gathers rows whose indices are in the registers of all warps");
         }
         by_threads |= plan.groups.iter().any(|group| group.levels.len() > 1);
         plan.groups.iter_mut().for_each(|group| group.lead = 0);
@@ -176,47 +181,33 @@ pub(super) fn plans_in_step(module: &Module) -> Result<InStep, &'static str> {
         for load in of_threads {
             by_threads = true;
             copies += load.copies(threads);
-            let function = module.kernel();
-            is_gathered |=
-                is_of_loads(function, function.insts[load.inst].operands[0], &mut FxHashSet::default());
+            let pointer = function.insts[load.inst].operands[0];
+            is_gathered |= !dependences.of_values(&[pointer]).is_empty();
         }
         gathered = gathered.max(if is_gathered { copies } else { 0 });
     }
     let stages = plans.iter().map(|plan| plan.stages).max().unwrap_or(0);
-    Ok(InStep { plans, stages, by_threads, gathered })
+    Ok(ProducerPlan { plans, stages, by_threads, gathered })
 }
 
-/// Whether a value is computed of what the kernel loads.
-fn is_of_loads(function: &Function, value: Value, seen: &mut FxHashSet<Value>) -> bool {
-    if !seen.insert(value) {
-        return false;
-    }
-    let mut of = |values: &[Value]| values.iter().any(|value| is_of_loads(function, *value, seen));
-    match function.values[value].definition {
-        Definition::Result(inst, _) => {
-            let data = &function.insts[inst];
-            data.op.info().family == OpFamily::Load || of(&data.operands)
-        }
-        Definition::Parameter(block, _) => {
-            let owner = function.insts.iter().find(|(_, data)| data.regions.contains(&block));
-            let carried = owner.and_then(|(inst, _)| function.carried_by(inst, value));
-            carried.is_some_and(|carried| {
-                carried.initial.is_some_and(|initial| of(&[initial])) || of(&carried.yielded)
-            })
-        }
-    }
-}
-
-/// Makes rings with so many slots of the loads of loops, and fills a slot in the iteration that takes it.
-pub(super) fn fill_in_step(module: &mut Module, plans: &[LoopPlan], slots: u32) {
+/// Lowers the loads of loops to rings of `slots` slots, each filled in the iteration that takes it.
+pub(super) fn lower_for_producer(module: &mut Module, plans: &[LoopPlan], slots: u32) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
     for plan in plans {
-        fill_loop_in_step(header, function, plan, plan.stages.min(slots));
+        lower_loop_for_producer(header, function, plan, plan.stages.min(slots));
     }
-    // Roles meet at `mbarrier`s, which are set up once.
+    // Partitions synchronize at `mbarrier`s, which are initialized once.
     hoist::hoist(function, plans, true);
     super::prune::prune(function);
+}
+
+/// Returns whether an op fills a slot of a ring, or waits for an empty one.
+pub(super) fn is_fill(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Gpu(GpuOp::Acquire {} | GpuOp::TensorFill {} | GpuOp::CopyAsync { .. } | GpuOp::Publish {})
+    )
 }
 
 /// Pipelines with the most stages for which there is shared memory; whether there is.
@@ -289,7 +280,7 @@ fn pipeline_loop(
 
 /// Lets each iteration fill the slots that it takes; loads that copies depend on run one stage
 /// before.
-fn fill_loop_in_step(header: &mut Header, function: &mut Function, plan: &LoopPlan, slots: u32) {
+fn lower_loop_for_producer(header: &mut Header, function: &mut Function, plan: &LoopPlan, slots: u32) {
     let mut emit = Emit::new(header, function, plan, slots);
     let fills = emit.lower_loads();
     emit.slots = 1;

@@ -17,7 +17,7 @@ use tilewright_ir::{Inst, OpFamily, Operation, Stage};
 use super::dots;
 use super::emit::Emit;
 use super::lower_loads::FillOp;
-use crate::passes::schedule_instructions::independent_dots;
+use crate::passes::schedule_instructions::dots_with_dependences;
 use tilewright_gpu_ir::target::WARPGROUP_WARPS;
 use tilewright_gpu_ir::{GpuOp, Op};
 
@@ -108,13 +108,19 @@ impl Emit<'_> {
         let reduction = early[wait..].iter().position(is_reduction);
         let reduction = reduction.filter(|_| self.num_warps() > WARPGROUP_WARPS);
         let fill = wait + reduction.map_or(0, |place| place + 1);
-        let begun = independent_dots(self.function, &early);
-        let last_dot = insts.iter().rposition(|inst| late.dots.contains(inst)).expect("it has a late dot");
+        let begun: FxHashSet<Inst> = dots_with_dependences(self.function, &early)
+            .into_iter()
+            .filter(|needed| !needed.iter().any(|inst| self.is_finish(*inst)))
+            .flatten()
+            .collect();
+        let late_insts: Vec<Inst> = insts.iter().copied().filter(|inst| late.late.contains(inst)).collect();
+        let of_late_dots: FxHashSet<Inst> =
+            dots_with_dependences(self.function, &late_insts).into_iter().flatten().collect();
         let mut place = 0;
         let mut stages = Vec::new();
-        for (number, inst) in insts.iter().enumerate() {
+        for inst in insts {
             if late.late.contains(inst) {
-                stages.push((0, if number <= last_dot { order::LATE } else { order::END }));
+                stages.push((0, if of_late_dots.contains(inst) { order::LATE } else { order::END }));
                 continue;
             }
             let order = match place {

@@ -4,6 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Effect, Inst, Operation, Value};
 
+use super::super::is_fill;
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
 /// The ops that fill slots in a step, with those that only they need: how far ahead the copies are.
@@ -79,9 +80,7 @@ impl FillOps<'_> {
         for inst in self.step {
             let data = &self.function.insts[*inst];
             match &data.op {
-                Op::Gpu(
-                    GpuOp::Acquire {} | GpuOp::TensorFill {} | GpuOp::CopyAsync { .. } | GpuOp::Publish {},
-                ) => {
+                op if is_fill(op) => {
                     self.fills.insert(*inst, stages[inst].0);
                 }
                 Op::Gpu(

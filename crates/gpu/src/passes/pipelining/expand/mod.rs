@@ -353,20 +353,21 @@ impl Emit<'_> {
         results.copied().find(|value| yielded.contains(value) && is_wide(value))
     }
 
-    /// Late dots are waited for after what the early stage computes last: the assembler would move
-    /// the wait up otherwise.
+    /// Lets the waits for late dots follow the last tile that the early stage computes, if they do in
+    /// the schedule: the assembler would move them up otherwise.
     fn wait_after_computation(&mut self, pipeline: &Pipeline) {
-        let is_late = |inst: &Inst| {
+        let Some(last) = self.last_computed(pipeline).filter(|_| pipeline.crossing > 0) else { return };
+        let is_late_wait = |inst: &Inst| {
             pipeline.ahead(*inst) == 0
                 && matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::WgmmaWait { .. }))
+                && !self.is_forwarded(pipeline, *inst)
         };
-        let is_forwarded = |inst: &Inst| self.is_forwarded(pipeline, *inst);
-        let finish = pipeline.others().find(|inst| is_late(inst) && !is_forwarded(inst));
-        if pipeline.crossing > 0
-            && let (Some(last), Some(finish)) = (self.last_computed(pipeline), finish)
-            && self.function.blocks[self.body].insts.contains(&finish)
+        let is_maker = |inst: &Inst| self.function.insts[*inst].results.contains(&last);
+        let wait = pipeline.others().skip_while(|inst| !is_maker(inst)).find(is_late_wait);
+        if let Some(wait) = wait
+            && self.function.blocks[self.body].insts.contains(&wait)
         {
-            self.function.insts[finish].operands.push(last);
+            self.function.insts[wait].operands.push(last);
         }
     }
 

@@ -153,14 +153,15 @@ impl Emit<'_> {
         left.extend(fills.into_iter().map(|inst| (order::FILL, inst)));
         left.sort_by_key(|(order, _)| *order);
         let mut left = left.into_iter().peekable();
-        let mut finish = None;
+        let last = self.last_computed(pipeline);
+        let mut wait_after_last = None;
         for inst in pipeline.others().filter(|inst| pipeline.ahead(*inst) == 1).collect::<Vec<_>>() {
             let order = pipeline.order(inst);
             while let Some((_, other)) = left.next_if(|(other, _)| *other < order) {
                 self.out.push(other);
-                if matches!(self.function.insts[other].op, Op::Gpu(GpuOp::WgmmaWait { .. })) {
-                    finish = finish.or(Some(other));
-                }
+                let is_wait = matches!(self.function.insts[other].op, Op::Gpu(GpuOp::WgmmaWait { .. }));
+                let computed = last.and_then(|last| steps[1].get(&last).copied());
+                wait_after_last = wait_after_last.or(computed.filter(|_| is_wait).map(|last| (other, last)));
             }
             let data = &self.function.insts[inst];
             if let (Op::Gpu(GpuOp::WgmmaWaitEarlier { .. }), &[product], &[settled]) =
@@ -180,10 +181,8 @@ impl Emit<'_> {
             steps[1].extend(computed);
         }
         self.out.extend(left.map(|(_, inst)| inst));
-        if let Some(finish) = finish
-            && let Some(last) = self.last_computed(pipeline).and_then(|last| steps[1].get(&last).copied())
-        {
-            self.function.insts[finish].operands.push(last);
+        if let Some((wait, last)) = wait_after_last {
+            self.function.insts[wait].operands.push(last);
         }
         in_range
     }

@@ -1,0 +1,96 @@
+//! Finds the loads that values depend on.
+
+use rustc_hash::FxHashSet;
+use tilewright_ir::{Definition, Inst, OpFamily, Operation, Parents, Uses, Value};
+
+use tilewright_gpu_ir::{Function, GpuOp, Op};
+
+/// The search for loads in a function.
+pub(in crate::passes) struct LoadDependences<'f> {
+    function: &'f Function,
+    parents: Parents,
+    uses: Uses,
+}
+
+impl<'f> LoadDependences<'f> {
+    pub(in crate::passes) fn new(function: &'f Function) -> Self {
+        Self { function, parents: Parents::new(function), uses: Uses::new(function) }
+    }
+
+    /// Returns the loads that values are computed from.
+    pub(in crate::passes) fn of_values(&self, values: &[Value]) -> FxHashSet<Inst> {
+        self.search(values.to_vec(), false)
+    }
+
+    /// Returns the loads that values are computed from, or that decide in which iterations and
+    /// branches these instructions, and those that compute the values, run.
+    pub(in crate::passes) fn with_control(&self, values: &[Value], insts: &[Inst]) -> FxHashSet<Inst> {
+        let mut work = values.to_vec();
+        insts.iter().for_each(|inst| self.push_control(*inst, &mut work));
+        self.search(work, true)
+    }
+
+    fn search(&self, mut work: Vec<Value>, has_control: bool) -> FxHashSet<Inst> {
+        let function = self.function;
+        let (mut seen, mut loads) = (FxHashSet::default(), FxHashSet::default());
+        while let Some(value) = work.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
+            let inst = match function.values[value].definition {
+                Definition::Result(inst, _) => inst,
+                Definition::Parameter(block, _) => {
+                    let Some(owner) = self.parents.owner(block) else { continue };
+                    self.push_carried(owner, value, &mut work);
+                    continue;
+                }
+            };
+            let data = &function.insts[inst];
+            if matches!(data.op, Op::Gpu(GpuOp::Load { .. })) {
+                loads.insert(inst);
+            }
+            if matches!(data.op.info().family, OpFamily::Loop | OpFamily::Branch) {
+                self.push_carried(inst, value, &mut work);
+            } else {
+                work.extend(&data.operands);
+            }
+            if matches!(data.op, Op::Gpu(GpuOp::Alloc { .. })) {
+                let stores = self.uses.users(value).map(|user| &function.insts[user]);
+                let stores = stores.filter(|user| matches!(user.op, Op::Gpu(GpuOp::LocalStore {})));
+                work.extend(stores.map(|store| store.operands[1]));
+            }
+            if has_control {
+                self.push_control(inst, &mut work);
+            }
+        }
+        loads
+    }
+
+    /// Pushes the values that a loop or branch carries to one of its results or parameters.
+    fn push_carried(&self, owner: Inst, value: Value, work: &mut Vec<Value>) {
+        if let Some(carried) = self.function.carried_by(owner, value) {
+            work.extend(carried.initial);
+            work.extend(&carried.yielded);
+        }
+    }
+
+    /// Pushes the bounds and conditions of the loops and branches around an instruction.
+    fn push_control(&self, inst: Inst, work: &mut Vec<Value>) {
+        let function = self.function;
+        for owner in self.parents.enclosing(inst).chain([inst]) {
+            let data = &function.insts[owner];
+            match data.op.info().family {
+                OpFamily::Loop => {
+                    let bounds = data.operands.len().saturating_sub(data.results.len());
+                    work.extend(&data.operands[..bounds]);
+                    for condition in function.conditions(owner) {
+                        work.extend(function.yielded(*condition));
+                    }
+                }
+                OpFamily::Branch => work.extend(&data.operands),
+                // tidy: wildcard because other ops run their regions always
+                _ => {}
+            }
+        }
+    }
+}
