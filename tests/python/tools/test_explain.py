@@ -153,7 +153,7 @@ def test_what_is_missed_says_why():
                 "wgmma m64n64k16",
                 "a box of tensor map T0",
                 "filled by tensor copies",
-                "a product runs into the next iteration",
+                "dots run into the next iteration",
             ],
         ),
         ("sm_90", [], ["the launcher makes no tensor maps (`--tensor-maps` requests them)"]),

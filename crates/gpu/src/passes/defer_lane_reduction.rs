@@ -1,15 +1,16 @@
-//! Defers the reduction between lanes of a sum that a loop carries: each lane adds up what it has, and the lanes add their sums
-//! once, after the loop.
+//! Defers the reduction across lanes of a sum that a loop carries: each lane adds up its own
+//! elements, and one reduction after the loop adds the sums of the lanes.
 //!
 //! ```text
-//! for … carry %t {                                    for … carry %u {
-//!   %s = reduce %p, add          (over lanes)           %s = reduce (reshape %p), add     (in each thread)
-//!   %n = add (mul %t, %d), %s                     =>    %n = add (mul %u, broadcast %d), %s
-//! }                                                   } ; %t = reduce %u, add
+//! for … carry %t {                    for … carry %u {
+//!   // across lanes                     // in each thread
+//!   %s = reduce %p, add                 %s = reduce (reshape %p), add
+//!   %n = add (mul %t, %d), %s     =>    %n = add (mul %u, broadcast %d), %s
+//! }                                   } ; %t = reduce %u, add
 //! ```
-//! Each iteration saves its exchanges between lanes, for which its threads would wait. Only the order of the sum differs. The factor
-//! has to be between 0 and 1: in a lane that has added nothing yet, 0 times an infinity would be NaN. The initial value is divided
-//! among the lanes, whose number is a power of two.
+//! So no iteration waits for shuffles. Only the order of the additions changes. The factor has to
+//! be between 0 and 1: in a lane whose sum is still 0, 0 times an infinity would be NaN. The
+//! initial value is divided evenly among the lanes, whose number is a power of two.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -24,15 +25,18 @@ use tilewright_gpu_ir::layout_rules::{operand_layout, reduced_layout};
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, Scope, Type};
 
 /// A sum that a loop carries.
-struct Sum {
-    /// The loop, and which of what it carries.
+struct CarriedSum {
+    /// The loop.
     owner: Inst,
-    place: usize,
-    /// What is added up: the reduction, the product with the sum so far if there is one, and the sum of both.
+    /// The index of the carried value.
+    index: usize,
+    /// The reduction of the iteration.
     reduction: Inst,
-    scaled: Option<(Inst, Value)>,
-    total: Inst,
-    /// The extents of the axis that lie in registers above the lanes, in the lanes, and in registers below.
+    /// The multiplication of the previous sum, and its factor, if there is one.
+    scaling: Option<(Inst, Value)>,
+    /// The addition of the reduction and the previous sum.
+    addition: Inst,
+    /// The extents of the axis in registers above the lanes, in the lanes, and in registers below.
     runs: [u32; 3],
 }
 
@@ -49,40 +53,42 @@ pub fn defer_lane_reduction(module: &mut Module) {
         }
     });
     for owner in loops {
-        for place in 0..function.insts[owner].results.len() {
-            if let Some(found) = find(header, function, &uses, owner, place) {
+        for index in 0..function.insts[owner].results.len() {
+            if let Some(found) = find(header, function, &uses, owner, index) {
                 let because = || {
-                    let reason = "the loop only adds it up: the lanes add their sums once, after the loop";
-                    Because::done("not reduced between lanes", reason)
+                    let reason =
+                        "the loop only adds it up: a reduction after the loop adds the sums of the lanes";
+                    Because::done("not reduced across lanes", reason)
                 };
                 let subject = || remarks::subject(function, found.reduction, None);
                 remarks::about("defer_lane_reduction", function, found.reduction, subject, because);
-                Rewrite { header, function, inst: owner }.sum(&found);
+                SumRewriter { header, function, inst: owner }.rewrite(&found);
             }
         }
     }
 }
 
-fn find(header: &Header, function: &Function, uses: &Uses, owner: Inst, place: usize) -> Option<Sum> {
+/// Returns the carried value of a loop at an index as a sum, if its reduction can be deferred.
+fn find(header: &Header, function: &Function, uses: &Uses, owner: Inst, index: usize) -> Option<CarriedSum> {
     let body = function.insts[owner].regions[0];
-    let carried = function.blocks[body].parameters[place + 1];
+    let carried = function.blocks[body].parameters[index + 1];
     let is_here = |inst: Inst| function.blocks[body].insts.contains(&inst);
     let used_once = |value: Value| uses.only(value).is_some();
     let made = |value: Value| function.defining_inst(value).filter(|inst| is_here(*inst) && used_once(value));
-    let operands = |inst: Option<Inst>, wanted: ElementwiseFn| {
+    let operands = |inst: Option<Inst>, expected: ElementwiseFn| {
         let data = &function.insts[inst?];
-        let is_it = matches!(data.op, Op::Gpu(GpuOp::Elementwise { function, .. }) if function == wanted);
+        let is_it = matches!(data.op, Op::Gpu(GpuOp::Elementwise { function, .. }) if function == expected);
         is_it.then(|| [data.operands[0], data.operands[1]])
     };
-    let sum = made(function.yielded(body)[place])?;
-    let parts = operands(Some(sum), ElementwiseFn::Add)?;
+    let addition = made(function.yielded(body)[index])?;
+    let parts = operands(Some(addition), ElementwiseFn::Add)?;
     let is_reduction = |value: Value| {
         made(value).filter(|inst| matches!(function.insts[*inst].op, Op::Gpu(GpuOp::Reduce { .. })))
     };
     let (reduction, before) = [[0, 1], [1, 0]]
         .into_iter()
         .find_map(|[one, other]| Some((is_reduction(parts[one])?, parts[other])))?;
-    let scaled = if before == carried {
+    let scaling = if before == carried {
         None
     } else {
         let factors = operands(made(before), ElementwiseFn::Mul)?;
@@ -91,17 +97,17 @@ fn find(header: &Header, function: &Function, uses: &Uses, owner: Inst, place: u
         Some((made(before).filter(|_| factors.contains(&carried) && is_small)?, factor))
     };
     let runs = runs(header, function, reduction)?;
-    (used_once(carried) && is_sum(function, reduction)).then_some(Sum {
+    (used_once(carried) && is_sum(function, reduction)).then_some(CarriedSum {
         owner,
-        place,
+        index,
         reduction,
-        scaled,
-        total: sum,
+        scaling,
+        addition,
         runs,
     })
 }
 
-/// Whether a reduction adds up binary32 numbers.
+/// Returns whether a reduction adds up fp32 numbers.
 fn is_sum(function: &Function, reduction: Inst) -> bool {
     let data = &function.insts[reduction];
     let insts = &function.blocks[data.regions[0]].insts;
@@ -115,7 +121,8 @@ fn is_sum(function: &Function, reduction: Inst) -> bool {
         && adds(&insts[0])
 }
 
-/// How the axis of a reduction is cut, if one run of its bits is in lanes, the others in registers.
+/// Returns the division of the axis of a reduction, if lanes hold consecutive bits of its index,
+/// and registers the others.
 fn runs(header: &Header, function: &Function, reduction: Inst) -> Option<[u32; 3]> {
     let data = &function.insts[reduction];
     let Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) = data.op else { return None };
@@ -135,15 +142,15 @@ fn runs(header: &Header, function: &Function, reduction: Inst) -> Option<[u32; 3
     (is_run && is_cut).then(|| [extent / (low * count), count, low])
 }
 
-/// The rewriting of one sum.
-struct Rewrite<'m> {
+/// The rewriter of one sum.
+struct SumRewriter<'m> {
     header: &'m mut Header,
     function: &'m mut Function,
-    /// The instruction whose location others get.
+    /// The instruction whose location new instructions get.
     inst: Inst,
 }
 
-impl Rewrite<'_> {
+impl SumRewriter<'_> {
     fn create(
         &mut self,
         op: impl Into<Op>,
@@ -159,7 +166,7 @@ impl Rewrite<'_> {
         self.function.insts[inst].results[0]
     }
 
-    /// A tile of binary32 with this shape and layout.
+    /// Returns the type of an fp32 tile with this shape and layout.
     fn tile(&mut self, shape: &[u32], layout: Layout) -> Type {
         let tile = ir::Type::tile(Dtype::F32, shape.iter().copied().collect::<ir::Shape>());
         Type::registers(tile, Some(self.header.layouts.add(layout)))
@@ -174,7 +181,8 @@ impl Rewrite<'_> {
         self.function.ty(value).as_registers().expect("it is a tile").shape.iter().copied().collect()
     }
 
-    fn sum(&mut self, found: &Sum) {
+    /// Rewrites the loop and adds the reduction after it.
+    fn rewrite(&mut self, found: &CarriedSum) {
         let Op::Gpu(GpuOp::Reduce { axis, .. }) = self.function.insts[found.reduction].op else {
             unreachable!("it was found to be a reduction")
         };
@@ -184,32 +192,31 @@ impl Rewrite<'_> {
         let own = self.result(*parts.last().expect("there are registers or lanes"));
         let (shape, layout) = (self.shape(own), self.layout(own));
         let ty = self.function.ty(own).clone();
-        self.put(body, found.reduction, &parts);
-        // In the loop.
-        let carried = self.function.blocks[body].parameters[found.place + 1];
+        self.replace(body, found.reduction, &parts);
+        let carried = self.function.blocks[body].parameters[found.index + 1];
         self.function.values[carried].ty = ty.clone();
         let mut new = Vec::new();
         let mut before = carried;
-        if let Some((product, factor)) = found.scaled {
+        if let Some((scaling, factor)) = found.scaling {
             let factor = self.spread(factor, axis, (&shape, &layout), &mut new);
             let op = GpuOp::Elementwise { function: ElementwiseFn::Mul, equal_registers: 0 };
             new.push(self.create(op, &[carried, factor], smallvec![], ty.clone()));
-            before = self.result(*new.last().expect("the product"));
-            self.put(body, product, &[]);
+            before = self.result(*new.last().expect("the scaled sum"));
+            self.replace(body, scaling, &[]);
         }
         let op = GpuOp::Elementwise { function: ElementwiseFn::Add, equal_registers: 0 };
         new.push(self.create(op, &[before, own], smallvec![], ty.clone()));
         let sum = self.result(*new.last().expect("the sum"));
-        self.put(body, found.total, &new);
+        self.replace(body, found.addition, &new);
         let end = self.function.terminator(body).expect("a body yields");
-        self.function.insts[end].operands[found.place] = sum;
+        self.function.insts[end].operands[found.index] = sum;
         self.around(found, axis, (&shape, &layout, ty));
     }
 
-    /// What the loop begins with, and the sum over lanes behind it.
-    fn around(&mut self, found: &Sum, axis: u32, (shape, layout, ty): (&[u32], &Layout, Type)) {
+    /// Divides the initial value among the lanes, and inserts the reduction after the loop.
+    fn around(&mut self, found: &CarriedSum, axis: u32, (shape, layout, ty): (&[u32], &Layout, Type)) {
         let block = self.block_of(found.owner);
-        let initial = self.function.insts[found.owner].operands[found.place + 3];
+        let initial = self.function.insts[found.owner].operands[found.index + 3];
         let whole = self.function.ty(initial).clone();
         let part = Literal::float(Dtype::F32, 1.0 / f64::from(found.runs[1])).expect("fp32 is a float");
         let number = Type::scalar(ir::Type::scalar(Dtype::F32));
@@ -223,13 +230,13 @@ impl Rewrite<'_> {
         let mut new = vec![constant, splat, product];
         let shared = self.result(product);
         let first = self.spread(shared, axis, (shape, layout), &mut new);
-        self.function.insts[found.owner].operands[found.place + 3] = first;
+        self.function.insts[found.owner].operands[found.index + 3] = first;
         new.push(found.owner);
-        // What was the result of the loop is that of the reduction.
-        let result = self.function.insts[found.owner].results[found.place];
+        // The reduction takes over the result of the loop.
+        let result = self.function.insts[found.owner].results[found.index];
         let definition = self.function.values[result].definition;
         let own = self.function.values.push(ValueData { ty, definition, name: None });
-        self.function.insts[found.owner].results[found.place] = own;
+        self.function.insts[found.owner].results[found.index] = own;
         let region = self.function.insts[found.reduction].regions[0];
         let op = GpuOp::Reduce { axis, scope: Scope::Block, redux: false };
         let total = self.function.ty(result).clone();
@@ -237,11 +244,11 @@ impl Rewrite<'_> {
         self.function.values[result].definition = Definition::Result(reduction, 0);
         self.function.insts[reduction].results = smallvec![result];
         new.push(reduction);
-        self.put(block, found.owner, &new);
+        self.replace(block, found.owner, &new);
     }
 
-    /// The sums of the elements of each thread.
-    fn in_threads(&mut self, found: &Sum, axis: usize) -> Vec<Inst> {
+    /// Creates the reductions of the elements of each thread.
+    fn in_threads(&mut self, found: &CarriedSum, axis: usize) -> Vec<Inst> {
         let [high, count, low] = found.runs;
         let value = self.function.insts[found.reduction].operands[0];
         let mut shape = self.shape(value);
@@ -265,7 +272,7 @@ impl Rewrite<'_> {
         new
     }
 
-    /// A value for each row as one for each lane of the row.
+    /// Returns a value for each row as one for each lane of the row.
     fn spread(
         &mut self,
         value: Value,
@@ -286,15 +293,15 @@ impl Rewrite<'_> {
         self.result(*new.last().expect("the last one"))
     }
 
-    /// The block that an instruction is in.
+    /// Returns the block that contains an instruction.
     fn block_of(&self, inst: Inst) -> Block {
         Parents::new(self.function).block(inst).expect("it is in a block")
     }
 
-    /// Puts instructions in the place of one.
-    fn put(&mut self, block: Block, old: Inst, new: &[Inst]) {
+    /// Replaces an instruction by others.
+    fn replace(&mut self, block: Block, old: Inst, new: &[Inst]) {
         let insts = &mut self.function.blocks[block].insts;
-        let place = insts.iter().position(|inst| *inst == old).expect("it stands in this block");
-        insts.splice(place..=place, new.iter().copied());
+        let index = insts.iter().position(|inst| *inst == old).expect("it is in this block");
+        insts.splice(index..=index, new.iter().copied());
     }
 }

@@ -29,9 +29,9 @@ pub fn depends_on_other_dot(function: &Function, block: Block, dot: Inst, operan
             continue;
         }
         match function.values[value].definition {
-            Definition::Parameter(owner, place) => {
+            Definition::Parameter(owner, index) => {
                 if owner == block {
-                    work.extend(yielded_for(function, block, place as usize));
+                    work.extend(yielded_for(function, block, index as usize));
                 }
             }
             Definition::Result(maker, _) if function.blocks[block].insts.contains(&maker) => {
@@ -53,10 +53,10 @@ pub fn depends_on_other_dot(function: &Function, block: Block, dot: Inst, operan
 
 /// Returns the value that the body of a loop yields for a parameter; none for the counter of a
 /// `for_loop`, its first parameter.
-fn yielded_for(function: &Function, body: Block, place: usize) -> Option<Value> {
+fn yielded_for(function: &Function, body: Block, index: usize) -> Option<Value> {
     let yielded = function.yielded(body);
     let counters = function.blocks[body].parameters.len().checked_sub(yielded.len())?;
-    yielded.get(place.checked_sub(counters)?).copied()
+    yielded.get(index.checked_sub(counters)?).copied()
 }
 
 /// Returns the values that a block stores to the memory that an instruction allocates.

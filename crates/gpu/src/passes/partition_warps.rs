@@ -2,13 +2,18 @@
 //! with, in loops that request it (`tl.range(warp_specialize=True)`) and where it pays.
 //!
 //! ```text
-//! for %tile {                  %r = alloc : ring<3, …>
-//!   for %k {                   warp_specialize {warps = [8, 4], registers = [232, 40]} () {
-//!     %x = load %p(%tile, %k)    for %tile { for %k { %f = take %r ; wgmma %f ; release %f } ; store … }
-//!     wgmma %x            =>   } () {
-//!   }                            for %tile { for %k { %e = acquire %r ; tensor_fill %e ; publish %e } }
-//!   store …                    }
-//! }                            dealloc %r
+//! for %tile {                     %r = alloc : ring<3, …>
+//!   for %k {                      warp_specialize {warps = [8, 4], registers = [232, 40]} () {
+//!     %x = load %p(%tile, %k)       for %tile {
+//!     wgmma %x                        for %k { %f = take %r ; wgmma %f ; release %f }
+//!   }                                 store …
+//!   store …                =>       }
+//! }                               } () {
+//!                                   for %tile {
+//!                                     for %k { %e = acquire %r ; tensor_fill %e ; publish %e }
+//!                                   }
+//!                                 }
+//!                                 dealloc %r
 //! ```
 //! Loops fill a slot in the iteration that takes it ([`pipelining::lower_for_producer`]). Each
 //! partition then has a copy of the code: the ops that fill slots ([`pipelining::is_fill`]), and
@@ -17,21 +22,21 @@
 //! persistent kernel while the consumer computes and stores the previous one.
 //!
 //! **The warps of the producer.** One thread starts tensor copies, so one warp is enough. If a load
-//! is no tensor copy, the producer has as many warps as the consumer, because addresses have layouts
-//! over that many warps: each thread starts its `cp.async` copies and arrives at the barrier of the
-//! slot when they are complete, and waits for none. Addresses may then be loaded; both partitions
-//! make the loads that copies depend on. At stores to memory that the producer may load, the
-//! partitions synchronize ([`order`]).
+//! is no tensor copy, the producer has as many warps as the consumer, because addresses have
+//! layouts over that many warps: each thread starts its `cp.async` copies and arrives at the
+//! barrier of the slot when they are complete, and waits for none. Addresses may then be loaded;
+//! both partitions make the loads that copies depend on. At stores to memory that the producer may
+//! load, the partitions synchronize ([`order`]).
 //!
 //! **Registers** ([`Partitions`]). If the register file does not give each thread as many registers
 //! as an instruction can name, the producer has whole warpgroups and leaves registers to the
 //! consumer.
 //!
-//! **When it pays** ([`check_that_it_pays`]): the dependences of the kernel and the plan of its loops
-//! decide, before any loop is rewritten.
+//! **When it pays** ([`check_that_it_pays`]): the dependences of the kernel and the plan of its
+//! loops decide, before any loop is rewritten.
 //!
-//! **What forbids it.** Copies may depend on arguments, program ids, counters, and loads of memory
-//! that no other program writes, but not on atomic ops. The kernel stores nothing that tensor copies
+//! **Obstacles.** Copies may depend on arguments, program ids, counters, and loads of memory that
+//! no other program writes, but not on atomic ops. The kernel stores nothing that tensor copies
 //! load, and orders no accesses to memory. Such a kernel compiles as without the option, with a
 //! remark.
 
@@ -207,8 +212,8 @@ fn pointers_of_producer(module: &Module, plan: &ProducerPlan) -> Vec<Value> {
 }
 
 /// Checks that partitions pay for a kernel that does not request them. They are slower than no
-/// partitions if they synchronize at stores, or if threads compute the operand of a dot from another
-/// dot.
+/// partitions if they synchronize at stores, or if threads compute the operand of a dot from
+/// another dot.
 fn check_that_it_pays(module: &Module, synchronizes: bool) -> Result<(), &'static str> {
     let function = module.kernel();
     let mut depends = has_dependent_dots(function, function.entry);
@@ -350,8 +355,8 @@ fn is_own_load(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::Load { volatile: false, cache, .. }) if *cache != CacheModifier::Volatile)
 }
 
-/// Returns whether an op accesses a buffer that is no ring, as layout conversions do: each partition
-/// has its own.
+/// Returns whether an op accesses a buffer that is no ring, as layout conversions do: each
+/// partition has its own.
 fn is_in_own_buffer(function: &Function, data: &InstData) -> bool {
     let memory = match data.op {
         Op::Gpu(GpuOp::Alloc { .. }) => data.results[0],
@@ -362,8 +367,8 @@ fn is_in_own_buffer(function: &Function, data: &InstData) -> bool {
     matches!(function.ty(memory), Type::Buffer(buffer) if buffer.slots == 1)
 }
 
-/// Removes the loops and branches of the producer that have no effect. Returns whether the block has
-/// an effect.
+/// Removes the loops and branches of the producer that have no effect. Returns whether the block
+/// has an effect.
 fn drop_idle(function: &mut Function, block: Block) -> bool {
     let mut acts = false;
     let mut insts = std::mem::take(&mut function.blocks[block].insts);

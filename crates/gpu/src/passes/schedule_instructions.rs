@@ -1,8 +1,11 @@
 //! Orders the ops of each block by their dependences and latencies, as a list scheduler does.
 //!
 //! ```text
-//! %p = wgmma %a, %b, 0 ; %s = wgmma_wait %p ; %e = exp2 %s ; %q = wgmma %c, %d, 0 ; %t = wgmma_wait %q
-//! %p = wgmma %a, %b, 0 ; %q = wgmma %c, %d, 0 ; %s = wgmma_wait %p ; %e = exp2 %s ; %t = wgmma_wait %q
+//! %p = wgmma %a, %b, 0               %p = wgmma %a, %b, 0
+//! %s = wgmma_wait %p                 %q = wgmma %c, %d, 0
+//! %e = exp2 %s                =>     %s = wgmma_wait %p
+//! %q = wgmma %c, %d, 0               %e = exp2 %s
+//! %t = wgmma_wait %q                 %t = wgmma_wait %q
 //! ```
 //! Each op has a [`Priority`]. Dots issue as soon as their operands are ready, so that the tensor
 //! cores work while the threads compute; waits for dots issue as late as an op needs their result;
@@ -10,8 +13,8 @@
 //! memory, except that slots may be filled before they are read.
 //!
 //! **Registers.** A dot reads A from registers. If a thread does not have the registers for A, the
-//! tile that A is converted from and the accumulator, the dot issues after the other readers of that
-//! tile. The assembler would mix them with the dot otherwise, and keep both tiles.
+//! tile that A is converted from and the accumulator, the dot issues after the other readers of
+//! that tile. The assembler would mix them with the dot otherwise, and keep both tiles.
 //!
 //! The pass runs after loops are pipelined. The schedule of a loop decides which of its ops run in
 //! one step, and this pass orders them.
@@ -57,12 +60,12 @@ pub fn dots_with_dependences(function: &Function, insts: &[Inst]) -> Vec<FxHashS
     dots.map(|dot| scheduler.closure(dot).into_iter().map(|index| insts[index]).collect()).collect()
 }
 
-/// When an op issues.
+/// The time at which an op issues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Priority {
     /// As soon as its operands are ready.
     Early,
-    /// Where the text has it.
+    /// In the order of the text.
     InOrder,
     /// Before the first op that depends on it.
     Late,
@@ -109,7 +112,7 @@ impl<'a> Scheduler<'a> {
         for index in 0..end {
             match self.priorities[index] {
                 Priority::Early | Priority::InOrder => self.issue(index),
-                // The registers that a dot reads are free again where its slots are.
+                // The registers that a dot reads are free when its slots are.
                 Priority::Last if !self.issues_early => self.issue_needs(index),
                 Priority::Late | Priority::Last => {}
             }
@@ -262,7 +265,7 @@ impl MemoryOrder {
     }
 }
 
-/// Whether an op reads a vector from a slot.
+/// Returns whether an op reads a vector from a slot.
 fn is_vector_read(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let is_vector = |slot: &Buffer| slot.shape.iter().filter(|extent| **extent > 1).count() == 1;
@@ -282,9 +285,9 @@ fn is_release(function: &Function, inst: Inst) -> bool {
     matches!(function.insts[inst].op, Op::Gpu(GpuOp::Release {}))
 }
 
-/// Lets each wait follow what the threads compute between its dot and the wait: the assembler would
-/// move the wait up to the dot otherwise. A wait may have such an operand from the schedule of its
-/// loop.
+/// Lets each wait follow a tile that the threads compute between its dot and the wait: the
+/// assembler would move the wait up to the dot otherwise. A wait may have such an operand from the
+/// schedule of its loop.
 fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
     for (index, wait) in insts.iter().enumerate() {
         if !is_wait(function, *wait) || function.insts[*wait].operands.len() > 1 {
@@ -298,7 +301,7 @@ fn wait_after_computation(function: &mut Function, insts: &[Inst]) {
     }
 }
 
-/// Whether a value is a tile of fp32 that threads compute.
+/// Returns whether a value is a tile of fp32 that threads compute.
 fn is_computed(function: &Function, value: Value) -> bool {
     let is_pointwise = |op: &Op| op.info().family == OpFamily::Pointwise;
     let tile = function.ty(value).as_registers().filter(|tile| !tile.is_scalar());
@@ -306,7 +309,7 @@ fn is_computed(function: &Function, value: Value) -> bool {
         && function.defining_op(value).is_some_and(is_pointwise)
 }
 
-/// Leaves it to the pass that lowers rings how many dots are in flight after each wait.
+/// Leaves the number of dots in flight after each wait to the pass that lowers rings.
 fn count_later(function: &mut Function, insts: &[Inst]) {
     for inst in insts {
         if let Op::Gpu(GpuOp::WgmmaWait { pending }) = &mut function.insts[*inst].op {
@@ -332,8 +335,8 @@ fn issue_after_readers(header: &Header, function: &mut Function, insts: &[Inst])
     }
 }
 
-/// The result of the last op before a dot that reads the tile that A is converted from, if the dot
-/// has to wait for it.
+/// Returns the result of the last op before a dot that reads the tile that A is converted from, if
+/// the dot has to issue after it.
 fn reader_before(header: &Header, function: &Function, before: &[Inst], dot: Inst) -> Option<Value> {
     let data = &function.insts[dot];
     let (Op::Gpu(GpuOp::Wgmma { .. }), &[a, _, accumulator]) = (&data.op, &data.operands[..]) else {

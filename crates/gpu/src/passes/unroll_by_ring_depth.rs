@@ -1,4 +1,4 @@
-//! Unrolls loops by the depth of their rings, so that each copy of the body names its slots by constants.
+//! Unrolls loops by the depth of their rings, so that slot indices are constants.
 //!
 //! ```text
 //! for %i = %low to %high by s {                for %i = %low to %middle by 3s {
@@ -9,14 +9,16 @@
 //!                                              }
 //!                                              for %i = %middle to %high by s { … }
 //! ```
-//! It runs before rings are lowered: that pass knows the slot of each `take` and `acquire` in a loop that goes around its rings as
-//! a whole, and carries the phases only ([`super::rings`]). No select computes the next slot, and what an iteration carries to the
-//! next one is moved once for all copies.
+//! It runs before rings are lowered. If a loop goes around its rings a whole number of times in
+//! each iteration, that pass knows the slot of each `take` and `acquire` and carries only the
+//! phases ([`super::rings`]). No select computes the next slot, and loop-carried values move once
+//! for all copies.
 //!
-//! It pays where the threads have more to issue than the tensor cores take time: where they compute an operand of one dot
-//! from another one. The assembler mixes the copies, which takes registers. Where
-//! [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks) is set, the kernel states how
-//! many blocks a multiprocessor should hold, by the estimate for one copy.
+//! It pays if the threads need more time to issue their instructions than the tensor cores need for
+//! the dots, in loops whose threads compute an operand of one dot from another one. The assembler
+//! interleaves the copies, which takes registers. If
+//! [`Tuning::states_blocks`](tilewright_gpu_ir::Tuning::states_blocks) is set, the kernel states
+//! how many blocks a multiprocessor should hold, by the estimate for one copy.
 
 use tilewright_ir::{
     self as ir, Block, Cursor, Dtype, Element, ElementwiseFn, Inst, OpFamily, Operation, Parents, Rounding,
@@ -79,7 +81,7 @@ struct RingStep {
 }
 
 impl RingStep {
-    /// After how many iterations the slot is the same one.
+    /// Returns the number of iterations after which the slot is the same.
     fn period(&self) -> u32 {
         let (mut a, mut b) = (self.slots, self.per_iteration);
         while b != 0 {
@@ -89,7 +91,7 @@ impl RingStep {
     }
 }
 
-/// The rings that a loop goes around, if it is known at which slots it begins.
+/// Returns the rings of a loop, if the slots of its first iteration are known.
 fn rings_of(function: &Function, parents: &Parents, inst: Inst) -> Option<Vec<RingStep>> {
     let body = function.insts[inst].regions[0];
     let mut ends: Vec<(Value, bool, RingStep)> = Vec::new();
@@ -111,13 +113,13 @@ fn rings_of(function: &Function, parents: &Parents, inst: Inst) -> Option<Vec<Ri
         .then(|| ends.into_iter().map(|(.., step)| step).collect())
 }
 
-/// The ring that an op advances in, and whether it takes a slot.
+/// Returns the ring whose slot an op acquires or takes, and whether it takes it.
 fn ring_end(function: &Function, inst: Inst) -> Option<(Value, bool)> {
     let data = &function.insts[inst];
     match data.op.as_gpu()? {
         GpuOp::Acquire {} => Some((data.operands[0], false)),
         GpuOp::Take {} => Some((data.operands[0], true)),
-        // tidy: wildcard because no other op advances in a ring
+        // tidy: wildcard because no other op goes to the next slot
         _ => None,
     }
 }
@@ -134,8 +136,8 @@ fn slots_of(function: &Function, ring: Value) -> u32 {
     }
 }
 
-/// Whether it is one number for each ring how many slots the kernel acquires and takes before an
-/// instruction: no loop is around it, and no loop or branch before it advances in the rings.
+/// Returns whether the kernel acquires and takes a constant number of slots of each ring before an
+/// instruction: no loop is around it, and no loop or branch before it acquires or takes slots.
 fn begin_at_known_slots(function: &Function, parents: &Parents, inst: Inst, rings: &[Value]) -> bool {
     let mut around = inst;
     while let Some(block) = parents.block(around) {
@@ -218,14 +220,15 @@ fn plan(header: &Header, function: &Function, inst: Inst, rings: &[RingStep]) ->
     Ok(Plan { factor, step, dtype, tiles })
 }
 
-/// Whether an instruction computes a tile element by element.
+/// Returns whether an instruction computes a tile element by element.
 fn is_arithmetic(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     matches!(data.op, Op::Gpu(GpuOp::Elementwise { .. })) && function.ty(data.results[0]).layout().is_some()
 }
 
-/// Whether a dot of a body takes from registers what threads compute from another dot of it. Threads
-/// that put the operand into shared memory wait for each other there, and do not run ahead.
+/// Returns whether a dot of a body reads an operand from registers that threads compute from
+/// another dot of the body. Threads that store the operand to shared memory wait for each other,
+/// and do not run ahead.
 fn has_dependent_dots(function: &Function, body: Block) -> bool {
     dots_of(function, body).into_iter().any(|dot| {
         let operand = function.insts[dot].operands[0];
@@ -236,7 +239,7 @@ fn has_dependent_dots(function: &Function, body: Block) -> bool {
 }
 
 fn unroll(function: &mut Function, block: Block, inst: Inst, plan: &Plan) {
-    // The number of copies is decided: neither loop is to be unrolled again.
+    // Neither loop may be unrolled again.
     let Op::Tile(ir::Op::For { options }) = &mut function.insts[inst].op else { return };
     options.unroll_factor = 1;
     let remainder = function.insts[inst].op.clone();
@@ -248,8 +251,8 @@ fn unroll(function: &mut Function, block: Block, inst: Inst, plan: &Plan) {
     unroll_loop(&mut cursor, (block, inst), &unrolling, remainder);
 }
 
-/// The counter after the last of the iterations that all copies of the body run: the distance of
-/// the bounds, which an unsigned integer holds, without what is left of it.
+/// Returns the upper bound of the unrolled loop: the lower bound plus the distance of the bounds,
+/// which an unsigned integer holds, rounded down to whole unrolled iterations.
 fn middle(cursor: &mut Cursor<'_, Gpu>, [lower, upper]: [Value; 2], step: i64, dtype: Dtype) -> Value {
     let unsigned = if dtype.bits() == 64 { Dtype::U64 } else { Dtype::U32 };
     let cast = |cursor: &mut Cursor<'_, Gpu>, value: Value, dtype: Dtype| {

@@ -146,7 +146,7 @@ LATE = "start one stage later"
         (
             "gated_matmul",
             [*[HALF] * 3, *[SINGLE] * 2, "i32:16", "64", "64", "32"],
-            "runs into the next iteration",
+            "run into the next iteration",
         ),
     ],
 )

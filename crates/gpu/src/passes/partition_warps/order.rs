@@ -6,10 +6,10 @@
 //!                      named_barrier       named_barrier
 //!                                          … load %q …
 //! ```
-//! Both partitions reach the same barriers in the same order. Consecutive stores with no load between
-//! share a pair of barriers. Stores need none if no pointer of the producer may point to what they
-//! store: pointers of different arguments point to different memory, as in all passes, and loaded
-//! pointers may point to any.
+//! Both partitions reach the same barriers in the same order. Consecutive stores with no load
+//! between share a pair of barriers. Stores need none if no pointer of the producer may point to
+//! what they store: pointers of different arguments point to different memory, as in all passes,
+//! and loaded pointers may point to any.
 
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
@@ -31,8 +31,8 @@ pub fn is_mark(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::NamedBarrier { barrier: OF_ALL_ROLES, .. }))
 }
 
-/// Inserts barriers of `warps` warps before and after all stores of a block and of the regions inside
-/// it.
+/// Inserts barriers of `warps` warps before and after all stores of a block and of the regions
+/// inside it.
 pub fn mark(function: &mut Function, block: Block, warps: u32) -> Vec<Stores> {
     let mut found = Vec::new();
     mark_block(function, block, warps * LANES, &mut found);
@@ -76,7 +76,7 @@ fn mark_block(function: &mut Function, block: Block, threads: u32, found: &mut V
 /// Returns whether a store of the kernel may write what the producer loads through `pointers`.
 ///
 /// # Errors
-/// If an atomic op may: other programs may write the memory between the loads of the two partitions.
+/// If an atomic op may write it: other programs may do so between the loads of the two partitions.
 pub fn may_synchronize(module: &Module, pointers: &[Value]) -> Result<bool, &'static str> {
     let (function, global) = (module.kernel(), GlobalAccesses::new(module));
     let (mut is_stored, mut is_atomic) = (false, false);

@@ -1,33 +1,33 @@
-//! Which dots of a loop run across its iterations.
+//! Finds the dots of a loop that run across its iterations.
 //!
-//! **Dots in flight.** Dots that add up in the same registers end in the order in which they were
-//! started, so the dots of an iteration need not end before those of the next one start. Only a
-//! slot that they read has to wait for them.
+//! **Dots in flight.** Dots with the same accumulator end in the order in which they start, so the
+//! dots of an iteration need not end before those of the next one start. Only the release of a slot
+//! that they read waits for them.
 //!
 //! **Late dots.** A dot whose operand threads compute from the result of another dot starts one
 //! stage later: the tensor cores run it beside the computation of the next iteration. (Shah et al.,
-//! arXiv 2407.08608, overlap a warpgroup with itself so.) The late stage has these dots and all that
-//! depends on them; the early stage has the rest of the iteration.
+//! arXiv 2407.08608, overlap a warpgroup with itself so.) The late stage has these dots and all ops
+//! that depend on them; the early stage has the rest of the iteration.
 
 use cranelift_entity::EntitySet;
 use rustc_hash::FxHashSet;
 use tilewright_ir as ir;
 use tilewright_ir::{Definition, Effect, ElementwiseFn, Inst, OpFamily, Operation, Value};
 
-use super::loop_body::Body;
-use super::loop_plan::{DotsInFlight, LateDots, Neutral, RingLoad, Way};
+use super::loop_body::LoopBody;
+use super::loop_plan::{Destination, DotsInFlight, LateDots, Neutral, RingLoad};
 use crate::cost_model;
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::{Deferred, Function, GpuOp, Op};
 
-/// Lets a dot follow another one in the same accumulator without a wait between them.
+/// Removes the waits between dots that add to the same accumulator.
 pub(super) fn join_accumulators(function: &mut Function, body: ir::Block) {
     let insts = function.blocks[body].insts.clone();
     for inst in &insts {
-        let Some(finish) = joined_finish(function, &insts, *inst) else { continue };
-        let before = function.insts[finish].operands[0];
-        function.insts[*inst].operands[2] = before;
-        function.blocks[body].insts.retain(|other| *other != finish);
+        let Some(wait) = wait_for_accumulator(function, &insts, *inst) else { continue };
+        let dot = function.insts[wait].operands[0];
+        function.insts[*inst].operands[2] = dot;
+        function.blocks[body].insts.retain(|other| *other != wait);
     }
 }
 
@@ -35,7 +35,7 @@ pub(super) fn join_accumulators(function: &mut Function, body: ir::Block) {
 pub(super) fn release_after_waits(function: &mut Function, body: ir::Block) {
     let insts = function.blocks[body].insts.clone();
     let mut moved: Vec<(Inst, Inst)> = Vec::new();
-    for (place, inst) in insts.iter().enumerate() {
+    for (index, inst) in insts.iter().enumerate() {
         if !matches!(function.insts[*inst].op, Op::Gpu(GpuOp::Release {})) {
             continue;
         }
@@ -46,46 +46,54 @@ pub(super) fn release_after_waits(function: &mut Function, body: ir::Block) {
         };
         let waits = insts.iter().filter(reads).filter_map(|dot| wait_of(function, &insts, *dot));
         let last = waits.max_by_key(|wait| insts.iter().position(|other| other == wait));
-        moved.extend(last.filter(|wait| insts[place..].contains(wait)).map(|wait| (*inst, wait)));
+        moved.extend(last.filter(|wait| insts[index..].contains(wait)).map(|wait| (*inst, wait)));
     }
     let body = &mut function.blocks[body].insts;
     for (release, wait) in moved.into_iter().rev() {
         body.retain(|inst| *inst != release);
-        let place = body.iter().position(|inst| *inst == wait).expect("the wait is in the body");
-        body.insert(place + 1, release);
+        let index = body.iter().position(|inst| *inst == wait).expect("the wait is in the body");
+        body.insert(index + 1, release);
     }
 }
 
-/// The op that waits for a dot, or for the last one of its accumulator.
+/// Returns the op that waits for a dot, or for the last dot of its accumulator.
 fn wait_of(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
     let result = *function.insts[dot].results.first()?;
     let user = insts.iter().copied().find(|inst| function.insts[*inst].operands.contains(&result))?;
     match function.insts[user].op {
         Op::Gpu(GpuOp::WgmmaWait { .. }) => Some(user),
         Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::WgmmaWaitEarlier { .. }) => wait_of(function, insts, user),
-        // tidy: wildcard because nothing else takes a dot that is under way
+        // tidy: wildcard because no other op uses a dot in flight
         _ => None,
     }
 }
 
-/// The wait for another dot that the accumulator of a dot is, if nothing else uses the accumulator.
-fn joined_finish(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
+/// Returns the wait for another dot whose result is only the accumulator of a dot.
+fn wait_for_accumulator(function: &Function, insts: &[Inst], dot: Inst) -> Option<Inst> {
     let exact =
         |inst: Inst| matches!(function.insts[inst].op, Op::Gpu(GpuOp::Wgmma { max_imprecise_acc: 0, .. }));
     let acc = *function.insts[dot].operands.get(2)?;
-    let finish = function.defining_inst(acc).filter(|inst| exact(dot) && insts.contains(inst))?;
-    let data = &function.insts[finish];
-    let is_finish = matches!(data.op, Op::Gpu(GpuOp::WgmmaWait { .. })) && data.operands.len() == 1;
-    let before = function.defining_inst(data.operands[0]).filter(|inst| is_finish && exact(*inst))?;
+    let wait = function.defining_inst(acc).filter(|inst| exact(dot) && insts.contains(inst))?;
+    let data = &function.insts[wait];
+    let is_wait = matches!(data.op, Op::Gpu(GpuOp::WgmmaWait { .. })) && data.operands.len() == 1;
+    let before = function.defining_inst(data.operands[0]).filter(|inst| is_wait && exact(*inst))?;
     let mut uses = 0;
     function.walk(function.entry, &mut |inst| {
         uses += function.insts[inst].operands.iter().filter(|operand| **operand == acc).count();
     });
-    (uses == 1 && insts.contains(&before)).then_some(finish)
+    (uses == 1 && insts.contains(&before)).then_some(wait)
 }
 
-impl Body<'_> {
-    /// The asynchronous dots of the body, in the order of the text.
+/// The scaling of an accumulator by a late stage.
+#[derive(Default)]
+struct Scaling {
+    /// The multiplication, and the shape ops of the factor.
+    insts: Vec<Inst>,
+    factor: Option<Value>,
+}
+
+impl LoopBody<'_> {
+    /// Returns the asynchronous dots of the body, in text order.
     fn wgmmas(&self) -> Vec<Inst> {
         let insts = self.function.blocks[self.block].insts.iter().copied();
         insts.filter(|inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Wgmma { .. }))).collect()
@@ -95,7 +103,7 @@ impl Body<'_> {
         self.uses.only(value).map(|only| only.inst)
     }
 
-    /// The dots of the loop, if they may run into the next iteration.
+    /// Returns the dots of the loop, if they may run into the next iteration.
     pub(super) fn dots_in_flight(&self, loads: &[RingLoad]) -> Option<DotsInFlight> {
         let function = self.function;
         let insts = &function.blocks[self.block].insts;
@@ -105,81 +113,78 @@ impl Body<'_> {
         if dots.is_empty() || insts.iter().any(is_other_dot) {
             return None;
         }
-        let slot = |load: &RingLoad| match &load.way {
-            Way::Buffer { alloc, .. } => Some(function.insts[*alloc].results[0]),
-            Way::Registers => None,
+        let slot = |load: &RingLoad| match &load.destination {
+            Destination::Buffer { alloc, .. } => Some(function.insts[*alloc].results[0]),
+            Destination::Registers => None,
         };
         let slots: Vec<Value> = loads.iter().filter_map(slot).collect();
-        let (mut finishes, mut all_finishes, mut indices) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut waits, mut all_waits, mut indices) = (Vec::new(), Vec::new(), Vec::new());
         let mut read: FxHashSet<Value> = FxHashSet::default();
         for dot in &dots {
             let data = &function.insts[*dot];
             let Op::Gpu(GpuOp::Wgmma { max_imprecise_acc: 0, .. }) = data.op else { return None };
             let &[a, b, acc] = &data.operands[..] else { return None };
-            // An operand in registers would be written while the dot reads it, and one of other
-            // memory may be infinite: times the zeros of a slot of no iteration that is no number.
+            // An operand in registers would be written while the dot reads it. Other memory may
+            // hold infinities: times the zeros of a slot out of range, these are NaNs.
             if ![a, b].iter().all(|value| slots.contains(value)) {
                 return None;
             }
             read.extend([a, b]);
             let is_word = function.ty(acc).as_registers().is_some_and(|tile| element_bits(tile) == 32);
             let is_only_use = is_word && self.only_user(acc) == Some(*dot);
-            let follows = joined_finish(function, insts, *dot).is_some();
+            let follows = wait_for_accumulator(function, insts, *dot).is_some();
             let carried = match function.values[acc].definition {
-                Definition::Parameter(block, place) if block == self.block && place > 0 => {
-                    Some(place as usize - 1)
+                Definition::Parameter(block, index) if block == self.block && index > 0 => {
+                    Some(index as usize - 1)
                 }
                 Definition::Parameter(..) | Definition::Result(..) => None,
             };
             if !is_only_use || !(follows || carried.is_some()) {
                 return None;
             }
-            let finish = self.only_user(data.results[0]).filter(|inst| self.place(*inst).is_some())?;
-            let wait = &function.insts[finish];
-            if !matches!(wait.op, Op::Gpu(GpuOp::WgmmaWait { .. })) || wait.operands.len() != 1 {
+            let wait = self.only_user(data.results[0]).filter(|inst| self.index(*inst).is_some())?;
+            let wait_data = &function.insts[wait];
+            if !matches!(wait_data.op, Op::Gpu(GpuOp::WgmmaWait { .. })) || wait_data.operands.len() != 1 {
                 return None;
             }
-            all_finishes.push(finish);
+            all_waits.push(wait);
             indices.extend(carried);
-            let user = self.only_user(wait.results[0])?;
+            let user = self.only_user(wait_data.results[0])?;
             if Some(user) == function.terminator(self.block) {
-                finishes.push(finish);
+                waits.push(wait);
             } else if !dots.contains(&user) {
                 return None;
             }
         }
-        // Each accumulator is carried to itself.
+        // The loop carries each accumulator to itself.
         let yielded = function.yielded(self.block);
-        let ends_of = |index: &usize| {
-            finishes.iter().any(|inst| function.insts[*inst].results[..] == [yielded[*index]])
-        };
+        let ends_of =
+            |index: &usize| waits.iter().any(|inst| function.insts[*inst].results[..] == [yielded[*index]]);
         let is_own =
-            finishes.len() == indices.len() && indices.iter().all(ends_of) && self.keep_places(&indices);
+            waits.len() == indices.len() && indices.iter().all(ends_of) && self.keep_indices(&indices);
         let may_repeat = insts.iter().all(|inst| {
             dots.contains(inst)
-                || all_finishes.contains(inst)
+                || all_waits.contains(inst)
                 || self.is_plain(*inst)
                 || is_of_load(loads, *inst)
                 || self.is_of_buffer(loads, *inst)
         });
-        // The other carried values are for addresses, which are computed ahead.
+        // The other carried values are for addresses, which the copies compute ahead.
         let results = &function.insts[self.inst].results;
         let is_accumulator =
             (0..results.len()).all(|index| indices.contains(&index) || self.uses.count(results[index]) == 0);
         let is_every_load_read = slots.len() == loads.len() && slots.iter().all(|slot| read.contains(slot));
-        (is_own && may_repeat && is_accumulator && is_every_load_read)
-            .then_some(DotsInFlight { dots, finishes })
+        (is_own && may_repeat && is_accumulator && is_every_load_read).then_some(DotsInFlight { dots, waits })
     }
 
     /// Returns whether each of these carried values is the accumulator that its dots end in.
-    fn keep_places(&self, indices: &[usize]) -> bool {
+    fn keep_indices(&self, indices: &[usize]) -> bool {
         let function = self.function;
         indices.iter().all(|index| {
             let mut value = function.yielded(self.block)[*index];
             // From the last dot back to the first one.
-            while let Some(finish) = function.defining_inst(value).filter(|inst| self.place(*inst).is_some())
-            {
-                let Some(dot) = function.defining_inst(function.insts[finish].operands[0]) else {
+            while let Some(wait) = function.defining_inst(value).filter(|inst| self.index(*inst).is_some()) {
+                let Some(dot) = function.defining_inst(function.insts[wait].operands[0]) else {
                     return false;
                 };
                 value = function.insts[dot].operands[2];
@@ -196,23 +201,23 @@ impl Body<'_> {
         is_fence || (data.regions.is_empty() && matches!(effect, Effect::Pure | Effect::Terminator))
     }
 
-    /// Returns whether it ends the life of a buffer that slots replace.
+    /// Returns whether an instruction ends the life of a buffer that slots replace.
     fn is_of_buffer(&self, loads: &[RingLoad], inst: Inst) -> bool {
         let data = &self.function.insts[inst];
-        let is_its = |load: &RingLoad| match &load.way {
-            Way::Buffer { alloc, .. } => self.function.insts[*alloc].results[0] == data.operands[0],
-            Way::Registers => false,
+        let is_its = |load: &RingLoad| match &load.destination {
+            Destination::Buffer { alloc, .. } => self.function.insts[*alloc].results[0] == data.operands[0],
+            Destination::Registers => false,
         };
         matches!(data.op, Op::Gpu(GpuOp::Dealloc {})) && loads.iter().any(is_its)
     }
 
-    /// How the body can be divided between two stages, if it can.
+    /// Returns the division of the body between two stages, if it has late dots.
     pub(super) fn late_dots(&self, loads: &[RingLoad]) -> Option<LateDots> {
         let function = self.function;
         let insts = &function.blocks[self.block].insts;
         let all = self.wgmmas();
         let dots: Vec<Inst> = all.iter().copied().filter(|dot| self.depends_on_others(*dot, &all)).collect();
-        let numbers: Vec<usize> = dots
+        let indices: Vec<usize> = dots
             .iter()
             .map(|dot| loads.iter().position(|load| self.is_read_by_only(load, *dot, &dots)))
             .collect::<Option<_>>()?;
@@ -222,26 +227,26 @@ impl Body<'_> {
             return None;
         }
         let mut needed: FxHashSet<Value> = dots.iter().map(|dot| function.insts[*dot].operands[0]).collect();
-        let mut last = FxHashSet::default();
+        let mut operand_ops = FxHashSet::default();
         for inst in self.exclusive(&late) {
             let data = &function.insts[inst];
             if data.results.iter().any(|value| needed.contains(value)) {
                 needed.extend(&data.operands);
-                last.insert(inst);
+                operand_ops.insert(inst);
             } else {
                 late.insert(inst);
             }
         }
-        for number in &numbers {
-            let Way::Buffer { alloc, .. } = &loads[*number].way else { return None };
+        for index in &indices {
+            let Destination::Buffer { alloc, .. } = &loads[*index].destination else { return None };
             let ends = self.uses.users(function.insts[*alloc].results[0]);
             late.extend(ends.filter(|user| matches!(function.insts[*user].op, Op::Gpu(GpuOp::Dealloc {}))));
             late.insert(*alloc);
         }
         let may_run_apart = insts.iter().all(|inst| self.is_early_or_late(*inst, &late, loads))
             && self.fits(&dots, &early, insts);
-        let neutral = self.neutral(&dots, &late, &last);
-        may_run_apart.then_some(LateDots { loads: numbers, late, last, neutral })
+        let neutral = self.neutral(&dots, &late, &operand_ops);
+        may_run_apart.then_some(LateDots { loads: indices, late, operand_ops, neutral })
     }
 
     /// Returns whether A of a dot is computed from another dot of the iteration.
@@ -254,11 +259,11 @@ impl Body<'_> {
             if dots.contains(&inst) {
                 return true;
             }
-            if self.place(inst).is_none() {
+            if self.index(inst).is_none() {
                 continue;
             }
             work.extend(&function.insts[inst].operands);
-            // What was stored to a buffer.
+            // The values that were stored to a buffer.
             if matches!(function.insts[inst].op, Op::Gpu(GpuOp::Alloc { .. })) {
                 let stores = self.uses.users(value).map(|user| &function.insts[user]);
                 let stores = stores.filter(|user| matches!(user.op, Op::Gpu(GpuOp::LocalStore {})));
@@ -270,14 +275,19 @@ impl Body<'_> {
 
     /// Returns the values with which the late stage changes no accumulator, if it only scales
     /// accumulators and adds dots to them.
-    fn neutral(&self, dots: &[Inst], late: &FxHashSet<Inst>, last: &FxHashSet<Inst>) -> Option<Neutral> {
+    fn neutral(
+        &self,
+        dots: &[Inst],
+        late: &FxHashSet<Inst>,
+        operand_ops: &FxHashSet<Inst>,
+    ) -> Option<Neutral> {
         let function = self.function;
         let is_late = |value: Value| function.defining_inst(value).is_some_and(|inst| late.contains(&inst));
         let mut neutral = Neutral::default();
         let mut known: FxHashSet<Inst> = dots.iter().copied().collect();
         for dot in dots {
             let [mut zeros, acc] = [0, 2].map(|index| function.insts[*dot].operands[index]);
-            while let Some(inst) = function.defining_inst(zeros).filter(|inst| last.contains(inst)) {
+            while let Some(inst) = function.defining_inst(zeros).filter(|inst| operand_ops.contains(inst)) {
                 zeros = function.insts[inst].operands[0];
             }
             // A loop carries registers of narrower elements in pairs.
@@ -286,10 +296,9 @@ impl Body<'_> {
                 return None;
             }
             neutral.zeros.push(zeros);
-            if let Some((insts, factor)) = self.scaling(acc, late)? {
-                known.extend(insts);
-                neutral.ones.push(factor);
-            }
+            let Scaling { insts, factor } = self.scaling(acc, late)?;
+            known.extend(insts);
+            neutral.ones.extend(factor);
         }
         let is_known = |inst: &Inst| {
             let is_own = matches!(
@@ -301,9 +310,9 @@ impl Body<'_> {
         late.iter().all(is_known).then_some(neutral)
     }
 
-    /// Returns the ops by which a late stage scales an accumulator, and the factor; or `Some(None)`
-    /// if it does not scale the accumulator. An accumulator is a carried value or another dot.
-    fn scaling(&self, acc: Value, late: &FxHashSet<Inst>) -> Option<Option<(Vec<Inst>, Value)>> {
+    /// Returns the scaling of an accumulator, if the accumulator is a carried value or another dot
+    /// that is scaled at most once.
+    fn scaling(&self, acc: Value, late: &FxHashSet<Inst>) -> Option<Scaling> {
         let function = self.function;
         let is_accumulator = |value: Value| match function.values[value].definition {
             Definition::Parameter(block, _) => block == self.block,
@@ -312,7 +321,7 @@ impl Body<'_> {
             }
         };
         if is_accumulator(acc) {
-            return Some(None);
+            return Some(Scaling::default());
         }
         let scaling = function.defining_inst(acc)?;
         let data = &function.insts[scaling];
@@ -326,15 +335,15 @@ impl Body<'_> {
             insts.push(inst);
             factor = function.insts[inst].operands[0];
         }
-        Some(Some((insts, factor)))
+        Some(Scaling { insts, factor: Some(factor) })
     }
 
-    /// Returns whether a dot reads what was loaded, as B, and only late dots do.
+    /// Returns whether a dot reads a loaded tile as B, and only late dots read it.
     fn is_read_by_only(&self, load: &RingLoad, dot: Inst, late: &[Inst]) -> bool {
         let function = self.function;
-        let Way::Buffer { alloc, .. } = &load.way else { return false };
+        let Destination::Buffer { alloc, .. } = &load.destination else { return false };
         let memory = function.insts[*alloc].results[0];
-        let [a, b] = [0, 1].map(|place| function.insts[dot].operands[place]);
+        let [a, b] = [0, 1].map(|index| function.insts[dot].operands[index]);
         let is_allowed = |user: Inst| {
             let is_own = matches!(function.insts[user].op, Op::Gpu(GpuOp::LocalStore {} | GpuOp::Dealloc {}));
             is_own || late.contains(&user)
@@ -342,8 +351,8 @@ impl Body<'_> {
         b == memory && function.ty(a).as_registers().is_some() && self.uses.users(memory).all(is_allowed)
     }
 
-    /// What depends on dots, or on what they were in the iteration before: the accumulators and
-    /// what is made of them.
+    /// Returns the ops that depend on dots of this iteration or of the previous one: those on the
+    /// accumulators.
     fn depending(&self, dots: &[Inst]) -> Option<FxHashSet<Inst>> {
         let function = self.function;
         let mut late: FxHashSet<Inst> = dots.iter().copied().collect();
@@ -355,12 +364,12 @@ impl Body<'_> {
                 continue;
             }
             for user in self.uses.users(value) {
-                // What is used in a region belongs to what has the region.
-                self.place(user)?;
+                // An op with regions would belong to both stages.
+                self.index(user)?;
                 let data = &function.insts[user];
                 if data.op.info().effect == Effect::Terminator {
-                    let places = (0..data.operands.len()).filter(|place| data.operands[*place] == value);
-                    work.extend(places.map(|place| function.blocks[self.block].parameters[place + 1]));
+                    let indices = (0..data.operands.len()).filter(|index| data.operands[*index] == value);
+                    work.extend(indices.map(|index| function.blocks[self.block].parameters[index + 1]));
                 } else {
                     late.insert(user);
                     work.extend(&data.results);
@@ -370,8 +379,8 @@ impl Body<'_> {
         Some(late)
     }
 
-    /// What only the late stage needs and costs little, conversions and changes of shape: the last
-    /// ones first.
+    /// Returns the cheap ops that only the late stage needs, conversions and changes of shape, in
+    /// reverse order.
     fn exclusive(&self, late: &FxHashSet<Inst>) -> Vec<Inst> {
         let function = self.function;
         let mut found: Vec<Inst> = Vec::new();
@@ -393,25 +402,25 @@ impl Body<'_> {
         found
     }
 
-    /// Whether an instruction may be where it would be: the early stage once more before the loop,
-    /// the late stage after it.
+    /// Returns whether an instruction may run in its stage: the early stage runs once more before
+    /// the loop, the late stage once more after it.
     fn is_early_or_late(&self, inst: Inst, late: &FxHashSet<Inst>, loads: &[RingLoad]) -> bool {
         let function = self.function;
         let data = &function.insts[inst];
         let info = data.op.info();
         let carried = |value: &Value| match function.values[*value].definition {
-            Definition::Parameter(block, place) if block == self.block => Some(place),
+            Definition::Parameter(block, index) if block == self.block => Some(index),
             Definition::Parameter(..) | Definition::Result(..) => None,
         };
         if info.effect == Effect::Terminator {
-            // The early stage ends an iteration ahead of the counter, and of what the late stage
-            // carries.
-            let is_behind = |place: u32| place == 0 || self.is_yielded_late(place, late);
-            return !data.operands.iter().filter_map(carried).any(is_behind);
+            // The early stage is an iteration ahead of the counter, and of the values that the late
+            // stage carries.
+            let is_of_late_stage = |index: u32| index == 0 || self.is_yielded_late(index, late);
+            return !data.operands.iter().filter_map(carried).any(is_of_late_stage);
         }
         if late.contains(&inst) {
             let is_late = |value: &Value| {
-                carried(value).is_none_or(|place| place > 0 && self.is_yielded_late(place, late))
+                carried(value).is_none_or(|index| index > 0 && self.is_yielded_late(index, late))
             };
             let is_own = matches!(
                 data.op,
@@ -427,7 +436,7 @@ impl Body<'_> {
             function.walk(*region, &mut |user| {
                 let from_body = |value: &Value| match function.values[*value].definition {
                     Definition::Parameter(block, _) => block == self.block,
-                    Definition::Result(inst, _) => self.place(inst).is_some(),
+                    Definition::Result(inst, _) => self.index(inst).is_some(),
                 };
                 inner &= !function.insts[user].operands.iter().any(from_body);
             });
@@ -443,30 +452,31 @@ impl Body<'_> {
                 | GpuOp::LocalLoad { .. }
                 | GpuOp::Dealloc {},
             ) => true,
-            // tidy: wildcard because all others may if they only compute
+            // tidy: wildcard because pure ops may repeat
             _ => info.effect == Effect::Pure,
         };
         inner && may_repeat && !matches!(info.family, OpFamily::Loop | OpFamily::Branch)
     }
 
-    fn is_yielded_late(&self, place: u32, late: &FxHashSet<Inst>) -> bool {
-        let value = self.function.yielded(self.block)[place as usize - 1];
+    /// Returns whether the late stage computes the next value of a parameter of the body.
+    fn is_yielded_late(&self, index: u32, late: &FxHashSet<Inst>) -> bool {
+        let value = self.function.yielded(self.block)[index as usize - 1];
         self.function.defining_inst(value).is_some_and(|inst| late.contains(&inst))
     }
 
-    /// Whether the accumulators of both stages and the operands between them are likely to have
-    /// room.
+    /// Returns whether registers hold the accumulators of both stages and the operands between
+    /// them, by the cost model.
     fn fits(&self, late: &[Inst], early: &[Inst], insts: &[Inst]) -> bool {
         let function = self.function;
         let threads = self.header.num_warps * 32;
-        let words = |dot: &Inst, place: usize| {
-            let Some(tile) = function.ty(function.insts[*dot].operands[place]).as_registers() else {
+        let words = |dot: &Inst, index: usize| {
+            let Some(tile) = function.ty(function.insts[*dot].operands[index]).as_registers() else {
                 return 0;
             };
             let bits = tile.dtype().map_or(64, ir::Dtype::bits);
             tile.shape.iter().product::<u32>() * bits / 32 / threads
         };
-        let has_own = |dot: &&Inst| joined_finish(function, insts, **dot).is_none();
+        let has_own = |dot: &&Inst| wait_for_accumulator(function, insts, **dot).is_none();
         let operands: u32 = late.iter().map(|dot| words(dot, 0)).sum();
         let accumulators = late.iter().chain(early).filter(has_own);
         let tiles = operands + accumulators.map(|dot| words(dot, 2)).sum::<u32>();
@@ -474,17 +484,17 @@ impl Body<'_> {
     }
 }
 
-/// Whether slots replace an instruction.
+/// Returns whether slots replace an instruction.
 fn is_of_load(loads: &[RingLoad], inst: Inst) -> bool {
-    loads.iter().any(|load| match &load.way {
-        Way::Buffer { shapes, alloc, store } => {
+    loads.iter().any(|load| match &load.destination {
+        Destination::Buffer { shapes, alloc, store } => {
             [load.inst, *alloc, *store].contains(&inst) || shapes.contains(&inst)
         }
-        Way::Registers => load.inst == inst,
+        Destination::Registers => load.inst == inst,
     })
 }
 
-/// Lets the waits for dots be counted where rings are lowered: other dots are under way.
+/// Leaves the number of dots in flight after a wait to the pass that lowers rings.
 pub(super) fn count_later(function: &mut Function, inst: Inst) {
     if let Op::Gpu(GpuOp::WgmmaWait { pending }) = &mut function.insts[inst].op {
         *pending = Deferred(None);

@@ -1,5 +1,6 @@
-//! Rings that tensor copies fill, or another role, are made once, before the loops around: their `mbarrier`s are set up once. Which slot is next,
-//! and in which phase, is carried through those loops, and at the end of an inner loop every slot is empty.
+//! Hoists the allocations of rings with `mbarrier`s out of loops: these are initialized once. Such
+//! rings are filled by tensor copies, or by another partition. The loops carry the index of the
+//! next slot and its phase. At the end of an inner loop, every slot is empty.
 //!
 //! ```text
 //! for %tile … {                         %r = alloc : ring<3, …>
@@ -15,8 +16,8 @@ use tilewright_ir::{Block, Inst, Value};
 use super::loop_plan::LoopPlan;
 use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
-/// Moves where rings of tensor copies, or all, are made and where they end out of the loops around the pipelined ones.
-pub fn hoist(function: &mut Function, plans: &[LoopPlan], all: bool) {
+/// Hoists the rings of pipelined loops: those that tensor copies fill, or with `all`, all rings.
+pub fn hoist_rings(function: &mut Function, plans: &[LoopPlan], all: bool) {
     let entry = function.entry;
     let mut owners: FxHashMap<Block, (Inst, Block)> = FxHashMap::default();
     let mut blocks = vec![entry];
@@ -38,27 +39,28 @@ pub fn hoist(function: &mut Function, plans: &[LoopPlan], all: bool) {
         }
         let Some(outermost) = outermost else { continue };
         let rings = rings(function, block, all);
-        let mut take = |is_wanted: &dyn Fn(&Function, Inst) -> bool| -> Vec<Inst> {
+        let mut remove = |is_removed: &dyn Fn(&Function, Inst) -> bool| -> Vec<Inst> {
             let (moved, kept) = std::mem::take(&mut function.blocks[block].insts)
                 .into_iter()
-                .partition(|inst| is_wanted(function, *inst));
+                .partition(|inst| is_removed(function, *inst));
             function.blocks[block].insts = kept;
             moved
         };
-        let allocs = take(&|function, inst| {
+        let allocs = remove(&|function, inst| {
             function.insts[inst].results.first().is_some_and(|result| rings.contains(result))
         });
-        let deallocs = take(&|function, inst| {
+        let deallocs = remove(&|function, inst| {
             let data = &function.insts[inst];
             matches!(data.op, Op::Gpu(GpuOp::Dealloc {})) && rings.contains(&data.operands[0])
         });
         let insts = &mut function.blocks[entry].insts;
-        let place = insts.iter().position(|inst| *inst == outermost).expect("it stands in the entry");
-        insts.splice(place..=place, allocs.into_iter().chain([outermost]).chain(deallocs));
+        let index = insts.iter().position(|inst| *inst == outermost).expect("it is in the entry");
+        insts.splice(index..=index, allocs.into_iter().chain([outermost]).chain(deallocs));
     }
 }
 
-/// The rings that are made in a block and filled by tensor copies, or all of them.
+/// Returns the rings that a block allocates and tensor copies fill, or with `all`, that any ops
+/// fill.
 fn rings(function: &Function, block: Block, all: bool) -> Vec<Value> {
     let mut of_slot: FxHashMap<Value, Value> = FxHashMap::default();
     let mut filled = Vec::new();
@@ -70,14 +72,14 @@ fn rings(function: &Function, block: Block, all: bool) -> Vec<Value> {
                 filled.extend(all.then_some(data.operands[0]));
             }
             Op::Gpu(GpuOp::TensorFill {}) => filled.extend(of_slot.get(&data.operands[0])),
-            // tidy: wildcard because nothing else fills a slot by a tensor copy
+            // tidy: wildcard because no other op is a tensor copy to a slot
             _ => {}
         }
     });
-    let is_made_here = |value: &Value| {
+    let is_allocated_here = |value: &Value| {
         function.blocks[block].insts.iter().any(|inst| function.insts[*inst].results.first() == Some(value))
     };
-    filled.retain(|value| matches!(function.ty(*value), Type::Ring(_)) && is_made_here(value));
+    filled.retain(|value| matches!(function.ty(*value), Type::Ring(_)) && is_allocated_here(value));
     filled.sort_unstable();
     filled.dedup();
     filled

@@ -1,21 +1,22 @@
-//! How often a loop runs, where its bounds say so.
+//! Computes the number of iterations of a loop from its bounds.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Value, constant_int};
 
-use super::loop_body::Body;
+use super::loop_body::LoopBody;
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
-impl Body<'_> {
-    /// The number of iterations, if the bounds are constants.
+impl LoopBody<'_> {
+    /// Returns the number of iterations, if the bounds are constants.
     pub(super) fn iterations(&self, step: i128) -> Option<u32> {
         let bound =
-            |place: usize| constant_int(self.function, self.function.insts[self.inst].operands[place]);
+            |index: usize| constant_int(self.function, self.function.insts[self.inst].operands[index]);
         count(bound(1)? - bound(0)?, step)
     }
 }
 
-/// The number of iterations of a loop whose bounds are constants, or differ by one. A loop whose bounds overflow has none.
+/// Returns the number of iterations of a loop whose bounds are constants, or differ by a constant.
+/// If its bounds overflow, the loop has no iteration.
 pub fn constant_iterations(function: &Function, inst: Inst) -> Option<u32> {
     let operands = &function.insts[inst].operands;
     let step = constant_int(function, operands[2]).filter(|step| *step != 0)?;
@@ -23,7 +24,8 @@ pub fn constant_iterations(function: &Function, inst: Inst) -> Option<u32> {
     count((from == to).then_some(upper - lower)?, step)
 }
 
-/// A scalar as another one, none if it is a constant, and a constant.
+/// Splits a scalar into a value, none if the scalar is a constant, and a constant that is added to
+/// it.
 fn split(function: &Function, mut value: Value) -> (Option<Value>, i128) {
     let mut offset = 0;
     loop {
@@ -35,7 +37,7 @@ fn split(function: &Function, mut value: Value) -> (Option<Value>, i128) {
         let Op::Gpu(GpuOp::Elementwise { function: ir::ElementwiseFn::Add, .. }) = data.op else {
             return (Some(value), offset);
         };
-        let constants = [0, 1].map(|place| constant_int(function, data.operands[place]));
+        let constants = [0, 1].map(|index| constant_int(function, data.operands[index]));
         (value, offset) = match constants {
             [_, Some(constant)] => (data.operands[0], offset + constant),
             [Some(constant), None] => (data.operands[1], offset + constant),

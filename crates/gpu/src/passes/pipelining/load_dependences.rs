@@ -26,7 +26,9 @@ impl<'f> LoadDependences<'f> {
     /// branches these instructions, and those that compute the values, run.
     pub(in crate::passes) fn with_control(&self, values: &[Value], insts: &[Inst]) -> FxHashSet<Inst> {
         let mut work = values.to_vec();
-        insts.iter().for_each(|inst| self.push_control(*inst, &mut work));
+        for inst in insts {
+            self.push_control(*inst, &mut work);
+        }
         self.search(work, true)
     }
 

@@ -4,37 +4,37 @@ use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Uses};
 
-use super::memory_order::{Order, orders};
+use super::memory_order::{MemoryOrder, memory_order};
 use crate::passes::global_memory::GlobalAccesses;
 use tilewright_gpu_ir::{Function, Header, Module, Op};
 
-/// Steps beyond this are not of loops that anyone pipelines; with them, no constant overflows.
-const WIDEST_STEP: i128 = 1 << 40;
+/// The exclusive maximum of a constant step: no constant of a schedule overflows below it.
+const MAX_STEP: i128 = 1 << 40;
 
-/// The body of a loop.
-pub(super) struct Body<'a> {
+/// The body of a loop with the analyses of its function.
+pub(super) struct LoopBody<'a> {
     pub(super) header: &'a Header,
     pub(super) function: &'a Function,
     pub(super) uses: &'a Uses,
     pub(super) global: &'a GlobalAccesses<'a>,
     pub(super) inst: Inst,
     pub(super) block: Block,
-    /// Where each instruction stands.
-    pub(super) places: FxHashMap<Inst, usize>,
-    /// Accesses that no load may overtake unless they are known to be elsewhere.
+    /// The index of each instruction in the block.
+    pub(super) indices: FxHashMap<Inst, usize>,
+    /// The writes that no load may overtake unless they are to other memory.
     pub(super) writes: Vec<Inst>,
-    /// Whether tensor copies may fill rings of a loop inside of another.
+    /// True if tensor copies may fill the rings of nested loops.
     pub(super) nested_boxes: bool,
 }
 
-/// What the counter of a loop is moved by.
+/// The step of the counter of a loop.
 pub(super) enum Step {
     Constant(i128),
     Unknown,
 }
 
-impl<'a> Body<'a> {
-    /// None of a loop that orders accesses to memory.
+impl<'a> LoopBody<'a> {
+    /// Returns none if the loop orders accesses to memory.
     pub(super) fn new(
         module: &'a Module,
         inst: Inst,
@@ -44,32 +44,33 @@ impl<'a> Body<'a> {
         let function = module.kernel();
         let block = function.insts[inst].regions[0];
         let insts = &function.blocks[block].insts;
-        let places = insts.iter().enumerate().map(|(place, inst)| (*inst, place)).collect();
+        let indices = insts.iter().enumerate().map(|(index, inst)| (*inst, index)).collect();
         let (mut writes, mut is_ordered) = (Vec::new(), false);
-        function.walk(block, &mut |inst| match orders(&function.insts[inst].op) {
-            Order::None => {}
-            Order::Own => writes.push(inst),
-            Order::All => is_ordered = true,
+        function.walk(block, &mut |inst| match memory_order(&function.insts[inst].op) {
+            MemoryOrder::None => {}
+            MemoryOrder::Write => writes.push(inst),
+            MemoryOrder::Ordered => is_ordered = true,
         });
         let header = &module.header;
-        let body = Self { header, function, uses, global, inst, block, places, writes, nested_boxes: false };
+        let body = Self { header, function, uses, global, inst, block, indices, writes, nested_boxes: false };
         (!is_ordered).then_some(body)
     }
 
-    /// None of a loop whose iterations cannot be counted ahead.
+    /// Returns none if the iterations cannot be counted ahead.
     pub(super) fn step(&self) -> Option<Step> {
-        let [lower, _, step] = [0, 1, 2].map(|place| self.function.insts[self.inst].operands[place]);
+        let [lower, _, step] = [0, 1, 2].map(|index| self.function.insts[self.inst].operands[index]);
         let bits = self.function.ty(lower).as_registers()?.dtype()?.bits();
         match self.function.defining_op(step).and_then(Op::as_tile) {
             Some(ir::Op::Constant { value }) => {
-                value.as_int().filter(|step| *step != 0 && step.abs() < WIDEST_STEP).map(Step::Constant)
+                value.as_int().filter(|step| *step != 0 && step.abs() < MAX_STEP).map(Step::Constant)
             }
-            // tidy: wildcard because any other value is known when the kernel runs
+            // tidy: wildcard because any other step is a run-time value
             _ => (bits <= 32).then_some(Step::Unknown),
         }
     }
 
-    pub(super) fn place(&self, inst: Inst) -> Option<usize> {
-        self.places.get(&inst).copied()
+    /// Returns the index of an instruction of the body.
+    pub(super) fn index(&self, inst: Inst) -> Option<usize> {
+        self.indices.get(&inst).copied()
     }
 }

@@ -1,5 +1,5 @@
-//! The plan of a pipelined loop: its loads, its dots that run across iterations, and the loop that it
-//! is fused with.
+//! The plan of a pipelined loop: its loads, its dots that run across iterations, and the loop that
+//! takes its last slots.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -9,18 +9,18 @@ use tilewright_layout::Layout;
 use super::super::boxed::Boxed;
 use crate::remarks::Because;
 
-/// Loads that copies depend on, one on another.
+/// The maximum length of a chain of loads that a copy depends on, the copy included.
 pub const MAX_LEVELS: usize = 4;
 
 /// A loop that is pipelined.
 pub struct LoopPlan {
     pub inst: Inst,
-    /// The block that it stands in.
+    /// The block that contains the loop.
     pub block: Block,
     pub stages: u32,
-    /// The step, where it is a constant.
+    /// The step, if it is a constant.
     pub step: Option<i128>,
-    /// The number of iterations, where the bounds are constants too.
+    /// The number of iterations, if the bounds are constants too.
     pub iterations: Option<u32>,
     pub loads: Vec<RingLoad>,
     pub groups: Vec<Group>,
@@ -30,96 +30,99 @@ pub struct LoopPlan {
     pub in_flight: Option<DotsInFlight>,
     /// The loop that takes the slots that this one fills last.
     pub fusion: Option<Fusion>,
-    /// Its rings are those of the loop before, which has filled slots for it.
+    /// True if the loop uses the rings of the previous loop, which has filled slots for it.
     pub follows: bool,
 }
 
-/// Loads whose copies begin together.
+/// Loads whose copies start in the same stage.
 pub struct Group {
-    /// Their numbers.
+    /// The indices of the loads in the plan.
     pub loads: Vec<usize>,
-    /// How many stages before the last one the ops run that read them.
+    /// The stages between the ops that read the loads and the last stage.
     pub lead: u32,
-    /// What is computed ahead: copies first, then the loads that they depend on, and so on.
+    /// The ops that run ahead: first those of the copies, then those of the loads that the copies
+    /// depend on, and so on.
     pub levels: Vec<Level>,
 }
 
 /// A load that goes through a ring.
 pub struct RingLoad {
     pub inst: Inst,
-    pub way: Way,
-    /// What a slot holds, and where.
+    pub destination: Destination,
+    /// The element type, shape and layout of a slot.
     pub element: Element,
     pub shape: Shape,
     pub memory: Layout,
-    /// Each copy of a thread moves so many elements along the axis.
+    /// The axis of the vector that a copy of a thread moves.
     pub axis: u32,
+    /// The elements of the vector.
     pub width: u32,
-    /// What a tensor copy moves, where it is one that fills a slot.
+    /// The box of the tensor copy, if one fills the slots.
     pub boxed: Option<Boxed>,
 }
 
 impl RingLoad {
-    /// How many copies each of so many threads starts.
+    /// Returns the number of copies that each of `threads` threads starts.
     pub fn copies(&self, threads: u32) -> u32 {
         self.shape.iter().product::<u32>().div_ceil(self.width * threads)
     }
 
     pub fn because(&self) -> Because {
-        let goes = match self.way {
-            Way::Buffer { .. } => "the product reads the slots",
-            Way::Registers => "it is loaded from the slots to registers",
+        let reason = match self.destination {
+            Destination::Buffer { .. } => "the dot reads the slots",
+            Destination::Registers => "the threads load it from the slots to registers",
         };
         let bytes = self.width as usize * self.element.bytes();
         let decision = match self.boxed {
             Some(_) => "slots of a ring, filled by tensor copies".to_owned(),
             None => format!("slots of a ring, filled by cp.async of {bytes} bytes"),
         };
-        Because::done(decision, goes)
+        Because::done(decision, reason)
     }
 }
 
-/// Where the loaded tile goes.
-pub enum Way {
-    /// To a buffer, whose place a slot takes.
+/// The destination of a loaded tile.
+pub enum Destination {
+    /// A buffer, which a slot replaces.
     Buffer {
-        /// What renames its places between the load and the store.
+        /// The shape ops between the load and the store.
         shapes: SmallVec<[Inst; 2]>,
         alloc: Inst,
         store: Inst,
     },
-    /// To registers.
+    /// Registers.
     Registers,
 }
 
-/// What is computed for one iteration ahead of it, at one time.
+/// The ops that one stage runs ahead of an iteration.
 pub struct Level {
-    /// What it is for.
+    /// The loads whose operands the ops compute.
     pub loads: Vec<Inst>,
-    /// The instructions of the body that it takes, in the order of the text.
+    /// The ops of the body, in text order.
     pub insts: Vec<Inst>,
-    /// The carried values that it takes, by the number of the parameter of the body.
+    /// The indices of the parameters of the body that the ops use.
     pub parameters: Vec<u32>,
 }
 
 impl LoopPlan {
-    /// What was done, where the kernel has so many stages.
-    pub fn because(&self, most: u32, bytes: u64, limit: u64) -> Because {
-        let stages = self.stages.min(most);
+    /// Returns the remark on the loop in a kernel of at most `max_stages` stages, whose rings take
+    /// `bytes` of `limit` bytes of shared memory.
+    pub fn because(&self, max_stages: u32, bytes: u64, limit: u64) -> Because {
+        let stages = self.stages.min(max_stages);
         let runs_on = match (&self.in_flight, &self.late) {
-            (Some(_), _) => "; a product runs into the next iteration",
-            (None, Some(_)) => "; dots of what other dots make start one stage later than those",
+            (Some(_), _) => "; dots run into the next iteration",
+            (None, Some(_)) => "; dots that depend on other dots start one stage later",
             (None, None) => "",
         };
-        let whose = if self.follows { " of the loop before" } else { "" };
-        let goes_on = if self.outer().is_some() {
+        let whose = if self.follows { " of the previous loop" } else { "" };
+        let fused = if self.outer().is_some() {
             "; flattened: its last iterations copy for the next tile"
         } else {
             ""
         };
         let count = self.loads.len();
         let reason =
-            format!("{count} loads through rings{whose}, {bytes} bytes of shared memory{runs_on}{goes_on}");
+            format!("{count} loads through rings{whose}, {bytes} bytes of shared memory{runs_on}{fused}");
         let decision = format!("loop in {stages} stages");
         if stages < self.stages {
             let reason = format!("{reason}; {} stages do not fit into {limit} bytes", self.stages);
@@ -128,12 +131,12 @@ impl LoopPlan {
         Because::done(decision, reason)
     }
 
-    /// Whether tensor copies fill slots.
+    /// Returns whether tensor copies fill slots.
     pub fn has_boxes(&self) -> bool {
         self.loads.iter().any(|load| load.boxed.is_some())
     }
 
-    /// The loop around, if this loop fills slots for its own next run.
+    /// Returns the loop around, if this loop fills slots for its own next run.
     pub fn outer(&self) -> Option<&Outer> {
         match &self.fusion.as_ref()?.successor {
             Successor::Nested(outer) => Some(outer),
@@ -141,12 +144,12 @@ impl LoopPlan {
         }
     }
 
-    /// Whether the next loop of the block takes slots that this one fills.
+    /// Returns whether the next loop of the block takes slots that this one fills.
     pub fn has_sibling(&self) -> bool {
         self.fusion.is_some() && self.outer().is_none()
     }
 
-    /// The next loop, if its first step runs beside the last stage of this one.
+    /// Returns the next loop, if its first step runs beside the last stage of this one.
     pub fn joined(&self) -> Option<Inst> {
         match self.fusion.as_ref()?.successor {
             Successor::Sibling { joined } => joined,
@@ -154,30 +157,30 @@ impl LoopPlan {
         }
     }
 
-    /// The loop, and its block, before which the rings are made.
+    /// Returns the loop before which the rings are allocated, and its block.
     pub fn scope_of_rings(&self) -> (Inst, Block) {
         self.outer().map_or((self.inst, self.block), |outer| (outer.inst, outer.block))
     }
 }
 
-/// The dots of a loop that does nothing else with what it loads.
+/// The dots of a loop that uses its loads only as their operands.
 pub struct DotsInFlight {
-    /// In the order of the text.
+    /// The dots, in text order.
     pub dots: Vec<Inst>,
     /// The waits for the last dot of each accumulator.
-    pub finishes: Vec<Inst>,
+    pub waits: Vec<Inst>,
 }
 
-/// How the body of a loop is divided between two stages.
+/// The division of a loop body between two stages.
 pub struct LateDots {
-    /// The loads that only they read, by their indices.
+    /// The indices of the loads that only these dots read.
     pub loads: Vec<usize>,
-    /// The ops of the late stage: the dots, what depends on them, and what only their accumulators
-    /// need.
+    /// The ops of the late stage: the dots, the ops that depend on them, and the ops that only
+    /// their accumulators need.
     pub late: FxHashSet<Inst>,
-    /// The ops of the early stage that make A of the dots: the registers that they write, the dots
-    /// of the step before read.
-    pub last: FxHashSet<Inst>,
+    /// The ops of the early stage that make A of the dots. They write registers that the dots of
+    /// the previous step read.
+    pub operand_ops: FxHashSet<Inst>,
     /// The values with which the late stage changes no accumulator, if they are known.
     pub neutral: Option<Neutral>,
 }
@@ -204,23 +207,24 @@ impl Neutral {
 /// The loop that takes the slots that another loop fills last.
 pub struct Fusion {
     pub successor: Successor,
-    /// Where the counter of the successor begins and ends.
+    /// The bounds of the counter of the successor.
     pub bounds: [Value; 2],
-    /// The scalars that the successor needs, of the block of the first loop or of the loop around.
+    /// The scalars that the successor needs from the block of the first loop, or from the loop
+    /// around.
     pub scalars: Vec<Inst>,
     pub own: Boxes,
     pub next: Boxes,
-    /// Of each coordinate of each load.
+    /// The growth of each coordinate of each load.
     pub growths: Vec<SmallVec<[Growth; 5]>>,
-    /// How many iterations the successor has at least.
+    /// A lower bound of the iterations of the successor.
     pub min_iterations: i128,
 }
 
-/// Which loop takes the slots.
+/// The loop that takes the slots.
 pub enum Successor {
     /// The next loop of the block.
     Sibling {
-        /// It, if its first step runs beside the last stage of this loop.
+        /// The next loop, if its first step runs beside the last stage of this loop.
         joined: Option<Inst>,
     },
     /// The loop itself, in the next iteration of the loop around it.
@@ -230,30 +234,30 @@ pub enum Successor {
 /// The loop around a fused one.
 pub struct Outer {
     pub inst: Inst,
-    /// The block that it is in.
+    /// The block that contains it.
     pub block: Block,
-    /// Its step, if that is a constant.
+    /// The step, if it is a constant.
     pub step: Option<i128>,
 }
 
-/// Where the boxes of an iteration begin.
+/// The first coordinates of the boxes of an iteration.
 #[derive(Clone)]
 pub struct Boxes {
     pub counter: Value,
-    /// The scalars of the body that compute it.
+    /// The scalar ops of the body that compute them.
     pub insts: Vec<Inst>,
-    /// Of each load.
+    /// The coordinates of each load.
     pub coordinates: Vec<SmallVec<[Value; 5]>>,
 }
 
-/// How a coordinate depends on the counter.
+/// The dependence of a coordinate on the counters of two loops.
 #[derive(Clone, Copy)]
 pub enum Growth {
-    /// It is the same scalar in both loops.
+    /// The coordinate is the same scalar in both loops.
     Same,
-    /// In neither loop.
+    /// The coordinate depends on no counter.
     None,
-    /// By the same distance in each iteration of both loops.
+    /// The coordinate grows by the same distance in each iteration of both loops.
     Alike,
     Unknown,
 }

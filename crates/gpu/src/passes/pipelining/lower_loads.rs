@@ -1,15 +1,18 @@
-//! The loads of a loop become copies to slots of rings, each in the iteration that takes the slot.
+//! Lowers the loads of a loop to copies to slots of rings, each in the iteration that takes the
+//! slot.
 //!
 //! ```text
 //! for %i … {                              %r = alloc : ring<3, …>
 //!   %x = load %p(%i), %m(%i)              for %i … {
-//!   %b = alloc                              %e = acquire %r ; copy_async %e, %p(%i), %m(%i) ;
-//! publish %e   local_store %b, %x             =>       %b = take %r   wgmma … %b …
-//! wgmma … %b …   dealloc %b                              release %b }
-//! } ; dealloc %r
+//!   %b = alloc                              %e = acquire %r
+//!   local_store %b, %x                      copy_async %e, %p(%i), %m(%i) ; publish %e
+//!   wgmma … %b …                    =>      %b = take %r
+//!   dealloc %b                              wgmma … %b …
+//! }                                         release %b
+//!                                         } ; dealloc %r
 //! ```
-//! Pointers and masks are computed once more for the copies, with carried values of their own, so
-//! that all this can run in an earlier stage than the rest of the iteration.
+//! The pointers and masks of the copies are computed once more, with carried values of their own,
+//! so that the copies can run in an earlier stage than the rest of the iteration.
 
 use std::collections::BTreeMap;
 
@@ -20,22 +23,21 @@ use tilewright_ir::{Definition, Effect, ElementwiseFn, Inst, Operation, Value};
 
 use super::super::boxed::map_for;
 use super::dots;
-use super::emit::Emit;
-use super::loop_plan::{Group, RingLoad, Way};
+use super::loop_plan::{Destination, Group, RingLoad};
+use super::loop_rewriter::LoopRewriter;
 use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
-/// An op that fills slots, or that computes what the copy needs.
+/// An op that fills slots, or that computes an operand of the copy.
 pub(super) struct FillOp {
     pub inst: Inst,
-    /// How many stages it runs before the ops that take the slot, besides those that the ring has
-    /// slots for.
+    /// The stages between the ops that take the slot and the last stage.
     pub lead: u32,
-    /// Loads that copies depend on are one level farther, and so on.
+    /// 0 for copies, 1 for the loads that they depend on, and so on.
     pub level: u32,
 }
 
-impl Emit<'_> {
-    /// Lowers the loads of the loop: the ops that fill slots, in the order of the text.
+impl LoopRewriter<'_> {
+    /// Lowers the loads of the loop. Returns the ops that fill slots, in text order.
     pub(super) fn lower_loads(&mut self) -> Vec<FillOp> {
         let plan = self.plan;
         if !plan.follows {
@@ -60,7 +62,7 @@ impl Emit<'_> {
             options.num_stages = 1;
         }
         self.location = self.function.insts[plan.inst].location;
-        // The next loop goes on with the rings.
+        // The next loop uses the same rings.
         if !plan.has_sibling() {
             for ring in self.rings.clone() {
                 self.emit(GpuOp::Dealloc {}, &[ring], None);
@@ -68,32 +70,32 @@ impl Emit<'_> {
         }
         let after = std::mem::take(&mut self.out);
         let (inst, block) = plan.scope_of_rings();
-        self.put(block, inst, before, after);
+        self.insert_around(block, inst, before, after);
         fills
     }
 
-    /// The copies of a group of loads, after the loads that they depend on.
+    /// Emits the copies of a group of loads, after the loads that they depend on.
     fn fill_group(&mut self, group: &Group, fills: &mut Vec<FillOp>) {
         let parameters = self.function.blocks[self.body].parameters.clone();
         let mut loaded: FxHashMap<Value, Value> = FxHashMap::default();
-        for (number, level) in group.levels.iter().enumerate().rev() {
+        for (level_index, level) in group.levels.iter().enumerate().rev() {
             let mut copies = std::mem::take(&mut loaded);
             let mut carried = Vec::new();
-            for &place in &level.parameters {
-                let own = parameters[place as usize];
+            for &index in &level.parameters {
+                let own = parameters[index as usize];
                 let ty = self.function.ty(own).clone();
                 let name = self.function.values[own].name.clone();
                 let parameter = self.function.add_parameter(self.body, ty.clone(), name);
-                let initial = self.function.insts[self.plan.inst].operands[place as usize + 2];
+                let initial = self.function.insts[self.plan.inst].operands[index as usize + 2];
                 self.function.insts[self.plan.inst].operands.push(initial);
                 self.add_result(self.plan.inst, ty);
                 copies.insert(own, parameter);
-                carried.push(place);
+                carried.push(index);
             }
             for inst in &level.insts {
                 self.copy(*inst, &mut copies);
             }
-            if number == 0 {
+            if level_index == 0 {
                 self.fill_slots(group, &copies);
             } else {
                 for load in &level.loads {
@@ -103,33 +105,30 @@ impl Emit<'_> {
                 }
             }
             let end = self.function.terminator(self.body).expect("a body yields");
-            for place in carried {
-                let next = self.function.insts[end].operands[place as usize - 1];
+            for index in carried {
+                let next = self.function.insts[end].operands[index as usize - 1];
                 let next = copies.get(&next).copied().unwrap_or(next);
                 self.function.insts[end].operands.push(next);
             }
-            let (lead, level) = (group.lead, number as u32);
+            let (lead, level) = (group.lead, level_index as u32);
             fills.extend(std::mem::take(&mut self.out).into_iter().map(|inst| FillOp { inst, lead, level }));
         }
     }
 
-    /// Copies to the next slot of each ring of a group.
+    /// Fills the next slot of each ring of a group.
     fn fill_slots(&mut self, group: &Group, copies: &FxHashMap<Value, Value>) {
-        for &number in &group.loads {
-            let slot = self.acquire(number);
-            self.fill(number, slot, copies);
+        for &load in &group.loads {
+            let slot = self.acquire(load);
+            self.fill(load, slot, copies);
             self.emit(GpuOp::Publish {}, &[slot], None);
         }
     }
 
-    /// Fills a slot: by a tensor copy, where the load is known to be a box of a tensor, else by
-    /// `copy_async`.
-    fn fill(&mut self, number: usize, slot: Value, copies: &FxHashMap<Value, Value>) {
-        let load = &self.plan.loads[number];
+    /// Fills a slot: by a tensor copy if the load is a box of a tensor, else by `copy_async`.
+    fn fill(&mut self, load_index: usize, slot: Value, copies: &FxHashMap<Value, Value>) {
+        let load = &self.plan.loads[load_index];
         let data = self.function.insts[load.inst].clone();
-        let Op::Gpu(GpuOp::Load { cache, .. }) = data.op else {
-            unreachable!("a ring is filled as a load says")
-        };
+        let Op::Gpu(GpuOp::Load { cache, .. }) = data.op else { unreachable!("rings replace loads") };
         let copy = |value: &Value| copies.get(value).copied().unwrap_or(*value);
         let mut pointer = copy(&data.operands[0]);
         if let Some(boxed) = &load.boxed
@@ -142,10 +141,10 @@ impl Emit<'_> {
             return;
         }
         let mut mask = data.operands.get(1).map(copy);
-        if let Way::Buffer { shapes, .. } = &load.way {
+        if let Destination::Buffer { shapes, .. } = &load.destination {
             for shape in shapes {
-                pointer = self.renamed(pointer, *shape);
-                mask = mask.map(|mask| self.renamed(mask, *shape));
+                pointer = self.reshaped(pointer, *shape);
+                mask = mask.map(|mask| self.reshaped(mask, *shape));
             }
         }
         let op = GpuOp::CopyAsync { cache, axis: load.axis, width: load.width };
@@ -153,27 +152,27 @@ impl Emit<'_> {
         self.emit(op, &operands, None);
     }
 
-    /// A tile whose places are renamed as an instruction renames those of another one.
-    fn renamed(&mut self, value: Value, shape: Inst) -> Value {
-        let data = self.function.insts[shape].clone();
+    /// Applies a shape op to another tile.
+    fn reshaped(&mut self, value: Value, shape_op: Inst) -> Value {
+        let data = self.function.insts[shape_op].clone();
         let result = self.function.ty(data.results[0]).clone();
-        let renamed = result.as_registers().expect("it renames places in registers").shape.clone();
-        let tile = self.function.ty(value).as_registers().expect("it is in registers").with_shape(renamed);
+        let shape = result.as_registers().expect("shape ops are on registers").shape.clone();
+        let tile = self.function.ty(value).as_registers().expect("it is in registers").with_shape(shape);
         self.value(data.op, &[value], Type::registers(tile, result.layout()))
     }
 
-    /// Takes slots where an iteration begins, in place of the buffers and loads.
+    /// Takes slots at the start of an iteration, in place of the buffers and loads.
     fn take_slots(&mut self) -> Vec<Inst> {
         let plan = self.plan;
         let mut gone: FxHashSet<Inst> = FxHashSet::default();
         let mut after: FxHashMap<Inst, Vec<Inst>> = FxHashMap::default();
         let mut before: BTreeMap<Inst, Inst> = BTreeMap::new();
-        for (place, load) in plan.loads.iter().enumerate() {
+        for (index, load) in plan.loads.iter().enumerate() {
             self.location = self.function.insts[load.inst].location;
             let ty = Type::Full(self.slot_type(load, 1));
-            let ring = self.rings[place];
-            match &load.way {
-                Way::Buffer { shapes, alloc, store } => {
+            let ring = self.rings[index];
+            match &load.destination {
+                Destination::Buffer { shapes, alloc, store } => {
                     let data = &mut self.function.insts[*alloc];
                     data.op = GpuOp::Take {}.into();
                     data.operands = smallvec![ring];
@@ -182,7 +181,7 @@ impl Emit<'_> {
                     self.out.push(*alloc);
                     gone.extend(shapes.iter().chain([&load.inst, alloc, store]));
                 }
-                Way::Registers => {
+                Destination::Registers => {
                     let slot = self.value(GpuOp::Take {}, &[ring], ty);
                     let takes = std::mem::take(&mut self.out);
                     let read = self.read(load, slot);
@@ -208,7 +207,7 @@ impl Emit<'_> {
         takes
     }
 
-    /// Reads a slot in place of a load; a selection follows where the load has other elements than
+    /// Reads a slot in place of a load. A selection follows if the load has `other` elements than
     /// zeros.
     fn read(&mut self, load: &RingLoad, slot: Value) -> Option<Inst> {
         let data = self.function.insts[load.inst].clone();
@@ -227,7 +226,7 @@ impl Emit<'_> {
         Some(read)
     }
 
-    /// Releases slots where the lives of the buffers ended that they replace.
+    /// Releases slots in place of the `dealloc`s of the buffers that they replace.
     fn release_slots(&mut self) {
         for inst in self.function.blocks[self.body].insts.clone() {
             let data = &self.function.insts[inst];
@@ -238,7 +237,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Removes fences that were only for stores that are gone: rings have their own.
+    /// Removes fences that were only for removed stores: rings have their own.
     fn remove_fences(&mut self) {
         let mut has_store = false;
         let mut insts = std::mem::take(&mut self.function.blocks[self.body].insts);
@@ -257,7 +256,7 @@ impl Emit<'_> {
         self.function.blocks[self.body].insts = insts;
     }
 
-    /// Removes ops of the body that nothing needs, as the pointers of the loads: the ops that stay.
+    /// Removes unused ops of the body, such as the pointers of the loads. Returns the other ops.
     fn remove_dead(&mut self) -> FxHashSet<Inst> {
         let (inst, body) = (self.plan.inst, self.body);
         let function = &mut *self.function;
@@ -293,7 +292,7 @@ impl Emit<'_> {
                     Op::Gpu(
                         GpuOp::Alloc { .. } | GpuOp::LocalLoad { .. } | GpuOp::Load { volatile: false, .. },
                     ) => data.results.iter().any(|value| used.contains(value)),
-                    // tidy: wildcard because all others are told by their effects
+                    // tidy: wildcard because the effects of other ops decide
                     _ => {
                         let is_plain = effect == Effect::Pure && data.regions.is_empty();
                         !is_plain || data.results.iter().any(|value| used.contains(value))
@@ -319,7 +318,7 @@ impl Emit<'_> {
     }
 }
 
-/// Whether a value is a buffer that is no slot.
+/// Returns whether a value is a buffer and no slot.
 fn is_buffer(function: &Function, value: Value) -> bool {
     matches!(function.ty(value), Type::Buffer(buffer) if buffer.slots == 1)
 }

@@ -1,32 +1,34 @@
-//! Which ops of a loop write memory, or order accesses to it.
+//! Classifies the ops of a loop by their effect on global memory.
 
 use tilewright_ir::{Effect, MemorySemantics, OpFamily, OpInfo, Operation};
 
 use crate::passes::memory_effects::ordering;
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// What an instruction of a loop means for loads that are to be made earlier.
-pub(in crate::passes) enum Order {
+/// The constraint that an op puts on loads that run earlier than in the text.
+pub(in crate::passes) enum MemoryOrder {
+    /// No constraint.
     None,
-    /// It writes memory.
-    Own,
-    /// It orders accesses to memory.
-    All,
+    /// The op writes memory: loads of the same memory may not overtake it.
+    Write,
+    /// The op orders accesses to memory: no load may overtake it.
+    Ordered,
 }
 
-pub(in crate::passes) fn orders(op: &Op) -> Order {
+/// Returns the constraint of an op.
+pub(in crate::passes) fn memory_order(op: &Op) -> MemoryOrder {
     if let Some(semantics) = ordering(op) {
-        return if semantics == MemorySemantics::Relaxed { Order::Own } else { Order::All };
+        return if semantics == MemorySemantics::Relaxed { MemoryOrder::Write } else { MemoryOrder::Ordered };
     }
     if matches!(op, Op::Gpu(GpuOp::Store { .. })) {
-        return Order::Own;
+        return MemoryOrder::Write;
     }
     let OpInfo { effect, family, .. } = op.info();
     if matches!(family, OpFamily::Call | OpFamily::Partitions) {
-        return Order::All;
+        return MemoryOrder::Ordered;
     }
-    // Neither is about global memory.
-    let is_of_product = matches!(op, Op::Gpu(GpuOp::FenceProxy {} | GpuOp::WgmmaWait { .. }));
-    let is_local = is_of_product || matches!(family, OpFamily::Memory | OpFamily::Check | OpFamily::Dot);
-    if *effect == Effect::Write && !is_local { Order::All } else { Order::None }
+    // These access no global memory.
+    let is_of_dot = matches!(op, Op::Gpu(GpuOp::FenceProxy {} | GpuOp::WgmmaWait { .. }));
+    let is_local = is_of_dot || matches!(family, OpFamily::Memory | OpFamily::Check | OpFamily::Dot);
+    if *effect == Effect::Write && !is_local { MemoryOrder::Ordered } else { MemoryOrder::None }
 }

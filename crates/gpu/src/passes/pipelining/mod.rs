@@ -1,48 +1,53 @@
-//! Software pipelining: a loop copies what later iterations load into rings in shared memory, and starts dots of one iteration
-//! beside what threads compute in another one.
+//! Software pipelining: a loop copies the loads of later iterations into rings in shared memory,
+//! and starts dots of one iteration while threads compute another one.
 //!
 //! ```text
 //! for %i … {                              %r = alloc : ring<3, …> ; copy for the first iterations
 //!   %x = load %p(%i), %m(%i)              for %i … {
 //!   %b = alloc                              %b = take %r
 //!   local_store %b, %x             =>       wgmma … %b …
-//!   wgmma … %b …                            %e = acquire %r ; copy %e <- %p(%i + 2), %m(%i + 2) ; publish %e
+//!   wgmma … %b …                            %e = acquire %r ; copy %e, %p(%i + 2) ; publish %e
 //!   dealloc %b                              release %b
 //! }                                       } ; dealloc %r
 //! ```
-//! It runs after the pass that lowers conversions, so that the buffers are there which dots read, in the layouts that they
-//! want: a slot of the ring replaces such a buffer. Four steps make a loop:
+//! It runs after the pass that lowers conversions, so dots read buffers in the layouts that they
+//! need: a slot of the ring replaces such a buffer. Four steps make a loop:
 //!
-//! 1. [`plan`] and [`dots`] assign latencies: which loads go through rings, and which dots run across iterations.
+//! 1. [`plan`] and [`dots`] assign latencies: which loads go through rings, and which dots run
+//!    across iterations.
 //! 2. [`lower_loads`] lowers the loads to rings, inside of one iteration.
-//! 3. [`schedule_loops`](mod@schedule_loops) gives each op its stage and its order, which are part of the text.
-//! 4. [`expand`] makes the loop that runs the stages for different iterations: prologue, steady state, epilogue.
+//! 3. [`schedule_loops`](mod@schedule_loops) gives each op its stage and its order, which are part
+//!    of the text.
+//! 4. [`expand`] makes the loop that runs the stages for different iterations: prologue, steady
+//!    state, epilogue.
 //!
-//! **Which loads.** Those that dots of the loop are computed from, if the launch asks for two stages or more; of a loop
-//! that asks for stages itself (`tl.range(num_stages=…)`) and has no dot, all. A load that is stored to a buffer and
-//! used for nothing else goes straight to the ring. Any other is loaded from the ring to registers where the load was:
-//! operands that are converted first, loads with another `other` than zero (a selection follows), values that are used twice.
-//! A load that `cp.async` cannot copy, since less than 4 bytes are contiguous, stays a load.
+//! **The loads.** The pass copies the loads that dots of the loop depend on, if the launch requests
+//! two stages or more. If a loop requests stages itself (`tl.range(num_stages=…)`) and has no dot,
+//! it copies all loads. A slot replaces the buffer of a load whose only use is a store to that
+//! buffer. Other loads become reads of a slot to registers: operands that are converted first,
+//! loads whose `other` is not zero (a selection follows), and values with several uses. A load that
+//! `cp.async` cannot copy, because less than 4 bytes are contiguous, remains a load.
 //!
-//! **Loop fusion** ([`fuse_loops`]): in place of iterations out of range, a loop copies for the next loop of its block, if that one
-//! copies boxes of the same tensors to the same slots, or for the next iteration of the loop around it, if that one requests it
-//! (`tl.range(…, flatten=True)`).
+//! **Loop fusion** ([`fuse_loops`]). In place of iterations out of range, a loop copies for the
+//! next loop of its block, if that loop copies boxes of the same tensors to the same slots, or for
+//! the next iteration of the loop around it, if that loop requests it (`flatten=True`).
 //!
-//! **What forbids it.** Stores and atomic operations in the loop that may touch what is loaded (pointers of different
-//! arguments point to different memory, as everywhere), and what orders accesses to memory: barriers, atomic
-//! operations that acquire or release, assembly with effects.
+//! **Obstacles.** A loop is not pipelined if it orders accesses to memory: by barriers, atomic
+//! operations that acquire or release, or assembly with effects. A load is not copied if a store or
+//! atomic operation of the loop may write its memory; pointers of different arguments point to
+//! different memory, as in all passes.
 //!
-//! **Where shared memory is too small.** All loops get one stage less until it fits, down to none ahead. Triton refuses
-//! such a launch; here a configuration that asks for too much is slower than another one. A ring that tensor copies fill
-//! in a loop inside of another takes its memory for the whole time ([`hoist`]): where that costs more than one stage, and
-//! where dots of two iterations overlap, such loops copy by `cp.async`.
+//! **Shared memory.** If it is too small, all loops get one stage less until their rings fit, down
+//! to no copies ahead. Triton refuses such a launch; here a configuration with too many stages runs
+//! with fewer. A ring that tensor copies fill in a nested loop has its memory for the whole kernel
+//! ([`hoist`]). If that costs more than one stage, or if the loop has late dots, such loops copy by
+//! `cp.async`.
 //!
-//! **A vector** that threads read, such as one number for each row of a tile, is copied as a box where it is one: a
-//! copy by threads would take a barrier of the block in each iteration, which keeps warpgroups in step. It is read in the
-//! layout that its user wants ([`reads`]).
+//! **Vectors** that threads read, such as one number for each row of a tile, are copied as boxes if
+//! they are boxes: a copy by threads needs a barrier of the block in each iteration, which keeps
+//! warpgroups in step. Threads read them in the layout that their user needs ([`vector_reads`]).
 
 mod dots;
-mod emit;
 mod expand;
 mod fuse_loops;
 mod hoist;
@@ -50,11 +55,12 @@ mod iterations;
 mod load_dependences;
 mod loop_body;
 mod loop_plan;
+mod loop_rewriter;
 mod lower_loads;
 mod memory_order;
 mod plan;
-mod reads;
 mod schedule_loops;
+mod vector_reads;
 
 use std::ops::RangeInclusive;
 
@@ -65,11 +71,11 @@ use tilewright_ir::Block;
 use super::allocation::least_bytes;
 use super::boxed::Boxed;
 use crate::remarks::Because;
-use emit::{Emit, Kept};
 pub(super) use iterations::constant_iterations;
 pub(super) use load_dependences::LoadDependences;
 use loop_plan::LoopPlan;
-pub(super) use memory_order::{Order, orders};
+use loop_rewriter::{LoopRewriter, PreviousLoop};
+pub(super) use memory_order::{MemoryOrder, memory_order};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::Feature;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
@@ -83,21 +89,21 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
         return Ok(());
     }
     let plans = plans(module, stages, true);
-    let Some(most) = plans.iter().map(|plan| plan.stages).max() else { return Ok(()) };
+    let Some(max_stages) = plans.iter().map(|plan| plan.stages).max() else { return Ok(()) };
     let entry_insts = &module.kernel().blocks[module.kernel().entry].insts;
     let is_nested = |plan: &LoopPlan| plan.has_boxes() && !entry_insts.contains(&plan.inst);
     let overlaps = plans.iter().any(|plan| is_nested(plan) && plan.late.is_some());
     if !plans.iter().any(is_nested) {
-        pipeline_within(module, &plans, 2..=most);
-    } else if overlaps || !pipeline_within(module, &plans, most.saturating_sub(1).max(2)..=most) {
+        pipeline_within(module, &plans, 2..=max_stages);
+    } else if overlaps || !pipeline_within(module, &plans, max_stages.saturating_sub(1).max(2)..=max_stages) {
         let plans = self::plans(module, stages, false);
-        pipeline_within(module, &plans, 2..=most);
+        pipeline_within(module, &plans, 2..=max_stages);
     }
     Ok(())
 }
 
-/// Gives the ops of loops their stages, in as many stages as the kernel asks for: what [`pipeline_loops`] does to a loop that
-/// no other one is fused with, up to [`expand_loops`].
+/// Gives the ops of loops their stages, as many as the kernel requests. [`pipeline_loops`] does the
+/// same to a loop that it does not fuse, before [`expand_loops`].
 #[expect(clippy::unnecessary_wraps, reason = "other passes may fail")]
 pub fn schedule_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let stages = std::mem::take(&mut module.header.stages);
@@ -107,7 +113,7 @@ pub fn schedule_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     for plan in &plans {
         schedule_loop(header, function, plan, plan.stages);
     }
-    hoist::hoist(function, &plans, false);
+    hoist::hoist_rings(function, &plans, false);
     Ok(())
 }
 
@@ -138,7 +144,7 @@ pub fn expand_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
-/// The loops to pipeline, each with the loop that it is fused with.
+/// Returns the loops to pipeline, each with the loop that it is fused with.
 fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
     let mut plans = plan::plans(module, stages, nested_boxes);
     fuse_loops::fuse_loops(module, &mut plans);
@@ -149,8 +155,8 @@ fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
 pub(super) struct ProducerPlan {
     pub plans: Vec<LoopPlan>,
     pub stages: u32,
-    /// Whether all threads of the producer copy: a load is no tensor copy, or depends on loads of the
-    /// loop.
+    /// True if all threads of the producer copy: a load is no tensor copy, or depends on loads of
+    /// the loop.
     pub by_threads: bool,
     /// The copies of gathered elements that a thread starts in an iteration: their addresses are
     /// computed from loads.
@@ -198,7 +204,7 @@ pub(super) fn lower_for_producer(module: &mut Module, plans: &[LoopPlan], slots:
         lower_loop_for_producer(header, function, plan, plan.stages.min(slots));
     }
     // Partitions synchronize at `mbarrier`s, which are initialized once.
-    hoist::hoist(function, plans, true);
+    hoist::hoist_rings(function, plans, true);
     super::prune::prune(function);
 }
 
@@ -210,12 +216,12 @@ pub(super) fn is_fill(op: &Op) -> bool {
     )
 }
 
-/// Pipelines with the most stages for which there is shared memory; whether there is.
+/// Pipelines with the most stages that fit into shared memory. Returns whether any number fits.
 fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusive<u32>) -> bool {
     let limit = u64::from(module.header.target.max_shared_bytes);
     let original = module.functions[module.entry].clone();
     let header = module.header.clone();
-    let least = *stages.start();
+    let min_stages = *stages.start();
     for stages in stages.rev() {
         pipeline(module, plans, stages);
         let bytes = least_bytes(&module.header.layouts, module.kernel());
@@ -232,7 +238,7 @@ fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusi
         module.header.made_maps.clone_from(&header.made_maps);
     }
     say(None, || {
-        let reason = format!("not even {least} stages fit into {limit} bytes of shared memory");
+        let reason = format!("not even {min_stages} stages fit into {limit} bytes of shared memory");
         Because::missed("loops are not pipelined", reason)
     });
     false
@@ -245,60 +251,62 @@ fn say(span: Option<Span>, because: impl FnOnce() -> Because) {
     });
 }
 
-fn pipeline(module: &mut Module, plans: &[LoopPlan], most: u32) {
+fn pipeline(module: &mut Module, plans: &[LoopPlan], max_stages: u32) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    let mut last: FxHashMap<Block, Kept> = FxHashMap::default();
+    let mut last: FxHashMap<Block, PreviousLoop> = FxHashMap::default();
     for plan in plans {
-        let kept = last.remove(&plan.block).filter(|_| plan.follows).unwrap_or_default();
-        let kept = pipeline_loop(header, function, plan, plan.stages.min(most), kept);
-        last.insert(plan.block, kept);
+        let previous = last.remove(&plan.block).filter(|_| plan.follows).unwrap_or_default();
+        let left = pipeline_loop(header, function, plan, plan.stages.min(max_stages), previous);
+        last.insert(plan.block, left);
     }
-    reads::read_as_wanted(header, function);
-    hoist::hoist(function, plans, false);
+    vector_reads::sink_layout_into_local_load(header, function);
+    hoist::hoist_rings(function, plans, false);
     super::prune::prune(function);
 }
 
-/// Pipelines a loop whose rings have `slots` slots: what the next loop may have of it.
+/// Pipelines a loop whose rings have `slots` slots. Returns its rings and the rest of its last
+/// iteration for the next loop.
 fn pipeline_loop(
     header: &mut Header,
     function: &mut Function,
     plan: &LoopPlan,
     slots: u32,
-    kept: Kept,
-) -> Kept {
-    let Kept { rings, tail } = kept;
-    let mut emit = Emit::new(header, function, plan, slots);
-    emit.rings = rings;
-    let fills = emit.lower_loads();
-    emit.schedule(&fills);
-    emit.begin_nest();
-    let tail = emit.expand(tail);
-    emit.end_nest();
-    Kept { rings: emit.rings, tail }
+    previous: PreviousLoop,
+) -> PreviousLoop {
+    let PreviousLoop { rings, tail } = previous;
+    let mut rewriter = LoopRewriter::new(header, function, plan, slots);
+    rewriter.rings = rings;
+    let fills = rewriter.lower_loads();
+    rewriter.schedule(&fills);
+    rewriter.begin_nest();
+    let tail = rewriter.expand(tail);
+    rewriter.end_nest();
+    PreviousLoop { rings: rewriter.rings, tail }
 }
 
 /// Lets each iteration fill the slots that it takes; loads that copies depend on run one stage
 /// before.
 fn lower_loop_for_producer(header: &mut Header, function: &mut Function, plan: &LoopPlan, slots: u32) {
-    let mut emit = Emit::new(header, function, plan, slots);
-    let fills = emit.lower_loads();
-    emit.slots = 1;
-    emit.schedule(&fills);
-    emit.expand(None);
+    let mut rewriter = LoopRewriter::new(header, function, plan, slots);
+    let fills = rewriter.lower_loads();
+    rewriter.slots = 1;
+    rewriter.schedule(&fills);
+    rewriter.expand(None);
 }
 
-/// Gives the ops of a loop their stages, and leaves it at that.
+/// Gives the ops of a loop their stages, without expanding the loop.
 fn schedule_loop(header: &mut Header, function: &mut Function, plan: &LoopPlan, slots: u32) {
-    let mut emit = Emit::new(header, function, plan, slots);
-    let fills = emit.lower_loads();
-    emit.schedule(&fills);
+    let mut rewriter = LoopRewriter::new(header, function, plan, slots);
+    let fills = rewriter.lower_loads();
+    rewriter.schedule(&fills);
 }
 
-/// Expands a loop that has a schedule; the error says what the expander cannot do.
+/// Expands a loop that has a schedule. The error is the limit of the expander that the schedule
+/// exceeds.
 fn expand_loop(header: &mut Header, function: &mut Function, plan: &LoopPlan) -> Result<(), &'static str> {
-    let mut emit = Emit::new(header, function, plan, 0);
-    emit.check_schedule()?;
-    emit.expand(None);
+    let mut rewriter = LoopRewriter::new(header, function, plan, 0);
+    rewriter.check_schedule()?;
+    rewriter.expand(None);
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! What is to be pipelined: the loads of each loop, the buffers that slots take the place of, and what has to be computed ahead.
+//! Plans the loops to pipeline: the loads of each, the buffers that slots replace, and the ops that
+//! run ahead.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +12,8 @@ use tilewright_ir::{
 use tilewright_layout::{Input, Layout, shared_plan};
 
 use super::super::boxed::{Boxed, contiguous_axis};
-use super::loop_body::{Body, Step};
-use super::loop_plan::{Group, Level, LoopPlan, MAX_LEVELS, RingLoad, Way};
+use super::loop_body::{LoopBody, Step};
+use super::loop_plan::{Destination, Group, Level, LoopPlan, MAX_LEVELS, RingLoad};
 use crate::passes::global_memory::GlobalAccesses;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::box_layout::rows_of_box;
@@ -22,11 +23,12 @@ use tilewright_gpu_ir::{Buffer, Function, GpuOp, LayoutId, Module, Op, Type};
 /// The bytes that one `cp.async` of a thread may move.
 const COPY_BYTES: std::ops::RangeInclusive<u32> = 4..=16;
 const WORD_BITS: u32 = 32;
-/// What is known of a loop that has a schedule: its copies are in the text.
+
+/// Returns the plan of a loop whose text has a schedule and copies.
 pub fn plan_of_text(module: &Module, inst: Inst, block: Block) -> LoopPlan {
     let function = module.kernel();
     let (uses, global) = (Uses::new(function), GlobalAccesses::new(module));
-    let body = Body::new(module, inst, &uses, &global);
+    let body = LoopBody::new(module, inst, &uses, &global);
     let step = body.as_ref().and_then(|body| match body.step()? {
         Step::Constant(step) => Some(step),
         Step::Unknown => None,
@@ -47,8 +49,8 @@ pub fn plan_of_text(module: &Module, inst: Inst, block: Block) -> LoopPlan {
     }
 }
 
-/// The loops to pipeline, inner ones behind those around them. With `nested_boxes`, tensor copies fill rings of loops inside of
-/// others.
+/// Returns the loops to pipeline, outer loops before inner ones. With `nested_boxes`, tensor copies
+/// fill the rings of nested loops.
 pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> {
     let function = module.kernel();
     let mut loops = Vec::new();
@@ -56,17 +58,17 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
     let say = |inst: Inst, because: &dyn Fn() -> Because| {
         remarks::about("pipelining", function, inst, || "loop".into(), because);
     };
-    let wanted = |inst: Inst| match function.insts[inst].op.as_tile() {
+    let requested = |inst: Inst| match function.insts[inst].op.as_tile() {
         Some(ir::Op::For { options }) if options.num_stages > 0 => (options.num_stages, true),
         // tidy: wildcard because only counted loops are found
         _ => (stages, false),
     };
     loops.retain(|(inst, _)| {
-        let is_wanted = wanted(*inst).0 > 1;
-        if !is_wanted {
+        let is_pipelined = requested(*inst).0 > 1;
+        if !is_pipelined {
             say(*inst, &|| Because::note("not pipelined", "num_stages is 1"));
         }
-        is_wanted
+        is_pipelined
     });
     if loops.is_empty() {
         return Vec::new();
@@ -74,10 +76,10 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
     let uses = Uses::new(function);
     let global = GlobalAccesses::new(module);
     let plan = |(inst, block): (Inst, Block)| {
-        let (stages, is_asked) = wanted(inst);
-        let plan = Body::new(module, inst, &uses, &global)
+        let (stages, is_requested) = requested(inst);
+        let plan = LoopBody::new(module, inst, &uses, &global)
             .ok_or("it orders accesses to memory: a barrier, or an atomic that acquires or releases")
-            .and_then(|body| Body { nested_boxes, ..body }.plan(block, stages, is_asked));
+            .and_then(|body| LoopBody { nested_boxes, ..body }.plan(block, stages, is_requested));
         match plan {
             Ok(plan) => Some(plan),
             Err(reason) => {
@@ -89,7 +91,8 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
     loops.into_iter().filter_map(plan).collect()
 }
 
-/// Counted loops that all warps run, but for those in the condition of another loop: nothing is carried from one test to the next.
+/// Finds the counted loops that all warps run, except those in the condition of another loop: a
+/// condition carries no values to its next test.
 pub(super) fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Inst, Block)>) {
     for inst in &function.blocks[block].insts {
         let data = &function.insts[*inst];
@@ -104,31 +107,29 @@ pub(super) fn find_loops(function: &Function, block: Block, loops: &mut Vec<(Ins
     }
 }
 
-/// What some values are computed from in one iteration.
+/// The ops of one iteration that some values are computed from, by their indices.
 #[derive(Default)]
 struct Slice {
     insts: BTreeSet<usize>,
     parameters: BTreeSet<u32>,
-    /// The loads among it.
+    /// The loads among the ops.
     loads: BTreeSet<usize>,
 }
 
-impl Body<'_> {
-    /// What is to be done, or why nothing is.
-    fn plan(&self, outer: Block, stages: u32, is_asked: bool) -> Result<LoopPlan, &'static str> {
+impl LoopBody<'_> {
+    /// Returns the plan, or the reason why the loop is not pipelined.
+    fn plan(&self, outer: Block, stages: u32, is_requested: bool) -> Result<LoopPlan, &'static str> {
         let step = match self.step().ok_or("its iterations cannot be counted ahead")? {
             Step::Constant(step) => Some(step),
             Step::Unknown => None,
         };
         let insts = &self.function.blocks[self.block].insts;
-        let (mut wanted, has_product) = self.feeding_products();
-        if is_asked && !has_product {
-            wanted = insts.iter().copied().filter(|inst| self.is_load(*inst)).collect();
+        let (mut pipelined, has_dot) = self.feeding_dots();
+        if is_requested && !has_dot {
+            pipelined = insts.iter().copied().filter(|inst| self.is_load(*inst)).collect();
         }
-        if wanted.is_empty() {
-            return Err(
-                "no load of it feeds a product, and it does not ask for stages (tl.range(num_stages=…))",
-            );
+        if pipelined.is_empty() {
+            return Err("no load of it feeds a dot, and it does not request stages (tl.range(num_stages=…))");
         }
         let is_possible = |load: &RingLoad| {
             let is_possible = self.levels(&[load.inst]).is_some();
@@ -136,12 +137,12 @@ impl Body<'_> {
                 if is_possible {
                     load.because()
                 } else {
-                    Because::missed("stays a load", "its address depends on what cannot be computed ahead")
+                    Because::missed("stays a load", "its address depends on ops that cannot run ahead")
                 }
             });
             is_possible
         };
-        let found = wanted.into_iter().filter_map(|inst| {
+        let found = pipelined.into_iter().filter_map(|inst| {
             let found = self.ring_load(inst);
             if found.is_none() {
                 self.say(inst, || Because::missed("stays a load", self.obstacle(inst)));
@@ -153,18 +154,18 @@ impl Body<'_> {
             return Err("none of its loads can be copied ahead");
         }
         let group = |lead: u32, chosen: &dyn Fn(usize) -> bool| {
-            let numbers: Vec<usize> = (0..loads.len()).filter(|number| chosen(*number)).collect();
+            let indices: Vec<usize> = (0..loads.len()).filter(|index| chosen(*index)).collect();
             let levels = self
-                .levels(&numbers.iter().map(|number| loads[*number].inst).collect::<Vec<_>>())
-                .ok_or("addresses depend on more loads in a row than are followed")?;
-            Ok(Group { loads: numbers, lead, levels })
+                .levels(&indices.iter().map(|index| loads[*index].inst).collect::<Vec<_>>())
+                .ok_or("addresses depend on too long a chain of loads")?;
+            Ok(Group { loads: indices, lead, levels })
         };
         let all = group(0, &|_| true)?;
         let late = self.late_dots(&loads).filter(|_| all.levels.len() == 1);
         let mut groups = match &late {
             Some(late) => {
-                let is_late = |number: usize| late.loads.contains(&number);
-                vec![group(1, &|number| !is_late(number))?, group(0, &is_late)?]
+                let is_late = |index: usize| late.loads.contains(&index);
+                vec![group(1, &|index| !is_late(index))?, group(0, &is_late)?]
             }
             None => vec![all],
         };
@@ -200,16 +201,16 @@ impl Body<'_> {
         remarks::about("pipelining", function, load, subject, because);
     }
 
-    /// Why a load cannot go through a ring.
+    /// Returns the reason why a load cannot go through a ring.
     fn obstacle(&self, load: Inst) -> &'static str {
         let result = self.function.insts[load].results[0];
         let dtype = self.function.ty(result).as_registers().and_then(ir::Type::dtype);
         if !self.may_move(load) {
             "it is volatile, or a store or atomic of the loop may touch what it loads"
         } else if dtype == Some(Dtype::I1) {
-            "what it loads are booleans"
+            "its elements are booleans"
         } else {
-            "less than 4 bytes lie together, in memory and where they go: cp.async copies no less"
+            "less than 4 bytes are contiguous in global and in shared memory: cp.async copies no less"
         }
     }
 
@@ -217,8 +218,9 @@ impl Body<'_> {
         matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::Load { .. }))
     }
 
-    /// The loads of the body that its products are computed from, in the order of the text; and whether it has products.
-    fn feeding_products(&self) -> (Vec<Inst>, bool) {
+    /// Returns the loads of the body that its dots depend on, in text order, and whether it has
+    /// dots.
+    fn feeding_dots(&self) -> (Vec<Inst>, bool) {
         let function = self.function;
         let mut work = Vec::new();
         let mut blocks = vec![self.block];
@@ -233,16 +235,16 @@ impl Body<'_> {
                 }
             }
         }
-        let has_product = !work.is_empty();
+        let has_dot = !work.is_empty();
         let mut seen = EntitySet::new();
         let mut loads = BTreeSet::new();
         while let Some(value) = work.pop() {
             let Some(inst) = function.defining_inst(value).filter(|_| seen.insert(value)) else { continue };
-            let Some(place) = self.place(inst) else { continue };
+            let Some(index) = self.index(inst) else { continue };
             let data = &function.insts[inst];
             match &data.op {
                 Op::Gpu(GpuOp::Load { .. }) => {
-                    loads.insert(place);
+                    loads.insert(index);
                 }
                 Op::Gpu(GpuOp::Alloc { .. }) => {
                     let stores = self.uses.users(value).map(|user| &function.insts[user]);
@@ -250,15 +252,15 @@ impl Body<'_> {
                     work.extend(stores.map(|store| store.operands[1]));
                 }
                 op if op.info().family == OpFamily::Loop => {}
-                // tidy: wildcard because all others are computed from their operands
+                // tidy: wildcard because other ops depend on their operands only
                 _ => work.extend(&data.operands),
             }
         }
         let insts = &function.blocks[self.block].insts;
-        (loads.into_iter().map(|place| insts[place]).collect(), has_product)
+        (loads.into_iter().map(|index| insts[index]).collect(), has_dot)
     }
 
-    /// A load as one through a ring, if `cp.async` can copy it.
+    /// Returns a load as one through a ring, if a tensor copy or `cp.async` can copy it.
     fn ring_load(&self, inst: Inst) -> Option<RingLoad> {
         let function = self.function;
         let data = &function.insts[inst];
@@ -270,36 +272,65 @@ impl Body<'_> {
         if cache == CacheModifier::Volatile || dtype == Dtype::I1 || !self.may_move(inst) {
             return None;
         }
-        let vector = Vector { layout, axis, width, bytes: dtype.bytes() as u32 };
+        let vector = AccessVector { layout, axis, width, bytes: dtype.bytes() as u32 };
         let has_zeros = data.operands.get(2).is_none_or(|other| self.is_zero(*other));
-        if let Some((way, buffer, stored)) = self.buffer_of(result).filter(|_| has_zeros) {
+        if let Some((destination, buffer, stored)) = self.buffer_of(result).filter(|_| has_zeros) {
             let memory = self.header.layouts.get(buffer.layout).clone();
-            let Way::Buffer { store, alloc, .. } = &way else { return None };
-            let kept = function.insts[*store].operands[1];
-            let boxed = Boxed::of_load(self.header, function, inst, kept, &memory);
-            if let Some((memory, boxed)) =
-                self.box_of_line(inst, *alloc, &buffer).filter(|_| boxed.is_none() && self.may_have_boxes())
+            let Destination::Buffer { store, alloc, .. } = &destination else { return None };
+            let tile = function.insts[*store].operands[1];
+            let boxed = Boxed::of_load(self.header, function, inst, tile, &memory);
+            if let Some((memory, boxed)) = self
+                .box_of_stored_vector(inst, *alloc, &buffer)
+                .filter(|_| boxed.is_none() && self.may_have_boxes())
             {
                 let Buffer { element, shape, .. } = buffer;
-                return Some(RingLoad { inst, way, element, shape, memory, axis, width, boxed: Some(boxed) });
+                return Some(RingLoad {
+                    inst,
+                    destination,
+                    element,
+                    shape,
+                    memory,
+                    axis,
+                    width,
+                    boxed: Some(boxed),
+                });
             }
             if let Some(boxed) = boxed.filter(|_| self.may_have_boxes()) {
                 let Buffer { element, shape, .. } = buffer;
-                return Some(RingLoad { inst, way, element, shape, memory, axis, width, boxed: Some(boxed) });
+                return Some(RingLoad {
+                    inst,
+                    destination,
+                    element,
+                    shape,
+                    memory,
+                    axis,
+                    width,
+                    boxed: Some(boxed),
+                });
             }
             if let Some((axis, width)) = vector.widest_copy(self.header.layouts.get(stored), &memory) {
                 let Buffer { element, shape, .. } = buffer;
-                return Some(RingLoad { inst, way, element, shape, memory, axis, width, boxed: None });
+                return Some(RingLoad {
+                    inst,
+                    destination,
+                    element,
+                    shape,
+                    memory,
+                    axis,
+                    width,
+                    boxed: None,
+                });
             }
         }
+        let destination = Destination::Registers;
         if let Some((memory, boxed)) = self.box_of_fragment(inst).filter(|_| has_zeros) {
             let ir::Type { element, shape } = tile;
             let boxed = Some(boxed);
-            return Some(RingLoad { inst, way: Way::Registers, element, shape, memory, axis, width, boxed });
+            return Some(RingLoad { inst, destination, element, shape, memory, axis, width, boxed });
         }
-        if let Some((memory, boxed)) = self.box_of_own_line(inst).filter(|_| has_zeros) {
+        if let Some((memory, boxed)) = self.box_of_vector(inst).filter(|_| has_zeros) {
             let (ir::Type { element, shape }, boxed) = (tile, Some(boxed));
-            return Some(RingLoad { inst, way: Way::Registers, element, shape, memory, axis, width, boxed });
+            return Some(RingLoad { inst, destination, element, shape, memory, axis, width, boxed });
         }
         let others = (0..tile.rank()).rev().filter(|other| *other != axis as usize);
         let order: SmallVec<[usize; 6]> = [axis as usize].into_iter().chain(others).collect();
@@ -310,16 +341,17 @@ impl Body<'_> {
             .map(|(access, memory)| (memory, access))
             .max_by_key(|(_, (_, width))| *width)?;
         let ir::Type { element, shape } = tile;
-        Some(RingLoad { inst, way: Way::Registers, element, shape, memory, axis, width, boxed: None })
+        Some(RingLoad { inst, destination, element, shape, memory, axis, width, boxed: None })
     }
 
-    /// Whether tensor copies may fill slots. The barriers of a ring are made once: in a loop around this one, it takes memory of its
-    /// own.
+    /// Returns whether tensor copies may fill slots. The barriers of a ring are initialized once:
+    /// in a nested loop, its memory is not shared with other buffers.
     fn may_have_boxes(&self) -> bool {
         self.nested_boxes || self.function.blocks[self.function.entry].insts.contains(&self.inst)
     }
 
-    /// The memory of a slot that a tensor copy fills, and the box, of a load in the layout that a product takes from registers.
+    /// Returns the layout of a slot that a tensor copy fills, and the box, of a load with the
+    /// layout of a dot operand in registers.
     fn box_of_fragment(&self, load: Inst) -> Option<(Layout, Boxed)> {
         let function = self.function;
         let result = function.insts[load].results[0];
@@ -343,22 +375,23 @@ impl Body<'_> {
         Some((memory, boxed))
     }
 
-    /// Whether an operand of a product of single warps is computed from a value, in registers.
+    /// Returns whether a value becomes an operand of `mma.sync` in registers.
     fn makes_operand(&self, value: Value) -> bool {
         self.uses.users(value).any(|user| {
             let data = &self.function.insts[user];
             match data.op.info().family {
                 OpFamily::Dot => matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. })),
                 OpFamily::Pointwise | OpFamily::Shape => self.makes_operand(data.results[0]),
-                // tidy: wildcard because others change threads
+                // tidy: wildcard because other ops exchange data between threads
                 _ => false,
             }
         })
     }
 
-    /// The memory of a slot that a tensor copy fills, and the box, of a line of numbers that threads read: so few that it is no matter
-    /// in which banks they lie. The memory may have axes of one element that the load does not have.
-    fn box_of_line(&self, load: Inst, alloc: Inst, buffer: &Buffer) -> Option<(Layout, Boxed)> {
+    /// Returns the layout of a slot that a tensor copy fills, and the box, of a vector that threads
+    /// read from a buffer. It is too short for bank conflicts to matter. The slot may have axes of
+    /// one element that the load does not have.
+    fn box_of_stored_vector(&self, load: Inst, alloc: Inst, buffer: &Buffer) -> Option<(Layout, Boxed)> {
         let function = self.function;
         let is_read = |user: Inst| {
             let op = function.insts[user].op.as_gpu();
@@ -368,9 +401,9 @@ impl Body<'_> {
         let loaded = function.insts[load].results[0];
         let shape = &function.ty(loaded).as_registers()?.shape;
         let axis = (0..buffer.shape.len()).find(|axis| buffer.shape[*axis] > 1)?;
-        let is_line = shape.len() == 1 && buffer.shape[axis] == shape[0];
+        let is_vector = shape.len() == 1 && buffer.shape[axis] == shape[0];
         let mut users = self.uses.users(function.insts[alloc].results[0]);
-        if !is_line || !users.all(is_read) {
+        if !is_vector || !users.all(is_read) {
             return None;
         }
         let boxed = Boxed::of_load(self.header, function, load, loaded, &Layout::strided(shape, &[0]))?;
@@ -380,8 +413,8 @@ impl Body<'_> {
         (coordinates >= order.len()).then(|| (Layout::strided(&buffer.shape, &order), boxed))
     }
 
-    /// The same of a line that no buffer is for.
-    fn box_of_own_line(&self, load: Inst) -> Option<(Layout, Boxed)> {
+    /// Returns the same of a vector that goes to registers.
+    fn box_of_vector(&self, load: Inst) -> Option<(Layout, Boxed)> {
         let loaded = self.function.insts[load].results[0];
         let shape = &self.function.ty(loaded).as_registers()?.shape;
         if shape.len() != 1 || !self.may_have_boxes() {
@@ -392,13 +425,14 @@ impl Body<'_> {
         Some((memory, boxed))
     }
 
-    /// The buffer that a loaded tile is stored to, if nothing else is done with it, and the layout that it is stored in.
-    fn buffer_of(&self, loaded: Value) -> Option<(Way, Buffer, LayoutId)> {
+    /// Returns the buffer that a loaded tile is stored to, if the tile has no other use, and the
+    /// layout in which it is stored.
+    fn buffer_of(&self, loaded: Value) -> Option<(Destination, Buffer, LayoutId)> {
         let function = self.function;
         let (mut value, mut shapes) = (loaded, SmallVec::new());
         let store = loop {
             let user = self.uses.only(value)?.inst;
-            self.place(user)?;
+            self.index(user)?;
             match &function.insts[user].op {
                 Op::Gpu(GpuOp::LocalStore {}) => break user,
                 Op::Tile(op) => match op.as_shape() {
@@ -414,16 +448,16 @@ impl Body<'_> {
             }
         };
         let memory = function.insts[store].operands[0];
-        let alloc = self.buffer_made_here(memory)?;
+        let alloc = self.local_buffer(memory)?;
         let Type::Buffer(buffer) = function.ty(memory) else { return None };
-        let way = Way::Buffer { shapes, alloc, store };
-        Some((way, buffer.clone(), function.ty(value).layout()?))
+        let destination = Destination::Buffer { shapes, alloc, store };
+        Some((destination, buffer.clone(), function.ty(value).layout()?))
     }
 
-    /// The `alloc` of a buffer whose life begins and ends in the body, and that is stored to once.
-    fn buffer_made_here(&self, memory: Value) -> Option<Inst> {
+    /// Returns the `alloc` of a buffer that the body allocates, stores to once, and deallocates.
+    fn local_buffer(&self, memory: Value) -> Option<Inst> {
         let function = self.function;
-        let alloc = function.defining_inst(memory).filter(|inst| self.place(*inst).is_some())?;
+        let alloc = function.defining_inst(memory).filter(|inst| self.index(*inst).is_some())?;
         let is_buffer = matches!(function.insts[alloc].op, Op::Gpu(GpuOp::Alloc { .. }))
             && matches!(function.ty(memory), Type::Buffer(buffer) if buffer.slots == 1);
         let count = |is_it: fn(&GpuOp) -> bool| {
@@ -437,28 +471,28 @@ impl Body<'_> {
         (is_buffer && stores == 1 && ends == 1).then_some(alloc)
     }
 
-    /// Whether a value is a zero, or a tile of zeros.
+    /// Returns whether a value is a zero, or a tile of zeros.
     fn is_zero(&self, value: Value) -> bool {
         let Some(inst) = self.function.defining_inst(value) else { return false };
         let data = &self.function.insts[inst];
         match data.op.as_tile() {
             Some(ir::Op::Constant { value }) => value.bits == 0,
-            // The zero of each type has no bit set, and converted it is the zero of the other.
+            // The zero of each type has no bit set, and converts to the zero of any other type.
             Some(ir::Op::Splat { .. } | ir::Op::Broadcast { .. } | ir::Op::Cast { .. }) => {
                 self.is_zero(data.operands[0])
             }
-            // tidy: wildcard because nothing else is known to be zero
+            // tidy: wildcard because the results of other ops are not known
             _ => false,
         }
     }
 
-    /// Whether a load may be made in an earlier iteration.
+    /// Returns whether a load may run in an earlier iteration.
     fn may_move(&self, load: Inst) -> bool {
         let is_plain = matches!(self.function.insts[load].op, Op::Gpu(GpuOp::Load { volatile: false, .. }));
         is_plain && !self.writes.iter().any(|write| self.global.may_alias(load, *write))
     }
 
-    /// What is computed ahead for copies: none if something among it cannot be.
+    /// Returns the ops that run ahead for copies; none if one of them cannot.
     fn levels(&self, copies: &[Inst]) -> Option<Vec<Level>> {
         let insts = &self.function.blocks[self.block].insts;
         let mut levels = Vec::new();
@@ -470,11 +504,11 @@ impl Body<'_> {
             let mut roots = Vec::new();
             for load in &loads {
                 let operands = &self.function.insts[*load].operands;
-                // A ring is filled with zeros.
+                // The `other` elements of a copy are zeros.
                 roots.extend(operands.iter().take(if levels.is_empty() { 2 } else { 3 }));
             }
             let slice = self.slice(roots)?;
-            let at = |place: usize| insts[place];
+            let at = |index: usize| insts[index];
             let next = slice.loads.into_iter().map(at).collect();
             let parameters = slice.parameters.into_iter().collect();
             levels.push(Level { loads, insts: slice.insts.into_iter().map(at).collect(), parameters });
@@ -483,7 +517,7 @@ impl Body<'_> {
         Some(levels)
     }
 
-    /// What values are computed from, if it may be computed at another time.
+    /// Returns the ops that values are computed from, if these ops can run in another iteration.
     fn slice(&self, mut work: Vec<Value>) -> Option<Slice> {
         let function = self.function;
         let mut slice = Slice::default();
@@ -494,24 +528,24 @@ impl Body<'_> {
             }
             let inst = match function.values[value].definition {
                 Definition::Parameter(block, 0) if block == self.block => continue,
-                Definition::Parameter(block, number) if block == self.block => {
-                    slice.parameters.insert(number);
-                    work.push(function.yielded(block)[number as usize - 1]);
+                Definition::Parameter(block, index) if block == self.block => {
+                    slice.parameters.insert(index);
+                    work.push(function.yielded(block)[index as usize - 1]);
                     continue;
                 }
                 Definition::Parameter(..) => continue,
                 Definition::Result(inst, _) => inst,
             };
-            let Some(place) = self.place(inst) else { continue };
+            let Some(index) = self.index(inst) else { continue };
             let data = &function.insts[inst];
             match &data.op {
                 Op::Gpu(GpuOp::Load { .. }) if self.may_move(inst) => {
-                    slice.loads.insert(place);
+                    slice.loads.insert(index);
                 }
                 Op::Gpu(GpuOp::LocalLoad { .. }) => {
-                    // A conversion through memory.
-                    let alloc = self.buffer_made_here(data.operands[0])?;
-                    slice.insts.extend([place, self.place(alloc)?]);
+                    // A conversion through shared memory.
+                    let alloc = self.local_buffer(data.operands[0])?;
+                    slice.insts.extend([index, self.index(alloc)?]);
                     for user in self.uses.users(data.operands[0]) {
                         let is_end = matches!(function.insts[user].op, Op::Gpu(GpuOp::Dealloc {}));
                         let is_store = matches!(function.insts[user].op, Op::Gpu(GpuOp::LocalStore {}));
@@ -519,7 +553,7 @@ impl Body<'_> {
                             work.push(function.insts[user].operands[1]);
                         }
                         if is_end || is_store {
-                            slice.insts.insert(self.place(user)?);
+                            slice.insts.insert(self.index(user)?);
                         }
                     }
                 }
@@ -528,10 +562,10 @@ impl Body<'_> {
                     if data.operands.iter().any(in_memory) {
                         return None;
                     }
-                    slice.insts.insert(place);
+                    slice.insts.insert(index);
                     work.extend(&data.operands);
                 }
-                // tidy: wildcard because what has effects stays where it is
+                // tidy: wildcard because ops with effects do not run ahead
                 _ => return None,
             }
         }
@@ -539,31 +573,32 @@ impl Body<'_> {
     }
 }
 
-/// A vector of an access to global memory.
-struct Vector<'a> {
+/// The vector of a thread in an access to global memory.
+struct AccessVector<'a> {
     layout: &'a Layout,
     axis: u32,
     width: u32,
-    /// Of an element.
+    /// The bytes of an element.
     bytes: u32,
 }
 
-impl Vector<'_> {
-    /// The axis and the width of the widest copy of it that `cp.async` can make to a buffer, when the places are renamed so.
-    fn widest_copy(&self, renamed: &Layout, memory: &Layout) -> Option<(u32, u32)> {
+impl AccessVector<'_> {
+    /// Returns the axis and the width of the widest `cp.async` to a buffer, for the layout of the
+    /// tile after its shape ops.
+    fn widest_copy(&self, reshaped: &Layout, memory: &Layout) -> Option<(u32, u32)> {
         let runs = |layout: &Layout, axis: u32, width: u32| {
             let vector = layout.vector_along(axis as usize);
             (vector.width() >= width).then(|| vector.at_most(width).registers(0))
         };
-        let offsets = renamed.offsets_in(memory);
+        let offsets = reshaped.offsets_in(memory);
         let offset = |register: u32| offsets.at(&[(Input::Register, register)]);
-        let rank = renamed.output().rank() as u32;
+        let rank = reshaped.output().rank() as u32;
         let mut width = self.width;
         while COPY_BYTES.contains(&(width * self.bytes)) {
             let own = runs(self.layout, self.axis, width)?;
-            let is_run = (0..).zip(&own).all(|(place, register)| offset(*register) == place);
-            if is_run && renamed.vector_in(memory).width() >= width {
-                let axis = (0..rank).find(|axis| runs(renamed, *axis, width).as_ref() == Some(&own));
+            let is_run = (0..).zip(&own).all(|(index, register)| offset(*register) == index);
+            if is_run && reshaped.vector_in(memory).width() >= width {
+                let axis = (0..rank).find(|axis| runs(reshaped, *axis, width).as_ref() == Some(&own));
                 if let Some(axis) = axis {
                     return Some((axis, width));
                 }

@@ -15,34 +15,35 @@ use rustc_hash::FxHashSet;
 use tilewright_ir::{Inst, OpFamily, Operation, Stage};
 
 use super::dots;
-use super::emit::Emit;
+use super::loop_rewriter::LoopRewriter;
 use super::lower_loads::FillOp;
 use crate::passes::schedule_instructions::dots_with_dependences;
 use tilewright_gpu_ir::target::WARPGROUP_WARPS;
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// The orders of one step.
+/// The orders of the ops of one step.
 pub(super) mod order {
-    /// Up to where the dots of the step have started.
+    /// The ops up to the dots of the step.
     pub const BEGIN: u32 = 0;
-    /// Up to where the late dots have started, or those in flight of the step before have ended.
+    /// The late dots and the ops that they need, or the wait for the dots in flight of the previous
+    /// step.
     pub const LATE: u32 = 1;
     /// The first wait for a dot of the step, and the release of slots of dots in flight.
     pub const WAIT: u32 = 2;
     /// The waits for empty slots.
     pub const ACQUIRE: u32 = 3;
-    /// The copies, and what they are computed from; then the loads that copies of later steps
-    /// depend on, by their levels.
+    /// The copies, and the ops that they need; then the loads that copies of later steps depend on,
+    /// by their levels.
     pub const FILL: u32 = 4;
-    /// What the threads compute.
+    /// The ops that the threads compute.
     pub const COMPUTE: u32 = FILL + super::super::loop_plan::MAX_LEVELS as u32;
-    /// The waits for late dots.
+    /// The waits for late dots, and the ops that depend on them.
     pub const END: u32 = COMPUTE + 1;
-    /// What makes the operands of late dots.
+    /// The ops that make the operands of late dots.
     pub const OPERAND: u32 = COMPUTE + 2;
 }
 
-impl Emit<'_> {
+impl LoopRewriter<'_> {
     /// Schedules the loop, whose rings the ops `fills` fill.
     pub(super) fn schedule(&mut self, fills: &[FillOp]) {
         let plan = self.plan;
@@ -51,7 +52,7 @@ impl Emit<'_> {
             return;
         }
         if plan.in_flight.is_some() {
-            self.settle_dots();
+            self.wait_for_earlier_dots();
         }
         let ahead = |fill: &FillOp| latency + fill.lead + fill.level;
         let farthest = fills.iter().map(ahead).max().unwrap_or(0);
@@ -72,7 +73,7 @@ impl Emit<'_> {
         } else {
             let first = if latency == 0 { 0 } else { self.started(&insts) };
             (0..insts.len())
-                .map(|place| (0, if place < first { order::BEGIN } else { order::COMPUTE }))
+                .map(|index| (0, if index < first { order::BEGIN } else { order::COMPUTE }))
                 .collect()
         };
         for (inst, (ahead, order)) in insts.into_iter().zip(stages) {
@@ -85,7 +86,7 @@ impl Emit<'_> {
         if is_acquire && self.plan.late.is_some() { order::ACQUIRE } else { order::FILL + fill.level }
     }
 
-    fn is_finish(&self, inst: Inst) -> bool {
+    fn is_wait(&self, inst: Inst) -> bool {
         matches!(self.function.insts[inst].op, Op::Gpu(GpuOp::WgmmaWait { .. }))
     }
 
@@ -93,49 +94,50 @@ impl Emit<'_> {
     /// for a dot, or those that take slots.
     fn started(&self, insts: &[Inst]) -> usize {
         let is_take = |inst: &&Inst| matches!(self.function.insts[**inst].op, Op::Gpu(GpuOp::Take {}));
-        let first_wait = insts.iter().position(|inst| self.is_finish(*inst));
+        let first_wait = insts.iter().position(|inst| self.is_wait(*inst));
         first_wait.unwrap_or_else(|| insts.iter().take_while(is_take).count())
     }
 
-    /// How many stages before the last one each op runs, and its order, of a loop with late dots.
+    /// Returns the stages between each op and the last stage, and its order, of a loop with late
+    /// dots.
     fn two_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let late = self.plan.late.as_ref().expect("the loop has late dots");
         let early: Vec<Inst> = insts.iter().copied().filter(|inst| !late.late.contains(inst)).collect();
-        let wait = early.iter().position(|inst| self.is_finish(*inst)).unwrap_or(early.len());
-        // One warpgroup may run ahead of another up to where slots are filled, which is to happen
-        // in time for the next iteration.
+        let wait = early.iter().position(|inst| self.is_wait(*inst)).unwrap_or(early.len());
+        // One warpgroup may run ahead of another until it fills slots, which has to happen in time
+        // for the next iteration.
         let is_reduction = |inst: &Inst| self.function.insts[*inst].op.info().family == OpFamily::Reduction;
         let reduction = early[wait..].iter().position(is_reduction);
         let reduction = reduction.filter(|_| self.num_warps() > WARPGROUP_WARPS);
-        let fill = wait + reduction.map_or(0, |place| place + 1);
+        let fill = wait + reduction.map_or(0, |index| index + 1);
         let begun: FxHashSet<Inst> = dots_with_dependences(self.function, &early)
             .into_iter()
-            .filter(|needed| !needed.iter().any(|inst| self.is_finish(*inst)))
+            .filter(|needed| !needed.iter().any(|inst| self.is_wait(*inst)))
             .flatten()
             .collect();
         let late_insts: Vec<Inst> = insts.iter().copied().filter(|inst| late.late.contains(inst)).collect();
         let of_late_dots: FxHashSet<Inst> =
             dots_with_dependences(self.function, &late_insts).into_iter().flatten().collect();
-        let mut place = 0;
+        let mut early_index = 0;
         let mut stages = Vec::new();
         for inst in insts {
             if late.late.contains(inst) {
                 stages.push((0, if of_late_dots.contains(inst) { order::LATE } else { order::END }));
                 continue;
             }
-            let order = match place {
-                _ if late.last.contains(inst) => order::OPERAND,
-                _ if place < wait || begun.contains(inst) => order::BEGIN,
-                _ if place < fill => order::WAIT,
+            let order = match early_index {
+                _ if late.operand_ops.contains(inst) => order::OPERAND,
+                _ if early_index < wait || begun.contains(inst) => order::BEGIN,
+                _ if early_index < fill => order::WAIT,
                 _ => order::COMPUTE,
             };
             stages.push((1, order));
-            place += 1;
+            early_index += 1;
         }
         stages
     }
 
-    /// The same of a loop whose dots run into the next iteration.
+    /// Returns the same of a loop whose dots run into the next iteration.
     fn in_flight_stages(&self, insts: &[Inst]) -> Vec<(u32, u32)> {
         let dots = &self.plan.in_flight.as_ref().expect("the loop has dots in flight").dots;
         let stage = |inst: &Inst| match &self.function.insts[*inst].op {
@@ -144,28 +146,28 @@ impl Emit<'_> {
             Op::Gpu(GpuOp::Release {}) => (0, order::WAIT),
             Op::Gpu(GpuOp::WgmmaWait { .. }) => (0, order::END),
             _ if dots.contains(inst) => (1, order::BEGIN),
-            // tidy: wildcard because others only compute
+            // tidy: wildcard because other ops only compute
             _ => (1, order::COMPUTE),
         };
         insts.iter().map(stage).collect()
     }
 
-    /// After the dots of a step, those of the step before are waited for.
-    fn settle_dots(&mut self) {
+    /// Inserts waits for the dots of the previous step after the dots of a step.
+    fn wait_for_earlier_dots(&mut self) {
         let in_flight = self.plan.in_flight.as_ref().expect("the loop has dots in flight");
         let last = *in_flight.dots.last().expect("it has dots");
         let pending = in_flight.dots.len() as u32;
-        for finish in &in_flight.finishes {
-            let product = self.function.insts[*finish].operands[0];
-            let ty = self.function.ty(product).clone();
-            let settled = self.value(GpuOp::WgmmaWaitEarlier { pending }, &[product], ty);
-            self.function.insts[*finish].operands[0] = settled;
+        for wait in &in_flight.waits {
+            let dot = self.function.insts[*wait].operands[0];
+            let ty = self.function.ty(dot).clone();
+            let dot = self.value(GpuOp::WgmmaWaitEarlier { pending }, &[dot], ty);
+            self.function.insts[*wait].operands[0] = dot;
         }
-        let settles = std::mem::take(&mut self.out);
+        let earlier_waits = std::mem::take(&mut self.out);
         let insts = &mut self.function.blocks[self.body].insts;
-        insts.retain(|inst| !in_flight.finishes.contains(inst));
-        let place = insts.iter().position(|inst| *inst == last).expect("it is in the body") + 1;
-        insts.splice(place..place, settles.into_iter().chain(in_flight.finishes.iter().copied()));
+        insts.retain(|inst| !in_flight.waits.contains(inst));
+        let index = insts.iter().position(|inst| *inst == last).expect("it is in the body") + 1;
+        insts.splice(index..index, earlier_waits.into_iter().chain(in_flight.waits.iter().copied()));
         dots::release_after_waits(self.function, self.body);
     }
 }

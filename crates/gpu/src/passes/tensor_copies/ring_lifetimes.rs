@@ -23,7 +23,7 @@ use tilewright_ir::{OpFamily, Operation, Parents, Value};
 use super::{Block, Function, Header, Inst};
 use crate::cost_model;
 use crate::passes::allocation::least_bytes;
-use crate::passes::pipelining::{Order, orders};
+use crate::passes::pipelining::{MemoryOrder, memory_order};
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::{Buffer, GpuOp, Op, Type};
 
@@ -75,7 +75,7 @@ fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc:
         let is_take = matches!(data.op, Op::Gpu(GpuOp::Take {})) && data.operands[0] == ring;
         let is_flow =
             matches!(data.op.info().family, OpFamily::Loop | OpFamily::Branch | OpFamily::Partitions);
-        !is_take && !is_flow && matches!(orders(&data.op), Order::None)
+        !is_take && !is_flow && matches!(memory_order(&data.op), MemoryOrder::None)
     };
     let passed = insts[behind..].iter().take_while(is_passed);
     let is_end = |inst: &Inst| matches!(function.insts[*inst].op, Op::Gpu(GpuOp::Dealloc {}));

@@ -1,4 +1,4 @@
-//! The steps after the loop, of the ops that are not predicated.
+//! Makes the steps after the loop, of the ops that are not predicated.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -6,13 +6,13 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, BlockData, Definition, Dtype, Inst, LoopOptions, Value, ValueData};
 
 use super::super::dots::count_later;
-use super::super::emit::{Emit, NextLoop, Tail};
 use super::super::loop_plan::Fusion;
+use super::super::loop_rewriter::{LoopRewriter, NextLoop, Tail};
 use super::{Crossing, Pipeline};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
-impl Emit<'_> {
-    /// What is left of the values that cross after the loop, and of what the loop carries.
+impl LoopRewriter<'_> {
+    /// Returns the values that cross stages and that the loop carries, after the loop.
     pub(super) fn last_values(
         &mut self,
         pipeline: &Pipeline,
@@ -31,8 +31,8 @@ impl Emit<'_> {
         last
     }
 
-    /// Runs the steps that are left without copies of this loop. A fused loop fills the slots for
-    /// its successor.
+    /// Emits a loop of the remaining steps without copies of this loop. A fused loop fills the
+    /// slots for its successor.
     pub(super) fn drain(
         &mut self,
         pipeline: &Pipeline,
@@ -86,7 +86,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Whether an op is of dots and their slots: nothing else runs after the loop.
+    /// Returns whether an op is of dots and their slots: only these run after the loop.
     pub(super) fn is_drained(&self, inst: Inst) -> bool {
         matches!(
             self.function.insts[inst].op,
@@ -96,14 +96,14 @@ impl Emit<'_> {
         )
     }
 
-    /// The last stage of the last iteration, if there is one; or for the next loop, whose
-    /// accumulator it makes. If there is no iteration it adds zeros then.
+    /// Emits the last stage of the last iteration, if there is one. If the next loop continues its
+    /// accumulators, that loop runs the stage, which adds zeros if there is no iteration.
     pub(super) fn epilogue(
         &mut self,
         pipeline: &Pipeline,
         crossing: &Crossing,
         last: &FxHashMap<Value, Value>,
-        finishes: &[(Inst, usize)],
+        waits: &[(Inst, usize)],
         in_range: Option<Value>,
     ) -> Option<Tail> {
         let in_range = in_range?;
@@ -115,9 +115,9 @@ impl Emit<'_> {
         if let Some(next) = self.plan.joined() {
             return Some(self.tail_for_next(pipeline, &ops, copies, next));
         }
-        let forwarded = |inst: &Inst| finishes.iter().any(|(finish, _)| finish == inst);
-        for (finish, index) in finishes {
-            self.finish_after(*finish, *index, last);
+        let forwarded = |inst: &Inst| waits.iter().any(|(wait, _)| wait == inst);
+        for (wait, index) in waits {
+            self.wait_after_loop(*wait, *index, last);
         }
         let ops: Vec<Inst> = ops.into_iter().filter(|inst| !forwarded(inst)).collect();
         let is_of_ring = |emit: &Self, inst: &Inst| {
@@ -141,23 +141,23 @@ impl Emit<'_> {
         None
     }
 
-    /// Waits for a dot that the loop carries after the loop.
-    pub(super) fn finish_after(&mut self, finish: Inst, index: usize, last: &FxHashMap<Value, Value>) {
+    /// Waits, after the loop, for a dot that the loop carries.
+    pub(super) fn wait_after_loop(&mut self, wait: Inst, index: usize, last: &FxHashMap<Value, Value>) {
         let function = &mut *self.function;
         let inst = self.plan.inst;
         let parameter = function.blocks[self.body].parameters[index + 1];
         let ty = function.ty(parameter).clone();
         let result = function.insts[inst].results[index];
-        // What was the result of the loop is that of the wait.
+        // The wait takes over the result of the loop.
         let definition = function.values[result].definition;
         let own = function.values.push(ValueData { ty, definition, name: None });
         function.insts[inst].results[index] = own;
-        let product = if last[&parameter] == result { own } else { last[&parameter] };
-        function.values[result].definition = Definition::Result(finish, 0);
-        function.insts[finish].results = smallvec![result];
-        function.insts[finish].operands = smallvec![product];
-        count_later(function, finish);
-        // A loop after it has the result that it carries under its new name.
+        let dot = if last[&parameter] == result { own } else { last[&parameter] };
+        function.values[result].definition = Definition::Result(wait, 0);
+        function.insts[wait].results = smallvec![result];
+        function.insts[wait].operands = smallvec![dot];
+        count_later(function, wait);
+        // The loop of the remaining steps uses the new result of the loop.
         let out = self.out.clone();
         for other in out {
             for operand in &mut self.function.insts[other].operands {
@@ -166,17 +166,17 @@ impl Emit<'_> {
                 }
             }
         }
-        self.out.push(finish);
+        self.out.push(wait);
     }
 
-    /// The carried values that the last stage makes.
+    /// Returns the indices of the carried values that the last stage computes.
     pub(super) fn late_values(&self, pipeline: &Pipeline) -> Vec<usize> {
         let yielded = self.function.yielded(self.body);
         let is_late = |index: &usize| pipeline.ahead_of.get(&yielded[*index]) == Some(&0);
         (0..yielded.len()).filter(is_late).collect()
     }
 
-    /// The ops of the last stage of the last iteration in a branch.
+    /// Emits the ops of the last stage of the last iteration in a branch.
     pub(super) fn last_iteration(
         &mut self,
         pipeline: &Pipeline,
@@ -189,7 +189,7 @@ impl Emit<'_> {
         let late = self.late_values(pipeline);
         let (mut results, mut kept): (SmallVec<[Value; 1]>, Vec<Value>) = (smallvec![], Vec::new());
         for index in &late {
-            // What was the result of the loop is that of the branch.
+            // The branch takes over the result of the loop.
             let result = self.function.insts[loop_inst].results[*index];
             let definition = self.function.values[result].definition;
             let ty = self.function.ty(result).clone();
@@ -213,8 +213,8 @@ impl Emit<'_> {
         let otherwise = self.region(otherwise);
         let branch = self.emit(ir::Op::If {}, &[in_range], None);
         self.function.insts[branch].regions = smallvec![then, otherwise];
-        for (place, result) in results.iter().enumerate() {
-            self.function.values[*result].definition = Definition::Result(branch, place as u32);
+        for (index, result) in results.iter().enumerate() {
+            self.function.values[*result].definition = Definition::Result(branch, index as u32);
         }
         self.function.insts[branch].results = results;
     }
@@ -223,7 +223,8 @@ impl Emit<'_> {
         self.function.blocks.push(BlockData { parameters: smallvec![], insts })
     }
 
-    /// The last stage of the last iteration for the next loop, whose accumulator it makes.
+    /// Returns the ops of the last stage of the last iteration for the next loop, which continues
+    /// their accumulators.
     pub(super) fn tail_for_next(
         &mut self,
         pipeline: &Pipeline,
@@ -241,10 +242,10 @@ impl Emit<'_> {
         let yielded = self.function.yielded(self.body).to_vec();
         let results = self.function.insts[self.plan.inst].results.clone();
         for index in self.late_values(pipeline) {
-            let sum = copies[&yielded[index]];
+            let accumulator = copies[&yielded[index]];
             for operand in &mut self.function.insts[next].operands {
                 if *operand == results[index] {
-                    *operand = sum;
+                    *operand = accumulator;
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! The ops of a scheduled loop that fill slots, and those that only these need: pointers, masks,
-//! and loads of both. They are predicated where they run ahead; all other ops are not.
+//! Finds the ops of a scheduled loop that fill slots, and those that only they need: pointers,
+//! masks, and loads of both. The expander predicates them if they run ahead, and no other ops.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Effect, Inst, Operation, Value};
@@ -7,7 +7,8 @@ use tilewright_ir::{Effect, Inst, Operation, Value};
 use super::super::is_fill;
 use tilewright_gpu_ir::{Function, GpuOp, Op};
 
-/// The ops that fill slots in a step, with those that only they need: how far ahead the copies are.
+/// Returns the ops that fill slots in a step and those that only they need, each with the stages
+/// between its copy and the last stage.
 pub(super) fn fill_ops(
     function: &Function,
     inst: Inst,
@@ -30,7 +31,7 @@ pub(super) fn fill_ops(
 
 struct FillOps<'a> {
     function: &'a Function,
-    /// In the order of the text.
+    /// The ops of the step, in text order.
     step: &'a [Inst],
     users: FxHashMap<Value, Vec<Inst>>,
     /// The values that are used after the loop.
@@ -39,7 +40,7 @@ struct FillOps<'a> {
     others: FxHashSet<Inst>,
 }
 
-/// The ops of a step that use each value, in this iteration or in the next one.
+/// Returns the ops of a step that use each value, in this iteration or in the next one.
 fn users(function: &Function, inst: Inst, step: &[Inst]) -> FxHashMap<Value, Vec<Inst>> {
     let mut users: FxHashMap<Value, Vec<Inst>> = FxHashMap::default();
     for inst in step {
@@ -53,15 +54,15 @@ fn users(function: &Function, inst: Inst, step: &[Inst]) -> FxHashMap<Value, Vec
     }
     let body = function.insts[inst].regions[0];
     let parameters = &function.blocks[body].parameters;
-    for (place, value) in function.yielded(body).iter().enumerate() {
-        let of_next = users.get(&parameters[place + 1]).cloned().unwrap_or_default();
+    for (index, value) in function.yielded(body).iter().enumerate() {
+        let of_next = users.get(&parameters[index + 1]).cloned().unwrap_or_default();
         let own = function.defining_inst(*value);
         users.entry(*value).or_default().extend(of_next.into_iter().filter(|user| Some(*user) != own));
     }
     users
 }
 
-/// The values of a loop that are used after it.
+/// Returns the values of a loop that are used after it.
 fn kept(function: &Function, inst: Inst) -> FxHashSet<Value> {
     let yielded = function.yielded(function.insts[inst].regions[0]);
     let results = &function.insts[inst].results;
@@ -75,7 +76,7 @@ fn kept(function: &Function, inst: Inst) -> FxHashSet<Value> {
 }
 
 impl FillOps<'_> {
-    /// Ops that fill slots are known by their kinds, and so are most others.
+    /// Classifies the ops whose kind decides.
     fn classify(&mut self, stages: &FxHashMap<Inst, (u32, u32)>) {
         for inst in self.step {
             let data = &self.function.insts[*inst];
@@ -91,7 +92,7 @@ impl FillOps<'_> {
                     | GpuOp::Dealloc {},
                 ) => {}
                 op if op.info().effect == Effect::Pure && data.regions.is_empty() => {}
-                // tidy: wildcard because what has effects runs as often as the program says
+                // tidy: wildcard because ops with effects run in iterations in range only
                 _ => {
                     self.others.insert(*inst);
                 }
@@ -99,13 +100,13 @@ impl FillOps<'_> {
         }
     }
 
-    /// Whether an op belongs to a buffer that another op makes.
+    /// Returns whether an op belongs to a buffer that another op allocates.
     fn is_of_buffer(&self, inst: Inst) -> bool {
         let op = &self.function.insts[inst].op;
         matches!(op, Op::Gpu(GpuOp::LocalStore {} | GpuOp::Dealloc {} | GpuOp::FenceProxy {}))
     }
 
-    /// The op that makes the buffer.
+    /// Returns the op that allocates the buffer.
     fn alloc(&self, inst: Inst) -> Option<Inst> {
         let memory = self.function.insts[inst].operands.first()?;
         self.function.defining_inst(*memory).filter(|alloc| self.step.contains(alloc))
@@ -116,7 +117,7 @@ impl FillOps<'_> {
         results.iter().flat_map(|result| self.users.get(result).into_iter().flatten().copied())
     }
 
-    /// What other ops need is one of them.
+    /// Adds the ops that other ops need to these.
     fn spread(&mut self) {
         let mut count = usize::MAX;
         while count != self.others.len() {
@@ -134,7 +135,7 @@ impl FillOps<'_> {
             return self.alloc(inst).is_none_or(|alloc| self.others.contains(&alloc));
         }
         let data = &self.function.insts[inst];
-        // A buffer is for those who read it.
+        // The readers of a buffer decide.
         let is_buffer = matches!(data.op, Op::Gpu(GpuOp::Alloc { .. }));
         let mut readers =
             self.users_of(inst).filter(|user| !(is_buffer && self.is_of_buffer(*user))).peekable();
@@ -142,7 +143,7 @@ impl FillOps<'_> {
         is_kept || readers.peek().is_none() || readers.any(|user| self.others.contains(&user))
     }
 
-    /// Each op belongs to the copies that need it.
+    /// Assigns each op to the copies that need it.
     fn group(&mut self) {
         let mut count = usize::MAX;
         while count != self.fills.len() {

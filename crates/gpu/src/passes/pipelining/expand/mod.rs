@@ -9,18 +9,18 @@
 //!   c(%i)  [2, 2]                            c(%i)
 //! }                                        } ; c(last) if there is one    the epilogue
 //! ```
-//! The counter is that of the last stage. A value that a later stage uses is carried, as often as
-//! there are stages between.
+//! The counter is that of the last stage. The loop carries a value that a later stage uses, in as
+//! many loop values as there are stages between.
 //!
-//! **Ops that fill slots**, and what they are computed from, are predicated: where an iteration is
-//! out of range, a copy fills its slot with zeros. So they need no second copy of the loop for its
-//! last iterations.
+//! **Ops that fill slots**, and the ops that only they need, are predicated: if an iteration is out
+//! of range, a copy fills its slot with zeros. So they need no second copy of the loop for its last
+//! iterations.
 //!
 //! **Other ops** before the last stage are not: the loop ends a step earlier, and the last stage
-//! runs once more after it. Their first step stands before the loop, whether there is an iteration
-//! or not: its slots are zeros, and what the loop carries is selected. Where slots of zeros change
-//! nothing that the loop carries (`Emit::drains`), the loop ends before copies would be out of
-//! range, and a loop without copies runs the steps that are left.
+//! runs once more after it. Their first step is before the loop, and runs even if there is no
+//! iteration: its slots are zeros then, and a selection keeps the values that the loop carries. If
+//! slots of zeros change no value that the loop carries (`LoopRewriter::drains`), the loop ends
+//! before copies would be out of range, and a loop without copies runs the steps that are left.
 
 mod epilogue;
 mod fill_ops;
@@ -36,30 +36,30 @@ use tilewright_ir::{Definition, Dtype, ElementwiseFn, Inst, Value};
 
 use super::super::boxed::place_of_condition;
 use super::dots::count_later;
-use super::emit::{Bounds, Emit, Tail};
+use super::loop_rewriter::{Bounds, LoopRewriter, Tail};
 use super::schedule_loops::order;
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
 /// A loop with its schedule.
 struct Pipeline {
-    /// The ops of a step.
+    /// The ops of a step, in order.
     step: Vec<Inst>,
-    /// How many stages before the last one each op runs, and its order.
+    /// The stages between each op and the last stage, and its order.
     stages: FxHashMap<Inst, (u32, u32)>,
-    /// How many stages before the last one values are computed.
+    /// The stages between the op that computes a value and the last stage.
     ahead_of: FxHashMap<Value, u32>,
-    /// The ops that fill slots, each with how far ahead the copies are that it is for.
+    /// The ops of copies, each with the stages between its copy and the last stage.
     fills: FxHashMap<Inst, u32>,
-    /// The ops before the last stage that are not predicated run so many steps before it.
+    /// The stages between the first op that is not predicated and the last stage.
     crossing: u32,
-    /// The farthest stage before the last one.
+    /// The number of stages before the last one.
     farthest: u32,
-    /// The loop ends before copies are out of range.
+    /// True if the loop ends before copies are out of range.
     drains: bool,
-    /// What the carried values are before the first iteration.
+    /// The carried values before the first iteration.
     initial: Vec<Value>,
-    /// How many values the loop carries of its own.
+    /// The number of values that the loop carries before its expansion.
     carried: usize,
 }
 
@@ -76,23 +76,23 @@ impl Pipeline {
         self.fills.contains_key(&inst)
     }
 
-    /// The ops that are not predicated.
+    /// Returns the ops that are not predicated.
     fn others(&self) -> impl Iterator<Item = Inst> + '_ {
         self.step.iter().copied().filter(|inst| !self.is_fill(*inst))
     }
 }
 
-/// The values of the steps before the loop: of each step, counted back from the loop, what its ops
-/// compute.
+/// The values that the ops of each step before the loop compute, by the distance of the step from
+/// the loop.
 type Steps = Vec<FxHashMap<Value, Value>>;
 
-/// What crosses from a stage to a later one: the parameters that carry a value, one step more each,
-/// and their first values.
+/// The values that cross from a stage to a later one, each with the parameters that carry it for
+/// one step, two steps, and so on.
 type Crossing = BTreeMap<Value, Vec<Value>>;
 
-impl Emit<'_> {
-    /// Expands the loop. `before` is what the loop before left to its first step; given back is
-    /// what this one leaves.
+impl LoopRewriter<'_> {
+    /// Expands the loop. Its first step runs `before`, the rest of the previous loop. Returns the
+    /// rest of this loop for the next one.
     pub(super) fn expand(&mut self, before: Option<Tail>) -> Option<Tail> {
         let pipeline = self.read_schedule()?;
         let plan = self.plan;
@@ -102,7 +102,7 @@ impl Emit<'_> {
         let bounds = self.bounds(pipeline.farthest.max(self.distance));
         let fusion = plan.fusion.as_ref();
         self.continued = fusion.filter(|_| !pipeline.drains).map(|fusion| self.continued(fusion));
-        let finishes = self.forward_dots(&pipeline);
+        let waits = self.forward_dots(&pipeline);
         let mut steps: Steps = vec![FxHashMap::default(); pipeline.farthest as usize + 1];
         let outside = std::mem::take(&mut self.out);
         self.first_fills(&pipeline, &bounds, &mut steps);
@@ -118,8 +118,8 @@ impl Emit<'_> {
         let mut crossing = Crossing::new();
         self.step(&pipeline, &bounds, &steps, in_range, &mut crossing);
         let inst = plan.inst;
-        for (place, value) in initial.into_iter().enumerate() {
-            self.function.insts[inst].operands[place + 3] = value;
+        for (index, value) in initial.into_iter().enumerate() {
+            self.function.insts[inst].operands[index + 3] = value;
         }
         if pipeline.crossing > 0 {
             let left = if pipeline.drains { self.distance.max(pipeline.farthest) } else { pipeline.crossing };
@@ -130,7 +130,7 @@ impl Emit<'_> {
         if pipeline.drains {
             self.drain(&pipeline, &crossing, &mut last, drained.as_ref());
         }
-        let tail = self.epilogue(&pipeline, &crossing, &last, &finishes, in_range);
+        let tail = self.epilogue(&pipeline, &crossing, &last, &waits, in_range);
         self.wait_after_computation(&pipeline);
         if let Some((fusion, next)) = &drained {
             self.fill_last_of_next(fusion, next);
@@ -141,14 +141,14 @@ impl Emit<'_> {
         }
         let after = std::mem::take(&mut self.out);
         let before = std::mem::take(&mut self.before);
-        self.put(plan.block, inst, before, after);
+        self.insert_around(plan.block, inst, before, after);
         for inst in &pipeline.step {
             self.function.schedule.remove(inst);
         }
         tail
     }
 
-    /// Lets an access be made only for an iteration in range.
+    /// Predicates an access on an iteration in range.
     fn predicate(&mut self, inst: Inst, (counter, in_range): (Value, Value)) {
         self.location = self.function.insts[inst].location;
         let data = self.function.insts[inst].clone();
@@ -158,25 +158,24 @@ impl Emit<'_> {
                 if let Some(continued) = self.continued.clone() {
                     let ring = self.function.defining_inst(data.operands[0]).expect("a slot is acquired");
                     let ring = self.function.insts[ring].operands[0];
-                    let number =
-                        self.rings.iter().position(|other| *other == ring).expect("it is of the loop");
+                    let load = self.rings.iter().position(|other| *other == ring).expect("it is of the loop");
                     let iteration = (counter, in_range);
-                    self.select_current_or_next_loop(&mut coordinates, number, &continued, iteration);
+                    self.select_current_or_next_loop(&mut coordinates, load, &continued, iteration);
                 } else {
-                    let place = place_of_condition(self.function, &coordinates);
-                    coordinates[place] = self.mask_coordinate(in_range, coordinates[place]);
+                    let index = place_of_condition(self.function, &coordinates);
+                    coordinates[index] = self.mask_coordinate(in_range, coordinates[index]);
                 }
                 self.function.insts[inst].operands.truncate(2);
                 self.function.insts[inst].operands.extend(coordinates);
             }
             Op::Gpu(GpuOp::CopyAsync { .. }) => self.mask(inst, 1, in_range),
             Op::Gpu(GpuOp::Load { .. }) => self.mask(inst, 0, in_range),
-            // tidy: wildcard because nothing else is predicated
+            // tidy: wildcard because no other op is predicated
             _ => {}
         }
     }
 
-    /// Masks an access whose pointer is an operand, and whose mask follows.
+    /// Masks an access whose pointer is the operand `pointer`, and whose mask is the next operand.
     fn mask(&mut self, inst: Inst, pointer: usize, in_range: Value) {
         let data = self.function.insts[inst].clone();
         let ty = self.function.ty(data.operands[pointer]).clone();
@@ -193,15 +192,15 @@ impl Emit<'_> {
         };
         let equal_registers = match self.function.defining_op(own) {
             Some(Op::Gpu(GpuOp::Elementwise { equal_registers, .. })) => *equal_registers,
-            // tidy: wildcard because no other op says it
+            // tidy: wildcard because no other op has equal registers
             _ => 0,
         };
         let op = GpuOp::Elementwise { function: ElementwiseFn::And, equal_registers };
         self.function.insts[inst].operands[pointer + 1] = self.value(op, &[own, mask], ty);
     }
 
-    /// The parameter that carries a value over `count` steps. Before the first iteration, the value
-    /// is `first`.
+    /// Returns the parameter that carries a value over `count` steps. Before the first iteration,
+    /// the value is `first`.
     fn crossing(
         &mut self,
         steps: &Steps,
@@ -228,7 +227,7 @@ impl Emit<'_> {
         parameter
     }
 
-    /// The body of the new loop: one step.
+    /// Makes the body of the new loop: one step.
     fn step(
         &mut self,
         pipeline: &Pipeline,
@@ -243,7 +242,7 @@ impl Emit<'_> {
         let mut conditions: BTreeMap<u32, Value> = BTreeMap::new();
         let mut body = Vec::new();
         for inst in pipeline.step.iter().copied() {
-            if self.is_forwarded(pipeline, inst) || self.is_in_vain(pipeline, inst) {
+            if self.is_forwarded(pipeline, inst) || self.is_unused_copy(pipeline, inst) {
                 continue;
             }
             let ahead = pipeline.ahead(inst);
@@ -253,8 +252,8 @@ impl Emit<'_> {
                 let later = counters.get(&ahead).copied();
                 counters.insert(ahead, later.unwrap_or_else(|| self.later(counter, ahead, bounds)));
             }
-            for place in 0..self.function.insts[inst].operands.len() {
-                let operand = self.function.insts[inst].operands[place];
+            for index in 0..self.function.insts[inst].operands.len() {
+                let operand = self.function.insts[inst].operands[index];
                 let value = match pipeline.ahead_of.get(&operand) {
                     Some(made) if *made > ahead => {
                         self.crossing(steps, crossing, (operand, made - ahead), (in_range, None))
@@ -271,7 +270,7 @@ impl Emit<'_> {
                 if operand == counter {
                     counters.insert(ahead, value);
                 }
-                self.function.insts[inst].operands[place] = value;
+                self.function.insts[inst].operands[index] = value;
             }
             if is_predicated && is_access(&self.function.insts[inst].op) {
                 self.predicate(inst, (counters[&ahead], conditions[&ahead]));
@@ -282,12 +281,12 @@ impl Emit<'_> {
         body.push(end);
         self.function.blocks[self.body].insts = body;
         for inst in pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0) {
-            // Other dots are under way.
+            // Other dots are in flight.
             count_later(self.function, inst);
         }
     }
 
-    /// What an op uses for a carried value that another stage makes.
+    /// Returns the operand of an op in place of a carried value that another stage computes.
     fn carried_later(
         &mut self,
         pipeline: &Pipeline,
@@ -295,39 +294,39 @@ impl Emit<'_> {
         (operand, ahead): (Value, u32),
         (in_range, crossing): (Option<Value>, &mut Crossing),
     ) -> Value {
-        let Definition::Parameter(block, place) = self.function.values[operand].definition else {
+        let Definition::Parameter(block, index) = self.function.values[operand].definition else {
             return operand;
         };
-        if block != self.body || place as usize > pipeline.carried {
+        if block != self.body || index as usize > pipeline.carried {
             return operand;
         }
-        let value = self.function.yielded(self.body)[place as usize - 1];
+        let value = self.function.yielded(self.body)[index as usize - 1];
         let made = pipeline.ahead_of.get(&value).copied().unwrap_or(ahead);
         if made + 1 == ahead {
-            // The step has made it for the iteration before.
+            // The step has computed it for the previous iteration.
             return value;
         }
         if made <= ahead {
             return operand;
         }
-        let first = pipeline.initial[place as usize - 1];
+        let first = pipeline.initial[index as usize - 1];
         self.crossing(steps, crossing, (value, made - ahead + 1), (in_range, Some(first)))
     }
 
-    /// Whether an op is the wait for a dot that the loop carries.
+    /// Returns whether an op is the wait for a dot that the loop carries.
     fn is_forwarded(&self, pipeline: &Pipeline, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         matches!(data.op, Op::Gpu(GpuOp::WgmmaWait { .. }))
             && pipeline.ahead_of.get(&data.operands[0]).is_some_and(|ahead| *ahead > pipeline.ahead(inst))
     }
 
-    /// Whether an op copies for iterations that are known to be out of range, to a slot that no
-    /// iteration takes.
-    fn is_in_vain(&self, pipeline: &Pipeline, inst: Inst) -> bool {
+    /// Returns whether an op copies for iterations that are known to be out of range, to a slot
+    /// that no iteration takes.
+    fn is_unused_copy(&self, pipeline: &Pipeline, inst: Inst) -> bool {
         let plan = self.plan;
         let data = &self.function.insts[inst];
         let is_plain = pipeline.crossing == 0 && plan.fusion.is_none() && !plan.follows;
-        // What is marked as a box may be copied as one yet, and each slot then.
+        // A later pass may make a tensor copy of a marked box, which fills each slot.
         let is_box = |pointer: Value| {
             matches!(self.function.defining_op(pointer), Some(Op::Gpu(GpuOp::TensorBox { .. })))
         };
@@ -338,7 +337,7 @@ impl Emit<'_> {
             && !is_box(data.operands[1])
     }
 
-    /// The tile that the early stage computes last for its next iteration.
+    /// Returns the last tile that the early stage computes for its next iteration.
     fn last_computed(&self, pipeline: &Pipeline) -> Option<Value> {
         let is_wide = |value: &Value| {
             let tile = self.function.ty(*value).as_registers();
@@ -346,15 +345,14 @@ impl Emit<'_> {
         };
         let yielded = self.function.yielded(self.body);
         let early: Vec<Inst> = pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0).collect();
-        // By the text: operands of late dots are computed earlier than they are made.
         let body: FxHashSet<Inst> = early.into_iter().collect();
         let step: Vec<Inst> = pipeline.step.iter().copied().filter(|inst| body.contains(inst)).collect();
         let results = step.iter().rev().flat_map(|inst| &self.function.insts[*inst].results);
         results.copied().find(|value| yielded.contains(value) && is_wide(value))
     }
 
-    /// Lets the waits for late dots follow the last tile that the early stage computes, if they do in
-    /// the schedule: the assembler would move them up otherwise.
+    /// Lets the waits for late dots follow the last tile that the early stage computes, if they do
+    /// in the schedule: the assembler would move them up otherwise.
     fn wait_after_computation(&mut self, pipeline: &Pipeline) {
         let Some(last) = self.last_computed(pipeline).filter(|_| pipeline.crossing > 0) else { return };
         let is_late_wait = |inst: &Inst| {
@@ -371,8 +369,8 @@ impl Emit<'_> {
         }
     }
 
-    /// Takes the slots that no iteration takes, those of all rings in turn: tensor copies that
-    /// nothing waits for would keep the memory to the end.
+    /// Takes the slots that no iteration takes, those of all rings in turn. Tensor copies without a
+    /// wait would keep the memory to the end.
     fn take_unused(&mut self, pipeline: &Pipeline) {
         let mut left: Vec<(Value, u32)> = Vec::new();
         for ring in self.rings.clone() {
@@ -393,7 +391,7 @@ impl Emit<'_> {
     }
 }
 
-/// Whether an op is an access that is made only for iterations in range.
+/// Returns whether an op is an access that is predicated.
 fn is_access(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::TensorFill {} | GpuOp::CopyAsync { .. } | GpuOp::Load { .. }))
 }

@@ -1,4 +1,4 @@
-//! The steps before the loop.
+//! Makes the steps before the loop.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use rustc_hash::FxHashMap;
 use tilewright_ir::{Definition, Inst, Operation, Value};
 
 use super::super::dots::count_later;
-use super::super::emit::{Bounds, Emit, Tail};
 use super::super::loop_plan::Neutral;
+use super::super::loop_rewriter::{Bounds, LoopRewriter, Tail};
 use super::super::schedule_loops::order;
 use super::{Pipeline, Steps, is_access};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
-impl Emit<'_> {
-    /// The value that an op uses in a step before the loop.
+impl LoopRewriter<'_> {
+    /// Returns the value that an op uses in a step before the loop.
     pub(super) fn value_before(
         &mut self,
         pipeline: &Pipeline,
@@ -23,8 +23,8 @@ impl Emit<'_> {
         (ahead, step): (u32, u32),
     ) -> Value {
         match self.function.values[value].definition {
-            Definition::Parameter(block, place) if block == self.body => {
-                self.carried_before(pipeline, bounds, steps, place, ahead - step)
+            Definition::Parameter(block, index) if block == self.body => {
+                self.carried_before(pipeline, bounds, steps, index, ahead - step)
             }
             Definition::Parameter(..) => value,
             Definition::Result(..) => match pipeline.ahead_of.get(&value) {
@@ -34,7 +34,7 @@ impl Emit<'_> {
         }
     }
 
-    /// What a step before the loop has computed.
+    /// Returns a value that a step before the loop has computed.
     pub(super) fn computed(&self, steps: &Steps, step: u32, value: Value) -> Value {
         steps[step as usize].get(&value).copied().unwrap_or_else(|| {
             let name = self.function.defining_op(value).map(Operation::name);
@@ -42,26 +42,26 @@ impl Emit<'_> {
         })
     }
 
-    /// What a parameter of the body is in one of the first iterations.
+    /// Returns a parameter of the body in one of the first iterations.
     pub(super) fn carried_before(
         &mut self,
         pipeline: &Pipeline,
         bounds: &Bounds,
         steps: &Steps,
-        place: u32,
+        index: u32,
         iteration: u32,
     ) -> Value {
         let lower = self.function.insts[self.plan.inst].operands[0];
-        if place == 0 {
+        if index == 0 {
             return self.later(lower, iteration, bounds);
         }
         if iteration == 0 {
-            return self.function.insts[self.plan.inst].operands[place as usize + 2];
+            return self.function.insts[self.plan.inst].operands[index as usize + 2];
         }
-        let value = self.function.yielded(self.body)[place as usize - 1];
+        let value = self.function.yielded(self.body)[index as usize - 1];
         match self.function.values[value].definition {
-            Definition::Parameter(block, place) if block == self.body => {
-                self.carried_before(pipeline, bounds, steps, place, iteration - 1)
+            Definition::Parameter(block, index) if block == self.body => {
+                self.carried_before(pipeline, bounds, steps, index, iteration - 1)
             }
             Definition::Parameter(..) => value,
             Definition::Result(..) => match pipeline.ahead_of.get(&value) {
@@ -71,7 +71,7 @@ impl Emit<'_> {
         }
     }
 
-    /// A copy of an op for a step before the loop.
+    /// Returns a copy of an op for a step before the loop.
     pub(super) fn copy_before(
         &mut self,
         pipeline: &Pipeline,
@@ -92,12 +92,13 @@ impl Emit<'_> {
         self.out.pop().expect("it was copied")
     }
 
-    /// The ops that fill slots, of the steps before the loop: those for one distance together.
+    /// Emits the ops that fill slots in the steps before the loop, those of one distance together.
     pub(super) fn first_fills(&mut self, pipeline: &Pipeline, bounds: &Bounds, steps: &mut Steps) {
         let plan = self.plan;
         let mut groups: Vec<u32> = pipeline.fills.values().copied().collect();
         groups.sort_unstable_by_key(|ahead| std::cmp::Reverse(*ahead));
         groups.dedup();
+        // The loop takes these slots even if it has no iteration.
         let always_taken = pipeline.crossing;
         let lower = self.function.insts[plan.inst].operands[0];
         for group in groups {
@@ -108,8 +109,8 @@ impl Emit<'_> {
                 for inst in ops.iter().copied() {
                     let ahead = pipeline.ahead(inst);
                     let Some(iteration) = ahead.checked_sub(step) else { continue };
-                    // The loop before has filled all slots but those that are taken whether an
-                    // iteration is in range or not; the tile before has filled all.
+                    // The previous loop has filled all slots but those that are always taken; the
+                    // previous tile has filled all.
                     let is_filled = plan.follows && iteration + always_taken < ahead;
                     if is_filled || plan.outer().is_some() {
                         continue;
@@ -122,7 +123,7 @@ impl Emit<'_> {
                     conditions.insert(ahead, (counter, in_range));
                     let copy = self.copy_before(pipeline, bounds, steps, (inst, step));
                     if is_access(&self.function.insts[copy].op) {
-                        // Zeros, where the slot is taken all the same.
+                        // A slot that is always taken holds zeros.
                         let continued = self.continued.take();
                         let is_continued = iteration >= always_taken;
                         self.continued = continued.clone().filter(|_| is_continued);
@@ -135,8 +136,8 @@ impl Emit<'_> {
         }
     }
 
-    /// The other ops of the step before the loop, with what the loop before left to it: whether
-    /// there is an iteration.
+    /// Emits the other ops of the step before the loop, with the rest of the previous loop. Returns
+    /// whether there is an iteration.
     pub(super) fn first_step(
         &mut self,
         pipeline: &Pipeline,
@@ -164,12 +165,12 @@ impl Emit<'_> {
                 wait_after_last = wait_after_last.or(computed.filter(|_| is_wait).map(|last| (other, last)));
             }
             let data = &self.function.insts[inst];
-            if let (Op::Gpu(GpuOp::WgmmaWaitEarlier { .. }), &[product], &[settled]) =
+            if let (Op::Gpu(GpuOp::WgmmaWaitEarlier { .. }), &[dot], &[result]) =
                 (&data.op, &data.operands[..], &data.results[..])
             {
-                // There are no dots of a step before.
-                let product = steps[1][&product];
-                steps[1].insert(settled, product);
+                // There are no dots of a previous step.
+                let dot = steps[1][&dot];
+                steps[1].insert(result, dot);
                 continue;
             }
             let computed = self.mask_operands(steps, inst, order, in_range);
@@ -187,8 +188,8 @@ impl Emit<'_> {
         in_range
     }
 
-    /// Lets an op that makes the operand of a late dot make it of zeros if there is no iteration and
-    /// the late stage runs nevertheless. Returns the values that the zeros replace.
+    /// Lets an op that makes the operand of a late dot make it of zeros if there is no iteration
+    /// and the late stage runs nevertheless. Returns the values that the zeros replace.
     fn mask_operands(
         &mut self,
         steps: &mut Steps,
@@ -208,13 +209,13 @@ impl Emit<'_> {
         computed
     }
 
-    /// With which operands the last stage does nothing, if it runs whether there is an iteration or
-    /// not.
+    /// Returns the values with which the last stage changes nothing, if it runs even if there is no
+    /// iteration.
     pub(super) fn neutral(&self) -> Option<&Neutral> {
         self.plan.late.as_ref()?.neutral.as_ref().filter(|_| self.plan.joined().is_some())
     }
 
-    /// What the loop carries at its beginning.
+    /// Returns the values that the loop carries into its first step.
     pub(super) fn initial_values(
         &mut self,
         pipeline: &Pipeline,

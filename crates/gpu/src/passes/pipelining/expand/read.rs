@@ -4,12 +4,12 @@ use rustc_hash::FxHashMap;
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Stage, Value};
 
-use super::super::emit::Emit;
+use super::super::loop_rewriter::LoopRewriter;
 use super::{Pipeline, fill_ops};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
-impl Emit<'_> {
-    /// What a schedule that is read from text may not ask for.
+impl LoopRewriter<'_> {
+    /// Checks that the expander supports a schedule that is read from text.
     pub(in super::super) fn check_schedule(&self) -> Result<(), &'static str> {
         let Some(pipeline) = self.read_schedule() else { return Ok(()) };
         let counter = self.function.ty(self.function.blocks[self.body].parameters[0]).as_registers();
@@ -18,7 +18,7 @@ impl Emit<'_> {
             return Err("an op that cannot be predicated runs more than one stage before the last one");
         }
         if is_wide && self.plan.step.is_none() {
-            return Err("the step of a counter of 64 bits is no constant");
+            return Err("the step of a counter of 64 bits is not constant");
         }
         let yielded = self.function.yielded(self.body);
         for (index, parameter) in self.function.blocks[self.body].parameters.iter().skip(1).enumerate() {
@@ -27,13 +27,13 @@ impl Emit<'_> {
             let first = stages.next();
             let is_made = pipeline.ahead_of.contains_key(&yielded[index]) || yielded[index] == *parameter;
             if !is_made && !stages.all(|stage| Some(stage) == first) {
-                return Err("several stages use a carried value that no op of the loop makes");
+                return Err("several stages use a carried value that no op of the loop computes");
             }
         }
         Ok(())
     }
 
-    /// The schedule of the loop, if it has one.
+    /// Reads the schedule of the loop, if it has one.
     pub(super) fn read_schedule(&self) -> Option<Pipeline> {
         let function = &*self.function;
         let mut step = function.blocks[self.body].insts.clone();
@@ -65,8 +65,8 @@ impl Emit<'_> {
         Some(Pipeline { step, stages, ahead_of, fills, crossing, farthest, drains, initial, carried })
     }
 
-    /// Whether an op may run for iterations out of range whose slots are zeros: dots of slots add
-    /// nothing, and tensor copies make zeros of boxes outside of their tensor.
+    /// Returns whether an op may run for iterations out of range, whose slots are zeros: dots of
+    /// slots add zeros, and tensor copies fill boxes outside of their tensor with zeros.
     pub(super) fn drains(&self, inst: Inst, is_fill: bool) -> bool {
         let data = &self.function.insts[inst];
         let is_slot = |value: &Value| matches!(self.function.ty(*value), Type::Full(_));
@@ -80,12 +80,12 @@ impl Emit<'_> {
                     .is_some_and(|end| self.function.insts[end].operands.contains(&data.results[0]));
                 yields && !self.is_used(data.results[0], terminator)
             }
-            // tidy: wildcard because others compute, or copy
+            // tidy: wildcard because other ops compute, or copy
             _ => is_fill,
         }
     }
 
-    /// Whether an op of the body uses a value, besides one op.
+    /// Returns whether an op of the body uses a value, besides one op.
     pub(super) fn is_used(&self, value: Value, besides: Option<Inst>) -> bool {
         let mut found = false;
         self.function.walk(self.body, &mut |inst| {
@@ -94,7 +94,7 @@ impl Emit<'_> {
         found
     }
 
-    /// The rings of a loop, in the order in which it takes slots of them.
+    /// Returns the rings of a loop, in the order in which it takes slots of them.
     pub(super) fn taken_rings(&self) -> Vec<Value> {
         let mut rings = Vec::new();
         for inst in &self.function.blocks[self.body].insts {
@@ -106,17 +106,17 @@ impl Emit<'_> {
         rings
     }
 
-    /// A dot that adds to what the loop carries does not wait for the dot before it: the loop
-    /// carries the dot that is under way. The waits for them, which follow the loop, with the
-    /// indices of their accumulators.
+    /// Lets the loop carry dots in flight in place of their accumulators, so that a dot does not
+    /// wait for the previous one. Returns the waits, which follow the loop, with the indices of the
+    /// carried values.
     pub(super) fn forward_dots(&mut self, pipeline: &Pipeline) -> Vec<(Inst, usize)> {
         let mut forwarded = Vec::new();
         let end = self.function.terminator(self.body).expect("a body yields");
         for inst in pipeline.others() {
             let data = &self.function.insts[inst];
             let Op::Gpu(GpuOp::WgmmaWait { .. }) = data.op else { continue };
-            let (product, result) = (data.operands[0], data.results[0]);
-            let is_later = pipeline.ahead_of.get(&product).is_some_and(|ahead| *ahead > pipeline.ahead(inst));
+            let (dot, result) = (data.operands[0], data.results[0]);
+            let is_later = pipeline.ahead_of.get(&dot).is_some_and(|ahead| *ahead > pipeline.ahead(inst));
             let Some(index) = self.function.insts[end].operands.iter().position(|value| *value == result)
             else {
                 continue;
@@ -124,16 +124,16 @@ impl Emit<'_> {
             if !is_later {
                 continue;
             }
-            let ty = self.function.ty(product).clone();
+            let ty = self.function.ty(dot).clone();
             let parameter = self.function.blocks[self.body].parameters[index + 1];
             self.function.values[parameter].ty = ty;
-            self.function.insts[end].operands[index] = product;
+            self.function.insts[end].operands[index] = dot;
             forwarded.push((inst, index));
         }
         forwarded
     }
 
-    /// How many stages before the last one an accumulator or another carried value is used.
+    /// Returns the stages between the first use of a carried value and the last stage.
     pub(super) fn ahead_of_carried(&self, pipeline: &Pipeline, index: usize) -> u32 {
         let value = self.function.yielded(self.body)[index];
         if let Some(ahead) = pipeline.ahead_of.get(&value) {

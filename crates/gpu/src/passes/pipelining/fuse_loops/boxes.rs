@@ -1,4 +1,4 @@
-//! Where the boxes of a loop begin, and how their coordinates grow.
+//! Finds the coordinates of the boxes of a loop, and how they grow.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,21 @@ use tilewright_ir::{Block, Definition, Effect, Inst, Operation, Value};
 
 use crate::passes::global_memory::GlobalAccesses;
 use crate::passes::pipelining::loop_plan::{Boxes, Growth, LoopPlan, RingLoad};
-use crate::passes::pipelining::memory_order::{Order, orders};
+use crate::passes::pipelining::memory_order::{MemoryOrder, memory_order};
 use tilewright_gpu_ir::{Function, Gpu};
 
-/// The pure scalar ops of a block that values are computed by, in order, and what they need from
-/// elsewhere. None if other ops of the block compute the values, or values that `body` carries.
+/// Returns the pure scalar ops of a block that values are computed by, in order, and the values
+/// that these use from elsewhere. None if the values depend on other ops of the block, or on values
+/// that `body` carries.
 pub(super) fn scalars_of(
     function: &Function,
     insts: &[Inst],
     body: Option<Block>,
-    mut wanted: Vec<Value>,
+    mut work: Vec<Value>,
 ) -> Option<(Vec<Inst>, Vec<Value>)> {
     let is_scalar = |value: &Value| function.ty(*value).as_registers().is_some_and(|tile| tile.rank() == 0);
     let (mut indices, mut outside) = (BTreeSet::new(), Vec::new());
-    while let Some(value) = wanted.pop() {
+    while let Some(value) = work.pop() {
         let index = match function.values[value].definition {
             Definition::Parameter(block, index) if Some(block) == body => {
                 if index > 0 {
@@ -42,14 +43,14 @@ pub(super) fn scalars_of(
             return None;
         }
         if indices.insert(index) {
-            wanted.extend(&data.operands);
+            work.extend(&data.operands);
         }
     }
     Some((indices.into_iter().map(|index| insts[index]).collect(), outside))
 }
 
-/// Where the boxes of the loads of a loop begin, and what the scalars for that need from elsewhere.
-/// None if they are no boxes that scalars and the counter determine.
+/// Returns the coordinates of the boxes of a loop, and the values that these use from elsewhere.
+/// None if a load is no box, or if its coordinates depend on more than scalars and the counter.
 pub(super) fn boxes_of(function: &Function, plan: &LoopPlan) -> Option<(Boxes, Vec<Value>)> {
     let body = function.insts[plan.inst].regions[0];
     let of_load = |load: &RingLoad| {
@@ -57,13 +58,13 @@ pub(super) fn boxes_of(function: &Function, plan: &LoopPlan) -> Option<(Boxes, V
         Some(boxed.coordinates(function, boxed.mark))
     };
     let coordinates: Vec<SmallVec<[Value; 5]>> = plan.loads.iter().map(of_load).collect::<Option<_>>()?;
-    let wanted = coordinates.iter().flatten().copied().collect();
-    let (insts, outside) = scalars_of(function, &function.blocks[body].insts, Some(body), wanted)?;
+    let values = coordinates.iter().flatten().copied().collect();
+    let (insts, outside) = scalars_of(function, &function.blocks[body].insts, Some(body), values)?;
     Some((Boxes { counter: function.blocks[body].parameters[0], insts, coordinates }, outside))
 }
 
-/// How the coordinates of the boxes of two loops with the same step grow, the second one in the next
-/// iteration of a loop around.
+/// Returns the growth of the coordinates of the boxes of two loops with the same step. The second
+/// loop may be in the next iteration of a loop around.
 pub(super) fn growths(
     function: &Function,
     loops: [(Inst, &Boxes); 2],
@@ -93,7 +94,8 @@ pub(super) fn growths(
         .collect()
 }
 
-/// By how much a scalar grows in each iteration of a loop, and its value in the first one.
+/// Returns the growth of a scalar in each iteration of a loop, and its value in the first
+/// iteration.
 fn growth(
     function: &Function,
     evolution: &mut ScalarEvolution<'_, Gpu>,
@@ -105,7 +107,7 @@ fn growth(
     (!growth.any(changes) && !rest.any(changes)).then_some((growth, rest))
 }
 
-/// Whether an iteration of a loop determines a term.
+/// Returns whether a term depends on the iteration of a loop.
 fn is_of(function: &Function, term: Term, inst: Inst) -> bool {
     let body = function.insts[inst].regions[0];
     match term {
@@ -118,17 +120,17 @@ fn is_of(function: &Function, term: Term, inst: Inst) -> bool {
     }
 }
 
-/// Whether no op may write what loads copy, if they copy before it.
+/// Checks that an op writes no memory of loads that are copied before it.
 pub(super) fn may_copy_before(
     function: &Function,
     global: &GlobalAccesses<'_>,
     loads: &[RingLoad],
     inst: Inst,
 ) -> Result<(), &'static str> {
-    match orders(&function.insts[inst].op) {
-        Order::None => Ok(()),
-        Order::Own if loads.iter().all(|load| !global.may_alias(load.inst, inst)) => Ok(()),
-        Order::Own => Err("a store or atomic in it may touch what its next iteration loads"),
-        Order::All => Err("it orders accesses to memory"),
+    match memory_order(&function.insts[inst].op) {
+        MemoryOrder::None => Ok(()),
+        MemoryOrder::Write if loads.iter().all(|load| !global.may_alias(load.inst, inst)) => Ok(()),
+        MemoryOrder::Write => Err("a store or atomic in it may write what its next iteration loads"),
+        MemoryOrder::Ordered => Err("it orders accesses to memory"),
     }
 }

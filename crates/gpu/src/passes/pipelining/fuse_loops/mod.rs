@@ -10,13 +10,12 @@
 //! ```
 //! The successor is the next loop of the block ([`sibling`]), or the same loop in the next
 //! iteration of the loop around it ([`nested`]). Both have the same
-//! [`Fusion`](super::loop_plan::Fusion): what the successor's
-//! counter begins and ends with, and where its boxes begin. The expander knows only this type: it
-//! moves the coordinates of an iteration that is out of range to those of the successor
-//! (`select_current_or_next_loop`).
+//! [`Fusion`](super::loop_plan::Fusion): the bounds of the successor's counter and the coordinates
+//! of its boxes. The expander knows only this type: it moves the coordinates of an iteration out of
+//! range to those of the successor (`select_current_or_next_loop`).
 //!
-//! If a coordinate grows alike in both loops, those of the successor are those of the loop and a
-//! constant of the loop; otherwise the body computes them once more.
+//! If a coordinate grows by the same distance in both loops, that of the successor is that of the
+//! loop plus a constant of the loop; otherwise the body computes it once more.
 
 mod boxes;
 mod nested;
@@ -27,7 +26,7 @@ use super::loop_plan::LoopPlan;
 use crate::passes::global_memory::GlobalAccesses;
 use tilewright_gpu_ir::Module;
 
-/// Finds the loops that are fused.
+/// Fuses loops: sets the successors of their plans.
 pub(super) fn fuse_loops(module: &Module, plans: &mut [LoopPlan]) {
     let global = GlobalAccesses::new(module);
     sibling::fuse(module, &global, plans);

@@ -1,6 +1,6 @@
-//! A loop in a loop that requests fusion (`tl.range(…, flatten=True)`): the first blocks of the next
-//! tile of a persistent kernel are copied while the last dots of this tile and the ops after them
-//! run.
+//! A loop in a loop that requests fusion (`tl.range(…, flatten=True)`): the first blocks of the
+//! next tile of a persistent kernel are copied while the last dots of this tile and the ops after
+//! them run.
 //!
 //! ```text
 //!                                              %r = alloc ; fill %r from 0, 1, 2 of %lo
@@ -11,12 +11,13 @@
 //! }                                            } ; take, release all ; dealloc %r
 //! ```
 //! The counter of the loop around determines the next tile: the scalars that depend on it are
-//! computed once more. A box of no tile is outside of its tensor, and so zeros.
+//! computed once more. After the last tile, boxes are outside of their tensors, and slots are
+//! zeros.
 //!
-//! **A tile takes as many slots as it has iterations, but at least as many as are filled ahead**, so
-//! that those that it leaves are of the next tile always. A loop with dots in flight multiplies those
-//! that are too many, which are zeros. Another loop takes the rest of its slots after it
-//! ([`Emit::take_rest`]).
+//! **A tile takes as many slots as it has iterations, but at least as many as are filled ahead.**
+//! So the slots that it leaves are always of the next tile. A loop with dots in flight multiplies
+//! the slots beyond its iterations, which are zeros. After any other loop, another loop takes them
+//! ([`LoopRewriter::take_rest`]).
 //!
 //! **Obstacles**, besides those of pipelining: stores of the loop around that may touch what is
 //! copied, boxes that depend on more than the counters, copies by `cp.async`.
@@ -30,16 +31,16 @@ use tilewright_ir::{
 
 use super::boxes::{boxes_of, growths, may_copy_before, scalars_of};
 use crate::passes::global_memory::GlobalAccesses;
-use crate::passes::pipelining::emit::{Emit, NextLoop};
 use crate::passes::pipelining::loop_plan::{Fusion, LoopPlan, Outer, Successor};
+use crate::passes::pipelining::loop_rewriter::{LoopRewriter, NextLoop};
 use crate::passes::pipelining::plan::find_loops;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::{Function, GpuOp, Module, Type};
 
-/// Counters of 32 bits are not moved farther than this.
+/// The maximum distance by which copies move a 32-bit counter.
 const MAX_DISTANCE: i128 = 1 << 30;
 
-/// Finds the pipelined loops whose loop around requests fusion.
+/// Fuses the pipelined loops whose loop around requests it.
 pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [LoopPlan]) {
     let function = module.kernel();
     let mut loops = Vec::new();
@@ -55,7 +56,7 @@ pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [Lo
                 fusion.map(|fusion| plan.fusion = Some(fusion))
             }
             (Some(_), Some(_)) => Err("several loops in it are pipelined"),
-            (None, _) => Err("no loop that is pipelined stands in it, but for branches"),
+            (None, _) => Err("no loop of its body, outside of branches, is pipelined"),
         };
         if let Err(reason) = found {
             let because = || Because::missed("not flattened", reason);
@@ -79,7 +80,7 @@ impl Nest<'_> {
         let body = function.insts[self.outer].regions[0];
         self.may_count_ahead()?;
         if plan.late.is_some() {
-            return Err("the loop in it begins one of two products an iteration late");
+            return Err("the inner loop has late dots");
         }
         let mut may = Ok(());
         function.walk(body, &mut |inst| {
@@ -94,15 +95,15 @@ impl Nest<'_> {
                 return Err("a tensor map is made in it");
             }
             if boxed.gathered_row_indices(function).is_some() {
-                return Err("a copy is of rows by number");
+                return Err("a copy gathers rows");
             }
         }
         let bounds = [0, 1].map(|index| function.insts[plan.inst].operands[index]);
         let (own, outside) = boxes_of(function, plan)
-            .ok_or("where a copy is from depends on more than the counter of the loop in it")?;
-        let wanted = bounds.into_iter().chain(outside).collect();
-        let (scalars, _) = scalars_of(function, &function.blocks[body].insts, Some(body), wanted)
-            .ok_or("what the loop in it copies first is not computed of scalars and the counter alone")?;
+            .ok_or("the address of a copy depends on more than the counter of the inner loop")?;
+        let values = bounds.into_iter().chain(outside).collect();
+        let (scalars, _) = scalars_of(function, &function.blocks[body].insts, Some(body), values)
+            .ok_or("the first copies of the inner loop depend on more than scalars and the counter")?;
         let step = constant_int(function, function.insts[self.outer].operands[2]);
         let successor = Successor::Nested(Outer { inst: self.outer, block: self.block, step });
         let growths = growths(function, [(plan.inst, &own); 2], Some(self.outer));
@@ -115,11 +116,11 @@ impl Nest<'_> {
             let tile = function.ty(function.insts[inst].operands[0]).as_registers();
             tile.and_then(ir::Type::dtype) == Some(Dtype::I32)
         };
-        let most = MAX_DISTANCE / i128::from(self.plan.stages);
+        let max_step = MAX_DISTANCE / i128::from(self.plan.stages);
         if ![self.outer, self.plan.inst].into_iter().all(is_int32) {
             Err("a counter is no int32")
-        } else if self.plan.step.is_none_or(|step| step < 1 || step > most) {
-            Err("the step of the loop in it is no positive constant")
+        } else if self.plan.step.is_none_or(|step| step < 1 || step > max_step) {
+            Err("the step of the inner loop is no positive constant")
         } else {
             Ok(())
         }
@@ -133,7 +134,7 @@ impl Nest<'_> {
     }
 }
 
-impl Emit<'_> {
+impl LoopRewriter<'_> {
     /// Fills slots before the loop around, for its first iteration.
     pub(in super::super) fn begin_nest(&mut self) {
         let plan = self.plan;
@@ -146,7 +147,7 @@ impl Emit<'_> {
             self.fill_next(fusion, &first, offset);
         }
         let before = std::mem::take(&mut self.out);
-        self.put(outer.block, outer.inst, before, Vec::new());
+        self.insert_around(outer.block, outer.inst, before, Vec::new());
     }
 
     /// Takes the slots that the last iteration of the loop around has filled.
@@ -158,7 +159,7 @@ impl Emit<'_> {
             self.take_turn(&rings);
         }
         let after = std::mem::take(&mut self.out);
-        self.put(outer.block, outer.inst, Vec::new(), after);
+        self.insert_around(outer.block, outer.inst, Vec::new(), after);
     }
 
     /// The loop in the next iteration of the loop around.
@@ -189,24 +190,24 @@ impl Emit<'_> {
         NextLoop { copies, lower, length: Some(length) }
     }
 
-    /// Whether one number is before another one in the direction of the loop around.
-    fn is_before(&mut self, outer: &Outer, numbers: [Value; 2]) -> Value {
+    /// Returns whether a counter of the loop around is before another one in its direction.
+    fn is_before(&mut self, outer: &Outer, counters: [Value; 2]) -> Value {
         match outer.step {
-            Some(step) if step > 0 => self.compare(ElementwiseFn::Lt, numbers),
-            Some(_) => self.compare(ElementwiseFn::Gt, numbers),
+            Some(step) if step > 0 => self.compare(ElementwiseFn::Lt, counters),
+            Some(_) => self.compare(ElementwiseFn::Gt, counters),
             None => {
                 let step = self.function.insts[outer.inst].operands[2];
                 let zero = self.constant(Dtype::I32, 0);
                 let is_up = self.compare(ElementwiseFn::Gt, [step, zero]);
                 let [up, down] =
-                    [ElementwiseFn::Lt, ElementwiseFn::Gt].map(|function| self.compare(function, numbers));
+                    [ElementwiseFn::Lt, ElementwiseFn::Gt].map(|function| self.compare(function, counters));
                 self.scalar(ElementwiseFn::Select, &[is_up, up, down])
             }
         }
     }
 
-    /// Fills the next slot of each ring for the iteration of the successor at this distance from its
-    /// first one.
+    /// Fills the next slot of each ring for the iteration of the successor at this distance from
+    /// its first one.
     pub(in super::super) fn fill_next(&mut self, fusion: &Fusion, next: &NextLoop, offset: Value) {
         let counter = self.scalar(ElementwiseFn::Add, &[next.lower, offset]);
         let in_range = next.length.map(|length| self.compare(ElementwiseFn::Lt, [offset, length]));
@@ -227,8 +228,8 @@ impl Emit<'_> {
         self.fill_next(fusion, next, offset);
     }
 
-    /// After a loop with fewer iterations than are filled ahead, takes the rest of the slots of this
-    /// tile and fills them for the next tile.
+    /// After a loop with fewer iterations than are filled ahead, takes the rest of the slots of
+    /// this tile and fills them for the next tile.
     pub(in super::super) fn take_rest(&mut self, fusion: &Fusion) {
         let Some(continued) = self.continued.take().filter(|_| self.plan.outer().is_some()) else { return };
         let from = self.length(fusion.bounds, 0, Some(self.distance));

@@ -9,13 +9,13 @@ use crate::passes::global_memory::GlobalAccesses;
 use crate::passes::pipelining::loop_plan::{Fusion, LateDots, LoopPlan, RingLoad, Successor};
 use tilewright_gpu_ir::{Function, Module};
 
-/// Finds the loops that follow another one.
+/// Fuses the loops whose next loop of the block takes the same slots.
 pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [LoopPlan]) {
-    for number in 1..plans.len() {
-        let (before, after) = plans.split_at_mut(number);
+    for index in 1..plans.len() {
+        let (before, after) = plans.split_at_mut(index);
         let next = &mut after[0];
         let last = before.iter_mut().rev().find(|plan| plan.block == next.block);
-        // A short loop would leave slots of the loop before it to the loop after it.
+        // A short loop would leave slots of the previous loop to the next one.
         if let Some(plan) = last.filter(|plan| !plan.follows)
             && let Some(fusion) =
                 (Siblings { module, function: module.kernel(), global, plan, next }).fusion()
@@ -45,13 +45,13 @@ impl Siblings<'_> {
             return None;
         }
         let ((own, _), (other, outside)) = (boxes_of(function, plan)?, boxes_of(function, next)?);
-        let wanted = bounds.into_iter().chain(outside).chain(other.coordinates.iter().flatten().copied());
+        let values = bounds.into_iter().chain(outside).chain(other.coordinates.iter().flatten().copied());
         let of_next = |value: &Value| {
             let inst = function.defining_inst(*value);
             inst.is_none_or(|inst| !other.insts.contains(&inst)) && *value != other.counter
         };
-        let wanted = wanted.filter(of_next).collect();
-        let (scalars, outside) = scalars_of(function, self.between(), None, wanted)?;
+        let values = values.filter(of_next).collect();
+        let (scalars, outside) = scalars_of(function, self.between(), None, values)?;
         if outside.iter().any(|value| function.defining_inst(*value) == Some(plan.inst)) {
             return None;
         }
@@ -62,7 +62,7 @@ impl Siblings<'_> {
         Some(Fusion { successor, bounds, scalars, own, next, growths, min_iterations })
     }
 
-    /// Whether the loops have the same slots, filled and taken in the same order.
+    /// Returns whether the loops have the same slots, filled and taken in the same order.
     fn are_alike(&self) -> bool {
         let (plan, next) = (self.plan, self.next);
         let is_plain = |plan: &LoopPlan| plan.in_flight.is_none() && plan.step.is_some_and(|step| step > 0);
@@ -85,8 +85,8 @@ impl Siblings<'_> {
             && plan.loads.iter().zip(&next.loads).all(is_same)
     }
 
-    /// Whether the late stage of the last iteration makes what the late stage of the next loop begins
-    /// with, and nothing else needs that.
+    /// Returns whether the late stage of the next loop continues the accumulators of the late stage
+    /// of this loop, which have no other use.
     fn may_run_beside(&self) -> bool {
         let function = self.function;
         let [Some(own), Some(others)] = [self.plan, self.next].map(|plan| plan.late.as_ref()) else {
@@ -99,10 +99,11 @@ impl Siblings<'_> {
         let results = &function.insts[self.plan.inst].results;
         let mut may = own.neutral.is_some();
         function.walk(function.entry, &mut |inst| {
-            for (number, operand) in function.insts[inst].operands.iter().enumerate() {
+            for (operand_index, operand) in function.insts[inst].operands.iter().enumerate() {
                 let Some(index) = results.iter().position(|result| result == operand) else { continue };
-                let is_accumulator =
-                    inst == self.next.inst && number >= 3 && is_late(self.next, others, number - 3);
+                let is_accumulator = inst == self.next.inst
+                    && operand_index >= 3
+                    && is_late(self.next, others, operand_index - 3);
                 may &= is_accumulator || !is_late(self.plan, own, index);
             }
         });
@@ -110,13 +111,14 @@ impl Siblings<'_> {
         may && self.between().iter().all(is_pure)
     }
 
+    /// Returns the instructions between the loops.
     fn between(&self) -> &[Inst] {
         let insts = &self.function.blocks[self.plan.block].insts;
         let index = |inst: Inst| insts.iter().position(|other| *other == inst).expect("it is in the block");
         &insts[index(self.plan.inst) + 1..index(self.next.inst)]
     }
 
-    /// Whether no op before the next loop may write what that loop loads.
+    /// Returns whether no op before the next loop may write what that loop loads.
     fn may_copy_early(&self) -> bool {
         let function = self.function;
         let mut may = true;
@@ -132,7 +134,8 @@ impl Siblings<'_> {
         may && !self.between().iter().any(is_loop)
     }
 
-    /// How many iterations the next loop has at least, if its bounds differ by a constant.
+    /// Returns a lower bound of the iterations of the next loop: their number if its bounds differ
+    /// by a constant.
     fn min_iterations(&self) -> i128 {
         let [lower, upper] = [0, 1].map(|index| self.function.insts[self.next.inst].operands[index]);
         let Some(step) = self.next.step else { return 0 };

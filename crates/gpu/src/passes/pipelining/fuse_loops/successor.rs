@@ -1,16 +1,17 @@
-//! The copies of a loop for its successor.
+//! Makes the copies of a loop for its successor.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use tilewright_ir as ir;
 use tilewright_ir::{Dtype, ElementwiseFn, Value, constant_int};
 
-use crate::passes::pipelining::emit::{Continued, Emit, NextCoordinate, NextLoop};
 use crate::passes::pipelining::loop_plan::{Boxes, Fusion, Growth, Successor};
+use crate::passes::pipelining::loop_rewriter::{Continued, LoopRewriter, NextCoordinate, NextLoop};
 use tilewright_gpu_ir::Type;
 
-impl Emit<'_> {
-    /// How the boxes of the successor differ from those of iterations out of range.
+impl LoopRewriter<'_> {
+    /// Computes the difference between the boxes of the successor and those of iterations out of
+    /// range.
     pub(in crate::passes::pipelining) fn continued(&mut self, fusion: &Fusion) -> Continued {
         let lower = self.function.insts[self.plan.inst].operands[0];
         let next = self.next_loop(fusion);
@@ -55,12 +56,12 @@ impl Emit<'_> {
         }
     }
 
-    /// The slots that the loop takes whether an iteration is in range or not.
+    /// Returns the number of slots that the loop takes even if it has no iteration.
     pub(super) fn always_taken(&self) -> u32 {
         u32::from(self.plan.late.is_some())
     }
 
-    /// The successor: of a nest, this loop in the next iteration of the loop around.
+    /// Returns the successor: the next loop, or this loop in the next iteration of the loop around.
     pub(in crate::passes::pipelining) fn next_loop(&mut self, fusion: &Fusion) -> NextLoop {
         match &fusion.successor {
             Successor::Sibling { .. } => {
@@ -68,8 +69,8 @@ impl Emit<'_> {
                 insts.retain(|inst| !fusion.scalars.contains(inst));
                 self.out.extend(&fusion.scalars);
                 let [lower, upper] = fusion.bounds;
-                let wanted = i128::from(self.distance - self.always_taken());
-                let length = (fusion.min_iterations < wanted).then(|| {
+                let filled = i128::from(self.distance - self.always_taken());
+                let length = (fusion.min_iterations < filled).then(|| {
                     let last = self.scalar(ElementwiseFn::Max, &[lower, upper]);
                     self.scalar(ElementwiseFn::Sub, &[last, lower])
                 });
@@ -79,7 +80,8 @@ impl Emit<'_> {
         }
     }
 
-    /// The coordinates of an iteration of this loop if that is in range, else those of the successor.
+    /// Selects the coordinates of an iteration of this loop if it is in range, else those of the
+    /// successor.
     pub(in crate::passes::pipelining) fn select_current_or_next_loop(
         &mut self,
         coordinates: &mut [Value],
@@ -111,7 +113,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Where the boxes of the successor begin if this loop had this counter.
+    /// Computes the coordinates of the successor that replace those of this loop at a counter.
     pub(super) fn boxes_of_next(
         &mut self,
         continued: &Continued,
@@ -123,7 +125,7 @@ impl Emit<'_> {
         self.boxes_at(&fusion.next, continued.next.copies.clone(), counter)
     }
 
-    /// Where the boxes of an iteration begin.
+    /// Computes the coordinates of an iteration.
     pub(super) fn boxes_at(
         &mut self,
         boxes: &Boxes,
@@ -138,12 +140,13 @@ impl Emit<'_> {
         boxes.coordinates.iter().map(|values| values.iter().map(copy).collect()).collect()
     }
 
-    /// How far a counter goes, in 64 bits: at least `least` iterations, and at most `most`.
-    pub(super) fn length(&mut self, [lower, upper]: [Value; 2], least: u32, most: Option<u32>) -> Value {
+    /// Computes the distance that a counter covers, in 64 bits: at least `min` iterations, and at
+    /// most `max`.
+    pub(super) fn length(&mut self, [lower, upper]: [Value; 2], min: u32, max: Option<u32>) -> Value {
         let step = self.plan.step.expect("the step of a fused loop is a constant");
         let [lower, upper] = [lower, upper].map(|value| self.cast(value, Dtype::I64));
         let mut length = self.scalar(ElementwiseFn::Sub, &[upper, lower]);
-        let limits = [Some((ElementwiseFn::Max, least)), most.map(|most| (ElementwiseFn::Min, most))];
+        let limits = [Some((ElementwiseFn::Max, min)), max.map(|max| (ElementwiseFn::Min, max))];
         for (function, limit) in limits.into_iter().flatten() {
             let limit = self.constant(Dtype::I64, step * i128::from(limit));
             length = self.scalar(function, &[length, limit]);
@@ -151,7 +154,7 @@ impl Emit<'_> {
         length
     }
 
-    /// The next whole number of steps.
+    /// Rounds a distance up to whole steps.
     pub(super) fn whole_steps(&mut self, length: Value) -> Value {
         let step = self.plan.step.expect("the step of a fused loop is a constant");
         if step == 1 {
@@ -165,7 +168,7 @@ impl Emit<'_> {
         self.scalar(ElementwiseFn::Sub, &[length, rest])
     }
 
-    /// The distance of `iterations` iterations.
+    /// Returns the distance of `iterations` iterations.
     pub(super) fn offset(&mut self, iterations: u32) -> Value {
         let step = self.plan.step.expect("the step of a fused loop is a constant");
         self.constant(Dtype::I32, step * i128::from(iterations))

@@ -1,12 +1,12 @@
-//! A line that is read from a slot and converted is read in the layout that is wanted.
+//! Reads a vector from a slot in the layout that its user needs, in place of a conversion.
 //!
 //! ```text
 //! %x = local_load %slot : fp32[32]@L0           %x = local_load %slot : fp32[32]@L2
 //! %y = expand_dims %x : fp32[1, 32]@L1    ──>   %z = expand_dims %x : fp32[1, 32]@L3
 //! %z = convert_layout %y : fp32[1, 32]@L3
 //! ```
-//! Any thread can read any element, and several that read the same word take no longer than one: a shuffle for each element of a
-//! thread, which the conversion would be, is not needed.
+//! Any thread can read any element, and threads that read the same word take no longer than one.
+//! The conversion would be a shuffle for each element of a thread.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
@@ -16,8 +16,8 @@ use tilewright_ir::{Block, Definition, Inst, Operation, Value};
 use tilewright_gpu_ir::layout_rules::operand_layout;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Op, Type};
 
-/// Reads lines as they are wanted.
-pub fn read_as_wanted(header: &mut Header, function: &mut Function) {
+/// Moves conversions of vectors into the ops that read these from slots.
+pub fn sink_layout_into_local_load(header: &mut Header, function: &mut Function) {
     let mut uses: SecondaryMap<Value, u32> = SecondaryMap::new();
     let mut conversions: Vec<(Block, Inst)> = Vec::new();
     for block in function.blocks.keys() {
@@ -30,36 +30,37 @@ pub fn read_as_wanted(header: &mut Header, function: &mut Function) {
         }
     }
     for (block, conversion) in conversions {
-        let Some(chain) = chain_of_line(function, &uses, conversion) else { continue };
+        let Some(chain) = chain_to_read(function, &uses, conversion) else { continue };
         let result = function.insts[conversion].results[0];
         let Some(mut layout) = function.ty(result).layout() else { continue };
-        // From the conversion back to the read.
+        // The new types of the results, from the conversion back to the read.
         let mut types: SmallVec<[Type; 2]> = SmallVec::new();
         let is_known = chain.iter().all(|inst| {
             let data = &function.insts[*inst];
-            let made = function.ty(data.results[0]).as_registers().expect("it is in registers").clone();
-            types.push(Type::registers(made, Some(layout)));
+            let tile = function.ty(data.results[0]).as_registers().expect("it is in registers").clone();
+            types.push(Type::registers(tile, Some(layout)));
             let Some(shape @ ir::Op::ExpandDims { .. }) = data.op.as_tile() else { return true };
             let operand = function.ty(data.operands[0]).as_registers().expect("it is in registers");
-            let wanted = operand_layout(shape, operand, header.layouts.get(layout));
-            wanted.map(|wanted| layout = header.layouts.add(wanted)).is_some()
+            let needed = operand_layout(shape, operand, header.layouts.get(layout));
+            needed.map(|needed| layout = header.layouts.add(needed)).is_some()
         });
         if !is_known {
             continue;
         }
         for (inst, ty) in chain.iter().zip(types) {
-            let made = function.insts[*inst].results[0];
-            function.values[made].ty = ty;
+            let result = function.insts[*inst].results[0];
+            function.values[result].ty = ty;
         }
-        // What was converted is made at once.
+        // The first op computes the result of the conversion.
         function.insts[chain[0]].results[0] = result;
         function.values[result].definition = Definition::Result(chain[0], 0);
         function.blocks[block].insts.retain(|inst| *inst != conversion);
     }
 }
 
-/// What a conversion is of, from the last instruction to the read of a line, if nothing else uses any of it.
-fn chain_of_line(
+/// Returns the ops that a conversion depends on, from the last one back to the read of a vector, if
+/// they have no other users.
+fn chain_to_read(
     function: &Function,
     uses: &SecondaryMap<Value, u32>,
     conversion: Inst,
@@ -73,11 +74,11 @@ fn chain_of_line(
         match &data.op {
             Op::Tile(ir::Op::ExpandDims { .. }) => value = data.operands[0],
             Op::Gpu(GpuOp::LocalLoad { matrix: false }) => {
-                let is_line = function.ty(value).as_registers()?.rank() == 1;
+                let is_vector = function.ty(value).as_registers()?.rank() == 1;
                 let is_slot = matches!(function.ty(data.operands[0]), Type::Full(_));
-                return (is_line && is_slot).then_some(chain);
+                return (is_vector && is_slot).then_some(chain);
             }
-            // tidy: wildcard because nothing else is read in any layout
+            // tidy: wildcard because the layout of no other op is free
             _ => return None,
         }
     }

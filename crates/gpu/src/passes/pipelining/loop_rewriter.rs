@@ -1,6 +1,5 @@
-//! The rewriting of one loop: what its steps share. [`super::lower_loads`] makes rings of its
-//! loads, [`super::schedule_loops`] gives each op its stage, [`super::expand`] makes the pipelined
-//! loop.
+//! The rewriter of one loop. [`super::lower_loads`] lowers its loads to rings,
+//! [`super::schedule_loops`] gives each op its stage, [`super::expand`] makes the pipelined loop.
 
 use cranelift_entity::packed_option::PackedOption;
 use rustc_hash::FxHashMap;
@@ -15,94 +14,96 @@ use super::super::boxed::{map_for, mask_coordinate};
 use super::loop_plan::{LoopPlan, RingLoad};
 use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Op, Type};
 
-/// The last stage of the last iteration of a loop, for the next loop to run in the first step of
-/// its own.
+/// The ops of the last stage of the last iteration of a loop, with their orders: the next loop runs
+/// them in its first step.
 pub(super) struct Tail(pub Vec<(u32, Inst)>);
 
-/// The successor, seen from before the loop, or from the loop around.
+/// The counter of the successor, computed before the loop, or in the loop around.
 #[derive(Clone)]
 pub(super) struct NextLoop {
-    /// The scalars of the loop around, in its next iteration.
+    /// The scalars of the loop around that are recomputed for its next iteration.
     pub copies: FxHashMap<Value, Value>,
-    /// Where its counter begins.
+    /// The lower bound of its counter.
     pub lower: Value,
-    /// How far its counter goes; none if it is known to go as far as slots are filled ahead.
+    /// The distance that its counter covers; none if the successor has an iteration for each slot
+    /// that is filled ahead.
     pub length: Option<Value>,
 }
 
-/// What is copied in place of iterations that are out of range.
+/// The copies for the successor in place of iterations that are out of range.
 #[derive(Clone)]
 pub(super) struct Continued {
     pub next: NextLoop,
-    /// Where each box begins.
+    /// The coordinates of each box.
     pub coordinates: Vec<SmallVec<[NextCoordinate; 5]>>,
-    /// What is added to the counter of this loop for that of the successor.
+    /// The difference between the counter of the successor and that of this loop.
     pub distance: Value,
-    /// The counter from which on the successor has no iteration either, if that is not known.
+    /// The counter at which the iterations of the successor end, unless these are enough.
     pub end: Option<Value>,
 }
 
 /// A coordinate in an iteration of the successor.
 #[derive(Clone, Copy)]
 pub(super) enum NextCoordinate {
-    /// That of this loop.
+    /// The coordinate of this loop.
     Same,
-    /// In every iteration.
+    /// A scalar that is the same in every iteration.
     Invariant(Value),
-    /// That of this loop and a distance.
+    /// The coordinate of this loop plus a distance.
     Moved(Value),
-    /// The body computes it.
+    /// A scalar that the body computes.
     Computed,
 }
 
-/// What a loop leaves to the next one.
+/// The rings and ops that a loop leaves to the next one.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct PreviousLoop {
     pub rings: Vec<Value>,
-    /// What is left of the last iteration.
+    /// The rest of the last iteration.
     pub tail: Option<Tail>,
 }
 
-/// How it is told whether an iteration is in range.
+/// The values by which a loop tests whether an iteration is in range.
 pub(super) struct Bounds {
-    /// The iteration `n` after that of a counter is in range if the counter is before the `n`th of
-    /// these.
+    /// The ends: the iteration `n` after that of a counter is in range if the counter is before the
+    /// `n`th end.
     ends: Vec<Value>,
-    /// `n` steps.
+    /// The distances of `n` steps.
     steps: Vec<Value>,
-    /// Whether the loop counts upwards, where it is not known.
+    /// True if the loop counts upwards: a constant, or a run-time value.
     is_up: Result<bool, Value>,
 }
 
-pub(super) struct Emit<'a> {
+/// The rewriter of a loop.
+pub(super) struct LoopRewriter<'a> {
     pub(super) header: &'a mut Header,
     pub(super) function: &'a mut Function,
     pub(super) plan: &'a LoopPlan,
     pub(super) body: Block,
     /// The slots of each ring.
     pub(super) slots: u32,
-    /// How many iterations ahead of the counter copies start.
+    /// The iterations between the counter and the copies that start.
     pub(super) distance: u32,
     /// The type of the counter.
     counter: Type,
     /// The ring of each load.
     pub(super) rings: Vec<Value>,
-    /// What is copied in place of iterations that are out of range.
+    /// The copies in place of iterations that are out of range.
     pub(super) continued: Option<Continued>,
     pub(super) location: PackedOption<Location>,
     pub(super) out: Vec<Inst>,
-    /// What stands before the loop.
+    /// The instructions before the loop.
     pub(super) before: Vec<Inst>,
 }
 
 impl Bounds {
-    /// What the counter of an iteration is before if the one `count` after it is in range.
+    /// Returns the end for the iteration `count` after that of the counter.
     pub(super) fn end(&self, count: usize) -> Value {
         self.ends[count]
     }
 }
 
-impl<'a> Emit<'a> {
+impl<'a> LoopRewriter<'a> {
     pub(super) fn new(
         header: &'a mut Header,
         function: &'a mut Function,
@@ -133,7 +134,7 @@ impl<'a> Emit<'a> {
     }
 }
 
-impl Emit<'_> {
+impl LoopRewriter<'_> {
     pub(super) fn num_warps(&self) -> u32 {
         self.header.num_warps
     }
@@ -178,9 +179,9 @@ impl Emit<'_> {
         tile.dtype().expect("a counter is an integer")
     }
 
-    /// Up to the iteration that is `farthest` ahead.
+    /// Computes the bounds for up to `farthest` iterations ahead.
     pub(super) fn bounds(&mut self, farthest: u32) -> Bounds {
-        let [_, upper, step] = [0, 1, 2].map(|place| self.function.insts[self.plan.inst].operands[place]);
+        let [_, upper, step] = [0, 1, 2].map(|index| self.function.insts[self.plan.inst].operands[index]);
         let (dtype, counter) = (self.dtype(), self.counter.clone());
         let is_up = if let Some(step) = self.plan.step {
             Ok(step > 0)
@@ -203,21 +204,17 @@ impl Emit<'_> {
         Bounds { ends, steps, is_up }
     }
 
-    /// The upper bound less `count` steps, or the farthest integer from which no counter comes to
-    /// it.
+    /// Returns the upper bound less `count` steps, or the limit of the type if that overflows.
     fn end(&mut self, upper: Value, step: Value, count: u32) -> Value {
         let (dtype, counter) = (self.dtype(), self.counter.clone());
-        let (least, most) = dtype.int_range().expect("a counter is an integer");
+        let (min, max) = dtype.int_range().expect("a counter is an integer");
         if let (Some(upper), Some(step)) = (constant_int(self.function, upper), self.plan.step) {
-            return self.constant(dtype, (upper - step * i128::from(count)).clamp(least, most));
+            return self.constant(dtype, (upper - step * i128::from(count)).clamp(min, max));
         }
         if dtype.bits() > 32 {
             let steps = self.plan.step.expect("a wide counter has a constant step") * i128::from(count);
-            let (function, limit) = if steps > 0 {
-                (ElementwiseFn::Max, least + steps)
-            } else {
-                (ElementwiseFn::Min, most + steps)
-            };
+            let (function, limit) =
+                if steps > 0 { (ElementwiseFn::Max, min + steps) } else { (ElementwiseFn::Min, max + steps) };
             let [limit, steps] = [limit, steps].map(|number| self.constant(dtype, number));
             let nearest = self.elementwise(function, &[upper, limit], counter.clone());
             return self.elementwise(ElementwiseFn::Sub, &[nearest, steps], counter);
@@ -236,24 +233,25 @@ impl Emit<'_> {
             self.elementwise(ElementwiseFn::Mul, &[step, count], wide.clone())
         };
         let mut end = self.elementwise(ElementwiseFn::Sub, &[upper, steps], wide.clone());
-        let limits = [(ElementwiseFn::Max, least), (ElementwiseFn::Min, most)];
-        let may_pass = match self.plan.step {
+        let limits = [(ElementwiseFn::Max, min), (ElementwiseFn::Min, max)];
+        let exceeded = match self.plan.step {
             Some(step) => &limits[usize::from(step < 0)..][..1],
             None => &limits[..],
         };
-        for (function, limit) in may_pass {
+        for (function, limit) in exceeded {
             let limit = self.constant(Dtype::I64, *limit);
             end = self.elementwise(*function, &[end, limit], wide.clone());
         }
         self.value(cast(dtype), &[end], counter)
     }
 
-    /// Whether the iteration `count` after that of a counter is in range, if that of the counter is
-    /// or is the first one.
+    /// Returns whether the iteration `count` after that of a counter is in range. The iteration of
+    /// the counter is in range, or is the first one.
     pub(super) fn in_range(&mut self, counter: Value, count: u32, bounds: &Bounds) -> Value {
         let bool = Type::scalar(ir::Type::scalar(Dtype::I1));
         let end = bounds.ends[count as usize];
-        let compare = |emit: &mut Self, function| emit.elementwise(function, &[counter, end], bool.clone());
+        let compare =
+            |rewriter: &mut Self, function| rewriter.elementwise(function, &[counter, end], bool.clone());
         match bounds.is_up {
             Ok(true) => compare(self, ElementwiseFn::Lt),
             Ok(false) => compare(self, ElementwiseFn::Gt),
@@ -265,41 +263,41 @@ impl Emit<'_> {
         }
     }
 
-    /// The counter `count` iterations later.
+    /// Returns the counter `count` iterations later.
     pub(super) fn later(&mut self, counter: Value, count: u32, bounds: &Bounds) -> Value {
         let ty = self.counter.clone();
         let step = bounds.steps[count as usize];
         if count == 0 { counter } else { self.elementwise(ElementwiseFn::Add, &[counter, step], ty) }
     }
 
-    /// A copy of an instruction of the body with other operands.
+    /// Emits a copy of an instruction of the body with other operands.
     pub(super) fn copy(&mut self, inst: Inst, copies: &mut FxHashMap<Value, Value>) {
         let data = self.function.insts[inst].clone();
         let operands = data.operands.iter().map(|value| *copies.get(value).unwrap_or(value)).collect();
         let regions = data.regions.iter().map(|region| self.function.clone_region(*region)).collect();
         let types: Vec<Type> = data.results.iter().map(|result| self.function.ty(*result).clone()).collect();
         let copy = self.function.create_inst(data.op, operands, regions, types, data.location);
-        for (place, result) in data.results.iter().enumerate() {
-            let made = self.function.insts[copy].results[place];
+        for (index, result) in data.results.iter().enumerate() {
+            let new = self.function.insts[copy].results[index];
             let name = self.function.values[*result].name.clone();
-            self.function.values[made].name = name;
-            copies.insert(*result, made);
+            self.function.values[new].name = name;
+            copies.insert(*result, new);
         }
         self.out.push(copy);
     }
 
-    /// The next slot of the ring of a load.
-    pub(super) fn acquire(&mut self, number: usize) -> Value {
-        let load = &self.plan.loads[number];
+    /// Acquires the next slot of the ring of a load.
+    pub(super) fn acquire(&mut self, load_index: usize) -> Value {
+        let load = &self.plan.loads[load_index];
         self.location = self.function.insts[load.inst].location;
         let ty = Type::Empty(self.slot_type(load, 1));
-        self.value(GpuOp::Acquire {}, &[self.rings[number]], ty)
+        self.value(GpuOp::Acquire {}, &[self.rings[load_index]], ty)
     }
 
-    /// A slot is filled with the box that begins there, where the load is known to be one.
-    pub(super) fn fill_box(&mut self, number: usize, slot: Value, coordinates: &[Value]) {
+    /// Fills a slot with the box of a load at these coordinates.
+    pub(super) fn fill_box(&mut self, load_index: usize, slot: Value, coordinates: &[Value]) {
         let plan = self.plan;
-        let boxed = plan.loads[number].boxed.as_ref().expect("the load is a box");
+        let boxed = plan.loads[load_index].boxed.as_ref().expect("the load is a box");
         let map = map_for(self.header, self.function, boxed).expect("a box that is planned has a map");
         let operands: Vec<Value> = [slot, map].into_iter().chain(coordinates.iter().copied()).collect();
         self.emit(GpuOp::TensorFill {}, &operands, None);
@@ -324,14 +322,14 @@ impl Emit<'_> {
         }
     }
 
-    /// Puts what is emitted before an instruction of a block there, and what is emitted after it.
-    pub(super) fn put(&mut self, block: Block, inst: Inst, before: Vec<Inst>, after: Vec<Inst>) {
+    /// Inserts instructions before and after an instruction of a block.
+    pub(super) fn insert_around(&mut self, block: Block, inst: Inst, before: Vec<Inst>, after: Vec<Inst>) {
         let insts = &mut self.function.blocks[block].insts;
-        let place = insts.iter().position(|other| *other == inst).expect("the loop is in its block");
-        insts.splice(place..=place, before.into_iter().chain([inst]).chain(after));
+        let index = insts.iter().position(|other| *other == inst).expect("the loop is in its block");
+        insts.splice(index..=index, before.into_iter().chain([inst]).chain(after));
     }
 
-    /// The loop carries one more value, which begins as `initial` and goes on as `next`: its
+    /// Lets the loop carry one more value, from `initial` to `next` in each iteration. Returns its
     /// parameter in the body.
     pub(super) fn carry(&mut self, initial: Value, next: Value) -> Value {
         let ValueData { ty, name, .. } = self.function.values[next].clone();
@@ -351,13 +349,13 @@ impl Emit<'_> {
         value
     }
 
-    /// One of two values by a scalar condition.
+    /// Selects one of two values by a scalar condition.
     pub(super) fn selected(&mut self, condition: Value, yes: Value, no: Value) -> Value {
         if yes == no {
             return yes;
         }
         let ty = self.function.ty(yes).clone();
-        let tile = ty.as_registers().expect("what is carried is in registers").clone();
+        let tile = ty.as_registers().expect("carried values are in registers").clone();
         let condition = if ty.layout().is_none() {
             condition
         } else {
@@ -368,17 +366,17 @@ impl Emit<'_> {
         self.elementwise(ElementwiseFn::Select, &[condition, yes, no], ty)
     }
 
-    /// A tile, or a tile of one number if an iteration is out of range.
+    /// Selects a tile, or a tile of one number if an iteration is out of range.
     pub(super) fn select_if_in_range(&mut self, in_range: Value, tile: Value, number: f64) -> Value {
         let other = self.filled(tile, number);
         self.selected(in_range, tile, other)
     }
 
-    /// A tile like another one of one number.
+    /// Returns a tile of one number with the type of another tile.
     fn filled(&mut self, like: Value, number: f64) -> Value {
         let ty = self.function.ty(like).clone();
-        let tile = ty.as_registers().expect("what crosses is in registers").clone();
-        let dtype = tile.dtype().expect("what is multiplied are numbers");
+        let tile = ty.as_registers().expect("values that cross stages are in registers").clone();
+        let dtype = tile.dtype().expect("operands of dots are numbers");
         let zero = Literal { dtype, bits: 0 };
         let value = if number == 0.0 { zero } else { Literal::float(dtype, number).unwrap_or(zero) };
         let scalar = Type::scalar(ir::Type::scalar(dtype));
