@@ -377,12 +377,12 @@ def decisions(how, *options):
     ("how", "options", "expected"),
     [
         ("", [], "its last iterations copy for the next tile"),
-        ("loaded", [], "what the loop in it copies first is not computed of scalars and the counter alone"),
-        ("carried", [], "what the loop in it copies first is not computed of scalars and the counter alone"),
-        ("same", [], "a store or atomic in it may touch what its next iteration loads"),
+        ("loaded", [], "the first copies of the inner loop depend on more than scalars and the counter"),
+        ("carried", [], "the first copies of the inner loop depend on more than scalars and the counter"),
+        ("same", [], "a store or atomic in it may write what its next iteration loads"),
         ("barrier", [], "it orders accesses to memory"),
         ("twice", [], "several loops in it are pipelined"),
-        ("", ["--option", "num_stages=1"], "no loop that is pipelined stands in it, but for branches"),
+        ("", ["--option", "num_stages=1"], "no loop of its body, outside of branches, is pipelined"),
     ],
 )
 def test_what_is_said(how, options, expected):

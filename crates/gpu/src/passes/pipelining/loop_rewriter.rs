@@ -1,5 +1,6 @@
 //! The rewriter of one loop. [`super::lower_loads`] lowers its loads to rings,
-//! [`super::schedule_loops`] gives each op its stage, [`super::expand`] makes the pipelined loop.
+//! [`super::schedule_loops`](mod@super::schedule_loops) gives each op its stage, [`super::expand`]
+//! makes the pipelined loop.
 
 use cranelift_entity::packed_option::PackedOption;
 use rustc_hash::FxHashMap;
