@@ -102,11 +102,6 @@ impl GpuCode {
         };
         types[..count].iter().map(place).collect()
     }
-
-    /// Returns the text of the module with at most this many registers a thread.
-    pub fn with_max_registers(&self, count: u32) -> String {
-        with_stack(|| ptx(&self.program, Some(count))).expect("it was lowered before")
-    }
 }
 
 /// Returns the PTX of a program.

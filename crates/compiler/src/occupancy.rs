@@ -2,8 +2,10 @@
 //! time.
 //!
 //! Only the assembler knows how many registers a kernel takes and spills, so the choice takes
-//! several steps: a runtime assembles the kernel, gets limits worth another attempt from
-//! [`Occupancy::register_limits`], and the verdict on each attempt from [`Multiprocessor::judge`].
+//! several attempts. A runtime only assembles: [`Multiprocessor::assemble`] says with which limits,
+//! and which result it loads.
+
+use std::borrow::Cow;
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Tuning;
@@ -46,7 +48,7 @@ pub struct Occupancy {
 
 /// The verdict on an attempt at fewer registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+enum Verdict {
     /// The additional block compensates the spills.
     Accept,
     /// A higher limit may spill less.
@@ -58,9 +60,9 @@ pub enum Verdict {
 impl Occupancy {
     /// Returns the register limits with which one more block fits, best first.
     ///
-    /// There are none unless registers are the scarce resource and the limit takes at most a third
-    /// of them away.
-    pub fn register_limits(&self, multiprocessor: &Multiprocessor) -> SmallVec<[u32; 2]> {
+    /// There are none unless registers are the scarce resource and the limit leaves most of them
+    /// ([`Tuning::max_register_loss`]).
+    fn register_limits(&self, multiprocessor: &Multiprocessor) -> SmallVec<[u32; 2]> {
         let more = self.blocks + 1;
         let shared_bytes = more * (self.shared_bytes + multiprocessor.reserved_bytes);
         let exceeds = more * self.threads > multiprocessor.threads
@@ -72,7 +74,8 @@ impl Occupancy {
         // Two dependent dots of 128 x 64 by 8 warps need the limit that is avoided elsewhere.
         let most = multiprocessor.registers / (more * self.threads) / REGISTER_UNIT * REGISTER_UNIT;
         let limits = [most.saturating_sub(REGISTER_UNIT), most];
-        let is_tried = |limit: &u32| most < self.registers && limit * 3 >= self.registers * 2;
+        let loss = multiprocessor.tuning.max_register_loss;
+        let is_tried = |limit: &u32| most < self.registers && limit * loss >= self.registers * (loss - 1);
         limits
             .into_iter()
             .skip(usize::from(most < multiprocessor.tuning.avoided_register_limit))
@@ -82,8 +85,38 @@ impl Occupancy {
 }
 
 impl Multiprocessor {
+    /// Assembles a kernel with the number of registers that suits this multiprocessor.
+    ///
+    /// `max_registers` is the program's limit, which no other one replaces. Without it, PTX whose
+    /// code does not depend on the number of registers is assembled again with each limit that may
+    /// let one more block run at a time. `assemble` gets PTX, and whether it is another attempt. An
+    /// attempt may fail, because an instruction takes more registers than the limit; the first
+    /// result stays then.
+    pub fn assemble<K, E>(
+        &self,
+        ptx: &str,
+        max_registers: Option<u32>,
+        mut assemble: impl FnMut(&str, bool) -> Result<(K, Occupancy), E>,
+    ) -> Result<K, E> {
+        if let Some(limit) = max_registers {
+            let limited = with_max_registers(ptx, limit).map_or(Cow::Borrowed(ptx), Cow::Owned);
+            return Ok(assemble(&limited, false)?.0);
+        }
+        let (kernel, first) = assemble(ptx, false)?;
+        for limit in first.register_limits(self) {
+            let Some(limited) = with_max_registers(ptx, limit) else { break };
+            let Ok((denser, attempt)) = assemble(&limited, true) else { continue };
+            match self.judge(&first, &attempt) {
+                Verdict::Accept => return Ok(denser),
+                Verdict::Continue => {}
+                Verdict::Stop => break,
+            }
+        }
+        Ok(kernel)
+    }
+
     /// Judges an attempt at fewer registers against the kernel without a limit.
-    pub fn judge(&self, first: &Occupancy, attempt: &Occupancy) -> Verdict {
+    fn judge(&self, first: &Occupancy, attempt: &Occupancy) -> Verdict {
         let most_spills = first.spills + self.tuning.spills_for_one_more_block;
         let is_denser = attempt.blocks > first.blocks;
         if is_denser && attempt.spills <= most_spills {
@@ -96,9 +129,53 @@ impl Multiprocessor {
     }
 }
 
+/// Returns the PTX with a limit of registers, or none if it states one: partitions of warps exchange
+/// registers, so their number is part of the code.
+///
+/// The directive follows from the size of a block, which each kernel of the compiler states.
+fn with_max_registers(ptx: &str, count: u32) -> Option<String> {
+    (!ptx.contains(".maxnreg")).then(|| ptx.replacen(".reqntid", &format!(".maxnreg {count}\n.reqntid"), 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Assembles a kernel that takes `registers`, or its limit, and returns the limits of all
+    /// attempts with the one that was chosen (0 for none). An attempt at 120 registers spills.
+    fn attempts(ptx: &str, registers: u32, max_registers: Option<u32>) -> (Vec<u32>, u32) {
+        let mut limits = Vec::new();
+        let chosen = HOPPER.assemble(ptx, max_registers, |ptx, is_again| {
+            let stated = ptx.split_once(".maxnreg ").map(|(_, rest)| rest.lines().next().unwrap());
+            let limit: u32 = stated.map_or(0, |text| text.parse().unwrap());
+            assert_eq!(is_again, !limits.is_empty());
+            limits.push(limit);
+            let registers = if limit == 0 { registers } else { limit };
+            let spills = if limit == 120 { 10 } else { 0 };
+            let blocks = HOPPER.registers / (registers * 256);
+            if limit == 40 {
+                return Err("too few for an instruction");
+            }
+            Ok((limit, Occupancy { threads: 256, shared_bytes: 0, registers, spills, blocks }))
+        });
+        (limits, chosen.unwrap())
+    }
+
+    #[test]
+    fn the_compiler_chooses_the_registers_of_a_kernel() {
+        let plain = ".visible .entry k()\n.reqntid 256, 1, 1\n{\n}";
+        // With 120 it spills, so 128 is tried.
+        assert_eq!(attempts(plain, 161, None), (vec![0, 120, 128], 128));
+        assert_eq!(attempts(plain, 64, None), (vec![0, 56], 56));
+        // The program's own limit stays.
+        assert_eq!(attempts(plain, 161, Some(160)), (vec![160], 160));
+        // Partitions of warps have the number of registers in their code.
+        let partitioned = plain.replace(".reqntid", ".maxnreg 168\n.reqntid");
+        assert_eq!(attempts(&partitioned, 161, None), (vec![168], 168));
+        assert_eq!(attempts(&partitioned, 161, Some(160)), (vec![168], 168));
+        // The assembler refuses the limit.
+        assert_eq!(attempts(plain, 48, None), (vec![0, 40], 0));
+    }
 
     /// An A100 has the same numbers as an H200.
     const HOPPER: Multiprocessor = Multiprocessor {

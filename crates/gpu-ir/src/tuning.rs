@@ -1,20 +1,36 @@
 //! Measured thresholds and weights: one table for each target, and none elsewhere.
 //!
-//! Each entry names the kernel and the GPU that it was measured on, and when. Facts about hardware
-//! are in [`target`](crate::target). The estimates that use this table are in the module `cost_model`
-//! of the crate `gpu`.
+//! The last paragraph of an entry is its evidence: the kernel, the GPU and the date of a
+//! measurement, or `Derived:` with the fact that it follows from, or `Not measured` (check
+//! `evidence` of `cargo xtask tidy`). `docs/performance/` has the measurements. Facts about
+//! hardware are in [`target`](crate::target). The estimates that use this table are in the module
+//! `cost_model` of the crate `gpu`.
 
 /// The thresholds and weights of a target.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Tuning {
     /// The weight of an op in a loop, relative to one outside of it.
+    ///
+    /// Not measured: most trip counts are unknown, and the weight assumes 8.
     pub loop_weight: u32,
     /// Cost of a trip through shared memory besides its accesses, in passes of shared memory: two
     /// barriers and the latency of a load.
+    ///
+    /// Not measured: an estimate, of which other warps hide a part.
     pub trip_cost: u32,
+    /// The same for the choice between shuffles and shared memory, in halves of the issue time of
+    /// an instruction.
+    ///
+    /// Not measured: an estimate.
+    pub conversion_trip_cost: u32,
     /// Arithmetic instructions that take as long as a pass of shared memory or a shuffle.
+    ///
+    /// Derived: in the cycle that shared memory takes for a pass, each of the four schedulers of a
+    /// multiprocessor issues an instruction.
     pub instructions_per_pass: u32,
     /// Instructions of a function that hardware has no instruction for.
+    ///
+    /// Not measured: an estimate for all such functions.
     pub function_cost: u32,
     /// Cost, in sectors, of a sector that an access touches in part. Caches may have lost it when
     /// the rest is moved, and memory merges it when it is stored.
@@ -24,18 +40,32 @@ pub struct Tuning {
     pub partial_sector_cost: u32,
     /// Elements of a thread from which on narrow accesses with wide offsets lie along the fastest
     /// axis.
+    ///
+    /// Not measured: with many elements, the offsets of 64 bits of single elements fill the
+    /// registers of a thread.
     pub narrow_access_elements: u32,
     /// Elements of a thread from which on lanes with copies share a store. For fewer, the
     /// selections take more instructions than the stores.
+    ///
+    /// Not measured.
     pub shared_store_elements: u32,
     /// The most copies of the source tile that a slice of padded registers may take; a larger
     /// source is gathered.
+    ///
+    /// Not measured: the copies are live at the same time.
     pub padded_slice_copies: u32,
     /// Registers of a thread besides those of tiles: addresses, counters, masks.
+    ///
+    /// Not measured: an estimate for all kernels.
     pub other_registers: u32,
     /// The most copies of its body that a loop is unrolled to by the depth of its rings.
+    ///
+    /// Attention with rings of 3 slots, heads of 64 and 4096 rows: 581 to 551 us by 3 copies (H200,
+    /// 2026-11-23). More than 3 were not measured.
     pub unrolled_iterations: u32,
     /// The most ops of the GPU dialect in all of these copies.
+    ///
+    /// Not measured: it bounds the code of a loop and the time of its compilation.
     pub unrolled_ops: u32,
     /// Registers of a thread that such a loop takes beyond one copy, because the assembler mixes
     /// copies: 20 to 55 for two dependent dots (H200, 2026-11-23).
@@ -50,28 +80,41 @@ pub struct Tuning {
     /// registers with the statement than without, and 13 spill (ptxas 12.9, 2026-11-28).
     pub states_blocks: bool,
     /// Ops on tiles for each dot of a loop from which on threads take longer than the dots take the
-    /// tensor cores. A dot of 128x64x64 takes about 245 cycles of an H100; an op on a tile of 128x64
+    /// tensor cores.
+    ///
+    /// Derived: a dot of 128x64x64 takes about 245 cycles of an H100; an op on a tile of 128x64
     /// takes 64 of each scheduler, an exponential four times as many.
     pub issue_bound_ops_per_dot: u32,
     /// Ops on tiles of a loop from which on threads do enough beside its dots to hide a copy that
     /// starts late.
+    ///
+    /// Not measured.
     pub hiding_ops: u32,
-    /// Copies by `cp.async` from gathered addresses that a thread starts in an iteration, from which
-    /// on warps of their own start them, in loops of at most `specialized_stages`.
+    /// Copies by `cp.async` from gathered addresses that a thread starts in an iteration, from
+    /// which on warps of their own start them, in loops of at most `specialized_stages`.
     ///
     /// A mixture of experts with 10 to 24 copies took 0.97 to 0.99 of the time with 3 stages (its
     /// best blocks 313 and 319 us), but 1.10 and 1.13 to 1.18 times as long with 4 and 5 (299 for
     /// 272 us, 295 for 249 to 265) (H200, 2026-11-24).
     pub specialized_copies: u32,
     /// The most stages of such a loop.
+    ///
+    /// The same measurement: a gain with 3 stages, a loss with 4 (H200, 2026-11-24).
     pub specialized_stages: u32,
     /// Registers of a thread that accumulators may take before a program gets more warps; the rest
     /// is for addresses and operands.
+    ///
+    /// Derived: a thread has at most 255, and 15 are few for that rest.
     pub accumulator_registers: u32,
     /// Registers of a thread for the accumulator of a dot whose warps each compute a part of K.
+    ///
+    /// Not measured: half of the registers of a thread.
     pub depth_split_registers: u32,
     /// The most rows of a dot whose warps each compute a part of K. With more, warpgroups compute
     /// enough with each operand to hide its computation.
+    ///
+    /// A decode with weights of 8 bits took 33 us without and 24.6 with it; with 64 rows 34.0 and
+    /// 33.2 (H200, 2026-11-23). More rows were not measured.
     pub depth_split_rows: u32,
     /// The most elements of an operand that a thread computes in an iteration, for a loop whose
     /// copies get warps of their own. A longer iteration hides the start of copies.
@@ -79,76 +122,138 @@ pub struct Tuning {
     /// H200, 2026-11-23: 16x8192x8192 with weights of 4 bits, 64 elements a thread, took 24.5 us
     /// without such warps and 22.4 with them, with weights of 8 bits 26.9 and 24.5; with 128
     /// elements a thread 22.8 and 23.1. Dots whose operands are only loaded gain nothing (4096^3 in
-    /// a persistent kernel: 182.0 and 182.6), and loops of dependent dots are slower by an eighth and more.
+    /// a persistent kernel: 182.0 and 182.6), and loops of dependent dots are slower by an eighth
+    /// and more.
     pub specialized_elements: u32,
     /// Registers of a thread for an operand that is computed before the loop that uses it.
+    ///
+    /// Not measured: an eighth of the registers of a thread.
     pub kept_operand_registers: u32,
-    /// Registers of a thread for an operand that has no room in shared memory: half of all. The
-    /// assembler spills what does not fit beside it.
+    /// Registers of a thread for an operand that has no room in shared memory. The assembler spills
+    /// what does not fit beside it.
+    ///
+    /// Not measured: half of the registers of a thread.
     pub moved_operand_registers: u32,
     /// Registers of a thread for A of a dot that is computed as its transpose.
+    ///
+    /// Not measured: a quarter of the registers of a thread. The transposed dot itself was: tf32
+    /// 4096^3 with row-major B took 850 us without and 375 to 387 us with it (H200, 2026-11-23).
     pub transposed_registers: u32,
     /// Registers of factors from which on a vote and a jump cost less than multiplications by 1.
+    ///
+    /// Not measured. In attention with heads of 64, the jump skips 32 of 318 instructions of an
+    /// iteration (by counting).
     pub rescaled_registers: u32,
     /// The fewest bytes of a tile for which two blocks run in step to share it.
     ///
-    /// H200, 2026-11-23, 8200x8200: blocks of 128x256x64 took 0.85 of the time with B, 32 KiB, shared;
-    /// blocks of 256x128x64, 16 of 48 KiB, as long; blocks of 128x128x64 1.07 times as long.
+    /// H200, 2026-11-23, 8200x8200: blocks of 128x256x64 took 0.85 of the time with B, 32 KiB,
+    /// shared; blocks of 256x128x64, 16 of 48 KiB, as long; blocks of 128x128x64 1.07 times as
+    /// long.
     pub paired_bytes: u32,
     /// The same for the blocks of one program, which run next to each other in any case.
+    ///
+    /// Not measured.
     pub cluster_bytes: u32,
     /// Bytes of shared memory that may be used to save barriers.
+    ///
+    /// Not measured: the 48 KiB that a block has without requesting more.
     pub cheap_shared_bytes: u64,
     /// The fewest loads that `ldmatrix` must save to be worth the addresses of matrices.
+    ///
+    /// Not measured: an estimate of the instructions of these addresses.
     pub saved_matrix_loads: u32,
-    /// The most ops on tiles of a value that every thread computes for itself; a value of more, such
-    /// as a random number, is converted.
+    /// The most ops on tiles of a value that every thread computes for itself; a value of more,
+    /// such as a random number, is converted.
+    ///
+    /// Not measured.
     pub rematerialized_ops: u32,
-    /// Registers of a thread at the launch beside the accumulator of a `wgmma`, if partitions of warps
-    /// exchange registers: the assembler refuses more than a thread has then, and needs 26.
+    /// Registers of a thread at the launch beside the accumulator of a `wgmma`, if partitions of
+    /// warps exchange registers.
+    ///
+    /// Derived: the assembler refuses a `wgmma` that needs more than a thread has at the launch,
+    /// and needs 26; a multiple of 8.
     pub beside_accumulator_registers: u32,
     /// Registers of a thread of a partition that starts tensor copies.
+    ///
+    /// Not measured: a multiple of 8 above the 24 that `setmaxnreg` takes at least.
     pub tensor_copying_registers: u32,
     /// Registers of a thread of a partition that copies by `cp.async`, for its addresses.
+    ///
+    /// Not measured: a multiple of 8.
     pub copying_registers: u32,
     /// Elements divided by one number from which on its reciprocal is computed once; the assembler
     /// does not share it.
+    ///
+    /// Not measured.
     pub shared_divisor_elements: usize,
     /// The fewest bits between registers for which a sort complements elements in place of
     /// exchanging them.
+    ///
+    /// Not measured.
     pub complemented_bits: usize,
     /// The fewest levels of lanes for which a scan finds prefixes and totals in the order of lanes.
+    ///
+    /// Not measured: with fewer levels, going level by level is about as short.
     pub ordered_scan_levels: usize,
     /// The fewest programs along the other axes in a group of programs that begin by length.
+    ///
+    /// Not measured. The order itself was: causal attention with heads of 64 and 4096 rows took 333
+    /// us without and 307 us with it (H200, 2026-11-23).
     pub ordered_group: u64,
-    /// The fewest programs in such a group: more than a GPU runs at a time.
+    /// The fewest programs in such a group.
+    ///
+    /// Derived: more than a GPU runs at a time. An H200 has 132 multiprocessors, so these are three
+    /// blocks and more on each.
     pub ordered_group_programs: u64,
-    /// Registers of 32 bits alive at once above which addresses are recomputed and ops sink to their
-    /// uses: three quarters of those of a thread. The assembler keeps in the rest what it computes
-    /// ahead, and predicates.
+    /// Registers of 32 bits alive at once above which addresses are recomputed and ops sink to
+    /// their uses.
+    ///
+    /// Derived: three quarters of the registers of a thread. The assembler keeps in the rest what
+    /// it computes ahead, and predicates.
     pub crowded_registers: u32,
     /// Registers of 32 bits alive at once above which a kernel states that one block is enough: four
-    /// thirds of those of a thread. The assembler may limit registers to make room for more blocks
+    /// thirds of the 255 of a thread. The assembler may limit registers to make room for more blocks
     /// otherwise. An fp32 dot of 256x64 by 8 warps, with 381 alive, got 32 registers and spilled
     /// 9388 bytes; with the statement 255 and 460 bytes (`sm_80`, ptxas 12.9 and 13.0, 2026-11-28).
     pub max_live_registers: u32,
-    /// The fewest sums of an address to recompute: a sixteenth of the registers of a thread.
+    /// The fewest sums of an address to recompute.
+    ///
+    /// Derived: sums of 64 bits, which together take a sixteenth of the registers of a thread.
     pub recomputed_sums: usize,
     /// The fraction, as its denominator, by which sinking must lower the registers alive at once.
+    ///
+    /// Not measured.
     pub sinking_gain: u32,
     /// Lines of a listing above which equal instructions keep one register only if they are near.
+    ///
+    /// Not measured.
     pub long_listing_lines: usize,
     /// The most lines between two equal instructions that share a register in such a listing.
+    ///
+    /// Not measured.
     pub near_lines: u32,
-    /// A limit of registers for which the assembler makes a poor schedule:
-    /// layer norm of 8704 columns takes 62 us with 128 registers and 57 with 120 (H200, 2026-11-20).
+    /// A limit of registers for which the assembler makes a poor schedule: layer norm of 8704
+    /// columns takes 62 us with 128 registers and 57 with 120 (H200, 2026-11-20).
     pub avoided_register_limit: u32,
+    /// The most registers that a limit for one more block takes from a thread, as the denominator
+    /// of their fraction.
+    ///
+    /// Not measured.
+    pub max_register_loss: u32,
     /// Spilled registers of a thread that one more block on a multiprocessor is worth.
+    ///
+    /// Not measured. A block more without spills was: layer norm of 8704 columns took 91 us with
+    /// 161 registers and 62 with 128 (H200, 2026-11-20).
     pub spills_for_one_more_block: u32,
     /// Spilled registers of a thread that a limit of a few more registers might save.
+    ///
+    /// Not measured: above it, the next limit would spill too much too.
     pub spills_for_another_attempt: u32,
     /// The fewest programs, if their number is odd, that run in pairs of blocks: one block has no
     /// program.
+    ///
+    /// Derived: from 33 on, the unused block is at most a 34th of all; see `paired_bytes` for the
+    /// gain.
     pub odd_paired_programs: u32,
 }
 
@@ -167,6 +272,7 @@ impl Tuning {
 pub const BEFORE_HOPPER: Tuning = Tuning {
     loop_weight: 8,
     trip_cost: 40,
+    conversion_trip_cost: 40,
     instructions_per_pass: 4,
     function_cost: 8,
     partial_sector_cost: 4,
@@ -210,6 +316,7 @@ pub const BEFORE_HOPPER: Tuning = Tuning {
     long_listing_lines: 2000,
     near_lines: 400,
     avoided_register_limit: 128,
+    max_register_loss: 3,
     spills_for_one_more_block: 4,
     spills_for_another_attempt: 32,
     odd_paired_programs: 33,

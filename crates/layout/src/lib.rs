@@ -43,7 +43,7 @@
 //! // Four warps hold a tile of 16-bit numbers by rows and want it by columns.
 //! let rows = blocked(&[64, 64], &[1, 8], &[4, 8], &[4, 1], &[1, 0]);
 //! let columns = blocked(&[64, 64], &[8, 1], &[8, 4], &[1, 4], &[0, 1]);
-//! let Plan::Shared(plan) = convert(&rows, &columns, 16).unwrap() else { panic!() };
+//! let Plan::Shared(plan) = convert(&rows, &columns, 16, 40).unwrap() else { panic!() };
 //! assert_eq!(plan.bytes, 64 * 64 * 2);
 //! assert_eq!(bank_use(&plan.memory, &rows, 16, plan.store.vector.width()).conflicts(), 0);
 //! assert_eq!(bank_use(&plan.memory, &columns, 16, plan.load.vector.width()).conflicts(), 0);

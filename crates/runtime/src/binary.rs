@@ -10,7 +10,6 @@
 mod call;
 mod signature;
 
-use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
@@ -59,17 +58,8 @@ pub fn assemble(
 ) -> Result<(Vec<u8>, Option<String>), Error> {
     let cache = Cache::new(&Settings::from_environment());
     let (gpu, context) = (device.gpu()?, device.context()?);
-    let limited = |count: u32| -> Cow<'_, str> {
-        // The directive that each kernel of ours has gives the size of a block.
-        ptx.replacen(".reqntid", &format!(".maxnreg {count}\n.reqntid"), 1).into()
-    };
     let assembler = Assembler { gpu, context, cache: &cache, name: kernel };
-    let (_, cubin) = match max_registers {
-        // PTX of tilewright has the limit already.
-        Some(_) if ptx.contains(".maxnreg") => assembler.assemble(ptx, None, block)?,
-        Some(count) => assembler.assemble(&limited(count), None, block)?,
-        None => assembler.assemble(ptx, Some(&limited), block)?,
-    };
+    let (_, cubin) = assembler.assemble(ptx, max_registers, block)?;
     Ok((cubin, cache.take_warning()))
 }
 

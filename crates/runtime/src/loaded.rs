@@ -1,11 +1,10 @@
 //! Kernels on a GPU, real or simulated: code becomes a loaded module once.
 
-use std::borrow::Cow;
 use std::sync::{Arc, Once, OnceLock, RwLock};
 
 use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_compiler::{GpuCode, Multiprocessor, Occupancy, Resources, TensorAccess, Tuning, Verdict};
+use tilewright_compiler::{GpuCode, Multiprocessor, Occupancy, Resources, TensorAccess, Tuning};
 use tilewright_cuda::{
     AssembleOptions, Cache, LaunchConfiguration, LaunchOptions, Parameters, Settings, assemble_cached,
 };
@@ -79,14 +78,10 @@ impl Loaded {
             cooperative: options.is_on(OptionId::LaunchCooperativeGrid),
             ..LaunchOptions::new(code.threads)
         };
-        let with_fewer = |limit| Cow::Owned(code.with_max_registers(limit));
-        let has_limit = options.number(OptionId::Maxnreg).is_some();
+        let max_registers = options.number(OptionId::Maxnreg);
         let assembler = Assembler { gpu, context, cache: &cache, name: &code.entry };
-        let (function, cubin) = assembler.assemble(
-            &code.ptx,
-            (!has_limit).then_some(&with_fewer),
-            (code.threads, code.shared_bytes),
-        )?;
+        let block = (code.threads, code.shared_bytes);
+        let (function, cubin) = assembler.assemble(&code.ptx, max_registers, block)?;
         if let Some(warning) = cache.take_warning() {
             CACHE_WARNING.call_once(|| eprintln!("tilewright: {warning}"));
         }
@@ -200,14 +195,14 @@ pub(crate) struct Assembler<'a> {
 
 impl Assembler<'_> {
     /// Assembles and loads the kernel for blocks of this many threads and bytes of shared memory;
-    /// returns it with its cubin. If fewer registers let one more block run at a time, it assembles
-    /// the PTX that `with_fewer` returns for that limit.
-    pub(crate) fn assemble<'p>(
+    /// returns it with its cubin. The compiler decides about its registers.
+    pub(crate) fn assemble(
         &self,
         ptx: &str,
-        with_fewer: Option<&dyn Fn(u32) -> Cow<'p, str>>,
+        max_registers: Option<u32>,
         (threads, shared_bytes): (u32, u32),
     ) -> Result<(tilewright_cuda::Function, Vec<u8>), Error> {
+        // An attempt with few registers may serialize the dots, which the option makes an error.
         let load = |ptx: &str, asynchronous: bool| -> Result<_, Error> {
             let options = AssembleOptions { line_info: true, asynchronous, ..AssembleOptions::default() };
             let cubin = assemble_cached(self.cache, self.context, self.name, ptx, options)?;
@@ -218,23 +213,10 @@ impl Assembler<'_> {
             };
             let blocks = function.max_active_blocks(threads, shared_bytes)?;
             let (registers, spills) = (function.attributes().registers, function.attributes().spills());
-            Ok((function, cubin, Occupancy { threads, shared_bytes, registers, spills, blocks }))
+            let occupancy = Occupancy { threads, shared_bytes, registers, spills, blocks };
+            Ok(((function, cubin), occupancy))
         };
-        let (function, cubin, occupancy) = load(ptx, false)?;
-        let multiprocessor = multiprocessor_of(self.gpu.properties()?);
-        let limits = occupancy.register_limits(&multiprocessor);
-        for (limit, with_fewer) in limits.into_iter().filter_map(|limit| Some((limit, with_fewer?))) {
-            // The assembler may refuse fewer registers than an instruction takes, or for lack of
-            // them serialize the dots, which costs more than a block gains: then the first attempt
-            // stays.
-            let Ok((denser, cubin, attempt)) = load(&with_fewer(limit), true) else { continue };
-            match multiprocessor.judge(&occupancy, &attempt) {
-                Verdict::Accept => return Ok((denser, cubin)),
-                Verdict::Continue => {}
-                Verdict::Stop => break,
-            }
-        }
-        Ok((function, cubin))
+        multiprocessor_of(self.gpu.properties()?).assemble(ptx, max_registers, load)
     }
 }
 

@@ -1,31 +1,37 @@
-//! Numeric constants of the compiler. A measured threshold is an entry of the tuning table; each
-//! other constant is a row of `xtask/constants.txt`, with the reason why it is not a threshold.
+//! Numeric constants of the compiler. A threshold is an entry of the tuning table of its target, with
+//! its evidence; each other constant is a row of `xtask/constants.txt`, with the reason why it is not
+//! a threshold.
 
 use std::collections::BTreeMap;
 
 use syn::visit::{self, Visit};
-use syn::{Expr, Type};
+use syn::{Attribute, Expr, ExprLit, Item, Lit, Meta, Type};
 
 use crate::tree::{File, Finding, Tree};
 
 /// The rows, relative to the root.
 const TABLE: &str = "xtask/constants.txt";
-/// The tables of measured thresholds.
-const TUNING: &str = "crates/gpu-ir/src/tuning.rs";
+/// The tuning tables: of GPUs, and of CPUs.
+const TABLES: [&str; 2] = ["crates/gpu-ir/src/tuning.rs", "crates/cpu/src/tuning.rs"];
 /// The crates that choose between alternatives to compile a kernel.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 9] = [
     "crates/compiler/src/",
+    "crates/cpu/src/",
     "crates/gpu-ir/src/",
     "crates/gpu/src/",
+    "crates/layout/src/",
     "crates/opt/src/",
     "crates/ptx/src/lower/",
     "crates/ptx/src/passes/",
+    "crates/runtime/src/",
 ];
 /// The reasons that a row may have.
-const REASONS: [&str; 3] = ["hardware", "format", "bound"];
+const REASONS: [&str; 4] = ["hardware", "format", "bound", "internal"];
 const NUMBERS: [&str; 14] =
     ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64"];
 const RULE: &str = "constant";
+/// The processors that entries were measured on, and the assembler that counts registers.
+const PROCESSORS: [&str; 4] = ["H100", "H200", "Xeon", "ptxas"];
 
 /// Checks that each numeric constant has a row, and each row a constant.
 pub fn listed(tree: &Tree) -> Vec<Finding> {
@@ -45,14 +51,16 @@ pub fn listed(tree: &Tree) -> Vec<Finding> {
             }
         }
     }
-    let is_checked =
-        |file: &&File| file.path != TUNING && FOLDERS.iter().any(|folder| file.path.starts_with(folder));
+    let is_checked = |file: &&File| {
+        !TABLES.contains(&&*file.path) && FOLDERS.iter().any(|folder| file.path.starts_with(folder))
+    };
     for file in tree.rust().filter(is_checked) {
         for (line, name) in constants(file) {
             if rows.remove(&(file.path.clone(), name.clone())).is_none() {
                 let message = format!(
-                    "`{name}` has no row in {TABLE}: a threshold belongs in {TUNING}, a number of the hardware, \
-                     of a format or the bound of an analysis gets a row"
+                    "`{name}` has no row in {TABLE}: a threshold belongs in {}, a number of the hardware, of a \
+                     format or the bound of an analysis gets a row",
+                    TABLES.join(" or ")
                 );
                 findings.push(Finding::new(&file.path, line, RULE, message));
             }
@@ -63,6 +71,59 @@ pub fn listed(tree: &Tree) -> Vec<Finding> {
     });
     findings.extend(stale);
     findings
+}
+
+/// Checks that each entry of a tuning table states its evidence: a processor and a date, or that it is
+/// derived or not measured.
+pub fn evidence(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.rust().filter(|file| TABLES.contains(&&*file.path)) {
+        let Ok(syntax) = syn::parse_file(&file.text) else { continue };
+        for item in &syntax.items {
+            let entries: Vec<(&syn::Ident, &[Attribute])> = match item {
+                Item::Struct(table) => {
+                    let fields = table.fields.iter();
+                    fields.filter_map(|field| Some((field.ident.as_ref()?, &*field.attrs))).collect()
+                }
+                Item::Const(entry) if is_number(&entry.ty) => vec![(&entry.ident, &entry.attrs)],
+                _ => continue,
+            };
+            for (name, _) in entries.into_iter().filter(|(_, attributes)| !has_evidence(&text(attributes))) {
+                let message = format!(
+                    "`{name}` has no evidence: name the kernel, the processor ({}) and the date (2026-11-23) of \
+                     a measurement, or write `Derived:` and the fact, or `Not measured`",
+                    PROCESSORS.join(", ")
+                );
+                findings.push(Finding::new(&file.path, name.span().start().line, "evidence", message));
+            }
+        }
+    }
+    findings
+}
+
+/// Returns the text of a doc comment as one line.
+fn text(attributes: &[Attribute]) -> String {
+    let docs = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(doc) if doc.path.is_ident("doc") => match &doc.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
+            _ => None,
+        },
+        _ => None,
+    });
+    docs.collect()
+}
+
+fn has_evidence(text: &str) -> bool {
+    let is_date = |word: &str| {
+        let mut parts = word.trim_matches(|c: char| !c.is_ascii_digit()).split('-');
+        let mut has_digits = |count| {
+            parts.next().is_some_and(|part| part.len() == count && part.bytes().all(|b| b.is_ascii_digit()))
+        };
+        has_digits(4) && has_digits(2) && has_digits(2)
+    };
+    let is_measured =
+        PROCESSORS.iter().any(|name| text.contains(name)) && text.split_whitespace().any(is_date);
+    is_measured || text.contains("Not measured") || text.contains("Derived:")
 }
 
 /// Returns the constants of a file whose values are literals, with their lines.
@@ -132,7 +193,16 @@ mod tests {
         assert_eq!(found(listed, &[(PATH, CODE)]), [at(1), at(7)]);
         let rows = format!("# Rows.\n{PATH} MANY bound\n{PATH} B format\n");
         assert_eq!(found(listed, &[(PATH, CODE), (TABLE, &rows)]), [""; 0]);
-        assert_eq!(found(listed, &[(TUNING, CODE), ("crates/sim/src/a.rs", CODE)]), [""; 0]);
+        assert_eq!(found(listed, &[(TABLES[0], CODE), ("crates/sim/src/a.rs", CODE)]), [""; 0]);
+    }
+
+    #[test]
+    fn an_entry_of_a_tuning_table_needs_evidence() {
+        let code = "/// A.\npub struct Tuning {\n    /// B (H200, 2026-11-23).\n    pub b: u32,\n    /// C.\n\
+                    \x20   /// Not measured: a guess.\n    pub c: u32,\n    /// D (H200).\n    pub d: u32,\n    /// E.\n\
+                    \x20   ///\n    /// Derived: F.\n    pub e: bool,\n}\n/// G, 2026-11-23.\nconst G: usize = 3;\n";
+        let at = |line| format!("{}:{line}: evidence", TABLES[1]);
+        assert_eq!(found(evidence, &[(TABLES[1], code), (PATH, code)]), [at(9), at(16)]);
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub const ALL: &[Check] = &[
     wildcard::on_op_enums,
     codes::pages,
     constants::listed,
+    constants::evidence,
     text::headers,
     text::lengths,
     text::markers,

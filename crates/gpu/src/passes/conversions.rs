@@ -21,7 +21,8 @@ use smallvec::{SmallVec, smallvec};
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{self as ir, Block, Cursor, Inst, OpFamily, Operation, Parents, Use, Uses, Value};
 use tilewright_layout::{
-    Exchange, Input, Layout, Plan, SwizzleMode, bank_use, convert, shared_plan, spread_over_lanes, swizzled,
+    ConvertError, Exchange, Input, Layout, Plan, SwizzleMode, bank_use, convert, shared_plan,
+    spread_over_lanes, swizzled,
 };
 
 use super::boxed::contiguous_axis;
@@ -236,7 +237,7 @@ impl Pass<'_> {
             let (source, target, bits) = (self.layout(from), self.layout(to), self.bits(from));
             let layouts = format!("from {source} to {target}");
             let plan =
-                || convert(source, target, bits).map_or_else(|_| String::new(), |plan| plan.to_string());
+                || self.plan(source, target, bits).map_or_else(|_| String::new(), |plan| plan.to_string());
             match way {
                 Way::WithinWarps => Because::done(plan(), format!("no element leaves its warp; {layouts}")),
                 Way::Through(memory, matrix) => {
@@ -258,13 +259,17 @@ impl Pass<'_> {
         });
     }
 
+    fn plan(&self, from: &Layout, to: &Layout, bits: u32) -> Result<Plan, ConvertError> {
+        convert(from, to, bits, self.header.target.tuning.conversion_trip_cost)
+    }
+
     fn way(&self, from: Value, to: Value, block: Block) -> Way {
         let (source, target, bits) = (self.layout(from), self.layout(to), self.bits(from));
         if self.roles.is_fma_operand(self.cursor.function, to) {
             return Way::To(shared_memory(source, target, bits));
         }
         // There is one block in a cluster.
-        let Plan::Shared(plan) = convert(source, target, bits).expect("no element leaves its block") else {
+        let Plan::Shared(plan) = self.plan(source, target, bits).expect("no element leaves its block") else {
             return Way::WithinWarps;
         };
         let contiguous = contiguous_axis(self.header, self.cursor.function, from);

@@ -45,22 +45,19 @@ impl fmt::Display for ConvertError {
 
 impl std::error::Error for ConvertError {}
 
-/// The cost of a trip through shared memory in addition to its accesses, in halves of an
-/// instruction's issue time: two barriers and the latency of a load, partly hidden by
-/// other warps.
-const TRIP_COST: u32 = 40;
-
 /// Plans the conversion of a value of the given element width, in bits, from one layout to another.
 /// Both layouts hold every element of the tile and have the same numbers of lanes and warps;
 /// predicates count as 8 bits.
 ///
 /// A value that stays in its warps is shuffled if that takes fewer instructions than shared memory:
 /// a shuffle moves one 32-bit word a lane, as an access without conflicts does, but moves it once
-/// instead of twice and needs no barrier; it may need selects before and after.
+/// instead of twice and needs no barrier; it may need selects before and after. `trip_cost` is the
+/// cost of shared memory besides its accesses, in halves of the issue time of an instruction: two
+/// barriers and the latency of a load.
 ///
 /// # Panics
 /// If the layouts are not of one tile, or differ in the number of lanes, warps or blocks.
-pub fn convert(from: &Layout, to: &Layout, element_bits: u32) -> Result<Plan, ConvertError> {
+pub fn convert(from: &Layout, to: &Layout, element_bits: u32, trip_cost: u32) -> Result<Plan, ConvertError> {
     if from == to {
         return Ok(Plan::Nothing);
     }
@@ -69,7 +66,7 @@ pub fn convert(from: &Layout, to: &Layout, element_bits: u32) -> Result<Plan, Co
     }
     if let Some(plan) = shuffle_plan(from, to) {
         let words = (from.unique_registers() + to.unique_registers()) * element_bits / 32;
-        if plan.cost(element_bits) <= 2 * words + TRIP_COST {
+        if plan.cost(element_bits) <= 2 * words + trip_cost {
             return Ok(Plan::Shuffle(Box::new(plan)));
         }
     }

@@ -6,7 +6,7 @@ use tilewright_layout::{
     blocked, convert, shared_plan, shuffle_plan,
 };
 
-use crate::random::{Bits, check, surjective, tiles};
+use crate::random::{Bits, TRIP_COST, check, surjective, tiles};
 
 /// The registers of a block: `registers[warp][lane][register]` is the index of an element.
 type Registers = Vec<Vec<Vec<u32>>>;
@@ -168,7 +168,7 @@ fn pairs_within_warps() -> impl Strategy<Value = (Layout, Layout)> {
 #[test]
 fn plans_move_every_element_to_its_place() {
     check(300, (pairs(), widths()), |((from, to), bits)| {
-        let plan = convert(&from, &to, bits).expect("one block");
+        let plan = convert(&from, &to, bits, TRIP_COST).expect("one block");
         check_plan(&plan, &from, &to, bits);
     });
 }
@@ -247,22 +247,28 @@ fn common_vectors_are_stored_and_loaded_whole() {
 #[test]
 fn the_cheapest_kind_of_plan_is_taken() {
     let (rows, columns) = rows_and_columns(32);
-    assert_eq!(convert(&rows, &rows, 32), Ok(Plan::Nothing));
-    assert!(matches!(convert(&rows, &columns, 32), Ok(Plan::Shared(_))));
+    assert_eq!(convert(&rows, &rows, 32, TRIP_COST), Ok(Plan::Nothing));
+    assert!(matches!(convert(&rows, &columns, 32, TRIP_COST), Ok(Plan::Shared(_))));
     // Dropping replicas, and renaming registers.
     let doubled = rows.product(&Layout::replicated(2, Input::Register, 2));
-    assert!(matches!(convert(&doubled, &rows, 32), Ok(Plan::Registers(names)) if names.len() == 32));
-    assert!(matches!(convert(&rows, &doubled, 32), Ok(Plan::Registers(names)) if names.len() == 64));
+    assert!(
+        matches!(convert(&doubled, &rows, 32, TRIP_COST), Ok(Plan::Registers(names)) if names.len() == 32)
+    );
+    assert!(
+        matches!(convert(&rows, &doubled, 32, TRIP_COST), Ok(Plan::Registers(names)) if names.len() == 64)
+    );
     // Two lanes exchange halves of a vector.
     let pairs = blocked(&[64], &[2], &[32], &[1], &[0]);
     let halves = blocked(&[64], &[1], &[32], &[1], &[0]);
-    let Ok(Plan::Shuffle(plan)) = convert(&pairs, &halves, 32) else { panic!("a shuffle is enough") };
+    let Ok(Plan::Shuffle(plan)) = convert(&pairs, &halves, 32, TRIP_COST) else {
+        panic!("a shuffle is enough")
+    };
     assert_eq!((plan.rounds.len(), plan.shuffles(32)), (2, 2));
     // The accumulator of one dot is operand A of the next, unchanged.
     let mma = Mma::new(16, 8, 16, 16);
     let [accumulator, a] =
         [Fragment::Accumulator, Fragment::A].map(|part| mma.layout(part, &[64, 64], [4, 1]));
-    assert_eq!(convert(&accumulator, &a, 16), Ok(Plan::Nothing));
+    assert_eq!(convert(&accumulator, &a, 16, TRIP_COST), Ok(Plan::Nothing));
 }
 
 #[test]
@@ -312,7 +318,7 @@ fn replicas_send_more_than_one_lane_could() {
     let to = from.with_bases(Input::Register, &[]).with_bases(Input::Warp, &[32]);
     let to = to.with_bases(Input::Lane, &[1, 2, 4, 8, 16]);
     assert_eq!(shuffle_plan(&from, &to), None);
-    assert!(matches!(convert(&from, &to, 32), Ok(Plan::Shared(_))));
+    assert!(matches!(convert(&from, &to, 32, TRIP_COST), Ok(Plan::Shared(_))));
 }
 
 #[test]
@@ -357,5 +363,5 @@ fn blocks_keep_their_elements() {
     let plan = shared_plan(&from, &within, 32).unwrap();
     assert_eq!((plan.bytes, plan.memory.rank()), (128, 5));
     let across = from.with_bases(Input::Lane, &[32, 2, 4, 8, 16]).with_bases(Input::Block, &[1]);
-    assert_eq!(convert(&from, &across, 32), Err(ConvertError::AcrossBlocks));
+    assert_eq!(convert(&from, &across, 32, TRIP_COST), Err(ConvertError::AcrossBlocks));
 }

@@ -2,6 +2,8 @@
 
 use tilewright_layout::{Input, Layout, Mma, blocked, coalesced, convert};
 
+use crate::random::TRIP_COST;
+
 #[test]
 fn a_line_and_a_line_for_each_input() {
     let layout = blocked(&[8, 8], &[1, 2], &[8, 4], &[2, 1], &[1, 0]);
@@ -27,12 +29,12 @@ fn plans_are_described() {
     let rows = blocked(&[64, 64], &[1, 8], &[4, 8], &[4, 1], &[1, 0]);
     let columns = blocked(&[64, 64], &[8, 1], &[8, 4], &[1, 4], &[0, 1]);
     let doubled = rows.product(&Layout::replicated(2, Input::Register, 2));
-    let text = |to| convert(&rows, to, 16).unwrap().to_string();
+    let text = |to| convert(&rows, to, 16, TRIP_COST).unwrap().to_string();
     assert_eq!(text(&rows), "nothing");
     assert_eq!(text(&doubled), "registers renamed");
     assert_eq!(text(&columns), "through 8192 bytes: 4 stores of 8, 32 loads of 1 elements");
     let (pairs, singles) = (coalesced(&[64], &[0], 2, 32, 1), coalesced(&[64], &[0], 1, 32, 1));
-    let plan = convert(&pairs, &singles, 32).unwrap();
+    let plan = convert(&pairs, &singles, 32, TRIP_COST).unwrap();
     assert_eq!(plan.to_string(), "2 rounds of shuffles, 2 selects");
 }
 

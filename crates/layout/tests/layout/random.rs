@@ -5,6 +5,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use tilewright_layout::{Hardware, Input, Layout, Tile};
 
+/// The cost of a trip through shared memory that plans are made with.
+pub const TRIP_COST: u32 = 40;
+
 /// Runs `test` on `cases` values; it fails by panicking.
 pub fn check<S: Strategy>(cases: u32, strategy: S, test: impl Fn(S::Value)) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
