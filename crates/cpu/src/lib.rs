@@ -25,6 +25,7 @@ mod assembly;
 mod compile;
 mod program;
 mod run;
+mod tuning;
 mod types;
 
 pub use assembly::{Assembler, Assembly, AssemblyCode, AssemblyError, AssemblyFault};

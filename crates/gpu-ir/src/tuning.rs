@@ -16,7 +16,7 @@ pub struct Tuning {
     /// Cost of a trip through shared memory besides its accesses, in passes of shared memory: two
     /// barriers and the latency of a load.
     ///
-    /// Not measured: an estimate, of which other warps hide a part.
+    /// Not measured: an estimate.
     pub trip_cost: u32,
     /// The same for the choice between shuffles and shared memory, in halves of the issue time of
     /// an instruction.

@@ -26,7 +26,7 @@ const FOLDERS: [&str; 9] = [
     "crates/runtime/src/",
 ];
 /// The reasons that a row may have.
-const REASONS: [&str; 4] = ["hardware", "format", "bound", "internal"];
+const REASONS: [&str; 3] = ["hardware", "format", "bound"];
 const NUMBERS: [&str; 14] =
     ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64"];
 const RULE: &str = "constant";

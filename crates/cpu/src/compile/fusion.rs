@@ -17,6 +17,7 @@ use tilewright_ir::{Dtype, ElementwiseFn, Op};
 use crate::compile::liveness;
 use crate::program::fused::{BLOCK, Binary, Function, FusedGroup, FusedOp, Reduction, Unary};
 use crate::program::{Action, Block, Combine, Program, Slot, Step, Strategy, Use};
+use crate::tuning::{MAX_KEPT_BYTES, MIN_FUSED_BLOCKS};
 
 /// Maximum members of a group.
 const MAX_MEMBERS: usize = 32;
@@ -27,13 +28,6 @@ const MAX_VISITED: usize = 64;
 /// Maximum steps among which groups are sought, so that the time of fusion is linear in the number
 /// of steps.
 const MAX_WINDOW: usize = 256;
-
-/// Smaller tiles do not repay the set-up of a fused loop.
-const MIN_ELEMENTS: usize = 4 * BLOCK;
-
-/// Larger tiles, in bytes, are freed as soon as they are dead, so that others reuse their cache
-/// lines.
-const MAX_KEPT: usize = 8192;
 
 /// Inserts fused groups before their members, and recomputes last uses.
 pub(crate) fn fuse(program: &mut Program) {
@@ -58,7 +52,7 @@ pub(crate) fn fuse(program: &mut Program) {
         note_frees(block, |slot| {
             let ty = &types.0[types.1[slot as usize] as usize];
             // Pointers are rarely materialized.
-            let is_light = ty.is_scalar() || ty.is_pointer() && ty.bytes() <= MAX_KEPT;
+            let is_light = ty.is_scalar() || ty.is_pointer() && ty.bytes() <= MAX_KEPT_BYTES;
             !is_light && !kept.contains(&slot)
         });
     }
@@ -77,7 +71,7 @@ fn kept(program: &Program) -> FxHashSet<Slot> {
         | Action::Assembly(_) => None,
     });
     let outputs = groups.flat_map(|group| group.outputs.iter().copied());
-    outputs.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT).collect()
+    outputs.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT_BYTES).collect()
 }
 
 /// Notes the slots that a group frees in place of its members.
@@ -426,7 +420,7 @@ pub(crate) fn is_fusible(function: ElementwiseFn) -> bool {
 
 /// Returns whether tiles of this size are worth a fused loop.
 pub(crate) fn is_worthwhile(elements: usize) -> bool {
-    elements >= MIN_ELEMENTS && elements.is_multiple_of(BLOCK)
+    elements >= MIN_FUSED_BLOCKS * BLOCK && elements.is_multiple_of(BLOCK)
 }
 
 /// A complete group.

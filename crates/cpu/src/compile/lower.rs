@@ -17,6 +17,7 @@ use crate::program::combine::later_elements;
 use crate::program::{
     Action, Block, BlockId, Combine, InlineAssembly, Parameter, Program, Slot, Step, Strategy, TypeId, Use,
 };
+use crate::tuning::ASSUMED_TRIP_COUNT;
 use crate::types::TileType;
 
 /// Maximum depth of calls, which only recursion exceeds.
@@ -27,9 +28,6 @@ const MAX_STEPS: usize = 4_000_000;
 
 /// Maximum nesting of regions, so that the executor does not run out of stack.
 const MAX_NESTING: usize = 256;
-
-/// The trip count that the cost estimate assumes for a loop.
-const ASSUMED_TRIP_COUNT: u64 = 8;
 
 type Result<T = ()> = std::result::Result<T, Box<Diagnostic>>;
 

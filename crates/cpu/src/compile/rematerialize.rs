@@ -12,18 +12,13 @@ use tilewright_ir::{Dtype, ElementwiseFn, Op};
 
 use crate::compile::fusion::{elementwise, is_fusible, is_worthwhile};
 use crate::program::{Action, Block, Program, Slot, Step, Strategy};
-
-/// Tiles with more readers are kept.
-const MAX_READERS: usize = 6;
-
-/// Maximum steps that are copied to a reader.
-const MAX_STEPS: usize = 3;
+use crate::tuning::{MAX_REMATERIALIZED_READERS, MAX_REMATERIALIZED_STEPS};
 
 /// Maximum additions through which a pointer is followed.
 const MAX_DEPTH: usize = 6;
 
 /// The indices of steps in a block, ascending.
-type Steps = SmallVec<[usize; MAX_STEPS]>;
+type Steps = SmallVec<[usize; MAX_REMATERIALIZED_STEPS]>;
 
 /// Copies cheap steps to the readers of their results. The caller has to recompute last uses.
 pub(crate) fn rematerialize(program: &mut Program) {
@@ -67,7 +62,7 @@ fn apply(program: &mut Program, block: &mut Block, mut copies: Vec<Copies>) {
     for (index, step) in steps.iter().enumerate() {
         let mut step = step.clone();
         while let Some(Copies { steps: copied, .. }) = copies.next_if(|next| next.reader == index) {
-            let mut names: SmallVec<[(Slot, Slot); MAX_STEPS]> = SmallVec::new();
+            let mut names: SmallVec<[(Slot, Slot); MAX_REMATERIALIZED_STEPS]> = SmallVec::new();
             let rename = |step: &mut Step, names: &[(Slot, Slot)]| {
                 for operand in &mut step.operands {
                     if let Some((_, fresh)) = names.iter().find(|(slot, _)| *slot == operand.slot) {
@@ -130,7 +125,7 @@ impl<'a> Candidates<'a> {
     fn copies(&self) -> Vec<Copies> {
         let mut copies = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {
-            let Some(steps) = self.cheap(index, MAX_STEPS) else { continue };
+            let Some(steps) = self.cheap(index, MAX_REMATERIALIZED_STEPS) else { continue };
             let slot = step.result();
             let Some(readers) = self.readers.get(&slot) else { continue };
             // Steps of this block before the next side effect are the only readers.
@@ -138,7 +133,8 @@ impl<'a> Candidates<'a> {
                 && readers.iter().all(|&reader| self.side_effects[reader] == self.side_effects[index]);
             let mut readers = readers.clone();
             readers.dedup();
-            let fits = readers.len() <= MAX_READERS && readers.iter().all(|&reader| self.is_fusible(reader));
+            let fits = readers.len() <= MAX_REMATERIALIZED_READERS
+                && readers.iter().all(|&reader| self.is_fusible(reader));
             if is_known && fits {
                 let others = readers.iter().skip(1);
                 copies.extend(others.map(|&reader| Copies { reader, steps: steps.clone() }));

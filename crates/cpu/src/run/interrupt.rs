@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::run::fault::{Fault, FaultKind, Outcome};
 use crate::run::padding::PaddedReads;
+use crate::tuning::{CHECKS_PER_CLOCK, POLLS_PER_TURN};
 
 /// The source of an interrupt.
 #[derive(Clone, Copy)]
@@ -20,12 +21,6 @@ pub enum Interrupt<'a> {
 
 /// The interval between calls of an interrupt function.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
-
-/// Checks between reads of the clock.
-const CHECKS_PER_CLOCK: u32 = 64;
-
-/// Polls of a waiting program before another one runs.
-const POLLS_PER_TURN: u32 = 32;
 
 /// Decides whether a machine continues, at each loop iteration and between programs.
 pub(crate) struct Control<'a> {

@@ -28,6 +28,7 @@ use crate::run::padding::PaddedReads;
 use crate::run::profile::Profile;
 use crate::run::scheduler::Scheduler;
 use crate::run::trace::Tracing;
+use crate::tuning::{MAX_CHUNK_PROGRAMS, MIN_PARALLEL_NANOSECONDS};
 
 /// A launch of a program.
 pub struct Launch<'a> {
@@ -46,12 +47,6 @@ pub struct Launch<'a> {
     /// faults.
     pub padded: Option<&'a PaddedReads>,
 }
-
-/// Launches with a longer estimate, in nanoseconds, use several threads.
-const MIN_PARALLEL_NANOSECONDS: u64 = 20_000;
-
-/// Maximum programs in a chunk.
-const MAX_CHUNK: u64 = 1024;
 
 /// The state that the threads of a launch share.
 struct Shared<'a> {
@@ -86,7 +81,7 @@ impl Probe {
     /// Adds programs that were run. Returns whether the remaining work repays waking other threads.
     fn finds_work(&mut self, shared: &Shared<'_>, programs: u64) -> bool {
         self.done += programs;
-        self.chunk = self.done.min(MAX_CHUNK);
+        self.chunk = self.done.min(MAX_CHUNK_PROGRAMS);
         let each = self.start.elapsed().as_nanos() as u64 / self.done;
         shared.program.measured.store(each.max(1), Ordering::Relaxed);
         each.saturating_mul(shared.total - self.done) > MIN_PARALLEL_NANOSECONDS
@@ -326,7 +321,9 @@ impl<'a> Shared<'a> {
             }
         };
         machine.observe(self.observers);
-        while let Some((first, end)) = self.take(probe.as_ref().map_or(MAX_CHUNK, |probe| probe.chunk)) {
+        while let Some((first, end)) =
+            self.take(probe.as_ref().map_or(MAX_CHUNK_PROGRAMS, |probe| probe.chunk))
+        {
             let mut id = coordinates(grid, first);
             for number in first..end {
                 let outcome = unless_out_of_memory(|| {

@@ -16,6 +16,7 @@ use crate::run::observer::{End, Observe, Observer, Unit};
 use crate::run::ops;
 use crate::run::tile::Tile;
 use crate::run::value::{Affine, Form, Provenance, Value};
+use crate::tuning::LARGER_THAN_CACHES;
 use crate::types::TileType;
 
 /// The slots of a running program, and its position in the grid.
@@ -39,9 +40,6 @@ pub(crate) struct Machine<'a> {
     /// The observers of the programs.
     observers: Vec<Box<dyn Observer + 'a>>,
 }
-
-/// More bytes than the caches of common processors hold.
-const LARGER_THAN_CACHES: usize = 48 << 20;
 
 /// Allocations that a thread reuses for its next machine.
 #[derive(Default)]

@@ -16,6 +16,7 @@ use super::buffer::Buffer;
 use super::simd::vectorize;
 use super::{cast, typed, typed_mut};
 use crate::run::memory::{Axis, rearrange};
+use crate::tuning::PANEL_COLUMNS;
 
 /// An operand: a tile viewed as a matrix.
 #[derive(Clone, Copy, Debug)]
@@ -84,13 +85,13 @@ pub fn dot(
     let b = prepare(b, k, n, compute, b_buffer, dense);
     match compute {
         Dtype::F64 => {
-            panel.resize(k * PANEL * 8);
+            panel.resize(k * PANEL_COLUMNS * 8);
             let panel = typed_mut(panel.bytes_mut());
             let (acc, a, b) = (typed_mut(acc), typed(a), typed(b));
             pulp::Arch::new().dispatch(Product64 { acc, a, b, extents, panel });
         }
         Dtype::F32 => {
-            panel.resize(k * PANEL * 4);
+            panel.resize(k * PANEL_COLUMNS * 4);
             let panel = typed_mut(panel.bytes_mut());
             let (a, b) = (typed(a), typed(b));
             if dtype == Dtype::F32 {
@@ -147,9 +148,6 @@ fn prepare<'a>(
     buffer.bytes()
 }
 
-/// The columns of a packed panel.
-const PANEL: usize = 64;
-
 /// The dot of one float type; the names are those of `pulp`.
 macro_rules! dot_kernel {
     ($product:ident, $rows:ident, $block:ident, $ty:ty, $vector:ident, $lanes:ident, $as_simd:ident, $as_mut_simd:ident,
@@ -178,7 +176,7 @@ macro_rules! dot_kernel {
                     let width = vectors.map_or(rest, |v| v * S::$lanes);
                     // Rows of b at a multiple of 1 KiB use few sets of the cache.
                     let (b, stride, first) =
-                        if n > width && extents.m > 8 && width <= PANEL && vectors.is_some() {
+                        if n > width && extents.m > 8 && width <= PANEL_COLUMNS && vectors.is_some() {
                             for (to, from) in panel.chunks_exact_mut(width).zip(b.chunks_exact(n)) {
                                 to.copy_from_slice(&from[column..column + width]);
                             }

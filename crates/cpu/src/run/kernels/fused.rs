@@ -12,9 +12,7 @@ use pulp::{Simd, WithSimd};
 use super::fused_math::{Block, any_nan, apply, apply_alone, quotient, reciprocal, unrolled};
 use crate::program::fused::{BLOCK, Binary, Reduction, Unary};
 use crate::run::memory::{RunPart, RunReader, RunWriter};
-
-/// Maximum elements that pass through the stages at a time.
-const WIDE: usize = 128;
+use crate::tuning::MAX_FUSED_ELEMENTS;
 
 /// The memory that the elements are written to.
 pub(crate) struct FusedOutput<'a> {
@@ -228,7 +226,7 @@ impl WithSimd for Loop<'_, '_, '_> {
 
 /// Memory for a block whose elements are set one by one.
 #[repr(align(64))]
-struct Scratch([f32; WIDE]);
+struct Scratch([f32; MAX_FUSED_ELEMENTS]);
 
 /// The [`BLOCK`] interleaved accumulators of a reduction, in M registers.
 struct Accumulators<S: Simd, const M: usize> {
@@ -272,7 +270,7 @@ impl Loop<'_, '_, '_> {
         };
         let mut accumulators =
             Accumulators::<S, M> { values: [simd.splat_f32s(neutral); M], nan: simd.splat_f32s(0.0) };
-        let mut scratch = Scratch([0.0; WIDE]);
+        let mut scratch = Scratch([0.0; MAX_FUSED_ELEMENTS]);
         let wide = N * S::F32_LANES;
         let mut first = 0;
         while wide > BLOCK && first + wide <= self.varying {
@@ -415,7 +413,7 @@ fn pad(elements: &mut [f32], run: RunReader<'_>, offset: usize, rest: f32) {
 #[cold]
 #[inline(never)]
 fn cut(scratch: &mut Scratch, end: usize, value: f32) {
-    scratch.0[end.min(WIDE)..].fill(value);
+    scratch.0[end.min(MAX_FUSED_ELEMENTS)..].fill(value);
 }
 
 /// Combines the accumulators: the upper half with the lower half, until one is left.
@@ -461,7 +459,7 @@ fn reduced<S: Simd, const M: usize>(
 
 /// Combines the upper half of the first elements with the lower half, until one element is left.
 #[inline(always)]
-fn halve(all: &mut [f32; WIDE], count: usize, f: impl Fn(f32, f32) -> f32) -> f32 {
+fn halve(all: &mut [f32; MAX_FUSED_ELEMENTS], count: usize, f: impl Fn(f32, f32) -> f32) -> f32 {
     macro_rules! halves {
         ($($half:literal)*) => {$(
             if count > $half {

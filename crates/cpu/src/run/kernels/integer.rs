@@ -99,15 +99,15 @@ integer_type!(u64, u128, |x, y| x.checked_div(y).unwrap_or(0), shr_unsigned!(u64
 /// conversion with `as` would saturate, which is slow.
 #[inline(always)]
 fn truncate_32(value: f32) -> u32 {
-    const SHIFTER: f32 = 12_582_912.0; // 1.5 * 2^23
-    (value.trunc() + SHIFTER).to_bits().wrapping_sub(SHIFTER.to_bits())
+    const SHIFTER_32: f32 = 12_582_912.0; // 1.5 * 2^23
+    (value.trunc() + SHIFTER_32).to_bits().wrapping_sub(SHIFTER_32.to_bits())
 }
 
 /// Returns the integer part of a float below 2^51 in magnitude, and any integer for others.
 #[inline(always)]
 fn truncate_64(value: f64) -> u64 {
-    const SHIFTER: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
-    (value.trunc() + SHIFTER).to_bits().wrapping_sub(SHIFTER.to_bits())
+    const SHIFTER_64: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+    (value.trunc() + SHIFTER_64).to_bits().wrapping_sub(SHIFTER_64.to_bits())
 }
 
 /// Evaluates an expression with `$ty` as the unsigned integer of `$bytes` bytes.

@@ -5,12 +5,10 @@ use tilewright_ir::{ComparisonFn, Dtype};
 
 use super::simd::vectorize;
 use super::{Operand, cast, float, formats};
+use crate::tuning::SMALL_TILE_ELEMENTS;
 
 /// Maximum elements of a chunk.
 const CHUNK: usize = 256;
-/// Tiles of at most this many elements use less stack, which has to be zeroed.
-const SMALL: usize = 16;
-
 /// Binary32 values on the stack.
 struct Wide<const CHUNK: usize>([f32; CHUNK]);
 
@@ -43,8 +41,8 @@ pub(super) fn apply(
     operands: [Operand<'_>; 2],
     single: &dyn Fn(&mut [u8], Operand<'_>, Operand<'_>),
 ) {
-    if out.len() <= SMALL * dtype.bytes() {
-        apply_chunks::<SMALL>(dtype, out, operands, single);
+    if out.len() <= SMALL_TILE_ELEMENTS * dtype.bytes() {
+        apply_chunks::<SMALL_TILE_ELEMENTS>(dtype, out, operands, single);
     } else {
         apply_chunks::<CHUNK>(dtype, out, operands, single);
     }

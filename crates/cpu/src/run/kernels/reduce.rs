@@ -20,6 +20,7 @@ use super::shuffle::{SIDE, Word};
 use super::simd::vectorize;
 use super::{Element, cast, math32, math64, typed, typed_mut};
 pub use crate::program::Combine;
+use crate::tuning::ACCUMULATORS;
 
 /// The extents of the tile around the axis of reduction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,8 +33,6 @@ pub struct Axis {
     pub inner: usize,
 }
 
-/// The interleaved accumulators of a reduction, and the columns that are reduced at a time.
-const ACCUMULATORS: usize = 64;
 /// The binary32 elements on the stack for narrow floats.
 const CHUNK: usize = 1024;
 

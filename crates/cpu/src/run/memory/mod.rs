@@ -35,6 +35,8 @@ pub(crate) use run::{RunPart, RunReader, RunWriter};
 pub use scattered::{gather, in_padding, scatter};
 pub use tilewright_base::memory::Region;
 
+use crate::tuning::PREFETCHED_BYTES;
+
 /// The bytes of a cache line.
 const LINE: usize = 64;
 
@@ -159,12 +161,10 @@ pub(crate) fn fence_stores() {
 /// probably accesses it, and the hardware prefetcher does not cross pages.
 #[inline]
 fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: usize) {
-    /// The bytes after which the hardware prefetcher takes over.
-    const AHEAD: usize = 512;
     #[cfg(target_arch = "x86_64")]
-    if bytes >= AHEAD && region.contains(address, bytes + AHEAD) {
+    if bytes >= PREFETCHED_BYTES && region.contains(address, bytes + PREFETCHED_BYTES) {
         use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T1, _mm_prefetch};
-        for line in (0..AHEAD).step_by(LINE) {
+        for line in (0..PREFETCHED_BYTES).step_by(LINE) {
             let line = region.pointer(address).wrapping_add(bytes + line).cast::<i8>();
             // SAFETY: a prefetch of any address is allowed.
             unsafe {
@@ -173,7 +173,7 @@ fn prefetch_after<const STORE: bool>(region: &Region<'_>, address: u64, bytes: u
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (region, address, bytes, AHEAD);
+    let _ = (region, address, bytes, PREFETCHED_BYTES);
 }
 
 /// Checks a run of contiguous elements that is read, and returns its first byte.

@@ -1,0 +1,88 @@
+//! Thresholds and weights of the CPU executor, and none elsewhere: the table of the target `cpu`.
+//!
+//! The last paragraph of an entry is its evidence, as in `gpu-ir/src/tuning.rs`: the program, the
+//! processor and the date of a measurement, or `Derived:` with the fact that it follows from, or
+//! `Not measured`. `docs/performance/cpu.md` has the measurements.
+
+/// The fewest blocks of a tile whose steps are fused. Smaller tiles do not repay the set-up of a
+/// fused loop.
+///
+/// Not measured.
+pub(crate) const MIN_FUSED_BLOCKS: usize = 4;
+
+/// The most bytes of a dead tile that is freed at the end of its block. Larger tiles are freed as
+/// soon as they are dead, so that others reuse their cache lines.
+///
+/// Not measured: a quarter of an L1 cache of 32 KiB.
+pub(crate) const MAX_KEPT_BYTES: usize = 8192;
+
+/// The most readers of a tile that is rematerialized for each of them.
+///
+/// Not measured. Rematerialization itself was: with cheap functions of loads repeated too, layer
+/// norm took 0.96 of the time and softmax as long (`docs/performance/cpu.md`).
+pub(crate) const MAX_REMATERIALIZED_READERS: usize = 6;
+
+/// The most steps that are copied to such a reader.
+///
+/// Not measured.
+pub(crate) const MAX_REMATERIALIZED_STEPS: usize = 3;
+
+/// The trip count that the cost estimate assumes for a loop.
+///
+/// Not measured: most trip counts are unknown. GPUs weigh loops alike.
+pub(crate) const ASSUMED_TRIP_COUNT: u64 = 8;
+
+/// The estimate of a launch, in nanoseconds, above which it uses several threads.
+///
+/// Not measured: an estimate of the time in which threads wake up.
+pub(crate) const MIN_PARALLEL_NANOSECONDS: u64 = 20_000;
+
+/// The most programs that a thread takes at a time.
+///
+/// Not measured.
+pub(crate) const MAX_CHUNK_PROGRAMS: u64 = 1024;
+
+/// The bytes of a region and of the stores to it from which on they pass by the caches.
+///
+/// Not measured: more than the caches of common processors hold.
+pub(crate) const LARGER_THAN_CACHES: usize = 48 << 20;
+
+/// The bytes of a run after which the hardware prefetcher takes over. As many after a run are
+/// prefetched for the next program.
+///
+/// Not measured. Fetching the whole next row gained nothing (`docs/performance/cpu.md`).
+pub(crate) const PREFETCHED_BYTES: usize = 512;
+
+/// Checks for an interrupt between reads of the clock.
+///
+/// Not measured.
+pub(crate) const CHECKS_PER_CLOCK: u32 = 64;
+
+/// Polls of a waiting program before another one runs.
+///
+/// Not measured.
+pub(crate) const POLLS_PER_TURN: u32 = 32;
+
+/// The columns of a packed panel of a dot.
+///
+/// Not measured by itself. `docs/performance/cpu.md` compares the dot with another library.
+pub(crate) const PANEL_COLUMNS: usize = 64;
+
+/// The interleaved accumulators of a reduction, and the columns that are reduced at a time. The
+/// order in which floats are added depends on it.
+///
+/// Derived: accumulators of 32 bits take four of the 32 registers of AVX-512, enough for the
+/// latency of an addition (4 cycles).
+pub(crate) const ACCUMULATORS: usize = 64;
+
+/// The most elements that pass through the stages of a fused loop at a time.
+///
+/// Derived: 128 elements of 32 bits take eight of the 32 registers of AVX-512; with 256, registers
+/// spill (`docs/performance/cpu.md`).
+pub(crate) const MAX_FUSED_ELEMENTS: usize = 128;
+
+/// The most elements of a tile of narrow floats that is converted in a small buffer on the stack,
+/// which has to be zeroed.
+///
+/// Not measured.
+pub(crate) const SMALL_TILE_ELEMENTS: usize = 16;
