@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use tilewright_base::{Code, Diagnostic};
-use tilewright_frontend::{Argument, Constant, HostValue, Tuple};
+use tilewright_frontend::{Argument, Tuple};
 use tilewright_runtime::{Device, Error, Knobs, OPTIONS, OptionId, Options, Target, parse_argument};
 
 use super::compiled::CompiledKernel;
@@ -15,7 +15,6 @@ use super::host::{PyHost, finish};
 use super::jit::{self, JitKernel, state};
 use crate::errors::to_exception;
 use crate::values::classify::constant;
-use crate::values::objects::object_ref;
 use crate::values::to_python::to_python;
 
 /// Compiles a kernel for a back end and the compute capability (times 10) of a GPU. Each argument
@@ -115,11 +114,7 @@ fn options_of(kernel: &Bound<'_, JitKernel>, given: &Bound<'_, PyDict>) -> PyRes
     let mut options = jit::options(kernel);
     for (name, value) in given {
         let Some(option) = OptionId::parse(&name.extract::<String>()?) else { continue };
-        let constant = match constant(&value) {
-            Ok(HostValue::Constant(constant)) => constant,
-            _ => Constant::Object(object_ref(&value)?),
-        };
-        options.set(option, &constant).map_err(|error| to_exception(kernel.py(), &error))?;
+        jit::set_option(&mut options, option, &value)?;
     }
     Ok(options)
 }

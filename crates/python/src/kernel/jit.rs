@@ -10,8 +10,9 @@ use pyo3::types::{PyString, PyTuple};
 use pyo3::{Borrowed, intern};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_base::Code;
+use tilewright_frontend::{Constant, HostValue};
 use tilewright_runtime::{
-    Attachment, Device, Error, Handle, Kernel, Knobs, Options, ParameterKind, Signature, Value,
+    Attachment, Device, Error, Handle, Kernel, Knobs, OptionId, Options, ParameterKind, Signature, Value,
 };
 
 use super::binding::KnownBinding;
@@ -20,7 +21,9 @@ use super::dependencies::Dependencies;
 use super::host::{self, PyHost};
 use crate::errors::{raised, warn};
 use crate::values::call::{ByCallShape, Call};
+use crate::values::classify::constant;
 use crate::values::function::Function;
+use crate::values::objects::object_ref;
 
 /// A `@jit` function: the part of it that launches need.
 #[pyclass(extends = Function, subclass, dict, weakref, frozen, module = "tilewright._native")]
@@ -71,6 +74,15 @@ impl JitKernel {
 pub(crate) fn options(kernel: &Bound<'_, JitKernel>) -> Options {
     let options = Options::new(&Knobs::current());
     if kernel.as_super().get().is_debug() { options.with_debug() } else { options }
+}
+
+/// Sets an option to an object of Python.
+pub(crate) fn set_option(options: &mut Options, option: OptionId, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let constant = match constant(value)? {
+        HostValue::Constant(constant) => constant,
+        _ => Constant::Object(object_ref(value)?),
+    };
+    raised(value.py(), options.set(option, &constant))
 }
 
 /// Returns the state of launches, which the first one makes.

@@ -7,7 +7,6 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyTuple};
 use tilewright_base::Code;
-use tilewright_frontend::{Constant, HostValue};
 use tilewright_runtime::{
     Annotation, ArgumentSource, Checks, Error, Grid, Handle, OptionId, Options, StreamRef, TraceRequest,
     Value,
@@ -22,11 +21,9 @@ use crate::interpret;
 use crate::kernel::binding::KnownBinding;
 use crate::kernel::compiled::CompiledKernel;
 use crate::kernel::dependencies::{Dependencies, Freshness};
-use crate::kernel::jit::{JitKernel, State, options, state, traced_state};
+use crate::kernel::jit::{JitKernel, State, options, set_option, state, traced_state};
 use crate::values::call::Call;
-use crate::values::classify::constant;
 use crate::values::convert::{Converter, Kept, Values};
-use crate::values::objects::object_ref;
 
 /// `kernel[grid](*args, **kwargs)`, or with `is_warmup` only its compilation. Returns nothing if a
 /// hook of the program forbids the compilation, and if the arguments are not those that an
@@ -393,12 +390,7 @@ impl<'py> Prepared<'_, 'py> {
         }
         let before = options.clone();
         for &(number, option) in &self.binding.options {
-            let value = &self.call.named(number);
-            let constant = match constant(value)? {
-                HostValue::Constant(constant) => constant,
-                _ => Constant::Object(object_ref(value)?),
-            };
-            options.set(option, &constant).map_err(|error| to_exception(self.kernel.py(), &error))?;
+            set_option(&mut options, option, &self.call.named(number))?;
         }
         let values = values().map(|value| Borrowed::to_owned(value).unbind());
         self.binding.keep_options(before, values, self.kernel.py(), &options);
