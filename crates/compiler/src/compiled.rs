@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use tilewright_base::Diagnostic;
 use tilewright_frontend::{Argument, FunctionSource, Padding, Tuple};
-use tilewright_gpu_ir::{GpuOp, Op, TensorAccess, TensorMapPlan};
+use tilewright_gpu_ir::{GpuOp, Op, TensorMapPlan};
 use tilewright_ir::{Dtype, Element, Module};
 
-use crate::{CodegenOptions, CompileError, Job, Stage, Target, gpu_code, syntax_tree, with_stack};
+use crate::{
+    CodegenOptions, CompileError, Job, Stage, Target, TensorMapVariant, gpu_code, syntax_tree, with_stack,
+};
 
 /// A compiled kernel.
 #[derive(Debug)]
@@ -232,21 +234,20 @@ impl CompiledKernel {
         }
     }
 
-    /// Returns GPU code for arguments that the tensor maps of some accesses cannot describe;
-    /// without any maps if `accesses` is `None`.
+    /// Returns GPU code for arguments that the tensor maps of some accesses cannot describe.
     ///
     /// # Errors
     /// The errors of the code generation.
-    pub fn without_tensor_maps(
-        &self,
-        accesses: Option<&[TensorAccess]>,
-    ) -> Result<Option<GpuCode>, CompileError> {
+    pub fn without_tensor_maps(&self, variant: &TensorMapVariant) -> Result<Option<GpuCode>, CompileError> {
         let MachineCode::Gpu(code) = &*self.code else { return Ok(None) };
         // One block has the warps of the whole cluster already.
-        let (num_ctas, tensor_maps) = (code.cluster(), accesses.is_some());
+        let num_ctas = code.cluster();
+        let (without, tensor_maps) = match variant {
+            TensorMapVariant::Without(accesses) => (&**accesses, true),
+            TensorMapVariant::NoMaps => (&[][..], false),
+        };
         let codegen = CodegenOptions { num_ctas, tensor_maps, ..self.metadata.codegen };
-        let options = (codegen, accesses.unwrap_or_default());
-        with_stack(|| gpu_code(&self.module, code.target, options, &mut |_, _| {})).map(Some)
+        with_stack(|| gpu_code(&self.module, code.target, (codegen, without), &mut |_, _| {})).map(Some)
     }
 
     /// Returns the text of a stage, which is made at each call. It is `None` for a stage that

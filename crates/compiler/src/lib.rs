@@ -18,6 +18,7 @@ mod occupancy;
 mod operation;
 mod stage;
 mod target;
+mod variants;
 
 pub use ast::{FunctionSyntax, ParameterSyntax, function_syntax, functions_of, syntax_tree};
 pub use tilewright_gpu_ir::Tuning;
@@ -34,6 +35,7 @@ pub use occupancy::{Multiprocessor, Occupancy};
 pub use operation::{CompiledOperation, compile_operation, locate};
 pub use stage::{DumpHook, Stage};
 pub use target::Target;
+pub use variants::{MAX_VARIANTS, TensorMapVariant};
 
 use std::fmt;
 use std::sync::Arc;

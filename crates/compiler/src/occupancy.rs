@@ -166,7 +166,7 @@ mod tests {
         let plain = ".visible .entry k()\n.reqntid 256, 1, 1\n{\n}";
         // With 120 it spills, so 128 is tried.
         assert_eq!(attempts(plain, 161, None), (vec![0, 120, 128], 128));
-        assert_eq!(attempts(plain, 64, None), (vec![0, 56], 56));
+        assert_eq!(attempts(plain, 64, None), (vec![0, 48], 48));
         // The program's own limit stays.
         assert_eq!(attempts(plain, 161, Some(160)), (vec![160], 160));
         // Partitions of warps have the number of registers in their code.

@@ -1,10 +1,9 @@
 //! Kernels on a GPU, real or simulated: code becomes a loaded module once.
 
-use std::sync::{Arc, Once, OnceLock, RwLock};
+use std::sync::{Arc, Once, RwLock};
 
-use smallvec::SmallVec;
 use tilewright_base::{Code, Diagnostic};
-use tilewright_compiler::{GpuCode, Multiprocessor, Occupancy, Resources, TensorAccess, Tuning};
+use tilewright_compiler::{GpuCode, Multiprocessor, Occupancy, Resources, TensorMapVariant, Tuning};
 use tilewright_cuda::{
     AssembleOptions, Cache, LaunchConfiguration, LaunchOptions, Parameters, Settings, assemble_cached,
 };
@@ -160,14 +159,10 @@ impl Loaded {
     }
 }
 
-/// Accesses to tensors, in order.
-pub(crate) type Accesses = SmallVec<[TensorAccess; 4]>;
-
 /// Code without the tensor maps of some accesses.
 #[derive(Debug)]
 pub(crate) struct Variant {
-    /// The accesses in order; nothing if it has no tensor maps at all.
-    pub(crate) without: Option<Accesses>,
+    pub(crate) kind: TensorMapVariant,
     pub(crate) code: GpuCode,
     pub(crate) loaded: Loaded,
 }
@@ -176,7 +171,6 @@ pub(crate) struct Variant {
 #[derive(Default, Debug)]
 pub(crate) struct Variants {
     pub(crate) known: RwLock<Vec<Arc<Variant>>>,
-    pub(crate) plain: OnceLock<Arc<Variant>>,
 }
 
 fn refused(name: &str, why: &str) -> Error {

@@ -1,31 +1,18 @@
 //! Variants of a kernel's GPU code, for launches whose tensors some tensor maps cannot describe.
 //!
-//! ```text
-//! all maps can be made                                 the handle's own code
-//! those of some accesses cannot                        code in which threads make these accesses
-//! more sets of accesses than are kept (MAX_VARIANTS)   code without tensor maps
-//! ```
-//! A variant is identified by the accesses that it does not make by tensor copies. A launch finds
-//! an access unfit for a reason that the compiler would have known for other arguments (a base or
-//! strides that are not aligned), so it gets the code that the compiler would have made for these.
-//! If only the rows of C end within 16 bytes, A and B stay tensor copies; if the rows of A are not
-//! aligned, B does. A variant is compiled at its first use, and lives as long as the handle; a
-//! launch all of whose maps can be made needs none.
+//! The compiler chooses the variant ([`TensorMapVariant`]). It is compiled at its first use, and
+//! lives as long as the handle; a launch all of whose maps can be made needs none.
 
 use std::fmt::Write;
 use std::sync::{Arc, PoisonError};
 
 use tilewright_base::memory::Region;
-use tilewright_compiler::TensorAccess;
+use tilewright_compiler::{MAX_VARIANTS, TensorAccess, TensorMapVariant};
 use tilewright_cuda::Parameters;
 
-use crate::loaded::{Accesses, Loaded, Variant, Variants};
+use crate::loaded::{Loaded, Variant, Variants};
 use crate::tensor_maps::{Blocks, Unfit};
 use crate::{Error, Handle};
-
-/// The maximum number of variants of a handle: all subsets of three tensors, such as those of a
-/// matmul.
-const MAX_VARIANTS: usize = 7;
 
 /// The code that a launch runs, and its blocks.
 #[derive(Debug)]
@@ -73,7 +60,7 @@ fn choose_other(
             // accesses that it was compiled without, so this ends.
             Err(more) => {
                 let count = unfit.len();
-                unfit.extend(more.into_iter().filter(|(access, _)| !variant.is_without(*access)));
+                unfit.extend(more.into_iter().filter(|(access, _)| !variant.kind.is_without(*access)));
                 assert!(unfit.len() > count, "code without a tensor map asks for it");
             }
         }
@@ -82,51 +69,33 @@ fn choose_other(
 
 impl Variants {
     fn get(&self, handle: &Handle, unfit: &Unfit) -> Result<Arc<Variant>, Error> {
-        let mut without: Accesses = unfit.iter().map(|(access, _)| *access).collect();
-        without.sort_unstable();
-        let without = Some(without);
-        let find =
-            |variants: &[Arc<Variant>]| variants.iter().find(|variant| variant.without == without).cloned();
-        let (found, is_full) = {
-            let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-            (find(&known), known.len() >= MAX_VARIANTS)
+        let choose = |known: &[Arc<Variant>]| {
+            let accesses = unfit.iter().map(|(access, _)| *access);
+            let kind = TensorMapVariant::choose(accesses, known.iter().map(|variant| &variant.kind));
+            let found = known.iter().find(|variant| variant.kind == kind).cloned();
+            (kind, found)
         };
+        let (kind, found) = choose(&self.known.read().unwrap_or_else(PoisonError::into_inner));
         if let Some(variant) = found {
             return Ok(variant);
         }
-        if is_full {
-            return self.plain(handle);
-        }
         // Two threads may both compile it here. An error is not kept: memory may be free later.
-        let variant = Arc::new(Variant::new(handle, without.clone())?);
+        let variant = Arc::new(Variant::new(handle, kind)?);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(other) = find(&known) {
+        if let (_, Some(other)) = choose(&known) {
             return Ok(other);
         }
         known.push(Arc::clone(&variant));
         Ok(variant)
     }
-
-    /// Returns the code without tensor maps.
-    fn plain(&self, handle: &Handle) -> Result<Arc<Variant>, Error> {
-        if let Some(plain) = self.plain.get() {
-            return Ok(Arc::clone(plain));
-        }
-        let variant = Arc::new(Variant::new(handle, None)?);
-        Ok(Arc::clone(self.plain.get_or_init(|| variant)))
-    }
 }
 
 impl Variant {
-    fn new(handle: &Handle, without: Option<Accesses>) -> Result<Self, Error> {
-        let code = handle.compiled.without_tensor_maps(without.as_deref())?;
+    fn new(handle: &Handle, kind: TensorMapVariant) -> Result<Self, Error> {
+        let code = handle.compiled.without_tensor_maps(&kind)?;
         let code = code.expect("only code of a GPU asks for tensor maps");
         let loaded = Loaded::new(&handle.compiled.name, &code, handle.device(), handle.options())?;
-        Ok(Self { without, code, loaded })
-    }
-
-    fn is_without(&self, access: TensorAccess) -> bool {
-        self.without.as_ref().is_none_or(|without| without.contains(&access))
+        Ok(Self { kind, code, loaded })
     }
 }
 
@@ -142,7 +111,7 @@ impl ChosenVariant {
     /// copies to c_ptr (its rows …)`.
     pub(crate) fn describe(&self, handle: &Handle) -> String {
         let parameters = &handle.compiled.module.kernel().parameters;
-        if self.variant.without.is_none() {
+        if self.variant.kind == TensorMapVariant::NoMaps {
             return format!(
                 " without any tensor copies: there are {MAX_VARIANTS} variants for other arguments"
             );
