@@ -129,8 +129,8 @@ impl Multiprocessor {
     }
 }
 
-/// Returns the PTX with a limit of registers, or none if it states one: partitions of warps exchange
-/// registers, so their number is part of the code.
+/// Returns the PTX with a limit of registers, or none if it states one: partitions of warps
+/// exchange registers, so their number is part of the code.
 ///
 /// The directive follows from the size of a block, which each kernel of the compiler states.
 fn with_max_registers(ptx: &str, count: u32) -> Option<String> {

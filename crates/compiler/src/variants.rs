@@ -5,10 +5,10 @@
 //! those of some accesses cannot                        code in which threads make these accesses
 //! more sets of accesses than are kept (MAX_VARIANTS)   code without tensor maps
 //! ```
-//! A launch finds an access unfit for a reason that the compiler would have known for other arguments
-//! (a base or strides that are not aligned), so it gets the code that the compiler would have made
-//! for these. If only the rows of C end within 16 bytes, A and B stay tensor copies; if the rows of A
-//! are not aligned, B does.
+//! A launch finds an access unfit for a reason that the compiler would have known for other
+//! arguments (a base or strides that are not aligned), so it gets the code that the compiler would
+//! have made for these. If only the rows of C end within 16 bytes, A and B stay tensor copies; if
+//! the rows of A are not aligned, B does.
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::TensorAccess;
