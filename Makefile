@@ -18,7 +18,10 @@ MATURIN := env -u CONDA_PREFIX VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# Commands of cargo wait for each other anyway. `make test` says which parts run at the same time.
+ifeq ($(PARALLEL),)
 .NOTPARALLEL:
+endif
 
 .PHONY: help
 help: ## Show this list
@@ -33,8 +36,23 @@ demo: $(VENV)/.extension ## Set up everything and run a vector addition on the C
 examples: $(VENV)/.test-tools $(VENV)/.extension ## Run every example, each of which compares itself with torch or numpy
 	for example in examples/*.py; do echo "$$example" && $(BIN)/python "$$example" || exit 1; done
 
+# Two parts at a time: each by itself leaves cores idle, because it downloads, links, or waits for its last test. No part
+# needs another to succeed, so that `--keep-going` reports all.
 .PHONY: test
-test: lint test-rust miri test-python test-sim ## Set up everything and run every check: what CI runs
+test: ## Set up everything and run every check: what CI runs
+	$(MAKE) PARALLEL=1 --jobs 2 --output-sync=target lint-crates test-package test-crates
+
+.PHONY: lint-crates
+lint-crates:
+	$(MAKE) PARALLEL= lint-rust
+
+.PHONY: test-package
+test-package: $(VENV)/.test-tools $(VENV)/.extension
+	$(MAKE) PARALLEL= test-python test-sim
+
+.PHONY: test-crates
+test-crates: $(VENV)/.test-tools
+	$(MAKE) PARALLEL= lint-python test-rust miri
 
 .PHONY: check
 check: lint test-quick ## The checks of minutes: lint, and the unit and text tests of the crates

@@ -234,6 +234,8 @@ def stub() -> Path:
     """The stand-in for the driver's library."""
     if sys.platform != "linux" or shutil.which("cargo") is None:
         pytest.skip("the stand-in for the driver is built with cargo, for Linux")
-    subprocess.run(["cargo", "build", "--quiet", "-p", "tilewright-cuda-stub"], check=True, cwd=ROOT)
-    target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
-    return ROOT / target / "debug" / "libtilewright_cuda_stub.so"
+    target = ROOT / (os.environ.get("CARGO_TARGET_DIR") or "target") / "cuda-stub"
+    # A folder of its own: in the usual one it would wait for the builds of `make test` that go on at the same time.
+    command = ["cargo", "build", "--quiet", "-p", "tilewright-cuda-stub", "--target-dir", target]
+    subprocess.run(command, check=True, cwd=ROOT)
+    return target / "debug" / "libtilewright_cuda_stub.so"
