@@ -111,31 +111,33 @@ def test_a_program_says_its_own_number(device, capfd):
 
 
 @triton.jit
-def takes_turns(v_ptr, out_ptr, flag_ptr, TILE: tl.constexpr):
-    """Later programs have longer loops, and wait for those before them."""
+def takes_turns(v_ptr, out_ptr, flag_ptr, TILE: tl.constexpr, GROUP: tl.constexpr):
+    """Later programs have longer loops, and each group of them waits for the last program of the group before it."""
     pid = tl.program_id(0)
     i = tl.arange(0, TILE)
     place = i[:, None] * TILE + i[None, :]
     v = tl.load(v_ptr + place)
     acc = tl.zeros((TILE, TILE), tl.float32)
-    for _ in range(pid // 64):
+    for _ in range(pid // GROUP):
         acc = tl.dot(v, v, acc)
-    tl.atomic_poll(flag_ptr + pid, 1)
+    tl.atomic_poll(flag_ptr + pid // GROUP, 1)
     tl.store(out_ptr + pid * TILE * TILE + place, acc)
-    tl.atomic_xchg(flag_ptr + pid + 1, 1)
+    tl.atomic_add(flag_ptr + (pid + 1) // GROUP, 1, mask=(pid + 1) % GROUP == 0)
 
 
 def test_programs_that_poll_keep_their_order(device):
-    # More programs of 4 warps than 132 multiprocessors hold.
-    programs = 132 * 16 + 8
+    # More programs of 32 warps than 132 multiprocessors hold. The simulator would take minutes for more and smaller
+    # programs that poll, or for groups of one.
+    group = 16
+    programs = 132 * 2 + group
     v = torch.eye(TILE, dtype=torch.float16, device=device)
     out = torch.full((programs, TILE, TILE), torch.nan, device=device)
-    flags = torch.zeros(programs + 1, dtype=torch.int32, device=device)
+    flags = torch.zeros(-(-programs // group) + 1, dtype=torch.int32, device=device)
     flags[0] = 1
-    handle = takes_turns[(programs,)](v, out, flags, TILE)
-    assert (flags == 1).all()
+    handle = takes_turns[(programs,)](v, out, flags, TILE, group, num_warps=32)
+    assert flags.tolist() == [1] * (programs // group + 1) + [0] * (programs % group > 0)
     pid = torch.arange(programs)
-    steps = pid // 64
+    steps = pid // group
     assert torch.equal(out.cpu().diagonal(dim1=1, dim2=2), steps[:, None].expand(-1, TILE).float())
     if "gpu" in handle.asm:
         assert "longest CTA first" not in handle.asm["gpu"].splitlines()[0]
