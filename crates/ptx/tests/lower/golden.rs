@@ -1,6 +1,7 @@
 //! The PTX of the benchmarks' kernels, and its assembly by `ptxas`.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
 use tilewright_testkit::{Ptxas, check_snapshot};
@@ -329,7 +330,7 @@ fn append(batches: &mut BTreeMap<String, String>, text: &str, number: usize, nam
     let (header, kernel) = text.split_at(text.find(".visible .entry k(").expect("the kernel is named k"));
     let kernel = kernel.replacen("entry k(", &format!("entry k{number}("), 1);
     let kernel = kernel.replace("k_param_", &format!("k{number}_param_"));
-    *batches.entry(header.to_owned()).or_default() += &format!("// {name}\n{kernel}\n");
+    let _ = writeln!(batches.entry(header.to_owned()).or_default(), "// {name}\n{kernel}");
 }
 
 #[test]
