@@ -16,113 +16,113 @@ define_ops! {
     GpuOp OPS GpuVisitor visit;
 
     /// Moves the elements of a tile to the threads that the layout of the result gives.
-    ConvertLayout convert_layout (tile) [] {} regions 0 Pure Identity Never;
+    ConvertLayout convert_layout (tile) [] {} regions 0 Pure Identity Never None None;
     /// Applies an elementwise function to each element. Registers of the result whose indices
     /// differ only in the bits `equal_registers` hold one value, which is computed once.
-    Elementwise elementwise () [] *operands {function: ElementwiseFn, equal_registers: u32} regions 0 Pure Pointwise Never;
+    Elementwise elementwise () [] *operands {function: ElementwiseFn, equal_registers: u32} regions 0 Pure Pointwise Never None None;
     /// Multiplies a tile of fp32 by a factor for each element; a warp skips it if all its factors
     /// are 1.
-    Rescale rescale (tile, factor) [] {} regions 0 Pure Pointwise Never;
+    Rescale rescale (tile, factor) [] {} regions 0 Pure Pointwise Never None None;
     /// Reads global memory where the mask holds (everywhere without one); elsewhere the result is
     /// `other`, or zero without one. Each access of a thread moves `width` elements along the axis.
     /// Registers whose indices differ only in the bits `equal_registers` are loaded once.
     Load load (pointer) [mask, other]
         {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool, axis: u32, width: u32, equal_registers: u32}
-        regions 0 Read Load Reads;
+        regions 0 Read Load Reads ReadsGlobal None;
     /// Writes global memory where the mask holds. Each access of a thread moves `width` elements
     /// along the axis. Of threads that hold copies, one writes.
     Store store (pointer, value) [mask]
-        {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store Never;
+        {cache: CacheModifier, eviction: EvictionPolicy, axis: u32, width: u32} regions 0 Write Store Never WritesGlobal None;
     /// Does the atomic operation of tile IR. Of threads that hold copies of an element, only the
     /// first does it. With `everywhere`, which holds until conversions are lowered, the others have
     /// the result, too. Each access of a thread moves `width` elements along the axis.
     AtomicRmw atomic_rmw (pointer, value) [mask]
         {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope, axis: u32, width: u32, everywhere: bool}
-        regions 0 Write Atomic Observes;
+        regions 0 Write Atomic Observes WritesGlobal None;
     /// Does the operation of tile IR, by the first of the threads that hold copies, as
     /// `atomic_rmw`.
     AtomicCas atomic_cas (pointer, expected, value) [mask]
-        {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes;
+        {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes WritesGlobal None;
     /// Does the operation of tile IR, by the first of the threads that hold copies, as
     /// `atomic_rmw`.
     AtomicLoad atomic_load (pointer) [mask]
-        {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes;
+        {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Observes ReadsGlobal None;
     /// Does the operation of tile IR, by the first of the threads that hold copies.
-    AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never;
+    AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never WritesGlobal None;
     /// Does the operation of tile IR by one thread, with the result as of `atomic_rmw`.
     AtomicPoll atomic_poll (pointer, expected) [timeout]
-        {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Always;
+        {sem: MemorySemantics, scope: MemoryScope, everywhere: bool} regions 0 Write Atomic Always ReadsGlobal None;
     /// Combines tiles along an axis by an associative region, in the whole block or in each warp.
     /// With `redux`, `redux.sync` combines the lanes of a warp.
-    Reduce reduce () [] *tiles {axis: u32, scope: Scope, redux: bool} regions 1 Pure Reduction Never;
+    Reduce reduce () [] *tiles {axis: u32, scope: Scope, redux: bool} regions 1 Pure Reduction Never None None;
     /// Combines each element with all before it along an axis (after it, with `reverse`), in the
     /// whole block or in each warp. In each warp, the results after the tiles are the partial
     /// results of the runs that the warps hold; the last axis is the index of the run.
-    Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan Never;
+    Scan scan () [] *tiles {axis: u32, reverse: bool, scope: Scope} regions 1 Pure Scan Never None None;
     /// Computes the scan of the whole block from the scans of each warp, the first half of the
     /// operands, and scans of their partial results, the second half. Every warp has those of all
     /// runs of its lines.
-    ScanCarry scan_carry () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never;
+    ScanCarry scan_carry () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never None None;
     /// Computes acc + a @ b by `mma.sync`. `warps` counts the warps along M and N, or along the
     /// first axis of a batch, M and N. An operand is in registers, in the fragment layout of the
     /// instruction, or in shared memory, from where `ldmatrix` loads it with `matrix_a` or
     /// `matrix_b`.
     MmaSync mma_sync (a, b, acc) []
         {instruction: MmaShape, warps: IntList, precision: InputPrecision, max_imprecise_acc: u32, matrix_a: bool,
-         matrix_b: bool} regions 0 Read Dot Never;
+         matrix_b: bool} regions 0 Read Dot Never ReadsOperands None;
     /// Computes acc + a @ b by multiplications and additions of single elements, along K in
     /// ascending order. A and B are in shared memory, or in the registers of the threads that need
     /// them.
-    FmaDot fma_dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read Dot Never;
+    FmaDot fma_dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Read Dot Never ReadsOperands None;
 
     /// Allocates shared memory until its `dealloc`, at this offset in bytes. Its contents are
     /// undefined. The offset is a multiple of the alignment of the accesses: 8 for barriers, 16 for
     /// copies of 16 bytes and for `wgmma`, 128 for tensor copies, and eight rows of the swizzle
     /// (256, 512, 1024) for tensor copies and `wgmma` with a swizzle.
-    Alloc alloc () [] {offset: Deferred} regions 0 Write Memory Never;
+    Alloc alloc () [] {offset: Deferred} regions 0 Write Memory Never None None;
     /// Ends the lifetime of a buffer, a ring or barriers. One thread invalidates barriers: a
     /// barrier of the block comes first, so that no other thread still waits for them, and another
     /// one before the memory is used again.
-    Dealloc dealloc (memory) [] {} regions 0 Write Memory Never;
+    Dealloc dealloc (memory) [] {} regions 0 Write Memory Never None None;
     /// Returns one slot of a buffer, `index` times the slot size from the start. The index (int32)
     /// must be less than the number of slots.
-    Slot slot (buffer, index) [] {} regions 0 Pure Memory Never;
+    Slot slot (buffer, index) [] {} regions 0 Pure Memory Never None None;
     /// Stores a tile to a buffer of one slot.
-    LocalStore local_store (buffer, value) [] {} regions 0 Write Memory Never;
+    LocalStore local_store (buffer, value) [] {} regions 0 Write Memory Never WritesShared None;
     /// Adds 1 to element `i` of a 1-D int32 buffer for each element `i` of a tile, where the mask
     /// holds.
-    LocalHistogram local_histogram (buffer, tile) [mask] {} regions 0 Write Memory Never;
+    LocalHistogram local_histogram (buffer, tile) [mask] {} regions 0 Write Memory Never WritesShared None;
     /// Loads a tile from a buffer of one slot; with `matrix`, by `ldmatrix`.
-    LocalLoad local_load (buffer) [] {matrix: bool} regions 0 Read Memory Never;
+    LocalLoad local_load (buffer) [] {matrix: bool} regions 0 Read Memory Never ReadsShared None;
 
     /// Starts copying global memory to a buffer of one slot by `cp.async`; writes zeros where the
     /// mask does not hold. Each copy of a thread moves `width` elements along the axis: 4, 8 or 16
     /// bytes that are contiguous in the buffer, too, and have one mask. Copies of 16 bytes bypass
     /// L1 unless `cache` is `.ca`. Of threads that hold copies of a pointer, one copies. The thread
     /// that copied may read after `wait_group`, other threads after a barrier that follows.
-    CopyAsync copy_async (buffer, pointer) [mask] {cache: CacheModifier, axis: u32, width: u32} regions 0 Write Memory Reads;
+    CopyAsync copy_async (buffer, pointer) [mask] {cache: CacheModifier, axis: u32, width: u32} regions 0 Write Memory Reads WritesShared StartsCopy;
     /// Ends a group of copies: those that the thread has started since its last group.
-    CommitGroup commit_group () [] {} regions 0 Write Barrier Never;
+    CommitGroup commit_group () [] {} regions 0 Write Barrier Never None None;
     /// Waits, in each thread, until at most `pending` of its latest groups are in flight.
-    WaitGroup wait_group () [] {pending: u32} regions 0 Write Barrier Never;
+    WaitGroup wait_group () [] {pending: u32} regions 0 Write Barrier Never None AwaitsCopies;
 
     /// Initializes each barrier for phases of `arrivals` arrivals. One thread does it; the others
     /// see it after a barrier of the block. Tensor copies, which arrive by the asynchronous proxy,
     /// need a `fence_proxy` between it and that barrier.
-    MbarrierInit mbarrier_init (barriers) [] {arrivals: u32} regions 0 Write Barrier Never;
+    MbarrierInit mbarrier_init (barriers) [] {arrivals: u32} regions 0 Write Barrier Never WritesShared None;
     /// Arrives at a barrier, by one thread of those that run it, and adds bytes that the phase
     /// waits for.
-    MbarrierExpect mbarrier_expect (barriers, slot) [] {bytes: u32} regions 0 Write Barrier Never;
+    MbarrierExpect mbarrier_expect (barriers, slot) [] {bytes: u32} regions 0 Write Barrier Never ReadsShared None;
     /// Arrives at a barrier, by one thread of each warp that runs it, after all lanes of the warp
     /// have reached it: their earlier accesses happen before the arrival.
-    MbarrierArrive mbarrier_arrive (barriers, slot) [] {} regions 0 Write Barrier Never;
+    MbarrierArrive mbarrier_arrive (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
     /// Arrives at a barrier, for each thread that runs it, when its copies are done
     /// (`cp.async.mbarrier.arrive.noinc`): the arrivals of the barrier count all these threads.
-    MbarrierArriveCopies mbarrier_arrive_copies (barriers, slot) [] {} regions 0 Write Barrier Never;
+    MbarrierArriveCopies mbarrier_arrive_copies (barriers, slot) [] {} regions 0 Write Barrier Never ReadsShared None;
     /// Waits, in each thread that runs it, for the end of the phase of a barrier with this parity
     /// (0 or 1, int32). The first phase has parity 0; before it, the phase with parity 1 counts as
     /// complete.
-    MbarrierWait mbarrier_wait (barriers, slot, parity) [] {} regions 0 Write Barrier Never;
+    MbarrierWait mbarrier_wait (barriers, slot, parity) [] {} regions 0 Write Barrier Never ReadsShared None;
     /// Starts, by one thread of those that run it, a copy of the box of a tensor at these
     /// coordinates to a buffer of one slot; all bytes of the slot arrive at a barrier.
     ///
@@ -138,7 +138,7 @@ define_ops! {
     /// buffer is then the row of the tensor with that index, or zeros outside of the tensor. The
     /// lanes of the first warp each start copies of four rows. The map has a box of a part of one
     /// row, and a row of a box in the buffer has 32 bytes or more.
-    TensorLoad tensor_load (buffer, descriptor, barriers, slot) [] *coordinates {} regions 0 Write Memory Reads;
+    TensorLoad tensor_load (buffer, descriptor, barriers, slot) [] *coordinates {} regions 0 Write Memory Reads FillsShared StartsTensorLoad;
     /// Starts a copy of a buffer of one slot to the box of a tensor at these coordinates, and makes
     /// a group of it.
     ///
@@ -146,26 +146,26 @@ define_ops! {
     /// coordinates are as for `tensor_load`. Threads make their writes to the buffer visible by
     /// `fence_proxy` and a barrier that follows. With row indices, each lane that starts copies
     /// makes a group of them, and rows outside of the tensor are not written.
-    TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory Never;
+    TensorStore tensor_store (buffer, descriptor) [] *coordinates {} regions 0 Write Memory Never ReadsShared StartsTensorStore;
     /// Combines a buffer with a tensor, as `tensor_store`: each element atomically, unordered with
     /// other accesses. Not every type has every `kind`.
-    TensorReduce tensor_reduce (buffer, descriptor) [] *coordinates {kind: AtomicKind} regions 0 Write Memory Never;
+    TensorReduce tensor_reduce (buffer, descriptor) [] *coordinates {kind: AtomicKind} regions 0 Write Memory Never ReadsShared StartsTensorStore;
     /// Returns the pointers. They point to the box at these coordinates (those of `tensor_load`) of
     /// the tensor of a map of the module. A load through them yields zeros where the box exceeds
     /// the tensor, or elements that are unused.
-    TensorBox tensor_box (pointer, descriptor) [] *coordinates {} regions 0 Pure Identity Never;
+    TensorBox tensor_box (pointer, descriptor) [] *coordinates {} regions 0 Pure Identity Never None None;
     /// Makes the tensor map `M<map>` of the module for the block, from these scalars, in global
     /// memory of the block, and returns its address. A buffer of 128 bytes is its staging area. The
     /// first warp makes the map, and only it may copy with it. A map that is made again replaces
     /// the previous one, which no copy may still need.
-    MakeTensorMap make_tensor_map (buffer) [] *parts {map: u32} regions 0 Write Memory Never;
+    MakeTensorMap make_tensor_map (buffer) [] *parts {map: u32} regions 0 Write Memory Never WritesShared None;
     /// Orders ordinary accesses of each thread to global memory before tensor copies that follow a
     /// barrier.
-    FenceGlobal fence_global () [] {} regions 0 Write Barrier Never;
+    FenceGlobal fence_global () [] {} regions 0 Write Barrier Never None None;
     /// Waits, in the thread that started them, until at most `pending` groups of tensor stores
     /// still read shared memory, or with `complete`, still write the tensor. Other threads know
     /// after a barrier that follows.
-    TensorStoreWait tensor_store_wait () [] {pending: u32, complete: bool} regions 0 Write Barrier Never;
+    TensorStoreWait tensor_store_wait () [] {pending: u32, complete: bool} regions 0 Write Barrier Never None AwaitsTensorStores;
 
     /// Starts acc + a @ b by `wgmma`, and makes a group of it. `warps` counts the warps along M and
     /// N.
@@ -184,14 +184,14 @@ define_ops! {
     /// computed.
     Wgmma wgmma (a, b, acc) [after]
         {instruction: MmaShape, warps: IntList, max_imprecise_acc: u32, transposed_a: bool, transposed_b: bool}
-        regions 0 Write Dot Never;
+        regions 0 Write Dot Never ReadsOperands StartsDot;
     /// Waits for a dot in flight, until at most `pending` later groups are, and returns its
     /// accumulator. With `after`, a tile of 32-bit elements, it waits after that tile is computed,
     /// and not as early as possible.
-    WgmmaWait wgmma_wait (dot) [after] {pending: Deferred} regions 0 Write Barrier Never;
+    WgmmaWait wgmma_wait (dot) [after] {pending: Deferred} regions 0 Write Barrier Never None AwaitsDots;
     /// Waits until at most `pending` groups of dots are in flight, and returns the same dot:
     /// operands of earlier dots in its registers may be written again.
-    WgmmaWaitEarlier wgmma_wait_earlier (dot) [] {pending: u32} regions 0 Write Barrier Never;
+    WgmmaWaitEarlier wgmma_wait_earlier (dot) [] {pending: u32} regions 0 Write Barrier Never None AwaitsDots;
 
     /// Makes the two blocks of a pair fill the slots of a buffer together from here on, where the
     /// condition (int1) holds, which is equal in both.
@@ -202,21 +202,21 @@ define_ops! {
     /// condition of a buffer holds, else in its own. Both blocks run the same loads in the same
     /// order, synchronize before the first one, and synchronize before they end. A tile of one box
     /// is divided along its last axis; the tensor map has the box of a half.
-    MulticastLoads multicast_loads (buffer, full, empty, condition) [] {} regions 0 Write Barrier Never;
+    MulticastLoads multicast_loads (buffer, full, empty, condition) [] {} regions 0 Write Barrier Never None None;
     /// Arrives at the barrier of a pair of blocks: accesses before it, initialized barriers
     /// included, happen before those after `cluster_wait`. Every thread arrives.
-    ClusterArrive cluster_arrive () [] {} regions 0 Write Barrier Never;
+    ClusterArrive cluster_arrive () [] {} regions 0 Write Barrier Never None None;
     /// Waits, in each thread, until all threads of both blocks that have not ended have arrived.
-    ClusterWait cluster_wait () [] {} regions 0 Write Barrier Never;
+    ClusterWait cluster_wait () [] {} regions 0 Write Barrier Never None None;
 
     /// Orders accesses to shared memory by threads before those of the asynchronous proxy (tensor
     /// copies, `wgmma`): ordinary accesses, and `cp.async` after a wait. The order holds in this
     /// thread, and in others after a barrier. It includes accesses of other threads for which this
     /// thread has waited, at an `mbarrier` or at a barrier: the pass that inserts barriers places
     /// one before the fence for the named slots.
-    FenceProxy fence_proxy () [] *slots {} regions 0 Write Barrier Never;
+    FenceProxy fence_proxy () [] *slots {} regions 0 Write Barrier Never ReadsOperands None;
     /// Waits at the barrier with this id, from 1 to 15, for `threads` threads of whole warps.
-    NamedBarrier named_barrier () [] {barrier: u32, threads: u32} regions 0 Write Barrier Never;
+    NamedBarrier named_barrier () [] {barrier: u32, threads: u32} regions 0 Write Barrier Never None None;
     /// Runs each region in a partition of the warps, which takes `warps` warps in ascending order.
     ///
     /// A thread has `registers` registers: 0 keeps the number of before; else it is 24 to 256 in
@@ -226,22 +226,22 @@ define_ops! {
     /// warps count as all warps: tiles are distributed over them, and one of its threads executes
     /// what one thread executes. Partitions are not nested, and use `named_barrier`, not `barrier`.
     /// Afterwards, all warps wait for each other.
-    WarpSpecialize warp_specialize () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never;
+    WarpSpecialize warp_specialize () [] {warps: IntList, registers: IntList} regions ANY_REGIONS Control Partitions Never None None;
 
     /// Returns the next empty slot of a ring, after a wait until it is empty (CUTLASS:
     /// `producer_acquire`).
-    Acquire acquire (ring) [] {} regions 0 Write Barrier Never;
+    Acquire acquire (ring) [] {} regions 0 Write Barrier Never None None;
     /// Starts, by one thread, a copy of the box of a tensor at these coordinates to an empty slot
     /// of a ring. The pass that lowers rings adds the barrier.
-    TensorFill tensor_fill (slot, descriptor) [] *coordinates {} regions 0 Write Memory Reads;
+    TensorFill tensor_fill (slot, descriptor) [] *coordinates {} regions 0 Write Memory Reads None StartsTensorLoad;
     /// Makes a slot full once all stores and copies to it have arrived (CUTLASS:
     /// `producer_commit`).
-    Publish publish (slot) [] {} regions 0 Write Barrier Never;
+    Publish publish (slot) [] {} regions 0 Write Barrier Never None None;
     /// Returns the next full slot of a ring, in the order of `acquire`, after a wait until it is
     /// full (CUTLASS: `consumer_wait`).
-    Take take (ring) [] {} regions 0 Write Barrier Never;
+    Take take (ring) [] {} regions 0 Write Barrier Never None None;
     /// Makes a slot empty again (CUTLASS: `consumer_release`).
-    Release release (slot) [] {} regions 0 Write Barrier Never;
+    Release release (slot) [] {} regions 0 Write Barrier Never None None;
 }
 
 /// The op of an instruction.
@@ -356,6 +356,34 @@ impl Operation for Op {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An op of this dialect that replaces an op of tile IR accesses global memory as that one does.
+    #[test]
+    fn both_tables_agree_about_global_memory() {
+        let mut compared = 0;
+        for row in OPS {
+            if let Some(tile) = tilewright_ir::OPS.iter().find(|tile| tile.name == row.name) {
+                assert_eq!(row.memory, tile.memory, "{}", row.name);
+                compared += usize::from(row.memory != tilewright_ir::MemoryAccess::None);
+            }
+        }
+        assert_eq!(compared, 7, "loads, stores and atomics");
+    }
+
+    /// Each kind of asynchronous work is started by some op and awaited by some op; only tensor loads
+    /// are awaited by barriers.
+    #[test]
+    fn asynchronous_work_is_awaited() {
+        use tilewright_ir::AsyncPhase as Phase;
+        for row in OPS {
+            let is_awaited = OPS.iter().any(|other| other.phase.awaited() == Some(row.phase));
+            let starts = !matches!(row.phase, Phase::None | Phase::StartsTensorLoad);
+            assert_eq!(is_awaited, starts && row.phase.awaited().is_none(), "{}", row.name);
+            let has_work =
+                row.phase.awaited().is_none_or(|awaited| OPS.iter().any(|other| other.phase == awaited));
+            assert!(has_work, "{}", row.name);
+        }
+    }
 
     /// An op of this dialect that replaces an op of tile IR waits for other programs as that one
     /// does.

@@ -46,8 +46,8 @@ pub use function::{
 };
 pub use inline_asm::{AsmError, AsmInput, AsmPacking, AsmPiece, AsmRegister, AsmTemplate};
 pub use ops::{
-    AttributeText, DtypeList, Effect, LoopOptions, OPS, Op, OpFamily, OpInfo, OpVisitor, Regions, ShapeOp,
-    TypeList, Waiting, visit, visit_op,
+    AsyncPhase, AttributeText, DtypeList, Effect, LoopOptions, MemoryAccess, OPS, Op, OpFamily, OpInfo,
+    OpVisitor, Regions, ShapeOp, TypeList, Waiting, visit, visit_op,
 };
 pub use parents::Parents;
 pub use parse::{ParseError, parse, parse_dialect};
@@ -56,6 +56,6 @@ pub use print::print;
 pub use rules::{MAX_RANK, MAX_TILE_ELEMENTS, RegionTypes, RuleError, RuleInput};
 pub use types::{Dtype, DtypeKind, Element, Shape, Type};
 pub use unroll::{Unrolling, unroll_loop};
-pub use uses::{Use, Uses};
+pub use uses::{Use, UseCounts, Uses};
 pub use verify::{VerifyError, verify};
 pub use waiting::{Wait, loop_may_wait, may_wait};

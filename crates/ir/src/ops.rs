@@ -101,6 +101,79 @@ pub enum Waiting {
     Always,
 }
 
+/// The memory that an op accesses through its operands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemoryAccess {
+    /// None, or only that of its regions and callees.
+    None,
+    /// It reads global memory at its first operand.
+    ReadsGlobal,
+    /// It writes global memory at its first operand, perhaps after it has read it.
+    WritesGlobal,
+    /// It reads its first operand, in shared memory.
+    ReadsShared,
+    /// It writes its first operand, in shared memory.
+    WritesShared,
+    /// It reads those of its operands that are in shared memory.
+    ReadsOperands,
+    /// It writes its first operand and arrives at the barriers of its third, both in shared memory.
+    FillsShared,
+}
+
+impl MemoryAccess {
+    /// Returns whether the op writes its first operand, in shared memory.
+    pub fn writes_shared(self) -> bool {
+        matches!(self, Self::WritesShared | Self::FillsShared)
+    }
+}
+
+/// The relation of an op to asynchronous work: what it starts is in flight until another op waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AsyncPhase {
+    /// Its accesses are complete when it ends.
+    None,
+    /// It starts a copy by the thread to shared memory.
+    StartsCopy,
+    /// It starts a copy by the asynchronous proxy to shared memory.
+    StartsTensorLoad,
+    /// It starts a copy by the asynchronous proxy from shared memory.
+    StartsTensorStore,
+    /// It starts a dot, which reads shared memory by the asynchronous proxy.
+    StartsDot,
+    /// It waits for copies that its thread has started.
+    AwaitsCopies,
+    /// It waits for copies from shared memory that its thread has started.
+    AwaitsTensorStores,
+    /// It waits for dots.
+    AwaitsDots,
+}
+
+impl AsyncPhase {
+    /// Returns whether the op starts a copy to shared memory.
+    pub fn starts_fill(self) -> bool {
+        matches!(self, Self::StartsCopy | Self::StartsTensorLoad)
+    }
+
+    /// Returns whether the op starts reads of shared memory by the asynchronous proxy.
+    pub fn starts_proxy_read(self) -> bool {
+        matches!(self, Self::StartsTensorStore | Self::StartsDot)
+    }
+
+    /// Returns the phase of the work that its thread has started and that the op completes.
+    pub fn awaited(self) -> Option<Self> {
+        match self {
+            Self::AwaitsCopies => Some(Self::StartsCopy),
+            Self::AwaitsTensorStores => Some(Self::StartsTensorStore),
+            Self::AwaitsDots => Some(Self::StartsDot),
+            Self::None
+            | Self::StartsCopy
+            | Self::StartsTensorLoad
+            | Self::StartsTensorStore
+            | Self::StartsDot => None,
+        }
+    }
+}
+
 /// A row of the op table, as plain data.
 #[derive(Clone, Copy, Debug)]
 pub struct OpInfo {
@@ -124,6 +197,10 @@ pub struct OpInfo {
     pub family: OpFamily,
     /// The relation to waiting for other programs.
     pub waiting: Waiting,
+    /// The memory that it accesses through its operands.
+    pub memory: MemoryAccess,
+    /// The relation to asynchronous work.
+    pub phase: AsyncPhase,
 }
 
 /// Looks up attribute text by name while an op is parsed.
@@ -132,140 +209,141 @@ pub type AttributeText<'a> = dyn Fn(&str) -> Option<&'a str> + 'a;
 macro_rules! tile_ops {
     ($callback:ident! $($prefix:tt)*) => { $callback! { $($prefix)*
     /// A scalar constant.
-    Constant constant () [] {value: Literal} regions 0 Pure Scalar Never;
+    Constant constant () [] {value: Literal} regions 0 Pure Scalar Never None None;
     /// The position of this program in the grid along an axis (0, 1 or 2), int32.
-    ProgramId program_id () [] {axis: u8} regions 0 Pure Scalar Never;
+    ProgramId program_id () [] {axis: u8} regions 0 Pure Scalar Never None None;
     /// The extent of the grid along an axis (0, 1 or 2), int32.
-    NumPrograms num_programs () [] {axis: u8} regions 0 Pure Scalar Never;
+    NumPrograms num_programs () [] {axis: u8} regions 0 Pure Scalar Never None None;
     /// The int32 tile start, start + 1, …, end - 1.
-    Arange arange () [] {start: i64, end: i64} regions 0 Pure Source Never;
+    Arange arange () [] {start: i64, end: i64} regions 0 Pure Source Never None None;
     /// A tile with this scalar as every element.
-    Splat splat (scalar) [] {shape: Shape} regions 0 Pure Source Never;
+    Splat splat (scalar) [] {shape: Shape} regions 0 Pure Source Never None None;
     /// The tile with a new axis of extent 1.
-    ExpandDims expand_dims (tile) [] {axis: u32} regions 0 Pure Shape Never;
+    ExpandDims expand_dims (tile) [] {axis: u32} regions 0 Pure Shape Never None None;
     /// The tile repeated along its axes of extent 1 until it has the shape.
-    Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure Shape Never;
+    Broadcast broadcast (tile) [] {shape: Shape} regions 0 Pure Shape Never None None;
     /// Selects as many elements along each axis as the shape has, from `starts` on at a distance of
     /// `steps`, which may be negative.
-    Slice slice (tile) [] {starts: IntList, steps: IntList, shape: Shape} regions 0 Pure Shape Never;
+    Slice slice (tile) [] {starts: IntList, steps: IntList, shape: Shape} regions 0 Pure Shape Never None None;
     /// The elements in row-major order under another shape with the same number of elements.
-    Reshape reshape (tile) [] {shape: Shape} regions 0 Pure Shape Never;
+    Reshape reshape (tile) [] {shape: Shape} regions 0 Pure Shape Never None None;
     /// Axis i of the result is the axis `permutation[i]` of the tile.
-    Transpose transpose (tile) [] {permutation: IntList} regions 0 Pure Shape Never;
+    Transpose transpose (tile) [] {permutation: IntList} regions 0 Pure Shape Never None None;
     /// A function of the second table, applied to each element.
-    Elementwise elementwise () [] *operands {function: ElementwiseFn} regions 0 Pure Pointwise Never;
+    Elementwise elementwise () [] *operands {function: ElementwiseFn} regions 0 Pure Pointwise Never None None;
     /// Conversion to another element type. Integers wrap or extend; float to integer truncates towards zero and
     /// saturates, NaN gives 0; to int1 is the comparison with zero; integer to float and narrowing of floats round as
     /// said; fp8 saturates to the largest finite value. Integer to pointer and back keep the bits.
-    Cast cast (value) [] {element: Element, rounding: Rounding} regions 0 Pure Pointwise Never;
+    Cast cast (value) [] {element: Element, rounding: Rounding} regions 0 Pure Pointwise Never None None;
     /// The same bits read as another element type of the same width.
-    Bitcast bitcast (value) [] {element: Element} regions 0 Pure Pointwise Never;
+    Bitcast bitcast (value) [] {element: Element} regions 0 Pure Pointwise Never None None;
     /// PTX that runs for every `pack` elements of the arguments, at equal indices; the grouping of
     /// elements is unspecified. Text and constraints are those of LLVM's inline assembly. It need
     /// not run if its results are unused.
     InlineAsm inline_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
-        regions 0 Pure Pointwise Observes;
+        regions 0 Pure Pointwise Observes None None;
     /// The same with effects beyond its results: it runs exactly where and as often as the program
     /// states.
     VolatileAsm volatile_asm () [] *arguments {text: String, constraints: String, dtypes: DtypeList, pack: u32}
-        regions 0 Write Pointwise Always;
+        regions 0 Write Pointwise Always None None;
     /// A function of scalars, its region, on every `pack` elements of the tiles; the grouping of
     /// elements is unspecified. The region takes `pack` elements of the first tile, then of the
     /// second, and yields as many of each result. A group that lacks elements has copies of another
     /// one.
-    Map map () [] *tiles {pack: u32} regions 1 Control Pointwise Never;
+    Map map () [] *tiles {pack: u32} regions 1 Control Pointwise Never None None;
     /// A pointer moved by an integer number of elements of its pointee; computed in 64 bits.
-    PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure Pointwise Never;
+    PtrAdd ptr_add (pointer, offset) [] {} regions 0 Pure Pointwise Never None None;
     /// Reads memory where the mask holds (everywhere without one); elsewhere the result is `other`,
     /// or zero without one.
-    Load load (pointer) [mask, other] {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool} regions 0 Read Load Reads;
+    Load load (pointer) [mask, other] {cache: CacheModifier, eviction: EvictionPolicy, volatile: bool} regions 0 Read Load Reads ReadsGlobal None;
     /// Writes memory where the mask holds. If two elements of a tile have one address, either is
     /// written.
-    Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write Store Never;
+    Store store (pointer, value) [mask] {cache: CacheModifier, eviction: EvictionPolicy} regions 0 Write Store Never WritesGlobal None;
     /// Replaces each element in memory where the mask holds (everywhere without one) by the
     /// function of it and of the value, one element after the other in any order. The result is the
     /// old value, or zero where the mask does not hold.
     AtomicRmw atomic_rmw (pointer, value) [mask] {kind: AtomicKind, sem: MemorySemantics, scope: MemoryScope}
-        regions 0 Write Atomic Observes;
+        regions 0 Write Atomic Observes WritesGlobal None;
     /// Replaces each element in memory that has the bits of the expected one by the value, where
     /// the mask holds (everywhere without one). The result is the old value, or zero where the mask
     /// does not hold.
     AtomicCas atomic_cas (pointer, expected, value) [mask] {sem: MemorySemantics, scope: MemoryScope}
-        regions 0 Write Atomic Observes;
+        regions 0 Write Atomic Observes WritesGlobal None;
     /// Reads memory where the mask holds, each element atomically; elsewhere the result is zero. It
     /// is not merged with another load.
-    AtomicLoad atomic_load (pointer) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Observes;
+    AtomicLoad atomic_load (pointer) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Observes ReadsGlobal None;
     /// Writes memory where the mask holds, each element atomically.
-    AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never;
+    AtomicStore atomic_store (pointer, value) [mask] {sem: MemorySemantics, scope: MemoryScope} regions 0 Write Atomic Never WritesGlobal None;
     /// Reads a scalar of memory repeatedly until it has the bits of the expected one (the result is
     /// true), or until `timeout` nanoseconds (int64) have passed (the result is false). It reads at
     /// least once.
     AtomicPoll atomic_poll (pointer, expected) [timeout] {sem: MemorySemantics, scope: MemoryScope}
-        regions 0 Write Atomic Always;
+        regions 0 Write Atomic Always ReadsGlobal None;
     /// acc + a @ b over the last two axes; multiplications and additions are in the type of acc
     /// (fp16 and bf16 operands are exact in fp32), in any order.
-    Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure Dot Never;
+    Dot dot (a, b, acc) [] {precision: InputPrecision, max_imprecise_acc: u32} regions 0 Pure Dot Never None None;
     /// Combines the tiles along an axis by an associative region, which takes an element of each
     /// tile on the left, then on the right, and yields one of each. The order of combination is
     /// fixed for a shape.
-    Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction Never;
+    Reduce reduce () [] *tiles {axis: u32} regions 1 Pure Reduction Never None None;
     /// Combines each element with all before it along an axis by an associative region, as that of
     /// a reduction, which takes earlier elements on the left; with `reverse`, the last element is
     /// the earliest. The order of combination is fixed for a shape.
-    Scan scan () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never;
+    Scan scan () [] *tiles {axis: u32, reverse: bool} regions 1 Pure Scan Never None None;
     /// Counts the elements of an integer tile, where the mask holds, that are 0, 1, … bins - 1, as
     /// int32. Other elements are not counted.
-    Histogram histogram (tile) [mask] {bins: u32} regions 0 Pure Reduction Never;
+    Histogram histogram (tile) [mask] {bins: u32} regions 0 Pure Reduction Never None None;
     /// Each element of the result is the one whose coordinate along the axis, with a power of two
     /// as extent, differs by this mask over F2. A mask of all bits reverses lines.
-    Butterfly butterfly (tile) [] {axis: u32, mask: u32} regions 0 Pure Scan Never;
+    Butterfly butterfly (tile) [] {axis: u32, mask: u32} regions 0 Pure Scan Never None None;
     /// A part of a bitonic merge of integers along an axis whose extent is a power of two. For each
     /// bit from `high` down to `low`: of two elements whose coordinates differ in only this bit,
     /// the lower index gets the smaller one if bit `block` of the coordinate is 0 (beyond the
     /// extent it always is), else the larger one; reversed if `descending`.
-    Bitonic bitonic (tile) [] {axis: u32, high: u32, low: u32, block: u32, descending: bool} regions 0 Pure Scan Never;
+    Bitonic bitonic (tile) [] {axis: u32, high: u32, low: u32, block: u32, descending: bool} regions 0 Pure Scan Never None None;
     /// Selects the elements of the tile at the int32 index along an axis, and at the same index
     /// along the others. The executor stops at an index that is out of bounds; GPU code takes an
     /// arbitrary element there.
-    Gather gather (tile, index) [] {axis: u32} regions 0 Pure Movement Never;
+    Gather gather (tile, index) [] {axis: u32} regions 0 Pure Movement Never None None;
     /// The value itself, about which the program makes a promise.
-    Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity Never;
+    Hint hint (value) [] {kind: HintKind, values: IntList} regions 0 Pure Identity Never None None;
     /// The program promises that the condition holds.
-    Assume assume (condition) [] {} regions 0 Write Promise Never;
+    Assume assume (condition) [] {} regions 0 Write Promise Never None None;
     /// Waits until all threads of the program have reached it.
-    Barrier barrier () [] {} regions 0 Write Barrier Never;
+    Barrier barrier () [] {} regions 0 Write Barrier Never None None;
     /// Stops the launch with the failure if the condition does not hold where the mask does.
-    Assert assert (condition) [mask] {failure: Failure} regions 0 Write Check Never;
+    Assert assert (condition) [mask] {failure: Failure} regions 0 Write Check Never None None;
     /// Prints a line for each element: the program, the index in the tile, the prefix and the
     /// number (an integer of 32 or 64 bits, or fp64); without a value, only the prefix. Integers
     /// have `digits` hexadecimal digits, or are decimal if it is 0. With extents, elements beyond
     /// them are omitted.
-    Print print () [value] {prefix: String, digits: u32, extents: IntList} regions 0 Write Check Never;
+    Print print () [value] {prefix: String, digits: u32, extents: IntList} regions 0 Write Check Never None None;
     /// A property of the executing machine at this moment.
-    Machine machine () [] {quantity: MachineQuantity} regions 0 Write Scalar Never;
+    Machine machine () [] {quantity: MachineQuantity} regions 0 Write Scalar Never None None;
     /// Synchronizes with the grids before and after; no effect if grids do not overlap.
-    Dependency dependency () [] {action: GridDependency} regions 0 Write Check Never;
+    Dependency dependency () [] {action: GridDependency} regions 0 Write Check Never None None;
     /// Calls another function of the module.
-    Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control Call Never;
+    Call call () [] *arguments {callee: FuncId, results: TypeList} regions 0 Control Call Never None None;
     /// Counts a scalar integer from lower to upper (exclusive) by step, downwards if step is
     /// negative. The region takes it and the carried values and yields the next ones; the results
     /// are the last ones. A step of zero is an error.
-    For for_loop (lower, upper, step) [] *carried {options: LoopOptions} regions 1 Control Loop Never;
+    For for_loop (lower, upper, step) [] *carried {options: LoopOptions} regions 1 Control Loop Never None None;
     /// While the first region, which takes the carried values, yields true, the second takes them and yields the next.
-    While while_loop () [] *carried {} regions 2 Control Loop Repeats;
+    While while_loop () [] *carried {} regions 2 Control Loop Repeats None None;
     /// The values that the first region yields if the scalar condition holds, else those of the second.
-    If if_else (condition) [] {} regions 2 Control Branch Never;
+    If if_else (condition) [] {} regions 2 Control Branch Never None None;
     /// Ends a region with its values.
-    Yield yield_values () [] *values {} regions 0 Terminator Terminator Never;
+    Yield yield_values () [] *values {} regions 0 Terminator Terminator Never None None;
     /// Ends a function with its results.
-    Return return_values () [] *values {} regions 0 Terminator Terminator Never;
+    Return return_values () [] *values {} regions 0 Terminator Terminator Never None None;
     } };
 }
 
 macro_rules! define_result_types {
     ($($(#[doc = $doc:literal])*
        $variant:ident $method:ident ($($operand:ident),*) [$($optional:ident),*] $(*$variadic:ident)?
-       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident $waiting:ident;)*) => {
+       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident $waiting:ident
+       $memory:ident $phase:ident;)*) => {
         impl Op {
             /// Returns the types of its results.
             pub fn result_types(&self, input: &RuleInput<'_>) -> Result<Vec<Type>, RuleError> {
@@ -301,11 +379,13 @@ macro_rules! define_shape_ops {
         }
     };
     ([$($found:tt)*] $(#[doc = $doc:literal])* $variant:ident $method:ident ($($operands:tt)*) [$($optional:tt)*]
-     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident Shape $waiting:ident; $($rest:tt)*) => {
+     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident Shape $waiting:ident
+     $memory:ident $phase:ident; $($rest:tt)*) => {
         define_shape_ops!([$($found)* $(#[doc = $doc])* $variant {$($attributes)*}] $($rest)*);
     };
     ([$($found:tt)*] $(#[doc = $doc:literal])* $variant:ident $method:ident ($($operands:tt)*) [$($optional:tt)*]
-     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident $family:ident $waiting:ident; $($rest:tt)*) => {
+     $(*$variadic:ident)? {$($attributes:tt)*} regions $regions:tt $effect:ident $family:ident $waiting:ident
+       $memory:ident $phase:ident; $($rest:tt)*) => {
         define_shape_ops!([$($found)*] $($rest)*);
     };
 }

@@ -4,13 +4,15 @@
 /// Creates, from the rows of a table, the enum of the ops with their attributes, the plain data of
 /// the rows, the text form of the attributes, and a visitor with a method for each op.
 ///
-/// A row is `docs Variant mnemonic (operands) [optional operands] *variadic {attribute: Type} regions N Effect Family Waiting;`.
+/// A row is `docs Variant mnemonic (operands) [optional operands] *variadic {attribute: Type} regions N Effect Family Waiting
+/// MemoryAccess AsyncPhase;`.
 #[macro_export]
 macro_rules! define_ops {
     ($op:ident $ops:ident $visitor:ident $visit:ident;
      $($(#[doc = $doc:literal])*
        $variant:ident $method:ident ($($operand:ident),*) [$($optional:ident),*] $(*$variadic:ident)?
-       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident $waiting:ident;)*) => {
+       {$($attribute:ident: $attribute_ty:ty),*} regions $regions:tt $effect:ident $family:ident $waiting:ident
+       $memory:ident $phase:ident;)*) => {
         /// An operation with its attributes. The instruction has operands, results and regions.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum $op {
@@ -31,6 +33,8 @@ macro_rules! define_ops {
             effect: $crate::Effect::$effect,
             family: $crate::OpFamily::$family,
             waiting: $crate::Waiting::$waiting,
+            memory: $crate::MemoryAccess::$memory,
+            phase: $crate::AsyncPhase::$phase,
         },)*];
 
         const _: () = {

@@ -57,3 +57,27 @@ impl Uses {
         }
     }
 }
+
+/// The number of uses of each value, at the time of the computation: cheaper than [`Uses`].
+#[derive(Clone, Debug)]
+pub struct UseCounts {
+    of: SecondaryMap<Value, u32>,
+}
+
+impl UseCounts {
+    /// Counts the uses by all instructions that are reachable from the entry of a function.
+    pub fn new<D: Dialect>(function: &Function<D>) -> Self {
+        let mut of: SecondaryMap<Value, u32> = SecondaryMap::with_capacity(function.values.len());
+        function.walk(function.entry, &mut |inst| {
+            for &operand in &function.insts[inst].operands {
+                of[operand] += 1;
+            }
+        });
+        Self { of }
+    }
+
+    /// Returns the number of uses of a value.
+    pub fn of(&self, value: Value) -> u32 {
+        self.of[value]
+    }
+}

@@ -11,8 +11,8 @@ use common::{generate, number, seeds};
 use rustc_hash::FxHashMap;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term};
 use tilewright_ir::{
-    Block, Definition, Function, Inst, Op, Parents, Type, Use, Uses, Value, constant_bool, constant_float,
-    constant_int, constant_of, print,
+    Block, Definition, Function, Inst, Op, Parents, Type, Use, UseCounts, Uses, Value, constant_bool,
+    constant_float, constant_int, constant_of, print,
 };
 use tilewright_opt::{Level, Options, optimize};
 
@@ -80,7 +80,7 @@ fn uses_are_those_that_a_search_finds() {
     for seed in seeds(120) {
         let module = generate::program(seed, generate::EVERYTHING);
         let function = module.kernel();
-        let uses = Uses::new(function);
+        let (uses, counts) = (Uses::new(function), UseCounts::new(function));
         let mut reached = Vec::new();
         function.walk(function.entry, &mut |inst| reached.push(inst));
         for value in function.values.keys() {
@@ -92,6 +92,7 @@ fn uses_are_those_that_a_search_finds() {
             }
             assert_eq!(uses.of(value), expected, "seed {seed}: {value}");
             assert_eq!(uses.count(value), expected.len());
+            assert_eq!(counts.of(value) as usize, expected.len());
             assert_eq!(uses.only(value), (expected.len() == 1).then(|| expected[0]));
             assert!(uses.users(value).eq(expected.iter().map(|other| other.inst)));
             several += usize::from(expected.len() > 1);

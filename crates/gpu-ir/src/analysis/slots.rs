@@ -31,6 +31,9 @@ pub enum SlotIndex {
     /// The value that named the slot went out of scope.
     Lost,
     /// A value plus a constant, modulo the number of slots.
+    ///
+    /// Not a form of `tilewright_ir`: a form is modulo a power of two, and knows neither a counter that
+    /// returns to zero at the number of slots nor the values that a loop carries in step with it.
     At(BaseOffset),
 }
 
@@ -76,6 +79,9 @@ impl Edge {
 }
 
 /// A value plus a constant, modulo the number of slots.
+///
+/// Not a form of `tilewright_ir`: a form is modulo a power of two, and knows neither a counter that
+/// returns to zero at the number of slots nor the values that a loop carries in step with it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct BaseOffset {
     /// The value; none is zero.

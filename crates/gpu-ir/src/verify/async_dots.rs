@@ -88,11 +88,7 @@ impl Transfer for AsyncDots<'_> {
                 finish(*pending, state);
                 Ok(())
             }
-            GpuOp::LocalStore {}
-            | GpuOp::LocalHistogram {}
-            | GpuOp::CopyAsync { .. }
-            | GpuOp::TensorLoad {}
-            | GpuOp::Release {} => {
+            op if op.info().memory.writes_shared() || matches!(op, GpuOp::Release {}) => {
                 let memory = data.operands[0];
                 let slot = self.analysis.slot(memory);
                 self.unread(inst, state, |read| Some(*read) == slot)

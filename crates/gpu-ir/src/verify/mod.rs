@@ -29,6 +29,8 @@ mod schedule;
 mod text;
 mod tokens;
 
+use tilewright_ir::{AsyncPhase, OpFamily, OpInfo};
+
 use crate::analysis::dataflow::Check;
 use crate::analysis::slots::SlotAnalysis;
 use crate::{Function, GpuOp, Header, Op, alignment};
@@ -64,67 +66,16 @@ pub fn function(header: &Header, function: &Function) -> Check {
 #[derive(Default)]
 struct OpKinds {
     memory: bool,
+    /// Asynchronous work, barriers or partitions.
     others: bool,
 }
 
 impl OpKinds {
     fn note(&mut self, op: &Op) {
-        match op {
-            Op::Gpu(GpuOp::Alloc { .. }) => self.memory = true,
-            Op::Gpu(
-                GpuOp::CopyAsync { .. }
-                | GpuOp::CommitGroup {}
-                | GpuOp::WaitGroup { .. }
-                | GpuOp::MbarrierInit { .. }
-                | GpuOp::MbarrierExpect { .. }
-                | GpuOp::MbarrierArrive {}
-                | GpuOp::MbarrierArriveCopies {}
-                | GpuOp::MbarrierWait {}
-                | GpuOp::TensorLoad {}
-                | GpuOp::TensorStore {}
-                | GpuOp::TensorReduce { .. }
-                | GpuOp::TensorStoreWait { .. }
-                | GpuOp::Wgmma { .. }
-                | GpuOp::WgmmaWait { .. }
-                | GpuOp::WgmmaWaitEarlier { .. }
-                | GpuOp::FenceProxy {}
-                | GpuOp::FenceGlobal {}
-                | GpuOp::MulticastLoads {}
-                | GpuOp::ClusterArrive {}
-                | GpuOp::ClusterWait {}
-                | GpuOp::NamedBarrier { .. }
-                | GpuOp::WarpSpecialize { .. }
-                | GpuOp::Acquire {}
-                | GpuOp::TensorFill {}
-                | GpuOp::Publish {}
-                | GpuOp::Take {}
-                | GpuOp::Release {},
-            ) => self.others = true,
-            Op::Tile(_)
-            | Op::Gpu(
-                GpuOp::ConvertLayout {}
-                | GpuOp::Elementwise { .. }
-                | GpuOp::Rescale {}
-                | GpuOp::Load { .. }
-                | GpuOp::Store { .. }
-                | GpuOp::AtomicRmw { .. }
-                | GpuOp::AtomicCas { .. }
-                | GpuOp::AtomicLoad { .. }
-                | GpuOp::AtomicStore { .. }
-                | GpuOp::AtomicPoll { .. }
-                | GpuOp::Reduce { .. }
-                | GpuOp::Scan { .. }
-                | GpuOp::ScanCarry { .. }
-                | GpuOp::MmaSync { .. }
-                | GpuOp::FmaDot { .. }
-                | GpuOp::Dealloc {}
-                | GpuOp::Slot {}
-                | GpuOp::LocalStore {}
-                | GpuOp::LocalHistogram {}
-                | GpuOp::LocalLoad { .. }
-                | GpuOp::TensorBox {}
-                | GpuOp::MakeTensorMap { .. },
-            ) => {}
-        }
+        let Op::Gpu(op) = op else { return };
+        let OpInfo { family, phase, .. } = op.info();
+        self.memory |= matches!(op, GpuOp::Alloc { .. });
+        self.others |=
+            *phase != AsyncPhase::None || matches!(family, OpFamily::Barrier | OpFamily::Partitions);
     }
 }

@@ -6,7 +6,7 @@
 //! module is synchronized, other writes need a wait, too, which a pass has inserted.
 
 use tilewright_ir as ir;
-use tilewright_ir::{Inst, Operation, Value};
+use tilewright_ir::{AsyncPhase, Inst, Operation, Value};
 
 use crate::analysis::dataflow::{Check, JoinPoint, Transfer, walk};
 use crate::analysis::slots::{Edge, Facts, SlotAnalysis, join_facts, rename_facts};
@@ -83,12 +83,8 @@ impl Transfer for Reads<'_> {
                 }
             }
             GpuOp::NamedBarrier { .. } | GpuOp::MbarrierWait {} => wait(state),
-            GpuOp::LocalStore {}
-            | GpuOp::LocalHistogram {}
-            | GpuOp::CopyAsync { .. }
-            | GpuOp::TensorLoad {}
-            | GpuOp::Release {} => {
-                let is_tensor = matches!(op, GpuOp::TensorLoad {});
+            op if op.info().memory.writes_shared() || matches!(op, GpuOp::Release {}) => {
+                let is_tensor = op.info().phase == AsyncPhase::StartsTensorLoad;
                 let read = self.analysis.slot(data.operands[0]).and_then(|slot| state.get(&slot));
                 return self.ensure_done(inst, data.operands[0], read.copied(), is_tensor);
             }

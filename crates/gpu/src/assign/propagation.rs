@@ -141,7 +141,7 @@ impl Demands {
 /// what the copy cannot, and addresses of elements in another order would keep registers occupied that products need.
 fn copied_as_it_lies(decided: &Decided<'_>, inst: Inst) -> Option<usize> {
     let Op::Store { .. } = decided.function.insts[inst].op else { return None };
-    let MapId::Made(_) = decided.boxes.of(inst)?.map else { return None };
+    let MapId::Device(_) = decided.boxes.of(inst)?.map else { return None };
     decided.classes.of_value(decided.function.insts[inst].operands[1])
 }
 

@@ -156,8 +156,7 @@ fn origin(analysis: &SlotAnalysis<'_>, alloc: Inst) -> Inst {
     let mut writer = None;
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
-        let is_store =
-            matches!(data.op, Op::Gpu(GpuOp::LocalStore {} | GpuOp::TensorLoad {} | GpuOp::CopyAsync { .. }));
+        let is_store = matches!(data.op, Op::Gpu(GpuOp::LocalStore {})) || data.op.info().phase.starts_fill();
         if writer.is_none() && is_store && analysis.root(data.operands[0]) == Some(memory) {
             writer = Some(inst);
         }

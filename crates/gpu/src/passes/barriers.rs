@@ -8,7 +8,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Inst, MemorySemantics, Value};
+use tilewright_ir::{Block, Inst, MemoryAccess, MemorySemantics, Operation, Value};
 
 use super::allocation::alloc_range;
 use super::global_memory::GlobalAccesses;
@@ -112,12 +112,12 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         });
         // What one thread releases, all have done; what one has acquired, the copies of all come after.
         needed[inst] |= ordering.is_some_and(MemorySemantics::releases) && open.has_global();
-        needed[inst] |= is_copy(op) && open.writes.contains(&Place::Acquired);
+        needed[inst] |= op.info().phase.starts_fill() && open.writes.contains(&Place::Acquired);
         if needed[inst] {
             open.close();
         }
         // Who reads what a tensor copy wrote waits for its barrier.
-        let is_tensor = matches!(function.insts[inst].op, Op::Gpu(GpuOp::TensorLoad {}));
+        let is_tensor = op.info().memory == MemoryAccess::FillsShared;
         open.carry_out(if is_tensor { &effects[1..] } else { &effects });
         open.carry_out(&landed(&analysis, inst));
         open.hand_over(&analysis, inst);
@@ -129,11 +129,6 @@ fn needed(module: &Module) -> EntitySet<Inst> {
     let mut set = EntitySet::new();
     set.extend(function.insts.keys().filter(|inst| needed[*inst]));
     set
-}
-
-/// Whether an op starts a copy of global memory to shared memory.
-fn is_copy(op: &Op) -> bool {
-    matches!(op, Op::Gpu(GpuOp::CopyAsync { .. } | GpuOp::TensorLoad {}))
 }
 
 /// From where to where each piece of shared memory lies, in bytes.

@@ -112,7 +112,7 @@ pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxe
     let (wanted, id) = boxed.plan(header, function)?;
     let number = match id {
         MapId::Launch(number) => number,
-        MapId::Made(number) => {
+        MapId::Device(number) => {
             return device_tensor_maps::map_for(header, function, (map, number), wanted, &boxed.axes);
         }
     };

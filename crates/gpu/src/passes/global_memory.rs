@@ -6,7 +6,7 @@
 //! other places of the tile are not known.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
-use tilewright_ir::{Block, Carried, Inst, OpFamily, Operation, Value};
+use tilewright_ir::{Block, Carried, Inst, MemoryAccess, OpFamily, Operation, Value};
 use tilewright_layout::Input;
 
 use super::loop_carried_alias::Iterations;
@@ -120,15 +120,7 @@ impl<'a> GlobalAccesses<'a> {
 
 /// Whether an op writes global memory: of threads that hold copies, the first alone.
 fn is_store(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Gpu(
-            GpuOp::Store { .. }
-                | GpuOp::AtomicRmw { .. }
-                | GpuOp::AtomicCas { .. }
-                | GpuOp::AtomicStore { .. }
-        )
-    )
+    op.info().memory == MemoryAccess::WritesGlobal
 }
 
 struct Search<'f> {

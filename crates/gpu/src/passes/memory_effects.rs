@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
-use tilewright_ir::{Block, Inst, MemorySemantics, Operation, Value};
+use tilewright_ir::{AsyncPhase, Block, Inst, MemoryAccess, MemorySemantics, Operation, Value};
 
 use tilewright_gpu_ir::analysis::slots::{Edge, Slot, SlotAnalysis, SlotIndex};
 use tilewright_gpu_ir::{GpuOp, Op};
@@ -64,79 +64,34 @@ pub fn may_be_one(a: Slot, b: Slot) -> bool {
     }
 }
 
-/// What an instruction does to memory, in order. Copies and products that are waited for by other means than barriers of the
-/// block count as what they are to a barrier: what the threads have begun before it.
+/// Returns the effects of an instruction on memory, in order.
+///
+/// To a barrier, asynchronous copies and dots that other ops wait for are effects of the threads
+/// that have started them before it.
 pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
     let data = &function.insts[inst];
-    let shared = |place: usize| Place::Shared(slot(analysis, data.operands[place]));
-    // Of the first operands, those that are in memory.
-    let reads = |count: usize| {
-        let in_memory = |place: &usize| function.ty(data.operands[*place]).as_memory().is_some();
-        (0..count).filter(in_memory).map(|place| Effect::Read(shared(place)))
-    };
-    let op = match &data.op {
+    let shared = |operand: usize| Place::Shared(slot(analysis, data.operands[operand]));
+    let memory = match &data.op {
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
-        // Its roles have begun all of that when it ends, each at its own time.
+        // Its partitions have started all of that when it ends, each at its own time.
         Op::Gpu(GpuOp::WarpSpecialize { .. }) => return effects_inside(analysis, inst),
-        // tidy: wildcard because what writes to memory is an op of the GPU's own by now.
-        Op::Tile(_) => return reads(data.operands.len()).collect(),
-        Op::Gpu(op) => op,
+        // Ops of the GPU dialect have replaced those that access global memory. The others may have
+        // operands in shared memory.
+        Op::Tile(_) => MemoryAccess::ReadsOperands,
+        Op::Gpu(op) => op.info().memory,
     };
-    match op {
-        GpuOp::Load { .. } | GpuOp::AtomicLoad { .. } | GpuOp::AtomicPoll { .. } => {
-            smallvec![Effect::Read(Place::Global(inst))]
+    match memory {
+        MemoryAccess::None => smallvec![],
+        MemoryAccess::ReadsGlobal => smallvec![Effect::Read(Place::Global(inst))],
+        MemoryAccess::WritesGlobal => smallvec![Effect::Write(Place::Global(inst))],
+        MemoryAccess::ReadsShared => smallvec![Effect::Read(shared(0))],
+        MemoryAccess::WritesShared => smallvec![Effect::Write(shared(0))],
+        MemoryAccess::FillsShared => smallvec![Effect::Write(shared(0)), Effect::Read(shared(2))],
+        MemoryAccess::ReadsOperands => {
+            let in_memory = |operand: &usize| function.ty(data.operands[*operand]).as_memory().is_some();
+            (0..data.operands.len()).filter(in_memory).map(|operand| Effect::Read(shared(operand))).collect()
         }
-        GpuOp::Store { .. }
-        | GpuOp::AtomicRmw { .. }
-        | GpuOp::AtomicCas { .. }
-        | GpuOp::AtomicStore { .. } => {
-            smallvec![Effect::Write(Place::Global(inst))]
-        }
-        GpuOp::LocalStore {}
-        | GpuOp::LocalHistogram {}
-        | GpuOp::CopyAsync { .. }
-        | GpuOp::MakeTensorMap { .. }
-        | GpuOp::MbarrierInit { .. } => {
-            smallvec![Effect::Write(shared(0))]
-        }
-        GpuOp::LocalLoad { .. }
-        | GpuOp::TensorStore {}
-        | GpuOp::TensorReduce { .. }
-        | GpuOp::MbarrierExpect { .. }
-        | GpuOp::MbarrierArrive {}
-        | GpuOp::MbarrierArriveCopies {}
-        | GpuOp::MbarrierWait {} => smallvec![Effect::Read(shared(0))],
-        GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => reads(2).collect(),
-        // Of what others wrote, where it says which: they have to have done it.
-        GpuOp::FenceProxy {} => reads(data.operands.len()).collect(),
-        GpuOp::TensorLoad {} => smallvec![Effect::Write(shared(0)), Effect::Read(shared(2))],
-        GpuOp::ConvertLayout {}
-        | GpuOp::TensorBox {}
-        | GpuOp::Elementwise { .. }
-        | GpuOp::Rescale {}
-        | GpuOp::Reduce { .. }
-        | GpuOp::Scan { .. }
-        | GpuOp::ScanCarry { .. }
-        | GpuOp::Alloc { .. }
-        | GpuOp::Dealloc {}
-        | GpuOp::Slot {}
-        | GpuOp::CommitGroup {}
-        | GpuOp::WaitGroup { .. }
-        | GpuOp::TensorStoreWait { .. }
-        | GpuOp::WgmmaWait { .. }
-        | GpuOp::WgmmaWaitEarlier { .. }
-        | GpuOp::FenceGlobal {}
-        | GpuOp::MulticastLoads {}
-        | GpuOp::ClusterArrive {}
-        | GpuOp::ClusterWait {}
-        | GpuOp::NamedBarrier { .. }
-        | GpuOp::WarpSpecialize { .. }
-        | GpuOp::Acquire {}
-        | GpuOp::TensorFill {}
-        | GpuOp::Publish {}
-        | GpuOp::Take {}
-        | GpuOp::Release {} => smallvec![],
     }
 }
 
@@ -167,15 +122,12 @@ fn effects_inside(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 
     all
 }
 
-/// Places that the asynchronous proxy reads somewhere.
+/// Returns the memory that the asynchronous proxy reads somewhere in the function.
 pub fn read_asynchronously(analysis: &SlotAnalysis<'_>) -> BTreeSet<Place> {
     let function = analysis.function;
     let mut found = BTreeSet::new();
     function.walk(function.entry, &mut |inst| {
-        if matches!(
-            function.insts[inst].op,
-            Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::TensorStore {} | GpuOp::TensorReduce { .. })
-        ) {
+        if function.insts[inst].op.info().phase.starts_proxy_read() {
             let read = |effect: Effect| match effect.anywhere() {
                 Effect::Read(place) => Some(place),
                 Effect::Write(_) | Effect::Barrier => None,
@@ -186,22 +138,19 @@ pub fn read_asynchronously(analysis: &SlotAnalysis<'_>) -> BTreeSet<Place> {
     found
 }
 
-/// What a wait of each thread for what it began itself lets other threads see: what it copied. A barrier before it did not wait
-/// for that.
+/// Returns the effects that become visible to other threads after an instruction by which each
+/// thread waits for its own copies. A barrier before it did not wait for them.
 pub fn landed(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
-    let is_begun: fn(&GpuOp) -> bool = match &function.insts[inst].op {
-        Op::Gpu(GpuOp::WaitGroup { .. }) => |op| matches!(op, GpuOp::CopyAsync { .. }),
-        Op::Gpu(GpuOp::TensorStoreWait { .. }) => {
-            |op| matches!(op, GpuOp::TensorStore {} | GpuOp::TensorReduce { .. })
-        }
-        // tidy: wildcard because no other op waits for what its own thread began
-        _ => return smallvec![],
+    let awaited = match function.insts[inst].op.info().phase.awaited() {
+        // Every thread waits for the dots of its warpgroup.
+        None | Some(AsyncPhase::StartsDot) => return smallvec![],
+        Some(awaited) => awaited,
     };
     let mut all = SmallVec::new();
-    function.walk(function.entry, &mut |begun| {
-        if function.insts[begun].op.as_gpu().is_some_and(is_begun) {
-            all.extend(effects(analysis, begun).into_iter().map(Effect::anywhere));
+    function.walk(function.entry, &mut |started| {
+        if function.insts[started].op.info().phase == awaited {
+            all.extend(effects(analysis, started).into_iter().map(Effect::anywhere));
         }
     });
     all
@@ -316,7 +265,7 @@ impl Open {
             }
             Op::Gpu(GpuOp::WgmmaWait { pending }) => self.end_products(pending.0.unwrap_or(MOST_LATER)),
             Op::Gpu(GpuOp::WgmmaWaitEarlier { pending }) => self.end_products(*pending),
-            Op::Gpu(GpuOp::LocalStore {} | GpuOp::CopyAsync { .. }) => {
+            op if op.info().memory == MemoryAccess::WritesShared => {
                 let written =
                     effects.iter().map(|effect| effect.anywhere()).filter_map(|effect| match effect {
                         Effect::Write(place) if read.contains(&place) => Some(place),

@@ -13,7 +13,7 @@ pub(super) fn map_plan<'h>(
 ) -> Option<(MapId, &'h TensorMapPlan)> {
     if let Some(Op::Gpu(GpuOp::MakeTensorMap { map })) = function.defining_op(map) {
         let number = *map as usize;
-        return Some((MapId::Made(number), &header.made_maps[number]));
+        return Some((MapId::Device(number), &header.made_maps[number]));
     }
     let number = map_number(header, function, map)?;
     Some((MapId::Launch(number), &header.tensor_maps[number]))

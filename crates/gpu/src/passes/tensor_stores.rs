@@ -253,7 +253,7 @@ impl Search<'_> {
         let (map, plan) = self.map(mark)?;
         let around = match map {
             MapId::Launch(_) => None,
-            MapId::Made(_) => Some(Around::new(function, (inst, mark))?),
+            MapId::Device(_) => Some(Around::new(function, (inst, mark))?),
         };
         let axis = plan.contiguous_axis()?.checked_sub(plan.strides.len() - rank)?;
         let Some((memory, layout)) = staging(&tile.shape, axis, bits) else {

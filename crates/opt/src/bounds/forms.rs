@@ -3,8 +3,11 @@
 //!
 //! An integer that is not a polynomial of others is a variable with a definition: a quotient, a
 //! minimum, a choice. An integer that the analysis does not follow, such as a loaded one, is a
-//! variable with any value of its range, and is recorded as opaque. such as what is loaded, is a
-//! variable that may have any value of its range, and is remembered as opaque.
+//! variable with any value of its range, and is recorded as opaque.
+//!
+//! The polynomials are those of `tilewright_ir`, but not its scalar evolution: here, a form is that
+//! of one element, whose coordinates may be any polynomials, and a variable may have a definition,
+//! which the solver needs for exact answers on overflow, division and choice.
 
 use rustc_hash::FxHashMap;
 use tilewright_base::entity::SecondaryMap;

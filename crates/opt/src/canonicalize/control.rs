@@ -89,7 +89,7 @@ impl Canonicalizer<'_> {
                 continue;
             }
             for copy in carried.parameters.into_iter().chain([carried.result]) {
-                if self.uses[copy] > 0 {
+                if self.uses.of(copy) > 0 {
                     self.changed = true;
                 }
                 self.aliases.replace(self.function, copy, before);
@@ -147,7 +147,7 @@ impl Canonicalizer<'_> {
         let is_empty = regions.iter().all(|&region| self.function.blocks[region].insts.len() == 1);
         for Carried { yielded, result, .. } in all {
             let [x, y] = yielded[..] else { continue };
-            if self.uses[result] == 0 {
+            if self.uses.of(result) == 0 {
                 continue;
             }
             if x == y {

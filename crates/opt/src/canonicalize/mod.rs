@@ -15,10 +15,10 @@ mod memory;
 mod shape;
 
 use smallvec::SmallVec;
-use tilewright_base::entity::{SecondaryMap, packed_option::PackedOption};
+use tilewright_base::entity::packed_option::PackedOption;
 use tilewright_ir::{
     Block, Element, ElementwiseFn, Function, Inst, Literal, Location, Op, OpFamily, Regions, Rounding, Shape,
-    Type, Value,
+    Type, UseCounts, Value,
 };
 
 use crate::aliases::Aliases;
@@ -30,12 +30,7 @@ const MAX_DEPTH: u32 = 16;
 /// Runs the pass. Returns whether it changed anything.
 pub fn run(function: &mut Function) -> bool {
     let entry = function.entry;
-    let mut uses: SecondaryMap<Value, u32> = SecondaryMap::with_capacity(function.values.len());
-    function.walk(entry, &mut |inst| {
-        for &operand in &function.insts[inst].operands {
-            uses[operand] += 1;
-        }
-    });
+    let uses = UseCounts::new(function);
     let mut pass = Canonicalizer {
         function,
         aliases: Aliases::default(),
@@ -57,7 +52,7 @@ struct Canonicalizer<'f> {
     aliases: Aliases,
     /// Uses of each value before the pass. Rewrites use it to decide whether they pay, so it need
     /// not be exact.
-    uses: SecondaryMap<Value, u32>,
+    uses: UseCounts,
     /// The instructions of the current block so far.
     out: Vec<Inst>,
     /// The location of the current instruction and of its replacements.
@@ -255,6 +250,6 @@ impl Canonicalizer<'_> {
 
     /// Returns whether a value had at most one use before the pass.
     fn is_used_once(&self, value: Value) -> bool {
-        self.uses[value] <= 1
+        self.uses.of(value) <= 1
     }
 }

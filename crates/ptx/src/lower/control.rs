@@ -287,7 +287,7 @@ impl Lowering<'_> {
             kernel.blocks.values().any(holds)
         };
         kernel.insts[before].op.info().family == OpFamily::Loop
-            && self.reads[first] == 1
+            && self.reads.of(first) == 1
             && self.layout_of(first).is_some()
             && !self.is_sum(first)
             && is_in_a_row()

@@ -81,7 +81,7 @@ use tilewright_ir as ir;
 use tilewright_ir::{
     AtomicKind, Block, CacheModifier, Dtype, DtypeList, Element, ElementwiseFn, EvictionPolicy, FuncId,
     GridDependency, HintKind, InputPrecision, Inst, IntList, Literal, LoopOptions, MachineQuantity,
-    MemoryScope, MemorySemantics, OpVisitor, Rounding, Shape, TypeList, Value,
+    MemoryScope, MemorySemantics, OpVisitor, Rounding, Shape, TypeList, UseCounts, Value,
 };
 use tilewright_layout::Layout;
 
@@ -138,7 +138,7 @@ struct Lowering<'p> {
     /// The warps that run the code being lowered.
     warps: Warps,
     /// The number of instructions that read each value.
-    reads: SecondaryMap<Value, u32>,
+    reads: UseCounts,
     /// The pointers that are computed between asynchronous dots.
     between_dots: EntitySet<Value>,
     /// The elected thread in straight-line code: the label count and the first warp for which it
@@ -195,7 +195,7 @@ impl<'p> Lowering<'p> {
             values: SecondaryMap::new(),
             shared: None,
             warps: Warps { first: 0, count: program.header.num_warps },
-            reads: reads(kernel),
+            reads: UseCounts::new(kernel),
             between_dots: between_dots(kernel),
             leader: None,
             program_ids: None,
@@ -207,7 +207,7 @@ impl<'p> Lowering<'p> {
 
     /// Returns whether an instruction reads a value.
     fn is_used(&self, value: Value) -> bool {
-        self.reads[value] > 0
+        self.reads.of(value) > 0
     }
 
     /// Declares and loads the parameters.
@@ -388,15 +388,6 @@ impl<'p> Lowering<'p> {
         }
         Box::new(diagnostic)
     }
-}
-
-/// Returns the number of instructions that read each value.
-fn reads(kernel: &gpu::Function) -> SecondaryMap<Value, u32> {
-    let mut reads = SecondaryMap::new();
-    kernel.walk(kernel.entry, &mut |inst| {
-        kernel.insts[inst].operands.iter().for_each(|operand| reads[*operand] += 1);
-    });
-    reads
 }
 
 /// Returns the source pointers of copies in a block with an asynchronous dot, and the pointers

@@ -223,7 +223,7 @@ impl Lowering<'_> {
         let is_alone = body != self.kernel.entry
             && insts.contains(&dot)
             && insts.iter().filter(is_supported).count() > 1
-            && self.reads[acc] == 1
+            && self.reads.of(acc) == 1
             && self.width(acc) == Width::B32;
         let own = scalars.iter().map(|scalar| scalar.base.filter(|_| scalar.offset == 0));
         let own: Vec<RegisterId> = own.collect::<Option<_>>().filter(|_| is_alone)?;

@@ -8,6 +8,9 @@ use super::{LineKind, Listing};
 use crate::isa::{AddressBase, Immediate, Instruction, RegisterId, ScalarType, Source};
 
 /// A register plus a constant.
+///
+/// Not a form of `tilewright_ir`: a register may be written again, so a sum holds only until the
+/// next write of its base, and the constant is added by an address, not by arithmetic modulo a type.
 #[derive(Clone, Copy)]
 struct RegisterOffset {
     base: RegisterId,

@@ -19,7 +19,9 @@ use super::regions::{Region, RegionKind, Regions, Writes};
 use super::{Line, LineKind, Listing};
 use crate::isa::{Access, Instruction, RegisterId, ScalarType, Source};
 
-/// A sum of two 64-bit registers.
+/// A sum of two 64-bit registers, by the line that computes it.
+///
+/// Not a form of `tilewright_ir`: the pass moves whole instructions, and never adds up terms.
 #[derive(Clone, Copy)]
 struct RegisterSum {
     line: u32,

@@ -16,6 +16,8 @@ use super::{Line, Listing};
 use crate::isa::{Access, Instruction, RegisterId, ScalarType, Source};
 
 /// A sum that is read after a loop, and perhaps before it.
+///
+/// Not a form of `tilewright_ir`: the pass copies the line, whatever its constant.
 struct RecomputedSum {
     /// Its line.
     line: u32,

@@ -1,28 +1,29 @@
-//! Loads and stores whose addresses are proved to be a box of a tensor, so that the tensor memory accelerator may copy it:
-//! a parameter of the kernel + index * stride along each axis, one stride being 1, under a mask that bounds indices or none.
-//! Strides and extents are known at launch, which makes a tensor map of them; where a box begins is known at run time.
+//! Finds loads and stores whose addresses are proved to be a box of a tensor, so that the tensor
+//! memory accelerator may copy it: a parameter of the kernel + index * stride along each axis, one
+//! stride being 1, under no mask or one that bounds indices. Strides and extents are known at launch,
+//! which makes a tensor map of them; the first element of the box is known at run time.
 //!
 //! ```text
-//! load x + (m * 128 + rows) * stride + (k * 64 + columns), columns < K - k * 64     a tensor of [max, K] by [stride, 1],
-//!                                                                                   a box at [m * 128, k * 64]
+//! load x + (m * 128 + rows) * stride + (k * 64 + columns), columns < K - k * 64
+//!     a tensor of [max, K] by [stride, 1], and a box at [m * 128, k * 64]
 //! ```
-//! A box has zeros where it exceeds the tensor, as a masked load has; so an index may be negative only where the mask says what
-//! happens then ([`sign`]). An index that wraps around, `(m * 128 + rows) % M`, counts as bounded by `M` if what is computed of
-//! the elements behind the bound is never stored ([`demand`]).
+//! A box has zeros where it exceeds the tensor, as a masked load has. So an index may be negative only
+//! if the mask covers that case ([`sign`]). An index that wraps around, `(m * 128 + rows) % M`, counts
+//! as bounded by `M` if the elements past the bound are never stored ([`demand`]).
 //!
-//! A store to a box, or an atomic operation on one, is stricter: a copy to the tensor may reach over its end, not over its start, whatever the mask says, and
-//! strides have to be known to be aligned when the kernel is compiled. Where rows end is known at launch alone: one whose maps of some
-//! accesses cannot be made takes code that is compiled `without` these, and has boxes for the others.
+//! A store to a box, or an atomic operation on one, is stricter: a copy to the tensor may exceed its
+//! end but not its start, whatever the mask says, and strides must be known to be aligned at compile
+//! time. The launch knows extents; if it cannot make the maps of some accesses, it takes code that is
+//! compiled `without` them, and has boxes for the others.
 //!
-//! **Maps that the kernel makes** ([`made`]): where the base is a pointer that the kernel loads, or strides and extents are computed,
-//! and the accesses are in a loop that these stand outside of.
+//! - [`device_maps`]: the kernel makes the map of accesses in a loop, if the base is a pointer that
+//!   the kernel loads, or if it computes strides and extents.
+//! - [`rows`]: the index along one axis of a matrix is a tile of any integers, as in `desc.gather`.
 //!
-//! **Rows by number** ([`rows`]): where the index along one axis of a matrix is a tile of any numbers, as in `desc.gather`.
-//!
-//! The text says what was found by `tensor_box`, which changes nothing by itself.
+//! The op `tensor_box` records the result in the text; by itself, it changes nothing.
 
 mod demand;
-mod made;
+mod device_maps;
 mod masks;
 mod rows;
 mod sign;
@@ -39,8 +40,8 @@ use super::coalescing::Infos;
 use crate::launcher::Launcher;
 use crate::remarks::{self, Because};
 use demand::{Structure, is_kernel_parameter, is_needed_only_below};
-use made::Making;
-pub use made::{MadeMap, MapId};
+use device_maps::MapInputs;
+pub use device_maps::{DeviceMap, MapId};
 use masks::{Bound, bounds};
 use rows::index_along;
 use sign::Proof;
@@ -50,23 +51,23 @@ use tilewright_gpu_ir::{
 };
 
 /// The most elements of a box along an axis.
-const LONGEST: u32 = 256;
+const MAX_BOX_EXTENT: u32 = 256;
 /// Addresses, strides and the starts of rows are multiples of this many bytes.
 const ALIGNMENT: u64 = 16;
-/// What an argument that a launch does not specialize for being a multiple of 16 may be a multiple of. The launch looks: where
-/// strides are not aligned, it takes code without the tensor maps of that tensor.
+/// The assumed divisibility of arguments that a launch does not specialize as multiples of 16. If
+/// strides are not aligned, the launch takes code without the tensor maps of that tensor.
 const UNSPECIALIZED: u64 = 8;
 /// The most axes of a tensor map.
-const MOST_AXES: usize = 5;
+const MAX_AXES: usize = 5;
 /// Steps along the contiguous axis that are longer than this many elements are an axis of their own.
-const LONGEST_STEP: i128 = 4096;
+const MAX_CONTIGUOUS_STEP: i128 = 4096;
 
 /// A load or store of a box.
 #[derive(Clone, Debug)]
 pub struct TensorBox {
     /// Its tensor map.
     pub map: MapId,
-    /// Where it begins along each axis of the map.
+    /// The coordinates of its first element along the axes of the map.
     pub coordinates: SmallVec<[Form; 5]>,
 }
 
@@ -75,22 +76,23 @@ pub struct TensorBox {
 pub struct TensorBoxes {
     /// The tensor maps that the launch makes.
     pub maps: Vec<TensorMapPlan>,
-    /// Those that the kernel makes.
-    pub made: Vec<MadeMap>,
+    /// The tensor maps that the kernel makes.
+    pub device_maps: Vec<DeviceMap>,
     of_access: SecondaryMap<Inst, Option<TensorBox>>,
 }
 
 impl TensorBoxes {
-    /// Looks through a kernel, if the code may ask for tensor maps, which it may not for some accesses. A kernel without matrix products loads as fast by itself.
+    /// Finds the boxes of a kernel, if target and launcher have tensor maps. A kernel without dots
+    /// loads as fast without tensor copies.
     pub fn new(module: &Module, infos: &Infos, target: GpuTarget, launcher: Launcher<'_>) -> Self {
         let function = module.kernel();
         let mut boxes = Self::default();
-        let (mut accesses, mut has_products) = (Vec::new(), false);
+        let (mut accesses, mut has_dots) = (Vec::new(), false);
         function.walk(function.entry, &mut |inst| match &function.insts[inst].op {
             Op::Load { volatile: false, .. } | Op::Store { .. } => accesses.push(inst),
             Op::AtomicRmw { .. } if is_reduction(function, inst) => accesses.push(inst),
-            Op::Dot { .. } => has_products = true,
-            // tidy: wildcard because no other op is asked about
+            Op::Dot { .. } => has_dots = true,
+            // tidy: wildcard because no other op accesses a box
             _ => {}
         });
         let obstacle = if !target.features.has(Feature::Tma) {
@@ -105,16 +107,16 @@ impl TensorBoxes {
             boxes.find_rows(module, infos, &mut accesses, launcher);
         }
         let has_copies = target.features.has(Feature::Tma);
-        let without_products =
+        let without_dots =
             "the kernel has no dot: its loads go to registers, which tensor copies do not reach";
-        let obstacle = if has_products { obstacle } else { Some(without_products) };
+        let obstacle = if has_dots { obstacle } else { Some(without_dots) };
         if let Some(reason) = obstacle
-            && !(has_copies && has_products)
+            && !(has_copies && has_dots)
         {
             for inst in accesses.iter().filter(|inst| !is_written(function, **inst)) {
                 say(function, *inst, || Because::note("no tensor map", reason));
             }
-            // A copy adds up a whole box where threads would send an element each.
+            // A copy reduces a whole box, where each thread would send single elements.
             accesses.retain(|inst| is_possible && is_reduction(function, *inst));
         }
         if accesses.is_empty() {
@@ -132,8 +134,8 @@ impl TensorBoxes {
             };
             let at_launch = at_launch.map(|(map, coordinates)| (boxes.of_launch(map), coordinates));
             let found = at_launch.or_else(|reason| {
-                let made = search.made(inst);
-                made.map(|(map, coordinates)| (boxes.of_kernel(map), coordinates)).ok_or(reason)
+                let planned = search.device_map(inst);
+                planned.map(|(map, coordinates)| (boxes.of_kernel(map), coordinates)).ok_or(reason)
             });
             let (map, coordinates) = match found {
                 Ok(found) => found,
@@ -167,20 +169,20 @@ impl TensorBoxes {
         }))
     }
 
-    fn of_kernel(&mut self, map: MadeMap) -> MapId {
-        MapId::Made(self.made.iter().position(|other| *other == map).unwrap_or_else(|| {
-            self.made.push(map);
-            self.made.len() - 1
+    fn of_kernel(&mut self, map: DeviceMap) -> MapId {
+        MapId::Device(self.device_maps.iter().position(|other| *other == map).unwrap_or_else(|| {
+            self.device_maps.push(map);
+            self.device_maps.len() - 1
         }))
     }
 
-    /// The box that an instruction loads or stores.
+    /// Returns the box that an instruction loads or stores.
     pub fn of(&self, inst: Inst) -> Option<&TensorBox> {
         self.of_access[inst].as_ref()
     }
 }
 
-/// The box of an access, if the launch can make the map.
+/// Returns the box of an access, if the launch can make the map.
 fn fit<T>(
     (map, coordinates): (TensorMapPlan, T),
     is_written: bool,
@@ -204,8 +206,8 @@ fn is_written(function: &Function, inst: Inst) -> bool {
     matches!(function.insts[inst].op, Op::Store { .. } | Op::AtomicRmw { .. })
 }
 
-/// Whether an atomic operation is one that a tensor copy may do: in no order with other accesses, of such elements. That nobody
-/// asks for its result is found out where the copy is made.
+/// Returns whether a tensor copy can do an atomic operation: one that does not order other accesses,
+/// on elements that the copy can reduce. The pass that makes the copy checks that its result is unused.
 fn is_reduction(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let element = function.ty(data.operands[0]).element.pointee();
@@ -213,20 +215,21 @@ fn is_reduction(function: &Function, inst: Inst) -> bool {
         Op::AtomicRmw { kind, sem: MemorySemantics::Relaxed, scope: MemoryScope::Gpu | MemoryScope::Cta } => {
             element.is_some_and(|element| is_tensor_reduction(kind, element))
         }
-        // tidy: wildcard because no other op combines what it writes with what is there
+        // tidy: wildcard because no other op combines values with those in memory
         _ => false,
     }
 }
 
-/// What is found along an axis of the tensor.
+/// An axis of the tensor.
 struct Axis {
     stride: Form,
-    /// Elements of the box.
+    /// The extent of the box.
     extent: u32,
     /// The extent of the tensor, if a mask bounds it.
     bound: Option<Form>,
+    /// The coordinate of the first element of the box.
     coordinate: Form,
-    /// Whether the mask says that the coordinate is not negative.
+    /// The mask excludes negative coordinates.
     is_checked_below: bool,
 }
 
@@ -234,14 +237,15 @@ struct Search<'a> {
     evolution: ScalarEvolution<'a>,
     structure: Structure,
     infos: &'a Infos,
-    /// What an argument that is not specialized for being a multiple of 16 is taken to be a multiple of.
+    /// The assumed divisibility of arguments that are not specialized as multiples of 16.
     unspecialized: u64,
-    /// The map that the kernel is to make, while one is looked for.
-    making: Option<Making>,
+    /// The place and the inputs of the map that the kernel would make, while it is planned.
+    making: Option<MapInputs>,
 }
 
 impl Search<'_> {
-    /// The tensor map of a load or store and where its box begins, or why there is none.
+    /// Returns the tensor map of an access and the coordinates of its box, or the reason why there is
+    /// none.
     fn access(&mut self, inst: Inst) -> Result<(TensorMapPlan, SmallVec<[Form; 5]>), &'static str> {
         let function = self.evolution.function;
         let data = &function.insts[inst];
@@ -250,8 +254,7 @@ impl Search<'_> {
         let ty = function.ty(data.operands[0]);
         let element = ty.element.pointee().ok_or("the operand is not a tile of pointers")?;
         let bytes = element.bytes() as u64;
-        if ty.is_scalar() || ty.rank() > MOST_AXES || ty.shape.iter().any(|extent| !extent.is_power_of_two())
-        {
+        if ty.is_scalar() || ty.rank() > MAX_AXES || ty.shape.iter().any(|extent| !extent.is_power_of_two()) {
             return Err("a scalar, more than five axes, or an extent that is no power of two");
         }
         let (mask, other) = if is_written {
@@ -297,18 +300,18 @@ impl Search<'_> {
             return Err("fewer than 16 bytes are contiguous");
         }
         let start = self
-            .place(&offset, &mut axes, contiguous, (bytes, address.offset.is_wide))
+            .assign_rest(&offset, &mut axes, contiguous, (bytes, address.offset.is_wide))
             .ok_or("the start of the box is not an index along an axis")?;
-        // An axis of one element that nothing moves along.
+        // An axis of one element, whose coordinate is always 0.
         for axis in &mut axes {
             if axis.stride.is_zero() {
                 axis.stride = Form::constant((ALIGNMENT / bytes.min(ALIGNMENT)).into());
                 axis.bound.get_or_insert(Form::constant(1));
             }
         }
-        // Maps that the kernel makes are for copies that look at this themselves.
+        // Copies by maps that the kernel makes check this themselves.
         if is_written && self.making.is_none() {
-            // A mask would leave out what is before the start; a copy stops the kernel there.
+            // A mask would exclude elements before the start; a copy faults there.
             for axis in &mut axes {
                 axis.is_checked_below = false;
             }
@@ -348,25 +351,25 @@ impl Search<'_> {
         Ok((plan, coordinates))
     }
 
-    /// An index that wraps around, as a bound that holds of all that is needed.
+    /// Returns a bound that holds for all needed elements of an index that wraps around.
     fn wrap(&mut self, loaded: Value, wrap: &Wrap) -> Option<Bound> {
         let axis = wrap.index.terms().find_map(|(product, _)| match product[..] {
             [Term::Axis(axis)] => Some(axis),
-            // tidy: wildcard because all other products are part of the rest
+            // tidy: wildcard because all other products belong to the rest
             _ => None,
         })?;
         let (factor, rest) = wrap.index.factor_of(Term::Axis(axis))?;
         let rest = rest.minus(&wrap.bound)?;
-        let is_index = factor.as_constant() == Some(1) && !rest.any(|atom| matches!(atom, Term::Axis(_)));
+        let is_index = factor.as_constant() == Some(1) && !rest.any(|term| matches!(term, Term::Axis(_)));
         let is_bounded =
             is_index && is_needed_only_below(&mut self.evolution, &self.structure, loaded, axis, &rest);
         is_bounded.then_some(Bound::Below(axis, rest))
     }
 
-    /// An axis of the tile. What moves the box along it is taken out of the offset.
+    /// Returns an axis of the tile, and removes the terms that move the box along it from the offset.
     fn axis(&self, axis: usize, extent: u32, bounds: &[Bound], offset: &mut Form) -> Option<Axis> {
         let (stride, rest) = offset.factor_of(index_along(axis, offset)?)?;
-        if stride.any(|atom| !self.is_known_at_launch(atom)) || extent > 1 && stride.terms().count() != 1 {
+        if stride.any(|term| !self.is_known_at_launch(term)) || extent > 1 && stride.terms().count() != 1 {
             return None;
         }
         // The index along an axis of one element is 0.
@@ -395,14 +398,14 @@ impl Search<'_> {
             return Some(found);
         }
         if extent == 1 {
-            // Along an axis of one element there is no stride to find the place by.
+            // An axis of one element has no stride by which to find the coordinate.
             return None;
         }
         found.coordinate = match (from, below) {
             (Some(from), _) => from.clone(),
             (None, Some(below)) => {
                 let moving =
-                    below.split(|product| product.iter().any(|atom| !self.is_known_at_launch(atom))).0;
+                    below.split(|product| product.iter().any(|term| !self.is_known_at_launch(term))).0;
                 // A distance that is no multiple of the alignment cannot be part of the base.
                 let is_contiguous = found.stride.as_constant() == Some(1);
                 let fixed = if is_contiguous { offset.split(SmallVec::is_empty).0 } else { Form::default() };
@@ -417,8 +420,9 @@ impl Search<'_> {
         Some(found)
     }
 
-    /// Shares what is left of the offset out among the axes, and axes of its own; gives what is known at launch of it.
-    fn place(
+    /// Assigns the remaining terms of the offset to the axes, or to new axes of one element. Returns
+    /// the terms that are known at launch: the offset of the tensor.
+    fn assign_rest(
         &self,
         offset: &Form,
         axes: &mut Vec<Axis>,
@@ -426,11 +430,11 @@ impl Search<'_> {
         (bytes, is_wide): (u64, bool),
     ) -> Option<Form> {
         let (moving, start) =
-            offset.split(|product| product.iter().any(|atom| !self.is_known_at_launch(atom)));
+            offset.split(|product| product.iter().any(|term| !self.is_known_at_launch(term)));
         let rank = axes.len();
         for (product, factor) in moving.terms() {
             let (known, run_time): (Monomial<Term>, Monomial<Term>) =
-                product.iter().copied().partition(|atom| self.is_known_at_launch(atom));
+                product.iter().copied().partition(|term| self.is_known_at_launch(term));
             let run_time = Form::term(run_time, 1);
             let step = |axis: &Axis| {
                 let (own, size) = axis.stride.terms().next()?;
@@ -438,16 +442,16 @@ impl Search<'_> {
                     factor.checked_div(size).filter(|times| times * size == factor && *own == known)?;
                 Some(times)
             };
-            let is_free = |place: usize| {
-                let along = &axes[place];
+            let is_free = |axis: usize| {
+                let along = &axes[axis];
                 let times = step(along).filter(|_| along.bound.is_none() && !along.is_checked_below)?;
-                let fits = times == 1 || !is_wide && (place != contiguous || times <= LONGEST_STEP);
-                fits.then_some((times, place))
+                let fits = times == 1 || !is_wide && (axis != contiguous || times <= MAX_CONTIGUOUS_STEP);
+                fits.then_some((times, axis))
             };
             // The longest stride comes first.
-            if let Some((times, place)) = (0..axes.len()).filter_map(is_free).min() {
+            if let Some((times, axis)) = (0..axes.len()).filter_map(is_free).min() {
                 let more = run_time.scaled(times)?;
-                axes[place].coordinate = axes[place].coordinate.plus(&more)?;
+                axes[axis].coordinate = axes[axis].coordinate.plus(&more)?;
                 continue;
             }
             let stride = Form::term(known, factor);
@@ -464,9 +468,9 @@ impl Search<'_> {
                 });
             }
         }
-        // Axes of single elements come first.
+        // Axes of one element are the first.
         axes.rotate_left(rank);
-        let fits = axes.len() <= MOST_AXES && self.is_aligned(&start, bytes, self.unspecialized);
+        let fits = axes.len() <= MAX_AXES && self.is_aligned(&start, bytes, self.unspecialized);
         fits.then_some(start)
     }
 
@@ -478,13 +482,14 @@ impl Search<'_> {
             } else {
                 self.is_aligned(&axis.stride, bytes, self.unspecialized)
             };
-            axis.extent <= LONGEST.max(if is_contiguous { u32::MAX } else { 0 })
+            axis.extent <= MAX_BOX_EXTENT.max(if is_contiguous { u32::MAX } else { 0 })
                 && is_aligned
-                && axis.bound.as_ref().is_none_or(|bound| !bound.any(|atom| !self.is_known_at_launch(atom)))
+                && axis.bound.as_ref().is_none_or(|bound| !bound.any(|term| !self.is_known_at_launch(term)))
         })
     }
 
-    /// Whether a number of elements is a multiple of the alignment, if each argument of the kernel is one of this number.
+    /// Returns whether a number of elements is a multiple of the alignment, if each argument of the
+    /// kernel is a multiple of `arguments`.
     fn is_aligned(&self, elements: &Form, bytes: u64, arguments: u64) -> bool {
         elements.terms().all(|(product, factor)| {
             let part = Form::term(product.clone(), factor);
@@ -492,24 +497,25 @@ impl Search<'_> {
         })
     }
 
-    /// A power of two that divides a number of one term, if each argument of the kernel is a multiple of another one.
-    fn divisibility(&self, term: &Form, arguments: u64) -> u64 {
-        let power = |number: i128| 1_u64 << number.trailing_zeros().min(32);
-        let of_atom = |atom: &Term| match atom {
+    /// Returns a power of two that divides a form, if each argument of the kernel is a multiple of
+    /// `arguments`.
+    fn divisibility(&self, form: &Form, arguments: u64) -> u64 {
+        let power = |factor: i128| 1_u64 << factor.trailing_zeros().min(32);
+        let of_variable = |term: &Term| match term {
             Term::Value(value) => {
                 let known = self.infos[*value].divisibility_everywhere(1).min(1 << 32);
-                if self.is_known_at_launch(atom) { known.max(arguments) } else { known }
+                if self.is_known_at_launch(term) { known.max(arguments) } else { known }
             }
             Term::Axis(_) | Term::Element(..) | Term::Iteration(_) => 1,
         };
-        let of_term = |(product, factor): (&Monomial<Term>, i128)| {
-            product.iter().map(of_atom).fold(power(factor), u64::saturating_mul).min(1 << 32)
+        let of_product = |(product, factor): (&Monomial<Term>, i128)| {
+            product.iter().map(of_variable).fold(power(factor), u64::saturating_mul).min(1 << 32)
         };
-        term.terms().map(of_term).min().unwrap_or(1 << 32)
+        form.terms().map(of_product).min().unwrap_or(1 << 32)
     }
 
-    fn is_known_at_launch(&self, atom: &Term) -> bool {
-        match atom {
+    fn is_known_at_launch(&self, term: &Term) -> bool {
+        match term {
             Term::Value(value) => {
                 let dtype = self.evolution.function.ty(*value).dtype();
                 let is_known = match &self.making {
@@ -522,23 +528,24 @@ impl Search<'_> {
         }
     }
 
-    /// The number of an argument: of the launch, or of the map that the kernel is to make.
+    /// Returns the index of an argument of the launch, or of an input of the map that the kernel makes.
     fn argument(&mut self, value: Value) -> Option<u32> {
         let function = self.evolution.function;
         match (&mut self.making, function.values[value].definition) {
-            (Some(making), _) => Some(making.number(value)),
-            (None, Definition::Parameter(block, number)) => (block == function.entry).then_some(number),
+            (Some(making), _) => Some(making.index(value)),
+            (None, Definition::Parameter(block, index)) => (block == function.entry).then_some(index),
             (None, Definition::Result(..)) => None,
         }
     }
 
-    fn at_launch(&mut self, number: &Form) -> Option<LaunchInteger> {
+    /// Returns a form that is known at launch as a sum over arguments.
+    fn at_launch(&mut self, form: &Form) -> Option<LaunchInteger> {
         let mut sum = LaunchInteger::default();
-        for (product, factor) in number.terms() {
+        for (product, factor) in form.terms() {
             let mut arguments = SmallVec::new();
-            for atom in product {
-                let Term::Value(value) = *atom else { return None };
-                if !self.is_known_at_launch(atom) {
+            for term in product {
+                let Term::Value(value) = *term else { return None };
+                if !self.is_known_at_launch(term) {
                     return None;
                 }
                 arguments.push(self.argument(value)?);
@@ -548,7 +555,7 @@ impl Search<'_> {
         Some(sum)
     }
 
-    /// Whether every element of a tile is 0.
+    /// Returns whether every element of a tile is 0.
     fn is_zero(&self, tile: Value) -> bool {
         constant_of(self.evolution.function, tile).is_some_and(|value| value.bits == 0)
     }

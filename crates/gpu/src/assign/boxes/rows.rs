@@ -1,10 +1,13 @@
-//! Loads and stores of rows of a matrix whose numbers are any, in a tile: `desc.gather` and `desc.scatter` of a tensor descriptor.
+//! Finds loads and stores of matrix rows whose indices are a tile: `desc.gather` and `desc.scatter`
+//! of a tensor descriptor.
 //!
 //! ```text
-//! load x + rows * stride + (y + columns), 0 <= rows < N, y + columns < M      rows of a tensor of [N, M] by [stride, 1], from y on
+//! load x + rows * stride + (y + columns), 0 <= rows < N, y + columns < M
+//!     rows of a tensor of [N, M] by [stride, 1], from column y on
 //! ```
-//! The tensor map has the box of a part of one row; the coordinate along the axis of the rows is the tile of their numbers. The mask
-//! bounds them, so that a row outside of the tensor is zeros, or is not written.
+//! The tensor map has the box of a part of one row; the coordinate along the axis of the rows is the
+//! tile of their indices. The mask bounds the indices, so that a row outside of the tensor is zeros,
+//! or is not written.
 
 use smallvec::SmallVec;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term};
@@ -19,14 +22,14 @@ use crate::remarks::Because;
 use tilewright_gpu_ir::TensorMapPlan;
 use tilewright_gpu_ir::layout_rules::MIN_GATHERED_ROWS;
 
-/// The fewest bytes of a row: four of them are a multiple of 128.
-const LEAST_BYTES: u64 = 32;
+/// The fewest bytes of a row: four rows are a multiple of 128 bytes.
+const MIN_ROW_BYTES: u64 = 32;
 
-/// A tensor map and where its boxes begin.
-type Found = (TensorMapPlan, SmallVec<[Form; 5]>);
+/// A tensor map, and the coordinates of the first element of its box.
+type PlannedBox = (TensorMapPlan, SmallVec<[Form; 5]>);
 
 impl TensorBoxes {
-    /// Finds those that are rows by number, and takes them out of the accesses.
+    /// Finds the accesses to gathered rows, and removes them from the accesses.
     pub(super) fn find_rows(
         &mut self,
         module: &Module,
@@ -46,8 +49,9 @@ impl TensorBoxes {
         accesses.retain(|inst| {
             let Some(found) = search.rows_of_tensor(*inst) else { return true };
             let is_written = is_written(function, *inst);
-            // What threads write, no barrier orders with what the accelerator reads; of stores the pass that makes copies of them looks.
-            let may_meet = |(map, _): &Found| !is_written && written.contains(&(map.base as usize));
+            // No barrier orders the stores of threads before the reads of the asynchronous proxy. For
+            // stores, the pass that makes tensor copies of them checks it.
+            let may_meet = |(map, _): &PlannedBox| !is_written && written.contains(&(map.base as usize));
             let found = found.and_then(|found| {
                 if may_meet(&found) { Err("the kernel writes to the same argument") } else { Ok(found) }
             });
@@ -55,7 +59,8 @@ impl TensorBoxes {
                 Ok((map, coordinates)) => {
                     let map = self.of_launch(map);
                     say(function, *inst, || {
-                        let reason = "addresses and mask are rows by number of a tensor whose strides are known at launch";
+                        let reason = "addresses and mask are gathered rows of a tensor whose strides are \
+                                      known at launch";
                         Because::done(format!("rows of tensor map {map}"), reason)
                     });
                     self.of_access[*inst] = Some(TensorBox { map, coordinates });
@@ -68,25 +73,26 @@ impl TensorBoxes {
 }
 
 impl Search<'_> {
-    /// The rows of a tensor that an access moves, or why tensor copies cannot; nothing of one that has no tile of row numbers which
-    /// its mask bounds.
-    fn rows_of_tensor(&mut self, inst: Inst) -> Option<Result<Found, &'static str>> {
+    /// Returns the box of an access to gathered rows, or the reason why tensor copies cannot do it.
+    ///
+    /// Returns `None` for an access without a tile of row indices that the mask bounds.
+    fn rows_of_tensor(&mut self, inst: Inst) -> Option<Result<PlannedBox, &'static str>> {
         let data = &self.evolution.function.insts[inst];
         let mask = match data.op {
             Op::Load { .. } => data.operands.get(1),
             Op::Store { .. } => data.operands.get(2),
-            // tidy: wildcard because nothing else loads or stores
+            // tidy: wildcard because no other op loads or stores
             _ => None,
         };
         let (pointers, mask) = (data.operands[0], *mask?);
         let offset = self.evolution.address(pointers)?.offset.form;
         let bounded = bounded_indices(&mut self.evolution, mask)?;
-        if !offset.any(is_row) || !bounded.iter().any(is_row) {
+        if !offset.any(is_element) || !bounded.iter().any(is_element) {
             return None;
         }
-        // What is bounded along an axis has to be what moves along it.
-        let is_index = |atom: &Term| match *atom {
-            Term::Axis(axis) | Term::Element(axis, _) => index_along(axis, &offset) == Some(*atom),
+        // The mask must bound the same index along an axis as the address has.
+        let is_index = |term: &Term| match *term {
+            Term::Axis(axis) | Term::Element(axis, _) => index_along(axis, &offset) == Some(*term),
             Term::Iteration(_) | Term::Value(_) => false,
         };
         Some(if bounded.iter().all(is_index) {
@@ -96,7 +102,9 @@ impl Search<'_> {
         })
     }
 
-    /// The axis whose index is any number, and its atom; why there can be no copies of such rows. An access without is none.
+    /// Returns the axis whose indices are the elements of a tile, with the term of these indices.
+    ///
+    /// Fails with the reason why tensor copies cannot gather such rows.
     pub(super) fn rows(
         &self,
         offset: &Form,
@@ -105,38 +113,39 @@ impl Search<'_> {
     ) -> Result<Option<(usize, Term)>, &'static str> {
         let mut found = None;
         for (axis, along) in axes.iter().enumerate() {
-            let Some(Term::Element(number, tile)) = index_along(axis, offset) else { continue };
-            if found.replace((axis, Term::Element(number, tile))).is_some() {
-                return Err("both indices are tiles of any numbers");
+            let Some(Term::Element(own, tile)) = index_along(axis, offset) else { continue };
+            if found.replace((axis, Term::Element(own, tile))).is_some() {
+                return Err("both indices are tiles of any integers");
             }
             if along.bound.is_none() || !along.coordinate.is_zero() {
-                return Err("the mask does not say which rows the tensor has");
+                return Err("the mask does not bound the row indices by an extent of the tensor");
             }
             if !along.is_checked_below && !self.infos[tile].range.is_nonnegative() {
-                return Err("the number of a row may be negative without a mask");
+                return Err("a row index may be negative without a mask");
             }
             if along.extent < MIN_GATHERED_ROWS {
                 return Err("fewer than 8 rows");
             }
         }
         let columns = found.and_then(|(axis, _)| axes.get(1 - axis.min(1)));
-        if columns.is_some_and(|columns| u64::from(columns.extent) * bytes < LEAST_BYTES) {
+        if columns.is_some_and(|columns| u64::from(columns.extent) * bytes < MIN_ROW_BYTES) {
             return Err("less than 32 bytes of a row");
         }
         Ok(found)
     }
 }
 
-fn is_row(atom: &Term) -> bool {
-    matches!(atom, Term::Element(..))
+fn is_element(term: &Term) -> bool {
+    matches!(term, Term::Element(..))
 }
 
-/// What the index along an axis is: that of the tile, or a tile of any numbers.
+/// Returns the index along an axis in an offset: that of the tile, or the elements of a tile of
+/// indices; `None` if there are several.
 pub(super) fn index_along(axis: usize, offset: &Form) -> Option<Term> {
     let mut index = None;
-    for atom in offset.terms().flat_map(|(product, _)| product) {
-        let (Term::Axis(along) | Term::Element(along, _)) = atom else { continue };
-        if *along == axis && index.replace(*atom).is_some_and(|other| other != *atom) {
+    for term in offset.terms().flat_map(|(product, _)| product) {
+        let (Term::Axis(along) | Term::Element(along, _)) = term else { continue };
+        if *along == axis && index.replace(*term).is_some_and(|other| other != *term) {
             return None;
         }
     }

@@ -1,13 +1,14 @@
-//! Whether an index is known not to be negative.
+//! Proves that an index is not negative.
 //!
-//! What divides a number that is not negative is taken to be the number of tiles along an axis. Arguments of the kernel are
-//! taken not to be negative either, which the launch looks at. What a loop carries is not negative if it does not begin so,
-//! and if no iteration makes it so:
+//! A divisor of a nonnegative integer is assumed to be the number of tiles along an axis, and
+//! positive. Arguments of the kernel are assumed to be nonnegative, too; the launch checks those
+//! that the proof uses. A loop-carried value is nonnegative if its initial value is, and if no
+//! iteration makes it negative:
 //!
 //! ```text
 //! while step < end: first = step % steps ; last = min(steps, first + end - step) ; … ; step += last - first
-//! step + steps - first    is steps at least, since a remainder is no more than what was divided
-//! step + first + end - step - first    is end
+//! step + steps - first                    is at least steps, since a remainder is at most the dividend
+//! step + first + end - step - first       is end
 //! ```
 
 use std::collections::BTreeSet;
@@ -20,25 +21,25 @@ use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Function, Inst, Op,
 
 use super::Search;
 
-/// How far definitions are followed.
-const MOST_STEPS: u32 = 24;
-/// How many questions a proof may have.
-const MOST_QUESTIONS: u32 = 2000;
+/// The most claims and definitions that are followed in sequence.
+const MAX_DEPTH: u32 = 24;
+/// The most claims of a proof.
+const MAX_CLAIMS: u32 = 2000;
 
-/// What is taken for granted on the way.
+/// The assumptions and the progress of a proof.
 pub struct Proof {
-    /// The loops by their regions.
+    /// The loops, by their regions.
     loops: FxHashMap<Block, Inst>,
-    /// What loops carry, in the iteration that is looked at.
+    /// Loop-carried values that are nonnegative in the current iteration, by induction.
     carried: Vec<Value>,
-    /// The arguments of the kernel that may not be negative.
+    /// The arguments of the kernel that must not be negative.
     arguments: BTreeSet<u32>,
-    questions: u32,
-    steps: u32,
+    claims: u32,
+    depth: u32,
 }
 
 impl Proof {
-    /// Of a kernel.
+    /// Begins a proof about values of a kernel.
     pub fn new(function: &Function) -> Self {
         let mut loops = FxHashMap::default();
         function.walk(function.entry, &mut |inst| {
@@ -47,103 +48,107 @@ impl Proof {
                 loops.extend(data.regions.iter().map(|region| (*region, inst)));
             }
         });
-        Self { loops, carried: Vec::new(), arguments: BTreeSet::new(), questions: 0, steps: 0 }
+        Self { loops, carried: Vec::new(), arguments: BTreeSet::new(), claims: 0, depth: 0 }
     }
 
-    /// The arguments that it is about.
+    /// Returns the arguments of the kernel that the proof assumes to be nonnegative.
     pub fn arguments(&self) -> SmallVec<[u32; 2]> {
         self.arguments.iter().copied().collect()
+    }
+
+    /// Begins a claim, unless the proof is too long.
+    fn begin(&mut self) -> bool {
+        let may_begin = self.depth < MAX_DEPTH && self.claims < MAX_CLAIMS;
+        if may_begin {
+            self.depth += 1;
+            self.claims += 1;
+        }
+        may_begin
     }
 }
 
 impl Search<'_> {
-    /// Whether a sum is not negative.
-    pub(super) fn is_nonnegative(&mut self, number: &Form, proof: &mut Proof) -> bool {
-        if proof.steps == MOST_STEPS || proof.questions == MOST_QUESTIONS {
+    /// Returns whether a form is proved to be nonnegative.
+    pub(super) fn is_nonnegative(&mut self, form: &Form, proof: &mut Proof) -> bool {
+        if !proof.begin() {
             return false;
         }
-        proof.steps += 1;
-        proof.questions += 1;
-        let found = self.has_no_negative_case(number, proof);
-        proof.steps -= 1;
+        let found = self.has_no_negative_case(form, proof);
+        proof.depth -= 1;
         found
     }
 
-    fn has_no_negative_case(&mut self, number: &Form, proof: &mut Proof) -> bool {
-        let put = |search: &mut Self, value: Value, factor: i128, operand: Value| {
+    fn has_no_negative_case(&mut self, form: &Form, proof: &mut Proof) -> bool {
+        let substituted = |search: &mut Self, value: Value, factor: i128, operand: Value| {
             let operand = search.evolution.form_everywhere(operand)?;
-            let rest = number.minus(&Form::term(smallvec![Term::Value(value)], factor))?;
+            let rest = form.minus(&Form::term(smallvec![Term::Value(value)], factor))?;
             rest.plus_times(&operand, factor)
         };
-        // A minimum or maximum is one of the two.
-        for (value, factor) in single_values(number) {
+        // A minimum or maximum is one of its operands.
+        for (value, factor) in single_values(form) {
             let Some((ElementwiseFn::Min | ElementwiseFn::Max, operands)) = self.elementwise(value) else {
                 continue;
             };
             return operands.iter().all(|operand| {
-                let case = put(self, value, factor, *operand);
+                let case = substituted(self, value, factor, *operand);
                 case.is_some_and(|case| self.is_nonnegative(&case, proof))
             });
         }
-        // A remainder is no more than what was divided.
-        for (value, factor) in single_values(number) {
+        // A remainder is at most the dividend.
+        for (value, factor) in single_values(form) {
             if factor < 0
                 && let Some((ElementwiseFn::IntRem, operands)) = self.elementwise(value)
-                && let Some(less) = put(self, value, factor, operands[0])
+                && let Some(less) = substituted(self, value, factor, operands[0])
             {
                 return self.is_value_nonnegative(operands[0], proof) && self.is_nonnegative(&less, proof);
             }
         }
-        // A quotient times its divisor is no more than what was divided.
-        for (value, factor) in single_values(number) {
+        // A quotient times its divisor is at most the dividend.
+        for (value, factor) in single_values(form) {
             if factor < 0
                 && let Some((ElementwiseFn::IntDiv, operands)) = self.elementwise(value)
                 && let Some(divisor) = self.constant(operands[1]).filter(|by| *by > 0 && factor % by == 0)
-                && let Some(divided) = self.evolution.form_everywhere(operands[0])
-                && let Some(divided) = divided.scaled(factor / divisor)
-                && let Some(rest) = number.minus(&Form::term(smallvec![Term::Value(value)], factor))
-                && let Some(less) = rest.plus(&divided)
+                && let Some(dividend) = self.evolution.form_everywhere(operands[0])
+                && let Some(rest) = form.minus(&Form::term(smallvec![Term::Value(value)], factor))
+                && let Some(less) = rest.plus_times(&dividend, factor / divisor)
             {
                 return self.is_value_nonnegative(operands[0], proof) && self.is_nonnegative(&less, proof);
             }
         }
-        number.terms().all(|(product, factor)| {
+        form.terms().all(|(product, factor)| {
             factor >= 0
-                && product.iter().all(|atom| match atom {
+                && product.iter().all(|term| match term {
                     Term::Value(value) => self.is_value_nonnegative(*value, proof),
                     Term::Axis(_) | Term::Element(..) | Term::Iteration(_) => true,
                 })
         })
     }
 
-    /// A scalar that is one number.
     fn constant(&mut self, value: Value) -> Option<i128> {
         self.evolution.form_everywhere(value)?.as_constant()
     }
 
-    /// The function of elements that makes a value.
+    /// Returns the elementwise function that computes a value, and its operands.
     fn elementwise(&self, value: Value) -> Option<(ElementwiseFn, SmallVec<[Value; 4]>)> {
         let function = self.evolution.function;
         let data = &function.insts[function.defining_inst(value)?];
         match data.op {
             Op::Elementwise { function } => Some((function, data.operands.iter().copied().collect())),
-            // tidy: wildcard because this is about these functions
+            // tidy: wildcard because other ops are no elementwise functions
             _ => None,
         }
     }
 
-    /// Whether a scalar is not negative, if what it is divided by is not.
+    /// Returns whether a scalar is proved to be nonnegative.
     fn is_value_nonnegative(&mut self, value: Value, proof: &mut Proof) -> bool {
         if self.infos[value].range.is_nonnegative() || proof.carried.contains(&value) {
             return true;
         }
-        if proof.steps == MOST_STEPS || proof.questions == MOST_QUESTIONS {
+        if !proof.begin() {
             return false;
         }
-        proof.steps += 1;
-        proof.questions += 1;
         let found = self.definition_is_nonnegative(value, proof);
-        proof.steps -= 1;
+        proof.depth -= 1;
         found
     }
 
@@ -151,17 +156,17 @@ impl Search<'_> {
         let function = self.evolution.function;
         let inst = match function.values[value].definition {
             Definition::Result(inst, _) => inst,
-            // Nobody looks at what a map of the kernel's own is made of.
-            Definition::Parameter(_, number)
+            // The launch cannot check the inputs of a tensor map that the kernel makes.
+            Definition::Parameter(_, index)
                 if self.making.is_none() && self.is_known_at_launch(&Term::Value(value)) =>
             {
-                proof.arguments.insert(number);
+                proof.arguments.insert(index);
                 return true;
             }
             Definition::Parameter(block, _) => return self.is_carried_nonnegative(value, block, proof),
         };
         let data = &function.insts[inst];
-        let operand = |place: usize| data.operands[place];
+        let operand = |index: usize| data.operands[index];
         match &data.op {
             Op::Cast { .. } => {
                 function.ty(operand(0)).dtype().is_some_and(Dtype::is_int)
@@ -170,32 +175,32 @@ impl Search<'_> {
             Op::Hint { .. } => self.is_value_nonnegative(operand(0), proof),
             Op::Elementwise { function } => match function {
                 ElementwiseFn::IntDiv | ElementwiseFn::IntRem => self.is_value_nonnegative(operand(0), proof),
-                ElementwiseFn::Min => (0..2).all(|place| self.is_value_nonnegative(operand(place), proof)),
-                ElementwiseFn::Max => (0..2).any(|place| self.is_value_nonnegative(operand(place), proof)),
-                ElementwiseFn::Select => (1..3).all(|place| self.is_value_nonnegative(operand(place), proof)),
-                // tidy: wildcard because all others are sums, or their sign is not followed
-                _ => self.is_sum_nonnegative(value, proof),
+                ElementwiseFn::Min => (0..2).all(|index| self.is_value_nonnegative(operand(index), proof)),
+                ElementwiseFn::Max => (0..2).any(|index| self.is_value_nonnegative(operand(index), proof)),
+                ElementwiseFn::Select => (1..3).all(|index| self.is_value_nonnegative(operand(index), proof)),
+                // tidy: wildcard because the others have forms, or a sign that is not followed
+                _ => self.is_form_nonnegative(value, proof),
             },
             Op::If { .. } => function.carried_by(inst, value).is_some_and(|carried| {
                 carried.yielded.iter().all(|yielded| self.is_value_nonnegative(*yielded, proof))
             }),
-            // tidy: wildcard because the sign of what other ops make is not followed
+            // tidy: wildcard because the sign of the results of other ops is not followed
             _ => false,
         }
     }
 
-    fn is_sum_nonnegative(&mut self, value: Value, proof: &mut Proof) -> bool {
-        let sum = self.evolution.form_everywhere(value);
-        sum.is_some_and(|sum| sum != Form::var(Term::Value(value)) && self.is_nonnegative(&sum, proof))
+    fn is_form_nonnegative(&mut self, value: Value, proof: &mut Proof) -> bool {
+        let form = self.evolution.form_everywhere(value);
+        form.is_some_and(|form| form != Form::var(Term::Value(value)) && self.is_nonnegative(&form, proof))
     }
 
-    /// What a loop carries, by induction over its iterations.
+    /// Returns whether a loop-carried value is nonnegative, by induction over the iterations.
     fn is_carried_nonnegative(&mut self, value: Value, block: Block, proof: &mut Proof) -> bool {
         let function = self.evolution.function;
         let Some(&inst) = proof.loops.get(&block) else { return false };
         let Some(carried) = function.carried_by(inst, value) else {
-            // The counter of a loop, or what is made of one.
-            return self.is_sum_nonnegative(value, proof);
+            // The index of the loop.
+            return self.is_form_nonnegative(value, proof);
         };
         let Some(initial) = carried.initial else { return false };
         if !self.is_value_nonnegative(initial, proof) {
@@ -208,12 +213,12 @@ impl Search<'_> {
     }
 }
 
-/// The scalars that are terms of their own, with their factors.
-fn single_values(number: &Form) -> SmallVec<[(Value, i128); 4]> {
+/// Returns the scalars that are terms of their own, with their factors.
+fn single_values(form: &Form) -> SmallVec<[(Value, i128); 4]> {
     let single = |(product, factor): (&Monomial<Term>, i128)| match product[..] {
         [Term::Value(value)] => Some((value, factor)),
-        // tidy: wildcard because products are taken as they are
+        // tidy: wildcard because products of several variables are not split
         _ => None,
     };
-    number.terms().filter_map(single).collect()
+    form.terms().filter_map(single).collect()
 }

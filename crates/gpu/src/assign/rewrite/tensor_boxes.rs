@@ -30,7 +30,7 @@ pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
         rewrite.tensor_maps.push(value);
     }
     rewrite.header.tensor_maps = maps;
-    rewrite.made_maps = vec![None; rewrite.decided.boxes.made.len()];
+    rewrite.made_maps = vec![None; rewrite.decided.boxes.device_maps.len()];
 }
 
 /// The address of a tensor map that the kernel makes: it is made in the block where all is known that it is made of, before the
@@ -39,8 +39,8 @@ fn made(rewrite: &mut Rewrite<'_, '_>, inst: Inst, number: usize) -> Value {
     if let Some(known) = rewrite.made_maps[number] {
         return known;
     }
-    let map = &rewrite.decided.boxes.made[number];
-    let parts: Vec<Value> = map.parts.iter().map(|part| rewrite.get(*part, None)).collect();
+    let map = &rewrite.decided.boxes.device_maps[number];
+    let parts: Vec<Value> = map.inputs.iter().map(|part| rewrite.get(*part, None)).collect();
     let last = rewrite.get(map.last, None);
     let block = rewrite.homes[last].expect("every value is in a block");
     rewrite.header.made_maps.push(map.plan.clone());
@@ -69,7 +69,7 @@ pub(super) fn mark(
 ) -> Value {
     let map = match found.map {
         MapId::Launch(number) => rewrite.tensor_maps[number],
-        MapId::Made(number) => made(rewrite, inst, number),
+        MapId::Device(number) => made(rewrite, inst, number),
     };
     let mut writer = Writer { rewrite, inst, block };
     let mut operands: SmallVec<[Value; 4]> = smallvec![pointers, map];

@@ -1,93 +1,94 @@
-//! Tensor maps that the kernel makes itself: of a tensor whose place or shape the host does not know.
+//! Plans tensor maps that the kernel makes itself: of a tensor whose base or shape the host does not
+//! know.
 //!
 //! ```text
 //! %base = load …                                 %m = make_tensor_map %base, %M, %K, %stride
 //! for … { … load %base + rows * %stride … }  =>  for … { … tensor_box …, %m, … }
 //! ```
-//! A map costs about a microsecond, which a loop pays back: it is made outside of one that the access stands in, where base,
-//! strides and extents are known. That these are aligned has to be known when the kernel is compiled, as of what a descriptor says of
-//! a pointer and strides that the kernel loads.
+//! A map costs about a microsecond, which a loop pays back: it is made outside of a loop around the
+//! access, where base, strides and extents are known. Their alignment must be known at compile time,
+//! for example from the `Described` hint on a pointer and strides that the kernel loads.
 
 use std::fmt;
 
 use smallvec::SmallVec;
+use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term};
 use tilewright_ir::{Block, Inst, Op, Value};
 
 use super::demand::is_kernel_parameter;
 use super::masks::{Bound, bounds};
 use super::{Search, is_written};
 use tilewright_gpu_ir::TensorMapPlan;
-use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term};
 
-/// A tensor map of a kernel.
+/// The id of a tensor map of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapId {
-    /// One that the launch makes.
+    /// A map that the launch makes.
     Launch(usize),
-    /// One that the kernel makes.
-    Made(usize),
+    /// A map that the kernel makes.
+    Device(usize),
 }
 
 impl fmt::Display for MapId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Launch(number) => write!(f, "T{number}"),
-            Self::Made(number) => write!(f, "M{number}"),
+            Self::Launch(index) => write!(f, "T{index}"),
+            Self::Device(index) => write!(f, "M{index}"),
         }
     }
 }
 
 /// A tensor map that the kernel makes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MadeMap {
-    /// How: the arguments are these scalars.
+pub struct DeviceMap {
+    /// The map; its arguments are the inputs.
     pub plan: TensorMapPlan,
-    /// What it is made of.
-    pub parts: Vec<Value>,
-    /// One that is known last, in the block where the map is made.
+    /// The scalars from which the map is made.
+    pub inputs: Vec<Value>,
+    /// An input in the block where the map is made: no input is defined in a block inside of it.
     pub last: Value,
 }
 
-/// A map that is being looked for.
-pub struct Making {
-    /// The block where it would be made, and those around it.
+/// The place and the inputs of a map while it is planned.
+pub struct MapInputs {
+    /// The block in which the kernel would make the map, and the blocks around it.
     around: Vec<Block>,
-    parts: Vec<Value>,
+    inputs: Vec<Value>,
 }
 
-impl Making {
-    /// Whether what is in a block is known where the map is made.
+impl MapInputs {
+    /// Returns whether values of a block are known where the map is made.
     pub fn is_around(&self, block: Block) -> bool {
         self.around.contains(&block)
     }
 
-    /// The number of a part.
-    pub fn number(&mut self, value: Value) -> u32 {
-        let place = self.parts.iter().position(|part| *part == value).unwrap_or_else(|| {
-            self.parts.push(value);
-            self.parts.len() - 1
+    /// Returns the index of an input.
+    pub fn index(&mut self, value: Value) -> u32 {
+        let index = self.inputs.iter().position(|input| *input == value).unwrap_or_else(|| {
+            self.inputs.push(value);
+            self.inputs.len() - 1
         });
-        place as u32
+        index as u32
     }
 }
 
 impl Search<'_> {
-    /// The block that a value is defined in.
+    /// Returns the block that defines a value.
     pub(super) fn block_of(&self, value: Value) -> Option<Block> {
         self.structure.parents.block_of_value(self.evolution.function, value)
     }
 
-    /// The tensor map that the kernel can make for a load or store, and where its box begins.
-    pub(super) fn made(&mut self, inst: Inst) -> Option<(MadeMap, SmallVec<[Form; 5]>)> {
+    /// Returns the tensor map that the kernel can make for an access, and the coordinates of its box.
+    pub(super) fn device_map(&mut self, inst: Inst) -> Option<(DeviceMap, SmallVec<[Form; 5]>)> {
         let any_base = ScalarEvolution::exact(self.evolution.function).with_any_base().keeping_descriptions();
         let launch = std::mem::replace(&mut self.evolution, any_base);
-        let found = self.made_of_any_base(inst);
+        let found = self.device_map_of_any_base(inst);
         self.evolution = launch;
         self.making = None;
         found
     }
 
-    fn made_of_any_base(&mut self, inst: Inst) -> Option<(MadeMap, SmallVec<[Form; 5]>)> {
+    fn device_map_of_any_base(&mut self, inst: Inst) -> Option<(DeviceMap, SmallVec<[Form; 5]>)> {
         let function = self.evolution.function;
         let operands = &function.insts[inst].operands;
         let address = self.evolution.address(operands[0])?;
@@ -96,9 +97,9 @@ impl Search<'_> {
             None => Vec::new(),
         };
         let rank = function.ty(operands[0]).rank();
-        let parts = parts(&address.offset.form, &bounds, rank)?;
-        // Of its arguments alone, a launch can make the map, or does not want one.
-        if parts.iter().chain([&address.base]).all(|part| is_kernel_parameter(function, *part)) {
+        let inputs = inputs(&address.offset.form, &bounds, rank)?;
+        // The launch makes a map of its arguments, or has a reason not to.
+        if inputs.iter().chain([&address.base]).all(|input| is_kernel_parameter(function, *input)) {
             return None;
         }
         // From the access outwards.
@@ -106,12 +107,12 @@ impl Search<'_> {
         while let Some(owner) = around.last().and_then(|block| self.structure.parents.owner(*block)) {
             around.push(self.structure.parents.block(owner)?);
         }
-        let place = |value: Value| {
+        let depth = |value: Value| {
             let block = self.block_of(value)?;
             Some((around.iter().position(|other| *other == block)?, value))
         };
-        let places = parts.into_iter().chain([address.base]).map(place).collect::<Option<Vec<_>>>()?;
-        let (innermost, last) = places.into_iter().min_by_key(|(place, _)| *place)?;
+        let depths = inputs.into_iter().chain([address.base]).map(depth).collect::<Option<Vec<_>>>()?;
+        let (innermost, last) = depths.into_iter().min_by_key(|(depth, _)| *depth)?;
         let is_loop = |block: &Block| {
             let owner = self.structure.parents.owner(*block);
             owner.is_some_and(|owner| matches!(function.insts[owner].op, Op::For { .. } | Op::While {}))
@@ -120,21 +121,21 @@ impl Search<'_> {
             return None;
         }
         around.drain(..innermost);
-        self.making = Some(Making { around, parts: Vec::new() });
+        self.making = Some(MapInputs { around, inputs: Vec::new() });
         let (plan, coordinates) = self.access(inst).ok()?;
-        let parts = self.making.take()?.parts;
-        Some((MadeMap { plan, parts, last }, coordinates))
+        let inputs = self.making.take()?.inputs;
+        Some((DeviceMap { plan, inputs, last }, coordinates))
     }
 }
 
-/// What strides and extents are made of.
-fn parts(offset: &Form, bounds: &[Bound], rank: usize) -> Option<Vec<Value>> {
-    let mut parts = Vec::new();
-    let mut add = |number: &Form| {
-        for atom in number.terms().flat_map(|(product, _)| product) {
-            match atom {
-                Term::Value(value) => parts.push(*value),
-                // What moves with each iteration is made in none.
+/// Returns the scalars in strides and extents.
+fn inputs(offset: &Form, bounds: &[Bound], rank: usize) -> Option<Vec<Value>> {
+    let mut inputs = Vec::new();
+    let mut add = |form: &Form| {
+        for term in form.terms().flat_map(|(product, _)| product) {
+            match term {
+                Term::Value(value) => inputs.push(*value),
+                // A map is not made anew in each iteration.
                 Term::Axis(_) | Term::Element(..) | Term::Iteration(_) => return None,
             }
         }
@@ -149,7 +150,7 @@ fn parts(offset: &Form, bounds: &[Bound], rank: usize) -> Option<Vec<Value>> {
             Bound::From(other, from) if other == axis => Some(from),
             Bound::From(..) | Bound::Below(..) => None,
         });
-        // An index plus where it begins, less the extent, is less than 0.
+        // The index plus its start, minus the extent, is less than 0.
         let extent = match from {
             Some(from) => from.minus(below)?,
             None => below
@@ -161,5 +162,5 @@ fn parts(offset: &Form, bounds: &[Bound], rank: usize) -> Option<Vec<Value>> {
         };
         add(&extent)?;
     }
-    Some(parts)
+    Some(inputs)
 }
