@@ -357,7 +357,8 @@ impl Operation for Op {
 mod tests {
     use super::*;
 
-    /// An op of this dialect that replaces an op of tile IR accesses global memory as that one does.
+    /// An op of this dialect that replaces an op of tile IR accesses global memory as that one
+    /// does.
     #[test]
     fn both_tables_agree_about_global_memory() {
         let mut compared = 0;
@@ -370,8 +371,8 @@ mod tests {
         assert_eq!(compared, 7, "loads, stores and atomics");
     }
 
-    /// Each kind of asynchronous work is started by some op and awaited by some op; only tensor loads
-    /// are awaited by barriers.
+    /// Each kind of asynchronous work is started by some op and awaited by some op; only tensor
+    /// loads are awaited by barriers.
     #[test]
     fn asynchronous_work_is_awaited() {
         use tilewright_ir::AsyncPhase as Phase;

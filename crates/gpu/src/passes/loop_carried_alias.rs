@@ -3,8 +3,8 @@
 //!
 //! A tile moved by whole steps has no address in two iterations: its offset is a sum of iteration
 //! counts and of coordinates in the tile, each times a constant, and of terms that are the same
-//! everywhere. No two offsets are equal if these are digits: each factor exceeds the greatest sum of
-//! all digits with smaller factors.
+//! everywhere. No two offsets are equal if these are digits: each factor exceeds the greatest sum
+//! of all digits with smaller factors.
 //!
 //! Two tiles of pointers that differ by a constant, such as both halves of rows, have no address in
 //! common if no difference of two coordinates equals that constant.

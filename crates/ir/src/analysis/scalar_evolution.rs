@@ -380,7 +380,8 @@ impl<'f, D: Dialect> ScalarEvolution<'f, D> {
         self.progression(inst, value, &initial, &next)
     }
 
-    /// Returns the next value of a carried value, as a form in which the carried value is a variable.
+    /// Returns the next value of a carried value, as a form in which the carried value is a
+    /// variable.
     fn next(&mut self, value: Value, next: Value, depth: u32) -> Option<IntegerForm> {
         if !self.in_progress.insert(value) {
             return None;

@@ -63,8 +63,8 @@ impl Demand<'_, '_> {
                     op.as_shape().and_then(|op| result_axis(op, &function.ty(data.operands[0]).shape, axis));
                 axis.is_some_and(|axis| self.is_below(data.results[0], axis))
             }
-            // Rows of A are rows of the result, columns of B its columns; axes before them belong to
-            // the batch.
+            // Rows of A are rows of the result, columns of B its columns; axes before them belong
+            // to the batch.
             (Op::Dot { .. }, _) => {
                 let from_end = rank(data.operands[operand]) - axis;
                 let is_reduced = (operand, from_end) == (0, 1) || (operand, from_end) == (1, 2);

@@ -1,13 +1,13 @@
-//! Plans tensor maps that the kernel makes itself: of a tensor whose base or shape the host does not
-//! know.
+//! Plans tensor maps that the kernel makes itself: of a tensor whose base or shape the host does
+//! not know.
 //!
 //! ```text
 //! %base = load …                                 %m = make_tensor_map %base, %M, %K, %stride
 //! for … { … load %base + rows * %stride … }  =>  for … { … tensor_box …, %m, … }
 //! ```
 //! A map costs about a microsecond, which a loop pays back: it is made outside of a loop around the
-//! access, where base, strides and extents are known. Their alignment must be known at compile time,
-//! for example from the `Described` hint on a pointer and strides that the kernel loads.
+//! access, where base, strides and extents are known. Their alignment must be known at compile
+//! time, for example from the `Described` hint on a pointer and strides that the kernel loads.
 
 use std::fmt;
 
@@ -78,7 +78,8 @@ impl Search<'_> {
         self.structure.parents.block_of_value(self.evolution.function, value)
     }
 
-    /// Returns the tensor map that the kernel can make for an access, and the coordinates of its box.
+    /// Returns the tensor map that the kernel can make for an access, and the coordinates of its
+    /// box.
     pub(super) fn device_map(&mut self, inst: Inst) -> Option<(DeviceMap, SmallVec<[Form; 5]>)> {
         let any_base = ScalarEvolution::exact(self.evolution.function).with_any_base().keeping_descriptions();
         let launch = std::mem::replace(&mut self.evolution, any_base);

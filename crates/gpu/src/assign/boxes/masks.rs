@@ -81,8 +81,8 @@ impl Masks<'_, '_> {
             _ => return None,
         };
         // For every index from 0 on, `index < max(x, 0)` and `index >= max(x, 0)` are the same as
-        // with x. `index <= max(x, 0)` and `index > max(x, 0)` are not: they differ for index 0 if x
-        // is negative.
+        // with x. `index <= max(x, 0)` and `index > max(x, 0)` are not: they differ for index 0 if
+        // x is negative.
         let is_strict = more == 0;
         let (small, great) = (self.side(small, great, !is_strict)?, self.side(great, small, is_strict)?);
         let difference = small.minus(&great)?.offset(more)?;
@@ -103,8 +103,8 @@ impl Masks<'_, '_> {
         }
     }
 
-    /// Returns one side of a comparison. A bound clamped to the range of the index on the other side
-    /// is the bound itself, if the comparison allows it.
+    /// Returns one side of a comparison. A bound clamped to the range of the index on the other
+    /// side is the bound itself, if the comparison allows it.
     fn side(&mut self, side: Value, other: Value, may_be_clamped: bool) -> Option<Form> {
         if may_be_clamped
             && let Some(index) = self.evolution.form_everywhere(other)
@@ -118,7 +118,8 @@ impl Masks<'_, '_> {
 
     /// Returns the first index of a tile that counts from 0, and the number of indices.
     ///
-    /// If the blocks of a cluster count together, the number includes the indices of earlier blocks.
+    /// If the blocks of a cluster count together, the number includes the indices of earlier
+    /// blocks.
     fn range_of_index(&self, tile: Value, index: &Form) -> Option<(i128, i128)> {
         let shape = &self.evolution.function.ty(tile).shape;
         let (own, before) = index.split(|product| matches!(product[..], [Term::Axis(_)]));
@@ -150,7 +151,8 @@ impl Masks<'_, '_> {
         loop {
             let data = inst(value)?;
             match &data.op {
-                // Each of these types holds every integer up to the greatest that a clamp gives here.
+                // Each of these types holds every integer up to the greatest that a clamp gives
+                // here.
                 Op::Splat { .. } | Op::Cast { element: Element::Value(Dtype::I32 | Dtype::I64), .. } => {
                     value = data.operands[0];
                 }

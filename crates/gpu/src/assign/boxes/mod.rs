@@ -1,20 +1,20 @@
 //! Finds loads and stores whose addresses are proved to be a box of a tensor, so that the tensor
 //! memory accelerator may copy it: a parameter of the kernel + index * stride along each axis, one
-//! stride being 1, under no mask or one that bounds indices. Strides and extents are known at launch,
-//! which makes a tensor map of them; the first element of the box is known at run time.
+//! stride being 1, under no mask or one that bounds indices. Strides and extents are known at
+//! launch, which makes a tensor map of them; the first element of the box is known at run time.
 //!
 //! ```text
 //! load x + (m * 128 + rows) * stride + (k * 64 + columns), columns < K - k * 64
 //!     a tensor of [max, K] by [stride, 1], and a box at [m * 128, k * 64]
 //! ```
-//! A box has zeros where it exceeds the tensor, as a masked load has. So an index may be negative only
-//! if the mask covers that case ([`sign`]). An index that wraps around, `(m * 128 + rows) % M`, counts
-//! as bounded by `M` if the elements past the bound are never stored ([`demand`]).
+//! A box has zeros where it exceeds the tensor, as a masked load has. So an index may be negative
+//! only if the mask covers that case ([`sign`]). An index that wraps around, `(m * 128 + rows) %
+//! M`, counts as bounded by `M` if the elements past the bound are never stored ([`demand`]).
 //!
-//! A store to a box, or an atomic operation on one, is stricter: a copy to the tensor may exceed its
-//! end but not its start, whatever the mask says, and strides must be known to be aligned at compile
-//! time. The launch knows extents; if it cannot make the maps of some accesses, it takes code that is
-//! compiled `without` them, and has boxes for the others.
+//! A store to a box, or an atomic operation on one, is stricter: a copy to the tensor may exceed
+//! its end but not its start, whatever the mask says, and strides must be known to be aligned at
+//! compile time. The launch knows extents; if it cannot make the maps of some accesses, it takes
+//! code that is compiled `without` them, and has boxes for the others.
 //!
 //! - [`device_maps`]: the kernel makes the map of accesses in a loop, if the base is a pointer that
 //!   the kernel loads, or if it computes strides and extents.
@@ -59,7 +59,8 @@ const ALIGNMENT: u64 = 16;
 const UNSPECIALIZED: u64 = 8;
 /// The most axes of a tensor map.
 const MAX_AXES: usize = 5;
-/// Steps along the contiguous axis that are longer than this many elements are an axis of their own.
+/// Steps along the contiguous axis that are longer than this many elements are an axis of their
+/// own.
 const MAX_CONTIGUOUS_STEP: i128 = 4096;
 
 /// A load or store of a box.
@@ -206,8 +207,9 @@ fn is_written(function: &Function, inst: Inst) -> bool {
     matches!(function.insts[inst].op, Op::Store { .. } | Op::AtomicRmw { .. })
 }
 
-/// Returns whether a tensor copy can do an atomic operation: one that does not order other accesses,
-/// on elements that the copy can reduce. The pass that makes the copy checks that its result is unused.
+/// Returns whether a tensor copy can do an atomic operation: one that does not order other
+/// accesses, on elements that the copy can reduce. The pass that makes the copy checks that its
+/// result is unused.
 fn is_reduction(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let element = function.ty(data.operands[0]).element.pointee();
@@ -244,8 +246,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Returns the tensor map of an access and the coordinates of its box, or the reason why there is
-    /// none.
+    /// Returns the tensor map of an access and the coordinates of its box, or the reason why there
+    /// is none.
     fn access(&mut self, inst: Inst) -> Result<(TensorMapPlan, SmallVec<[Form; 5]>), &'static str> {
         let function = self.evolution.function;
         let data = &function.insts[inst];
@@ -366,7 +368,8 @@ impl Search<'_> {
         is_bounded.then_some(Bound::Below(axis, rest))
     }
 
-    /// Returns an axis of the tile, and removes the terms that move the box along it from the offset.
+    /// Returns an axis of the tile, and removes the terms that move the box along it from the
+    /// offset.
     fn axis(&self, axis: usize, extent: u32, bounds: &[Bound], offset: &mut Form) -> Option<Axis> {
         let (stride, rest) = offset.factor_of(index_along(axis, offset)?)?;
         if stride.any(|term| !self.is_known_at_launch(term)) || extent > 1 && stride.terms().count() != 1 {
@@ -420,8 +423,8 @@ impl Search<'_> {
         Some(found)
     }
 
-    /// Assigns the remaining terms of the offset to the axes, or to new axes of one element. Returns
-    /// the terms that are known at launch: the offset of the tensor.
+    /// Assigns the remaining terms of the offset to the axes, or to new axes of one element.
+    /// Returns the terms that are known at launch: the offset of the tensor.
     fn assign_rest(
         &self,
         offset: &Form,
@@ -528,7 +531,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the index of an argument of the launch, or of an input of the map that the kernel makes.
+    /// Returns the index of an argument of the launch, or of an input of the map that the kernel
+    /// makes.
     fn argument(&mut self, value: Value) -> Option<u32> {
         let function = self.evolution.function;
         match (&mut self.making, function.values[value].definition) {

@@ -5,9 +5,9 @@
 //! load x + rows * stride + (y + columns), 0 <= rows < N, y + columns < M
 //!     rows of a tensor of [N, M] by [stride, 1], from column y on
 //! ```
-//! The tensor map has the box of a part of one row; the coordinate along the axis of the rows is the
-//! tile of their indices. The mask bounds the indices, so that a row outside of the tensor is zeros,
-//! or is not written.
+//! The tensor map has the box of a part of one row; the coordinate along the axis of the rows is
+//! the tile of their indices. The mask bounds the indices, so that a row outside of the tensor is
+//! zeros, or is not written.
 
 use smallvec::SmallVec;
 use tilewright_ir::analysis::scalar_evolution::{Form, ScalarEvolution, Term};
@@ -49,8 +49,8 @@ impl TensorBoxes {
         accesses.retain(|inst| {
             let Some(found) = search.rows_of_tensor(*inst) else { return true };
             let is_written = is_written(function, *inst);
-            // No barrier orders the stores of threads before the reads of the asynchronous proxy. For
-            // stores, the pass that makes tensor copies of them checks it.
+            // No barrier orders the stores of threads before the reads of the asynchronous proxy.
+            // For stores, the pass that makes tensor copies of them checks it.
             let may_meet = |(map, _): &PlannedBox| !is_written && written.contains(&(map.base as usize));
             let found = found.and_then(|found| {
                 if may_meet(&found) { Err("the kernel writes to the same argument") } else { Ok(found) }
