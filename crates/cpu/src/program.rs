@@ -156,6 +156,16 @@ pub(crate) enum Strategy {
 }
 
 impl Program {
+    /// Returns the number of operands and yielded values that read each slot.
+    pub(crate) fn use_counts(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.slots.len()];
+        for block in &self.blocks {
+            let operands = block.steps.iter().flat_map(|step| &step.operands);
+            operands.chain(&block.yields).for_each(|operand| counts[operand.slot as usize] += 1);
+        }
+        counts
+    }
+
     /// Returns the name of the kernel.
     pub fn name(&self) -> &str {
         &self.name

@@ -7,7 +7,7 @@ use tilewright_layout::{Layout, SwizzleMode, swizzled};
 use crate::layout_rules::GATHERED_ROWS_PER_COPY;
 
 /// The most elements of a box along an axis.
-const MAX_BOX_EXTENT: u32 = 256;
+pub const MAX_BOX_EXTENT: u32 = 256;
 /// The alignment of a box that is not swizzled.
 const BOX_ALIGNMENT: u32 = 128;
 /// The fewest bytes of a row.

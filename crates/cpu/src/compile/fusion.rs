@@ -31,13 +31,7 @@ const MAX_WINDOW: usize = 256;
 
 /// Inserts fused groups before their members, and recomputes last uses.
 pub(crate) fn fuse(program: &mut Program) {
-    let mut uses = vec![0; program.slots.len()];
-    for block in &program.blocks {
-        let operands = block.steps.iter().flat_map(|step| &step.operands);
-        for operand in operands.chain(&block.yields) {
-            uses[operand.slot as usize] += 1;
-        }
-    }
+    let uses = program.use_counts();
     let mut blocks = std::mem::take(&mut program.blocks);
     for (id, block) in blocks.iter_mut().enumerate() {
         if id != program.preamble as usize {

@@ -22,18 +22,13 @@ type Steps = SmallVec<[usize; MAX_REMATERIALIZED_STEPS]>;
 
 /// Copies cheap steps to the readers of their results. The caller has to recompute last uses.
 pub(crate) fn rematerialize(program: &mut Program) {
+    let uses = program.use_counts();
     let mut blocks = std::mem::take(&mut program.blocks);
     let steps = || blocks.iter().flat_map(|block| &block.steps);
     let pointers: FxHashMap<Slot, Step> = steps()
         .filter(|step| is_pointer_arithmetic(step))
         .map(|step| (step.result(), step.clone()))
         .collect();
-    let mut uses = vec![0; program.slots.len()];
-    let yields = blocks.iter().flat_map(|block| &block.yields);
-    steps()
-        .flat_map(|step| &step.operands)
-        .chain(yields)
-        .for_each(|operand| uses[operand.slot as usize] += 1);
     for (id, block) in blocks.iter_mut().enumerate() {
         if id != program.preamble as usize {
             let copies = Candidates::new(program, &pointers, &uses, &block.steps).copies();

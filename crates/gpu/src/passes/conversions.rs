@@ -1,19 +1,24 @@
-//! Conversions of layouts that cross warps, through shared memory; and reductions that do, in two parts with such a conversion
-//! between: each warp by itself, then the parts of the warps. And tiles whose elements are taken from places that values name,
-//! and results of atomic operations that one of several threads makes.
+//! Lowers ops whose elements cross warps to copies through shared memory: conversions of layouts,
+//! reductions and scans of the block, gathers, and results of atomic operations that one of several
+//! threads has.
 //!
 //! ```text
-//! %y = convert_layout %x                  %b = alloc ; local_store %b, %x ; %y = local_load %b ; dealloc %b
-//! %y = convert_layout %x ; mma_sync %y    %b = alloc ; local_store %b, %x ; mma_sync %b ; dealloc %b
-//! %s = reduce %x {scope = block}          %p = reduce %x {scope = warp} ; %b = alloc ; local_store %b, %p
-//!                                         %q = local_load %b ; dealloc %b ; %s = reduce %q {scope = block}
+//! %y = convert_layout %x                  %b = alloc ; local_store %b, %x ; %y = local_load %b
+//! %y = convert_layout %x ; mma_sync %y    %b = alloc ; local_store %b, %x ; mma_sync %b
+//! %s = reduce %x {scope = block}          %p = reduce %x {scope = warp} ; %b = alloc ;
+//!                                         local_store %b, %p ; %q = local_load %b ;
+//!                                         %s = reduce %q {scope = block}
 //! %s = scan %x {scope = block}            see `scans.rs`
-//! %y = atomic_rmw … {everywhere}          %x = atomic_rmw … ; %b = alloc ; local_store %b, %x ; %y = local_load %b ; dealloc %b
-//! %x = … ; %y = movement %x, %i           %x = … ; %b = alloc ; local_store %b, %x ; %y = movement %b, %i ; dealloc %b
-//! %p = wgmma %x, … ; %s = wgmma_wait %p       %b = alloc ; local_store %b, %x ; fence_proxy ; %p = wgmma %b, … ; %s = wgmma_wait %p ; dealloc %b
+//! %y = atomic_rmw … {everywhere}          %x = atomic_rmw … ; %b = alloc ; local_store %b, %x ;
+//!                                         %y = local_load %b
+//! %x = … ; %y = movement %x, %i           %x = … ; %b = alloc ; local_store %b, %x ;
+//!                                         %y = movement %b, %i
+//! %p = wgmma %x, … ; %s = wgmma_wait %p   %b = alloc ; local_store %b, %x ; fence_proxy ;
+//!                                         %p = wgmma %b, … ; %s = wgmma_wait %p
 //! ```
-//! An operand of products alone stays in shared memory, and the product loads what it needs when it needs it. What is left of
-//! `convert_layout` renames registers, or shuffles within warps.
+//! Each buffer ends with a `dealloc` after its last use. A value that only dots read stays in
+//! shared memory, and the dots load its elements when they need them. The remaining
+//! `convert_layout` ops rename registers, or shuffle within warps.
 
 use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -40,10 +45,10 @@ use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Header, LayoutId
 
 const WORD_BITS: u32 = 32;
 
-/// Lowers the conversions and the reductions of a kernel that cross warps.
+/// Lowers the ops of a kernel whose elements cross warps.
 ///
 /// # Errors
-/// If one stands in a role of some warps: the barrier between its store and its load would be one of the whole block.
+/// If one is in a partition: the barrier between its store and its load is one of the whole block.
 pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
@@ -57,7 +62,7 @@ pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
         roles,
         moved,
         staged,
-        in_role: false,
+        in_partition: false,
         refused: None,
     };
     let has_transposes = pass.staged.has_transposes();
@@ -67,20 +72,19 @@ pub fn lower_conversions(module: &mut Module) -> Result<(), Box<Diagnostic>> {
         prune(pass.cursor.function);
     }
     let Some((inst, name)) = refused else { return Ok(()) };
-    let message = format!("`{name}` between the warps of a role is not supported");
+    let message = format!("`{name}` between the warps of a partition is not supported");
     Err(Box::new(
-        at(pass.cursor.function, inst, Code::NotOnThisDevice, message)
-            .hint("hand the tile over through a ring"),
+        at(pass.cursor.function, inst, Code::NotOnThisDevice, message).hint("pass the tile through a ring"),
     ))
 }
 
-/// What becomes of a conversion.
-enum Way {
-    /// It stays: no element leaves its warp.
+/// The lowering of a conversion.
+enum Lowering {
+    /// None: no element leaves its warp.
     WithinWarps,
     /// Through a buffer with this layout, and back to registers; by `ldmatrix`, or not.
     Through(Layout, bool),
-    /// To a buffer with this layout, which products read.
+    /// To a buffer with this layout, which dots read.
     To(Layout),
 }
 
@@ -88,13 +92,13 @@ pub(super) struct Pass<'m> {
     pub(super) header: &'m mut Header,
     pub(super) cursor: Cursor<'m, Gpu>,
     roles: OperandRoles,
-    /// Where elements of a value are moved from.
+    /// The buffers of values from which ops gather elements.
     moved: SecondaryMap<Value, PackedOption<Value>>,
-    /// What asynchronous products read from shared memory.
+    /// The operands of asynchronous dots in shared memory.
     pub(super) staged: Staged,
-    /// Whether the block is run by some of the warps alone.
-    in_role: bool,
-    /// The first instruction that cannot be lowered where it stands.
+    /// The block is in a partition of the warps.
+    in_partition: bool,
+    /// The first instruction that cannot be lowered in its partition.
     refused: Option<(Inst, &'static str)>,
 }
 
@@ -126,12 +130,12 @@ impl Pass<'_> {
                 // tidy: wildcard because no other op moves elements between threads
                 _ => self.cursor.insert(inst),
             }
-            let outside = self.in_role;
-            self.in_role |= self.cursor.function.insts[inst].op.info().family == OpFamily::Partitions;
+            let outside = self.in_partition;
+            self.in_partition |= self.cursor.function.insts[inst].op.info().family == OpFamily::Partitions;
             for region in self.cursor.function.insts[inst].regions.clone() {
                 self.block(region);
             }
-            self.in_role = outside;
+            self.in_partition = outside;
             for result in self.cursor.function.insts[inst].results.clone() {
                 buffers.extend(self.keep(result));
             }
@@ -142,7 +146,8 @@ impl Pass<'_> {
         self.end_lifetimes(block, &buffers);
     }
 
-    /// A value whose elements are moved goes to shared memory where it is made, once for all that move them.
+    /// Stores a value from which ops gather elements to shared memory at its definition, once for
+    /// all of them; returns the buffer.
     fn keep(&mut self, value: Value) -> Option<Value> {
         let is_tile = self.cursor.function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar());
         if !is_tile || !self.roles.is_moved(self.cursor.function, value) {
@@ -160,9 +165,9 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Notes that an instruction goes through shared memory with a barrier of the block.
+    /// Records that an instruction goes through shared memory, with a barrier of the block.
     pub(super) fn goes_through_memory(&mut self, inst: Inst) {
-        if self.in_role && self.refused.is_none() {
+        if self.in_partition && self.refused.is_none() {
             self.refused = Some((inst, self.cursor.function.insts[inst].op.name()));
         }
     }
@@ -174,19 +179,19 @@ impl Pass<'_> {
 
     fn bits(&self, value: Value) -> u32 {
         element_bits(
-            self.cursor.function.ty(value).as_registers().expect("what is converted is in registers"),
+            self.cursor.function.ty(value).as_registers().expect("a converted value is in registers"),
         )
     }
 
-    /// The type of a buffer for a value.
+    /// Returns the type of a buffer for a value.
     fn buffer(&mut self, value: Value, memory: &Layout) -> Type {
-        let tile = self.cursor.function.ty(value).as_registers().expect("what is stored is in registers");
+        let tile = self.cursor.function.ty(value).as_registers().expect("a stored value is in registers");
         let (element, shape) = (tile.element, tile.shape.clone());
         let layout = self.header.layouts.add(memory.clone());
         Type::Buffer(Buffer { slots: 1, element, shape, layout })
     }
 
-    /// A new buffer that holds a value.
+    /// Returns a new buffer that holds a value.
     pub(super) fn store(&mut self, value: Value, memory: &Layout) -> Value {
         let ty = self.buffer(value, memory);
         let buffer = self.cursor.value(GpuOp::Alloc { offset: Deferred(None) }, &[], ty);
@@ -194,21 +199,21 @@ impl Pass<'_> {
         buffer
     }
 
-    /// A conversion; the buffer, if products read it.
+    /// Lowers a conversion; returns the buffer, if dots read it.
     fn convert(&mut self, inst: Inst, block: Block) -> Option<Value> {
         let data = &self.cursor.function.insts[inst];
         let (from, to) = (data.operands[0], data.results[0]);
-        let way = self.way(from, to, block);
-        self.say(inst, from, to, &way);
-        if !matches!(way, Way::WithinWarps) {
+        let lowering = self.lowering(from, to, block);
+        self.remark(inst, from, to, &lowering);
+        if !matches!(lowering, Lowering::WithinWarps) {
             self.goes_through_memory(inst);
         }
-        match way {
-            Way::WithinWarps => {
+        match lowering {
+            Lowering::WithinWarps => {
                 self.cursor.insert(inst);
                 None
             }
-            Way::Through(memory, matrix) => {
+            Lowering::Through(memory, matrix) => {
                 let buffer = self.store(from, &memory);
                 let data = &mut self.cursor.function.insts[inst];
                 data.op = GpuOp::LocalLoad { matrix }.into();
@@ -217,7 +222,7 @@ impl Pass<'_> {
                 self.cursor.emit(GpuOp::Dealloc {}, &[buffer], []);
                 None
             }
-            Way::To(memory) => {
+            Lowering::To(memory) => {
                 let ty = self.buffer(from, &memory);
                 self.cursor.function.values[to].ty = ty;
                 let data = &mut self.cursor.function.insts[inst];
@@ -230,7 +235,7 @@ impl Pass<'_> {
         }
     }
 
-    fn say(&self, inst: Inst, from: Value, to: Value, way: &Way) {
+    fn remark(&self, inst: Inst, from: Value, to: Value, lowering: &Lowering) {
         let tile = self.cursor.function.ty(from).as_registers();
         let subject = || remarks::subject(self.cursor.function, inst, tile);
         remarks::about("conversions", self.cursor.function, inst, subject, || {
@@ -238,18 +243,20 @@ impl Pass<'_> {
             let layouts = format!("from {source} to {target}");
             let plan =
                 || self.plan(source, target, bits).map_or_else(|_| String::new(), |plan| plan.to_string());
-            match way {
-                Way::WithinWarps => Because::done(plan(), format!("no element leaves its warp; {layouts}")),
-                Way::Through(memory, matrix) => {
+            match lowering {
+                Lowering::WithinWarps => {
+                    Because::done(plan(), format!("no element leaves its warp; {layouts}"))
+                }
+                Lowering::Through(memory, matrix) => {
                     let conflicts = bank_use(memory, source, bits, u32::MAX).conflicts();
                     let by = if *matrix { ", loaded by ldmatrix" } else { "" };
                     let reason =
                         format!("elements change warps; {conflicts} bank conflicts a store; {layouts}");
                     Because::note(format!("shared memory: {}{by}", plan()), reason)
                 }
-                Way::To(memory) => {
+                Lowering::To(memory) => {
                     let conflicts = bank_use(memory, source, bits, u32::MAX).conflicts();
-                    let decision = "shared memory, from where products read it".to_owned();
+                    let decision = "shared memory, from where dots read it".to_owned();
                     Because::note(
                         decision,
                         format!("{conflicts} bank conflicts a store; the buffer is {memory}"),
@@ -259,26 +266,28 @@ impl Pass<'_> {
         });
     }
 
+    /// Returns the plan of a conversion between two layouts.
     fn plan(&self, from: &Layout, to: &Layout, bits: u32) -> Result<Plan, ConvertError> {
         convert(from, to, bits, self.header.target.tuning.conversion_trip_cost)
     }
 
-    fn way(&self, from: Value, to: Value, block: Block) -> Way {
+    /// Returns the lowering of a conversion in a block.
+    fn lowering(&self, from: Value, to: Value, block: Block) -> Lowering {
         let (source, target, bits) = (self.layout(from), self.layout(to), self.bits(from));
         if self.roles.is_fma_operand(self.cursor.function, to) {
-            return Way::To(shared_memory(source, target, bits));
+            return Lowering::To(shared_memory(source, target, bits));
         }
-        // There is one block in a cluster.
+        // A layout distributes the elements of a tile within one block.
         let Plan::Shared(plan) = self.plan(source, target, bits).expect("no element leaves its block") else {
-            return Way::WithinWarps;
+            return Lowering::WithinWarps;
         };
         let contiguous = contiguous_axis(self.header, self.cursor.function, from);
         if !self.roles.is_dot_operand(self.cursor.function, to) {
             let boxed = |axis| rows_of_box(&source.output().shape(), axis, bits);
             if let Some(axis) = contiguous.filter(|_| self.roles.is_wgmma_a(self.cursor.function, to)) {
-                return Way::Through(boxed(axis), false);
+                return Lowering::Through(boxed(axis), false);
             }
-            // What is loaded goes straight to where threads take words of it.
+            // A loaded tile goes directly to a buffer from which threads load whole words.
             if let Some(axis) =
                 contiguous.filter(|_| source.output().rank() == 2 && self.roles.mma_inputs.contains(to))
             {
@@ -286,10 +295,10 @@ impl Pass<'_> {
                 let matrix = self.header.target.features.has(Feature::LdMatrix)
                     && target.matrix_access(&memory, bits).is_some();
                 if matrix || target.vector_along(axis).width() * bits >= WORD_BITS {
-                    return Way::Through(memory, matrix);
+                    return Lowering::Through(memory, matrix);
                 }
             }
-            return Way::Through(plan.memory, false);
+            return Lowering::Through(plan.memory, false);
         }
         let swizzled = self.matrix_memory(source, target, bits, contiguous);
         let (memory, matrix) = swizzled.map_or((plan.memory, false), |memory| (memory, true));
@@ -297,13 +306,14 @@ impl Pass<'_> {
         if self.roles.is_used_outside(to, block)
             && registers <= self.header.target.tuning.kept_operand_registers
         {
-            Way::Through(memory, matrix)
+            Lowering::Through(memory, matrix)
         } else {
-            Way::To(memory)
+            Lowering::To(memory)
         }
     }
 
-    /// A buffer for an operand of the tensor cores that `ldmatrix` loads without conflicts.
+    /// Returns the layout of a buffer from which `ldmatrix` loads an operand without bank
+    /// conflicts.
     fn matrix_memory(
         &self,
         source: &Layout,
@@ -316,8 +326,8 @@ impl Pass<'_> {
         }
         let shape = source.output().shape();
         let rank = shape.len();
-        // Contiguous as in global memory, or along the axis along which the source holds the widest vectors; of several along
-        // the last.
+        // Rows are along the axis that is contiguous in global memory, else along the last axis
+        // along which the source has the widest vectors.
         let axis = contiguous.or_else(|| (0..rank).max_by_key(|axis| source.vector_along(*axis).width()))?;
         let order: Vec<usize> =
             [axis].into_iter().chain((0..rank).rev().filter(|other| *other != axis)).collect();
@@ -325,7 +335,7 @@ impl Pass<'_> {
         target.matrix_access(&memory, bits).map(|_| memory)
     }
 
-    /// A reduction; if warps hold parts of one line, each by itself first.
+    /// Lowers a reduction; if several warps have elements of one line, first within each warp.
     fn reduce(&mut self, inst: Inst, axis: u32, block: Block) {
         let operands = self.cursor.function.insts[inst].operands.clone();
         let layout = self.layout(operands[0]).clone();
@@ -366,7 +376,7 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// A reduction that keeps the order, in a layout that suits it better.
+    /// Lowers a reduction that keeps the order of elements, in a layout with whole lines in a warp.
     fn reduce_in_lines(&mut self, inst: Inst, axis: u32, layout: &Layout, block: Block) {
         let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
         let to = self.header.layouts.add(lines.clone());
@@ -401,8 +411,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Values stored to shared memory, in a layout for so many bits an element, and loaded in another layout of threads; one
-    /// wait serves all.
+    /// Stores values to shared memory, in a layout for the bits of an element, and loads them as
+    /// values of other types; one barrier serves all of them.
     pub(super) fn through_memory(
         &mut self,
         values: &[Value],
@@ -421,9 +431,9 @@ impl Pass<'_> {
         loaded
     }
 
-    /// A value in another layout.
+    /// Converts a value to another layout.
     pub(super) fn converted(&mut self, value: Value, to: LayoutId, block: Block) -> Value {
-        let tile = self.cursor.function.ty(value).as_registers().expect("what is converted is in registers");
+        let tile = self.cursor.function.ty(value).as_registers().expect("a converted value is in registers");
         let ty = Type::registers(tile.clone(), Some(to));
         let op = GpuOp::ConvertLayout {}.into();
         let inst =
@@ -434,7 +444,7 @@ impl Pass<'_> {
         result
     }
 
-    /// Makes a value, which another instruction had as a result, the conversion of one.
+    /// Redefines the result of another instruction as the conversion of a value.
     pub(super) fn convert_to(&mut self, from: Value, result: Value, block: Block) {
         let op = GpuOp::ConvertLayout {}.into();
         let inst =
@@ -445,7 +455,8 @@ impl Pass<'_> {
         self.convert(inst, block);
     }
 
-    /// An atomic operation: of threads that hold copies of an element one does it, and hands its result to the others.
+    /// Lowers an atomic operation: of the threads that hold copies of an element, one does it and
+    /// passes its result to the others.
     fn atomic(&mut self, inst: Inst) {
         let data = &mut self.cursor.function.insts[inst];
         let was_everywhere = match &mut data.op {
@@ -455,7 +466,7 @@ impl Pass<'_> {
                 | GpuOp::AtomicLoad { everywhere, .. }
                 | GpuOp::AtomicPoll { everywhere, .. },
             ) => std::mem::replace(everywhere, false),
-            // tidy: wildcard because no other op has a result that one thread makes
+            // tidy: wildcard because all threads have the results of other ops
             _ => false,
         };
         let Some(result) = data.results.first().copied().filter(|_| was_everywhere) else {
@@ -474,8 +485,8 @@ impl Pass<'_> {
         let (op, operands, location) = (data.op.clone(), data.operands.clone(), data.location);
         self.cursor.location = location;
         let done = self.cursor.value(op, &operands, ty.clone());
-        // The instruction becomes the one that gives all threads the result.
-        let tile = ty.as_registers().expect("atomic operations are made in registers").clone();
+        // The old instruction returns the result in all threads.
+        let tile = ty.as_registers().expect("results of atomic operations are in registers").clone();
         if ty.layout().is_some() {
             let memory = rows(&tile.shape);
             let buffer = self.store(done, &memory);
@@ -506,22 +517,22 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Ends the lifetimes of buffers of this block behind their last use.
+    /// Ends the lifetimes of buffers of this block after their last use.
     fn end_lifetimes(&mut self, block: Block, buffers: &[Value]) {
         if buffers.is_empty() {
             return;
         }
         let mut last: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
-        // What products under way still read.
+        // The values that dots in flight still read.
         let mut reads: SecondaryMap<Value, SmallVec<[Value; 2]>> = SecondaryMap::new();
         let insts = self.cursor.function.blocks[block].insts.clone();
-        for (place, inst) in insts.iter().enumerate() {
+        for (index, inst) in insts.iter().enumerate() {
             let mut see = |inst: Inst| {
                 let data = &self.cursor.function.insts[inst];
                 let mut used: SmallVec<[Value; 8]> = data.operands.iter().copied().collect();
                 used.extend(data.operands.iter().flat_map(|operand| reads[*operand].clone()));
                 for operand in &used {
-                    last[*operand] = Some(place);
+                    last[*operand] = Some(index);
                 }
                 for result in &data.results {
                     if matches!(self.cursor.function.ty(*result), Type::Pending { .. }) {
@@ -537,16 +548,16 @@ impl Pass<'_> {
         let mut ends: Vec<(usize, Value)> =
             buffers.iter().filter_map(|buffer| Some((last[*buffer]?, *buffer))).collect();
         ends.sort_unstable();
-        for (place, buffer) in ends.into_iter().rev() {
+        for (index, buffer) in ends.into_iter().rev() {
             let op = GpuOp::Dealloc {}.into();
-            let location = self.cursor.function.insts[insts[place]].location;
+            let location = self.cursor.function.insts[insts[index]].location;
             let end = self.cursor.function.create_inst(op, smallvec![buffer], smallvec![], [], location);
-            self.cursor.function.blocks[block].insts.insert(place + 1, end);
+            self.cursor.function.blocks[block].insts.insert(index + 1, end);
         }
     }
 }
 
-/// The layout of a buffer that suits both sides of a conversion.
+/// Returns the layout of a buffer that suits both sides of a conversion.
 fn shared_memory(source: &Layout, target: &Layout, bits: u32) -> Layout {
     shared_plan(source, target, bits).expect("no element leaves its block").memory
 }

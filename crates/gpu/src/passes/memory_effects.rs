@@ -76,8 +76,8 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
         // Its partitions have started all of that when it ends, each at its own time.
         Op::Gpu(GpuOp::WarpSpecialize { .. }) => return effects_inside(analysis, inst),
-        // Ops of the GPU dialect have replaced those that access global memory. The others may have
-        // operands in shared memory.
+        // tidy: wildcard because ops of the GPU dialect have replaced those that access global
+        // memory. The others may have operands in shared memory.
         Op::Tile(_) => MemoryAccess::ReadsOperands,
         Op::Gpu(op) => op.info().memory,
     };

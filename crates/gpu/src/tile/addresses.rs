@@ -1,9 +1,11 @@
-//! Tiles of pointers as one scalar pointer plus tiles of offsets, each as narrow as the program has it.
+//! Splits tiles of pointers into a scalar pointer plus tiles of offsets, each as narrow as in the
+//! program.
 //!
-//! A tile of pointers takes 64 bits an element, and to move it takes additions of 64 bits. Most are a pointer that is the same
-//! for every element, the base, plus offsets of 32 bits. The pass takes them apart: what moves all pointers alike moves the
-//! base, in loops too, where the offsets are often computed once; a pointer is put together where memory is accessed, by a
-//! multiplication and an addition that are one instruction.
+//! A tile of pointers takes 64 bits an element, and moving it takes 64-bit additions. Most are a
+//! pointer that is the same for every element, the base, plus offsets of 32 bits. The pass
+//! separates them: an offset that is the same for all elements moves the base, also in loops, where
+//! the other offsets are often invariant. Each access adds base and offsets, by a multiplication
+//! and an addition that are one instruction.
 //!
 //! ```text
 //! p = broadcast(splat x + rows * w) + broadcast(cols)        p = splat x + broadcast(cols) + broadcast(rows * w)
@@ -12,13 +14,14 @@
 //!   yield q + splat (16 * w)                                   yield base + 16 * w
 //! ```
 //!
-//! Nothing overflows that did not overflow before. Offsets are never added to each other: each is extended to 64 bits on its
-//! own, as in the program. Where a product is multiplied out, because a loop changes one part of a factor and not the rest,
-//! `(u + v) * s` to `u * s + v * s`, the parts have the same sign: so both lie between 0 and the whole, which by the promise of
-//! the language ([`Assumptions::no_signed_overflow`]) fits.
+//! No arithmetic overflows that did not overflow before. Offsets are never added to each other:
+//! each is extended to 64 bits by itself, as in the program. If a loop changes only one term of a
+//! factor, the product is distributed, `(u + v) * s` to `u * s + v * s`; both terms have the same
+//! sign, so each product is between 0 and the whole, which does not overflow by the promise of the
+//! language ([`Assumptions::no_signed_overflow`]).
 //!
-//! What a program promises of a tile of pointers (`tl.multiple_of`) is said of the pointers that are put together. A step that nothing
-//! but the next iteration asks for needs no promise.
+//! A hint on a tile of pointers (`tl.multiple_of`) moves to the pointers of the access. A step that
+//! only the next iteration uses needs no hint.
 
 use cranelift_entity::SecondaryMap;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -31,10 +34,10 @@ use tilewright_opt::analysis::{Assumptions, Range, analyze_assuming};
 
 use crate::assign::coalescing::Infos;
 
-/// How far definitions are followed.
-const MOST_STEPS: u32 = 8;
+/// The most definitions that are followed in sequence.
+const MAX_DEPTH: u32 = 8;
 
-/// Takes the tiles of pointers of a kernel apart; true if it changed something.
+/// Splits the tiles of pointers of a kernel; returns whether it changed something.
 pub fn split(function: &mut Function) -> bool {
     if !is_worth_it(function) {
         return false;
@@ -55,7 +58,8 @@ pub fn split(function: &mut Function) -> bool {
     true
 }
 
-/// Whether a tile of pointers moves in a loop, or twice; others are a base and an offset as they are.
+/// Returns whether a tile of pointers moves in a loop, or twice; others are already a base and an
+/// offset.
 fn is_worth_it(function: &Function) -> bool {
     let mut found = false;
     function.walk(function.entry, &mut |inst| {
@@ -87,35 +91,39 @@ struct Address {
     ty: Type,
     /// Tiles of integers of the same shape.
     offsets: SmallVec<[Value; 2]>,
-    /// What the program promises of the pointers.
+    /// The hints on the pointers.
     hints: SmallVec<[Op; 1]>,
 }
 
-/// An integer tile as the sum of a scalar and of tiles.
-struct Sum {
+/// An integer tile as a loop-variant scalar plus tiles.
+///
+/// Not a form of `tilewright_ir`: it lists values that the pass emits, of their own widths, and an
+/// addition of two offsets would not be exact.
+struct SplitOffset {
     scalar: Value,
     tiles: SmallVec<[Value; 2]>,
-    /// Whether a factor was multiplied out.
-    is_product: bool,
+    /// A product was distributed over the sum.
+    is_distributed: bool,
 }
 
 struct Split<'f> {
     cursor: Cursor<'f>,
-    /// What is known of the values of the function as it was.
+    /// The ranges and axes of the values of the function before the pass.
     infos: Infos,
-    /// The tiles of pointers that are taken apart; no instruction makes them any more.
+    /// The split tiles of pointers, which no instruction computes any more.
     addresses: FxHashMap<Value, Address>,
     /// The number of loops around the definition of a value.
     levels: SecondaryMap<Value, u32>,
     level: u32,
-    /// The uses of the values of the function as it was.
+    /// The uses of the values of the function before the pass.
     uses: Uses,
-    /// What moves pointers of which something is promised, for the next iteration of a loop alone.
+    /// Moves of pointers with hints whose results only the next iteration of a loop uses.
     steps: FxHashSet<Inst>,
 }
 
 impl Split<'_> {
-    /// Rewrites a block. Of the values that it yields, those at `moved` are tiles of pointers of which the base is carried.
+    /// Rewrites a block. The yielded values with an index in `moved` are tiles of pointers whose
+    /// base is carried.
     fn block(&mut self, block: Block, moved: &[usize]) {
         for &parameter in &self.cursor.function.blocks[block].parameters {
             self.levels[parameter] = self.level;
@@ -137,9 +145,9 @@ impl Split<'_> {
         if self.cursor.function.insts[inst].op.family() == OpFamily::Loop {
             return self.repeat(inst);
         }
-        for &place in moved {
-            let yielded = self.cursor.function.insts[inst].operands[place];
-            self.cursor.function.insts[inst].operands[place] = self.addresses[&yielded].base;
+        for &index in moved {
+            let yielded = self.cursor.function.insts[inst].operands[index];
+            self.cursor.function.insts[inst].operands[index] = self.addresses[&yielded].base;
         }
         self.join_operands(inst, moved);
         for region in self.cursor.function.insts[inst].regions.clone() {
@@ -155,7 +163,8 @@ impl Split<'_> {
         self.cursor.insert(inst);
     }
 
-    /// What an instruction makes, if it is a tile of pointers that can be taken apart.
+    /// Returns the result of an instruction and its address, if it is a tile of pointers that can
+    /// be split.
     fn address(&mut self, inst: Inst) -> Option<(Value, Address)> {
         let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
         let result = self.cursor.function.result(inst)?;
@@ -194,18 +203,18 @@ impl Split<'_> {
                 }
                 Address { base, ty, offsets, hints }
             }
-            // tidy: wildcard because pointers that other ops make are what they are
+            // tidy: wildcard because pointers of other ops are not split
             _ => return None,
         };
         Some((result, address))
     }
 
-    /// Pointers moved by offsets.
+    /// Returns pointers moved by offsets.
     fn moved(&mut self, pointers: Address, offset: Value) -> Address {
         let Address { mut base, ty, mut offsets, hints } = pointers;
         if let Some(scalar) = self.scalar_of(offset) {
             base = self.move_base(base, scalar);
-        } else if let Some(sum) = self.sum(offset, MOST_STEPS).filter(|sum| sum.is_product) {
+        } else if let Some(sum) = self.sum(offset, MAX_DEPTH).filter(|sum| sum.is_distributed) {
             base = self.move_base(base, sum.scalar);
             offsets.extend(sum.tiles);
         } else {
@@ -224,7 +233,7 @@ impl Split<'_> {
         self.value(op.clone(), &[tile], ty)
     }
 
-    /// The result of a new instruction, which is in as many loops as its operands.
+    /// Returns the result of a new instruction, which is in as many loops as its operands.
     fn value(&mut self, op: Op, operands: &[Value], ty: Type) -> Value {
         let level = operands.iter().map(|&operand| self.levels[operand]).max().unwrap_or(0);
         let result = self.cursor.value(op, operands, ty);
@@ -232,7 +241,7 @@ impl Split<'_> {
         result
     }
 
-    /// The scalar that every element of a tile is.
+    /// Returns the scalar that equals every element of a tile.
     fn scalar_of(&self, tile: Value) -> Option<Value> {
         let data = &self.cursor.function.insts[self.cursor.function.defining_inst(tile)?];
         match &data.op {
@@ -247,13 +256,13 @@ impl Split<'_> {
         }
     }
 
-    /// An integer tile as a scalar that a loop changes and tiles that it does not change, or as that and other tiles.
-    fn sum(&mut self, tile: Value, steps: u32) -> Option<Sum> {
+    /// Returns an integer tile as a loop-variant scalar plus tiles, at least one of them invariant.
+    fn sum(&mut self, tile: Value, steps: u32) -> Option<SplitOffset> {
         let steps = steps.checked_sub(1)?;
         let inst = self.cursor.function.defining_inst(tile)?;
         let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
         let ty = self.cursor.function.ty(tile).clone();
-        // Narrower numbers are not indices: they may well wrap around.
+        // Narrower integers are not indices: they may wrap around.
         let dtype =
             ty.dtype().filter(|dtype| *dtype == Dtype::I32 || dtype.bits() == 64 && dtype.is_int())?;
         match op {
@@ -280,7 +289,7 @@ impl Split<'_> {
                     let scalar_ty = ty.with_shape(Shape::scalar());
                     let product = self.value(op.clone(), &[sum.scalar, scalar], scalar_ty);
                     let tile = self.value(op.clone(), &[tile, factor], ty.clone());
-                    Some(Sum { scalar: product, tiles: smallvec![tile], is_product: true })
+                    Some(SplitOffset { scalar: product, tiles: smallvec![tile], is_distributed: true })
                 })
             }
             Op::ExpandDims { .. }
@@ -307,50 +316,52 @@ impl Split<'_> {
         }
     }
 
-    /// `uniform + tile`, where a loop changes the first alone, and neither exceeds the sum.
-    fn leaf(&self, uniform: Value, tile: Value, bits: u32) -> Option<Sum> {
+    /// Splits `uniform + tile`, if a loop changes only the uniform one, and neither exceeds the
+    /// sum.
+    fn leaf(&self, uniform: Value, tile: Value, bits: u32) -> Option<SplitOffset> {
         let scalar = self.scalar_of(uniform)?;
         let [a, b]: [Range; 2] = [scalar, tile].map(|value| self.infos[value].range);
         let is_exact = bits == 64 || a.is_nonnegative() && b.is_nonnegative();
-        (is_exact && self.levels[scalar] > self.levels[tile]).then(|| Sum {
+        (is_exact && self.levels[scalar] > self.levels[tile]).then(|| SplitOffset {
             scalar,
             tiles: smallvec![tile],
-            is_product: false,
+            is_distributed: false,
         })
     }
 
-    /// A loop: of pointers that it moves alike, the base is carried.
+    /// Rewrites a loop, which carries only the base of pointers that it moves alike.
     fn repeat(&mut self, inst: Inst) {
         let bounds = if matches!(self.cursor.function.insts[inst].op, Op::For { .. }) { 3 } else { 0 };
         let mut moved = Vec::new();
         let carried: Vec<Carried> = self.cursor.function.carried(inst).collect();
-        for (number, Carried { initial, parameters, yielded, result }) in carried.into_iter().enumerate() {
+        for (index, Carried { initial, parameters, yielded, result }) in carried.into_iter().enumerate() {
             let initial = initial.expect("a loop begins with what it carries");
             let Some(address) = self.addresses.get(&initial).cloned() else { continue };
-            // What is promised of the first pointers is not said of the next ones.
+            // The hints on the initial pointers may not hold for the next ones.
             if !address.hints.is_empty() || !self.is_moved_alike(yielded[0], &parameters) {
                 continue;
             }
-            self.cursor.function.insts[inst].operands[bounds + number] = address.base;
+            self.cursor.function.insts[inst].operands[bounds + index] = address.base;
             for &value in parameters.iter().chain([&result]) {
                 self.cursor.function.values[value].ty = address.ty.with_shape(Shape::scalar());
                 self.addresses.insert(value, Address { base: value, ..address.clone() });
             }
-            moved.push(number);
+            moved.push(index);
         }
-        let places: Vec<usize> = moved.iter().map(|number| bounds + number).collect();
-        self.join_operands(inst, &places);
+        let operands: Vec<usize> = moved.iter().map(|index| bounds + index).collect();
+        self.join_operands(inst, &operands);
         self.level += 1;
         let regions = self.cursor.function.insts[inst].regions.clone();
-        for (place, &region) in regions.iter().enumerate() {
-            let is_body = place + 1 == regions.len();
+        for (index, &region) in regions.iter().enumerate() {
+            let is_body = index + 1 == regions.len();
             self.block(region, if is_body { &moved } else { &[] });
         }
         self.level -= 1;
         self.push(inst);
     }
 
-    /// Whether a tile of pointers is one of the parameters, all of it moved by the same number of elements.
+    /// Returns whether a tile of pointers is one of the parameters, all elements of which are moved
+    /// by the same offset.
     fn is_moved_alike(&mut self, tile: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&tile) {
             return true;
@@ -366,7 +377,7 @@ impl Split<'_> {
                 match self.cursor.function.defining_op(from) {
                     Some(Op::Hint { .. }) if self.uses.count(tile) > 1 => return false,
                     Some(Op::Hint { .. }) => self.steps.insert(inst),
-                    // tidy: wildcard because of others nothing is promised
+                    // tidy: wildcard because only hints promise something
                     _ => true,
                 };
                 self.is_moved_alike(from, parameters)
@@ -380,27 +391,29 @@ impl Split<'_> {
                 self.is_moved_alike(inner.yielded[0], &inner.parameters)
                     && initial.is_some_and(|initial| self.is_moved_alike(initial, parameters))
             }
-            // tidy: wildcard because pointers that other ops make are what they are
+            // tidy: wildcard because pointers of other ops have no base in common
             _ => false,
         }
     }
 
-    /// Puts pointers together for an instruction that needs them, but for those at the places of `moved`.
+    /// Adds base and offsets of the operands of an instruction, except for those with an index in
+    /// `moved`.
     fn join_operands(&mut self, inst: Inst, moved: &[usize]) {
-        for place in 0..self.cursor.function.insts[inst].operands.len() {
-            let operand = self.cursor.function.insts[inst].operands[place];
-            if !moved.contains(&place)
+        for index in 0..self.cursor.function.insts[inst].operands.len() {
+            let operand = self.cursor.function.insts[inst].operands[index];
+            if !moved.contains(&index)
                 && let Some(address) = self.addresses.get(&operand).cloned()
             {
                 let pointers = self.join(address);
                 let name = self.cursor.function.values[operand].name.clone();
                 self.cursor.function.values[pointers].name = name;
-                self.cursor.function.insts[inst].operands[place] = pointers;
+                self.cursor.function.insts[inst].operands[index] = pointers;
             }
         }
     }
 
-    /// Offsets of few kinds come first, so that their sums with the base serve many elements.
+    /// Returns the pointers of an address. Offsets with few distinct values are added first, so
+    /// that their sums with the base serve many elements.
     fn join(&mut self, address: Address) -> Value {
         let Address { base, ty, mut offsets, hints } = address;
         offsets.sort_by_cached_key(|offset| self.runs(*offset));
@@ -414,17 +427,17 @@ impl Split<'_> {
         pointers
     }
 
-    /// How many runs of consecutive or equal numbers a tile has; 0 if its elements differ by constants, so that in a thread
-    /// they are one number and constants that the instructions of memory add.
+    /// Returns the number of runs of consecutive or equal integers in a tile; 0 if its elements
+    /// differ by constants, which the instructions that access memory add.
     fn runs(&self, tile: Value) -> u32 {
-        if self.has_constant_steps(tile, MOST_STEPS) {
+        if self.has_constant_steps(tile, MAX_DEPTH) {
             return 0;
         }
         let info = &self.infos[tile];
         if info.axes.is_empty()
             && let Some(inst) = self.cursor.function.defining_inst(tile)
         {
-            // New: a tile reshaped, or multiplied by a scalar.
+            // A new tile, reshaped or multiplied by a scalar.
             return self.runs(self.cursor.function.insts[inst].operands[0]);
         }
         let run = |axis| info.contiguity(axis).max(info.constancy(axis));
@@ -455,7 +468,7 @@ impl Split<'_> {
                         && self.has_constant_steps(operands[one], steps)
                 })
             }
-            // tidy: wildcard because other ops make steps of any size
+            // tidy: wildcard because the steps of other ops are not constants
             _ => false,
         }
     }

@@ -95,7 +95,7 @@ pub struct IntegerForm {
     pub form: Form,
     /// The remainders that the form omits; only exact forms have some.
     pub wraps: SmallVec<[Wrap; 1]>,
-    /// Whether a factor other than 1 was a constant in 64 bits, so that terms may exceed 32 bits.
+    /// A 64-bit product has a constant factor other than 1, so that terms may exceed 32 bits.
     pub is_wide: bool,
 }
 

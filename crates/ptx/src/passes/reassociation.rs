@@ -15,7 +15,7 @@
 use cranelift_entity::EntityRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::regions::{Region, RegionKind, Regions, Writes};
+use super::regions::{Region, RegionKind, Regions, Writes, readers};
 use super::{Line, LineKind, Listing};
 use crate::isa::{Access, Instruction, RegisterId, ScalarType, Source};
 
@@ -60,18 +60,12 @@ pub(super) fn run(listing: &mut Listing) {
     let writes = Writes::of(listing);
     let lines = || listing.lines.iter().zip(0..);
     let sums: Vec<RegisterSum> = lines().filter_map(|(line, index)| sum(line, index, &writes)).collect();
-    let mut readers: FxHashMap<RegisterId, Vec<u32>> =
-        sums.iter().flat_map(|sum| sum.terms).map(|term| (term, Vec::new())).collect();
+    let readers = readers(listing, sums.iter().flat_map(|sum| sum.terms));
     let mut written = vec![0; listing.words.len()];
     for (line, index) in lines() {
         line.visit_registers(|register, access| {
             if access != Access::Read {
                 written[register.index()] = index;
-            }
-            if access != Access::Write
-                && let Some(readers) = readers.get_mut(&register)
-            {
-                readers.push(index);
             }
         });
     }

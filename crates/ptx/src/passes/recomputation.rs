@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::regions::{RegionKind, Regions, Writes};
+use super::regions::{RegionKind, Regions, Writes, readers};
 use super::{Line, Listing};
-use crate::isa::{Access, Instruction, RegisterId, ScalarType, Source};
+use crate::isa::{Instruction, RegisterId, ScalarType, Source};
 
 /// A sum that is read after a loop, and perhaps before it.
 ///
@@ -44,17 +44,7 @@ pub(super) fn run(listing: &mut Listing) {
     if wide.len() < listing.tuning.recomputed_sums {
         return;
     }
-    let mut readers: FxHashMap<RegisterId, Vec<u32>> =
-        wide.iter().flat_map(|(_, sum, of)| [(*sum, Vec::new()), (*of, Vec::new())]).collect();
-    for (line, index) in lines() {
-        line.visit_registers(|register, access| {
-            if access != Access::Write
-                && let Some(readers) = readers.get_mut(&register)
-            {
-                readers.push(index);
-            }
-        });
-    }
+    let readers = readers(listing, wide.iter().flat_map(|(_, sum, of)| [*sum, *of]));
     let mut sums: Vec<RecomputedSum> = Vec::new();
     for (line, sum, of) in wide {
         let found = across_a_loop(line, &readers[&sum], &outermost);

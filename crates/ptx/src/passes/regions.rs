@@ -7,6 +7,7 @@
 //! of a loop: there the loop ends in any case.
 
 use cranelift_entity::EntityRef;
+use rustc_hash::FxHashMap;
 
 use super::{Line, LineKind, Listing};
 use crate::isa::{Access, Instruction, LabelId, RegisterId};
@@ -272,4 +273,23 @@ impl<'a> Changes<'a> {
     pub fn is_since(&self, register: RegisterId, line: u32) -> bool {
         self.since.get(register.index()).is_none_or(|since| *since <= line)
     }
+}
+
+/// Returns the lines that read each of some registers, in order.
+pub(super) fn readers(
+    listing: &Listing,
+    registers: impl IntoIterator<Item = RegisterId>,
+) -> FxHashMap<RegisterId, Vec<u32>> {
+    let mut readers: FxHashMap<RegisterId, Vec<u32>> =
+        registers.into_iter().map(|register| (register, Vec::new())).collect();
+    for (line, index) in listing.lines.iter().zip(0..) {
+        line.visit_registers(|register, access| {
+            if access != Access::Write
+                && let Some(readers) = readers.get_mut(&register)
+            {
+                readers.push(index);
+            }
+        });
+    }
+    readers
 }

@@ -45,13 +45,12 @@ pub use device_maps::{DeviceMap, MapId};
 use masks::{Bound, bounds};
 use rows::index_along;
 use sign::Proof;
+use tilewright_gpu_ir::box_layout::MAX_BOX_EXTENT;
 use tilewright_gpu_ir::target::{Feature, GpuTarget};
 use tilewright_gpu_ir::{
     LaunchInteger, LaunchTerm, TensorAccess, TensorMapPlan, UNBOUNDED, is_tensor_reduction,
 };
 
-/// The most elements of a box along an axis.
-const MAX_BOX_EXTENT: u32 = 256;
 /// Addresses, strides and the starts of rows are multiples of this many bytes.
 const ALIGNMENT: u64 = 16;
 /// The assumed divisibility of arguments that a launch does not specialize as multiples of 16. If

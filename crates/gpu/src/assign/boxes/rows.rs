@@ -22,8 +22,8 @@ use crate::remarks::Because;
 use tilewright_gpu_ir::TensorMapPlan;
 use tilewright_gpu_ir::layout_rules::MIN_GATHERED_ROWS;
 
-/// The fewest bytes of a row: four rows are a multiple of 128 bytes.
-const MIN_ROW_BYTES: u64 = 32;
+/// The fewest bytes of a gathered row: four rows are a multiple of 128 bytes.
+const MIN_GATHERED_ROW_BYTES: u64 = 32;
 
 /// A tensor map, and the coordinates of the first element of its box.
 type PlannedBox = (TensorMapPlan, SmallVec<[Form; 5]>);
@@ -128,7 +128,7 @@ impl Search<'_> {
             }
         }
         let columns = found.and_then(|(axis, _)| axes.get(1 - axis.min(1)));
-        if columns.is_some_and(|columns| u64::from(columns.extent) * bytes < MIN_ROW_BYTES) {
+        if columns.is_some_and(|columns| u64::from(columns.extent) * bytes < MIN_GATHERED_ROW_BYTES) {
             return Err("less than 32 bytes of a row");
         }
         Ok(found)
