@@ -750,5 +750,5 @@ yield_values
     let text = text(body).replacen("kernel", row, 1);
     let mut module = parse_dialect::<Gpu>(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let refusal = PASSES[0].run(&mut module).expect_err("there is no barrier for it");
-    assert_eq!(refusal.message, "`reduce` between the warps of a role is not supported");
+    assert_eq!(refusal.message, "`reduce` between the warps of a partition is not supported");
 }
