@@ -171,7 +171,7 @@ fn linear_address(evolution: &mut ScalarEvolution<'_, Gpu>, pointer: Value) -> O
     let (mut axes, mut loops) = (smallvec![0; rank], smallvec![]);
     for (product, factor) in address.offset.form.terms() {
         match product[..] {
-            [Term::Axis(axis)] => axes[axis] = factor,
+            [Term::Axis(own)] => axes[own] = factor,
             [Term::Iteration(inst)] => loops.push((inst, factor)),
             _ => {
                 let is_fixed = |term: &Term| matches!(term, Term::Value(value) if is_fixed(*value));

@@ -360,7 +360,7 @@ impl Split<'_> {
         self.push(inst);
     }
 
-    /// Returns whether a tile of pointers is one of the parameters, all elements of which are moved
+    /// Returns whether a tile of pointers is one of the parameters, with all elements moved
     /// by the same offset.
     fn is_moved_alike(&mut self, tile: Value, parameters: &[Value]) -> bool {
         if parameters.contains(&tile) {

@@ -4,6 +4,7 @@ use super::scalar_evolution::{Form, IntegerForm, MAX_DEPTH, ScalarEvolution, Ter
 use crate::dialect::{Dialect, Operation};
 use crate::function::{Block, Definition, Value};
 use crate::ops::{Op, OpFamily};
+use crate::types::Type;
 
 /// A pointer, or a tile of pointers: a base plus an offset in elements.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ impl<D: Dialect> ScalarEvolution<'_, D> {
 
     fn address_within(&mut self, pointers: Value, depth: u32) -> Option<Address> {
         let found = depth.checked_sub(1).and_then(|depth| self.compute_address(pointers, depth));
-        let is_scalar = || D::tile_type(self.function.ty(pointers)).is_some_and(|ty| ty.is_scalar());
+        let is_scalar = || D::tile_type(self.function.ty(pointers)).is_some_and(Type::is_scalar);
         let is_base = self.has_any_base && is_scalar();
         found.or_else(|| is_base.then(|| Address { base: pointers, offset: IntegerForm::default() }))
     }

@@ -23,7 +23,7 @@ impl Bound {
     }
 }
 
-/// Returns the bounds of which a mask is the conjunction, if it is one.
+/// Returns the bounds whose conjunction is the mask, if it is one.
 pub fn bounds(evolution: &mut ScalarEvolution<'_>, mask: Value) -> Option<Vec<Bound>> {
     let conjuncts = Masks { evolution }.conjuncts(mask)?;
     Some(conjuncts.into_iter().map(|(_, bound)| bound).collect())
@@ -41,7 +41,7 @@ struct Masks<'a, 'f> {
 }
 
 impl Masks<'_, '_> {
-    /// Returns the bounded indices and their bounds, of which a mask is the conjunction.
+    /// Returns the bounded indices and their bounds, whose conjunction is the mask.
     ///
     /// Returns `None` for other masks, such as one with a negation, a disjunction or a loaded
     /// condition in it.
