@@ -5,12 +5,14 @@ use tilewright_gpu_ir::TensorAccess;
 /// The abilities of the code that launches a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Launcher<'a> {
-    /// It makes the tensor maps of [`Header`](tilewright_gpu_ir::Header) from the arguments and passes them after these.
+    /// The launcher makes the tensor maps of [`Header`](tilewright_gpu_ir::Header) from the
+    /// arguments, and passes the maps after the arguments.
     pub makes_tensor_maps: bool,
-    /// Accesses whose tensor maps it cannot make.
+    /// Accesses whose tensor maps the launcher cannot make.
     pub without: &'a [TensorAccess],
-    /// It launches as many warps as the header says, which may be more than the options request.
+    /// The launcher launches the number of warps in the header, which may exceed the requested one.
     pub adds_warps: bool,
-    /// The blocks of a cluster that the options request for a program, if more than one. It launches one if the header says so.
+    /// The blocks of a cluster that the options request for a program; 0 means 1. The launcher
+    /// launches the number in the header, which may be lower.
     pub cluster: u32,
 }

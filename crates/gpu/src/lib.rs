@@ -1,5 +1,5 @@
-//! Compiles tile IR to a program in the GPU dialect: chooses the layout of each value, shared memory,
-//! barriers and the schedule of loops.
+//! Compiles tile IR to a program in the GPU dialect: selects the layout of each value, allocates
+//! shared memory, inserts barriers and schedules loops.
 //!
 //! ```text
 //! ir::Module (after opt) ── tile ──> ── assign ──> gpu_ir::Module ── passes ──> ptx::lower
@@ -7,10 +7,10 @@
 //!
 //! | folder | contents |
 //! |---|---|
-//! | `tile` | passes over tile IR: refusals, padding to powers of two, addresses as a pointer and 32-bit offsets |
-//! | `assign` | the choice of layouts and of the instructions of dots: from tile IR to the [dialect](tilewright_gpu_ir) |
-//! | `idioms` | the mechanisms of one idiom of kernels |
-//! | `passes` | passes over the dialect: layout conversions, rings, warp instructions, allocation, barriers |
+//! | `tile` | passes over tile IR: legality, padding to powers of two, 32-bit offsets of pointers |
+//! | `assign` | layout assignment, dot instructions: tile IR to the [dialect](tilewright_gpu_ir) |
+//! | `idioms` | mechanisms for one idiom of kernels each |
+//! | `passes` | passes over the dialect: conversions, rings, warp instructions, allocation, barriers |
 
 mod assign;
 mod cost_model;
@@ -31,12 +31,12 @@ pub use launcher::Launcher;
 pub use passes::{PARTS, PASSES, Pass, least_shared_bytes};
 pub use tile::cluster::{Refusal, divide};
 
-/// Gives each value of a kernel a layout. The result is the dialect before its passes.
+/// Assigns a layout to each value of a kernel and returns the dialect before its passes.
 ///
 /// `num_warps` is a power of two up to [`MAX_WARPS`](tilewright_gpu_ir::MAX_WARPS).
 ///
 /// # Errors
-/// Constructs that the GPU path does not have.
+/// The kernel has a construct that the GPU path does not support.
 pub fn assign_layouts(
     module: &ir::Module,
     target: GpuTarget,
@@ -45,7 +45,7 @@ pub fn assign_layouts(
     assign_layouts_for(module, target, num_warps, Launcher::default())
 }
 
-/// As [`assign_layouts`], for a launcher.
+/// Assigns layouts as [`assign_layouts`] does, for a launcher.
 ///
 /// # Errors
 /// As [`assign_layouts`].
@@ -66,14 +66,14 @@ pub fn assign_layouts_for(
     Ok(program)
 }
 
-/// Compiles a kernel for a target.
+/// Compiles a kernel for a target, with a launcher that has no abilities.
 ///
 /// `num_warps` is a power of two up to [`MAX_WARPS`](tilewright_gpu_ir::MAX_WARPS). `num_stages` is
 /// the depth of the pipeline of each loop without a depth of its own.
 ///
 /// # Errors
-/// Constructs that the GPU path does not have; a program that needs more shared memory than the
-/// target has.
+/// The kernel has a construct that the GPU path does not support, or it needs more shared memory
+/// than the target has.
 pub fn compile(
     module: &ir::Module,
     target: GpuTarget,
@@ -83,7 +83,7 @@ pub fn compile(
     compile_for(module, target, num_warps, num_stages, Launcher::default())
 }
 
-/// As [`compile`], for a launcher.
+/// Compiles a kernel as [`compile`] does, for a launcher.
 ///
 /// # Errors
 /// As [`compile`].
@@ -101,15 +101,15 @@ pub fn compile_for(
     Ok(program)
 }
 
-/// Runs the passes over a program. A pass whose work is done changes nothing.
+/// Runs the passes over a program. A pass that already ran on it changes nothing.
 ///
 /// # Errors
-/// A program that needs more shared memory than the target has.
+/// The program needs more shared memory than the target has.
 pub fn run_passes(program: &mut Module) -> Result<(), Box<Diagnostic>> {
     ir::run_passes(PASSES, program, |name, program| verify(program, name))
 }
 
-/// Verifies a program after a pass in builds with debug assertions.
+/// Verifies a program after a pass, in builds with debug assertions.
 fn verify(module: &Module, pass: &str) {
     if cfg!(debug_assertions)
         && let Err(error) = ir::verify(module)

@@ -1,25 +1,25 @@
-//! The passes over tile IR that prepare a kernel for layouts, from `tile` and `assign`, in one list.
+//! The list of passes over tile IR that prepare a kernel for layouts, from `tile` and `assign`.
 
 use tilewright_base::Diagnostic;
 use tilewright_ir::{Function, Module, Pass};
 use tilewright_opt::{Options, optimize};
 
-use crate::assign::{depth_splitting, mma_selection, product_splitting, transposed_products};
+use crate::assign::{dot_decomposition, mma_selection, split_k_across_warps, swap_dot_operands};
 use crate::launcher::Launcher;
 use crate::tile::{addresses, legality, padding, unroll, warps};
 use tilewright_gpu_ir::target::GpuTarget;
 
-/// A kernel on its way to layouts.
+/// A kernel that is prepared for layout assignment.
 pub struct Preparation<'a> {
-    /// Its tile IR.
+    /// The tile IR.
     pub module: Module,
-    /// The GPU that it is compiled for.
+    /// The GPU.
     pub target: GpuTarget,
     /// The warps of a block.
     pub num_warps: u32,
     /// The blocks of a program.
     pub cluster: u32,
-    /// The code that launches it.
+    /// The abilities of the launcher.
     pub launcher: Launcher<'a>,
 }
 
@@ -44,24 +44,24 @@ impl Preparation<'_> {
             let Self { target, num_warps, .. } = *kernel;
             mma_selection::convert_operands(kernel.function(), target, num_warps);
         }),
-        Pass::reporting("product_splitting", |kernel| {
+        Pass::reporting("dot_decomposition", |kernel| {
             let Self { target, num_warps, .. } = *kernel;
-            product_splitting::split(kernel.function(), target, num_warps)
+            dot_decomposition::decompose_dots(kernel.function(), target, num_warps)
         }),
         Self::OPTIMIZE,
-        Pass::reporting("transposed_products", |kernel| {
+        Pass::reporting("swap_dot_operands", |kernel| {
             let Self { target, num_warps, .. } = *kernel;
-            transposed_products::transpose(kernel.function(), target, num_warps)
+            swap_dot_operands::swap_operands(kernel.function(), target, num_warps)
         }),
         Self::OPTIMIZE,
-        Pass::reporting("depth_splitting", |kernel| {
+        Pass::reporting("split_k_across_warps", |kernel| {
             let Self { target, num_warps, launcher, .. } = *kernel;
-            depth_splitting::split(kernel.function(), target, num_warps, launcher)
+            split_k_across_warps::split_k(kernel.function(), target, num_warps, launcher)
         }),
         Self::OPTIMIZE,
     ];
 
-    /// Simplifies what the passes before it left.
+    /// Simplifies the tile IR that the passes before it leave.
     const OPTIMIZE: Pass<Self, Box<Diagnostic>> =
         Pass::cleanup("optimize", |kernel| optimize(&mut kernel.module, &Options::default(), &mut |_, _| {}));
 

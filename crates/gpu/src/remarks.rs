@@ -1,9 +1,10 @@
-//! Remarks of the passes of the GPU path ([`tilewright_base::remark`]): what is decided of an instruction, and why.
+//! Remarks of the passes of the GPU path ([`tilewright_base::remark`]): the decision about an
+//! instruction, and its reason.
 
 use tilewright_base::{Remark, RemarkKind, remark};
 use tilewright_ir::{Dialect, Function, Inst, Operation, Type};
 
-/// What was decided, and why.
+/// A decision of a pass, and its reason.
 pub struct Because {
     pub kind: RemarkKind,
     pub decision: String,
@@ -24,7 +25,7 @@ impl Because {
     }
 }
 
-/// A remark about an instruction, at the line of the kernel that leads to it.
+/// Reports a decision about an instruction at the line of the kernel that leads to it.
 pub fn about<D: Dialect>(
     pass: &'static str,
     function: &Function<D>,
@@ -39,7 +40,7 @@ pub fn about<D: Dialect>(
     });
 }
 
-/// `load of fp16[128, 64]`; the name of a result comes first.
+/// Returns the subject of a remark: `%x = load of fp16[128, 64]`.
 pub fn subject<D: Dialect>(function: &Function<D>, inst: Inst, tile: Option<&Type>) -> String {
     let data = &function.insts[inst];
     let name = data.results.first().and_then(|result| function.values[*result].name.as_deref());

@@ -1,4 +1,4 @@
-//! Accesses to global memory: which axis is contiguous, how wide an access may be, what it costs in a layout.
+//! Accesses to global memory: the contiguous axis, the width of an access, and its cost in a layout.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
@@ -12,33 +12,33 @@ use tilewright_gpu_ir::layout_rules::{LANES, default_layout, element_bits};
 use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature, GpuTarget, SECTOR_BYTES};
 use tilewright_gpu_ir::tuning::Tuning;
 
-/// The least that an asynchronous copy of a thread moves: a load that is to go through a ring must move so much.
-const LEAST_COPY_BYTES: u32 = 4;
+/// The fewest bytes of a `cp.async`: a load must move as many to be copied through a ring.
+const MIN_COPY_BYTES: u32 = 4;
 
-/// What is known of every value.
+/// The contiguity, divisibility and constancy of every value.
 pub type Infos = SecondaryMap<Value, AxisInfo>;
 
-/// What a load or store of a tile allows.
+/// The contiguity, alignment and mask of a load or store of a tile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AccessShape {
     /// The axes from the fastest in memory to the slowest.
     pub order: SmallVec<[usize; 6]>,
-    /// Of each axis, how many elements along it may be accessed at once.
+    /// For each axis, the number of elements along it that one access may move.
     pub widths: SmallVec<[u32; 6]>,
-    /// Of each axis, how many elements along it are next to each other in memory.
+    /// For each axis, the number of consecutive elements along it that are contiguous in memory.
     runs: SmallVec<[u32; 6]>,
-    /// Whether the offset of each element from a pointer that they have in common takes two registers.
+    /// The offset of each element from the common pointer takes two registers.
     has_wide_offsets: bool,
-    /// The size of an element.
+    /// The size of an element in bytes.
     pub bytes: u32,
-    /// So many elements a thread has at least, where there are fewer elements than threads: loads of these cost no more
-    /// instructions, as warps would hold copies.
-    least: u32,
+    /// The fewest elements of a thread, even if there are fewer elements than threads. Such loads
+    /// cost no more instructions, as warps would hold copies.
+    min_elements: u32,
     tuning: &'static Tuning,
 }
 
 impl AccessShape {
-    /// Of an access to global memory of a tile; none for anything else.
+    /// Analyzes an access to global memory of a tile; returns `None` for other instructions.
     pub fn of(function: &Function, inst: Inst, infos: &Infos, target: GpuTarget) -> Option<Self> {
         let data = &function.insts[inst];
         let ty = function.ty(*data.operands.first()?);
@@ -46,27 +46,27 @@ impl AccessShape {
             return None;
         }
         let dtype = || ty.element.pointee().expect("the verifier checks that accesses take pointers");
-        let (mask_place, most) = match &data.op {
+        let (mask_index, max_bytes) = match &data.op {
             Op::Load { .. } => (1, ACCESS_BYTES),
             Op::Store { .. } => (2, ACCESS_BYTES),
             Op::AtomicRmw { kind, .. } => (2, atomic_bytes(*kind, dtype(), target)),
-            // An element at a time, whatever the mask.
+            // One element at a time, whatever the mask.
             Op::AtomicCas { .. } | Op::AtomicLoad { .. } | Op::AtomicStore { .. } => (usize::MAX, 0),
-            // tidy: wildcard because nothing else accesses memory
+            // tidy: wildcard because no other op accesses global memory
             _ => return None,
         };
-        let (pointer, mask) = (data.operands[0], data.operands.get(mask_place).copied());
+        let (pointer, mask) = (data.operands[0], data.operands.get(mask_index).copied());
         let bytes = dtype().bytes() as u32;
         let info = &infos[pointer];
         let width = |axis: usize| {
             let same_mask = mask.map_or(u32::MAX, |mask| infos[mask].constancy(axis));
-            let aligned = info.divisibility(axis).min(u64::from(most)) as u32 / bytes;
+            let aligned = info.divisibility(axis).min(u64::from(max_bytes)) as u32 / bytes;
             let width = info.contiguity(axis).min(same_mask).min(aligned.max(1)).max(1);
             1 << width.ilog2()
         };
         let axes = 0..ty.rank();
         let mut order: SmallVec<[usize; 6]> = axes.clone().rev().collect();
-        // Stable: where nothing is known the last axis is the fastest.
+        // The sort is stable: the last axis is the fastest if the contiguity is unknown.
         order.sort_by_key(|axis| std::cmp::Reverse(info.contiguity(*axis)));
         Some(Self {
             order,
@@ -74,8 +74,8 @@ impl AccessShape {
             runs: axes.map(|axis| info.contiguity(axis)).collect(),
             has_wide_offsets: has_wide_offsets(function, pointer),
             bytes,
-            least: match &data.op {
-                Op::Load { .. } if target.features.has(Feature::CpAsync) => (LEAST_COPY_BYTES / bytes).max(1),
+            min_elements: match &data.op {
+                Op::Load { .. } if target.features.has(Feature::CpAsync) => (MIN_COPY_BYTES / bytes).max(1),
                 // tidy: wildcard because only loads are copied asynchronously
                 _ => 1,
             },
@@ -83,37 +83,39 @@ impl AccessShape {
         })
     }
 
-    /// The layout that suits the access: runs of its width along the fastest axis, but no wider than what leaves every
-    /// thread something to do; lanes and warps side by side along the fastest axis, then along the next. With `reduced`, warps
-    /// lie along that axis last, so that each may have all of it.
+    /// Returns the layout in which the access is cheapest.
     ///
-    /// Where a thread has many elements and accesses them in less than a word, by offsets of two registers, lanes lie along the
-    /// fastest axis for a sector alone, and the thread has what is next along it: these offsets are constants apart, while
-    /// each row has its own.
+    /// A thread has a vector of the access width along the fastest axis, but a narrower one if
+    /// threads would be idle. Lanes, then warps, are consecutive along the fastest axis, then along
+    /// the next. With `reduced`, warps are along that axis last, so that each warp may have all of it.
+    ///
+    /// If a thread has many elements, accesses fewer than 4 bytes at a time and has offsets of two
+    /// registers, lanes cover only one sector along the fastest axis and the thread has the next
+    /// elements along it: their offsets differ by constants, while each row has an offset of its own.
     pub fn layout(&self, shape: &[u32], num_warps: u32, reduced: Option<usize>) -> Layout {
         let elements: u32 = shape.iter().product();
-        let per_thread = (elements / (LANES * num_warps)).max(self.least);
+        let per_thread = (elements / (LANES * num_warps)).max(self.min_elements);
         let Some(first) = self.order.first() else { return default_layout(shape, num_warps) };
         let ones: SmallVec<[u32; 6]> = SmallVec::from_elem(1, shape.len());
         let mut widths = ones.clone();
         widths[*first] = self.widths[*first].min(shape[*first]).min(per_thread);
         let bytes = widths[*first] * self.bytes;
-        let side_by_side = SECTOR_BYTES / bytes;
+        let lanes_of_sector = SECTOR_BYTES / bytes;
         let is_narrow = self.has_wide_offsets
-            && bytes < LEAST_COPY_BYTES
+            && bytes < MIN_COPY_BYTES
             && per_thread >= self.tuning.narrow_access_elements
             && self.runs[*first] >= SECTOR_BYTES / self.bytes
-            && elements / shape[*first] >= LANES * num_warps / side_by_side;
-        let most_along = |axis: usize| if is_narrow && axis == *first { side_by_side } else { u32::MAX };
+            && elements / shape[*first] >= LANES * num_warps / lanes_of_sector;
+        let max_along = |axis: usize| if is_narrow && axis == *first { lanes_of_sector } else { u32::MAX };
         let mut left: SmallVec<[u32; 6]> = shape.iter().zip(&widths).map(|(size, own)| size / own).collect();
         let mut spread = |mut count: u32, order: &[usize]| {
             let mut sizes = ones.clone();
             for axis in order {
-                sizes[*axis] = count.min(left[*axis]).min(most_along(*axis));
+                sizes[*axis] = count.min(left[*axis]).min(max_along(*axis));
                 count /= sizes[*axis];
                 left[*axis] /= sizes[*axis];
             }
-            // The others hold copies.
+            // The remaining lanes or warps hold copies.
             sizes[*first] *= count;
             sizes
         };
@@ -123,20 +125,21 @@ impl AccessShape {
         blocked(shape, &widths, &lanes, &warps, &self.order)
     }
 
-    /// The [layout](Self::layout) with fewer elements a thread, where that has warps with copies so that loads may be copied
-    /// asynchronously; None elsewhere.
+    /// Returns the layout without copies of elements, if [`layout`](Self::layout) has copies only so
+    /// that loads can be asynchronous; else `None`.
     pub fn without_copies(&self, shape: &[u32], num_warps: u32) -> Option<Layout> {
-        let has_copies = shape.iter().product::<u32>() / (LANES * num_warps) < self.least;
-        has_copies.then(|| Self { least: 1, ..self.clone() }.layout(shape, num_warps, None))
+        let has_copies = shape.iter().product::<u32>() / (LANES * num_warps) < self.min_elements;
+        has_copies.then(|| Self { min_elements: 1, ..self.clone() }.layout(shape, num_warps, None))
     }
 
-    /// The axis that each access of a thread goes along, and the elements that it moves, by a layout of the pointers.
+    /// Returns the axis of the vector accesses of a thread and their width in elements, for pointers
+    /// in a layout.
     pub fn vector_axis_and_width(&self, layout: &Layout) -> (u32, u32) {
         let (axis, vector) = self.vector(layout);
         (axis as u32, vector.width())
     }
 
-    /// What an access moves at once, and what keeps it from more: the instruction that it is of, and what is known of values.
+    /// Returns the width of an access, and the reason that it is no wider.
     pub fn because(&self, function: &Function, inst: Inst, infos: &Infos, layout: &Layout) -> Because {
         let (axis, vector) = self.vector(layout);
         let width = vector.width();
@@ -148,33 +151,33 @@ impl AccessShape {
         let mask = match &data.op {
             Op::Load { .. } => data.operands.get(1),
             Op::Store { .. } | Op::AtomicRmw { .. } => data.operands.get(2),
-            // tidy: wildcard because nothing else is accessed in vectors
+            // tidy: wildcard because no other op accesses vectors
             _ => None,
         };
         let info = &infos[data.operands[0]];
         let run = self.runs[axis];
         let aligned = info.divisibility(axis);
         if moved >= ACCESS_BYTES {
-            let run = if run == u32::MAX { "all".into() } else { count(run) };
-            let reason = format!("{run} lie together, at multiples of {} bytes", aligned.min(1 << 20));
+            let run = if run == u32::MAX { "all elements".into() } else { count(run) };
+            let reason = format!("{run} are contiguous, at multiples of {} bytes", aligned.min(1 << 20));
             return Because::done(decision, reason);
         }
         let constant = mask.map_or(u32::MAX, |mask| infos[*mask].constancy(axis));
         let reason = if run <= width {
-            format!("{} along axis {axis} lie together in memory", count(run))
+            format!("memory is contiguous for only {} along axis {axis}", count(run))
         } else if constant <= width {
             format!("the mask may change after {}", count(constant))
         } else if aligned <= u64::from(moved) {
-            format!("addresses are known to be multiples of {aligned} bytes alone")
+            format!("addresses are only known to be multiples of {aligned} bytes")
         } else if self.widths[axis] > width {
-            format!("the layout gives a thread {} in a row, so that every thread has some", count(width))
+            format!("the layout gives a thread only {} in a row, so that no thread is idle", count(width))
         } else {
-            "the operation moves no more at once".to_owned()
+            "no instruction for this operation moves more bytes".to_owned()
         };
         Because::missed(decision, reason)
     }
 
-    /// The widest accesses, and the axis that they go along.
+    /// Returns the axis of the widest accesses, and their vector.
     fn vector(&self, layout: &Layout) -> (usize, Vector) {
         let along = |axis: usize| (axis, layout.vector_along(axis).at_most(self.widths[axis]));
         // The faster axis wins.
@@ -182,7 +185,7 @@ impl AccessShape {
         vectors.max_by_key(|(_, vector)| vector.width()).expect("a tile has an axis")
     }
 
-    /// An estimate of what the access costs a warp: its instructions and the sectors that they touch.
+    /// Estimates the cost of the access for a warp: its instructions and the sectors that they touch.
     pub fn cost(&self, layout: &Layout) -> u32 {
         let (axis, vector) = self.vector(layout);
         let shift = layout.output().shift(axis);
@@ -200,7 +203,7 @@ impl AccessShape {
     }
 }
 
-/// Whether a tile of pointers is made of offsets of 64 bits.
+/// Returns whether a tile of pointers has 64-bit offsets.
 fn has_wide_offsets(function: &Function, pointer: Value) -> bool {
     function.defining_inst(pointer).is_some_and(|inst| {
         let data = &function.insts[inst];
@@ -208,7 +211,8 @@ fn has_wide_offsets(function: &Function, pointer: Value) -> bool {
     })
 }
 
-/// The most bytes that one atomic operation of a thread moves: PTX has sums of several floats.
+/// Returns the most bytes that one atomic instruction of a thread moves, or 0 for one element: PTX
+/// can add several floats.
 fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     let has_vectors = target.features.has(Feature::VectorAtomics);
     match (kind, dtype) {
@@ -228,7 +232,7 @@ fn atomic_bytes(kind: AtomicKind, dtype: Dtype, target: GpuTarget) -> u32 {
     }
 }
 
-/// The bits of the register that stay within the runs of equal elements.
+/// Returns the bits of the register index that stay within runs of equal elements.
 pub fn equal_registers(layout: &Layout, info: &AxisInfo) -> u32 {
     let tile = layout.output();
     let is_in_run =

@@ -1,4 +1,5 @@
-//! What layouts cost: reductions in them, and conversions between them. Each is asked for many times.
+//! Costs of reductions, scans and exchanges in layouts, and of conversions between layouts. They are
+//! cached, as the selection queries each many times.
 
 use rustc_hash::FxHashMap;
 use tilewright_ir::{Block, ElementwiseFamily, FloatFn, Function, Op};
@@ -8,7 +9,7 @@ use tilewright_gpu_ir::layout_rules::{MAX_PARTIAL_RESULTS, partial_results_layou
 use tilewright_gpu_ir::tuning::Tuning;
 use tilewright_gpu_ir::{LayoutId, Layouts};
 
-/// The layouts that are weighed for a kernel.
+/// The candidate layouts of a kernel, with cached costs.
 pub struct LayoutCosts {
     pub tuning: &'static Tuning,
     layouts: Layouts,
@@ -20,7 +21,7 @@ pub struct LayoutCosts {
 }
 
 impl LayoutCosts {
-    /// No layouts yet.
+    /// Returns an empty set of layouts.
     pub fn new(tuning: &'static Tuning) -> Self {
         Self {
             tuning,
@@ -33,17 +34,18 @@ impl LayoutCosts {
         }
     }
 
-    /// The number of a layout.
+    /// Adds a layout, and returns its id.
     pub fn add(&mut self, layout: Layout) -> LayoutId {
         self.layouts.add(layout)
     }
 
-    /// The layout with a number.
+    /// Returns the layout with an id.
     pub fn get(&self, id: LayoutId) -> &Layout {
         self.layouts.get(id)
     }
 
-    /// An estimate of what a reduction along an axis costs a warp: its shuffles, and the trip between warps.
+    /// Estimates the cost of a reduction along an axis for a warp: its shuffles, and the exchange
+    /// between warps through shared memory.
     pub fn reduction_cost(&mut self, layout: LayoutId, axis: u32) -> u32 {
         if let Some(cost) = self.reductions.get(&(layout, axis)) {
             return *cost;
@@ -57,9 +59,12 @@ impl LayoutCosts {
         cost
     }
 
-    /// An estimate of what a scan along an axis costs a warp, by what combines two elements: the shuffles of its runs of
-    /// registers, what is combined within runs, twice at each level above, and at last with what is before the run, and the
-    /// trip between warps, there and back where a line has too many parts.
+    /// Estimates the cost of a scan along an axis for a warp, given the instructions that combine two
+    /// elements.
+    ///
+    /// A thread combines the elements of each run of registers, twice at each level above, and at
+    /// last with the prefix of the run. Runs are shuffled between lanes. Partial results go through
+    /// shared memory between warps, and back if a line has too many parts.
     pub fn scan_cost(&mut self, layout: LayoutId, scan: [u32; 2]) -> u32 {
         if let Some(cost) = self.scans.get(&(layout, scan)) {
             return *cost;
@@ -91,7 +96,7 @@ impl LayoutCosts {
         cost
     }
 
-    /// An estimate of what it costs a warp that elements and their partners along an axis meet: as one bit of a merge.
+    /// Estimates the cost of a butterfly exchange along an axis for a warp: as one bit of a merge.
     pub fn butterfly_cost(&mut self, layout: LayoutId, butterfly: [u32; 2]) -> u32 {
         if let Some(cost) = self.butterflies.get(&(layout, butterfly)) {
             return *cost;
@@ -110,8 +115,8 @@ impl LayoutCosts {
         cost
     }
 
-    /// An estimate of what a part of a bitonic merge costs a warp: bit by bit, what is compared and shuffled, and the trips
-    /// there and back for the bits between warps.
+    /// Estimates the cost of a part of a bitonic merge for a warp: the comparisons and shuffles of each
+    /// bit, and two trips through shared memory for the bits between warps.
     pub fn merge_cost(&mut self, layout: LayoutId, merge: [u32; 3]) -> u32 {
         if let Some(cost) = self.merges.get(&(layout, merge)) {
             return *cost;
@@ -129,8 +134,10 @@ impl LayoutCosts {
         cost
     }
 
-    /// An estimate of what a conversion costs a warp, in passes of shared memory: one moves a word of each lane. The plans
-    /// that are made in the end are not needed to see what is better.
+    /// Estimates the cost of a conversion for a warp, in wavefronts of shared memory, each a word of
+    /// each lane.
+    ///
+    /// The estimate only ranks layouts; `passes/conversions.rs` plans the conversions.
     pub fn conversion_cost(&mut self, from: LayoutId, to: LayoutId, element_bits: u32) -> u32 {
         if from == to {
             return 0;
@@ -153,12 +160,12 @@ impl LayoutCosts {
     }
 }
 
-/// What it costs a warp that lanes with copies share what a thread has in a layout: selections of words.
+/// Returns the cost of dividing the elements of a thread among lanes with copies: selections of words.
 pub fn sharing_cost(layout: &Layout, element_bits: u32, tuning: &Tuning) -> u32 {
     1 + (layout.registers() * element_bits).div_ceil(32).div_ceil(tuning.instructions_per_pass)
 }
 
-/// An estimate of the instructions of a region that combines elements; not 0.
+/// Estimates the instructions of a region that combines elements; at least 1.
 pub fn combine_cost(function: &Function, region: Block, tuning: &Tuning) -> u32 {
     use FloatFn as F;
     let cost = |op: &Op| match op {
@@ -167,7 +174,7 @@ pub fn combine_cost(function: &Function, region: Block, tuning: &Tuning) -> u32 
             | ElementwiseFamily::Float(F::Div | F::DivRn | F::FloatRem | F::Sqrt | F::SqrtRn) => {
                 tuning.function_cost
             }
-            // tidy: wildcard because the other families are an instruction or two
+            // tidy: wildcard because functions of other families take one or two instructions
             _ => 1,
         },
         // tidy: wildcard because constants and casts cost little

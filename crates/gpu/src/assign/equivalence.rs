@@ -1,79 +1,82 @@
-//! Equivalence classes of values under layout propagation: pointwise ops, branches and loops propagate the layout of an
-//! operand to the result unchanged, so that their values are in one class.
+//! Equivalence classes of values with one layout: pointwise ops, branches and loops keep the layout
+//! of their operands, so their operands and results are in one class.
 //!
-//! Shape ops, reductions and operands of products are the edges between classes. A `convert_layout` stands on an edge whose
-//! two layouts do not fit; [`super::selection`] weighs its cost. Values that are rematerialized are in no class.
+//! Shape ops, reductions and operands of dots are edges between classes. An edge whose two layouts
+//! differ needs a `convert_layout`; [`super::selection`] counts its cost. Rematerialized values are
+//! in no class.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Shape, Value};
 
 use crate::assign::coalescing::{AccessShape, Infos};
 use crate::assign::cost::combine_cost;
-use crate::assign::mma_selection::{Product, Products};
+use crate::assign::mma_selection::{DotInstruction, DotPlans};
 use crate::assign::rematerialization::Rematerializable;
 use tilewright_gpu_ir::LayoutId;
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::GpuTarget;
 
-/// A class: its tiles have one shape.
+/// A class of values with one layout and one shape.
 #[derive(Default)]
 pub struct Class {
     /// The shape.
     pub shape: Shape,
     /// Loads and stores.
     pub accesses: Vec<Accesses>,
-    /// The accumulators of products: layout and width of an element, and how often it is computed, relatively.
+    /// The accumulators of dots: layout and element width, with the relative execution count.
     pub accumulators: Vec<((LayoutId, u32), u64)>,
-    /// The reductions: axis, and how often.
+    /// The reductions: axis, with the count.
     pub reductions: Vec<(u32, u64)>,
-    /// The scans: axis, the instructions that combine two elements, and how often.
+    /// The scans: axis and the number of instructions that combine two elements, with the count.
     pub scans: Vec<([u32; 2], u64)>,
-    /// The bitonic merges: axis, highest and lowest bit, and how often.
+    /// The bitonic merges: axis, highest and lowest bit, with the count.
     pub merges: Vec<([u32; 3], u64)>,
-    /// The exchanges of partners along an axis: axis, the bits of the coordinate in which they differ, and how often.
+    /// The butterfly exchanges: axis and the bits of the coordinate in which partners differ, with
+    /// the count.
     pub butterflies: Vec<([u32; 2], u64)>,
-    /// The functions of elements that are computed here, and how often.
+    /// The sum of the counts of pointwise ops.
     pub arithmetic: u64,
-    /// The edges that begin or end here, by number.
+    /// The indices of the edges that start or end here.
     pub edges: Vec<usize>,
-    /// Whether this is an operand of a product that each warp computes a part of.
-    pub is_of_parts: bool,
+    /// This class has an operand of a dot whose batch is divided among warps.
+    pub feeds_batched_dot: bool,
 }
 
-/// Loads and stores in a class that are alike.
+/// Equal accesses of a class, which are costed together.
 pub struct Accesses {
     /// The instructions.
     pub insts: Vec<Inst>,
-    /// What they allow.
+    /// The contiguity, alignment and masks of the accesses.
     pub shape: AccessShape,
-    /// Whether all of their other operands can be had in any layout, so that they can have another layout than their class.
+    /// All other operands are rematerializable, so the accesses can have another layout than the
+    /// class.
     pub are_free: bool,
-    /// Whether they are stores.
+    /// The accesses are stores.
     pub is_store: bool,
-    /// How often they are executed, relatively.
+    /// The relative execution count.
     pub weight: u64,
 }
 
-/// Where a value goes from a class.
+/// A use of a value by an op that needs a layout of its own.
 pub struct Edge {
-    /// The class that the value is in.
+    /// The class of the value.
     pub from: usize,
-    /// Where it goes.
+    /// The use.
     pub to: EdgeEnd,
     /// The width of an element.
     pub element_bits: u32,
-    /// How often the conversion would be executed, relatively.
+    /// The relative execution count of a conversion on this edge.
     pub weight: u32,
 }
 
-/// Where an edge goes.
+/// The end of an edge.
 #[derive(Clone, Copy)]
 pub enum EdgeEnd {
-    /// Through a shape op to a class.
+    /// A shape op, and the class of its result.
     Shape(Inst, usize),
-    /// Through a reduction along an axis to a class.
+    /// A reduction along an axis, and the class of its result.
     Reduced(u32, usize),
-    /// To a product that wants this layout.
+    /// A dot that needs its operand in this layout.
     Operand(LayoutId),
 }
 
@@ -88,14 +91,14 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// The classes of a function.
+    /// Groups the values of a function into classes.
     pub fn new(
         function: &Function,
-        cheap: &Rematerializable,
-        products: &Products,
+        rematerializable: &Rematerializable,
+        dots: &DotPlans,
         (infos, target): (&Infos, GpuTarget),
     ) -> Self {
-        let mut union = Union::new(function, cheap);
+        let mut union = ClassUnion::new(function, rematerializable);
         union.block(function.entry);
         let mut classes = Self {
             list: Vec::new(),
@@ -103,26 +106,33 @@ impl Classes {
             of_value: SecondaryMap::new(),
             of_inst: SecondaryMap::new(),
         };
-        classes.number(function, &mut union);
+        classes.assign_ids(function, &mut union);
         let weights = SecondaryMap::new();
-        let mut collect =
-            Collect { function, cheap, products, infos, target, classes: &mut classes, weights };
+        let mut collect = ClassCollector {
+            function,
+            rematerializable,
+            dots,
+            infos,
+            target,
+            classes: &mut classes,
+            weights,
+        };
         collect.block(function.entry, 1);
         classes
     }
 
-    /// The class of a value that is not rematerialized.
+    /// Returns the class of a value that is not rematerialized.
     pub fn of_value(&self, value: Value) -> Option<usize> {
         self.of_value[value].map(|class| class as usize)
     }
 
-    /// The class that an instruction is executed in.
+    /// Returns the class in whose layout an instruction is executed.
     pub fn of_inst(&self, inst: Inst) -> Option<usize> {
         self.of_inst[inst].map(|class| class as usize)
     }
 
-    fn number(&mut self, function: &Function, union: &mut Union<'_>) {
-        let mut numbers: SecondaryMap<Value, Option<u32>> = SecondaryMap::new();
+    fn assign_ids(&mut self, function: &Function, union: &mut ClassUnion<'_>) {
+        let mut of_value: SecondaryMap<Value, Option<u32>> = SecondaryMap::new();
         let mut by_root = vec![None; union.parents.len()];
         for node in 0..union.parents.len() {
             let Some(shape) = union.shapes[node].clone() else { continue };
@@ -132,27 +142,27 @@ impl Classes {
                 self.list.len() as u32 - 1
             });
             match node.checked_sub(function.values.len()) {
-                None => numbers[Value::new(node)] = Some(class),
+                None => of_value[Value::new(node)] = Some(class),
                 Some(inst) => self.of_inst[Inst::new(inst)] = Some(class),
             }
         }
-        self.of_value = numbers;
+        self.of_value = of_value;
     }
 }
 
-/// Union-find over values and over the instructions that have a layout of their own.
-struct Union<'a> {
+/// ClassUnion-find over values and over the instructions that have a layout of their own.
+struct ClassUnion<'a> {
     function: &'a Function,
-    cheap: &'a Rematerializable,
+    rematerializable: &'a Rematerializable,
     parents: Vec<usize>,
-    /// Of the nodes that are there, the shape.
+    /// The shape of each node that is in a class.
     shapes: Vec<Option<Shape>>,
 }
 
-impl<'a> Union<'a> {
-    fn new(function: &'a Function, cheap: &'a Rematerializable) -> Self {
+impl<'a> ClassUnion<'a> {
+    fn new(function: &'a Function, rematerializable: &'a Rematerializable) -> Self {
         let count = function.values.len() + function.insts.len();
-        Self { function, cheap, parents: (0..count).collect(), shapes: vec![None; count] }
+        Self { function, rematerializable, parents: (0..count).collect(), shapes: vec![None; count] }
     }
 
     fn find(&mut self, mut node: usize) -> usize {
@@ -163,10 +173,10 @@ impl<'a> Union<'a> {
         node
     }
 
-    /// Joins values with each other, but for those that are rematerialized.
+    /// Joins the values that are not rematerialized with each other and with node `first`.
     fn join(&mut self, values: impl IntoIterator<Item = Value>, mut first: Option<usize>) {
         for value in values {
-            if self.cheap.has(value) {
+            if self.rematerializable.contains(value) {
                 continue;
             }
             let node = value.index();
@@ -181,7 +191,7 @@ impl<'a> Union<'a> {
         }
     }
 
-    /// The node of an instruction on tiles of this shape.
+    /// Returns the node of an instruction on tiles of this shape.
     fn node(&mut self, inst: Inst, shape: &Shape) -> usize {
         let node = self.function.values.len() + inst.index();
         self.shapes[node] = Some(shape.clone());
@@ -195,12 +205,12 @@ impl<'a> Union<'a> {
             let values = || data.operands.iter().chain(&data.results).copied();
             match data.op.family() {
                 OpFamily::Pointwise | OpFamily::Identity => {
-                    if data.results.iter().any(|result| !self.cheap.has(*result)) {
+                    if data.results.iter().any(|result| !self.rematerializable.contains(*result)) {
                         self.join(values(), None);
                     }
                 }
                 OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check => {
-                    // A text alone has no operand.
+                    // A check or print of only a text has no operand.
                     let shape = data.operands.first().map(|&operand| &function.ty(operand).shape);
                     if let Some(shape) = shape.filter(|shape| !shape.is_empty()) {
                         let node = self.node(*inst, shape);
@@ -214,14 +224,14 @@ impl<'a> Union<'a> {
                 }
                 OpFamily::Scan => self.join(values(), None),
                 OpFamily::Dot => self.join(data.operands[2..].iter().chain(&data.results).copied(), None),
-                // What is moved may be anywhere: it goes through shared memory.
+                // The source may have any layout: it goes through shared memory.
                 OpFamily::Movement => {
                     self.join(data.operands[1..].iter().chain(&data.results).copied(), None);
                 }
                 OpFamily::Shape => self.join(data.results.iter().copied(), None),
                 OpFamily::Loop | OpFamily::Branch => {
                     for Carried { initial, parameters, yielded, result } in function.carried(*inst) {
-                        if !self.cheap.has(result) {
+                        if !self.rematerializable.contains(result) {
                             let inside = parameters.into_iter().chain(yielded);
                             self.join(inside.chain(initial).chain([result]), None);
                         }
@@ -243,19 +253,19 @@ impl<'a> Union<'a> {
     }
 }
 
-/// Collects what the classes are made of.
-struct Collect<'a> {
+/// Collects accesses, dots, reductions and edges of the classes.
+struct ClassCollector<'a> {
     function: &'a Function,
-    cheap: &'a Rematerializable,
-    products: &'a Products,
+    rematerializable: &'a Rematerializable,
+    dots: &'a DotPlans,
     infos: &'a Infos,
     target: GpuTarget,
     classes: &'a mut Classes,
-    /// Of the values so far, how often they are made.
+    /// The relative execution counts of the definitions so far.
     weights: SecondaryMap<Value, Option<u32>>,
 }
 
-impl Collect<'_> {
+impl ClassCollector<'_> {
     fn block(&mut self, block: Block, weight: u32) {
         for inst in &self.function.blocks[block].insts {
             self.inst(*inst, weight);
@@ -304,28 +314,29 @@ impl Collect<'_> {
                         count(&mut class.merges, [axis, high, low], weight);
                     }
                     Op::Butterfly { axis, mask } => count(&mut class.butterflies, [axis, mask], weight),
-                    // tidy: wildcard because where the elements are matters little to the others
+                    // tidy: wildcard because the layout matters little to other scans
                     _ => {}
                 }
             }
             OpFamily::Dot => {
-                let Some(product) = self.products.of(inst) else { return };
-                // A scalar product takes its operands from shared memory, wherever they come from.
-                if product.product != Product::Fma {
-                    let layouts = product.operands.into_iter().zip(product.fits);
+                let Some(plan) = self.dots.of(inst) else { return };
+                // FMAs read their operands from shared memory, whatever their layout.
+                if plan.instruction != DotInstruction::Fma {
+                    let layouts = plan.operands.into_iter().zip(plan.fits);
                     for (operand, (layout, fits)) in data.operands.iter().zip(layouts) {
                         if let Some(layout) = layout.filter(|_| fits) {
                             self.edge(*operand, EdgeEnd::Operand(layout), weight);
                         }
                         if let Some(class) = self.classes.of_value(*operand) {
-                            self.classes.list[class].is_of_parts |= product.product.is_of_parts();
+                            self.classes.list[class].feeds_batched_dot |=
+                                plan.instruction.is_batched_over_warps();
                         }
                     }
                 }
                 let result = data.results[0];
                 if let Some(class) = self.classes.of_value(result) {
                     let bits = element_bits(function.ty(result));
-                    count(&mut self.classes.list[class].accumulators, (product.accumulator, bits), weight);
+                    count(&mut self.classes.list[class].accumulators, (plan.accumulator, bits), weight);
                 }
             }
             OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check => {
@@ -356,20 +367,20 @@ impl Collect<'_> {
         let ends =
             (AccessShape::of(self.function, inst, self.infos, self.target), self.classes.of_inst(inst));
         let (Some(shape), Some(class)) = ends else { return };
-        // The value of a store may be converted; everything else would have to be as well.
-        let is_value = |place: usize| data.results.is_empty() && place == 1;
+        // The cost of converting the value of a store is counted; other operands must cost nothing.
+        let is_stored = |index: usize| data.results.is_empty() && index == 1;
         let are_free = data
             .operands
             .iter()
             .enumerate()
-            .all(|(place, operand)| is_value(place) || self.cheap.has(*operand));
+            .all(|(index, operand)| is_stored(index) || self.rematerializable.contains(*operand));
         let accesses = &mut self.classes.list[class].accesses;
         let weight = u64::from(weight);
         let is_store = data.op.family() == OpFamily::Store;
-        let is_alike = |known: &&mut Accesses| {
+        let is_equal = |known: &&mut Accesses| {
             known.shape == shape && known.are_free == are_free && known.is_store == is_store
         };
-        match accesses.iter_mut().find(is_alike) {
+        match accesses.iter_mut().find(is_equal) {
             Some(known) => {
                 known.insts.push(inst);
                 known.weight += weight;
@@ -381,25 +392,25 @@ impl Collect<'_> {
     fn edge(&mut self, value: Value, to: EdgeEnd, weight: u32) {
         if let Some(from) = self.classes.of_value(value) {
             let element_bits = element_bits(self.function.ty(value));
-            // What is made outside of the loop is converted there.
-            let weight = self.weights[value].map_or(weight, |made| weight.min(made));
+            // A value that is defined outside of the loop is converted there.
+            let weight = self.weights[value].map_or(weight, |defined| weight.min(defined));
             self.push(Edge { from, to, element_bits, weight });
         }
     }
 
     fn push(&mut self, edge: Edge) {
-        let number = self.classes.edges.len();
-        self.classes.list[edge.from].edges.push(number);
+        let index = self.classes.edges.len();
+        self.classes.list[edge.from].edges.push(index);
         if let EdgeEnd::Shape(_, to) | EdgeEnd::Reduced(_, to) = edge.to
             && to != edge.from
         {
-            self.classes.list[to].edges.push(number);
+            self.classes.list[to].edges.push(index);
         }
         self.classes.edges.push(edge);
     }
 }
 
-/// Counts something so many times more.
+/// Adds `weight` to the count of an item.
 fn count<T: PartialEq>(list: &mut Vec<(T, u64)>, item: T, weight: u32) {
     match list.iter_mut().find(|(known, _)| *known == item) {
         Some((_, total)) => *total += u64::from(weight),

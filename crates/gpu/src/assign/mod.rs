@@ -1,34 +1,34 @@
-//! Layout assignment: from tile IR to the language of the GPU path, a layout for every value.
+//! Layout assignment: rewrites tile IR to the GPU dialect, with a layout for every value.
 //!
-//! | file | decides |
+//! | file | contents |
 //! |---|---|
-//! | `product_splitting` | nothing: products of fp32 that ask for it become several of tf32 or bf16 |
-//! | `depth_splitting` | which products of few rows are computed in parts of K, one a warp |
-//! | `join_sinking` | nothing: what is computed of both halves of a pair is computed of the pair |
-//! | `transposed_products` | which products of tf32 are computed as their transposes |
-//! | `mma_selection` | the instruction and the layouts of each matrix product |
-//! | `wgmma_selection` | which of them warpgroups compute by `wgmma` |
-//! | `rematerialization` | which tiles every thread computes for itself: they have any layout that is asked for |
-//! | `equivalence` | which other values want one layout |
-//! | `boxes` | which loads the tensor memory accelerator may do |
-//! | `coalescing` | how wide accesses to global memory may be, and what they cost in a layout |
-//! | `selection` | a layout for each class and each access, by the `cost` of accesses and conversions |
-//! | `propagation` | which layouts each value is wanted in |
-//! | `rewrite` | nothing: it writes the text |
+//! | `dot_decomposition` | decomposes fp32 dots into dots of tf32 or bf16, on request |
+//! | `split_k_across_warps` | splits K of dots with few rows across warps |
+//! | `sink_joins` | sinks a function of both halves of a pair below their join |
+//! | `swap_dot_operands` | computes tf32 dots with row-major B as their transposes |
+//! | `mma_selection` | selects the instruction and the layouts of each dot |
+//! | `wgmma_selection` | selects the `wgmma` instruction of a dot, if there is one |
+//! | `rematerialization` | finds the tiles that each thread recomputes in any layout |
+//! | `equivalence` | groups the other values into classes with one layout |
+//! | `boxes` | finds the loads and stores that tensor copies may execute |
+//! | `coalescing` | computes the width of accesses to global memory, and their cost in a layout |
+//! | `selection` | selects layouts of classes and accesses by their cost (`cost`) |
+//! | `propagation` | collects the layouts that the users of each value demand |
+//! | `rewrite` | builds the module in the GPU dialect |
 
 pub mod boxes;
 pub mod coalescing;
 mod cost;
-pub mod depth_splitting;
+pub mod dot_decomposition;
 mod equivalence;
-mod join_sinking;
 pub mod mma_selection;
-pub mod product_splitting;
 mod propagation;
 mod rematerialization;
 mod rewrite;
 mod selection;
-pub mod transposed_products;
+mod sink_joins;
+pub mod split_k_across_warps;
+pub mod swap_dot_operands;
 mod wgmma_selection;
 
 use tilewright_ir as ir;
@@ -38,14 +38,14 @@ use crate::launcher::Launcher;
 use boxes::TensorBoxes;
 use cost::LayoutCosts;
 use equivalence::Classes;
-use mma_selection::Products;
-use propagation::{Decided, Demands};
+use mma_selection::DotPlans;
+use propagation::{AssignContext, Demands};
 use rematerialization::Rematerializable;
 use tilewright_gpu_ir::Module;
 use tilewright_gpu_ir::target::GpuTarget;
 
-/// Gives every value of a kernel without calls a layout. Where the launcher makes tensor maps, loads that tensor copies may do say
-/// so.
+/// Assigns a layout to every value of a kernel without calls. If the launcher makes tensor maps,
+/// marks the loads and stores that tensor copies may execute.
 pub fn assign_layouts(
     module: &ir::Module,
     target: GpuTarget,
@@ -54,25 +54,25 @@ pub fn assign_layouts(
 ) -> Module {
     let function = module.kernel();
     let addresses = analyze_assuming(function, Assumptions::ADDRESSES);
-    // Numbers that programs compute with may wrap around, unlike those that they make addresses of.
+    // Integers may wrap around, unless addresses are computed from them.
     let certain = analyze(function);
     let mut costs = LayoutCosts::new(target.tuning);
-    let products = Products::new(function, target, num_warps, &mut costs);
-    let cheap = Rematerializable::new(function, target.tuning);
-    let classes = Classes::new(function, &cheap, &products, (&addresses, target));
-    let choice = selection::choose(function, &classes, &mut costs, num_warps);
+    let dots = DotPlans::new(function, target, num_warps, &mut costs);
+    let rematerializable = Rematerializable::new(function, target.tuning);
+    let classes = Classes::new(function, &rematerializable, &dots, (&addresses, target));
+    let choice = selection::select_layouts(function, &classes, &mut costs, num_warps);
     let boxes = TensorBoxes::new(module, &addresses, target, launcher);
-    let decided = Decided {
+    let context = AssignContext {
         function,
         boxes: &boxes,
-        cheap: &cheap,
+        rematerializable: &rematerializable,
         classes: &classes,
-        products: &products,
+        dots: &dots,
         addresses: &addresses,
         certain: &certain,
         target,
         num_warps,
     };
-    let demands = Demands::new(&decided, choice, &mut costs);
-    rewrite::rewrite(module, &decided, &demands, &mut costs)
+    let demands = Demands::new(&context, choice, &mut costs);
+    rewrite::rewrite(module, &context, &demands, &mut costs)
 }

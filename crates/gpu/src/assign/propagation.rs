@@ -1,5 +1,5 @@
-//! Layout propagation from uses to definitions: which layouts the uses of each value demand, from the ops whose layout is selected to the
-//! values that are rematerialized for them.
+//! Layout propagation from uses to definitions: collects the layouts that the uses of each value
+//! demand, from ops with a selected layout back to the values that are rematerialized for them.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -9,100 +9,104 @@ use crate::assign::boxes::{MapId, TensorBoxes};
 use crate::assign::coalescing::Infos;
 use crate::assign::cost::LayoutCosts;
 use crate::assign::equivalence::Classes;
-use crate::assign::mma_selection::{Product, Products};
+use crate::assign::mma_selection::{DotInstruction, DotPlans};
 use crate::assign::rematerialization::Rematerializable;
-use crate::assign::selection::Choice;
+use crate::assign::selection::LayoutChoice;
 use tilewright_gpu_ir::LayoutId;
 use tilewright_gpu_ir::layout_rules::{default_layout, operand_layout, reduced_layout};
 use tilewright_gpu_ir::target::GpuTarget;
 
-/// The layout that each instruction is executed in and its operands are wanted in.
+/// The layouts in which values are demanded and instructions are executed.
 pub struct Demands {
-    /// The layouts that a value is wanted in. A value that is not rematerialized has one to begin with, its first.
+    /// The layouts that the uses of a value demand. The first layout of a value that is not
+    /// rematerialized is that of its definition.
     pub of_value: SecondaryMap<Value, SmallVec<[LayoutId; 2]>>,
-    /// The layout that each operand of an instruction is wanted in; of values that are rematerialized, for a result in the
-    /// layout asked for.
-    choice: Choice,
+    /// The selected layouts of classes and accesses.
+    choice: LayoutChoice,
 }
 
-/// Everything that is decided about layouts before the function is rewritten.
-pub struct Decided<'a> {
+/// The kernel and the analyses that layout assignment reads.
+pub struct AssignContext<'a> {
     pub function: &'a Function,
-    pub cheap: &'a Rematerializable,
+    pub rematerializable: &'a Rematerializable,
     pub classes: &'a Classes,
-    pub products: &'a Products,
+    pub dots: &'a DotPlans,
     pub boxes: &'a TensorBoxes,
-    /// What is known of values that addresses are made of: they do not overflow.
+    /// The axis information under the assumption that integers in addresses do not overflow.
     pub addresses: &'a Infos,
-    /// What is known of all values.
+    /// The axis information without assumptions.
     pub certain: &'a Infos,
     pub target: GpuTarget,
     pub num_warps: u32,
 }
 
 impl Demands {
-    /// Follows the demands of everything that is not rematerialized.
-    pub fn new(decided: &Decided<'_>, choice: Choice, layouts: &mut LayoutCosts) -> Self {
+    /// Collects the demands of all instructions that are not rematerialized.
+    pub fn new(context: &AssignContext<'_>, choice: LayoutChoice, layouts: &mut LayoutCosts) -> Self {
         let demands = Self { of_value: SecondaryMap::new(), choice };
-        let mut walk = Walk { decided, layouts, demands, carrier: SecondaryMap::new() };
-        walk.natives(decided.function.entry);
-        walk.block(decided.function.entry);
+        let mut walk = DemandWalk { context, layouts, demands, carrier: SecondaryMap::new() };
+        walk.record_definitions(context.function.entry);
+        walk.block(context.function.entry);
         walk.demands
     }
 
-    /// The layout that an instruction is executed in, if it is not rematerialized and one layout says it all.
-    pub fn executed_in(&self, decided: &Decided<'_>, inst: Inst) -> Option<LayoutId> {
-        if let Some(class) = copied_as_it_lies(decided, inst) {
+    /// Returns the layout that an instruction is executed in, if it is not rematerialized and has a
+    /// single one.
+    pub fn executed_in(&self, context: &AssignContext<'_>, inst: Inst) -> Option<LayoutId> {
+        if let Some(class) = class_of_tensor_store(context, inst) {
             return Some(self.choice.of_class[class]);
         }
         if let Some(own) = self.choice.of_access[inst] {
             return Some(own);
         }
-        let class = decided.classes.of_inst(inst).or_else(|| {
-            let result = *decided.function.insts[inst].results.first()?;
-            decided.classes.of_value(result)
+        let class = context.classes.of_inst(inst).or_else(|| {
+            let result = *context.function.insts[inst].results.first()?;
+            context.classes.of_value(result)
         });
         class.map(|class| self.choice.of_class[class])
     }
 
-    /// The layout that an operand is wanted in, for a result in `result` (of instructions that are rematerialized) or for an
-    /// instruction that is executed in its own.
+    /// Returns the layout in which an instruction demands its operand.
+    ///
+    /// `result` is the layout of the result of an instruction that is rematerialized or keeps the
+    /// layout of its operands.
     pub fn of_operand(
         &self,
-        decided: &Decided<'_>,
+        context: &AssignContext<'_>,
         layouts: &mut LayoutCosts,
-        (inst, place): (Inst, usize),
+        (inst, index): (Inst, usize),
         result: Option<LayoutId>,
     ) -> Option<LayoutId> {
-        let function = decided.function;
+        let function = context.function;
         let data = &function.insts[inst];
-        let operand = function.ty(data.operands[place]);
+        let operand = function.ty(data.operands[index]);
         if operand.is_scalar() {
             return None;
         }
         match data.op.family() {
             OpFamily::Dot => {
-                let product = decided.products.of(inst).expect("every product is planned");
-                if place == 2 {
-                    Some(product.accumulator)
+                let plan = context.dots.of(inst).expect("every dot has a plan");
+                if index == 2 {
+                    Some(plan.accumulator)
                 } else {
-                    let in_registers = product.operands[place].filter(|_| product.product != Product::Fma);
-                    in_registers.or_else(|| self.any_layout(decided, layouts, data.operands[place]))
+                    let in_registers =
+                        plan.operands[index].filter(|_| plan.instruction != DotInstruction::Fma);
+                    in_registers.or_else(|| self.any_layout(context, layouts, data.operands[index]))
                 }
             }
-            OpFamily::Movement if place == 0 => self.any_layout(decided, layouts, data.operands[place]),
+            OpFamily::Movement if index == 0 => self.any_layout(context, layouts, data.operands[index]),
             OpFamily::Shape => match result {
                 Some(result) => {
                     let wanted = operand_layout(&data.op, operand, layouts.get(result))?;
                     Some(layouts.add(wanted))
                 }
                 // A tile of one element becomes a scalar.
-                None => Some(layouts.add(default_layout(&operand.shape, decided.num_warps))),
+                None => Some(layouts.add(default_layout(&operand.shape, context.num_warps))),
             },
             OpFamily::Pointwise | OpFamily::Identity | OpFamily::Movement | OpFamily::Scan => result,
-            OpFamily::Load if decided.cheap.has(data.results[0]) => result,
+            OpFamily::Load if context.rematerializable.contains(data.results[0]) => result,
             OpFamily::Load | OpFamily::Store | OpFamily::Atomic | OpFamily::Check | OpFamily::Reduction => {
-                self.executed_in(decided, inst)
+                self.executed_in(context, inst)
             }
             OpFamily::Source
             | OpFamily::Loop
@@ -117,82 +121,84 @@ impl Demands {
         }
     }
 
-    /// A layout for an operand that goes through shared memory: the one that it has.
+    /// Returns a layout for an operand that goes through shared memory: the layout that it has.
     fn any_layout(
         &self,
-        decided: &Decided<'_>,
+        context: &AssignContext<'_>,
         layouts: &mut LayoutCosts,
         operand: Value,
     ) -> Option<LayoutId> {
-        if decided.cheap.has(operand) {
-            let shape = &decided.function.ty(operand).shape;
-            Some(layouts.add(default_layout(shape, decided.num_warps)))
+        if context.rematerializable.contains(operand) {
+            let shape = &context.function.ty(operand).shape;
+            Some(layouts.add(default_layout(shape, context.num_warps)))
         } else {
             self.of_value[operand].first().copied()
         }
     }
 
-    fn class_layout(&self, decided: &Decided<'_>, value: Value) -> Option<LayoutId> {
-        decided.classes.of_value(value).map(|class| self.choice.of_class[class])
+    fn class_layout(&self, context: &AssignContext<'_>, value: Value) -> Option<LayoutId> {
+        context.classes.of_value(value).map(|class| self.choice.of_class[class])
     }
 }
 
-/// The class of what is stored by a tensor map that the kernel makes. A copy takes it as it lies in registers; threads store only
-/// what the copy cannot, and addresses of elements in another order would keep registers occupied that products need.
-fn copied_as_it_lies(decided: &Decided<'_>, inst: Inst) -> Option<usize> {
-    let Op::Store { .. } = decided.function.insts[inst].op else { return None };
-    let MapId::Device(_) = decided.boxes.of(inst)?.map else { return None };
-    decided.classes.of_value(decided.function.insts[inst].operands[1])
+/// Returns the class of the stored value of a store whose tensor map the kernel makes.
+///
+/// The tensor copy takes the value in its own layout. Threads store only tiles that the copy cannot
+/// store; another layout for these would keep registers live for addresses, which dots need.
+fn class_of_tensor_store(context: &AssignContext<'_>, inst: Inst) -> Option<usize> {
+    let Op::Store { .. } = context.function.insts[inst].op else { return None };
+    let MapId::Device(_) = context.boxes.of(inst)?.map else { return None };
+    context.classes.of_value(context.function.insts[inst].operands[1])
 }
 
-struct Walk<'a, 'f> {
-    decided: &'a Decided<'f>,
+struct DemandWalk<'a, 'f> {
+    context: &'a AssignContext<'f>,
     layouts: &'a mut LayoutCosts,
     demands: Demands,
-    /// Of values that a loop carries and that are rematerialized: the loop.
+    /// The loop that carries a rematerialized value.
     carrier: SecondaryMap<Value, Option<Inst>>,
 }
 
-impl Walk<'_, '_> {
-    /// Notes the layout that each value is made in that is not rematerialized.
-    fn natives(&mut self, block: Block) {
-        let (function, decided) = (self.decided.function, self.decided);
+impl DemandWalk<'_, '_> {
+    /// Records the layout of the definition of each value that is not rematerialized.
+    fn record_definitions(&mut self, block: Block) {
+        let (function, context) = (self.context.function, self.context);
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
             for region in &data.regions {
-                self.natives(*region);
+                self.record_definitions(*region);
             }
             if data.op.family() == OpFamily::Loop {
                 self.carried(*inst);
                 continue;
             }
             for result in &data.results {
-                if function.ty(*result).is_scalar() || decided.cheap.has(*result) {
+                if function.ty(*result).is_scalar() || context.rematerializable.contains(*result) {
                     continue;
                 }
-                let native = match &data.op {
-                    Op::Dot { .. } => decided.products.of(*inst).map(|product| product.accumulator),
+                let layout = match &data.op {
+                    Op::Dot { .. } => context.dots.of(*inst).map(|plan| plan.accumulator),
                     Op::Reduce { axis } => {
-                        let operand = self.demands.executed_in(decided, *inst);
+                        let operand = self.demands.executed_in(context, *inst);
                         operand.map(|operand| {
                             let reduced = reduced_layout(self.layouts.get(operand), *axis);
                             self.layouts.add(reduced)
                         })
                     }
-                    Op::Load { .. } => self.demands.executed_in(decided, *inst),
-                    op if op.family() == OpFamily::Atomic => self.demands.executed_in(decided, *inst),
-                    // tidy: wildcard because all others are executed in the layout of their class
-                    _ => self.demands.class_layout(decided, *result),
+                    Op::Load { .. } => self.demands.executed_in(context, *inst),
+                    op if op.family() == OpFamily::Atomic => self.demands.executed_in(context, *inst),
+                    // tidy: wildcard because other ops are executed in the layout of their class
+                    _ => self.demands.class_layout(context, *result),
                 };
-                self.demands.of_value[*result] = native.into_iter().collect();
+                self.demands.of_value[*result] = layout.into_iter().collect();
             }
         }
     }
 
     fn carried(&mut self, inst: Inst) {
-        for Carried { parameters, result, .. } in self.decided.function.carried(inst) {
+        for Carried { parameters, result, .. } in self.context.function.carried(inst) {
             for value in parameters.into_iter().chain([result]) {
-                match self.demands.class_layout(self.decided, value) {
+                match self.demands.class_layout(self.context, value) {
                     Some(layout) => self.demands.of_value[value] = smallvec![layout],
                     None => self.carrier[value] = Some(inst),
                 }
@@ -201,11 +207,11 @@ impl Walk<'_, '_> {
     }
 
     fn block(&mut self, block: Block) {
-        let function = self.decided.function;
+        let function = self.context.function;
         for inst in &function.blocks[block].insts {
             let data = &function.insts[*inst];
             match data.op.family() {
-                OpFamily::Loop | OpFamily::Branch => self.carries(*inst),
+                OpFamily::Loop | OpFamily::Branch => self.demand_carried(*inst),
                 // tidy: wildcard because all other ops are straight code
                 _ => self.straight(*inst),
             }
@@ -215,52 +221,57 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// What is rematerialized is wanted by its users alone; promises are not kept.
+    /// Demands the operands of an instruction, unless it is rematerialized for its users or removed.
     fn straight(&mut self, inst: Inst) {
-        let (function, decided) = (self.decided.function, self.decided);
+        let (function, context) = (self.context.function, self.context);
         let data = &function.insts[inst];
         let first = data.results.first();
-        let is_rematerialized =
-            first.is_some_and(|result| decided.cheap.has(*result) && !function.ty(*result).is_scalar());
+        let is_rematerialized = first.is_some_and(|result| {
+            context.rematerializable.contains(*result) && !function.ty(*result).is_scalar()
+        });
         if !is_rematerialized && data.op.family() != OpFamily::Promise {
             let result = first.and_then(|result| self.demands.of_value[*result].first().copied());
-            self.operands(inst, result);
+            self.demand_operands(inst, result);
         }
     }
 
-    fn carries(&mut self, inst: Inst) {
-        for Carried { initial, yielded, result, .. } in self.decided.function.carried(inst) {
-            if let Some(layout) = self.demands.class_layout(self.decided, result) {
-                initial.into_iter().chain(yielded).for_each(|value| self.want(value, layout));
+    fn demand_carried(&mut self, inst: Inst) {
+        for Carried { initial, yielded, result, .. } in self.context.function.carried(inst) {
+            if let Some(layout) = self.demands.class_layout(self.context, result) {
+                initial.into_iter().chain(yielded).for_each(|value| self.demand(value, layout));
             }
         }
     }
 
-    /// Wants the operands of an instruction for a result in this layout.
-    fn operands(&mut self, inst: Inst, result: Option<LayoutId>) {
-        let function = self.decided.function;
-        for place in 0..function.insts[inst].operands.len() {
-            if let Some(layout) = self.demands.of_operand(self.decided, self.layouts, (inst, place), result) {
-                self.want(function.insts[inst].operands[place], layout);
+    /// Demands the operands of an instruction for a result in this layout.
+    fn demand_operands(&mut self, inst: Inst, result: Option<LayoutId>) {
+        let function = self.context.function;
+        for index in 0..function.insts[inst].operands.len() {
+            if let Some(layout) = self.demands.of_operand(self.context, self.layouts, (inst, index), result) {
+                self.demand(function.insts[inst].operands[index], layout);
             }
         }
     }
 
-    fn want(&mut self, value: Value, layout: LayoutId) {
-        let function = self.decided.function;
+    /// Demands a value in a layout, and the operands of a rematerialized value.
+    fn demand(&mut self, value: Value, layout: LayoutId) {
+        let function = self.context.function;
         if function.ty(value).is_scalar() || self.demands.of_value[value].contains(&layout) {
             return;
         }
         self.demands.of_value[value].push(layout);
-        if !self.decided.cheap.has(value) {
+        if !self.context.rematerializable.contains(value) {
             return;
         }
         if let Some(inst) = self.carrier[value] {
-            let carried = function.carried_by(inst, value).expect("the loop carries it");
+            let carried = function.carried_by(inst, value).expect("the loop carries the value");
             let inside = carried.parameters.into_iter().chain(carried.yielded);
-            inside.chain(carried.initial).chain([carried.result]).for_each(|other| self.want(other, layout));
+            inside
+                .chain(carried.initial)
+                .chain([carried.result])
+                .for_each(|other| self.demand(other, layout));
         } else if let Some(inst) = function.defining_inst(value) {
-            self.operands(inst, Some(layout));
+            self.demand_operands(inst, Some(layout));
         }
     }
 }

@@ -1,56 +1,61 @@
-//! Rematerialization: which tiles are cheap enough that each thread computes them for itself: indices, masks, pointers.
+//! Rematerialization: finds tiles that are cheap enough for each thread to recompute, such as
+//! indices, masks and pointers.
 //!
-//! Such a value has no layout of its own. It is materialized in each layout that its uses demand, so that it never needs a
-//! conversion. Loops are no limit: a tile of pointers that a loop advances is carried once for each layout.
+//! Such a value has no layout of its own. It is computed in each layout that its uses demand, so it
+//! never needs a conversion. Loops do not prevent this: a tile of pointers that a loop advances is
+//! carried once for each layout.
 //!
-//! Beside products, so is a line of integers that is loaded outside of loops, such as the rows that a tile gathers: each thread
-//! loads what it needs of it, and the tile of pointers that is made of it needs no layout of its own either.
+//! In kernels with dots, a vector of integers that is loaded outside of loops is rematerialized too,
+//! such as the indices of gathered rows. Each thread loads the indices that it needs, and the tile of
+//! pointers that is computed from them needs no layout of its own either.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Function, Inst, Op, OpFamily, Value};
 
 use tilewright_gpu_ir::tuning::Tuning;
 
-/// The values that may be rematerialized.
+/// The values that are rematerialized.
 pub struct Rematerializable {
-    /// How many ops make the value; none for what has to be moved. Scalars, which every thread holds, take 0.
+    /// The number of ops that compute a value. `None` if the value needs conversions; 0 for scalars,
+    /// which every thread has.
     ops: SecondaryMap<Value, Option<u32>>,
 }
 
 impl Rematerializable {
-    /// Looks through a function.
+    /// Finds the values of a function that are rematerialized.
     pub fn new(function: &Function, tuning: &Tuning) -> Self {
-        let mut has_products = false;
+        let mut has_dots = false;
         function.walk(function.entry, &mut |inst| {
-            has_products |= function.insts[inst].op.family() == OpFamily::Dot;
+            has_dots |= function.insts[inst].op.family() == OpFamily::Dot;
         });
-        let (ops, moved) = (SecondaryMap::new(), EntitySet::new());
-        let mut search = Search { function, tuning, ops, moved, changed: true, has_products, loops: 0 };
+        let (ops, converted) = (SecondaryMap::new(), EntitySet::new());
+        let mut search =
+            RematerializationSearch { function, tuning, ops, converted, changed: true, has_dots, loops: 0 };
         while std::mem::take(&mut search.changed) {
             search.block(function.entry);
         }
         Self { ops: search.ops }
     }
 
-    /// Whether a value may be rematerialized.
-    pub fn has(&self, value: Value) -> bool {
+    /// Returns whether a value is rematerialized.
+    pub fn contains(&self, value: Value) -> bool {
         self.ops[value].is_some()
     }
 }
 
-struct Search<'f> {
+struct RematerializationSearch<'f> {
     function: &'f Function,
     tuning: &'f Tuning,
     ops: SecondaryMap<Value, Option<u32>>,
-    /// Results of loops that turned out to carry what has to be moved. All others are taken to be cheap.
-    moved: EntitySet<Value>,
+    /// Results of loops that are known to need conversions. Other results are assumed not to.
+    converted: EntitySet<Value>,
     changed: bool,
-    has_products: bool,
-    /// How many loops are around.
+    has_dots: bool,
+    /// The number of enclosing loops.
     loops: u32,
 }
 
-impl Search<'_> {
+impl RematerializationSearch<'_> {
     fn block(&mut self, block: Block) {
         let function = self.function;
         for parameter in &function.blocks[block].parameters {
@@ -67,13 +72,13 @@ impl Search<'_> {
         let data = &self.function.insts[inst];
         let ops = match data.op.family() {
             OpFamily::Source => Some(1),
-            // It may take any time, and what has effects is executed once.
+            // Their cost is unknown, and ops with effects are executed once.
             OpFamily::Pointwise
                 if matches!(data.op, Op::InlineAsm { .. } | Op::VolatileAsm { .. } | Op::Map { .. }) =>
             {
                 None
             }
-            OpFamily::Load if !self.is_line_of_indices(inst) => None,
+            OpFamily::Load if !self.is_load_of_indices(inst) => None,
             OpFamily::Pointwise | OpFamily::Identity | OpFamily::Shape | OpFamily::Load => {
                 let mut operands = data.operands.iter().map(|operand| self.ops[*operand]);
                 let sum = operands.try_fold(1_u32, |sum, ops| Some(sum.saturating_add(ops?)));
@@ -107,20 +112,20 @@ impl Search<'_> {
         }
     }
 
-    /// A load of integers along one axis, outside of loops, of a kernel with products.
-    fn is_line_of_indices(&self, inst: Inst) -> bool {
+    /// Returns whether a load outside of loops loads a vector of integers in a kernel with dots.
+    fn is_load_of_indices(&self, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let ty = self.function.ty(data.results[0]);
         let is_integer = ty.dtype().is_some_and(|dtype| dtype.is_int() && dtype.bits() >= 32);
         let is_plain = matches!(data.op, Op::Load { volatile: false, .. });
-        self.has_products && self.loops == 0 && is_plain && is_integer && ty.rank() == 1
+        self.has_dots && self.loops == 0 && is_plain && is_integer && ty.rank() == 1
     }
 
     fn carried(&mut self, inst: Inst) {
         let function = self.function;
         for Carried { initial, parameters, result, .. } in function.carried(inst) {
-            let begins_cheap = initial.is_some_and(|initial| self.ops[initial].is_some());
-            let is_cheap = begins_cheap && !self.moved.contains(result);
+            let has_cheap_start = initial.is_some_and(|initial| self.ops[initial].is_some());
+            let is_cheap = has_cheap_start && !self.converted.contains(result);
             let ops = is_cheap.then_some(u32::from(!function.ty(result).is_scalar()));
             for value in parameters.iter().chain([&result]) {
                 self.ops[*value] = ops;
@@ -133,7 +138,7 @@ impl Search<'_> {
         self.loops -= 1;
         for Carried { yielded, result, .. } in function.carried(inst) {
             if self.ops[result].is_some() && yielded.iter().any(|value| self.ops[*value].is_none()) {
-                self.moved.insert(result);
+                self.converted.insert(result);
                 self.changed = true;
             }
         }

@@ -1,7 +1,9 @@
-//! Layout selection: one layout for each equivalence class. The candidates are what coalescing wants for the accesses of the
-//! class, the fragments of its products, and what its neighbours have; the cheapest wins by the estimated cost of accesses,
-//! reductions and of the conversions on the edges. The best layout of a class depends on its neighbours, so the selection is
-//! iterated.
+//! Layout selection: selects one layout for each equivalence class.
+//!
+//! The candidates are the coalesced layouts of the accesses of the class, the fragments of its dots,
+//! and the layouts of its neighbors. The cheapest wins, by the estimated cost of accesses,
+//! reductions and conversions on the edges. As the best layout of a class depends on its neighbors,
+//! the selection is iterated.
 
 use cranelift_entity::{EntityRef, SecondaryMap};
 use smallvec::SmallVec;
@@ -15,54 +17,62 @@ use tilewright_gpu_ir::layout_rules::{
     default_layout, line_layout, operand_layout, reduced_layout, result_layout, shared_result_layout,
 };
 
-/// The choice seldom changes after the second time.
-const MOST_ROUNDS: usize = 4;
+/// The most passes over all classes. Few selections change after the second pass.
+const MAX_ITERATIONS: usize = 4;
 
-/// What is chosen.
-pub struct Choice {
+/// The selected layouts.
+pub struct LayoutChoice {
     /// The layout of each class.
     pub of_class: Vec<LayoutId>,
-    /// The layout of each access, where it is not that of its class.
+    /// The layout of each access, which may differ from that of its class.
     pub of_access: SecondaryMap<Inst, Option<LayoutId>>,
 }
 
-/// Chooses: what is found if a class that nobody asks anything of has the layout of its own at once, or what is found if it has
-/// what comes to it from others, by the cost of all.
-pub fn choose(function: &Function, classes: &Classes, layouts: &mut LayoutCosts, num_warps: u32) -> Choice {
-    // Products are hardest to please, then what their parts are computed from, from behind, and those that say anything at all.
-    let distances = distances_to_parts(classes);
+/// Selects the layouts of all classes.
+///
+/// Runs the greedy selection twice and returns the cheaper result: unconstrained classes get their
+/// default layout at once, or wait for the layout of a neighbor.
+pub fn select_layouts(
+    function: &Function,
+    classes: &Classes,
+    layouts: &mut LayoutCosts,
+    num_warps: u32,
+) -> LayoutChoice {
+    // Classes with accumulators first, as dots constrain them most; then the classes nearest to
+    // operands of batched dots, then classes with accesses.
+    let distances = distances_to_batched_dots(classes);
     let mut order: Vec<usize> = (0..classes.list.len()).collect();
     order.sort_by_key(|class| {
         let data = &classes.list[*class];
         (data.accumulators.is_empty(), distances[*class], data.accesses.is_empty())
     });
     let chosen = vec![None; classes.list.len()];
-    let mut chooser =
-        Chooser { function, classes, layouts, num_warps, chosen, waits: false, has_guessed: false };
-    chooser.all(&order);
-    if chooser.has_guessed {
-        let first = (chooser.total_cost(), chooser.chosen.clone());
-        chooser.chosen.fill(None);
-        chooser.waits = true;
+    let mut selection =
+        LayoutSelection { function, classes, layouts, num_warps, chosen, waits: false, has_guessed: false };
+    selection.select_all(&order);
+    if selection.has_guessed {
+        let first = (selection.total_cost(), selection.chosen.clone());
+        selection.chosen.fill(None);
+        selection.waits = true;
         let mut changed = true;
         while changed {
             changed = false;
             for class in &order {
-                changed |= chooser.class(*class);
+                changed |= selection.select(*class);
             }
         }
-        chooser.waits = false;
-        chooser.all(&order);
-        if first.0 <= chooser.total_cost() {
-            chooser.chosen = first.1;
+        selection.waits = false;
+        selection.select_all(&order);
+        if first.0 <= selection.total_cost() {
+            selection.chosen = first.1;
         }
     }
-    chooser.finish()
+    selection.finish()
 }
 
-/// How many shapes there are between a class and a product that each warp computes a part of.
-fn distances_to_parts(classes: &Classes) -> Vec<usize> {
-    let start = |class: &Class| if class.is_of_parts { 0 } else { usize::MAX };
+/// Returns the number of shape ops between each class and a dot whose batch is divided among warps.
+fn distances_to_batched_dots(classes: &Classes) -> Vec<usize> {
+    let start = |class: &Class| if class.feeds_batched_dot { 0 } else { usize::MAX };
     let mut distances: Vec<usize> = classes.list.iter().map(start).collect();
     let mut changes = true;
     while changes {
@@ -77,25 +87,25 @@ fn distances_to_parts(classes: &Classes) -> Vec<usize> {
     distances
 }
 
-struct Chooser<'a> {
+struct LayoutSelection<'a> {
     function: &'a Function,
     classes: &'a Classes,
     layouts: &'a mut LayoutCosts,
     num_warps: u32,
     chosen: Vec<Option<LayoutId>>,
-    /// Whether a class that nobody asks anything of waits until another class does.
+    /// An unconstrained class waits for the layout of a neighbor.
     waits: bool,
-    /// Whether such a class has got a layout of its own.
+    /// An unconstrained class has got its default layout.
     has_guessed: bool,
 }
 
-impl Chooser<'_> {
-    /// Chooses for all classes, again while that changes anything.
-    fn all(&mut self, order: &[usize]) {
-        for _ in 0..MOST_ROUNDS {
+impl LayoutSelection<'_> {
+    /// Selects layouts of all classes until none changes.
+    fn select_all(&mut self, order: &[usize]) {
+        for _ in 0..MAX_ITERATIONS {
             let mut changed = false;
             for class in order {
-                changed |= self.class(*class);
+                changed |= self.select(*class);
             }
             if !changed {
                 break;
@@ -103,8 +113,8 @@ impl Chooser<'_> {
         }
     }
 
-    /// Chooses for a class; whether that changed anything.
-    fn class(&mut self, class: usize) -> bool {
+    /// Selects the layout of a class; returns whether it changed.
+    fn select(&mut self, class: usize) -> bool {
         if self.waits && self.chosen[class].is_some() {
             return false;
         }
@@ -113,12 +123,12 @@ impl Chooser<'_> {
         let mut best = None;
         for candidate in candidates.into_iter().filter(|candidate| !shared.contains(candidate)) {
             let cost = self.cost(class, candidate);
-            if best.is_none_or(|(least, _)| cost < least) {
+            if best.is_none_or(|(lowest, _)| cost < lowest) {
                 best = Some((cost, candidate));
             }
         }
         let mut chosen = best.map(|(_, candidate)| candidate);
-        // Where nothing is computed, copies cost nothing.
+        // Copies repeat pointwise ops, so the cost of these counts against layouts that lanes share.
         if let Some((cost, whole)) = best.filter(|_| !shared.is_empty()) {
             let mut least = cost + self.arithmetic(class, whole);
             for candidate in shared {
@@ -131,14 +141,14 @@ impl Chooser<'_> {
         std::mem::replace(&mut self.chosen[class], chosen) != chosen
     }
 
-    /// The layouts to choose from, each once; the one chosen so far comes first.
+    /// Returns the candidate layouts of a class without duplicates, the selected one first.
     fn candidates(&mut self, class: usize) -> SmallVec<[LayoutId; 8]> {
         let data = &self.classes.list[class];
         let mut found: SmallVec<[LayoutId; 8]> = self.chosen[class].into_iter().collect();
         found.extend(data.accumulators.iter().map(|((layout, _), _)| *layout));
         for access in &data.accesses {
             found.push(self.own_layout(access, &data.shape));
-            // Outside of loops nothing is copied asynchronously.
+            // Accesses outside of loops are never asynchronous copies.
             if access.weight < u64::from(self.layouts.tuning.loop_weight)
                 && let Some(layout) = access.shape.without_copies(&data.shape, self.num_warps)
             {
@@ -174,7 +184,7 @@ impl Chooser<'_> {
         self.layouts.add(access.shape.layout(shape, self.num_warps, None))
     }
 
-    /// The layout of a class with which an edge costs nothing.
+    /// Returns the layout of a class for which an edge costs nothing.
     fn across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         match edge.to {
             EdgeEnd::Operand(layout) => Some(layout),
@@ -193,25 +203,26 @@ impl Chooser<'_> {
                 let layout = reduced_layout(self.layouts.get(from), axis);
                 Some(self.layouts.add(layout))
             }
-            // Many layouts are reduced to one.
+            // Several layouts have the same reduced layout.
             EdgeEnd::Reduced(..) => None,
         }
     }
 
-    /// Layouts of a class in which lanes share what is broadcast to it.
+    /// Returns layouts of a class in which lanes share the elements that are broadcast to it.
     fn shared(&mut self, class: usize) -> SmallVec<[LayoutId; 2]> {
         let classes = self.classes;
         let edges = classes.list[class].edges.iter();
         edges.filter_map(|edge| self.shared_across(class, &classes.edges[*edge])).collect()
     }
 
-    /// What is computed in a class costs in a layout: as much more as threads have copies.
+    /// Returns the cost of the pointwise ops of a class in a layout. It grows with copies of elements.
     fn arithmetic(&self, class: usize, layout: LayoutId) -> u64 {
         let registers = u64::from(self.layouts.get(layout).registers());
         registers * self.classes.list[class].arithmetic / u64::from(self.layouts.tuning.instructions_per_pass)
     }
 
-    /// The layout of a class with which an edge costs nothing either, if it is a broadcast of what lanes hold copies of.
+    /// Returns a second layout of a class for which an edge costs nothing, if the edge is a broadcast of
+    /// elements with copies in lanes.
     fn shared_across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         let EdgeEnd::Shape(inst, to) = edge.to else { return None };
         let from = self.chosen[edge.from].filter(|_| to == class)?;
@@ -228,7 +239,7 @@ impl Chooser<'_> {
         Some(self.layouts.add(layout))
     }
 
-    /// What all classes cost as chosen.
+    /// Returns the cost of the selected layouts of all classes.
     fn total_cost(&mut self) -> u64 {
         let classes = self.classes;
         let mut cost = 0;
@@ -237,29 +248,29 @@ impl Chooser<'_> {
         }
         for edge in &classes.edges {
             let from = self.chosen[edge.from].expect("each class has a layout");
-            cost += u64::from(self.edge(edge, edge.from, from)) * u64::from(edge.weight);
+            cost += u64::from(self.edge_cost(edge, edge.from, from)) * u64::from(edge.weight);
         }
         cost
     }
 
-    /// What a class costs in a layout. Neighbours without a layout cost nothing yet.
+    /// Returns the cost of a class in a layout. An edge to a neighbor without a layout costs nothing.
     fn cost(&mut self, class: usize, layout: LayoutId) -> u64 {
         let classes = self.classes;
         let mut cost = self.own_cost(class, layout);
-        for number in &classes.list[class].edges {
-            let edge = &classes.edges[*number];
-            cost += u64::from(self.edge(edge, class, layout)) * u64::from(edge.weight);
+        for index in &classes.list[class].edges {
+            let edge = &classes.edges[*index];
+            cost += u64::from(self.edge_cost(edge, class, layout)) * u64::from(edge.weight);
         }
         cost
     }
 
-    /// What a class costs in a layout by itself.
+    /// Returns the cost of a class in a layout without its edges.
     fn own_cost(&mut self, class: usize, layout: LayoutId) -> u64 {
         let classes = self.classes;
         let data = &classes.list[class];
         let mut cost = 0;
         for access in &data.accesses {
-            cost += u64::from(self.access(access, &data.shape, layout).1) * access.weight;
+            cost += u64::from(self.access_layout(access, &data.shape, layout).1) * access.weight;
         }
         for (axis, weight) in &data.reductions {
             cost += u64::from(self.layouts.reduction_cost(layout, *axis)) * weight;
@@ -274,14 +285,15 @@ impl Chooser<'_> {
             cost += u64::from(self.layouts.merge_cost(layout, *merge)) * weight;
         }
         for ((accumulator, bits), weight) in &data.accumulators {
-            let there_and_back = self.layouts.conversion_cost(layout, *accumulator, *bits)
+            let both_ways = self.layouts.conversion_cost(layout, *accumulator, *bits)
                 + self.layouts.conversion_cost(*accumulator, layout, *bits);
-            cost += u64::from(there_and_back) * weight;
+            cost += u64::from(both_ways) * weight;
         }
         cost
     }
 
-    fn edge(&mut self, edge: &Edge, class: usize, layout: LayoutId) -> u32 {
+    /// Returns the cost of the conversion on an edge, with `class` in a layout.
+    fn edge_cost(&mut self, edge: &Edge, class: usize, layout: LayoutId) -> u32 {
         let chosen = |of: usize, this: &Self| if of == class { Some(layout) } else { this.chosen[of] };
         let Some(mut from) = chosen(edge.from, self) else { return 0 };
         let to = match edge.to {
@@ -296,9 +308,11 @@ impl Chooser<'_> {
         to.map_or(0, |to| self.layouts.conversion_cost(from, to, edge.element_bits))
     }
 
-    /// The layout of accesses in a class with this layout, and the cost of one: that of the class, or their own and a conversion,
-    /// or of a store that of the class with lanes that have copies in place of registers.
-    fn access(&mut self, access: &Accesses, shape: &[u32], class: LayoutId) -> (LayoutId, u32) {
+    /// Returns the layout of accesses in a class with layout `class`, and the cost of one access.
+    ///
+    /// The layout is that of the class, or the own layout of the accesses after a conversion. A store
+    /// may also divide the registers of a thread among lanes with copies.
+    fn access_layout(&mut self, access: &Accesses, shape: &[u32], class: LayoutId) -> (LayoutId, u32) {
         let direct = access.shape.cost(self.layouts.get(class));
         let own = self.own_layout(access, shape);
         if !access.are_free || own == class {
@@ -312,14 +326,14 @@ impl Chooser<'_> {
         let is_worth_it = access.is_store && layout.registers() >= self.layouts.tuning.shared_store_elements;
         let first = access.shape.order.first().filter(|_| is_worth_it);
         let shared = first.and_then(|axis| layout.shared_by_lanes(*axis));
-        // With more left, other lanes of other warps may have it as well.
+        // With more registers left, other warps may have copies too.
         let Some(shared) = shared.filter(|shared| shared.registers() == 1) else { return best };
         let cost = access.shape.cost(&shared) + sharing_cost(layout, bits, self.layouts.tuning);
         if cost < best.1 { (self.layouts.add(shared), cost) } else { best }
     }
 
-    /// Says which layout each class has, and what the others would cost.
-    fn say(&mut self) {
+    /// Reports the layout of each class, and the costs of the other candidates.
+    fn report(&mut self) {
         for class in 0..self.classes.list.len() {
             let values =
                 self.function.values.keys().filter(|value| self.classes.of_value(*value) == Some(class));
@@ -331,10 +345,10 @@ impl Chooser<'_> {
                 if !names.contains(&name) && (names.len() < 4 || name.starts_with('%')) {
                     names.push(name);
                 }
-                let made = self.function.defining_inst(value);
-                span = span.or_else(|| self.function.call_chain(made?).into_iter().last());
+                let definition = self.function.defining_inst(value);
+                span = span.or_else(|| self.function.call_chain(definition?).into_iter().last());
             }
-            // Names of the program say more than numbers.
+            // Names of the program before ids of values.
             names.sort_by_key(|name| !name.starts_with('%'));
             names.truncate(6);
             let mut costs: Vec<(u64, LayoutId)> = Vec::new();
@@ -348,7 +362,7 @@ impl Chooser<'_> {
             let others: Vec<String> =
                 costs.iter().map(|(cost, layout)| format!("{cost} for {}", text(*layout))).collect();
             let reason = if others.is_empty() {
-                format!("estimated cost {own}; nothing else was wanted")
+                format!("estimated cost {own}; no other candidate")
             } else {
                 format!(
                     "estimated cost {own} (accesses, reductions, conversions); others: {}",
@@ -366,9 +380,9 @@ impl Chooser<'_> {
         }
     }
 
-    fn finish(mut self) -> Choice {
+    fn finish(mut self) -> LayoutChoice {
         if is_collecting() {
-            self.say();
+            self.report();
         }
         let classes = self.classes;
         let of_class: Vec<LayoutId> =
@@ -376,12 +390,12 @@ impl Chooser<'_> {
         let mut of_access = SecondaryMap::new();
         for (data, class) in classes.list.iter().zip(&of_class) {
             for access in &data.accesses {
-                let layout = self.access(access, &data.shape, *class).0;
+                let layout = self.access_layout(access, &data.shape, *class).0;
                 for inst in &access.insts {
                     of_access[*inst] = Some(layout);
                 }
             }
         }
-        Choice { of_class, of_access }
+        LayoutChoice { of_class, of_access }
     }
 }

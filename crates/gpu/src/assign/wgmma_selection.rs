@@ -1,20 +1,24 @@
-//! Which products warpgroups compute: the instruction by the types of the operands, how warps divide the tile, and where A
-//! comes from.
+//! Selects `wgmma` instructions: by the types of the operands, with the division of the tile among
+//! warps, and the memory that A is read from.
 
 use tilewright_ir::{Dtype, Function, InputPrecision, Inst, OpFamily, Value};
 use tilewright_layout::Mma;
 
 use tilewright_gpu_ir::target::{Feature, GpuTarget, WARPGROUP_WARPS};
 
-/// Rows of an instruction, which a warpgroup computes.
+/// Rows of an instruction.
 const ROWS: u32 = 64;
-/// Columns of an instruction.
-const LEAST_COLUMNS: u32 = 8;
-const MOST_COLUMNS: u32 = 256;
-/// Bits of an operand along K.
+/// The fewest columns of an instruction.
+const MIN_COLUMNS: u32 = 8;
+/// The most columns of an instruction.
+const MAX_COLUMNS: u32 = 256;
+/// Bits of an operand of an instruction along K.
 const DEPTH_BITS: u32 = 256;
 
-/// The instruction for types of A, B and the accumulator, and the warps along M and N; or why there is none.
+/// Returns the instruction for types of A, B and the accumulator, and the warps along M and N.
+///
+/// # Errors
+/// The reason that there is no instruction.
 pub fn instruction(
     dtypes: [Dtype; 3],
     precision: InputPrecision,
@@ -26,57 +30,58 @@ pub fn instruction(
         return Err("the target has no wgmma");
     }
     if !num_warps.is_multiple_of(WARPGROUP_WARPS) {
-        return Err("wgmma takes four warps together, and num_warps is no multiple of 4");
+        return Err("wgmma needs warpgroups of 4 warps, and num_warps is no multiple of 4");
     }
-    let bits = operand_bits(dtypes, precision).ok_or("wgmma does not take these types")?;
+    let bits = operand_bits(dtypes, precision).ok_or("wgmma does not multiply these types")?;
     let depth = DEPTH_BITS / bits;
-    if m < ROWS || n < LEAST_COLUMNS || k < depth {
-        return Err("the tile is smaller than an instruction of wgmma: 64 rows, 8 columns, 32 bytes of k");
+    if m < ROWS || n < MIN_COLUMNS || k < depth {
+        return Err("the tile is smaller than a wgmma instruction: 64 rows, 8 columns, 32 bytes of k");
     }
-    // Along M first: so each warpgroup reads its own part of A, and what a product gives is in the threads that need it as
-    // an operand of the next one.
+    // Along M first: then each warpgroup reads its own part of A, and the result of a dot is in the
+    // threads that use it as the operand of the next dot.
     let groups = num_warps / WARPGROUP_WARPS;
     let along_m = groups.min(m / ROWS);
     let along_n = groups / along_m;
     let columns = n / along_n;
-    if columns < LEAST_COLUMNS {
+    if columns < MIN_COLUMNS {
         return Err("a warpgroup would get fewer than 8 columns");
     }
-    Ok((Mma::new(ROWS, columns.min(MOST_COLUMNS), depth, bits), [WARPGROUP_WARPS * along_m, along_n]))
+    Ok((Mma::new(ROWS, columns.min(MAX_COLUMNS), depth, bits), [WARPGROUP_WARPS * along_m, along_n]))
 }
 
-/// The bits of an operand, if there is an instruction for these types.
-fn operand_bits([a, b, sum]: [Dtype; 3], precision: InputPrecision) -> Option<u32> {
+/// Returns the bits of an operand, if there is an instruction for these types.
+fn operand_bits([a, b, accumulator]: [Dtype; 3], precision: InputPrecision) -> Option<u32> {
     use Dtype as D;
     let is_fp8 = |dtype| matches!(dtype, D::F8E5 | D::F8E4NV);
-    match (a, b, sum) {
+    match (a, b, accumulator) {
         (D::F16, D::F16, D::F32 | D::F16) | (D::BF16, D::BF16, D::F32) => Some(16),
         (D::F32, D::F32, D::F32) if precision == InputPrecision::Tf32 => Some(32),
         (D::I8, D::I8, D::I32) | (D::U8, D::U8, D::I32) => Some(8),
         (a, b, D::F32 | D::F16) if is_fp8(a) && is_fp8(b) => Some(8),
-        // tidy: wildcard because the others have no instruction
+        // tidy: wildcard because other types have no instruction
         _ => None,
     }
 }
 
-/// Whether A is computed in the block of the product, from a load or from another product: then it stays in registers. What
-/// was loaded as it is, and what is used again and again, the product reads from shared memory.
-pub fn is_computed_beside(function: &Function, product: Inst) -> bool {
-    let mut value = function.insts[product].operands[0];
+/// Returns whether A is computed in the block of the dot, so that it stays in registers.
+///
+/// A dot reads A from shared memory if A is only loaded, or computed before the loop of the dot.
+pub fn is_computed_in_block(function: &Function, dot: Inst) -> bool {
+    let mut value = function.insts[dot].operands[0];
     loop {
         let Some(inst) = function.defining_inst(value) else { return false };
         let data = &function.insts[inst];
         match data.op.family() {
             OpFamily::Identity | OpFamily::Shape => value = data.operands[0],
-            OpFamily::Pointwise | OpFamily::Dot => return is_in_block_of(function, value, product),
-            // tidy: wildcard because other ops compute nothing
+            OpFamily::Pointwise | OpFamily::Dot => return is_in_block_of(function, value, dot),
+            // tidy: wildcard because other ops do not compute elements
             _ => return false,
         }
     }
 }
 
-/// Whether the block that makes a value is that of an instruction.
+/// Returns whether a value is defined in the block of an instruction.
 fn is_in_block_of(function: &Function, value: Value, inst: Inst) -> bool {
-    let Some(made) = function.defining_inst(value) else { return false };
-    function.blocks.values().any(|block| block.insts.contains(&made) && block.insts.contains(&inst))
+    let Some(definition) = function.defining_inst(value) else { return false };
+    function.blocks.values().any(|block| block.insts.contains(&definition) && block.insts.contains(&inst))
 }

@@ -1,12 +1,12 @@
-//! Mechanisms for one idiom of kernels each, named after it. All other passes are general.
+//! Mechanisms for one idiom of kernels each. All other passes are general.
 //!
-//! | idiom | what is done for it |
+//! | idiom | mechanism |
 //! |---|---|
-//! | [`online_softmax`] | warps skip the rescaling of accumulators where all factors are 1 |
-//! | [`causal_order`] | programs whose loops have the most iterations begin first |
+//! | [`online_softmax`] | a warp skips the rescaling of an accumulator if all its factors are 1 |
+//! | [`causal_order`] | the programs whose loops have the most iterations start first |
 
 mod causal_order;
 mod online_softmax;
 
 pub use causal_order::program_order;
-pub use online_softmax::{Powers, is_correction_factor, skip_rescaling};
+pub use online_softmax::{FactorBound, is_correction_factor, skip_rescaling};

@@ -1,14 +1,18 @@
-//! Online softmax (Milakov and Gimelshein, arXiv 1805.02867): warps skip the rescaling of accumulators where all factors are 1.
+//! Online softmax (Milakov and Gimelshein, arXiv 1805.02867): a warp skips the rescaling of an
+//! accumulator if all its factors are 1.
 //!
-//! A loop over the blocks of a row scales its accumulators whenever a block has a larger score: by the correction factor
-//! 2^(m - max(m, n)), which is 1 where no score is larger. Few blocks of a long row have one, and a product with 1 is exact.
+//! A loop over the blocks of a row multiplies its accumulators by the correction factor
+//! 2^(m - max(m, n)), where m is the largest score so far and n the largest of the block. The
+//! factor is 1 unless the block has a larger score, which few blocks of a long row have. Skipping
+//! is exact.
 //!
 //! ```text
 //! %n = max %m, %x ; %d = sub %m, %n ; %f = exp2 %d        %n = … ; %d = … ; %f = …
 //! %b = broadcast (expand_dims %f)                    =>   %b = …
-//! %s = mul %sum, %b                                       %s = rescale %sum, %b
+//! %s = mul %acc, %b                                       %s = rescale %acc, %b
 //! ```
-//! Only the accumulators of dots are rescaled so: they are many registers, beside which a vote and a jump cost little.
+//! Only accumulators of dots become `rescale`: they have many registers, so a vote and a branch
+//! cost little beside the multiplications.
 
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Parents, Value, constant_float};
@@ -16,7 +20,7 @@ use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Parents, Valu
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
 
-/// Replaces the products of accumulators and correction factors.
+/// Replaces multiplications of accumulators by correction factors with `rescale`.
 pub fn skip_rescaling(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
@@ -28,59 +32,65 @@ pub fn skip_rescaling(module: &mut Module) {
     });
     for inst in loops {
         let body = function.insts[inst].regions[0];
-        for product in function.blocks[body].insts.clone() {
-            let Some(operands) = scaled(header, function, body, product) else { continue };
-            let data = &mut function.insts[product];
+        for mul in function.blocks[body].insts.clone() {
+            let Some(operands) = rescaled_operands(header, function, body, mul) else { continue };
+            let data = &mut function.insts[mul];
             data.op = GpuOp::Rescale {}.into();
             data.operands = operands.into_iter().collect();
             remarks::about(
                 "rescaling",
                 function,
-                product,
-                || remarks::subject(function, product, None),
-                || Because::done("left out by warps whose factors are all 1", "a maximum seldom changes"),
+                mul,
+                || remarks::subject(function, mul, None),
+                || {
+                    let reason = "the maximum of a row seldom changes";
+                    Because::done("skipped by warps whose factors are all 1", reason)
+                },
             );
         }
     }
 }
 
-/// The accumulators and their factors, if this is their product in the body of a loop.
-fn scaled(header: &Header, function: &Function, body: Block, product: Inst) -> Option<[Value; 2]> {
-    let data = &function.insts[product];
+/// Returns the accumulator and its factors, if `mul` multiplies them in the body of a loop.
+fn rescaled_operands(header: &Header, function: &Function, body: Block, mul: Inst) -> Option<[Value; 2]> {
+    let data = &function.insts[mul];
     let Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Mul, .. }) = data.op else { return None };
     let result = data.results[0];
     let ty = function.ty(result);
     let registers = header.layouts.get(ty.layout()?).registers();
     let is_f32 = ty.as_registers()?.dtype() == Some(Dtype::F32);
-    let is_summed_up = function.blocks[body].insts.iter().any(|inst| {
+    let is_accumulator = function.blocks[body].insts.iter().any(|inst| {
         let data = &function.insts[*inst];
-        let is_product =
+        let is_dot =
             matches!(data.op, Op::Gpu(GpuOp::Wgmma { .. } | GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. }));
-        is_product && data.operands[2] == result
+        is_dot && data.operands[2] == result
     });
-    if !is_f32 || registers < header.target.tuning.rescaled_registers || !is_summed_up {
+    if !is_f32 || registers < header.target.tuning.rescaled_registers || !is_accumulator {
         return None;
     }
     let &[one, other] = &data.operands[..] else { return None };
-    let is_factor = |value| is_correction_factor(function, value, Powers::Any, &mut Vec::new());
+    let is_factor = |value| is_correction_factor(function, value, FactorBound::Any, &mut Vec::new());
     if is_factor(other) { Some([one, other]) } else { is_factor(one).then_some([other, one]) }
 }
 
-/// Which powers are correction factors.
+/// The bound that a correction factor must have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Powers {
-    /// Another number may be subtracted in place of the maximum, under any condition.
+pub enum FactorBound {
+    /// None: a selected value may be subtracted in place of the maximum, under any condition.
     Any,
-    /// Under such conditions alone that the power is at most 1.
+    /// At most 1: a value is selected in place of the maximum only if it is not smaller.
     AtMostOne,
 }
 
-/// Whether a value is a power of the difference of a number and the larger of it and another one, or 1, or is carried by a loop or
-/// selected as such.
+/// Returns whether a value is a correction factor: `exp(m - max(m, n))` or `exp2(m - max(m, n))`,
+/// or 1.
+///
+/// Shape ops, selections and loops may pass the factor on. `seen` has the values that are visited
+/// already, as a loop may carry its own factor.
 pub fn is_correction_factor(
     function: &Function,
     value: Value,
-    powers: Powers,
+    bound: FactorBound,
     seen: &mut Vec<Value>,
 ) -> bool {
     if seen.contains(&value) {
@@ -89,59 +99,61 @@ pub fn is_correction_factor(
     seen.push(value);
     let inst = match function.values[value].definition {
         Definition::Result(inst, _) => inst,
-        Definition::Parameter(body, place) => {
+        Definition::Parameter(body, index) => {
             let owner = Parents::new(function).owner(body).map(|owner| &function.insts[owner]);
             let Some(owner) = owner.filter(|data| matches!(data.op, Op::Tile(ir::Op::For { .. }))) else {
                 return false;
             };
-            let Some(carried) = (place as usize).checked_sub(1) else { return false };
+            let Some(carried) = (index as usize).checked_sub(1) else { return false };
             let yielded = function.yielded(body)[carried];
-            return is_correction_factor(function, owner.operands[carried + 3], powers, seen)
-                && is_correction_factor(function, yielded, powers, seen);
+            return is_correction_factor(function, owner.operands[carried + 3], bound, seen)
+                && is_correction_factor(function, yielded, bound, seen);
         }
     };
     let data = &function.insts[inst];
     match &data.op {
         Op::Tile(ir::Op::Constant { .. }) => constant_float(function, value) == Some(1.0),
         Op::Tile(op) if op.as_shape().is_some() || matches!(op, ir::Op::Splat { .. }) => {
-            is_correction_factor(function, data.operands[0], powers, seen)
+            is_correction_factor(function, data.operands[0], bound, seen)
         }
         Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Select, .. }) => {
-            data.operands[1..].iter().all(|choice| is_correction_factor(function, *choice, powers, seen))
+            data.operands[1..].iter().all(|choice| is_correction_factor(function, *choice, bound, seen))
         }
         Op::Gpu(GpuOp::Elementwise { function: ElementwiseFn::Exp | ElementwiseFn::Exp2, .. }) => {
-            is_less_its_maximum(function, data.operands[0], powers)
+            is_difference_to_maximum(function, data.operands[0], bound)
         }
-        // tidy: wildcard because nothing else is a power
+        // tidy: wildcard because no other op computes a factor
         _ => false,
     }
 }
 
-/// Whether a value is a number less the larger of it and another one.
-fn is_less_its_maximum(function: &Function, value: Value, powers: Powers) -> bool {
-    let Some((ElementwiseFn::Sub, &[number, largest])) = elementwise(function, value) else { return false };
+/// Returns whether a value is `m - max(m, n)`, or that with another value selected for the maximum.
+fn is_difference_to_maximum(function: &Function, value: Value, bound: FactorBound) -> bool {
+    let Some((ElementwiseFn::Sub, &[old, maximum])) = elementwise(function, value) else { return false };
     let is_maximum = |value: Value| {
-        let found = elementwise(function, value);
-        found.is_some_and(|(of, operands)| of == ElementwiseFn::Max && operands.contains(&number))
+        let computed = elementwise(function, value);
+        computed.is_some_and(|(function, operands)| function == ElementwiseFn::Max && operands.contains(&old))
     };
-    match elementwise(function, largest) {
+    match elementwise(function, maximum) {
         Some((ElementwiseFn::Select, &[condition, yes, no])) => {
             let is_either = is_maximum(yes) || is_maximum(no);
-            is_either && (powers == Powers::Any || is_selected_below(function, condition, [yes, no]))
+            is_either
+                && (bound == FactorBound::Any || is_selected_as_upper_bound(function, condition, [yes, no]))
         }
-        // tidy: wildcard because only a maximum is one
-        _ => is_maximum(largest),
+        // tidy: wildcard because no other op selects a maximum
+        _ => is_maximum(maximum),
     }
 }
 
-/// Whether one of two values is a number and is selected only where the other one is at most that.
-fn is_selected_below(function: &Function, condition: Value, [yes, no]: [Value; 2]) -> bool {
+/// Returns whether one of two values is a constant that is selected only if the other value is at
+/// most this constant.
+fn is_selected_as_upper_bound(function: &Function, condition: Value, [yes, no]: [Value; 2]) -> bool {
     use ElementwiseFn::{Eq, Ge, Gt, Le, Lt, Ne};
     let Some((comparison, &[value, bound])) = elementwise(function, condition) else { return false };
     let other = match comparison {
         Eq | Lt | Le if value == no => yes,
         Ne | Gt | Ge if value == yes => no,
-        // tidy: wildcard because nothing else says that it is below a number
+        // tidy: wildcard because no other comparison bounds the value from above
         _ => return false,
     };
     constant_float(function, bound)
@@ -149,7 +161,7 @@ fn is_selected_below(function: &Function, condition: Value, [yes, no]: [Value; 2
         .is_some_and(|(bound, other)| bound <= other)
 }
 
-/// The function that gives a value, and its operands.
+/// Returns the function that computes a value, and its operands.
 fn elementwise(function: &Function, value: Value) -> Option<(ElementwiseFn, &[Value])> {
     let data = &function.insts[function.defining_inst(value)?];
     let Op::Gpu(GpuOp::Elementwise { function, .. }) = data.op else { return None };

@@ -19,7 +19,7 @@ use tilewright_ir::{
 };
 use tilewright_layout::{Input, Layout};
 
-use crate::idioms::{Powers, is_correction_factor};
+use crate::idioms::{FactorBound, is_correction_factor};
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::layout_rules::{operand_layout, reduced_layout};
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, Scope, Type};
@@ -93,7 +93,7 @@ fn find(header: &Header, function: &Function, uses: &Uses, owner: Inst, index: u
     } else {
         let factors = operands(made(before), ElementwiseFn::Mul)?;
         let factor = *factors.iter().find(|value| **value != carried)?;
-        let is_small = is_correction_factor(function, factor, Powers::AtMostOne, &mut Vec::new());
+        let is_small = is_correction_factor(function, factor, FactorBound::AtMostOne, &mut Vec::new());
         Some((made(before).filter(|_| factors.contains(&carried) && is_small)?, factor))
     };
     let runs = runs(header, function, reduction)?;

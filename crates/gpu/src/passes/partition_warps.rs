@@ -59,7 +59,7 @@ use super::prune;
 use super::tensor_copies::use_tensor_copies;
 use super::tensor_maps::map_number;
 use super::tensor_stores::use_tensor_stores;
-use crate::cost_model::own_warps_pay;
+use crate::cost_model::should_specialize_warps;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, MAX_WARPS, REGISTER_FILE, THREAD_REGISTERS, WARPGROUP_WARPS};
@@ -170,7 +170,7 @@ fn specialized(module: &Module, is_requested: bool) -> Result<Specialized, &'sta
     }
     check(module)?;
     let plan = pipelining::plan_producer(module)?;
-    if !is_requested && !own_warps_pay(plan.gathered, plan.stages, module.header.target.tuning) {
+    if !is_requested && !should_specialize_warps(plan.gathered, plan.stages, module.header.target.tuning) {
         return Err("no loop requests them, and threads gather little, or far enough ahead");
     }
     let partitions = Partitions::of(&module.header, plan.by_threads, largest_accumulator(module))?;

@@ -351,7 +351,7 @@ fn reader_before(header: &Header, function: &Function, before: &[Inst], dot: Ins
         Some(header.layouts.get(ty.layout()?).registers() * bits / 32)
     };
     let tiles = words(tile)? + words(a)? + words(accumulator)?;
-    if cost_model::fits(tiles, header.num_warps * LANES, header.target.tuning) {
+    if cost_model::fits_registers(tiles, header.num_warps * LANES, header.target.tuning) {
         return None;
     }
     let is_reader = |inst: &&Inst| {

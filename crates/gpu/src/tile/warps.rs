@@ -90,7 +90,7 @@ fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget
         }
     }
     let threads = warps * LANES;
-    depends && can_gather_rows && !cost_model::fits(tiles as u32 / threads, threads, target.tuning)
+    depends && can_gather_rows && !cost_model::fits_registers(tiles as u32 / threads, threads, target.tuning)
 }
 
 /// The most warps of a block whose threads have as many registers as an instruction can name.

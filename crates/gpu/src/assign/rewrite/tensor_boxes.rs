@@ -1,4 +1,5 @@
-//! Loads that tensor copies may do: the tensor maps become parameters, and the pointers of a load say where its box begins.
+//! Marks accesses that tensor copies may execute: tensor maps become parameters of the kernel, and a
+//! `tensor_box` of the pointers has the coordinates of the box.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -15,12 +16,12 @@ use tilewright_gpu_ir::{Buffer, Deferred, Gpu, GpuOp, TENSOR_MAP_BYTES, Type};
 /// The alignment of a tensor map.
 const MAP_BYTES: u32 = 64;
 
-/// Declares a parameter for each tensor map, behind those of the kernel.
+/// Declares a parameter for each tensor map, after those of the kernel.
 pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
-    let maps = rewrite.decided.boxes.maps.clone();
+    let maps = rewrite.context.boxes.maps.clone();
     let entry = rewrite.new.entry;
-    for number in 0..maps.len() {
-        let name = format!("tensor_map{number}");
+    for index in 0..maps.len() {
+        let name = format!("tensor_map{index}");
         let value = rewrite.new.add_parameter(
             entry,
             Type::scalar(ir::Type::pointer(Dtype::I8)),
@@ -30,16 +31,17 @@ pub(super) fn declare(rewrite: &mut Rewrite<'_, '_>) {
         rewrite.tensor_maps.push(value);
     }
     rewrite.header.tensor_maps = maps;
-    rewrite.made_maps = vec![None; rewrite.decided.boxes.device_maps.len()];
+    rewrite.made_maps = vec![None; rewrite.context.boxes.device_maps.len()];
 }
 
-/// The address of a tensor map that the kernel makes: it is made in the block where all is known that it is made of, before the
-/// loops of that block.
-fn made(rewrite: &mut Rewrite<'_, '_>, inst: Inst, number: usize) -> Value {
-    if let Some(known) = rewrite.made_maps[number] {
-        return known;
+/// Returns the address of a tensor map that the kernel makes.
+///
+/// The map is made in the block of the last value that it depends on, before the loops of that block.
+fn device_map(rewrite: &mut Rewrite<'_, '_>, inst: Inst, index: usize) -> Value {
+    if let Some(address) = rewrite.made_maps[index] {
+        return address;
     }
-    let map = &rewrite.decided.boxes.device_maps[number];
+    let map = &rewrite.context.boxes.device_maps[index];
     let parts: Vec<Value> = map.inputs.iter().map(|part| rewrite.get(*part, None)).collect();
     let last = rewrite.get(map.last, None);
     let block = rewrite.homes[last].expect("every value is in a block");
@@ -48,18 +50,18 @@ fn made(rewrite: &mut Rewrite<'_, '_>, inst: Inst, number: usize) -> Value {
     let layout = rewrite.header.layouts.add(Layout::strided(&[TENSOR_MAP_BYTES], &[0]));
     let shape = [TENSOR_MAP_BYTES].into_iter().collect();
     let buffer = Buffer { slots: 1, element: ir::Element::Value(Dtype::I8), shape, layout };
-    let mut writer = Writer { rewrite, inst, block };
+    let mut writer = CoordinateWriter { rewrite, inst, block };
     let mut cursor = writer.cursor();
     let template = cursor.value(GpuOp::Alloc { offset: Deferred(None) }, &[], Type::Buffer(buffer));
     let operands: Vec<Value> = [template].into_iter().chain(parts).collect();
-    let address = Type::scalar(ir::Type::pointer(Dtype::I8));
-    let made = cursor.value(GpuOp::MakeTensorMap { map }, &operands, address);
+    let pointer = Type::scalar(ir::Type::pointer(Dtype::I8));
+    let address = cursor.value(GpuOp::MakeTensorMap { map }, &operands, pointer);
     cursor.emit(GpuOp::Dealloc {}, &[template], []);
-    rewrite.made_maps[number] = Some(made);
-    made
+    rewrite.made_maps[index] = Some(address);
+    address
 }
 
-/// The pointers of a load, as the box that they are.
+/// Returns the pointers of an access, marked as a box of a tensor.
 pub(super) fn mark(
     rewrite: &mut Rewrite<'_, '_>,
     inst: Inst,
@@ -68,15 +70,15 @@ pub(super) fn mark(
     block: Block,
 ) -> Value {
     let map = match found.map {
-        MapId::Launch(number) => rewrite.tensor_maps[number],
-        MapId::Device(number) => made(rewrite, inst, number),
+        MapId::Launch(index) => rewrite.tensor_maps[index],
+        MapId::Device(index) => device_map(rewrite, inst, index),
     };
-    let mut writer = Writer { rewrite, inst, block };
+    let mut writer = CoordinateWriter { rewrite, inst, block };
     let mut operands: SmallVec<[Value; 4]> = smallvec![pointers, map];
     for coordinate in &found.coordinates {
         let coordinate = match coordinate.as_variable() {
             Some(Term::Element(_, tile)) => writer.gathered_row_indices(tile),
-            _ => writer.sum(coordinate),
+            _ => writer.polynomial(coordinate),
         };
         operands.push(coordinate);
     }
@@ -84,35 +86,36 @@ pub(super) fn mark(
     writer.cursor().value(GpuOp::TensorBox {}, &operands, ty)
 }
 
-struct Writer<'w, 'a, 'f> {
+/// Writes the ops that compute the coordinates of a box.
+struct CoordinateWriter<'w, 'a, 'f> {
     rewrite: &'w mut Rewrite<'a, 'f>,
     inst: Inst,
     block: Block,
 }
 
-impl Writer<'_, '_, '_> {
-    /// At the end of the block, which is still being written.
+impl CoordinateWriter<'_, '_, '_> {
+    /// Returns a cursor at the end of the block, which is not complete yet.
     fn cursor(&mut self) -> Cursor<'_, Gpu> {
         let mut cursor = Cursor::at_end(&mut self.rewrite.new, self.block);
-        cursor.location = self.rewrite.decided.function.insts[self.inst].location;
+        cursor.location = self.rewrite.context.function.insts[self.inst].location;
         cursor
     }
 
-    fn constant(&mut self, number: i128) -> Value {
-        self.cursor().int(Dtype::I32, number)
+    fn constant(&mut self, constant: i128) -> Value {
+        self.cursor().int(Dtype::I32, constant)
     }
 
     fn binary(&mut self, function: ElementwiseFn, a: Value, b: Value) -> Value {
         self.cursor().scalar(function, &[a, b], Dtype::I32)
     }
 
-    /// A coordinate, in 32 bits.
-    fn sum(&mut self, sum: &Form) -> Value {
-        let mut so_far = None;
-        for (product, mut factor) in sum.terms() {
+    /// Computes a coordinate in 32 bits.
+    fn polynomial(&mut self, polynomial: &Form) -> Value {
+        let mut sum = None;
+        for (variables, mut factor) in polynomial.terms() {
             let mut term = None;
-            for atom in product {
-                let value = self.atom(*atom, &mut factor);
+            for atom in variables {
+                let value = self.variable(*atom, &mut factor);
                 term = Some(term.map_or(value, |term| self.binary(ElementwiseFn::Mul, term, value)));
             }
             let term = match term {
@@ -123,18 +126,18 @@ impl Writer<'_, '_, '_> {
                     self.binary(ElementwiseFn::Mul, term, factor)
                 }
             };
-            so_far = Some(so_far.map_or(term, |so_far| self.binary(ElementwiseFn::Add, so_far, term)));
+            sum = Some(sum.map_or(term, |sum| self.binary(ElementwiseFn::Add, sum, term)));
         }
-        so_far.unwrap_or_else(|| self.constant(0))
+        sum.unwrap_or_else(|| self.constant(0))
     }
 
-    /// What is multiplied by a factor, which may become smaller by that.
-    fn atom(&mut self, atom: Term, factor: &mut i128) -> Value {
-        let function = self.rewrite.decided.function;
+    /// Computes a variable, and divides `factor` by a constant factor that the result has already.
+    fn variable(&mut self, atom: Term, factor: &mut i128) -> Value {
+        let function = self.rewrite.context.function;
         match atom {
             Term::Value(value) => self.scalar(value),
             Term::Axis(_) | Term::Element(..) => {
-                unreachable!("where a box begins is one place for all of its elements")
+                unreachable!("the coordinates of a box do not depend on the element")
             }
             Term::Iteration(inst) => {
                 let data = &function.insts[inst];
@@ -145,10 +148,10 @@ impl Writer<'_, '_, '_> {
                     let lower = self.scalar(lower);
                     count = self.binary(ElementwiseFn::Sub, count, lower);
                 }
-                // The counter moves by whole steps.
-                let known = constant_int(function, step);
-                if let Some(by) = known.filter(|by| *by != 0 && *factor % by == 0) {
-                    *factor /= by;
+                // The counter is the number of iterations times the step.
+                let constant = constant_int(function, step);
+                if let Some(step) = constant.filter(|step| *step != 0 && *factor % step == 0) {
+                    *factor /= step;
                 } else {
                     let step = self.scalar(step);
                     count = self.binary(ElementwiseFn::IntDiv, count, step);
@@ -158,17 +161,18 @@ impl Writer<'_, '_, '_> {
         }
     }
 
-    /// A tile of the numbers of rows, in 32 bits, where lanes have those of their copies. No tensor has a row of a number that does
-    /// not fit.
+    /// Returns the tile of gathered row indices, in 32 bits, in the layout of the gathering copies.
+    ///
+    /// Indices beyond 32 bits are clamped: no tensor has such rows.
     fn gathered_row_indices(&mut self, old: Value) -> Value {
-        let tile = self.rewrite.decided.function.ty(old).clone();
-        let dtype = tile.dtype().expect("row numbers are integers");
-        let layout = gathered_row_indices(tile.shape[0], self.rewrite.decided.num_warps);
+        let tile = self.rewrite.context.function.ty(old).clone();
+        let dtype = tile.dtype().expect("row indices are integers");
+        let layout = gathered_row_indices(tile.shape[0], self.rewrite.context.num_warps);
         let layout = self.rewrite.costs.add(layout);
-        let mut numbers = self.rewrite.get(old, Some(layout));
-        let id = self.rewrite.new.ty(numbers).layout();
+        let mut indices = self.rewrite.get(old, Some(layout));
+        let id = self.rewrite.new.ty(indices).layout();
         let like = |dtype| Type::registers(tile.with_dtype(dtype), id);
-        let (low, high) = dtype.int_range().expect("row numbers are integers");
+        let (low, high) = dtype.int_range().expect("row indices are integers");
         for (bound, limit, is_needed) in [
             (ElementwiseFn::Max, -1, low < i128::from(i32::MIN)),
             (ElementwiseFn::Min, i128::from(i32::MAX), high > i128::from(i32::MAX)),
@@ -178,17 +182,17 @@ impl Writer<'_, '_, '_> {
                 let limit = cursor.int(dtype, limit);
                 let splat = ir::Op::Splat { shape: tile.shape.clone() };
                 let limit = cursor.value(splat, &[limit], like(dtype));
-                numbers = cursor.elementwise(bound, &[numbers, limit], like(dtype));
+                indices = cursor.elementwise(bound, &[indices, limit], like(dtype));
             }
         }
         if dtype != Dtype::I32 {
             let op = ir::Op::Cast { element: ir::Element::Value(Dtype::I32), rounding: Rounding::default() };
-            numbers = self.cursor().value(op, &[numbers], like(Dtype::I32));
+            indices = self.cursor().value(op, &[indices], like(Dtype::I32));
         }
-        numbers
+        indices
     }
 
-    /// A scalar of the kernel, in 32 bits.
+    /// Returns a scalar of the kernel, in 32 bits.
     fn scalar(&mut self, value: Value) -> Value {
         let new = self.rewrite.get(value, None);
         if *self.rewrite.new.ty(new) == int32() {

@@ -480,7 +480,7 @@ impl LoopBody<'_> {
         let operands: u32 = late.iter().map(|dot| words(dot, 0)).sum();
         let accumulators = late.iter().chain(early).filter(has_own);
         let tiles = operands + accumulators.map(|dot| words(dot, 2)).sum::<u32>();
-        cost_model::fits(tiles, threads, self.header.target.tuning)
+        cost_model::fits_registers(tiles, threads, self.header.target.tuning)
     }
 }
 

@@ -1,7 +1,9 @@
-//! Products of fp32 whose operands tensor cores take in parts: `input_precision` `"tf32x3"`, `"bf16x3"` and `"bf16x6"`.
+//! Decomposes fp32 dots into several tensor core dots: `input_precision` of `"tf32x3"`, `"bf16x3"`
+//! and `"bf16x6"`.
 //!
-//! An operand is the sum of parts that a tensor core takes exactly: its nearest tf32 and what is left of it; or two or three
-//! bf16. Products of small parts are summed first, on their own, so that they are not lost in a large sum.
+//! An operand is the sum of parts that a tensor core multiplies exactly: its nearest tf32 and the
+//! tf32 nearest to the remainder; or two or three bf16. Dots of small parts have an accumulator of
+//! their own, so that they are not lost in a large one.
 //!
 //! ```text
 //! %d = dot %a, %b, %c {tf32x3}    ──>    %s = dot %a1, %b0, dot(%a0, %b1, 0)
@@ -9,10 +11,12 @@
 //! ```
 //! (Ootomo and Yokota, arXiv 2203.03341; Henry, Tang and Heinecke, arXiv 1904.06376.)
 //!
-//! Of an infinity the rest is NaN, and infinite times the rest of the other operand, so a small sum that is not finite is
-//! taken for 0: the first product says what the result is. A number that rounds up to infinity is cut off instead.
+//! The remainder of an infinity is NaN, so a small accumulator that is not finite counts as 0: the
+//! dot of the large parts determines the result. A finite element that would round up to infinity
+//! is truncated instead.
 //!
-//! Where the target has no instruction for the parts, the product stays one of single elements, which is exact.
+//! If the target has no instruction for the parts, the dot is computed by FMAs in fp32, which needs
+//! no parts.
 
 use smallvec::smallvec;
 use tilewright_ir::{
@@ -20,21 +24,23 @@ use tilewright_ir::{
     Type, Value,
 };
 
-use super::mma_selection::{has_instruction, places};
+use super::mma_selection::{collect_dots, has_instruction};
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::target::GpuTarget;
 
-/// The bits of fp32 that tf32 has, and half of the place behind them.
+/// The mask of the bits of fp32 that tf32 keeps.
 const TF32_BITS: i64 = -0x2000;
+/// Half of the lowest bit that tf32 keeps.
 const TF32_HALF: i64 = 0x1000;
-/// The least number that would round up to infinity.
+/// The bits of the smallest fp32 that rounds up to an infinite tf32.
 const TF32_LIMIT: u32 = 0x7f7f_f000;
+/// The bits of the smallest fp32 that rounds up to an infinite bf16.
 const BF16_LIMIT: u32 = 0x7f7f_8000;
 
-/// Splits the products of a kernel that ask for it; true if there are any.
-pub fn split(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool {
+/// Decomposes the dots of a kernel that request it; returns whether there is one.
+pub fn decompose_dots(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool {
     let mut found = false;
-    for (block, inst) in places(function) {
+    for (block, inst) in collect_dots(function) {
         let Op::Dot { precision, .. } = function.insts[inst].op else { continue };
         let (part, count) = match precision {
             InputPrecision::Tf32x3 => (Dtype::F32, 2),
@@ -49,75 +55,74 @@ pub fn split(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool
             continue;
         }
         remarks::about(
-            "product_splitting",
+            "dot_decomposition",
             function,
             inst,
             || format!("dot, {}", precision.name()),
             || {
-                let products = if count == 2 { 3 } else { 6 };
-                let reason = "each operand is a sum of numbers that tensor cores take exactly";
-                Because::done(
-                    format!("{products} products of {}", if part == Dtype::F32 { "tf32" } else { "bf16" }),
-                    reason,
-                )
+                let dots = if count == 2 { 3 } else { 6 };
+                let name = if part == Dtype::F32 { "tf32" } else { "bf16" };
+                let reason = "each operand is a sum of parts that tensor cores multiply exactly";
+                Because::done(format!("computed by {dots} dots of {name}"), reason)
             },
         );
-        Split { cursor: Cursor::before(function, block, inst) }.product(inst, part, count);
+        DotDecomposition { cursor: Cursor::before(function, block, inst) }.decompose(inst, part, count);
         found = true;
     }
-    // `optimize` splits an operand of several products once, and before a loop that does not change it.
+    // `optimize` deduplicates the parts of an operand of several dots, and hoists them out of loops.
     found
 }
 
-struct Split<'f> {
-    /// Before the product.
+struct DotDecomposition<'f> {
+    /// Before the dot.
     cursor: Cursor<'f>,
 }
 
-impl Split<'_> {
-    fn product(&mut self, inst: Inst, part: Dtype, count: usize) {
+impl DotDecomposition<'_> {
+    fn decompose(&mut self, inst: Inst, part: Dtype, count: usize) {
         let data = self.cursor.function.insts[inst].clone();
         let Op::Dot { max_imprecise_acc, .. } = data.op else { return };
         let op = Op::Dot { precision: InputPrecision::Tf32, max_imprecise_acc };
-        let [a, b, sum] = data.operands[..] else { return };
+        let [a, b, accumulator] = data.operands[..] else { return };
         let [a, b] = [a, b].map(|operand| match part {
             Dtype::BF16 => self.bf16_parts(operand, count),
             // tidy: wildcard because parts are bf16 or tf32
             _ => self.tf32_parts(operand),
         });
-        let ty = self.cursor.function.ty(sum).clone();
+        let ty = self.cursor.function.ty(accumulator).clone();
         let mut small = self.splat(Literal::float(Dtype::F32, 0.0), &ty);
-        // The products whose parts lie further behind first; those beyond the last part of one are too small to matter.
-        for behind in (1..count).rev() {
-            for place in 0..=behind {
-                small = self.cursor.value(op.clone(), &[a[behind - place], b[place], small], ty.clone());
+        // The smallest dots first, by the sum of the indices of their parts. Sums of `count` and more
+        // are too small to matter.
+        for order in (1..count).rev() {
+            for index in 0..=order {
+                small = self.cursor.value(op.clone(), &[a[order - index], b[index], small], ty.clone());
             }
         }
         let small = self.or_zero(small);
-        let sum = self.cursor.elementwise(F::Add, &[sum, small], ty);
+        let accumulator = self.cursor.elementwise(F::Add, &[accumulator, small], ty);
         self.cursor.function.insts[inst].op = op;
-        self.cursor.function.insts[inst].operands = smallvec![a[0], b[0], sum];
+        self.cursor.function.insts[inst].operands = smallvec![a[0], b[0], accumulator];
     }
 
-    /// The nearest tf32, and the nearest of what is left.
+    /// Returns the nearest tf32, and the tf32 nearest to the remainder.
     fn tf32_parts(&mut self, x: Value) -> Vec<Value> {
         let ty = self.cursor.function.ty(x).clone();
         let half = self.splat_int(TF32_HALF, &ty);
         let none = self.splat_int(0, &ty);
         let fits = self.is_below(x, TF32_LIMIT);
         let half_or_none = self.cursor.elementwise(F::Select, &[fits, half, none], ty.with_dtype(Dtype::I32));
-        let rounded = self.cut_off(x, half_or_none);
-        // A NaN whose bits are all cut off would be an infinity.
+        let rounded = self.truncate_to_tf32(x, half_or_none);
+        // A NaN whose mantissa is truncated to 0 would be an infinity.
         let is_nan = self.cursor.elementwise(F::Ne, &[x, x], ty.with_dtype(Dtype::I1));
         let nan = self.splat(Literal::float(Dtype::F32, f64::NAN), &ty);
         let large = self.cursor.elementwise(F::Select, &[is_nan, nan, rounded], ty.clone());
         let rest = self.cursor.elementwise(F::Sub, &[x, large], ty);
-        let small = self.cut_off(rest, half);
+        let small = self.truncate_to_tf32(rest, half);
         vec![large, small]
     }
 
-    /// The bits of tf32, of a number whose bits are raised before.
-    fn cut_off(&mut self, x: Value, raise: Value) -> Value {
+    /// Adds `raise` to the bits of an fp32 and truncates the result to tf32.
+    fn truncate_to_tf32(&mut self, x: Value, raise: Value) -> Value {
         let ty = self.cursor.function.ty(x).clone();
         let bits_type = ty.with_dtype(Dtype::I32);
         let mask = self.splat_int(TF32_BITS, &ty);
@@ -128,7 +133,7 @@ impl Split<'_> {
         self.cursor.value(Op::Bitcast { element: Element::Value(Dtype::F32) }, &[kept], ty)
     }
 
-    /// The nearest bf16, the nearest of what is left, and so on.
+    /// Returns the nearest bf16, the bf16 nearest to the remainder, and so on, `count` in all.
     fn bf16_parts(&mut self, x: Value, count: usize) -> Vec<Value> {
         let ty = self.cursor.function.ty(x).clone();
         let fits = self.is_below(x, BF16_LIMIT);
@@ -146,7 +151,7 @@ impl Split<'_> {
         parts
     }
 
-    /// Where a number is finite, and smaller than this one.
+    /// Returns a mask of the elements whose absolute value is below a limit. NaN is not below.
     fn is_below(&mut self, x: Value, limit: u32) -> Value {
         let ty = self.cursor.function.ty(x).clone();
         let limit = self.splat(Literal::float(Dtype::F32, f64::from(f32::from_bits(limit))), &ty);
@@ -154,7 +159,7 @@ impl Split<'_> {
         self.cursor.elementwise(F::Lt, &[size, limit], ty.with_dtype(Dtype::I1))
     }
 
-    /// 0 for what is not finite.
+    /// Replaces elements that are not finite with 0.
     fn or_zero(&mut self, x: Value) -> Value {
         let ty = self.cursor.function.ty(x).clone();
         let is_finite = self.is_below(x, f32::INFINITY.to_bits());
@@ -167,7 +172,7 @@ impl Split<'_> {
         self.cursor.value(Op::Cast { element: Element::Value(dtype), rounding }, &[x], ty)
     }
 
-    /// A tile of one number, with the shape of another.
+    /// Returns a tile of a constant with the shape of another tile.
     fn splat(&mut self, literal: Option<Literal>, like: &Type) -> Value {
         let literal = literal.expect("fp32 has literals");
         let ty = like.with_dtype(literal.dtype);

@@ -1,16 +1,16 @@
-//! What is computed of both halves of a pair alike is computed of the pair: numbers of 4 bits, two in a byte, become numbers of
-//! a product's type behind `tl.join`, where the two of a byte lie next to each other.
+//! Sinks a function of both halves of a pair below their join: 4-bit integers, two in a byte, are
+//! converted to the operand type of a dot after `tl.join`, where the two of a byte share a register.
 //!
 //! ```text
 //! %s = select %c, pair (f %x, %z), pair (f %y, %z)    ──>    %s = f (select %c, pair %x, pair %y), pair %z
 //! ```
-//! A `pair` is a new last axis and a broadcast along it.
+//! A `pair` is a broadcast along a new axis of two elements.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, ElementwiseFn, Function, Inst, Op, Type, Value};
 
-/// Sinks what an operand of a product is computed by.
-pub fn sink(function: &mut Function, block: Block, operand: Value) {
+/// Sinks the functions that compute an operand of a dot in its block below joins.
+pub fn sink_joins(function: &mut Function, block: Block, operand: Value) {
     let (mut work, mut seen) = (vec![operand], vec![operand]);
     while let Some(value) = work.pop() {
         let Some(inst) = function.defining_inst(value) else { continue };
@@ -29,14 +29,15 @@ pub fn sink(function: &mut Function, block: Block, operand: Value) {
     }
 }
 
-/// A choice between two tiles along a new axis, which the same is computed of.
+/// A selection between two tiles along a new axis that the same function computes.
 struct Joined {
     select: Inst,
     axis: u32,
-    /// What computes the first tile.
+    /// The instruction that computes the first tile.
     function: Inst,
-    /// The operands that differ, and their place.
-    place: usize,
+    /// The index of the only operand that differs.
+    operand: usize,
+    /// This operand of both instructions.
     sides: [Value; 2],
 }
 
@@ -44,7 +45,10 @@ impl Joined {
     fn of(function: &Function, select: Inst) -> Option<Self> {
         let data = &function.insts[select];
         let Op::Elementwise { function: ElementwiseFn::Select } = data.op else { return None };
-        let [left, right] = [grown(function, data.operands[1])?, grown(function, data.operands[2])?];
+        let [left, right] = [
+            broadcast_along_new_axis(function, data.operands[1])?,
+            broadcast_along_new_axis(function, data.operands[2])?,
+        ];
         let [f, g] = [function.defining_inst(left.0)?, function.defining_inst(right.0)?];
         let (first, second) = (&function.insts[f], &function.insts[g]);
         let is_pointwise = matches!(first.op, Op::Elementwise { .. } | Op::Cast { .. });
@@ -53,9 +57,9 @@ impl Joined {
         }
         let pairs = first.operands.iter().zip(&second.operands).enumerate();
         let mut different = pairs.filter(|(_, (x, y))| x != y);
-        let (place, (x, y)) = different.next()?;
+        let (operand, (x, y)) = different.next()?;
         let is_one = different.next().is_none() && function.ty(*x) == function.ty(*y);
-        is_one.then_some(Self { select, axis: left.1, function: f, place, sides: [*x, *y] })
+        is_one.then_some(Self { select, axis: left.1, function: f, operand, sides: [*x, *y] })
     }
 
     fn sink(self, function: &mut Function, block: Block) {
@@ -83,22 +87,24 @@ impl Joined {
         };
         let sides = self.sides.map(|side| pair(function, side));
         let mut operands: SmallVec<[Value; 4]> = smallvec![];
-        for (place, operand) in computed.operands.iter().enumerate() {
-            operands.push(if place == self.place { sides[0] } else { pair(function, *operand) });
+        for (index, operand) in computed.operands.iter().enumerate() {
+            operands.push(if index == self.operand { sides[0] } else { pair(function, *operand) });
         }
         let chosen = function.ty(sides[0]).clone();
         let op = Op::Elementwise { function: ElementwiseFn::Select };
-        operands[self.place] = emit(function, op, smallvec![select.operands[0], sides[0], sides[1]], chosen);
+        operands[self.operand] =
+            emit(function, op, smallvec![select.operands[0], sides[0], sides[1]], chosen);
         function.insts[self.select].op = computed.op;
         function.insts[self.select].operands = operands;
         let insts = &mut function.blocks[block].insts;
-        let place = insts.iter().position(|other| *other == self.select).expect("it stands in this block");
-        insts.splice(place..place, out);
+        let position = insts.iter().position(|other| *other == self.select);
+        let position = position.expect("the select is in this block");
+        insts.splice(position..position, out);
     }
 }
 
-/// A tile, and the new axis that it is repeated along.
-fn grown(function: &Function, value: Value) -> Option<(Value, u32)> {
+/// Returns the tile that a value broadcasts along a new axis, and this axis.
+fn broadcast_along_new_axis(function: &Function, value: Value) -> Option<(Value, u32)> {
     let broadcast = &function.insts[function.defining_inst(value)?];
     let Op::Broadcast { .. } = broadcast.op else { return None };
     let expanded = &function.insts[function.defining_inst(broadcast.operands[0])?];

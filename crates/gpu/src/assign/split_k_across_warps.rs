@@ -1,19 +1,21 @@
-//! Products of few rows by what is computed from a load, such as weights of 8 or 4 bits, are computed in parts of K, one a warp.
+//! Splits K across warps in dots with few rows whose B is computed from a load, such as dequantized
+//! weights of 8 or 4 bits.
 //!
-//! Each warp then computes its own rows of B for itself: none goes through shared memory on its way from the numbers to the
-//! instruction, no two warps load the same part of A, and the instructions of an iteration, which sum up in different columns,
-//! do not wait for each other.
+//! Each warp computes only its own rows of B, in registers and not through shared memory. No two
+//! warps load the same part of A. The instructions of an iteration accumulate in different columns,
+//! so they do not wait for each other.
 //!
 //! ```text
-//! for %k carry %sum = %zero {                  for %k carry %sum = %zeros {
-//!   %d = dot %a, %b, %sum                        %d = dot parts %a, parts %b, %sum
+//! for %k carry %acc = %zero {                  for %k carry %acc = %zeros {
+//!   %d = dot %a, %b, %acc                        %d = dot parts %a, parts %b, %acc
 //!   yield %d                          ──>        yield %d
 //! } : %c                                       } : %e ; %c = columns (reduce %e)
 //! ```
-//! A lane has one column of eight. Which ones these are is free, as long as the sum is put in order behind the loop: here those
-//! that a lane needs of a row of B lie next to each other, so that it loads them as words.
+//! A lane has one column of eight. Their order is free if the accumulator is put in order after the
+//! loop: here the columns of a lane are consecutive in a row of B, so that it loads them as words.
 //!
-//! Where an iteration is short, warps of their own copy for it (`passes/partition_warps.rs`), though the loop does not ask for them.
+//! The loop of a short iteration also gets a partition of warps for its copies
+//! (`passes/partition_warps.rs`), though the program does not request one.
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
@@ -23,8 +25,8 @@ use tilewright_ir::{
     Parents, Shape, Type, Uses, Value, constant_of,
 };
 
-use super::join_sinking;
-use super::mma_selection::{self, places};
+use super::mma_selection::{self, collect_dots};
+use super::sink_joins;
 use crate::launcher::Launcher;
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::layout_rules::LANES;
@@ -33,101 +35,106 @@ use tilewright_gpu_ir::target::GpuTarget;
 /// Lanes of a warp that lie along N.
 const GROUPS: u32 = 8;
 
-/// Splits the products of a kernel that are faster so; true if there are any.
-pub fn split(function: &mut Function, target: GpuTarget, num_warps: u32, launcher: Launcher<'_>) -> bool {
+/// Splits K across warps in each dot that is faster so; returns whether there is one.
+pub fn split_k(function: &mut Function, target: GpuTarget, num_warps: u32, launcher: Launcher<'_>) -> bool {
     let mut found = false;
-    for (block, inst) in places(function) {
-        let Some(parts) = Parts::of(function, block, inst, target, num_warps) else { continue };
-        let reason = "each warp computes its part of B for itself, in registers";
+    for (block, inst) in collect_dots(function) {
+        let Some(split) = KSplit::of(function, block, inst, target, num_warps) else { continue };
+        let reason = "each warp computes only its own part of B, in registers";
         remarks::about(
-            "depth_splitting",
+            "split_k_across_warps",
             function,
             inst,
             || "dot".into(),
-            || Because::done(format!("computed in {} parts of K", parts.count), reason),
+            || Because::done(format!("K split across warps in {} parts", split.parts), reason),
         );
         let b = function.insts[inst].operands[1];
-        join_sinking::sink(function, block, b);
+        sink_joins::sink_joins(function, block, b);
         if launcher.adds_warps
             && launcher.makes_tensor_maps
-            && parts.made <= target.tuning.specialized_elements
+            && split.computed <= target.tuning.specialized_elements
         {
-            specialize(function, parts);
+            request_specialization(function, split);
         }
-        Splitting { cursor: Cursor::before(function, block, inst) }.product(inst, parts);
+        KSplitting { cursor: Cursor::before(function, block, inst) }.split(inst, split);
         found = true;
     }
-    // `optimize` simplifies shapes of shapes.
+    // `optimize` simplifies chains of reshapes and transposes.
     found
 }
 
-/// Asks for warps that copy for the loop of a product.
-fn specialize(function: &mut Function, parts: Parts) {
-    let Parts { owner, made, .. } = parts;
+/// Requests a partition of warps that copies for the loop of a dot.
+fn request_specialization(function: &mut Function, split: KSplit) {
+    let KSplit { owner, computed, .. } = split;
     let Op::For { options } = &mut function.insts[owner].op else { return };
     if std::mem::replace(&mut options.warp_specialize, true) {
         return;
     }
-    let reason =
-        format!("a thread makes {made} elements of B in an iteration, too few to hide how copies are begun");
-    let because = || Because::done("warps of their own for copies", reason);
-    remarks::about("depth_splitting", function, owner, || "loop".into(), because);
+    let reason = format!(
+        "a thread computes {computed} elements of B in an iteration, too few to hide the start of copies"
+    );
+    let because = || Because::done("a partition of warps copies", reason);
+    remarks::about("split_k_across_warps", function, owner, || "loop".into(), because);
 }
 
-/// How a product is split.
+/// The division of K of a dot among warps.
 #[derive(Clone, Copy)]
-struct Parts {
-    /// Parts of K.
-    count: u32,
-    /// Columns that lie next to each other come so many after each other.
+struct KSplit {
+    /// The number of parts of K.
+    parts: u32,
+    /// The distance, in columns of the dot, between two consecutive columns of a row of B.
     groups: u32,
-    /// Elements of B that a thread makes in an iteration.
-    made: u32,
-    /// The loop that carries the sum, and the sum in it.
+    /// Elements of B that a thread computes in an iteration.
+    computed: u32,
+    /// The loop that carries the accumulator.
     owner: Inst,
-    sum: Value,
+    /// The accumulator in the loop.
+    accumulator: Value,
 }
 
-impl Parts {
+impl KSplit {
     fn of(function: &Function, block: Block, inst: Inst, target: GpuTarget, num_warps: u32) -> Option<Self> {
         let data = &function.insts[inst];
-        let &[left, right, sum] = &data.operands[..] else { return None };
-        let mma = mma_selection::of_one_warp(function, inst, target)?;
+        let &[left, right, accumulator] = &data.operands[..] else { return None };
+        let mma = mma_selection::half_precision_mma_sync(function, inst, target)?;
         let shape = &function.ty(right).shape;
         let (m, n, k) = (function.ty(left).shape[0], shape[1], shape[0]);
-        let count = num_warps.min(k / mma.k);
-        let along_n = num_warps / count.max(1);
-        let fits = count > 1
+        let parts = num_warps.min(k / mma.k);
+        let along_n = num_warps / parts.max(1);
+        let fits = parts > 1
             && n >= GROUPS * along_n
             && m * n / along_n <= target.tuning.depth_split_registers * LANES;
         if !fits || m > target.tuning.depth_split_rows || !is_computed(function, block, right) {
             return None;
         }
-        let (owner, sum) = carried(function, block, inst, sum)?;
-        let made = n * k / (num_warps * LANES);
-        Some(Self { count, groups: GROUPS * along_n, made, owner, sum })
+        let owner = accumulating_loop(function, block, inst, accumulator)?;
+        let computed = n * k / (num_warps * LANES);
+        Some(Self { parts, groups: GROUPS * along_n, computed, owner, accumulator })
     }
 }
 
-/// The loop that carries a sum which begins at zero and is used for nothing else.
-fn carried(function: &Function, block: Block, product: Inst, sum: Value) -> Option<(Inst, Value)> {
-    let Definition::Parameter(home, _) = function.values[sum].definition else { return None };
+/// Returns the loop that carries an accumulator, if it starts at zero and only the dot uses it.
+fn accumulating_loop(function: &Function, block: Block, dot: Inst, accumulator: Value) -> Option<Inst> {
+    let Definition::Parameter(home, _) = function.values[accumulator].definition else { return None };
     let owner = Parents::new(function).owner(block).filter(|_| home == block)?;
     let Op::For { .. } = function.insts[owner].op else { return None };
-    let carried = function.carried_by(owner, sum)?;
-    let result = function.insts[product].results[0];
+    let carried = function.carried_by(owner, accumulator)?;
+    let result = function.insts[dot].results[0];
     let uses = Uses::new(function);
-    let is_alone = carried.yielded[..] == [result] && uses.only(sum).is_some() && uses.only(result).is_some();
-    (is_alone && is_zero(function, carried.initial?)).then_some((owner, sum))
+    let is_only_use =
+        carried.yielded[..] == [result] && uses.only(accumulator).is_some() && uses.only(result).is_some();
+    (is_only_use && is_zero(function, carried.initial?)).then_some(owner)
 }
 
 fn is_zero(function: &Function, value: Value) -> bool {
     constant_of(function, value).is_some_and(|value| Some(value) == Literal::float(Dtype::F32, 0.0))
 }
 
-/// Whether an operand is computed, element by element, from loads of this block, of which the largest is contiguous along the
-/// last axis, and is of integers or has fewer bytes: of other numbers no more goes through shared memory on its way than is
-/// loaded, and the sums of all warps take more registers and instructions than that.
+/// Returns whether an operand is computed elementwise from loads of this block, and the largest load
+/// is contiguous along the last axis and has integers or fewer bytes than the operand.
+///
+/// Other operands move no more bytes through shared memory than they load; the accumulators of all
+/// warps would cost more registers and instructions than that.
 fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
     let (mut work, mut seen) = (vec![operand], vec![operand]);
     let (mut largest, mut is_computed) = (None, false);
@@ -146,7 +153,7 @@ fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
             }
             OpFamily::Pointwise => is_computed = true,
             OpFamily::Shape | OpFamily::Identity | OpFamily::Source => {}
-            // tidy: wildcard because others change threads
+            // tidy: wildcard because other ops move elements to other threads
             _ => return false,
         }
         for operand in &data.operands {
@@ -157,56 +164,57 @@ fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
         }
     }
     let ty = function.ty(operand);
-    let are_weights = |(bytes, pointers): &(usize, Value)| {
+    let is_compressed = |(bytes, pointers): &(usize, Value)| {
         let is_int = function.ty(*pointers).element.pointee().is_some_and(Dtype::is_int);
         is_int || *bytes < ty.shape.elements() * ty.element.bytes()
     };
-    let Some((_, pointers)) = largest.filter(are_weights).filter(|_| is_computed) else { return false };
+    let Some((_, pointers)) = largest.filter(is_compressed).filter(|_| is_computed) else { return false };
     let last = function.ty(pointers).rank().checked_sub(1);
     last.is_some() && ScalarEvolution::exact(function).contiguous_axis(pointers) == last
 }
 
-struct Splitting<'f> {
+struct KSplitting<'f> {
     cursor: Cursor<'f>,
 }
 
-impl Splitting<'_> {
-    fn product(&mut self, inst: Inst, parts: Parts) {
-        let Parts { count, groups, owner, sum, .. } = parts;
-        let [left, right] = [0, 1].map(|place: usize| self.cursor.function.insts[inst].operands[place]);
+impl KSplitting<'_> {
+    fn split(&mut self, inst: Inst, split: KSplit) {
+        let KSplit { parts, groups, owner, accumulator, .. } = split;
+        let [left, right] = [0, 1].map(|operand: usize| self.cursor.function.insts[inst].operands[operand]);
         let result = self.cursor.function.insts[inst].results[0];
         let ty = self.cursor.function.ty(result).clone();
         let (m, n, k) = (ty.shape[0], ty.shape[1], self.cursor.function.ty(right).shape[0]);
-        let left = self.reshape(left, &[m, count, k / count]);
+        let left = self.reshape(left, &[m, parts, k / parts]);
         let left = self.transpose(left, &[1, 0, 2]);
-        let right = self.reshape(right, &[count, k / count, groups, n / groups]);
+        let right = self.reshape(right, &[parts, k / parts, groups, n / groups]);
         let right = self.transpose(right, &[0, 1, 3, 2]);
-        let right = self.reshape(right, &[count, k / count, n]);
-        self.cursor.function.insts[inst].operands = smallvec![left, right, sum];
-        let wide = ty.with_shape(Shape::from([count, m, n]));
+        let right = self.reshape(right, &[parts, k / parts, n]);
+        self.cursor.function.insts[inst].operands = smallvec![left, right, accumulator];
+        let wide = ty.with_shape(Shape::from([parts, m, n]));
         self.cursor.function.values[result].ty = wide.clone();
-        self.cursor.function.values[sum].ty = wide.clone();
-        self.sum(owner, sum, &wide, groups);
+        self.cursor.function.values[accumulator].ty = wide.clone();
+        self.widen_carried(owner, accumulator, &wide, groups);
     }
 
-    /// What a loop begins with, and what comes of it.
-    fn sum(&mut self, owner: Inst, parameter: Value, wide: &Type, groups: u32) {
-        let carried = self.cursor.function.carried_by(owner, parameter).expect("the loop carries the sum");
+    /// Starts a loop with the accumulators of all parts, and adds them after the loop.
+    fn widen_carried(&mut self, owner: Inst, parameter: Value, wide: &Type, groups: u32) {
+        let carried = self.cursor.function.carried_by(owner, parameter);
+        let carried = carried.expect("the loop carries the accumulator");
         let block = Parents::new(self.cursor.function).block(owner).expect("a loop is in a block");
         self.cursor.go_before(block, owner);
         let zero = self.cursor.constant(Literal::float(Dtype::F32, 0.0).expect("fp32 has a zero"));
         let zeros = self.cursor.value(Op::Splat { shape: wide.shape.clone() }, &[zero], wide.clone());
         let data = &mut self.cursor.function.insts[owner];
-        let place = data.results.iter().position(|result| *result == carried.result).expect("it is a result");
-        let carried_from = data.operands.len() - data.results.len();
-        data.operands[carried_from + place] = zeros;
+        let index = data.results.iter().position(|result| *result == carried.result);
+        let first_carried = data.operands.len() - data.results.len();
+        data.operands[first_carried + index.expect("a carried value has a result")] = zeros;
         let result = carried.result;
         self.cursor.function.values[result].ty = wide.clone();
         let (m, n) = (wide.shape[1], wide.shape[2]);
         self.cursor.go_after(block, owner);
         let first = self.cursor.position().index;
-        let sum = self.added_up(result, &wide.with_shape(Shape::from([m, n])));
-        let columns = self.reshape(sum, &[m, n / groups, groups]);
+        let accumulator = self.add_parts(result, &wide.with_shape(Shape::from([m, n])));
+        let columns = self.reshape(accumulator, &[m, n / groups, groups]);
         let columns = self.transpose(columns, &[0, 2, 1]);
         let new = self.reshape(columns, &[m, n]);
         let after = self.cursor.preceding()[first..].to_vec();
@@ -215,8 +223,8 @@ impl Splitting<'_> {
         self.cursor.function.replace_uses(&replaced, |other| after.contains(&other));
     }
 
-    /// The parts added up.
-    fn added_up(&mut self, parts: Value, ty: &Type) -> Value {
+    /// Adds the accumulators of all parts.
+    fn add_parts(&mut self, parts: Value, ty: &Type) -> Value {
         let region = self.cursor.function.blocks.push(BlockData::default());
         let scalar = Type::scalar(Dtype::F32);
         let pair = [(); 2].map(|()| self.cursor.function.add_parameter(region, scalar.clone(), None));

@@ -1,15 +1,17 @@
-//! Products of tf32 whose B lies by rows are computed as their transposes.
+//! Swaps the operands of tf32 dots with row-major B, so that the dot computes its transpose.
 //!
-//! `wgmma` reads B from shared memory, and contiguous along K where elements do not have 16 bits. A it takes from registers as
-//! well, a word for each element, so that these may lie in any order in the memory that threads load them from:
+//! `wgmma` reads B from shared memory, where elements that do not have 16 bits must be contiguous
+//! along K. It reads A also from registers, one word for each element; threads load these words
+//! from memory in any order:
 //!
 //! ```text
-//! for %k carry %sum = %zero {                  for %k carry %sum = trans %zero {
-//!   %d = dot %a, %b, %sum                        %d = dot trans %b, trans %a, %sum
+//! for %k carry %acc = %zero {                  for %k carry %acc = trans %zero {
+//!   %d = dot %a, %b, %acc                        %d = dot trans %b, trans %a, %acc
 //!   yield %d                          ──>        yield %d
 //! } : %c                                       } : %e ; %c = trans %e
 //! ```
-//! A transpose renames places. What is stored of the result changes threads in any case.
+//! A transpose of a value in registers only renames coordinates. The epilogue moves the result to
+//! other threads in any case.
 
 use cranelift_entity::packed_option::PackedOption;
 use smallvec::{SmallVec, smallvec};
@@ -19,93 +21,100 @@ use tilewright_ir::{
     constant_of,
 };
 
-use super::mma_selection::{self, places};
+use super::mma_selection::{self, collect_dots};
 use crate::remarks::{self, Because};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::GpuTarget;
 
 const WORD_BYTES: usize = 4;
 
-/// Transposes the products of a kernel that are faster so; true if there are any.
-pub fn transpose(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool {
+/// Swaps the operands of each dot that is faster transposed; returns whether there is one.
+pub fn swap_operands(function: &mut Function, target: GpuTarget, num_warps: u32) -> bool {
     let mut found = false;
-    for (block, inst) in places(function) {
-        let Some(sum) = is_faster(function, block, inst, target, num_warps) else { continue };
-        let reason = "B lies by rows in memory: its transpose goes to registers as it lies";
+    for (block, inst) in collect_dots(function) {
+        let Some(accumulator) = is_faster_swapped(function, block, inst, target, num_warps) else { continue };
+        let reason = "B is row-major in memory: threads load its transpose to registers in that order";
         remarks::about(
-            "transposed_products",
+            "swap_dot_operands",
             function,
             inst,
             || "dot".into(),
             || Because::done("computed as its transpose", reason),
         );
-        Transposing { function, location: None.into() }.product(block, inst, sum);
+        OperandSwap { function, location: None.into() }.swap(block, inst, accumulator);
         found = true;
     }
     // `optimize` simplifies transposes of transposes and of constants.
     found
 }
 
-/// Whether a product reads A from registers, though nothing is computed of it: it has a word for each element, and lies by
-/// columns in the memory that its block loads it from.
+/// Returns whether a dot should read A from registers, though A is loaded and not computed.
+///
+/// This holds if A has one word for each element and is column-major in global memory.
 pub fn is_loaded_by_columns(
     function: &Function,
     block: Block,
-    product: Inst,
+    dot: Inst,
     target: GpuTarget,
     num_warps: u32,
 ) -> bool {
-    let data = &function.insts[product];
+    let data = &function.insts[dot];
     let Op::Dot { precision: InputPrecision::Tf32, .. } = data.op else { return false };
     loaded_axis(function, block, data.operands[0]) == Some(0)
-        && fits(function.ty(data.operands[0]), target, num_warps)
+        && fits_registers(function.ty(data.operands[0]), target, num_warps)
 }
 
-fn fits(a: &Type, target: GpuTarget, num_warps: u32) -> bool {
+/// Returns whether A, with one word for each element, fits into the registers reserved for it.
+fn fits_registers(a: &Type, target: GpuTarget, num_warps: u32) -> bool {
     let words: u32 = a.shape.iter().product();
     a.element.bytes() == WORD_BYTES && words <= target.tuning.transposed_registers * LANES * num_warps
 }
 
-/// Where the sum of a product comes from.
+/// The source of the accumulator of a dot.
 #[derive(Clone, Copy)]
-enum Sum {
-    /// A loop carries it, as this parameter.
+enum AccumulatorSource {
+    /// A loop carries it as this parameter.
     Carried(Inst, Value),
-    /// It begins here.
+    /// A constant.
     Constant,
 }
 
-fn is_faster(
+/// Returns the source of the accumulator, if the dot is faster with its operands swapped.
+fn is_faster_swapped(
     function: &Function,
     block: Block,
     inst: Inst,
     target: GpuTarget,
     num_warps: u32,
-) -> Option<Sum> {
+) -> Option<AccumulatorSource> {
     let data = &function.insts[inst];
     let Op::Dot { precision: InputPrecision::Tf32, .. } = data.op else { return None };
-    let &[a, b, sum] = &data.operands[..] else { return None };
-    let is_small = fits(function.ty(b), target, num_warps);
-    let both = mma_selection::is_of_warpgroups_either_way(function, inst, target, num_warps);
+    let &[a, b, accumulator] = &data.operands[..] else { return None };
+    let is_small = fits_registers(function.ty(b), target, num_warps);
+    let both = mma_selection::has_wgmma_in_both_orders(function, inst, target, num_warps);
     let by_rows = [a, b].iter().all(|operand| loaded_axis(function, block, *operand) == Some(1));
     if !is_small || !both || !by_rows {
         return None;
     }
-    match function.values[sum].definition {
-        Definition::Result(..) => constant_of(function, sum).is_some().then_some(Sum::Constant),
+    match function.values[accumulator].definition {
+        Definition::Result(..) => {
+            constant_of(function, accumulator).is_some().then_some(AccumulatorSource::Constant)
+        }
         Definition::Parameter(home, _) => {
             let owner = Parents::new(function).owner(block).filter(|_| home == block)?;
             let Op::For { .. } = function.insts[owner].op else { return None };
-            let carried = function.carried_by(owner, sum)?;
+            let carried = function.carried_by(owner, accumulator)?;
             let is_next = carried.yielded[..] == [data.results[0]];
             let uses = Uses::new(function);
-            let are_used_once = [sum, data.results[0]].iter().all(|value| uses.only(*value).is_some());
-            (is_next && are_used_once).then_some(Sum::Carried(owner, sum))
+            let are_used_once =
+                [accumulator, data.results[0]].iter().all(|value| uses.only(*value).is_some());
+            (is_next && are_used_once).then_some(AccumulatorSource::Carried(owner, accumulator))
         }
     }
 }
 
-/// The axis along which an operand is contiguous in global memory, if the block of the product loads it.
+/// Returns the axis along which an operand is contiguous in global memory, if the block of the dot
+/// loads it.
 fn loaded_axis(function: &Function, block: Block, value: Value) -> Option<usize> {
     let inst = function.defining_inst(value)?;
     let data = &function.insts[inst];
@@ -118,27 +127,27 @@ fn loaded_axis(function: &Function, block: Block, value: Value) -> Option<usize>
             let axis = loaded_axis(function, block, data.operands[0])?;
             permutation.iter().position(|old| *old == axis as i64)
         }
-        // tidy: wildcard because what is computed lies in no memory
+        // tidy: wildcard because a computed operand is not in global memory
         _ => None,
     }
 }
 
-struct Transposing<'f> {
+struct OperandSwap<'f> {
     function: &'f mut Function,
     location: PackedOption<Location>,
 }
 
-impl Transposing<'_> {
-    fn product(&mut self, block: Block, inst: Inst, sum: Sum) {
+impl OperandSwap<'_> {
+    fn swap(&mut self, block: Block, inst: Inst, accumulator: AccumulatorSource) {
         let data = self.function.insts[inst].clone();
         self.location = data.location;
         let result = data.results[0];
         let ty = transposed(self.function.ty(result));
-        let [b, a] = [1, 0].map(|place: usize| self.transpose(data.operands[place]));
+        let [b, a] = [1, 0].map(|operand: usize| self.transpose(data.operands[operand]));
         let mut before: SmallVec<[Inst; 3]> = smallvec![b, a];
-        let start = match sum {
-            Sum::Carried(_, parameter) => parameter,
-            Sum::Constant => {
+        let start = match accumulator {
+            AccumulatorSource::Carried(_, parameter) => parameter,
+            AccumulatorSource::Constant => {
                 let start = self.transpose(data.operands[2]);
                 before.push(start);
                 self.function.insts[start].results[0]
@@ -147,33 +156,34 @@ impl Transposing<'_> {
         let [b, a] = [b, a].map(|inst| self.function.insts[inst].results[0]);
         self.function.insts[inst].operands = smallvec![b, a, start];
         self.insert(block, inst, &before, 0);
-        match sum {
-            Sum::Carried(owner, parameter) => {
+        match accumulator {
+            AccumulatorSource::Carried(owner, parameter) => {
                 self.function.values[result].ty = ty.clone();
                 self.function.values[parameter].ty = ty;
-                self.carried(owner, parameter);
+                self.transpose_carried(owner, parameter);
             }
-            Sum::Constant => self.transpose_result(block, inst, result),
+            AccumulatorSource::Constant => self.transpose_result(block, inst, result),
         }
     }
 
-    /// What a loop begins with, and what comes of it.
-    fn carried(&mut self, owner: Inst, parameter: Value) {
-        let carried = self.function.carried_by(owner, parameter).expect("the loop carries the sum");
+    /// Transposes the initial value of a carried accumulator and the result of its loop.
+    fn transpose_carried(&mut self, owner: Inst, parameter: Value) {
+        let carried = self.function.carried_by(owner, parameter).expect("the loop carries the accumulator");
         let is_home = |function: &Function, block: &Block| function.blocks[*block].insts.contains(&owner);
         let block = self.function.blocks.keys().find(|block| is_home(self.function, block));
         let block = block.expect("a loop is in a block");
-        let initial = carried.initial.expect("a loop begins with a sum");
+        let initial = carried.initial.expect("a loop has initial values");
         let start = self.transpose(initial);
         let started = self.function.insts[start].results[0];
         self.insert(block, owner, &[start], 0);
-        let place = self.function.insts[owner].results.iter().position(|result| *result == carried.result);
-        let first = self.function.insts[owner].operands.len() - self.function.insts[owner].results.len();
-        self.function.insts[owner].operands[first + place.expect("it is a result")] = started;
+        let data = &mut self.function.insts[owner];
+        let index = data.results.iter().position(|result| *result == carried.result);
+        let first = data.operands.len() - data.results.len();
+        data.operands[first + index.expect("a carried value has a result")] = started;
         self.transpose_result(block, owner, carried.result);
     }
 
-    /// A result becomes its transpose, and who used it uses the transpose of that.
+    /// Makes a result its transpose, and gives its users the transpose of the new result.
     fn transpose_result(&mut self, block: Block, inst: Inst, result: Value) {
         let ty = self.function.ty(result).clone();
         self.function.values[result].ty = transposed(&ty);
@@ -198,11 +208,12 @@ impl Transposing<'_> {
         self.function.create_inst(op, smallvec![value], smallvec![], [ty], self.location)
     }
 
-    /// Puts instructions before one, or so many places behind that.
-    fn insert(&mut self, block: Block, inst: Inst, new: &[Inst], behind: usize) {
+    /// Inserts instructions `offset` positions after the position of an instruction.
+    fn insert(&mut self, block: Block, inst: Inst, new: &[Inst], offset: usize) {
         let insts = &mut self.function.blocks[block].insts;
-        let place = insts.iter().position(|other| *other == inst).expect("it stands in this block") + behind;
-        insts.splice(place..place, new.iter().copied());
+        let position = insts.iter().position(|other| *other == inst);
+        let position = position.expect("the instruction is in this block") + offset;
+        insts.splice(position..position, new.iter().copied());
     }
 }
 
