@@ -130,8 +130,8 @@ impl DotPlans {
 pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u32) {
     for (block, inst) in collect_dots(function) {
         let types = DotTypes::of(function, inst);
-        let wanted = types.supported(target, num_warps);
-        if wanted == types.dtypes {
+        let supported = types.supported(target, num_warps);
+        if supported == types.dtypes {
             continue;
         }
         let data = function.insts[inst].clone();
@@ -145,7 +145,7 @@ pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u
             Some(function.create_inst(op, smallvec![value], smallvec![], [ty], data.location))
         };
         let mut operands = data.operands.clone();
-        for (operand, dtype) in operands.iter_mut().zip(wanted) {
+        for (operand, dtype) in operands.iter_mut().zip(supported) {
             if let Some(inst) = cast(function, *operand, dtype) {
                 *operand = function.insts[inst].results[0];
                 before.push(inst);
@@ -154,9 +154,9 @@ pub fn convert_operands(function: &mut Function, target: GpuTarget, num_warps: u
         let result = data.results[0];
         function.insts[inst].operands = operands;
         let mut new_dot = None;
-        if wanted[2] != types.dtypes[2] {
+        if supported[2] != types.dtypes[2] {
             // The instruction becomes a conversion of a new dot, so that uses of its result stay.
-            let ty = function.ty(result).with_dtype(wanted[2]);
+            let ty = function.ty(result).with_dtype(supported[2]);
             let dot = function.create_inst(
                 data.op.clone(),
                 function.insts[inst].operands.clone(),

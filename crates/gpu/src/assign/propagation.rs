@@ -97,8 +97,8 @@ impl Demands {
             OpFamily::Movement if index == 0 => self.any_layout(context, layouts, data.operands[index]),
             OpFamily::Shape => match result {
                 Some(result) => {
-                    let wanted = operand_layout(&data.op, operand, layouts.get(result))?;
-                    Some(layouts.add(wanted))
+                    let demanded = operand_layout(&data.op, operand, layouts.get(result))?;
+                    Some(layouts.add(demanded))
                 }
                 // A tile of one element becomes a scalar.
                 None => Some(layouts.add(default_layout(&operand.shape, context.num_warps))),

@@ -3,9 +3,9 @@
 //! A rematerialized value is computed once for each layout. Other values are computed once, with a
 //! `convert_layout` for each further layout.
 //!
-//! A `convert_layout` is placed in the block of its value, just before its first use: so loads are
-//! issued before the first of them is waited for, and no loop converts a value that is defined
-//! before it.
+//! A `convert_layout` is placed in the block of its value, just before the first use or the loop that
+//! contains this use. So loads are issued before the first of them is waited for, and no loop
+//! converts a value that is defined before it.
 
 mod tensor_boxes;
 
@@ -113,10 +113,13 @@ impl Rewrite<'_, '_> {
         if self.context.function.ty(value).is_scalar() {
             return smallvec![None];
         }
-        let wanted = &self.demands.of_value[value];
-        let count =
-            if self.context.rematerializable.contains(value) { wanted.len() } else { wanted.len().min(1) };
-        wanted[..count].iter().map(|layout| Some(*layout)).collect()
+        let demanded = &self.demands.of_value[value];
+        let count = if self.context.rematerializable.contains(value) {
+            demanded.len()
+        } else {
+            demanded.len().min(1)
+        };
+        demanded[..count].iter().map(|layout| Some(*layout)).collect()
     }
 
     /// Returns the new value of an old value in a layout, converted if there is none yet.

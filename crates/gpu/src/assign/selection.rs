@@ -130,11 +130,11 @@ impl LayoutSelection<'_> {
         let mut chosen = best.map(|(_, candidate)| candidate);
         // Copies repeat pointwise ops, so the cost of these counts against layouts that lanes share.
         if let Some((cost, whole)) = best.filter(|_| !shared.is_empty()) {
-            let mut least = cost + self.arithmetic(class, whole);
+            let mut lowest = cost + self.arithmetic(class, whole);
             for candidate in shared {
                 let cost = self.cost(class, candidate) + self.arithmetic(class, candidate);
-                if cost < least {
-                    (least, chosen) = (cost, Some(candidate));
+                if cost < lowest {
+                    (lowest, chosen) = (cost, Some(candidate));
                 }
             }
         }
@@ -197,7 +197,7 @@ impl LayoutSelection<'_> {
                 };
                 Some(self.layouts.add(layout))
             }
-            EdgeEnd::Shape(inst, to) => self.wanted_by_shape(inst, self.chosen[to]?),
+            EdgeEnd::Shape(inst, to) => self.operand_layout_of_shape(inst, self.chosen[to]?),
             EdgeEnd::Reduced(axis, to) if to == class => {
                 let from = self.chosen[edge.from]?;
                 let layout = reduced_layout(self.layouts.get(from), axis);
@@ -232,7 +232,7 @@ impl LayoutSelection<'_> {
         Some(self.layouts.add(layout))
     }
 
-    fn wanted_by_shape(&mut self, inst: Inst, result: LayoutId) -> Option<LayoutId> {
+    fn operand_layout_of_shape(&mut self, inst: Inst, result: LayoutId) -> Option<LayoutId> {
         let data = &self.function.insts[inst];
         let operand = self.function.ty(data.operands[0]);
         let layout = operand_layout(&data.op, operand, self.layouts.get(result))?;
@@ -298,7 +298,9 @@ impl LayoutSelection<'_> {
         let Some(mut from) = chosen(edge.from, self) else { return 0 };
         let to = match edge.to {
             EdgeEnd::Operand(layout) => Some(layout),
-            EdgeEnd::Shape(inst, to) => chosen(to, self).and_then(|to| self.wanted_by_shape(inst, to)),
+            EdgeEnd::Shape(inst, to) => {
+                chosen(to, self).and_then(|to| self.operand_layout_of_shape(inst, to))
+            }
             EdgeEnd::Reduced(axis, to) => {
                 let reduced = reduced_layout(self.layouts.get(from), axis);
                 from = self.layouts.add(reduced);

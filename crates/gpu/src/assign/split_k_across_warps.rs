@@ -32,7 +32,7 @@ use crate::remarks::{self, Because};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::GpuTarget;
 
-/// Lanes of a warp that lie along N.
+/// Lanes of a warp along N.
 const GROUPS: u32 = 8;
 
 /// Splits K across warps in each dot that is faster so; returns whether there is one.
@@ -146,7 +146,7 @@ fn is_computed(function: &Function, block: Block, operand: Value) -> bool {
             OpFamily::Load => {
                 let ty = function.ty(value);
                 let bytes = ty.shape.elements() * ty.element.bytes();
-                if largest.is_none_or(|(most, _)| bytes > most) {
+                if largest.is_none_or(|(max, _)| bytes > max) {
                     largest = Some((bytes, data.operands[0]));
                 }
                 continue;
