@@ -5,13 +5,13 @@ use tilewright_base::{Remark, RemarkKind, remark};
 use tilewright_ir::{Dialect, Function, Inst, Operation, Type};
 
 /// A decision of a pass, and its reason.
-pub struct Because {
+pub struct RemarkReason {
     pub kind: RemarkKind,
     pub decision: String,
     pub reason: String,
 }
 
-impl Because {
+impl RemarkReason {
     pub fn done(decision: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { kind: RemarkKind::Done, decision: decision.into(), reason: reason.into() }
     }
@@ -31,10 +31,10 @@ pub fn about<D: Dialect>(
     function: &Function<D>,
     inst: Inst,
     subject: impl FnOnce() -> String,
-    because: impl FnOnce() -> Because,
+    because: impl FnOnce() -> RemarkReason,
 ) {
     remark(|| {
-        let Because { kind, decision, reason } = because();
+        let RemarkReason { kind, decision, reason } = because();
         let span = function.call_chain(inst).into_iter().last();
         Remark { pass, kind, span, subject: subject(), decision, reason }
     });

@@ -7,7 +7,7 @@ use tilewright_layout::{Input, Layout, Vector, blocked, f2};
 use tilewright_opt::analysis::AxisInfo;
 
 use crate::cost_model::access_cost;
-use crate::remarks::Because;
+use crate::remarks::RemarkReason;
 use tilewright_gpu_ir::layout_rules::{LANES, default_layout, element_bits};
 use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature, GpuTarget, SECTOR_BYTES};
 use tilewright_gpu_ir::tuning::Tuning;
@@ -140,7 +140,7 @@ impl AccessShape {
     }
 
     /// Returns the width of an access, and the reason that it is no wider.
-    pub fn because(&self, function: &Function, inst: Inst, infos: &Infos, layout: &Layout) -> Because {
+    pub fn because(&self, function: &Function, inst: Inst, infos: &Infos, layout: &Layout) -> RemarkReason {
         let (axis, vector) = self.vector(layout);
         let width = vector.width();
         let count =
@@ -160,7 +160,7 @@ impl AccessShape {
         if moved >= ACCESS_BYTES {
             let run = if run == u32::MAX { "all elements".into() } else { count(run) };
             let reason = format!("{run} are contiguous, at multiples of {} bytes", aligned.min(1 << 20));
-            return Because::done(decision, reason);
+            return RemarkReason::done(decision, reason);
         }
         let constant = mask.map_or(u32::MAX, |mask| infos[*mask].constancy(axis));
         let reason = if run <= width {
@@ -174,7 +174,7 @@ impl AccessShape {
         } else {
             "no instruction for this operation moves more bytes".to_owned()
         };
-        Because::missed(decision, reason)
+        RemarkReason::missed(decision, reason)
     }
 
     /// Returns the axis of the widest accesses, and their vector.

@@ -25,7 +25,7 @@ use tilewright_ir::{
 };
 
 use super::mma_selection::{collect_dots, has_instruction};
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::target::GpuTarget;
 
 /// The mask of the bits of fp32 that tf32 keeps.
@@ -63,7 +63,7 @@ pub fn decompose_dots(function: &mut Function, target: GpuTarget, num_warps: u32
                 let dots = if count == 2 { 3 } else { 6 };
                 let name = if part == Dtype::F32 { "tf32" } else { "bf16" };
                 let reason = "each operand is a sum of parts that tensor cores multiply exactly";
-                Because::done(format!("computed by {dots} dots of {name}"), reason)
+                RemarkReason::done(format!("computed by {dots} dots of {name}"), reason)
             },
         );
         DotDecomposition { cursor: Cursor::before(function, block, inst) }.decompose(inst, part, count);

@@ -12,7 +12,7 @@ use crate::assign::cost::LayoutCosts;
 use crate::assign::swap_dot_operands::is_loaded_by_columns;
 use crate::assign::wgmma_selection;
 use crate::cost_model;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::LayoutId;
 use tilewright_gpu_ir::layout_rules::{LANES, element_bits, fma_operand_layout};
 use tilewright_gpu_ir::target::{Feature, GpuTarget};
@@ -332,7 +332,7 @@ impl DotTypes {
     }
 
     /// Returns the selected instruction, and the reason that no better one was selected.
-    fn because(&self, instruction: DotInstruction, target: GpuTarget, num_warps: u32) -> Because {
+    fn because(&self, instruction: DotInstruction, target: GpuTarget, num_warps: u32) -> RemarkReason {
         let DotShape { m, n, k } = DotShape::of(self);
         let name = |mma: Mma| format!("m{}n{}k{}", mma.m, mma.n, mma.k);
         let of_warps = |warps: &[u32]| match *warps {
@@ -343,11 +343,12 @@ impl DotTypes {
         match instruction {
             DotInstruction::Wgmma { mma, warps } => {
                 let reason = "a warpgroup computes the most at once, from shared memory";
-                Because::done(format!("wgmma {}, {}", name(mma), of_warps(&warps)), reason)
+                RemarkReason::done(format!("wgmma {}, {}", name(mma), of_warps(&warps)), reason)
             }
-            DotInstruction::MmaSync { mma, warps } => {
-                Because::done(format!("mma.sync {}, {}", name(mma), of_warps(&warps)), reason_against_wgmma())
-            }
+            DotInstruction::MmaSync { mma, warps } => RemarkReason::done(
+                format!("mma.sync {}, {}", name(mma), of_warps(&warps)),
+                reason_against_wgmma(),
+            ),
             DotInstruction::Fma => {
                 let decision = "FMAs of single elements, no tensor core";
                 let has_large = self.tensor_core(DotShape { m: 64, n: 64, k: 64 }, target).is_some();
@@ -359,7 +360,7 @@ impl DotTypes {
                     let [a, b, accumulator] = self.dtypes;
                     format!("the tensor cores of {} do not compute {a} x {b} -> {accumulator}", target.name)
                 };
-                Because::missed(decision, reason)
+                RemarkReason::missed(decision, reason)
             }
         }
     }

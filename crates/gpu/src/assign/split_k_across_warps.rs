@@ -28,7 +28,7 @@ use tilewright_ir::{
 use super::mma_selection::{self, collect_dots};
 use super::sink_joins;
 use crate::launcher::Launcher;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::GpuTarget;
 
@@ -46,7 +46,7 @@ pub fn split_k(function: &mut Function, target: GpuTarget, num_warps: u32, launc
             function,
             inst,
             || "dot".into(),
-            || Because::done(format!("K split across warps in {} parts", split.parts), reason),
+            || RemarkReason::done(format!("K split across warps in {} parts", split.parts), reason),
         );
         let b = function.insts[inst].operands[1];
         sink_joins::sink_joins(function, block, b);
@@ -73,7 +73,7 @@ fn request_specialization(function: &mut Function, split: KSplit) {
     let reason = format!(
         "a thread computes {computed} elements of B in an iteration, too few to hide the start of copies"
     );
-    let because = || Because::done("a partition of warps copies", reason);
+    let because = || RemarkReason::done("a partition of warps copies", reason);
     remarks::about("split_k_across_warps", function, owner, || "loop".into(), because);
 }
 

@@ -22,7 +22,7 @@ use tilewright_ir::{
 };
 
 use super::mma_selection::{self, collect_dots};
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::GpuTarget;
 
@@ -39,7 +39,7 @@ pub fn swap_operands(function: &mut Function, target: GpuTarget, num_warps: u32)
             function,
             inst,
             || "dot".into(),
-            || Because::done("computed as its transpose", reason),
+            || RemarkReason::done("computed as its transpose", reason),
         );
         OperandSwap { function, location: None.into() }.swap(block, inst, accumulator);
         found = true;

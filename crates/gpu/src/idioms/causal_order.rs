@@ -16,7 +16,7 @@ use tilewright_ir::{
     may_wait,
 };
 
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::ProgramOrder;
 
 /// The most definitions that the analysis of a bound visits.
@@ -50,7 +50,7 @@ pub fn program_order(module: &Module) -> ProgramOrder {
     };
     let because = || {
         let reason = "their loops with dots have the most iterations, and no program waits for another";
-        Because::done(format!("the {longest} programs along axis 0 start first"), reason)
+        RemarkReason::done(format!("the {longest} programs along axis 0 start first"), reason)
     };
     remarks::about("program_order", kernel, loops[0], || "loop".into(), because);
     order

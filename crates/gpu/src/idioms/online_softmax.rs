@@ -17,7 +17,7 @@
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Definition, Dtype, ElementwiseFn, Inst, Parents, Value, constant_float};
 
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
 
 /// Replaces multiplications of accumulators by correction factors with `rescale`.
@@ -44,7 +44,7 @@ pub fn skip_rescaling(module: &mut Module) {
                 || remarks::subject(function, mul, None),
                 || {
                     let reason = "the maximum of a row seldom changes";
-                    Because::done("skipped by warps whose factors are all 1", reason)
+                    RemarkReason::done("skipped by warps whose factors are all 1", reason)
                 },
             );
         }

@@ -33,7 +33,7 @@ use tilewright_ir::{
 
 use super::boxed::is_of_rows;
 use super::tensor_maps::map_number;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::box_layout::BoxLayout;
 use tilewright_gpu_ir::layout_rules::element_bits;
@@ -67,11 +67,11 @@ pub fn share_copies(module: &mut Module) {
             shared.load,
             || "tensor_load".into(),
             || match header.cluster {
-                1 => Because::done(
+                1 => RemarkReason::done(
                     "multicast to both blocks of the cluster",
                     "both may need the same box of the tensor",
                 ),
-                blocks => Because::done(
+                blocks => RemarkReason::done(
                     format!("multicast to the {blocks} blocks of the cluster"),
                     "all need the same box of the tensor",
                 ),

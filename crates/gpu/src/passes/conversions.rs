@@ -33,7 +33,7 @@ use tilewright_layout::{
 use super::boxed::contiguous_axis;
 use super::prune::prune;
 use super::wgmma_operands::{Staged, without_repeated_fences};
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use crate::tile::legality::at;
 use tilewright_gpu_ir::box_layout::rows_of_box;
 use tilewright_gpu_ir::commutation::exchange_of_reduction;
@@ -245,19 +245,19 @@ impl Pass<'_> {
                 || self.plan(source, target, bits).map_or_else(|_| String::new(), |plan| plan.to_string());
             match lowering {
                 Lowering::WithinWarps => {
-                    Because::done(plan(), format!("no element leaves its warp; {layouts}"))
+                    RemarkReason::done(plan(), format!("no element leaves its warp; {layouts}"))
                 }
                 Lowering::Through(memory, matrix) => {
                     let conflicts = bank_use(memory, source, bits, u32::MAX).conflicts();
                     let by = if *matrix { ", loaded by ldmatrix" } else { "" };
                     let reason =
                         format!("elements change warps; {conflicts} bank conflicts a store; {layouts}");
-                    Because::note(format!("shared memory: {}{by}", plan()), reason)
+                    RemarkReason::note(format!("shared memory: {}{by}", plan()), reason)
                 }
                 Lowering::To(memory) => {
                     let conflicts = bank_use(memory, source, bits, u32::MAX).conflicts();
                     let decision = "shared memory, from where dots read it".to_owned();
-                    Because::note(
+                    RemarkReason::note(
                         decision,
                         format!("{conflicts} bank conflicts a store; the buffer is {memory}"),
                     )

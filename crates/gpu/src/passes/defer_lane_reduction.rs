@@ -20,7 +20,7 @@ use tilewright_ir::{
 use tilewright_layout::{Input, Layout};
 
 use crate::idioms::{FactorBound, is_correction_factor};
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::{operand_layout, reduced_layout};
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, Scope, Type};
 
@@ -58,7 +58,7 @@ pub fn defer_lane_reduction(module: &mut Module) {
                 let because = || {
                     let reason =
                         "the loop only adds it up: a reduction after the loop adds the sums of the lanes";
-                    Because::done("not reduced across lanes", reason)
+                    RemarkReason::done("not reduced across lanes", reason)
                 };
                 let subject = || remarks::subject(function, found.reduction, None);
                 remarks::about("defer_lane_reduction", function, found.reduction, subject, because);

@@ -5,7 +5,7 @@
 
 use tilewright_ir::Inst;
 
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::warp_instructions::{
     can_use_ldmatrix, prefers_ldmatrix, redux_function, warps_of_dot,
 };
@@ -24,10 +24,10 @@ pub fn select_instructions(module: &mut Module) {
                     let subject = || remarks::subject(function, inst, tile.as_ref());
                     remarks::about("instruction_selection", function, inst, subject, || {
                         if redux {
-                            Because::done("redux.sync", "an integer function that the instruction has")
+                            RemarkReason::done("redux.sync", "an integer function that the instruction has")
                         } else {
                             let reason = "redux.sync is for integers of 32 bits, on sm_80 and newer";
-                            Because::note("shuffles between lanes", reason)
+                            RemarkReason::note("shuffles between lanes", reason)
                         }
                     });
                     GpuOp::Reduce { axis: *axis, scope: *scope, redux }

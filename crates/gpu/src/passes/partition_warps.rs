@@ -60,7 +60,7 @@ use super::tensor_copies::use_tensor_copies;
 use super::tensor_maps::map_number;
 use super::tensor_stores::use_tensor_stores;
 use crate::cost_model::should_specialize_warps;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, MAX_WARPS, REGISTER_FILE, THREAD_REGISTERS, WARPGROUP_WARPS};
 use tilewright_gpu_ir::{Function, GpuOp, Header, InstData, Module, Op, Type};
@@ -123,7 +123,7 @@ pub fn partition_warps(module: &mut Module) {
     if has_partitions || !(is_requested || is_possible) {
         return;
     }
-    let say = |module: &Module, because: &dyn Fn() -> Because| {
+    let say = |module: &Module, because: &dyn Fn() -> RemarkReason| {
         let subject = || if is_requested { "loop".into() } else { "dot".into() };
         remarks::about("partition_warps", module.kernel(), inst, subject, because);
     };
@@ -143,14 +143,14 @@ pub fn partition_warps(module: &mut Module) {
                 let reason = format!("the producer runs up to {slots} slots ahead");
                 let copies =
                     if producer == 1 { "1 warp copies".into() } else { format!("{producer} warps copy") };
-                Because::done(format!("{copies} for {consumer}"), reason)
+                RemarkReason::done(format!("{copies} for {consumer}"), reason)
             });
             *module = specialized;
         }
         Err(reason) if is_requested => {
-            say(module, &|| Because::missed("no warps of their own for copies", reason));
+            say(module, &|| RemarkReason::missed("no warps of their own for copies", reason));
         }
-        Err(reason) => say(module, &|| Because::note("no warps of their own for copies", reason)),
+        Err(reason) => say(module, &|| RemarkReason::note("no warps of their own for copies", reason)),
     }
 }
 

@@ -15,7 +15,7 @@ use tilewright_ir::{Block, Inst, Value};
 use tilewright_layout::{Fragment, Layout, Mma};
 
 use super::allocation::least_bytes;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::warp_instructions::warps_of_dot;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, Type};
@@ -46,7 +46,7 @@ pub fn take_from_registers(module: &mut Module) {
         remarks::about("register_operands", function, product, subject, || {
             let operand = ["A", "B"][place];
             let reason = format!("{needed} bytes of shared memory would be needed, and there are {limit}");
-            Because::missed(format!("{operand} is read from {} registers", found.registers), reason)
+            RemarkReason::missed(format!("{operand} is read from {} registers", found.registers), reason)
         });
     }
 }

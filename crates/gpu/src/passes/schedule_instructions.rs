@@ -24,7 +24,7 @@ use tilewright_ir::{self as ir, Dtype, Effect, Inst, OpFamily, Operation, Value}
 
 use super::pipelining::is_fill;
 use crate::cost_model;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
 use tilewright_gpu_ir::target::WARPGROUP_WARPS;
 use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type};
@@ -327,7 +327,7 @@ fn issue_after_readers(header: &Header, function: &mut Function, insts: &[Inst])
         let subject = || remarks::subject(function, *dot, None);
         remarks::about("schedule_instructions", function, *dot, subject, || {
             let reason = "registers do not hold the tile, A and the accumulator";
-            Because::done(
+            RemarkReason::done(
                 "the dot issues after the other readers of the tile that A is converted from",
                 reason,
             )

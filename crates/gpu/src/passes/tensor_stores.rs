@@ -45,7 +45,7 @@ use super::global_memory::GlobalAccesses;
 use super::tensor_maps::map_plan;
 use super::tensor_store_fallback::{self, Around};
 use crate::assign::boxes::MapId;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::box_layout::BoxLayout;
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature};
@@ -74,11 +74,11 @@ pub fn use_tensor_stores(module: &mut Module) {
         let fits = bytes <= limit;
         for store in &found {
             say(&original, store.inst, || match (fits, lives_on) {
-                (true, true) => Because::done("by a tensor copy", "what follows runs beside it"),
+                (true, true) => RemarkReason::done("by a tensor copy", "what follows runs beside it"),
                 (true, false) => {
-                    Because::done("by a tensor copy, waited for at once", "shared memory is full")
+                    RemarkReason::done("by a tensor copy, waited for at once", "shared memory is full")
                 }
-                (false, _) => Because::missed(
+                (false, _) => RemarkReason::missed(
                     if lives_on { "no tensor copy beside what follows" } else { "no tensor copy" },
                     format!("{bytes} bytes of shared memory would be needed, and there are {limit}"),
                 ),
@@ -93,7 +93,7 @@ pub fn use_tensor_stores(module: &mut Module) {
     }
 }
 
-fn say(function: &Function, inst: Inst, because: impl FnOnce() -> Because) {
+fn say(function: &Function, inst: Inst, because: impl FnOnce() -> RemarkReason) {
     let tile = || function.ty(function.insts[inst].operands[1]).as_registers();
     remarks::about("tensor_stores", function, inst, || remarks::subject(function, inst, tile()), because);
 }
@@ -138,7 +138,7 @@ fn find(module: &Module) -> Vec<Found> {
         match search.store(inst, block, outermost) {
             None => {}
             Some(Ok(store)) => found.push(store),
-            Some(Err(reason)) => say(function, inst, || Because::note("no tensor copy", reason)),
+            Some(Err(reason)) => say(function, inst, || RemarkReason::note("no tensor copy", reason)),
         }
     }
     if found.is_empty() {
@@ -148,7 +148,7 @@ fn find(module: &Module) -> Vec<Found> {
     let is_alone = |store: &Found, all: &[Found]| {
         let reason = search.obstacle(&global, store, all);
         if let Some(reason) = reason {
-            say(function, store.inst, || Because::missed("no tensor copy", reason));
+            say(function, store.inst, || RemarkReason::missed("no tensor copy", reason));
         }
         reason.is_none()
     };

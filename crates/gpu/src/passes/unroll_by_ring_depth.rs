@@ -28,7 +28,7 @@ use tilewright_ir::{
 use super::dependent_dots::{depends_on_other_dot, dots_of};
 use super::pipelining::constant_iterations;
 use crate::cost_model;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
 use tilewright_gpu_ir::{Function, Gpu, GpuOp, Header, Module, Op, Type};
 
@@ -47,10 +47,11 @@ pub fn unroll_by_ring_depth(module: &mut Module) {
         let Some(rings) = rings_of(function, &parents, inst) else { continue };
         let plan = plan(header, function, inst, &rings);
         let because = || match &plan {
-            Ok(Plan { factor, .. }) => {
-                Because::done(format!("unrolled {factor} times"), "each copy names its slots by constants")
-            }
-            Err(reason) => Because::note("not unrolled, the index of a slot is computed", *reason),
+            Ok(Plan { factor, .. }) => RemarkReason::done(
+                format!("unrolled {factor} times"),
+                "each copy names its slots by constants",
+            ),
+            Err(reason) => RemarkReason::note("not unrolled, the index of a slot is computed", *reason),
         };
         remarks::about("unroll_by_ring_depth", function, inst, || "loop".into(), because);
         let Ok(plan) = plan else { continue };

@@ -15,7 +15,7 @@ use tilewright_ir::{
     constant_int, unroll_loop,
 };
 
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 
 /// The most instructions that a loop may have when it is unrolled.
 const MOST_INSTS: usize = 4096;
@@ -36,8 +36,10 @@ pub fn unroll(function: &mut Function) {
     for (block, inst) in found.into_iter().rev() {
         let plan = plan(function, inst);
         let because = || match &plan {
-            Ok(plan) => Because::done(format!("unrolled {} times", plan.factor), "the program asks for it"),
-            Err(reason) => Because::missed("not unrolled", *reason),
+            Ok(plan) => {
+                RemarkReason::done(format!("unrolled {} times", plan.factor), "the program asks for it")
+            }
+            Err(reason) => RemarkReason::missed("not unrolled", *reason),
         };
         remarks::about("unrolling", function, inst, || "loop".into(), because);
         if let Ok(plan) = plan {

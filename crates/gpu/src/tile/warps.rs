@@ -18,7 +18,7 @@ use tilewright_ir::{Block, Function, Inst, Op, OpFamily, ShapeOp, Type, Value};
 use super::cluster::{Refusal, WARPGROUP_ROWS, divide};
 use crate::cost_model;
 use crate::preparation::Preparation;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, THREAD_REGISTERS, WARPGROUP_WARPS};
 
@@ -59,7 +59,7 @@ fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     } else {
         return num_warps;
     };
-    let because = || Because::done(format!("{warps} warps, not {num_warps}"), reason);
+    let because = || RemarkReason::done(format!("{warps} warps, not {num_warps}"), reason);
     remarks::about("warps", kernel, dot, || "kernel".into(), because);
     warps
 }
@@ -124,7 +124,7 @@ pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
                 kernel,
                 first,
                 || "kernel".into(),
-                || Because::done(format!("divided between {blocks} blocks"), reason),
+                || RemarkReason::done(format!("divided between {blocks} blocks"), reason),
             );
             *module = divided;
             preparation.cluster = blocks;
@@ -140,7 +140,7 @@ pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
                 || inst.map_or_else(|| "kernel".into(), |inst| remarks::subject(kernel, inst, None));
             remarks::about("cluster", kernel, inst.unwrap_or(first), subject, || {
                 let decision = format!("{num_warps} warps in one block");
-                Because::missed(decision, format!("num_ctas={blocks}: not divided, since {reason}"))
+                RemarkReason::missed(decision, format!("num_ctas={blocks}: not divided, since {reason}"))
             });
             false
         }

@@ -38,7 +38,7 @@ use tilewright_ir::{
 
 use super::coalescing::Infos;
 use crate::launcher::Launcher;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use demand::{Structure, is_kernel_parameter, is_needed_only_below};
 use device_maps::MapInputs;
 pub use device_maps::{DeviceMap, MapId};
@@ -114,7 +114,7 @@ impl TensorBoxes {
             && !(has_copies && has_dots)
         {
             for inst in accesses.iter().filter(|inst| !is_written(function, **inst)) {
-                say(function, *inst, || Because::note("no tensor map", reason));
+                say(function, *inst, || RemarkReason::note("no tensor map", reason));
             }
             // A copy reduces a whole box, where each thread would send single elements.
             accesses.retain(|inst| is_possible && is_reduction(function, *inst));
@@ -140,12 +140,12 @@ impl TensorBoxes {
             let (map, coordinates) = match found {
                 Ok(found) => found,
                 Err(reason) if is_possible => {
-                    say(function, inst, || Because::missed("no tensor map", reason));
+                    say(function, inst, || RemarkReason::missed("no tensor map", reason));
                     continue;
                 }
                 Err(reason) => {
                     if !is_written(function, inst) {
-                        say(function, inst, || Because::note("no tensor map", reason));
+                        say(function, inst, || RemarkReason::note("no tensor map", reason));
                     }
                     continue;
                 }
@@ -155,7 +155,7 @@ impl TensorBoxes {
                     if let MapId::Launch(_) = map { "at launch" } else { "when the kernel makes the map" };
                 let reason =
                     format!("addresses and mask are a box of a tensor whose strides are known {when}");
-                Because::done(format!("a box of tensor map {map}"), reason)
+                RemarkReason::done(format!("a box of tensor map {map}"), reason)
             });
             boxes.of_access[inst] = Some(TensorBox { map, coordinates });
         }
@@ -195,7 +195,7 @@ fn fit<T>(
     Ok((map, coordinates))
 }
 
-fn say(function: &Function, inst: Inst, because: impl FnOnce() -> Because) {
+fn say(function: &Function, inst: Inst, because: impl FnOnce() -> RemarkReason) {
     let data = &function.insts[inst];
     let tile = data.results.first().or(data.operands.get(1));
     let subject = || remarks::subject(function, inst, tile.map(|tile| function.ty(*tile)));

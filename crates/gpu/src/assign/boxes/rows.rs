@@ -18,7 +18,7 @@ use super::masks::bounded_indices;
 use super::{Axis, Search, TensorBox, TensorBoxes, UNSPECIALIZED, fit, is_written, say};
 use crate::assign::coalescing::Infos;
 use crate::launcher::Launcher;
-use crate::remarks::Because;
+use crate::remarks::RemarkReason;
 use tilewright_gpu_ir::TensorMapPlan;
 use tilewright_gpu_ir::layout_rules::MIN_GATHERED_ROWS;
 
@@ -61,11 +61,13 @@ impl TensorBoxes {
                     say(function, *inst, || {
                         let reason = "addresses and mask are gathered rows of a tensor whose strides are \
                                       known at launch";
-                        Because::done(format!("rows of tensor map {map}"), reason)
+                        RemarkReason::done(format!("rows of tensor map {map}"), reason)
                     });
                     self.of_access[*inst] = Some(TensorBox { map, coordinates });
                 }
-                Err(reason) => say(function, *inst, || Because::missed("no tensor copies of rows", reason)),
+                Err(reason) => {
+                    say(function, *inst, || RemarkReason::missed("no tensor copies of rows", reason))
+                }
             }
             false
         });

@@ -7,7 +7,7 @@ use tilewright_ir::{Block, Element, Inst, Shape, Value};
 use tilewright_layout::Layout;
 
 use super::super::boxed::Boxed;
-use crate::remarks::Because;
+use crate::remarks::RemarkReason;
 
 /// The maximum length of a chain of loads that a copy depends on, the copy included.
 pub const MAX_LEVELS: usize = 4;
@@ -67,7 +67,7 @@ impl RingLoad {
         self.shape.iter().product::<u32>().div_ceil(self.width * threads)
     }
 
-    pub fn because(&self) -> Because {
+    pub fn because(&self) -> RemarkReason {
         let reason = match self.destination {
             Destination::Buffer { .. } => "the dot reads the slots",
             Destination::Registers => "the threads load it from the slots to registers",
@@ -77,7 +77,7 @@ impl RingLoad {
             Some(_) => "slots of a ring, filled by tensor copies".to_owned(),
             None => format!("slots of a ring, filled by cp.async of {bytes} bytes"),
         };
-        Because::done(decision, reason)
+        RemarkReason::done(decision, reason)
     }
 }
 
@@ -107,7 +107,7 @@ pub struct Level {
 impl LoopPlan {
     /// Returns the remark on the loop in a kernel of at most `max_stages` stages, whose rings take
     /// `bytes` of `limit` bytes of shared memory.
-    pub fn because(&self, max_stages: u32, bytes: u64, limit: u64) -> Because {
+    pub fn because(&self, max_stages: u32, bytes: u64, limit: u64) -> RemarkReason {
         let stages = self.stages.min(max_stages);
         let runs_on = match (&self.in_flight, &self.late) {
             (Some(_), _) => "; dots run into the next iteration",
@@ -126,9 +126,9 @@ impl LoopPlan {
         let decision = format!("loop in {stages} stages");
         if stages < self.stages {
             let reason = format!("{reason}; {} stages do not fit into {limit} bytes", self.stages);
-            return Because::missed(decision, reason);
+            return RemarkReason::missed(decision, reason);
         }
-        Because::done(decision, reason)
+        RemarkReason::done(decision, reason)
     }
 
     /// Returns whether tensor copies fill slots.

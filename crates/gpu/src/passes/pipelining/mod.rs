@@ -70,7 +70,7 @@ use tilewright_ir::Block;
 
 use super::allocation::least_bytes;
 use super::boxed::Boxed;
-use crate::remarks::Because;
+use crate::remarks::RemarkReason;
 pub(super) use iterations::constant_iterations;
 pub(super) use load_dependences::LoadDependences;
 use loop_plan::LoopPlan;
@@ -85,7 +85,7 @@ pub fn pipeline_loops(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     expand_loops(module)?;
     let stages = std::mem::take(&mut module.header.stages);
     if !module.header.target.features.has(Feature::CpAsync) {
-        say(None, || Because::note("loops are not pipelined", "the target has no cp.async"));
+        say(None, || RemarkReason::note("loops are not pipelined", "the target has no cp.async"));
         return Ok(());
     }
     let plans = plans(module, stages, true);
@@ -239,14 +239,14 @@ fn pipeline_within(module: &mut Module, plans: &[LoopPlan], stages: RangeInclusi
     }
     say(None, || {
         let reason = format!("not even {min_stages} stages fit into {limit} bytes of shared memory");
-        Because::missed("loops are not pipelined", reason)
+        RemarkReason::missed("loops are not pipelined", reason)
     });
     false
 }
 
-fn say(span: Option<Span>, because: impl FnOnce() -> Because) {
+fn say(span: Option<Span>, because: impl FnOnce() -> RemarkReason) {
     remark(|| {
-        let Because { kind, decision, reason } = because();
+        let RemarkReason { kind, decision, reason } = because();
         Remark { pass: "pipelining", kind, span, subject: "loop".into(), decision, reason }
     });
 }

@@ -15,7 +15,7 @@ use super::super::boxed::{Boxed, contiguous_axis};
 use super::loop_body::{LoopBody, Step};
 use super::loop_plan::{Destination, Group, Level, LoopPlan, MAX_LEVELS, RingLoad};
 use crate::passes::global_memory::GlobalAccesses;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::box_layout::rows_of_box;
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::{Buffer, Function, GpuOp, LayoutId, Module, Op, Type};
@@ -55,7 +55,7 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
     let function = module.kernel();
     let mut loops = Vec::new();
     find_loops(function, function.entry, &mut loops);
-    let say = |inst: Inst, because: &dyn Fn() -> Because| {
+    let say = |inst: Inst, because: &dyn Fn() -> RemarkReason| {
         remarks::about("pipelining", function, inst, || "loop".into(), because);
     };
     let requested = |inst: Inst| match function.insts[inst].op.as_tile() {
@@ -66,7 +66,7 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
     loops.retain(|(inst, _)| {
         let is_pipelined = requested(*inst).0 > 1;
         if !is_pipelined {
-            say(*inst, &|| Because::note("not pipelined", "num_stages is 1"));
+            say(*inst, &|| RemarkReason::note("not pipelined", "num_stages is 1"));
         }
         is_pipelined
     });
@@ -83,7 +83,7 @@ pub fn plans(module: &Module, stages: u32, nested_boxes: bool) -> Vec<LoopPlan> 
         match plan {
             Ok(plan) => Some(plan),
             Err(reason) => {
-                say(inst, &|| Because::missed("not pipelined", reason));
+                say(inst, &|| RemarkReason::missed("not pipelined", reason));
                 None
             }
         }
@@ -137,7 +137,7 @@ impl LoopBody<'_> {
                 if is_possible {
                     load.because()
                 } else {
-                    Because::missed("stays a load", "its address depends on ops that cannot run ahead")
+                    RemarkReason::missed("stays a load", "its address depends on ops that cannot run ahead")
                 }
             });
             is_possible
@@ -145,7 +145,7 @@ impl LoopBody<'_> {
         let found = pipelined.into_iter().filter_map(|inst| {
             let found = self.ring_load(inst);
             if found.is_none() {
-                self.say(inst, || Because::missed("stays a load", self.obstacle(inst)));
+                self.say(inst, || RemarkReason::missed("stays a load", self.obstacle(inst)));
             }
             found
         });
@@ -194,7 +194,7 @@ impl LoopBody<'_> {
         })
     }
 
-    fn say(&self, load: Inst, because: impl FnOnce() -> Because) {
+    fn say(&self, load: Inst, because: impl FnOnce() -> RemarkReason) {
         let function = self.function;
         let tile = function.insts[load].results.first().and_then(|result| function.ty(*result).tile());
         let subject = || remarks::subject(function, load, tile.as_ref());

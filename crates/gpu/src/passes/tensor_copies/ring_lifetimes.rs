@@ -24,7 +24,7 @@ use super::{Block, Function, Header, Inst};
 use crate::cost_model;
 use crate::passes::allocation::least_bytes;
 use crate::passes::pipelining::{MemoryOrder, memory_order};
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::{Buffer, GpuOp, Op, Type};
 
 /// Chooses for rings, each by its `alloc` and `dealloc`.
@@ -51,7 +51,7 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
         let subject = || remarks::subject(function, *alloc, tile.as_ref());
         remarks::about("tensor_copies", function, *alloc, subject, || {
             let reason = format!("{around} bytes would be needed for memory of its own, and {bytes} are");
-            Because::done("its memory serves other tiles in the same iteration", reason)
+            RemarkReason::done("its memory serves other tiles in the same iteration", reason)
         });
     }
     for alloc in inner {

@@ -19,7 +19,7 @@ use crate::passes::allocation::least_bytes;
 use crate::passes::boxed::{Boxed, is_of_rows, map_for};
 use crate::passes::tensor_maps::map_plan;
 use crate::passes::tensor_stores::staging;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Type};
 
@@ -60,8 +60,8 @@ pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(In
         let tile = || function.ty(function.insts[load].results[0]).as_registers();
         let subject = || remarks::subject(function, load, tile());
         remarks::about("tensor_copies", function, load, subject, || match found {
-            Ok(()) => Because::done("by tensor copies of rows", "threads load them from shared memory"),
-            Err(reason) => Because::missed("no tensor copies of rows", reason),
+            Ok(()) => RemarkReason::done("by tensor copies of rows", "threads load them from shared memory"),
+            Err(reason) => RemarkReason::missed("no tensor copies of rows", reason),
         });
     }
     made

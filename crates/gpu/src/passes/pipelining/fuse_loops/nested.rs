@@ -34,7 +34,7 @@ use crate::passes::global_memory::GlobalAccesses;
 use crate::passes::pipelining::loop_plan::{Fusion, LoopPlan, Outer, Successor};
 use crate::passes::pipelining::loop_rewriter::{LoopRewriter, NextLoop};
 use crate::passes::pipelining::plan::find_loops;
-use crate::remarks::{self, Because};
+use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::{Function, GpuOp, Module, Type};
 
 /// The maximum distance by which copies move a 32-bit counter.
@@ -59,7 +59,7 @@ pub(super) fn fuse(module: &Module, global: &GlobalAccesses<'_>, plans: &mut [Lo
             (None, _) => Err("no loop of its body, outside of branches, is pipelined"),
         };
         if let Err(reason) = found {
-            let because = || Because::missed("not flattened", reason);
+            let because = || RemarkReason::missed("not flattened", reason);
             remarks::about("pipelining", function, outer, || "loop".into(), because);
         }
     }
