@@ -107,7 +107,7 @@ impl DotPlans {
                 let Some(layout) = &operands[operand] else { return true };
                 let ty = &types.operands[operand];
                 let bytes = ty.shape.iter().product::<u32>() * element_bits(ty) / 8;
-                // If the accumulator does not fit either, or shared memory is too small, registers spill.
+                // Registers spill if the accumulator does not fit, or shared memory is too small.
                 let can_go_to_memory =
                     fits_registers(accumulator_words) && bytes <= target.max_shared_bytes / 2;
                 !can_go_to_memory || fits_registers(words(layout, operand) + accumulator_words)

@@ -221,8 +221,8 @@ impl LayoutSelection<'_> {
         registers * self.classes.list[class].arithmetic / u64::from(self.layouts.tuning.instructions_per_pass)
     }
 
-    /// Returns a second layout of a class for which an edge costs nothing, if the edge is a broadcast of
-    /// elements with copies in lanes.
+    /// Returns a second layout of a class for which an edge costs nothing, if the edge is a broadcast
+    /// of elements with copies in lanes.
     fn shared_across(&mut self, class: usize, edge: &Edge) -> Option<LayoutId> {
         let EdgeEnd::Shape(inst, to) = edge.to else { return None };
         let from = self.chosen[edge.from].filter(|_| to == class)?;
