@@ -1,11 +1,16 @@
-//! What rings become, by who fills and who reads them: text in, text out, which the verifier accepts.
+//! Compares the lowering of rings with expected texts, one case per kind of writer and reader.
+//!
+//! The verifier accepts each result.
 
 use expect_test::{ExpectFile, expect_file};
 use tilewright_gpu::{PASSES, least_shared_bytes};
 use tilewright_gpu_ir::Gpu;
 use tilewright_ir::{parse_dialect, print, verify};
 
-/// L0 is an accumulator of `wgmma`, L1 its A in registers, L2 and L3 are A and B in memory.
+/// The head of the kernels.
+///
+/// L0 is the layout of a `wgmma` accumulator and L1 that of operand A in registers; L2 and L3 are A
+/// and B in shared memory.
 const HEAD: &str = "\
 gpu sm_90a, 4 warps, 0 bytes of shared memory
 L0 = [64,8] register (0,1) (8,0) lane (0,2) (0,4) (1,0) (2,0) (4,0) warp (16,0) (32,0)
@@ -21,7 +26,7 @@ kernel func0 @k(%p: *fp16, %n: int32, %b: int1, %t: *int8) {
 %x = load %ptr {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1
 ";
 
-/// A body with its abbreviations spelled out.
+/// Returns the text of a kernel, with the abbreviations of the body expanded.
 fn text(body: &str) -> String {
     let body = body
         .replace("%ptr!", "%ptr {cache = \"\", axis = 1, width = 2}")
@@ -35,16 +40,18 @@ fn text(body: &str) -> String {
         .replace("SMALL", "buffer<1, fp16[16, 8]@L3>");
     let head = match body.matches("yield_values\n} () {").count() {
         _ if !body.contains("warp_specialize") => HEAD.into(),
-        3 => head_of_roles(16),
-        _ => head_of_roles(8),
+        3 => head_of_partitions(16),
+        _ => head_of_partitions(8),
     };
     format!("{head}{body}\nreturn_values\n}}\n")
 }
 
-/// The head of a kernel of so many warps, of which four at least have a role: outside of them its tiles are spread over all.
-fn head_of_roles(warps: usize) -> String {
+/// Returns the head of a kernel with `warps` warps, at least four of them in a partition.
+///
+/// Outside the partitions, the layouts of its tiles cover all warps.
+fn head_of_partitions(warps: usize) -> String {
     let copies = " (0,0)".repeat((warps / 4).ilog2() as usize);
-    let (layouts, code) = HEAD.split_once("kernel").expect("a kernel stands in the text");
+    let (layouts, code) = HEAD.split_once("kernel").expect("the text has a kernel");
     let layouts = layouts.replacen(" 4 warps", &format!(" {warps} warps"), 1);
     let spread = |line: &str| {
         line.split_once(" = ").map_or_else(String::new, |(_, layout)| format!("{layout}{copies}"))
@@ -54,15 +61,15 @@ fn head_of_roles(warps: usize) -> String {
     layouts + "kernel" + &code.replace("@L0", "@L4").replace("@L1", "@L5")
 }
 
-/// The text behind the head after a pass, or its refusal.
+/// Returns the text after the head once the pass `last` has run, or the message of a diagnostic.
 fn after(body: &str, last: &str) -> String {
-    let mut module = parse_dialect::<Gpu>(&text(body)).expect("it is well-formed");
+    let mut module = parse_dialect::<Gpu>(&text(body)).expect("the text is well-formed");
     let promised = least_shared_bytes(&module);
     for pass in PASSES.iter().skip_while(|pass| pass.name != "rings") {
         if let Err(diagnostic) = pass.run(&mut module) {
             return diagnostic.message.clone();
         }
-        // A kernel for which a pass before this found room has room with its mbarriers.
+        // A kernel that an earlier pass accepted must fit with its mbarriers.
         assert!(pass.name != "rings" || least_shared_bytes(&module) <= promised, "{promised} bytes: {body}");
         if pass.name == last {
             break;
@@ -80,7 +87,7 @@ fn after(body: &str, last: &str) -> String {
         .replace(" {instruction = m64n8k16, warps = [4, 1], max_imprecise_acc = 0, transposed_a = false, transposed_b = false}", "")
 }
 
-/// What a test expects.
+/// Returns the expected text of a test.
 fn file(name: &str) -> ExpectFile {
     expect_file![format!("rings/{name}.gpu")]
 }
@@ -88,7 +95,7 @@ fn file(name: &str) -> ExpectFile {
 #[track_caller]
 fn check(body: &str, name: &str) {
     file(name).assert_eq(&after(body, "rings"));
-    // With places and barriers it is right too.
+    // The later passes, up to barriers, accept the program too.
     after(body, "barriers");
 }
 
@@ -179,7 +186,7 @@ yield_values
 }
 
 #[test]
-fn a_product_is_finished_an_iteration_later() {
+fn a_dot_completes_an_iteration_later() {
     check(
         "
 %r = alloc {offset = ?} : ring<3, fp16[64, 16]@L2>
@@ -201,13 +208,13 @@ yield_values %w, %h
 } : PENDING, FULL
 %c1 = wgmma_wait %q1 {pending = ?} : ACC
 release %f1",
-        "a_product_is_finished_an_iteration_later",
+        "a_dot_completes_an_iteration_later",
     );
 }
 
-/// Without a hole in what is loaded, the copies of the next tile begin before the last ones are read.
+/// The copies of the next tile begin before the consumer has read the last slots of this one.
 #[test]
-fn nested_loops_carry_on() {
+fn nested_loops_continue_slots_and_phases() {
     check(
         "
 %r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
@@ -236,12 +243,12 @@ yield_values
 }
 yield_values
 }",
-        "nested_loops_carry_on",
+        "nested_loops_continue_slots_and_phases",
     );
 }
 
 #[test]
-fn rings_of_one_slot_have_a_phase_alone() {
+fn rings_of_one_slot_carry_only_a_phase() {
     check(
         "
 %r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
@@ -255,11 +262,13 @@ release %f
 yield_values
 }
 dealloc %r",
-        "rings_of_one_slot_have_a_phase_alone",
+        "rings_of_one_slot_carry_only_a_phase",
     );
 }
 
-/// Two rings have one memory in turn: their barriers are made before the loops, and their phases go on.
+/// Two rings use one memory in turn.
+///
+/// Their barriers are initialized before the loops, and their phases continue.
 #[test]
 fn tensor_copies_to_memory_of_an_iteration() {
     let ring = |number: usize| {
@@ -290,7 +299,7 @@ yield_values
         ring(2)
     );
     check(&body, "tensor_copies_to_memory_of_an_iteration");
-    // Where threads store to the memory, they fence before it is copied to.
+    // If threads store to the memory, they fence before a copy writes to it.
     let store = "%s = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
 local_store %s, %x
 %w = local_load %s READ!
@@ -300,7 +309,7 @@ dealloc %s\n";
 }
 
 #[test]
-fn what_is_stored_for_products_is_fenced() {
+fn stores_that_dots_read_are_fenced() {
     check(
         "
 %r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
@@ -316,11 +325,11 @@ release %f
 yield_values %c1
 } : ACC
 dealloc %r",
-        "what_is_stored_for_products_is_fenced",
+        "stores_that_dots_read_are_fenced",
     );
 }
 
-/// One barrier an iteration: who copies writes another slot than those who read.
+/// One barrier per iteration is enough: copies write to another slot than the one that is read.
 #[test]
 fn slots_that_differ_need_no_barrier() {
     let body = "
@@ -341,15 +350,15 @@ release %f
 yield_values
 }";
     file("slots_that_differ_need_no_barrier").assert_eq(&after(body, "barriers"));
-    // Counters of a `while_loop` are not compared.
+    // The analysis does not compare slot indices of a `while_loop`.
     let unknown = body
         .replace("for_loop %from, %n, %by LOOP! (%i: int32) {", "while_loop () {\nyield_values %b\n} () {");
-    file("slots_that_may_be_one_need_barriers").assert_eq(&after(&unknown, "barriers"));
+    file("slots_that_may_be_equal_need_barriers").assert_eq(&after(&unknown, "barriers"));
 }
 
-/// A slot keeps its identity from one iteration to the next.
+/// The analysis identifies a slot across iterations.
 #[test]
-fn what_is_stored_ahead_waits_once() {
+fn stores_one_iteration_ahead_wait_once() {
     let body = "
 %r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
 %e = acquire %r : EMPTY
@@ -364,7 +373,7 @@ local_store %e1, %x
 publish %e1
 yield_values
 }";
-    file("what_is_stored_ahead_waits_once").assert_eq(&after(body, "barriers"));
+    file("stores_one_iteration_ahead_wait_once").assert_eq(&after(body, "barriers"));
     let plain = "
 %m = alloc {offset = ?} : buffer<2, fp16[64, 16]@L2>
 %two = constant {value = 2:int32} : int32
@@ -380,9 +389,9 @@ yield_values %to
     assert_eq!(after(plain, "barriers").matches("barrier").count(), 1);
 }
 
-/// `%n + 2` of three slots may be beyond the end by one, and then zero is what `%n + 1` is.
+/// If `%n` is 2, `%n + 2` exceeds the three slots by one, and the selected 0 is the slot of `%n + 1`.
 #[test]
-fn a_jump_over_the_end_is_unknown() {
+fn an_index_that_may_wrap_is_unknown() {
     let body = "
 %m = alloc {offset = ?} : buffer<3, fp16[64, 16]@L2>
 %two = constant {value = 2:int32} : int32
@@ -403,9 +412,9 @@ local_store %s, %x
     assert!(!after(&step, "barriers").contains("barrier"));
 }
 
-/// What each thread fenced for itself, other threads wait for.
+/// Each thread fences its own writes; a barrier then orders them before other threads' reads.
 #[test]
-fn barriers_stand_behind_fences() {
+fn barriers_follow_fences() {
     let body = "
 %m = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
 %s = alloc {offset = ?} : SMALL
@@ -414,12 +423,13 @@ barrier
 fence_proxy
 %q = wgmma %m, %s, %acc WGMMA! : PENDING
 %c = wgmma_wait %q {pending = ?} : ACC";
-    file("barriers_stand_behind_fences").assert_eq(&after(body, "barriers"));
+    file("barriers_follow_fences").assert_eq(&after(body, "barriers"));
 }
 
-/// The barrier stands behind the wait of each thread for its own copies, and behind `wgmma_wait`, whatever stood before.
+/// The barrier follows each thread's wait for its own copies, and `wgmma_wait`, even if an earlier
+/// barrier exists.
 #[test]
-fn barriers_stand_behind_waits() {
+fn barriers_follow_waits() {
     let body = "
 %r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
 %e = acquire %r : EMPTY
@@ -436,11 +446,11 @@ barrier
 release %f
 %c = wgmma_wait %q {pending = ?} : ACC
 local_store %m, %x";
-    file("barriers_stand_behind_waits").assert_eq(&after(body, "barriers"));
+    file("barriers_follow_waits").assert_eq(&after(body, "barriers"));
 }
 
-/// A producer of one warp; three that read.
-fn roles(fill: &str, read: &str) -> String {
+/// Returns a kernel with a producer and a consumer partition of four warps each.
+fn partitions(fill: &str, read: &str) -> String {
     format!(
         "
 %r = alloc {{offset = ?}} : ring<2, fp16[64, 16]@L2>
@@ -470,72 +480,77 @@ dealloc %r"
 const LOAD: &str = "%v = local_load %f READ!";
 
 #[test]
-fn tensor_copies_of_a_role() {
-    check(&roles("tensor_fill %e, %t, %from, %i", LOAD), "tensor_copies_of_a_role");
+fn tensor_copies_of_a_partition() {
+    check(&partitions("tensor_fill %e, %t, %from, %i", LOAD), "tensor_copies_of_a_partition");
 }
 
 #[test]
-fn copies_of_a_role() {
-    check(&roles("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", LOAD), "copies_of_a_role");
-}
-
-#[test]
-fn copies_of_a_role_for_the_asynchronous_proxy() {
-    let read = "tensor_store %f, %t, %from, %i\ntensor_store_wait {pending = 0, complete = false}";
+fn copies_of_a_partition() {
     check(
-        &roles("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", read),
-        "copies_of_a_role_for_the_asynchronous_proxy",
+        &partitions("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", LOAD),
+        "copies_of_a_partition",
     );
 }
 
-/// The text of all passes up to the one that lowers rings.
+#[test]
+fn copies_of_a_partition_for_the_asynchronous_proxy() {
+    let read = "tensor_store %f, %t, %from, %i\ntensor_store_wait {pending = 0, complete = false}";
+    check(
+        &partitions("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", read),
+        "copies_of_a_partition_for_the_asynchronous_proxy",
+    );
+}
+
+/// Returns the text after the pass that lowers rings.
 fn lowered(body: &str) -> String {
-    let mut module = parse_dialect::<Gpu>(&text(body)).expect("it is well-formed");
+    let mut module = parse_dialect::<Gpu>(&text(body)).expect("the text is well-formed");
     let rings = PASSES.iter().find(|pass| pass.name == "rings").expect("the pass is there");
-    rings.run(&mut module).expect("it is right");
+    rings.run(&mut module).expect("it lowers the rings");
     print(&module, false)
 }
 
-/// What a role copies for products: without what hands it over, the verifier refuses it.
+/// The verifier rejects copies of a partition without their fence, arrival or number of arrivals.
 #[test]
-fn copies_of_a_role_are_handed_over() {
+fn copies_of_a_partition_need_fence_and_arrival() {
     let read = "tensor_store %f, %t, %from, %i\ntensor_store_wait {pending = 0, complete = false}";
-    let text = lowered(&roles("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", read));
-    let refused = |from: &str, to: &str| {
-        let (before, behind) = text.split_once(from).expect("it stands there");
-        let error = parse_dialect::<Gpu>(&format!("{before}{to}{behind}")).expect_err("it is wrong");
+    let text = lowered(&partitions("copy_async %e, %mine {cache = \"\", axis = 1, width = 2}", read));
+    let rejected = |from: &str, to: &str| {
+        let (before, after) = text.split_once(from).expect("the text contains it");
+        let error = parse_dialect::<Gpu>(&format!("{before}{to}{after}")).expect_err("the text is wrong");
         error.message
     };
     assert_eq!(
-        refused("      fence_proxy\n", ""),
+        rejected("      fence_proxy\n", ""),
         "in function k: tensor_store reads %19 by the asynchronous proxy, but ordinary accesses wrote it: \
          add fence_proxy"
     );
     assert_eq!(
-        refused("      mbarrier_arrive_copies %3, %7\n", ""),
+        rejected("      mbarrier_arrive_copies %3, %7\n", ""),
         "in function k: copy_async uses %9 while it is being copied to: add commit_group and wait_group"
     );
     assert_eq!(
-        refused("arrivals = 128", "arrivals = 96"),
+        rejected("arrivals = 128", "arrivals = 96"),
         "in function k: mbarrier_arrive_copies makes 128 arrivals in a phase of %3, mbarrier_init allows 96"
     );
 }
 
-/// What a thread copies for both operands it arrives for once.
+/// A thread arrives once for its copies to both rings.
 #[test]
-fn copies_of_a_role_for_several_rings() {
+fn copies_of_a_partition_for_several_rings() {
     let fill = "copy_async %e, %mine {cache = \"\", axis = 1, width = 2}";
-    let body = roles(fill, "%g = take %s : FULL\n%v = local_load %f READ!\n%w = local_load %g READ!");
+    let body = partitions(fill, "%g = take %s : FULL\n%v = local_load %f READ!\n%w = local_load %g READ!");
     let body =
         body.replacen("%m = alloc", "%s = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>\n%m = alloc", 1);
     let second = format!("publish %e\n%h = acquire %s : EMPTY\n{}\npublish %h", fill.replace("%e", "%h"));
     let body = body.replacen("publish %e", &second, 1).replacen("release %f", "release %f\nrelease %g", 1);
-    check(&format!("{body}\ndealloc %s"), "copies_of_a_role_for_several_rings");
+    check(&format!("{body}\ndealloc %s"), "copies_of_a_partition_for_several_rings");
 }
 
-/// Rings between whose steps a loop of other slots stands do not wait for each other: the reader comes to that loop first.
+/// A loop over another ring between their steps keeps two rings out of one group.
+///
+/// A wait for both at the first step could wait for a partition that is still in that loop.
 #[test]
-fn a_loop_of_roles_stands_between_slots() {
+fn a_loop_between_slots_separates_groups() {
     let fill = |ring: &str, slot: &str| {
         format!("{slot} = acquire {ring} : EMPTY\ntensor_fill {slot}, %t, %from, %from\npublish {slot}\n")
     };
@@ -543,13 +558,13 @@ fn a_loop_of_roles_stands_between_slots() {
         let value = slot.replace('%', "%v");
         format!("{slot} = take {ring} : FULL\n{value} = local_load {slot} READ!\nrelease {slot}\n")
     };
-    let around = |role: &str, first: String, second: String| {
-        let (inside, end) = role.rsplit_once("yield_values").expect("a role ends");
-        let (head, looped) = inside.split_once("for_loop").expect("a loop stands there");
+    let around = |partition: &str, first: String, second: String| {
+        let (inside, end) = partition.rsplit_once("yield_values").expect("a partition ends with a yield");
+        let (head, looped) = inside.split_once("for_loop").expect("the partition has a loop");
         format!("{head}{first}for_loop{looped}{second}yield_values{end}")
     };
-    let body = roles("tensor_fill %e, %t, %from, %i", LOAD);
-    let (producer, consumer) = body.split_once("\n} () {").expect("there are two roles");
+    let body = partitions("tensor_fill %e, %t, %from, %i", LOAD);
+    let (producer, consumer) = body.split_once("\n} () {").expect("there are two partitions");
     let producer = around(producer, fill("%q", "%x1"), fill("%s", "%x2"));
     let consumer = around(consumer, read("%q", "%y1"), read("%s", "%y2"));
     let one = "alloc {offset = ?} : ring<1, fp16[64, 16]@L2>";
@@ -560,26 +575,28 @@ fn a_loop_of_roles_stands_between_slots() {
 }
 
 #[test]
-fn stores_of_a_role() {
+fn stores_of_a_partition() {
     let fill = "%y = load %mine {cache = \"\", eviction = \"\", volatile = false, axis = 1, width = 2} : fp16[64, 16]@L1\n\
                 local_store %e, %y";
-    check(&roles(fill, LOAD), "stores_of_a_role");
+    check(&partitions(fill, LOAD), "stores_of_a_partition");
 }
 
 #[test]
-fn several_roles_read_every_slot() {
-    let body = roles("tensor_fill %e, %t, %from, %i", LOAD);
-    let (before, reader) = body.rsplit_once("} () {").expect("there are two roles");
+fn several_partitions_read_every_slot() {
+    let body = partitions("tensor_fill %e, %t, %from, %i", LOAD);
+    let (before, reader) = body.rsplit_once("} () {").expect("there are two partitions");
     let reader = reader.trim_end_matches("\ndealloc %r").trim_end_matches('}');
     let body = format!("{before}}} () {{{reader}}} () {{{reader}}} () {{{reader}}}");
     let body = body.replace("[4, 4]", "[4, 4, 4, 4]");
     let body = body.replace("[24, 240]", "[24, 152, 152, 152]");
-    check(&body, "several_roles_read_every_slot");
+    check(&body, "several_partitions_read_every_slot");
 }
 
-/// Two rings that a role fills in turn and another one reads: the last release is an arrival for both.
+/// One partition fills two rings in turn and another reads them.
+///
+/// The last release of a turn arrives for both.
 #[test]
-fn slots_of_a_team_are_released_in_any_order() {
+fn slots_of_a_group_are_released_in_any_order() {
     let body = "
 %r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
 %s = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
@@ -609,12 +626,12 @@ yield_values
 }
 dealloc %r
 dealloc %s";
-    check(body, "slots_of_a_team_are_released_in_any_order");
+    check(body, "slots_of_a_group_are_released_in_any_order");
 }
 
-/// The memory of the second ring may be what threads wrote to since the barriers of both were made.
+/// Threads may have written to the memory of the second ring since the barriers were initialized.
 #[test]
-fn a_later_ring_of_a_team_is_fenced() {
+fn a_later_ring_of_a_group_is_fenced() {
     let body = "
 %r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
 %m = alloc {offset = ?} : buffer<1, fp16[64, 16]@L2>
@@ -635,12 +652,12 @@ release %f
 release %h
 dealloc %r
 dealloc %s";
-    check(body, "a_later_ring_of_a_team_is_fenced");
+    check(body, "a_later_ring_of_a_group_is_fenced");
 }
 
-/// Partial sums from one role to another, and back.
+/// Two partitions exchange tiles in both directions.
 #[test]
-fn rings_both_ways() {
+fn rings_in_both_directions() {
     let body = "
 %r = alloc {offset = ?} : ring<1, fp16[64, 16]@L2>
 %s = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>
@@ -663,10 +680,10 @@ local_store %e, %v
 publish %e
 yield_values
 }";
-    check(body, "rings_both_ways");
+    check(body, "rings_in_both_directions");
 }
 
-/// The slot in hand comes from a branch.
+/// A branch yields the acquired slot.
 #[test]
 fn slots_come_from_branches() {
     check(
@@ -693,47 +710,48 @@ dealloc %r",
 }
 
 #[test]
-fn what_no_row_is_for_is_refused() {
-    let refused = |body: &str, expected: &str| {
-        assert_eq!(after(body, "rings"), format!("the ring %r cannot be carried out: {expected}"));
+fn uses_outside_the_table_are_rejected() {
+    let rejected = |body: &str, expected: &str| {
+        assert_eq!(after(body, "rings"), format!("cannot lower the ring %r: {expected}"));
     };
     let ring = "%r = alloc {offset = ?} : ring<2, fp16[64, 16]@L2>\n";
-    refused(
+    rejected(
         &format!("{ring}%e = acquire %r : EMPTY\nlocal_store %e, %x\ncopy_async %e, %ptr!\npublish %e"),
-        "its slots are filled by stores and by copies, or by copies of two kinds",
+        "stores and copies fill its slots, or copies of two kinds",
     );
-    refused(
+    rejected(
         &format!(
             "{ring}%e = acquire %r : EMPTY\ntensor_fill %e, %t, %from\ntensor_fill %e, %t, %by\npublish %e"
         ),
         "each publish needs one tensor_fill of its slot in the same block",
     );
-    let both = roles("tensor_fill %e, %t, %from, %i", LOAD);
-    refused(
+    let both = partitions("tensor_fill %e, %t, %from, %i", LOAD);
+    rejected(
         &both.replace(
             "warp_specialize",
             "%e9 = acquire %r : EMPTY\ntensor_fill %e9, %t, %from\npublish %e9\nwarp_specialize",
         ),
-        "its slots are filled by several roles, or by all warps and a role",
+        "several partitions fill its slots, or all warps and a partition",
     );
     let looped =
         both.replace("warp_specialize", "for_loop %from, %n, %by LOOP! (%j: int32) {\nwarp_specialize");
-    refused(
+    rejected(
         &looped.replace("\ndealloc %r", "\nyield_values\n}\ndealloc %r"),
-        "its roles do not stand in the block of its alloc: its phases would begin again",
+        "its warp_specialize is not in the block of its alloc, so its phases would start again",
     );
     let inside = format!(
         "if_else %b () {{\n{ring}%e = acquire %r : EMPTY\ntensor_fill %e, %t, %from\npublish %e\nyield_values\n}} () {{\n\
          yield_values\n}}"
     );
-    let is_left = "it needs an mbarrier, and its alloc stands in a region that does not end with all slots taken and a dealloc";
-    refused(&inside, is_left);
-    refused(&inside.replacen("publish %e", "publish %e\ndealloc %r", 1), is_left);
+    let is_left =
+        "it needs an mbarrier, but the region of its alloc does not take all slots and deallocate it";
+    rejected(&inside, is_left);
+    rejected(&inside.replacen("publish %e", "publish %e\ndealloc %r", 1), is_left);
 }
 
-/// A conversion between warps would need a barrier of the block.
+/// A reduction across the warps of a partition would need a block barrier.
 #[test]
-fn what_crosses_the_warps_of_a_role_is_refused() {
+fn reductions_across_warps_of_a_partition_are_rejected() {
     let body = "
 warp_specialize {warps = [4, 4], registers = [0, 0]} () {
 %mine = splat %p {shape = [64, 16]} : *fp16[64, 16]@L1
@@ -749,6 +767,6 @@ yield_values
     let row = "L6 = [16] register (1) (8) lane (2) (4) (0) (0) (0) warp (0) (0)\nkernel";
     let text = text(body).replacen("kernel", row, 1);
     let mut module = parse_dialect::<Gpu>(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let refusal = PASSES[0].run(&mut module).expect_err("there is no barrier for it");
-    assert_eq!(refusal.message, "`reduce` between the warps of a partition is not supported");
+    let error = PASSES[0].run(&mut module).expect_err("a partition has no block barrier");
+    assert_eq!(error.message, "`reduce` between the warps of a partition is not supported");
 }

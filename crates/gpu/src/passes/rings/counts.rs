@@ -1,5 +1,6 @@
-//! What is counted from the text: the groups that may be under way at a `take`, the products that may be under way at a
-//! `wgmma_wait`, and the `acquire`s that tensor copies need a barrier at.
+//! Counts the commit groups in flight at each `take` and the dots in flight at each `wgmma_wait`.
+//!
+//! Also finds each `acquire` at which tensor copies need a block barrier.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,58 +8,62 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir as ir;
 use tilewright_ir::{Inst, Value};
 
-use super::plan::{Plans, Writer};
-use super::ring_groups::Teams;
+use super::plan::{RingPlans, Writer};
+use super::ring_groups::RingGroups;
 use tilewright_gpu_ir::analysis::dataflow::{JoinPoint, Transfer, walk};
 use tilewright_gpu_ir::analysis::slots::{Edge, SlotAnalysis};
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// More than this many are not told apart.
-const MOST: u32 = 64;
+/// Counts saturate here, so that the analysis of loops ends.
+const MAX_COUNT: u32 = 64;
 
-/// The numbers.
+/// The results of the analysis. Groups and dots are minima over all paths.
 #[derive(Default)]
-pub struct Counts {
-    /// Of a `take`: groups made after the one that it needs, at least.
-    pub groups: FxHashMap<Inst, u32>,
-    /// Of a `wgmma_wait`: products begun after the one that it needs, at least.
-    pub products: FxHashMap<Inst, u32>,
+pub struct InFlightCounts {
+    /// For a `take`: the commit groups after the one that it needs.
+    pub pending_groups: FxHashMap<Inst, u32>,
+    /// For a `wgmma_wait`: the dots that started after the one that it needs.
+    pub pending_dots: FxHashMap<Inst, u32>,
     /// The `acquire`s of slots that other threads may still read.
-    pub barriers: FxHashSet<Inst>,
-    /// The `dealloc`s of rings with slots that were published and not taken.
-    pub left: FxHashSet<Inst>,
+    pub acquires_with_barrier: FxHashSet<Inst>,
+    /// The `dealloc`s of rings that may have slots published and not taken.
+    pub deallocs_of_full_slots: FxHashSet<Inst>,
 }
 
-/// Counts them, the least of all paths.
-pub fn count(analysis: &SlotAnalysis<'_>, plans: &Plans, teams: &Teams) -> Counts {
-    let mut counting = Counting { analysis, plans, teams, counts: Counts::default() };
-    walk(analysis, &mut counting, State::default()).expect("it refuses nothing");
+/// Counts groups and dots in flight over all paths of a function.
+pub fn count_in_flight(
+    analysis: &SlotAnalysis<'_>,
+    plans: &RingPlans,
+    groups: &RingGroups,
+) -> InFlightCounts {
+    let mut counting = Counting { analysis, plans, groups, counts: InFlightCounts::default() };
+    walk(analysis, &mut counting, InFlight::default()).expect("the count rejects no program");
     counting.counts
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-struct State {
-    /// Of each ring, the slots that were published and not taken, the oldest first: groups made after each, at least.
+struct InFlight {
+    /// For each slot that is published and not taken, oldest first: the minimum of groups after it.
     published: BTreeMap<Value, Vec<u32>>,
-    /// How many that are, at most.
+    /// The maximum of slots that are published and not taken.
     left: BTreeMap<Value, u32>,
-    /// Of each product under way, how many were begun after it, at least.
-    products: BTreeMap<Value, u32>,
-    /// The rings with slots that were given back since the last barrier.
+    /// For each dot in flight: the minimum of dots that started after it.
+    dots: BTreeMap<Value, u32>,
+    /// The rings with slots that were released since the last block barrier.
     released: BTreeSet<Value>,
 }
 
 struct Counting<'a> {
     analysis: &'a SlotAnalysis<'a>,
-    plans: &'a Plans,
-    teams: &'a Teams,
-    counts: Counts,
+    plans: &'a RingPlans,
+    groups: &'a RingGroups,
+    counts: InFlightCounts,
 }
 
 impl Transfer for Counting<'_> {
-    type State = State;
+    type State = InFlight;
 
-    fn step(&mut self, inst: Inst, state: &mut State) -> Result<(), String> {
+    fn step(&mut self, inst: Inst, state: &mut InFlight) -> Result<(), String> {
         let data = &self.analysis.function.insts[inst];
         let Op::Gpu(op) = &data.op else {
             if matches!(data.op, Op::Tile(ir::Op::Barrier {})) {
@@ -69,14 +74,14 @@ impl Transfer for Counting<'_> {
         let ring = data.operands.first().and_then(|value| self.analysis.root(*value));
         let plan = ring.and_then(|root| Some((root, self.plans.get(&root)?)));
         match (op, plan) {
-            (GpuOp::CommitGroup {}, _) => commit(state),
+            (GpuOp::CommitGroup {}, _) => commit_group(state),
             (GpuOp::Publish {}, Some((root, plan))) => {
-                // What is copied for a team is one group.
-                let is_last = self.teams.is_last(root);
+                // The copies to all rings of a group are one commit group.
+                let is_last = self.groups.is_last(root);
                 if plan.writer == Writer::Copies && is_last {
-                    commit(state);
+                    commit_group(state);
                 }
-                for ring in self.teams.team(root).iter().filter(|_| is_last) {
+                for ring in self.groups.rings_with(root).iter().filter(|_| is_last) {
                     let published = state.published.entry(*ring).or_default();
                     if published.len() < plan.buffer.slots as usize {
                         published.push(0);
@@ -88,7 +93,7 @@ impl Transfer for Counting<'_> {
             (GpuOp::Take {}, Some((root, _))) => {
                 let published = state.published.entry(root).or_default();
                 let groups = if published.is_empty() { 0 } else { published.remove(0) };
-                least(&mut self.counts.groups, inst, groups);
+                keep_minimum(&mut self.counts.pending_groups, inst, groups);
                 state.left.entry(root).and_modify(|left| *left = left.saturating_sub(1));
             }
             (GpuOp::Release {}, Some((root, _))) => {
@@ -97,31 +102,31 @@ impl Transfer for Counting<'_> {
             (GpuOp::Acquire {}, Some((root, plan))) => {
                 let is_by_barrier = plan.writer == Writer::Tensor && !plan.has_empty();
                 if is_by_barrier && state.released.contains(&root) {
-                    self.counts.barriers.insert(inst);
+                    self.counts.acquires_with_barrier.insert(inst);
                     state.released.clear();
                 }
             }
             (GpuOp::Dealloc {}, Some((root, _))) => {
                 let is_left = state.left.get(&root).is_some_and(|left| *left > 0);
-                self.counts.left.extend(is_left.then_some(inst));
-                // What has the memory next is ordered by the pass that places barriers.
+                self.counts.deallocs_of_full_slots.extend(is_left.then_some(inst));
+                // The pass that places barriers orders later users of the memory.
                 state.released.remove(&root);
             }
             (GpuOp::Wgmma { .. }, _) => {
-                state.products.values_mut().for_each(|later| *later = (*later + 1).min(MOST));
-                state.products.remove(&data.operands[2]);
-                state.products.insert(data.results[0], 0);
+                state.dots.values_mut().for_each(|later| *later = (*later + 1).min(MAX_COUNT));
+                state.dots.remove(&data.operands[2]);
+                state.dots.insert(data.results[0], 0);
             }
             (GpuOp::WgmmaWaitEarlier { .. }, _) => {
-                let later = state.products.remove(&data.operands[0]).unwrap_or(0);
-                state.products.insert(data.results[0], later);
+                let later = state.dots.remove(&data.operands[0]).unwrap_or(0);
+                state.dots.insert(data.results[0], later);
             }
             (GpuOp::WgmmaWait { .. }, _) => {
-                let later = state.products.remove(&data.operands[0]).unwrap_or(0);
-                least(&mut self.counts.products, inst, later);
-                // Older ones are there with it. A number that lets more be under way than are would have the assembler keep the
-                // registers of products apart that may share them.
-                state.products.values_mut().for_each(|other| *other = (*other).min(later));
+                let later = state.dots.remove(&data.operands[0]).unwrap_or(0);
+                keep_minimum(&mut self.counts.pending_dots, inst, later);
+                // All older dots are complete too. With a pending count above the dots in flight,
+                // ptxas would keep accumulators in separate registers that could share them.
+                state.dots.values_mut().for_each(|other| *other = (*other).min(later));
             }
             // tidy: wildcard because nothing else is counted
             _ => {}
@@ -129,7 +134,7 @@ impl Transfer for Counting<'_> {
         Ok(())
     }
 
-    fn join(&self, state: &mut State, other: &State, _meet: JoinPoint) {
+    fn join(&self, state: &mut InFlight, other: &InFlight, _meet: JoinPoint) {
         state.published.retain(|root, _| other.published.contains_key(root));
         for (root, count) in &other.left {
             let known = state.left.entry(*root).or_insert(0);
@@ -140,28 +145,29 @@ impl Transfer for Counting<'_> {
             for (one, other) in published.iter_mut().zip(others) {
                 *one = (*one).min(*other);
             }
-            // Older ones have more groups after them: what either path publishes later stands no earlier in the other.
+            // Drops the newest slots of the longer list. A later `take` of one uses the count of a
+            // newer slot, or 0: fewer groups stay pending, which is safe.
             published.truncate(others.len());
         }
-        for (token, later) in &other.products {
-            let known = state.products.entry(*token).or_insert(*later);
+        for (token, later) in &other.dots {
+            let known = state.dots.entry(*token).or_insert(*later);
             *known = (*known).min(*later);
         }
         state.released.extend(&other.released);
     }
 
-    fn rename(&self, state: &mut State, edge: &Edge) {
-        for (token, later) in std::mem::take(&mut state.products) {
-            state.products.insert(edge.token(token).unwrap_or(token), later);
+    fn rename(&self, state: &mut InFlight, edge: &Edge) {
+        for (token, later) in std::mem::take(&mut state.dots) {
+            state.dots.insert(edge.token(token).unwrap_or(token), later);
         }
     }
 }
 
-fn commit(state: &mut State) {
-    state.published.values_mut().flatten().for_each(|groups| *groups = (*groups + 1).min(MOST));
+fn commit_group(state: &mut InFlight) {
+    state.published.values_mut().flatten().for_each(|groups| *groups = (*groups + 1).min(MAX_COUNT));
 }
 
-fn least(counts: &mut FxHashMap<Inst, u32>, inst: Inst, count: u32) {
+fn keep_minimum(counts: &mut FxHashMap<Inst, u32>, inst: Inst, count: u32) {
     let known = counts.entry(inst).or_insert(count);
     *known = (*known).min(count);
 }

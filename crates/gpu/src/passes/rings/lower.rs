@@ -1,5 +1,8 @@
-//! The rewriting: memory and barriers where a ring is made, what each op of a ring is below, and which slot is next, carried
-//! through the regions in which it advances.
+//! Rewrites the ops of rings.
+//!
+//! An `alloc` becomes memory and barriers, and each other op becomes waits, arrivals and fences on
+//! one slot. The index and the phase of the next slot are carried through the regions that advance
+//! the ring.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,55 +11,57 @@ use smallvec::SmallVec;
 use tilewright_ir as ir;
 use tilewright_ir::{Cursor, Definition, Dtype, Effect, ElementwiseFn, Inst, Operation, Value, ValueData};
 
-use super::counts::Counts;
-use super::merge_ring_indices::even;
-use super::plan::{Plan, Plans, Writer};
-use super::ring_groups::Teams;
+use super::counts::InFlightCounts;
+use super::merge_ring_indices::find_mergeable;
+use super::plan::{RingPlan, RingPlans, Writer};
+use super::ring_groups::RingGroups;
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{Buffer, Deferred, Function, Gpu, GpuOp, Op, Type};
 
-/// One end of a ring: which slot is acquired next, and which is taken next.
+/// The user of a ring: the producer acquires slots, the consumer takes them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-enum End {
-    Acquire,
-    Take,
+enum Side {
+    Producer,
+    Consumer,
 }
 
-type RingEnd = (Value, End);
+type RingSide = (Value, Side);
 
-/// Where an end is.
+/// The next slot of one side of a ring, as CUTLASS names it.
 #[derive(Clone, Debug)]
-struct Position {
-    /// The index of the slot; zero of a ring of one.
+struct PipelineState {
+    /// The index of the slot; zero in a ring of one slot.
     index: Value,
-    /// The same, where it is a constant.
+    /// The index of the slot, if it is a constant.
     slot: Option<u32>,
-    /// The parity of the phase that is waited for, where barriers are.
+    /// The parity of the phase to wait for, if the side waits for an `mbarrier`.
     phase: Option<Value>,
-    /// How many slots it has passed, where that is one number.
+    /// The number of slots passed so far, if it is a constant.
     passed: Option<u32>,
 }
 
-type State = BTreeMap<RingEnd, Position>;
+type PipelineStates = BTreeMap<RingSide, PipelineState>;
 
-/// What a loop carries of the phase of an end that has the same slot at the beginning of each iteration.
+/// The phase that a loop carries for a side whose slot is the same at the start of each iteration.
 #[derive(Clone, Copy, Debug)]
 enum CarriedPhase {
-    /// Nothing: each iteration begins in the same phase.
+    /// None: each iteration starts in the same phase.
     Same,
-    /// The phase.
+    /// The phase itself.
     Own,
-    /// The parity of the iteration, together with other ends; the phase of the first iteration.
+    /// The parity of the iteration, shared with other sides.
+    ///
+    /// The field is the phase of the first iteration.
     Parity(bool),
 }
 
-/// What a region carries of the ends that advance in it.
+/// The values that a region carries for the sides that advance in it.
 #[derive(Default)]
 struct Carried {
-    /// The ends whose index and phase are carried.
-    ends: BTreeSet<RingEnd>,
-    /// The ends that go around their rings as a whole in each iteration.
-    whole: BTreeMap<RingEnd, CarriedPhase>,
+    /// The sides whose index and phase are carried.
+    sides: BTreeSet<RingSide>,
+    /// The sides that advance by a multiple of the slots of their ring in each iteration.
+    whole: BTreeMap<RingSide, CarriedPhase>,
     /// The parity of the next iteration, in the body of a loop that carries it.
     next_parity: Option<Value>,
 }
@@ -67,126 +72,131 @@ impl Carried {
     }
 }
 
-/// What is known of the text before it is rewritten.
-pub struct Parts {
-    /// The ring of each slot in hand.
+/// Facts about a function before it is rewritten.
+pub struct RingFacts {
+    /// The ring of each held slot.
     roots: FxHashMap<Value, Value>,
-    /// The slots in hand that are read or written.
+    /// The held slots that are read or written.
     touched: FxHashSet<Value>,
-    /// The ends that advance inside an instruction with regions.
-    advances: FxHashMap<Inst, BTreeSet<RingEnd>>,
-    /// How many slots an end advances by in an iteration, where all that advance it are in the body of the loop itself.
-    steps: FxHashMap<(Inst, RingEnd), Option<u32>>,
-    /// The rings of which one end is carried for both, with how many slots one is ahead.
-    even: FxHashMap<Inst, Vec<(Value, i64)>>,
-    /// The rings that advance together.
-    teams: Teams,
-    /// The rings in regions whose barriers are made before an instruction of the entry.
+    /// The sides that advance inside an instruction with regions.
+    advances: FxHashMap<Inst, BTreeSet<RingSide>>,
+    /// The slots by which a side advances per iteration, if nothing advances it in a nested region.
+    steps: FxHashMap<(Inst, RingSide), Option<u32>>,
+    /// The rings that carry one index for both sides, with the slots by which the producer is
+    /// ahead.
+    merged: FxHashMap<Inst, Vec<(Value, i64)>>,
+    /// The groups of rings that advance together.
+    groups: RingGroups,
+    /// For each instruction of the entry block, the rings inside whose barriers precede it.
     barriers_before: FxHashMap<Inst, Vec<Value>>,
-    /// The rings in regions whose memory threads may have stored to before.
+    /// The rings in regions to whose memory threads may have stored before.
     stored: FxHashSet<Value>,
 }
 
-impl Parts {
-    pub fn new(analysis: &SlotAnalysis<'_>, plans: &Plans, teams: Teams) -> Self {
+impl RingFacts {
+    pub fn new(analysis: &SlotAnalysis<'_>, plans: &RingPlans, groups: RingGroups) -> Self {
         let function = analysis.function;
-        let mut parts = Self {
+        let mut facts = Self {
             roots: FxHashMap::default(),
             touched: FxHashSet::default(),
             advances: FxHashMap::default(),
             steps: FxHashMap::default(),
-            even: FxHashMap::default(),
-            teams,
+            merged: FxHashMap::default(),
+            groups,
             barriers_before: FxHashMap::default(),
             stored: FxHashSet::default(),
         };
         for (root, _) in plans.iter().filter(|(_, plan)| plan.has_outer_barriers()) {
             let outermost = outermost(analysis, *root);
-            if parts.teams.first(*root) == *root {
-                parts.barriers_before.entry(outermost).or_default().push(*root);
+            if facts.groups.leader(*root) == *root {
+                facts.barriers_before.entry(outermost).or_default().push(*root);
             }
-            parts.stored.extend(stores_up_to(function, outermost).then_some(*root));
+            facts.stored.extend(has_stores_up_to(function, outermost).then_some(*root));
         }
         for value in function.values.keys() {
             if matches!(function.ty(value), Type::Empty(_) | Type::Full(_))
                 && let Some(root) = analysis.root(value)
             {
-                parts.roots.insert(value, root);
+                facts.roots.insert(value, root);
             }
         }
         function.walk(function.entry, &mut |inst| {
             let data = &function.insts[inst];
-            let end = match &data.op {
-                Op::Gpu(GpuOp::Acquire {}) => End::Acquire,
-                Op::Gpu(GpuOp::Take {}) => End::Take,
+            let side = match &data.op {
+                Op::Gpu(GpuOp::Acquire {}) => Side::Producer,
+                Op::Gpu(GpuOp::Take {}) => Side::Consumer,
                 Op::Gpu(GpuOp::Publish {} | GpuOp::Release {}) | Op::Tile(_) => return,
-                // All others read or write the slots that they are given.
+                // All others read or write the slots that are their operands.
                 Op::Gpu(_) => {
-                    parts.touched.extend(&data.operands);
+                    facts.touched.extend(&data.operands);
                     return;
                 }
             };
             let root = data.operands[0];
             let mut block = analysis.block_of_inst(inst);
-            let is_outside = plans[&root].has_outer_barriers();
-            let home = if is_outside { function.entry } else { analysis.block_of(root) };
+            let has_outer_barriers = plans[&root].has_outer_barriers();
+            let ring_block = if has_outer_barriers { function.entry } else { analysis.block_of(root) };
             let mut is_direct = true;
-            while block != home {
+            while block != ring_block {
                 let Some(owner) = analysis.owner(block) else { break };
-                // The ends of a ring of roles begin with their role.
-                if plans[&root].roles.as_ref().is_some_and(|roles| roles.inst == owner) {
+                // The sides of a ring between partitions start at the entry of their partition.
+                if plans[&root].partitions.as_ref().is_some_and(|partitions| partitions.specialize == owner) {
                     break;
                 }
-                let ring_end = (parts.teams.first(root), end);
-                parts.advances.entry(owner).or_default().insert(ring_end);
-                let step = parts.steps.entry((owner, ring_end)).or_insert(Some(0));
-                *step = step.filter(|_| is_direct).map(|step| step + u32::from(parts.teams.is_last(root)));
+                let ring_side = (facts.groups.leader(root), side);
+                facts.advances.entry(owner).or_default().insert(ring_side);
+                let step = facts.steps.entry((owner, ring_side)).or_insert(Some(0));
+                *step = step.filter(|_| is_direct).map(|step| step + u32::from(facts.groups.is_last(root)));
                 is_direct = false;
                 block = analysis.block_of_inst(owner);
             }
         });
-        parts.join_ends(analysis, plans);
-        parts
+        facts.merge_sides(analysis, plans);
+        facts
     }
 
-    /// Where rings without roles are empty, the end that acquires is where the other one is.
-    fn join_ends(&mut self, analysis: &SlotAnalysis<'_>, plans: &Plans) {
-        let is_own = |root: &Value, plan: &Plan| plan.roles.is_none() && self.teams.first(*root) == *root;
+    /// Drops the producer from the carried sides where it can share the index of the consumer.
+    fn merge_sides(&mut self, analysis: &SlotAnalysis<'_>, plans: &RingPlans) {
+        let is_own =
+            |root: &Value, plan: &RingPlan| plan.partitions.is_none() && self.groups.leader(*root) == *root;
         let roots: Vec<Value> =
             plans.iter().filter(|(root, plan)| is_own(root, plan)).map(|(root, _)| *root).collect();
-        for (inst, rings) in even(analysis, &roots) {
-            let Some(ends) = self.advances.get_mut(&inst) else { continue };
-            let is_carried =
-                |root: &Value| ends.contains(&(*root, End::Take)) && ends.contains(&(*root, End::Acquire));
+        for (inst, rings) in find_mergeable(analysis, &roots) {
+            let Some(sides) = self.advances.get_mut(&inst) else { continue };
+            let is_carried = |root: &Value| {
+                sides.contains(&(*root, Side::Consumer)) && sides.contains(&(*root, Side::Producer))
+            };
             let joined: Vec<(Value, i64)> = rings.into_iter().filter(|(root, _)| is_carried(root)).collect();
-            ends.retain(|(root, end)| *end == End::Take || !joined.iter().any(|(other, _)| other == root));
-            self.even.insert(inst, joined);
+            sides.retain(|(root, side)| {
+                *side == Side::Consumer || !joined.iter().any(|(other, _)| other == root)
+            });
+            self.merged.insert(inst, joined);
         }
     }
 }
 
-/// The instruction of the entry that a value is made inside of.
+/// Returns the instruction of the entry block that contains the definition of a value.
 fn outermost(analysis: &SlotAnalysis<'_>, value: Value) -> Inst {
-    let owner = analysis.owner(analysis.block_of(value)).expect("the value is made in a region");
-    analysis.ancestor_in(analysis.function.entry, owner).expect("the entry is around all regions")
+    let owner = analysis.owner(analysis.block_of(value)).expect("the value is defined in a region");
+    analysis.ancestor_in(analysis.function.entry, owner).expect("the entry contains all regions")
 }
 
-/// Whether threads store to shared memory in an instruction of the entry or in one before it.
-fn stores_up_to(function: &Function, last: Inst) -> bool {
+/// Returns whether threads store to shared memory up to and including an instruction of the entry.
+fn has_stores_up_to(function: &Function, last: Inst) -> bool {
     let entry = &function.blocks[function.entry].insts;
-    let place = entry.iter().position(|inst| *inst == last).expect("it is in the entry");
+    let position = entry.iter().position(|inst| *inst == last).expect("it is in the entry");
     let mut found = false;
-    for inst in &entry[..=place] {
-        found |= stores(&function.insts[*inst].op);
+    for inst in &entry[..=position] {
+        found |= is_shared_store(&function.insts[*inst].op);
         for region in &function.insts[*inst].regions {
-            function.walk(*region, &mut |inner| found |= stores(&function.insts[inner].op));
+            function.walk(*region, &mut |inner| found |= is_shared_store(&function.insts[inner].op));
         }
     }
     found
 }
 
-/// Whether threads write to shared memory by ordinary accesses.
-fn stores(op: &Op) -> bool {
+/// Returns whether threads write to shared memory by the generic proxy.
+fn is_shared_store(op: &Op) -> bool {
     matches!(
         op,
         Op::Gpu(
@@ -198,12 +208,12 @@ fn stores(op: &Op) -> bool {
     )
 }
 
-/// What stands for a slot in hand.
+/// The values that replace the token of a held slot.
 #[derive(Clone, Copy)]
-struct Hand {
+struct HeldSlot {
     root: Value,
     index: Value,
-    /// The slot of the buffer, where it is read or written.
+    /// The slot of the buffer; the whole buffer if the slot is not accessed.
     slot: Value,
 }
 
@@ -214,156 +224,157 @@ struct Barriers {
     empty: Option<Value>,
 }
 
-/// Rewrites a function.
-pub fn lower(function: &mut Function, plans: Plans, counts: Counts, parts: Parts) {
+/// Rewrites all ops of rings in a function.
+pub fn rewrite(function: &mut Function, plans: RingPlans, counts: InFlightCounts, facts: RingFacts) {
     let entry = function.entry;
-    let mut lower = Lower {
+    let mut lowering = RingLowering {
         cursor: Cursor::at_start(function, entry),
         plans,
         counts,
-        parts,
-        numbers: BTreeMap::new(),
-        flipped: FxHashMap::default(),
+        facts,
+        constants: BTreeMap::new(),
+        opposite_phases: FxHashMap::default(),
         barriers: FxHashMap::default(),
-        hands: FxHashMap::default(),
-        taken: Vec::new(),
+        held_slots: FxHashMap::default(),
+        unfenced: Vec::new(),
     };
-    let insts = lower.cursor.take_rest();
-    if !lower.plans.is_empty() {
-        let slots = lower.plans.values().map(|plan| i64::from(plan.buffer.slots));
+    let insts = lowering.cursor.take_rest();
+    if !lowering.plans.is_empty() {
+        let slots = lowering.plans.values().map(|plan| i64::from(plan.buffer.slots));
         for number in slots.chain([0, 1]).collect::<BTreeSet<i64>>() {
-            let value = lower.cursor.int(Dtype::I32, number);
-            lower.numbers.insert(number, value);
+            let value = lowering.cursor.int(Dtype::I32, number);
+            lowering.constants.insert(number, value);
         }
-        let [zero, one] = [0, 1].map(|number| lower.numbers[&number]);
-        lower.flipped.extend([(zero, one), (one, zero)]);
+        let [zero, one] = [0, 1].map(|number| lowering.constants[&number]);
+        lowering.opposite_phases.extend([(zero, one), (one, zero)]);
     }
-    lower.block(insts, &mut State::new(), &Carried::default());
+    lowering.lower_block(insts, &mut PipelineStates::new(), &Carried::default());
 }
 
 fn index_type() -> Type {
     Type::scalar(ir::Type::scalar(Dtype::I32))
 }
 
-struct Lower<'a> {
+struct RingLowering<'a> {
     cursor: Cursor<'a, Gpu>,
-    plans: Plans,
-    counts: Counts,
-    parts: Parts,
-    /// Constants that are needed.
-    numbers: BTreeMap<i64, Value>,
-    /// The other phase of phases that are constants or carried parities.
-    flipped: FxHashMap<Value, Value>,
+    plans: RingPlans,
+    counts: InFlightCounts,
+    facts: RingFacts,
+    /// The constants of the function's start.
+    constants: BTreeMap<i64, Value>,
+    /// The opposite of each phase that is a constant or a carried parity.
+    opposite_phases: FxHashMap<Value, Value>,
     barriers: FxHashMap<Value, Barriers>,
-    hands: FxHashMap<Value, Hand>,
-    /// What was taken of a team whose copies products read, until all of the team are.
-    taken: Vec<Value>,
+    held_slots: FxHashMap<Value, HeldSlot>,
+    /// Taken slots that `cp.async` filled and the asynchronous proxy reads, up to the last `take`
+    /// of the group.
+    unfenced: Vec<Value>,
 }
 
-impl Lower<'_> {
+impl RingLowering<'_> {
     fn scalar(&mut self, function: ElementwiseFn, operands: &[Value]) -> Value {
         let is_comparison = matches!(function, ElementwiseFn::Eq | ElementwiseFn::Ge);
         let dtype = if is_comparison { Dtype::I1 } else { Dtype::I32 };
         self.cursor.scalar(function, operands, dtype)
     }
 
-    /// Rewrites the instructions that were taken out of the block of the cursor.
-    fn block(&mut self, insts: Vec<Inst>, state: &mut State, carried: &Carried) {
+    /// Rewrites instructions that were removed from the block of the cursor.
+    fn lower_block(&mut self, insts: Vec<Inst>, state: &mut PipelineStates, carried: &Carried) {
         let block = self.cursor.position().block;
         for parameter in self.cursor.function.blocks[block].parameters.clone() {
-            self.hand_if_token(parameter);
+            self.hold_if_token(parameter);
         }
         for inst in insts {
             self.cursor.use_location_of(inst);
-            for root in self.parts.barriers_before.remove(&inst).into_iter().flatten() {
+            for root in self.facts.barriers_before.remove(&inst).into_iter().flatten() {
                 let plan = self.plans[&root].clone();
                 self.make_barriers(root, &plan, state);
             }
-            self.inst(inst, state, carried);
+            self.lower_inst(inst, state, carried);
         }
     }
 
-    /// A value that was a slot in hand is the number of the slot.
-    fn hand_if_token(&mut self, value: Value) {
-        if let Some(root) = self.parts.roots.get(&value).copied() {
+    /// Turns a value that was the token of a slot into the index of the slot.
+    fn hold_if_token(&mut self, value: Value) {
+        if let Some(root) = self.facts.roots.get(&value).copied() {
             self.cursor.function.values[value].ty = index_type();
-            self.hand(value, root, value);
+            self.hold(value, root, value);
         }
     }
 
-    fn hand(&mut self, token: Value, root: Value, index: Value) {
+    fn hold(&mut self, token: Value, root: Value, index: Value) {
         let buffer = self.plans[&root].buffer.clone();
-        let slot = if buffer.slots == 1 || !self.parts.touched.contains(&token) {
+        let slot = if buffer.slots == 1 || !self.facts.touched.contains(&token) {
             root
         } else {
             let ty = Type::Buffer(Buffer { slots: 1, ..buffer });
             self.cursor.value(GpuOp::Slot {}, &[root, index], ty)
         };
-        self.hands.insert(token, Hand { root, index, slot });
+        self.held_slots.insert(token, HeldSlot { root, index, slot });
     }
 
-    fn inst(&mut self, inst: Inst, state: &mut State, carried: &Carried) {
+    fn lower_inst(&mut self, inst: Inst, state: &mut PipelineStates, carried: &Carried) {
         let data = self.cursor.function.insts[inst].clone();
         if !data.regions.is_empty() {
-            return self.regions(inst, state);
+            return self.lower_regions(inst, state);
         }
         let first = data.operands.first().copied();
-        let hand = first.and_then(|value| self.hands.get(&value).copied());
+        let held = first.and_then(|value| self.held_slots.get(&value).copied());
         let plan = first.and_then(|value| self.plans.get(&value).cloned());
-        match (&data.op, hand, plan) {
+        match (&data.op, held, plan) {
             (Op::Gpu(GpuOp::Alloc { .. }), ..) => self.alloc(inst, state),
             (Op::Gpu(GpuOp::Dealloc {}), _, Some(plan)) => self.dealloc(inst, &plan),
             (Op::Gpu(op @ (GpuOp::Acquire {} | GpuOp::Take {})), _, Some(plan)) => {
                 let root = data.operands[0];
-                let first = self.parts.teams.first(root);
-                let end = if matches!(op, GpuOp::Acquire {}) { End::Acquire } else { End::Take };
-                let at = state[&(first, end)].clone();
-                // The others of a team are where the first one is, which has waited for all.
-                match end {
-                    End::Acquire => self.acquire(inst, root, &plan, &at),
-                    End::Take if root == first => self.take(inst, root, &plan, &at),
-                    End::Take => {}
+                let first = self.facts.groups.leader(root);
+                let side = if matches!(op, GpuOp::Acquire {}) { Side::Producer } else { Side::Consumer };
+                let at = state[&(first, side)].clone();
+                // The other rings of a group have the state of the first, which has waited for all.
+                match side {
+                    Side::Producer => self.acquire(inst, root, &plan, &at),
+                    Side::Consumer if root == first => self.take(inst, root, &plan, &at),
+                    Side::Consumer => {}
                 }
-                self.hand(data.results[0], root, at.index);
-                if matches!(end, End::Take)
+                self.hold(data.results[0], root, at.index);
+                if matches!(side, Side::Consumer)
                     && plan.is_async_read
                     && plan.writer == Writer::Copies
                     && !plan.has_full()
                 {
-                    self.taken.push(data.results[0]);
+                    self.unfenced.push(data.results[0]);
                 }
-                if self.parts.teams.is_last(root) {
+                if self.facts.groups.is_last(root) {
                     self.fence_taken();
-                    self.advance((first, end), state);
+                    self.advance((first, side), state);
                 }
             }
-            (Op::Gpu(GpuOp::Publish {}), Some(hand), _) => self.publish(hand),
-            (Op::Gpu(GpuOp::Release {}), Some(hand), _) => {
-                if let Some(empty) = self.barriers[&hand.root].empty
-                    && self.parts.teams.is_last_release(inst)
+            (Op::Gpu(GpuOp::Publish {}), Some(held), _) => self.publish(held),
+            (Op::Gpu(GpuOp::Release {}), Some(held), _) => {
+                if let Some(empty) = self.barriers[&held.root].empty
+                    && self.facts.groups.is_last_release(inst)
                 {
-                    self.cursor.emit(GpuOp::MbarrierArrive {}, &[empty, hand.index], []);
+                    self.cursor.emit(GpuOp::MbarrierArrive {}, &[empty, held.index], []);
                 }
             }
-            (Op::Gpu(GpuOp::TensorFill {}), Some(hand), _) => {
-                let full = self.barriers[&hand.root].full.expect("tensor copies arrive at a barrier");
-                let bytes = self.plans[&hand.root].buffer.slot_bytes();
-                self.cursor.emit(GpuOp::MbarrierExpect { bytes }, &[full, hand.index], []);
-                let mut operands = vec![hand.slot, data.operands[1], full, hand.index];
+            (Op::Gpu(GpuOp::TensorFill {}), Some(held), _) => {
+                let full = self.barriers[&held.root].full.expect("tensor copies arrive at a barrier");
+                let bytes = self.plans[&held.root].buffer.slot_bytes();
+                self.cursor.emit(GpuOp::MbarrierExpect { bytes }, &[full, held.index], []);
+                let mut operands = vec![held.slot, data.operands[1], full, held.index];
                 operands.extend(&data.operands[2..]);
                 self.cursor.emit(GpuOp::TensorLoad {}, &operands, []);
             }
-            // tidy: wildcard because all others stay, with the slots that they are given
+            // tidy: wildcard because all others stay and use the slots of their operands
             _ => self.keep(inst, state, carried),
         }
     }
 
-    fn keep(&mut self, inst: Inst, state: &State, carried: &Carried) {
+    fn keep(&mut self, inst: Inst, state: &PipelineStates, carried: &Carried) {
         let is_yield = matches!(self.cursor.function.insts[inst].op.as_tile(), Some(ir::Op::Yield {}));
-        for place in 0..self.cursor.function.insts[inst].operands.len() {
-            if let Some(hand) = self.hands.get(&self.cursor.function.insts[inst].operands[place]) {
-                self.cursor.function.insts[inst].operands[place] =
-                    if is_yield { hand.index } else { hand.slot };
+        for position in 0..self.cursor.function.insts[inst].operands.len() {
+            if let Some(held) = self.held_slots.get(&self.cursor.function.insts[inst].operands[position]) {
+                self.cursor.function.insts[inst].operands[position] =
+                    if is_yield { held.index } else { held.slot };
             }
         }
         if is_yield {
@@ -373,23 +384,23 @@ impl Lower<'_> {
         if let Op::Gpu(GpuOp::WgmmaWait { pending: Deferred(pending @ None) }) =
             &mut self.cursor.function.insts[inst].op
         {
-            *pending = Some(self.counts.products.get(&inst).copied().unwrap_or(0));
+            *pending = Some(self.counts.pending_dots.get(&inst).copied().unwrap_or(0));
         }
         self.cursor.insert(inst);
     }
 
-    fn alloc(&mut self, inst: Inst, state: &mut State) {
+    fn alloc(&mut self, inst: Inst, state: &mut PipelineStates) {
         self.cursor.insert(inst);
         let root = self.cursor.function.insts[inst].results[0];
         let Some(plan) = self.plans.get(&root).cloned() else { return };
         self.cursor.function.values[root].ty = Type::Buffer(plan.buffer.clone());
-        let first = self.parts.teams.first(root);
+        let first = self.facts.groups.leader(root);
         if plan.has_outer_barriers() {
             if first != root {
                 self.barriers.insert(root, self.barriers[&first]);
             }
-            if self.parts.stored.contains(&root) && !self.is_fenced() {
-                // The memory may be what threads wrote.
+            if self.facts.stored.contains(&root) && !self.is_fenced() {
+                // Threads may have written to this memory.
                 self.cursor.emit(GpuOp::FenceProxy {}, &[], []);
             }
             return;
@@ -397,7 +408,7 @@ impl Lower<'_> {
         if first != root {
             self.barriers.insert(root, self.barriers[&first]);
             if plan.has_full() && self.writes_between(first) {
-                // What this memory was before, threads wrote.
+                // Threads may have written to this memory in an earlier buffer.
                 self.cursor.emit(GpuOp::FenceProxy {}, &[], []);
             }
             return;
@@ -405,43 +416,43 @@ impl Lower<'_> {
         self.make_barriers(root, &plan, state);
     }
 
-    /// Makes the barriers of a team of rings; its ends begin here.
-    fn make_barriers(&mut self, root: Value, plan: &Plan, state: &mut State) {
+    /// Makes the barriers of a group of rings and starts its sides.
+    fn make_barriers(&mut self, root: Value, plan: &RingPlan, state: &mut PipelineStates) {
         let mut barriers = Barriers::default();
         if plan.has_full() {
-            let arrivals = plan.full_arrivals(self.parts.teams.size(root));
+            let arrivals = plan.full_arrivals(self.facts.groups.size(root));
             barriers.full = Some(self.mbarriers(plan, arrivals));
         }
         if plan.has_empty() {
             barriers.empty = Some(self.mbarriers(plan, plan.empty_arrivals()));
         }
         if plan.has_full() {
-            // Tensor copies arrive by the asynchronous proxy.
+            // Tensor copies arrive through the asynchronous proxy.
             self.cursor.emit(GpuOp::FenceProxy {}, &[], []);
         }
         self.barriers.insert(root, barriers);
-        if plan.roles.is_none() {
-            for end in [End::Acquire, End::Take] {
-                state.insert((root, end), self.first(end, plan));
+        if plan.partitions.is_none() {
+            for side in [Side::Producer, Side::Consumer] {
+                state.insert((root, side), self.initial_state(side, plan));
             }
         }
     }
 
-    /// Whether each thread has fenced what it wrote before here, in this block.
+    /// Returns whether each thread has fenced all its earlier writes, judged by this block only.
     fn is_fenced(&self) -> bool {
         for inst in self.cursor.preceding().iter().rev() {
             let data = &self.cursor.function.insts[*inst];
             if matches!(data.op, Op::Gpu(GpuOp::FenceProxy {})) && data.operands.is_empty() {
                 return true;
             }
-            if stores(&data.op) || !data.regions.is_empty() {
+            if is_shared_store(&data.op) || !data.regions.is_empty() {
                 return false;
             }
         }
         false
     }
 
-    /// Whether threads may have written to shared memory since a ring was made in this block.
+    /// Returns whether threads may have written to shared memory since this block allocated a ring.
     fn writes_between(&self, ring: Value) -> bool {
         let made = self.cursor.function.defining_inst(ring);
         let mut later = self.cursor.preceding().iter().rev().take_while(|inst| Some(**inst) != made);
@@ -455,17 +466,17 @@ impl Lower<'_> {
         })
     }
 
-    fn mbarriers(&mut self, plan: &Plan, arrivals: u32) -> Value {
+    fn mbarriers(&mut self, plan: &RingPlan, arrivals: u32) -> Value {
         let ty = Type::Mbarrier { slots: plan.buffer.slots };
         let barriers = self.cursor.value(GpuOp::Alloc { offset: Deferred(None) }, &[], ty);
         self.cursor.emit(GpuOp::MbarrierInit { arrivals }, &[barriers], []);
         barriers
     }
 
-    fn dealloc(&mut self, inst: Inst, plan: &Plan) {
-        let is_left = self.counts.left.contains(&inst);
-        // Copies of a role, or that nobody waited for, may come later than this.
-        if plan.has_full() && (is_left || plan.roles.is_some()) {
+    fn dealloc(&mut self, inst: Inst, plan: &RingPlan) {
+        let is_left = self.counts.deallocs_of_full_slots.contains(&inst);
+        // Copies by a partition, and copies without a wait, may still write to the memory later.
+        if plan.has_full() && (is_left || plan.partitions.is_some()) {
             return;
         }
         if is_left && plan.writer == Writer::Copies {
@@ -474,67 +485,73 @@ impl Lower<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Where an end begins: all slots are empty, as if a phase had ended.
-    fn first(&self, end: End, plan: &Plan) -> Position {
-        let phase = match end {
-            End::Acquire => plan.has_empty().then(|| self.numbers[&1]),
-            End::Take => plan.has_full().then(|| self.numbers[&0]),
+    /// Returns the first state of a side.
+    ///
+    /// All slots are empty. The producer waits for the phase before the first, which counts as
+    /// complete.
+    fn initial_state(&self, side: Side, plan: &RingPlan) -> PipelineState {
+        let phase = match side {
+            Side::Producer => plan.has_empty().then(|| self.constants[&1]),
+            Side::Consumer => plan.has_full().then(|| self.constants[&0]),
         };
-        Position { index: self.numbers[&0], slot: Some(0), phase, passed: Some(0) }
+        PipelineState { index: self.constants[&0], slot: Some(0), phase, passed: Some(0) }
     }
 
-    fn acquire(&mut self, inst: Inst, root: Value, plan: &Plan, at: &Position) {
+    fn acquire(&mut self, inst: Inst, root: Value, plan: &RingPlan, at: &PipelineState) {
         if let (Some(empty), Some(phase)) = (self.barriers[&root].empty, at.phase) {
-            // Nobody has had the slots before, or another ring of the team has waited for this one.
+            // No wait for slots in their first use, or if the first ring of the group has waited.
             let is_new = at.passed.is_some_and(|passed| passed < plan.buffer.slots);
-            if is_new || self.parts.teams.first(root) != root {
+            if is_new || self.facts.groups.leader(root) != root {
                 return;
             }
             self.cursor.emit(GpuOp::MbarrierWait {}, &[empty, at.index, phase], []);
-        } else if plan.writer == Writer::Tensor && self.counts.barriers.contains(&inst) {
+        } else if plan.writer == Writer::Tensor && self.counts.acquires_with_barrier.contains(&inst) {
             self.cursor.emit(ir::Op::Barrier {}, &[], []);
         }
     }
 
-    fn take(&mut self, inst: Inst, root: Value, plan: &Plan, at: &Position) {
+    fn take(&mut self, inst: Inst, root: Value, plan: &RingPlan, at: &PipelineState) {
         if let (Some(full), Some(phase)) = (self.barriers[&root].full, at.phase) {
             self.cursor.emit(GpuOp::MbarrierWait {}, &[full, at.index, phase], []);
             if plan.writer == Writer::Copies && plan.is_async_read {
-                // Nobody waits for copies where they are started, so the fence is here: each thread has seen all of them.
+                // The copying threads do not wait for their copies. Here all copies are complete,
+                // so each reading thread fences.
                 self.cursor.emit(GpuOp::FenceProxy {}, &[], []);
             }
         } else if plan.writer == Writer::Copies {
-            let pending = self.counts.groups.get(&inst).copied().unwrap_or(0);
+            let pending = self.counts.pending_groups.get(&inst).copied().unwrap_or(0);
             self.cursor.emit(GpuOp::WaitGroup { pending }, &[], []);
         }
     }
 
-    /// What all threads copied to the slots that were taken, each fences for what it reads. Behind the barrier: a fence takes
-    /// as long as what the thread itself does to memory then, and all would wait for the slowest.
+    /// Fences the copies by all threads to the taken slots, in each thread that reads them.
+    ///
+    /// The fence is after the block barrier: it waits for the thread's own memory accesses, and
+    /// before the barrier all threads would wait for the slowest.
     fn fence_taken(&mut self) {
-        let taken = std::mem::take(&mut self.taken).into_iter();
+        let taken = std::mem::take(&mut self.unfenced).into_iter();
         let slots: Vec<Value> = taken
-            .filter(|token| self.parts.touched.contains(token))
-            .map(|token| self.hands[&token].slot)
+            .filter(|token| self.facts.touched.contains(token))
+            .map(|token| self.held_slots[&token].slot)
             .collect();
         if !slots.is_empty() {
             self.cursor.emit(GpuOp::FenceProxy {}, &slots, []);
         }
     }
 
-    fn publish(&mut self, hand: Hand) {
-        let plan = self.plans[&hand.root].clone();
+    fn publish(&mut self, held: HeldSlot) {
+        let plan = self.plans[&held.root].clone();
         if plan.writer == Writer::Tensor {
             return;
         }
-        let full = self.barriers[&hand.root].full;
+        let full = self.barriers[&held.root].full;
         if plan.writer == Writer::Copies {
-            match full.filter(|_| self.parts.teams.is_last(hand.root)) {
-                // It arrives when the copies are done, and nobody waits for them here.
+            match full.filter(|_| self.facts.groups.is_last(held.root)) {
+                // The arrival follows the completion of the copies; no thread waits here.
                 Some(full) => {
-                    self.cursor.emit(GpuOp::MbarrierArriveCopies {}, &[full, hand.index], []);
+                    self.cursor.emit(GpuOp::MbarrierArriveCopies {}, &[full, held.index], []);
                 }
-                None if full.is_none() && self.parts.teams.is_last(hand.root) => {
+                None if full.is_none() && self.facts.groups.is_last(held.root) => {
                     self.cursor.emit(GpuOp::CommitGroup {}, &[], []);
                 }
                 None => {}
@@ -545,107 +562,111 @@ impl Lower<'_> {
             self.cursor.emit(GpuOp::FenceProxy {}, &[], []);
         }
         if let Some(full) = full {
-            self.cursor.emit(GpuOp::MbarrierArrive {}, &[full, hand.index], []);
+            self.cursor.emit(GpuOp::MbarrierArrive {}, &[full, held.index], []);
         }
     }
 
-    /// The next slot, and with the first one again the next phase.
-    fn advance(&mut self, end: RingEnd, state: &mut State) {
-        let slots = self.plans[&end.0].buffer.slots;
-        let at = state[&end].clone();
+    /// Advances a side to the next slot; after the last slot, to the first one in the next phase.
+    fn advance(&mut self, side: RingSide, state: &mut PipelineStates) {
+        let slots = self.plans[&side.0].buffer.slots;
+        let at = state[&side].clone();
         let passed = at.passed.map(|passed| passed + 1);
         if let Some(slot) = at.slot {
             let slot = (slot + 1) % slots;
-            let index = if slots == 1 { at.index } else { self.number(slot.into()) };
-            let phase = if slot == 0 { at.phase.map(|phase| self.flip(phase)) } else { at.phase };
-            state.insert(end, Position { index, slot: Some(slot), phase, passed });
+            let index = if slots == 1 { at.index } else { self.constant(slot.into()) };
+            let phase = if slot == 0 { at.phase.map(|phase| self.opposite_phase(phase)) } else { at.phase };
+            state.insert(side, PipelineState { index, slot: Some(slot), phase, passed });
             return;
         }
-        let [zero, one, count] = [0, 1, i64::from(slots)].map(|number| self.numbers[&number]);
-        let flipped = at.phase.map(|phase| (phase, self.flip(phase)));
+        let [zero, one, count] = [0, 1, i64::from(slots)].map(|number| self.constants[&number]);
+        let flipped = at.phase.map(|phase| (phase, self.opposite_phase(phase)));
         let next = self.scalar(ElementwiseFn::Add, &[at.index, one]);
         let is_end = self.scalar(ElementwiseFn::Eq, &[next, count]);
         let index = self.scalar(ElementwiseFn::Select, &[is_end, zero, next]);
         let phase =
             flipped.map(|(phase, flipped)| self.scalar(ElementwiseFn::Select, &[is_end, flipped, phase]));
-        state.insert(end, Position { index, slot: None, phase, passed });
+        state.insert(side, PipelineState { index, slot: None, phase, passed });
     }
 
-    fn number(&mut self, number: i64) -> Value {
-        match self.numbers.get(&number) {
+    fn constant(&mut self, number: i64) -> Value {
+        match self.constants.get(&number) {
             Some(known) => *known,
             None => self.cursor.int(Dtype::I32, number),
         }
     }
 
-    /// The other phase.
-    fn flip(&mut self, phase: Value) -> Value {
-        match self.flipped.get(&phase) {
+    /// Returns the opposite parity of a phase.
+    fn opposite_phase(&mut self, phase: Value) -> Value {
+        match self.opposite_phases.get(&phase) {
             Some(known) => *known,
-            None => self.scalar(ElementwiseFn::Xor, &[phase, self.numbers[&1]]),
+            None => self.scalar(ElementwiseFn::Xor, &[phase, self.constants[&1]]),
         }
     }
 
-    /// The values that an end is carried as.
-    fn parts_of(&self, end: RingEnd, state: &State) -> SmallVec<[Value; 2]> {
-        let at = &state[&end];
-        let index = (self.plans[&end.0].buffer.slots > 1).then_some(at.index);
+    /// Returns the values that carry a side: its index and its phase.
+    fn carried_parts(&self, side: RingSide, state: &PipelineStates) -> SmallVec<[Value; 2]> {
+        let at = &state[&side];
+        let index = (self.plans[&side.0].buffer.slots > 1).then_some(at.index);
         index.into_iter().chain(at.phase).collect()
     }
 
-    /// The values that are carried, in the order of [`Lower::replace`].
-    fn carried_values(&self, carried: &Carried, parity: Option<Value>, state: &State) -> Vec<Value> {
-        let mut values: Vec<Value> = carried.ends.iter().flat_map(|end| self.parts_of(*end, state)).collect();
+    /// Returns the carried values in the order of [`RingLowering::replace_carried`].
+    fn carried_values(&self, carried: &Carried, parity: Option<Value>, state: &PipelineStates) -> Vec<Value> {
+        let mut values: Vec<Value> =
+            carried.sides.iter().flat_map(|side| self.carried_parts(*side, state)).collect();
         let own = carried.whole.iter().filter(|(_, phase)| matches!(phase, CarriedPhase::Own));
-        values.extend(own.filter_map(|(end, _)| state[end].phase));
+        values.extend(own.filter_map(|(side, _)| state[side].phase));
         values.extend(parity.filter(|_| carried.has_parity()));
         values
     }
 
-    /// What a loop carries of the ends that advance in it. An end that goes around its ring as a whole in each iteration, from a
-    /// slot that is known, has the same slots in all of them; ends whose first phases are known as well have one parity.
-    fn carried(&self, inst: Inst, ends: BTreeSet<RingEnd>, state: &State) -> Carried {
-        let mut carried = Carried { ends, ..Carried::default() };
+    /// Chooses the values that a loop carries for the sides that advance in it.
+    ///
+    /// A side that starts at a constant slot and advances by a multiple of the ring's slots has the
+    /// same slots in all iterations. Such sides share one parity if their first phases are
+    /// constants.
+    fn carried(&self, inst: Inst, sides: BTreeSet<RingSide>, state: &PipelineStates) -> Carried {
+        let mut carried = Carried { sides, ..Carried::default() };
         if !matches!(self.cursor.function.insts[inst].op.as_tile(), Some(ir::Op::For { .. })) {
             return carried;
         }
         let mut with_parity = Vec::new();
-        for end in carried.ends.clone() {
-            let slots = self.plans[&end.0].buffer.slots;
-            let Some(step) = self.parts.steps.get(&(inst, end)).copied().flatten() else { continue };
-            if !step.is_multiple_of(slots) || state[&end].slot.is_none() {
+        for side in carried.sides.clone() {
+            let slots = self.plans[&side.0].buffer.slots;
+            let Some(step) = self.facts.steps.get(&(inst, side)).copied().flatten() else { continue };
+            if !step.is_multiple_of(slots) || state[&side].slot.is_none() {
                 continue;
             }
-            carried.ends.remove(&end);
-            let phase = if (step / slots).is_multiple_of(2) || state[&end].phase.is_none() {
+            carried.sides.remove(&side);
+            let phase = if (step / slots).is_multiple_of(2) || state[&side].phase.is_none() {
                 CarriedPhase::Same
             } else {
-                let known = [0, 1].map(|number| Some(self.numbers[&number]) == state[&end].phase);
+                let known = [0, 1].map(|number| Some(self.constants[&number]) == state[&side].phase);
                 if known.contains(&true) {
-                    with_parity.push((end, known[1]));
+                    with_parity.push((side, known[1]));
                 }
                 CarriedPhase::Own
             };
-            carried.whole.insert(end, phase);
+            carried.whole.insert(side, phase);
         }
         if with_parity.len() > 1 {
-            let shared = with_parity.into_iter().map(|(end, first)| (end, CarriedPhase::Parity(first)));
+            let shared = with_parity.into_iter().map(|(side, first)| (side, CarriedPhase::Parity(first)));
             carried.whole.extend(shared);
         }
         carried
     }
 
-    /// The state with other values for what is carried, made one by one; the parity, if one is.
-    fn replace(
+    /// Returns the states with new values for all that is carried, and the parity if it is carried.
+    fn replace_carried(
         &mut self,
         carried: &Carried,
-        state: &State,
+        state: &PipelineStates,
         mut make: impl FnMut(&mut Function) -> Value,
-    ) -> (State, Option<Value>) {
+    ) -> (PipelineStates, Option<Value>) {
         let mut inner = state.clone();
-        for end in &carried.ends {
-            let is_counted = self.plans[&end.0].buffer.slots > 1;
-            let at = inner.get_mut(end).expect("it is there where it advances");
+        for side in &carried.sides {
+            let is_counted = self.plans[&side.0].buffer.slots > 1;
+            let at = inner.get_mut(side).expect("a side exists where it advances");
             at.passed = None;
             if is_counted {
                 at.slot = None;
@@ -655,8 +676,8 @@ impl Lower<'_> {
                 at.phase = Some(make(self.cursor.function));
             }
         }
-        for (end, phase) in &carried.whole {
-            let at = inner.get_mut(end).expect("it is there where it advances");
+        for (side, phase) in &carried.whole {
+            let at = inner.get_mut(side).expect("a side exists where it advances");
             at.passed = None;
             if matches!(phase, CarriedPhase::Own) {
                 at.phase = Some(make(self.cursor.function));
@@ -665,51 +686,56 @@ impl Lower<'_> {
         (inner, carried.has_parity().then(|| make(self.cursor.function)))
     }
 
-    /// Gives the ends that share a parity their phases, which are it or the other one; returns the other one.
-    fn share_parity(&mut self, carried: &Carried, parity: Option<Value>, state: &mut State) -> Option<Value> {
+    /// Sets the phases of the sides that share a parity; returns the opposite parity.
+    fn share_parity(
+        &mut self,
+        carried: &Carried,
+        parity: Option<Value>,
+        state: &mut PipelineStates,
+    ) -> Option<Value> {
         let parity = parity?;
-        let other = self.scalar(ElementwiseFn::Xor, &[parity, self.numbers[&1]]);
-        self.flipped.extend([(parity, other), (other, parity)]);
-        for (end, phase) in &carried.whole {
+        let other = self.scalar(ElementwiseFn::Xor, &[parity, self.constants[&1]]);
+        self.opposite_phases.extend([(parity, other), (other, parity)]);
+        for (side, phase) in &carried.whole {
             if let CarriedPhase::Parity(first) = phase {
-                let at = state.get_mut(end).expect("it is there where it advances");
+                let at = state.get_mut(side).expect("a side exists where it advances");
                 at.phase = Some(if *first { other } else { parity });
             }
         }
         Some(other)
     }
 
-    fn regions(&mut self, inst: Inst, state: &mut State) {
+    fn lower_regions(&mut self, inst: Inst, state: &mut PipelineStates) {
         let data = self.cursor.function.insts[inst].clone();
-        let ends = self.parts.advances.get(&inst).cloned().unwrap_or_default();
+        let sides = self.facts.advances.get(&inst).cloned().unwrap_or_default();
         if let Op::Gpu(GpuOp::WarpSpecialize { .. }) = data.op {
-            return self.roles(inst, state);
+            return self.lower_partitions(inst, state);
         }
         let is_loop = matches!(data.op.as_tile(), Some(ir::Op::For { .. } | ir::Op::While {}));
-        for place in 0..data.operands.len() {
-            if let Some(hand) = self.hands.get(&data.operands[place]) {
-                self.cursor.function.insts[inst].operands[place] = hand.index;
+        for position in 0..data.operands.len() {
+            if let Some(held) = self.held_slots.get(&data.operands[position]) {
+                self.cursor.function.insts[inst].operands[position] = held.index;
             }
         }
-        let mut carried = self.carried(inst, ends, state);
+        let mut carried = self.carried(inst, sides, state);
         if is_loop {
-            let values = self.carried_values(&carried, self.numbers.get(&0).copied(), state);
+            let values = self.carried_values(&carried, self.constants.get(&0).copied(), state);
             self.cursor.function.insts[inst].operands.extend(values);
         }
         for (number, region) in data.regions.iter().enumerate() {
             let (mut inner, parity) = if is_loop {
                 let add = |function: &mut Function| function.add_parameter(*region, index_type(), None);
-                self.replace(&carried, state, add)
+                self.replace_carried(&carried, state, add)
             } else {
                 (state.clone(), None)
             };
             let outer = self.cursor.enter(*region);
             let insts = self.cursor.take_rest();
             carried.next_parity = self.share_parity(&carried, parity, &mut inner);
-            self.join_ends(inst, &mut inner);
+            self.merge_sides(inst, &mut inner);
             let is_condition = matches!(data.op.as_tile(), Some(ir::Op::While {})) && number == 0;
             let nothing = Carried::default();
-            self.block(insts, &mut inner, if is_condition { &nothing } else { &carried });
+            self.lower_block(insts, &mut inner, if is_condition { &nothing } else { &carried });
             self.cursor.go_to(outer);
         }
         self.cursor.insert(inst);
@@ -719,75 +745,81 @@ impl Lower<'_> {
             function.insts[inst].results.push(value);
             value
         };
-        let (after, parity) = self.replace(&carried, state, add);
+        let (after, parity) = self.replace_carried(&carried, state, add);
         *state = after;
         self.share_parity(&carried, parity, state);
-        self.join_ends(inst, state);
+        self.merge_sides(inst, state);
         for result in data.results {
-            self.hand_if_token(result);
+            self.hold_if_token(result);
         }
     }
 
-    /// An empty ring is acquired where it is taken, another one `held` slots after that. A slot that is full in the phase of one
-    /// parity next was emptied in that of the other.
-    fn join_ends(&mut self, inst: Inst, state: &mut State) {
-        for (root, held) in self.parts.even.get(&inst).cloned().into_iter().flatten() {
-            let taken = state[&(root, End::Take)].clone();
-            let mut phase = state[&(root, End::Acquire)].phase;
+    /// Computes the producer's state from the consumer's where both share an index.
+    ///
+    /// The producer is `held` slots ahead, 0 in an empty ring. A slot that is next full in the
+    /// phase of one parity became empty in the phase of the other.
+    fn merge_sides(&mut self, inst: Inst, state: &mut PipelineStates) {
+        for (root, held) in self.facts.merged.get(&inst).cloned().into_iter().flatten() {
+            let taken = state[&(root, Side::Consumer)].clone();
+            let mut phase = state[&(root, Side::Producer)].phase;
             let slots = i64::from(self.plans[&root].buffer.slots);
             if let Some(slot) = taken.slot {
                 let slot = i64::from(slot) + held;
-                let index = if slots == 1 { taken.index } else { self.number(slot % slots) };
+                let index = if slots == 1 { taken.index } else { self.constant(slot % slots) };
                 if let (Some(phase), Some(full)) = (&mut phase, taken.phase) {
-                    *phase = if slot / slots % 2 == 0 { self.flip(full) } else { full };
+                    *phase = if slot / slots % 2 == 0 { self.opposite_phase(full) } else { full };
                 }
                 let slot = u32::try_from(slot % slots).ok();
-                state.insert((root, End::Acquire), Position { index, slot, phase, passed: None });
+                state.insert((root, Side::Producer), PipelineState { index, slot, phase, passed: None });
                 continue;
             }
-            let (mut index, mut is_behind) = (taken.index, None);
+            let (mut index, mut wrap_operands) = (taken.index, None);
             if held % slots != 0 {
                 let held = self.cursor.int(Dtype::I32, held);
-                let slots = self.numbers[&slots];
+                let slots = self.constants[&slots];
                 let sum = self.scalar(ElementwiseFn::Add, &[taken.index, held]);
                 index = self.scalar(ElementwiseFn::IntRem, &[sum, slots]);
-                is_behind = Some([sum, slots]);
+                wrap_operands = Some([sum, slots]);
             }
             if let (Some(phase), Some(full)) = (&mut phase, taken.phase) {
                 *phase = full;
                 if held < slots {
-                    *phase = self.flip(full);
+                    *phase = self.opposite_phase(full);
                 }
-                if let Some(sum) = is_behind {
-                    let is_behind = self.scalar(ElementwiseFn::Ge, &sum);
-                    *phase = self.scalar(ElementwiseFn::Select, &[is_behind, full, *phase]);
+                if let Some(operands) = wrap_operands {
+                    let wraps = self.scalar(ElementwiseFn::Ge, &operands);
+                    *phase = self.scalar(ElementwiseFn::Select, &[wraps, full, *phase]);
                 }
             }
-            state.insert((root, End::Acquire), Position { index, slot: None, phase, passed: None });
+            state.insert((root, Side::Producer), PipelineState { index, slot: None, phase, passed: None });
         }
     }
 
-    fn roles(&mut self, inst: Inst, state: &mut State) {
+    fn lower_partitions(&mut self, inst: Inst, state: &mut PipelineStates) {
         let mut waits = false;
-        for (role, region) in self.cursor.function.insts[inst].regions.clone().into_iter().enumerate() {
+        for (partition, region) in self.cursor.function.insts[inst].regions.clone().into_iter().enumerate() {
             let mut inner = state.clone();
             for (root, plan) in &self.plans {
-                let Some(roles) = plan.roles.as_ref().filter(|roles| roles.inst == inst) else { continue };
+                let Some(partitions) =
+                    plan.partitions.as_ref().filter(|partitions| partitions.specialize == inst)
+                else {
+                    continue;
+                };
                 waits = true;
-                if roles.producer == role {
-                    inner.insert((*root, End::Acquire), self.first(End::Acquire, plan));
+                if partitions.producer == partition {
+                    inner.insert((*root, Side::Producer), self.initial_state(Side::Producer, plan));
                 }
-                if roles.consumers.contains(&role) {
-                    inner.insert((*root, End::Take), self.first(End::Take, plan));
+                if partitions.consumers.contains(&partition) {
+                    inner.insert((*root, Side::Consumer), self.initial_state(Side::Consumer, plan));
                 }
             }
             let outer = self.cursor.enter(region);
             let insts = self.cursor.take_rest();
-            self.block(insts, &mut inner, &Carried::default());
+            self.lower_block(insts, &mut inner, &Carried::default());
             self.cursor.go_to(outer);
         }
         if waits {
-            // All see the barriers that were made ready.
+            // All warps see the initialized barriers.
             self.cursor.emit(ir::Op::Barrier {}, &[], []);
         }
         self.cursor.insert(inst);

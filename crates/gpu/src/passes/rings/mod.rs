@@ -1,28 +1,36 @@
-//! Rings become buffers, slots, groups of copies, `mbarrier`s and fences; nothing above depends on which.
+//! Lowers rings to buffers, slots, commit groups, `mbarrier`s and fences.
 //!
-//! | who writes and reads a ring | a slot is full | a slot is empty |
+//! Earlier passes know only rings. The writers and readers of a ring decide its implementation:
+//!
+//! | writers and readers | a slot becomes full | a slot becomes empty |
 //! |---|---|---|
-//! | all warps, `local_store` | when it is stored, and a barrier stands between | when a barrier stands between |
-//! | all warps, `copy_async` | `commit_group` at `publish`, `wait_group` at `take`, and a barrier | the same |
-//! | all warps, `tensor_fill` | an `mbarrier` a slot, which one thread arrives at | a `barrier` at the next `acquire`; for products of several warpgroups an `mbarrier` a slot, an arrival of each warp |
-//! | a role that writes, roles that read | an `mbarrier` a slot: one arrival with the bytes of a tensor copy, of each thread when its copies are done, of each warp that stored | an `mbarrier` a slot, an arrival of each warp that read |
+//! | all warps, `local_store` | after the stores and a block barrier | after a block barrier |
+//! | all warps, `copy_async` | `commit_group` at `publish`, `wait_group` at `take`, block barrier | after a block barrier |
+//! | all warps, `tensor_fill` | `mbarrier` per slot; the copying thread arrives | block barrier at the next `acquire`, or `mbarrier` per slot (see below) |
+//! | one partition writes, others read | `mbarrier` per slot; the writers arrive (see below) | `mbarrier` per slot; each reading warp arrives |
 //!
-//! The barriers of the first two rows are left to the pass that places barriers. The group that `take` waits for is counted
-//! from the text ([`counts`]), and so is the product that `wgmma_wait` waits for. Which slot is next, and the parity of its
-//! phase, are int32 values that are carried through loops and branches ([`lower`]), one for both ends where the ring is empty
-//! there ([`merge_ring_indices`]).
+//! - If several warpgroups read tensor copies with `wgmma`, an `mbarrier` per slot on which each
+//!   warp arrives replaces the block barrier of the third row.
+//! - In the fourth row a tensor copy arrives once with its bytes, each thread of `copy_async`
+//!   arrives when its copies are complete, and each warp that stores arrives once.
 //!
-//! What ordinary accesses wrote and the asynchronous proxy reads (`wgmma`, tensor stores) is fenced by those who wrote, at `publish`.
-//! What `cp.async` wrote is fenced by those who read: who takes a slot has seen that all copies are done, behind the barrier or at the
-//! `mbarrier`, and each of its threads fences them for what it reads.
+//! A later pass places the block barriers of the first two rows. [`counts`] computes from the text
+//! which group `take` waits for and which dot `wgmma_wait` waits for. [`lower`] carries the index
+//! of the next slot and the parity of its phase through loops and branches as int32 values. If a
+//! ring is empty at a region, [`merge_ring_indices`] lets both sides share these values.
 //!
-//! Rings that copies fill and whose slots are always acquired, taken and released together ([`ring_groups`]) have their barriers, groups and
-//! fences in common: one wait for all, and one number of the next slot.
+//! Proxy fences: writers by ordinary accesses fence at `publish` if the asynchronous proxy
+//! (`wgmma`, tensor stores) reads the slot. Readers fence what `cp.async` wrote: `take` waits until
+//! all copies are complete, and each reading thread fences after that wait.
 //!
-//! `mbarrier`s are never deallocated: their memory could not be used for anything else without making them invalid. A ring that is
-//! made in a region has its memory for one run of that; its barriers are made before the outermost instruction around it, and their
-//! phases go on from one run to the next. Where threads store to shared memory too, they fence before the ring is filled: its memory
-//! may be what they stored to.
+//! Rings that copies fill and that are always acquired, taken and released together
+//! ([`ring_groups`]) share barriers, commit groups, fences and the index of the next slot.
+//!
+//! The pass never deallocates `mbarrier`s, because reuse of their memory would need an
+//! invalidation. A ring that is allocated in a region has its memory for one run of that region.
+//! Its barriers are initialized once, before the outermost instruction around it, and their phases
+//! continue from run to run. If threads store to shared memory too, they fence before a copy fills
+//! the ring, whose memory may be memory that they wrote.
 
 mod counts;
 mod lower;
@@ -41,32 +49,33 @@ use tilewright_gpu_ir::{GpuOp, Module, Op};
 /// Lowers the rings of a kernel.
 ///
 /// # Errors
-/// If a ring is used in a way that no row of the table is for.
+/// If no row of the module's table covers the uses of a ring.
 pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let function = module.kernel();
     let analysis = SlotAnalysis::new(function, false);
-    let plans = plan::plans(&analysis, (module.header.num_warps, module.header.cluster))?;
-    let teams = ring_groups::Teams::find(&analysis, &plans);
-    let counts = counts::count(&analysis, &plans, &teams);
-    end_in_their_regions(&analysis, &plans, &counts)?;
-    let parts = lower::Parts::new(&analysis, &plans, teams);
+    let plans = plan::plan_rings(&analysis, (module.header.num_warps, module.header.cluster))?;
+    let groups = ring_groups::RingGroups::find(&analysis, &plans);
+    let counts = counts::count_in_flight(&analysis, &plans, &groups);
+    check_ends_in_regions(&analysis, &plans, &counts)?;
+    let facts = lower::RingFacts::new(&analysis, &plans, groups);
     let entry = module.entry;
-    lower::lower(&mut module.functions[entry], plans, counts, parts);
+    lower::rewrite(&mut module.functions[entry], plans, counts, facts);
     Ok(())
 }
 
-/// Checks that rings with barriers in regions end there, with all slots taken: a copy that no thread waited for could come when others
-/// have the memory.
-fn end_in_their_regions(
+/// Checks that a ring with barriers in a region is deallocated there with all slots taken.
+///
+/// Otherwise a copy that no thread waits for could write to memory that another buffer has by then.
+fn check_ends_in_regions(
     analysis: &SlotAnalysis<'_>,
-    plans: &plan::Plans,
-    counts: &counts::Counts,
+    plans: &plan::RingPlans,
+    counts: &counts::InFlightCounts,
 ) -> Result<(), Box<Diagnostic>> {
     let function = analysis.function;
     let mut ended = BTreeSet::new();
     function.walk(function.entry, &mut |inst| {
         let data = &function.insts[inst];
-        if matches!(data.op, Op::Gpu(GpuOp::Dealloc {})) && !counts.left.contains(&inst) {
+        if matches!(data.op, Op::Gpu(GpuOp::Dealloc {})) && !counts.deallocs_of_full_slots.contains(&inst) {
             ended.insert(data.operands[0]);
         }
     });
@@ -74,8 +83,8 @@ fn end_in_their_regions(
     let Some((root, _)) = inner.find(|(root, _)| !ended.contains(*root)) else { return Ok(()) };
     let inst = function.defining_inst(*root).expect("an alloc makes it");
     let message = format!(
-        "the ring {} cannot be carried out: it needs an mbarrier, and its alloc stands in a region that does not end with all slots \
-         taken and a dealloc",
+        "cannot lower the ring {}: it needs an mbarrier, but the region of its alloc does not take all slots and \
+         deallocate it",
         analysis.text(*root)
     );
     Err(Box::new(at(function, inst, Code::MalformedIr, message)))

@@ -1,4 +1,4 @@
-//! What carries out a ring, by who writes and who reads its slots.
+//! Chooses the implementation of each ring by the writers and readers of its slots.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::WARPGROUP_WARPS;
 use tilewright_gpu_ir::{Buffer, GpuOp, Op, Type};
 
-/// What fills the slots.
+/// The kind of instruction that fills slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writer {
     Stores,
@@ -20,58 +20,66 @@ pub enum Writer {
     Tensor,
 }
 
-/// The roles of a ring that is not used by all warps.
+/// The partitions that use a ring, if not all warps do.
 #[derive(Clone, Debug)]
-pub struct Roles {
-    pub inst: Inst,
+pub struct RingPartitions {
+    pub specialize: Inst,
     pub producer: usize,
     pub consumers: Vec<usize>,
     pub producing_warps: u32,
     pub consuming_warps: u32,
 }
 
-/// How a ring is carried out.
+/// The implementation of a ring.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RingPlan {
     pub buffer: Buffer,
     pub writer: Writer,
-    /// The asynchronous proxy reads slots.
+    /// True if the asynchronous proxy reads slots.
     pub is_async_read: bool,
-    /// Tensor copies fill slots for several warpgroups that multiply, from these slots or from others: those of a block, or of the blocks
-    /// of a divided program, which may fill them together.
-    pub is_between_groups: bool,
-    pub roles: Option<Roles>,
-    /// Its `alloc` is inside of a region: other buffers may have its memory between two runs of that. Its barriers are made once,
-    /// before the outermost instruction around it.
+    /// True if tensor copies fill the slots while several warpgroups run `wgmma`.
+    ///
+    /// The warpgroups belong to one block, or to the blocks of a divided program, which may fill
+    /// the slots together.
+    pub is_shared_by_warpgroups: bool,
+    pub partitions: Option<RingPartitions>,
+    /// True if its `alloc` is in a region.
+    ///
+    /// Other buffers may have its memory between two runs of the region. Its barriers are
+    /// initialized once, before the outermost instruction around it.
     pub is_in_region: bool,
-    /// Of the block.
+    /// The number of warps of a block.
     pub num_warps: u32,
 }
 
-impl Plan {
-    /// Whether an `mbarrier` says that a slot is full.
+impl RingPlan {
+    /// Returns whether an `mbarrier` signals full slots.
     pub fn has_full(&self) -> bool {
-        self.roles.is_some() || self.writer == Writer::Tensor
+        self.partitions.is_some() || self.writer == Writer::Tensor
     }
 
-    /// Whether its barriers are made elsewhere than its memory.
+    /// Returns whether the barriers are initialized outside the region that allocates the memory.
     pub fn has_outer_barriers(&self) -> bool {
         self.is_in_region && self.has_full()
     }
 
-    /// Whether an `mbarrier` says that a slot is empty. Between warpgroups that multiply it lets one be ahead of another.
+    /// Returns whether an `mbarrier` signals empty slots.
+    ///
+    /// Unlike a block barrier, it lets one warpgroup run ahead of another.
     pub fn has_empty(&self) -> bool {
-        self.roles.is_some() || self.is_between_groups
+        self.partitions.is_some() || self.is_shared_by_warpgroups
     }
 
-    /// How many arrivals make a slot empty.
+    /// Returns the number of arrivals that make a slot empty.
     pub fn empty_arrivals(&self) -> u32 {
-        self.roles.as_ref().map_or(self.num_warps, |roles| roles.consuming_warps)
+        self.partitions.as_ref().map_or(self.num_warps, |partitions| partitions.consuming_warps)
     }
 
-    /// How many arrivals make the slots of a team of so many rings full. Of what a thread copies for all of them, it arrives once.
+    /// Returns the number of arrivals that make the slots of a group of rings full.
+    ///
+    /// A thread arrives once for its copies to all rings of the group.
     pub fn full_arrivals(&self, rings: u32) -> u32 {
-        let warps = self.roles.as_ref().map_or(0, |roles| roles.producing_warps);
+        let warps = self.partitions.as_ref().map_or(0, |partitions| partitions.producing_warps);
         match self.writer {
             Writer::Tensor => rings,
             Writer::Copies => warps * LANES,
@@ -80,21 +88,24 @@ impl Plan {
     }
 }
 
-pub type Plans = BTreeMap<Value, Plan>;
+pub type RingPlans = BTreeMap<Value, RingPlan>;
 
-/// What the instructions of a ring are.
+/// The instructions that use a ring.
 #[derive(Default)]
 struct RingUses {
     writers: Vec<(Writer, Inst)>,
     is_async_read: bool,
-    /// Acquires, publishes and what writes.
+    /// `acquire`, `publish` and the instructions that write.
     producing: Vec<Inst>,
-    /// Takes and releases.
+    /// `take`, `release` and the instructions that read.
     consuming: Vec<Inst>,
 }
 
-/// A plan for every ring.
-pub fn plans(analysis: &SlotAnalysis<'_>, (num_warps, blocks): (u32, u32)) -> Result<Plans, Box<Diagnostic>> {
+/// Plans every ring of a kernel.
+pub fn plan_rings(
+    analysis: &SlotAnalysis<'_>,
+    (num_warps, blocks): (u32, u32),
+) -> Result<RingPlans, Box<Diagnostic>> {
     let function = analysis.function;
     let mut uses: BTreeMap<Value, RingUses> = BTreeMap::new();
     let mut rings = Vec::new();
@@ -106,66 +117,67 @@ pub fn plans(analysis: &SlotAnalysis<'_>, (num_warps, blocks): (u32, u32)) -> Re
         {
             rings.push((data.results[0], inst, buffer.clone()));
         }
-        for (place, value) in data.operands.iter().enumerate() {
+        for (operand, value) in data.operands.iter().enumerate() {
             let ty = function.ty(*value);
             if !matches!(ty, Type::Ring(_) | Type::Empty(_) | Type::Full(_)) {
                 continue;
             }
             let root = analysis.root(*value).expect("the verifier traces rings");
-            note(uses.entry(root).or_default(), op, inst, place);
+            record_use(uses.entry(root).or_default(), op, inst, operand);
         }
     });
-    let mut plans = Plans::new();
+    let mut plans = RingPlans::new();
     for (root, inst, buffer) in rings {
         let uses = uses.remove(&root).unwrap_or_default();
-        let plan = plan(analysis, root, buffer, &uses, (num_warps, blocks)).map_err(|message| {
-            let text = format!("the ring {} cannot be carried out: {message}", analysis.text(root));
+        let plan = plan_ring(analysis, root, buffer, &uses, (num_warps, blocks)).map_err(|message| {
+            let text = format!("cannot lower the ring {}: {message}", analysis.text(root));
             Box::new(at(function, inst, Code::MalformedIr, text))
         })?;
         plans.insert(root, plan);
     }
-    // Where groups multiply out of step, a barrier of the block for what they load to registers would bring them into step.
-    if plans.values().any(|plan| plan.is_between_groups) {
+    // A block barrier for slots that are loaded to registers would synchronize warpgroups that
+    // otherwise run `wgmma` independently.
+    if plans.values().any(|plan| plan.is_shared_by_warpgroups) {
         for plan in plans.values_mut() {
-            plan.is_between_groups |= plan.writer == Writer::Tensor && !plan.is_in_region;
+            plan.is_shared_by_warpgroups |= plan.writer == Writer::Tensor && !plan.is_in_region;
         }
     }
     Ok(plans)
 }
 
-fn note(uses: &mut RingUses, op: &GpuOp, inst: Inst, place: usize) {
+fn record_use(uses: &mut RingUses, op: &GpuOp, inst: Inst, operand: usize) {
     let writer = match op {
         GpuOp::LocalStore {} => Some(Writer::Stores),
         GpuOp::CopyAsync { .. } => Some(Writer::Copies),
         GpuOp::TensorFill {} => Some(Writer::Tensor),
-        // tidy: wildcard because no other op writes to a slot in hand
+        // tidy: wildcard because no other op writes to an acquired slot
         _ => None,
     };
-    uses.writers.extend(writer.filter(|_| place == 0).map(|writer| (writer, inst)));
+    uses.writers.extend(writer.filter(|_| operand == 0).map(|writer| (writer, inst)));
     uses.is_async_read |=
         matches!(op, GpuOp::Wgmma { .. } | GpuOp::TensorStore {} | GpuOp::TensorReduce { .. });
     match op {
         GpuOp::Dealloc {} => {}
         GpuOp::Acquire {} | GpuOp::Publish {} => uses.producing.push(inst),
         _ if writer.is_some() => uses.producing.push(inst),
-        // tidy: wildcard because all others take a full slot
+        // tidy: wildcard because all others take, read or release a full slot
         _ => uses.consuming.push(inst),
     }
 }
 
-fn plan(
+fn plan_ring(
     analysis: &SlotAnalysis<'_>,
     root: Value,
     buffer: Buffer,
     uses: &RingUses,
     (num_warps, blocks): (u32, u32),
-) -> Result<Plan, &'static str> {
+) -> Result<RingPlan, &'static str> {
     let writer = uses.writers.first().map_or(Writer::Stores, |(writer, _)| *writer);
     if uses.writers.iter().any(|(other, _)| *other != writer) {
-        return Err("its slots are filled by stores and by copies, or by copies of two kinds");
+        return Err("stores and copies fill its slots, or copies of two kinds");
     }
     if writer == Writer::Tensor {
-        single_fills(analysis, uses)?;
+        check_single_fills(analysis, uses)?;
     }
     let in_condition = |inst: &&Inst| {
         let mut block = analysis.block_of_inst(**inst);
@@ -181,20 +193,34 @@ fn plan(
     if uses.producing.iter().chain(&uses.consuming).any(|inst| in_condition(&inst)) {
         return Err("it is used in the condition of a while_loop");
     }
-    let roles = roles(analysis, root, uses, num_warps)?;
-    let are_groups = num_warps * blocks > WARPGROUP_WARPS;
+    let partitions = find_partitions(analysis, root, uses, num_warps)?;
+    let has_warpgroups = num_warps * blocks > WARPGROUP_WARPS;
     let is_in_region = analysis.block_of(root) != analysis.function.entry;
-    // All groups leave such memory before it is filled again: what had it between may have been of all of them.
-    let is_between_groups = writer == Writer::Tensor && uses.is_async_read && are_groups && !is_in_region;
+    // Between two runs of a region, a buffer of all warpgroups may have the memory of its ring, so
+    // all of them must have left it before it is filled again.
+    let is_shared_by_warpgroups =
+        writer == Writer::Tensor && uses.is_async_read && has_warpgroups && !is_in_region;
     let is_async_read = uses.is_async_read;
-    if roles.is_some() && is_in_region {
-        return Err("its roles meet at an mbarrier, and its alloc stands in a region: those are made once");
+    if partitions.is_some() && is_in_region {
+        return Err(
+            "its partitions need an mbarrier, which is initialized once, but its alloc is in a region",
+        );
     }
-    Ok(Plan { buffer, writer, is_async_read, is_between_groups, roles, is_in_region, num_warps })
+    Ok(RingPlan {
+        buffer,
+        writer,
+        is_async_read,
+        is_shared_by_warpgroups,
+        partitions,
+        is_in_region,
+        num_warps,
+    })
 }
 
-/// A slot is filled by one tensor copy, next to its `publish`: its barrier expects the bytes once.
-fn single_fills(analysis: &SlotAnalysis<'_>, uses: &RingUses) -> Result<(), &'static str> {
+/// Checks that one tensor copy in the block of the `publish` fills a slot.
+///
+/// The barrier of the slot expects the bytes once.
+fn check_single_fills(analysis: &SlotAnalysis<'_>, uses: &RingUses) -> Result<(), &'static str> {
     let function = analysis.function;
     let publishes: Vec<Inst> = uses
         .producing
@@ -215,42 +241,48 @@ fn single_fills(analysis: &SlotAnalysis<'_>, uses: &RingUses) -> Result<(), &'st
     }
 }
 
-fn roles(
+fn find_partitions(
     analysis: &SlotAnalysis<'_>,
     root: Value,
     uses: &RingUses,
     num_warps: u32,
-) -> Result<Option<Roles>, &'static str> {
+) -> Result<Option<RingPartitions>, &'static str> {
     let of = |insts: &[Inst]| -> Vec<Option<(Inst, usize)>> {
-        let mut roles: Vec<_> = insts.iter().map(|inst| analysis.partition(*inst)).collect();
-        roles.sort_unstable();
-        roles.dedup();
-        roles
+        let mut partitions: Vec<_> = insts.iter().map(|inst| analysis.partition(*inst)).collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        partitions
     };
     let (producing, consuming) = (of(&uses.producing), of(&uses.consuming));
     if producing.iter().chain(&consuming).all(Option::is_none) {
         return Ok(None);
     }
     let &[Some((inst, producer))] = &producing[..] else {
-        return Err("its slots are filled by several roles, or by all warps and a role");
+        return Err("several partitions fill its slots, or all warps and a partition");
     };
     let mut consumers = Vec::new();
-    for role in consuming {
-        match role {
+    for partition in consuming {
+        match partition {
             Some((other, consumer)) if other == inst && consumer != producer => consumers.push(consumer),
-            _ => return Err("its slots are read by all warps, or by the role that fills them"),
+            _ => return Err("all warps read its slots, or the partition that fills them"),
         }
     }
     if analysis.block_of_inst(inst) != analysis.block_of(root) {
-        return Err("its roles do not stand in the block of its alloc: its phases would begin again");
+        return Err("its warp_specialize is not in the block of its alloc, so its phases would start again");
     }
     let Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) = &analysis.function.insts[inst].op else {
-        return Err("its roles are none");
+        return Err("no warp_specialize contains its uses");
     };
-    let count = |role: &usize| u32::try_from(warps[*role]).unwrap_or(num_warps);
+    let count = |partition: &usize| u32::try_from(warps[*partition]).unwrap_or(num_warps);
     let consuming_warps = consumers.iter().map(count).sum();
     if consuming_warps == 0 {
-        return Err("no role reads it");
+        return Err("no partition reads it");
     }
-    Ok(Some(Roles { inst, producer, producing_warps: count(&producer), consumers, consuming_warps }))
+    Ok(Some(RingPartitions {
+        specialize: inst,
+        producer,
+        producing_warps: count(&producer),
+        consumers,
+        consuming_warps,
+    }))
 }

@@ -1,40 +1,43 @@
-//! Rings that advance together, as those of the two operands of a product do: in every block slots of each are acquired, published,
-//! taken and released in turn, in the order of the rings; roles may release them in any order. All are published before the first is taken,
-//! which waits for all, and all are released before the first is acquired: the last release says so.
+//! Finds groups of rings that advance together, such as the rings of the two operands of a dot.
 //!
-//! What threads copy for such rings is one group, or arrives at one barrier, and is waited for at once: where nothing is read between
-//! one `take` and the next.
+//! In every block, the slots of a group are acquired, published, taken and released in turn, in the
+//! order of the rings; partitions may release them in any order. All slots of a turn are published
+//! before the first is taken, and that `take` waits for all. All are released before the first is
+//! acquired, and the last release of the turn signals it.
+//!
+//! If nothing is read between the first and the last `take` of a turn, the copies by threads for
+//! such rings are one commit group, or arrive at one barrier, and need one wait.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Block, Inst, Value};
 
-use super::plan::{Plan, Plans, Writer};
+use super::plan::{RingPlan, RingPlans, Writer};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
-/// Which rings are a team.
+/// The groups of rings that advance together.
 #[derive(Default)]
-pub struct Teams {
-    /// The rings of the team of each ring, in order.
+pub struct RingGroups {
+    /// For each ring, the rings of its group in order.
     of: FxHashMap<Value, Vec<Value>>,
     /// The last releases of turns.
     last_releases: FxHashSet<Inst>,
 }
 
-/// What is done with a slot.
+/// A step in the life of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Acquire,
     Publish,
     Take,
     Release,
-    /// The same of one that was taken elsewhere, as in the iteration before.
+    /// The release of a slot that another block took, such as the iteration before.
     ReleaseLater,
-    /// A slot that was taken is read.
+    /// A read of a taken slot.
     Read,
-    /// Slots are made full and taken, or made empty and acquired, in a region of an instruction of the block.
+    /// Any step but a read, in a region of an instruction of the block.
     Within,
 }
 
@@ -44,43 +47,48 @@ impl Step {
     }
 }
 
-/// What makes slots full and takes them, or makes them empty and acquires them: in each block, in the order of the text.
+/// The kind of barrier that orders two steps.
+///
+/// A full barrier orders `publish` before `take`; an empty barrier orders `release` before
+/// `acquire`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum End {
+enum BarrierKind {
     Full,
     Empty,
 }
 
-type Steps = BTreeMap<(Block, End), Vec<(Step, Value, Inst)>>;
+/// The steps of each block and kind of barrier, in the order of the text.
+type Steps = BTreeMap<(Block, BarrierKind), Vec<(Step, Value, Inst)>>;
 
-impl Teams {
-    /// The teams of a function: each ring that may be in one joins the first whose rings it follows.
-    pub fn find(analysis: &SlotAnalysis<'_>, plans: &Plans) -> Self {
+impl RingGroups {
+    /// Finds the groups of a function. Each ring joins the first group that it can follow.
+    pub fn find(analysis: &SlotAnalysis<'_>, plans: &RingPlans) -> Self {
         let function = analysis.function;
         let mut steps = Steps::new();
         let mut order = Vec::new();
         function.walk(function.entry, &mut |inst| {
             let data = &function.insts[inst];
-            let (end, step) = match &data.op {
+            let (kind, step) = match &data.op {
                 Op::Gpu(GpuOp::Alloc { .. }) => {
                     order.extend(data.results.iter().filter(|value| plans.contains_key(value)));
                     return;
                 }
-                Op::Gpu(GpuOp::Acquire {}) => (End::Empty, Step::Acquire),
-                Op::Gpu(GpuOp::Publish {}) => (End::Full, Step::Publish),
-                Op::Gpu(GpuOp::Take {}) => (End::Full, Step::Take),
+                Op::Gpu(GpuOp::Acquire {}) => (BarrierKind::Empty, Step::Acquire),
+                Op::Gpu(GpuOp::Publish {}) => (BarrierKind::Full, Step::Publish),
+                Op::Gpu(GpuOp::Take {}) => (BarrierKind::Full, Step::Take),
                 Op::Gpu(GpuOp::Release {}) => {
                     let taken = function.defining_inst(data.operands[0]);
                     let is_here = taken
                         .is_some_and(|taken| analysis.block_of_inst(taken) == analysis.block_of_inst(inst));
-                    (End::Empty, if is_here { Step::Release } else { Step::ReleaseLater })
+                    (BarrierKind::Empty, if is_here { Step::Release } else { Step::ReleaseLater })
                 }
                 // tidy: wildcard because no other op advances a ring
                 _ => {
                     let taken =
                         data.operands.iter().filter(|value| matches!(function.ty(**value), Type::Full(_)));
                     for root in taken.filter_map(|value| analysis.root(*value)) {
-                        let steps = steps.entry((analysis.block_of_inst(inst), End::Full)).or_default();
+                        let steps =
+                            steps.entry((analysis.block_of_inst(inst), BarrierKind::Full)).or_default();
                         steps.push((Step::Read, root, inst));
                     }
                     return;
@@ -88,66 +96,70 @@ impl Teams {
             };
             if let Some(root) = analysis.root(data.operands[0]) {
                 let mut block = analysis.block_of_inst(inst);
-                steps.entry((block, end)).or_default().push((step, root, inst));
+                steps.entry((block, kind)).or_default().push((step, root, inst));
                 while let Some(owner) = analysis.owner(block) {
                     block = analysis.block_of_inst(owner);
-                    steps.entry((block, end)).or_default().push((Step::Within, root, inst));
+                    steps.entry((block, kind)).or_default().push((Step::Within, root, inst));
                 }
             }
         });
-        let mut teams: Vec<Vec<Value>> = Vec::new();
+        let mut groups: Vec<Vec<Value>> = Vec::new();
         for root in order {
-            let team = teams.iter_mut().find(|team| {
-                let together: Vec<Value> = team.iter().copied().chain([root]).collect();
-                let is_at_once =
-                    plans[&root].writer == Writer::Tensor || are_taken_at_once(&steps, &together);
-                is_alike(analysis, plans, team[0], root)
-                    && advance_in_turn(&steps, &together, &plans[&root])
-                    && is_at_once
+            let group = groups.iter_mut().find(|group| {
+                let candidate: Vec<Value> = group.iter().copied().chain([root]).collect();
+                let can_wait_once =
+                    plans[&root].writer == Writer::Tensor || are_taken_at_once(&steps, &candidate);
+                can_share_barriers(analysis, plans, group[0], root)
+                    && advance_in_turn(&steps, &candidate, &plans[&root])
+                    && can_wait_once
             });
-            match team {
-                Some(team) => team.push(root),
-                None => teams.push(vec![root]),
+            match group {
+                Some(group) => group.push(root),
+                None => groups.push(vec![root]),
             }
         }
         let last_releases =
-            teams.iter().flat_map(|team| last_releases(&steps, team, &plans[&team[0]])).collect();
-        let of =
-            teams.into_iter().flat_map(|team| team.clone().into_iter().map(move |root| (root, team.clone())));
+            groups.iter().flat_map(|group| last_releases(&steps, group, &plans[&group[0]])).collect();
+        let of = groups
+            .into_iter()
+            .flat_map(|group| group.clone().into_iter().map(move |root| (root, group.clone())));
         Self { of: of.collect(), last_releases }
     }
 
-    /// The rings that advance with this one, in order.
-    pub fn team(&self, root: Value) -> &[Value] {
-        self.of.get(&root).map_or(&[], |team| team)
+    /// Returns the rings that advance with `root`, itself included, in order.
+    pub fn rings_with(&self, root: Value) -> &[Value] {
+        self.of.get(&root).map_or(&[], |group| group)
     }
 
-    /// The ring that has the barriers.
-    pub fn first(&self, root: Value) -> Value {
-        self.team(root).first().copied().unwrap_or(root)
+    /// Returns the first ring of the group, which owns its barriers.
+    pub fn leader(&self, root: Value) -> Value {
+        self.rings_with(root).first().copied().unwrap_or(root)
     }
 
-    /// Whether the team advances with this one.
+    /// Returns whether `root` is the last ring of its group, at which the group advances.
     pub fn is_last(&self, root: Value) -> bool {
-        self.team(root).last().is_none_or(|last| *last == root)
+        self.rings_with(root).last().is_none_or(|last| *last == root)
     }
 
-    /// Whether a release is the last of its turn.
+    /// Returns whether a release is the last of its turn.
     pub fn is_last_release(&self, release: Inst) -> bool {
         self.last_releases.contains(&release)
     }
 
-    /// How many rings.
+    /// Returns the number of rings in the group.
     pub fn size(&self, root: Value) -> u32 {
-        self.team(root).len().max(1) as u32
+        self.rings_with(root).len().max(1) as u32
     }
 }
 
-/// Whether two rings can have barriers in common.
-fn is_alike(analysis: &SlotAnalysis<'_>, plans: &Plans, one: Value, other: Value) -> bool {
-    let [first, second]: [&Plan; 2] = [one, other].map(|root| &plans[&root]);
-    let roles =
-        |plan: &Plan| plan.roles.as_ref().map(|roles| (roles.inst, roles.producer, roles.consumers.clone()));
+/// Returns whether two rings can share barriers.
+fn can_share_barriers(analysis: &SlotAnalysis<'_>, plans: &RingPlans, one: Value, other: Value) -> bool {
+    let [first, second]: [&RingPlan; 2] = [one, other].map(|root| &plans[&root]);
+    let partitions = |plan: &RingPlan| {
+        plan.partitions
+            .as_ref()
+            .map(|partitions| (partitions.specialize, partitions.producer, partitions.consumers.clone()))
+    };
     let is_possible = match first.writer {
         Writer::Tensor => true,
         Writer::Copies => first.is_async_read == second.is_async_read,
@@ -157,21 +169,24 @@ fn is_alike(analysis: &SlotAnalysis<'_>, plans: &Plans, one: Value, other: Value
         && first.writer == second.writer
         && first.buffer.slots == second.buffer.slots
         && first.has_empty() == second.has_empty()
-        && roles(first) == roles(second)
+        && partitions(first) == partitions(second)
         && analysis.block_of(one) == analysis.block_of(other)
 }
 
-/// What is done with some rings, in turns of as many steps as there are rings: those steps that count. Between the steps of a turn of a
-/// role no ring advances in a loop: who waits for the whole turn at its first step would wait for a role that waits for it in that loop.
-fn turns(
+/// Splits the steps of some rings for which `counts` is true into turns of one step per ring.
+///
+/// If partitions use the rings, a region where any ring advances ends the turn. Otherwise the wait
+/// for a whole turn at its first step could wait for a partition that waits for this one in that
+/// region.
+fn split_into_turns(
     steps: &[(Step, Value, Inst)],
     rings: &[Value],
-    has_roles: bool,
+    has_partitions: bool,
     counts: impl Fn(Step) -> bool,
 ) -> Vec<Vec<(Step, Value, Inst)>> {
     let is_own = |(step, root, _): &&(Step, Value, Inst)| match step {
         Step::Read => false,
-        Step::Within if has_roles => true,
+        Step::Within if has_partitions => true,
         step => counts(*step) && rings.contains(root),
     };
     let own: Vec<_> = steps.iter().filter(is_own).copied().collect();
@@ -179,36 +194,43 @@ fn turns(
     straight.flat_map(|own| own.chunks(rings.len()).map(<[_]>::to_vec)).collect()
 }
 
-/// Whether the same is done with some rings in turn, in this order, in every block; roles release slots in any order. Where nothing
-/// says that a slot is empty but a barrier of the block, it does not matter when they are.
-fn advance_in_turn(steps: &Steps, rings: &[Value], plan: &Plan) -> bool {
+/// Returns whether every block does the same steps with the rings in turn, in this order.
+///
+/// Partitions may release slots in any order. If a block barrier signals empty slots, the order of
+/// releases does not matter.
+fn advance_in_turn(steps: &Steps, rings: &[Value], plan: &RingPlan) -> bool {
     let counts = |step: Step| plan.has_empty() || !step.is_release();
     let is_turn = |turn: &Vec<(Step, Value, Inst)>| {
         let is_one = |ring: &Value| turn.iter().filter(|(_, root, _)| root == ring).count() == 1;
         let is_in_order = turn.iter().map(|(_, root, _)| root).eq(rings);
         turn.iter().all(|(step, ..)| *step == turn[0].0)
-            && (is_in_order || plan.roles.is_some() && turn[0].0.is_release() && rings.iter().all(is_one))
+            && (is_in_order
+                || plan.partitions.is_some() && turn[0].0.is_release() && rings.iter().all(is_one))
     };
-    steps.values().all(|steps| turns(steps, rings, plan.roles.is_some(), counts).iter().all(is_turn))
+    steps
+        .values()
+        .all(|steps| split_into_turns(steps, rings, plan.partitions.is_some(), counts).iter().all(is_turn))
 }
 
-/// The last release of each turn of a team.
-fn last_releases(steps: &Steps, team: &[Value], plan: &Plan) -> Vec<Inst> {
+/// Returns the last release of each turn of a group.
+fn last_releases(steps: &Steps, group: &[Value], plan: &RingPlan) -> Vec<Inst> {
     let is_counted = |step: Step| step.is_release() || step == Step::Within;
-    let all = steps.values().flat_map(|steps| turns(steps, team, plan.roles.is_some(), is_counted));
+    let all = steps
+        .values()
+        .flat_map(|steps| split_into_turns(steps, group, plan.partitions.is_some(), is_counted));
     let lasts = all.filter_map(|turn| turn.last().copied());
     lasts.filter(|(step, ..)| step.is_release()).map(|(_, _, inst)| inst).collect()
 }
 
-/// Whether nothing is read of some rings that advance in turn before all are taken.
+/// Returns whether all rings of a turn are taken before one of them is read.
 fn are_taken_at_once(steps: &Steps, rings: &[Value]) -> bool {
     steps.values().all(|steps| {
-        let mut left = 0;
+        let mut untaken = 0;
         steps.iter().filter(|(_, root, _)| rings.contains(root)).all(|(step, root, _)| {
             if *step == Step::Take {
-                left = rings.iter().rev().position(|ring| ring == root).unwrap_or(0);
+                untaken = rings.iter().rev().position(|ring| ring == root).unwrap_or(0);
             }
-            *step != Step::Read || left == 0
+            *step != Step::Read || untaken == 0
         })
     })
 }
