@@ -389,7 +389,8 @@ yield_values %to
     assert_eq!(after(plain, "barriers").matches("barrier").count(), 1);
 }
 
-/// If `%n` is 2, `%n + 2` exceeds the three slots by one, and the selected 0 is the slot of `%n + 1`.
+/// If `%n` is 2, `%n + 2` exceeds the three slots by one, and the selected 0 is the slot of `%n +
+/// 1`.
 #[test]
 fn an_index_that_may_wrap_is_unknown() {
     let body = "

@@ -114,7 +114,7 @@ def _start(arguments: list[str]) -> None:
 def _main() -> None:
     import torch  # noqa: F401
 
-    # What is there now lives as long as the process: no fork needs to look through it for garbage.
+    # All objects so far live as long as the process; the garbage collector of a fork can skip them.
     gc.collect()
     gc.freeze()
     if request := _next_program():

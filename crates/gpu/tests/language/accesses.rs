@@ -1,5 +1,7 @@
-//! Vector accesses claim no more than holds: on concrete arguments, each access of each thread is a run of consecutive, aligned
-//! addresses under one mask; and every element is accessed by a thread that is not a copy.
+//! Checks the claims of vector accesses on concrete arguments.
+//!
+//! Each access of each thread must be a run of consecutive, aligned addresses under one mask. Each
+//! element must be accessed by a thread that does not hold a copy.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +14,11 @@ use crate::common::{Random, seeds};
 use crate::erase::{Erased, erase};
 use crate::{Program, assigned, module, text};
 
-/// What is asked of a value each time it is computed.
+/// The property that a value must have each time it is computed.
 struct Claim {
     access: Access,
     is_mask: bool,
-    /// The bits of the register in which it is the same in each thread.
+    /// The bits of the register index that do not change the value in a thread.
     equal_registers: u32,
 }
 
@@ -28,7 +30,7 @@ struct Access {
 }
 
 impl Access {
-    /// Of a load or a store of a tile.
+    /// Returns the access of a load or a store of a tile.
     fn of(program: &Program, data: &InstData) -> Option<Self> {
         let Op::Gpu(GpuOp::Load { axis, width, .. } | GpuOp::Store { axis, width, .. }) = data.op else {
             return None;
@@ -40,34 +42,34 @@ impl Access {
         Some(Self { layout, vector })
     }
 
-    /// The elements of each access of the threads of a warp, but for those with these bits.
+    /// Returns the elements of each access of a warp's lanes, except lanes with a bit of `without`.
     fn elements(&self, warp: u32, without: u32) -> Vec<Vec<usize>> {
         let mut all = Vec::new();
         for lane in (0..32).filter(|lane| lane & without == 0) {
-            for number in 0..self.vector.accesses() {
+            for access in 0..self.vector.accesses() {
                 let element = |register: u32| {
-                    let place = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
-                    self.layout.at(&place) as usize
+                    let point = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
+                    self.layout.at(&point) as usize
                 };
-                all.push(self.vector.registers(number).into_iter().map(element).collect());
+                all.push(self.vector.registers(access).into_iter().map(element).collect());
             }
         }
         all
     }
 }
 
-/// The claims on each value of the tile IR.
+/// Returns the claims on each value of the tile IR.
 fn claims(program: &Program, erased: &Erased) -> BTreeMap<Value, Vec<Claim>> {
     let mut claims: BTreeMap<Value, Vec<Claim>> = BTreeMap::new();
     for data in program.kernel().insts.values() {
         let Some(access) = Access::of(program, data) else { continue };
         let mask = if data.results.is_empty() { 2 } else { 1 };
-        for (place, is_mask) in [(0, false), (mask, true)] {
-            if let Some(value) = data.operands.get(place) {
-                let value = erased.values[*value].expect("it is in registers");
+        for (operand, is_mask) in [(0, false), (mask, true)] {
+            if let Some(value) = data.operands.get(operand) {
+                let value = erased.values[*value].expect("the operand is in registers");
                 let equal_registers = match data.op {
                     Op::Gpu(GpuOp::Load { equal_registers, .. }) => equal_registers,
-                    // tidy: wildcard because it is claimed of loads alone
+                    // tidy: wildcard because only loads make this claim
                     _ => 0,
                 };
                 claims.entry(value).or_default().push(Claim {
@@ -81,13 +83,13 @@ fn claims(program: &Program, erased: &Erased) -> BTreeMap<Value, Vec<Claim>> {
     claims
 }
 
-/// Each register has what the one has whose number is without these bits.
+/// Checks that each register equals the register whose index has the claim's bits cleared.
 fn are_equal(program: &Program, value: Value, tile: &Tile, claim: &Claim) {
     let layout = &claim.access.layout;
     for (warp, lane) in (0..program.header.num_warps).flat_map(|warp| (0..32).map(move |lane| (warp, lane))) {
         let element = |register: u32| {
-            let place = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
-            tile[layout.at(&place) as usize]
+            let point = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
+            tile[layout.at(&point) as usize]
         };
         for register in 0..layout.registers() {
             let same = register & !claim.equal_registers;
@@ -111,7 +113,9 @@ fn holds(program: &Program, value: Value, ty: &Type, tile: &Tile, claim: &Claim)
     }
 }
 
-/// A kernel that loads and stores at random functions of an index tile, all of which are positive and not large.
+/// Returns a kernel that loads and stores at random functions of an index tile.
+///
+/// The functions have small positive values.
 fn random_accesses(random: &mut Random) -> String {
     let extent = random.pick(&[64, 256, 1024]);
     let shape = format!("[{extent}]");
@@ -131,7 +135,7 @@ fn random_accesses(random: &mut Random) -> String {
         lines.push(format!("{name} = {function} {from}, %s{number} : int32{shape}"));
         tiles.push(name);
     }
-    let index = tiles.last().expect("there is one").clone();
+    let index = tiles.last().expect("there is a tile").clone();
     let bounded = random.pick(&tiles.iter().map(String::as_str).collect::<Vec<_>>()).to_owned();
     lines.push(format!("%m = splat %n {{shape = {shape}}} : int32{shape}"));
     lines.push(format!("%mask = lt {bounded}, %m : int1{shape}"));
@@ -167,7 +171,7 @@ fn accesses_are_aligned_runs() {
         let erased = erase(&program);
         let claims = claims(&program, &erased);
         let function = erased.module.kernel();
-        // Addresses and numbers are multiples of what is promised, and of no more.
+        // Addresses and scalars are multiples of their promised divisibility and of no more.
         let multiple = |index: usize, random: &mut Random| {
             u64::from(function.parameters[index].divisibility) * (2 * random.below(4) as u64 + 1)
         };
@@ -191,7 +195,7 @@ fn accesses_are_aligned_runs() {
     assert!(loaded_once > 20, "{loaded_once}");
 }
 
-/// Each element is stored once by the threads that are not copies, however small the tile.
+/// The threads without copies store each element once, for tiles of any size.
 #[test]
 fn copies_do_not_store() {
     for extent in [1_u32, 2, 16, 64, 256, 2048] {

@@ -1,5 +1,7 @@
-//! Tiles of pointers become scalar pointers and offsets: which do, that they point where they did, and that nothing overflows
-//! that did not before.
+//! Tests the split of pointer tiles into scalar pointers and offsets.
+//!
+//! The tests check which tiles are split, that addresses stay equal, and that no sum overflows that
+//! did not overflow before.
 
 use tilewright_ir::{Inst, Op, Operation};
 
@@ -38,7 +40,8 @@ const STORE: &str = r#"{cache = "", eviction = ""}"#;
 const CAST: &str = r#"{element = int64, rounding = "rtne"}"#;
 const FOR: &str = r#"{options = "stages=0 unroll=0"}"#;
 
-/// A kernel with this body after the head; `LOAD`, `STORE`, `FOR` and `CAST` stand for attributes.
+/// Returns a kernel with `body` after the head; `LOAD`, `STORE`, `FOR`, `CAST` expand to
+/// attributes.
 fn kernel(body: &str) -> String {
     let body = body.replace("LOAD", LOAD).replace("STORE", STORE).replace("FOR", FOR).replace("CAST", CAST);
     format!("{HEAD}{body}  return_values\n}}\n")
@@ -51,7 +54,7 @@ fn count(program: &Program, is_counted: impl Fn(Inst) -> bool) -> usize {
     count
 }
 
-/// The tiles of pointers that loops carry.
+/// Counts the pointer tiles that loops carry.
 fn carried_tiles(program: &Program) -> usize {
     let function = program.kernel();
     let is_tile = |value| {
@@ -68,19 +71,21 @@ fn carried_tiles(program: &Program) -> usize {
     tiles
 }
 
-/// Multiplications of tiles in loops.
-fn products_in_loops(program: &Program) -> usize {
+/// Counts multiplications of tiles in loops.
+fn multiplications_in_loops(program: &Program) -> usize {
     let function = program.kernel();
     let entry = &function.blocks[function.entry].insts;
-    let is_product = |inst: Inst| {
+    let is_multiplication = |inst: Inst| {
         let data = &function.insts[inst];
         data.op.name() == "mul" && function.ty(data.results[0]).layout().is_some()
     };
-    count(program, |inst| is_product(inst) && !entry.contains(&inst))
+    count(program, |inst| is_multiplication(inst) && !entry.contains(&inst))
 }
 
-/// Assigns layouts, compares what it computes, and gives the tiles of pointers that loops still carry and the multiplications
-/// of tiles that are left in loops.
+/// Assigns layouts and compares the results of both programs.
+///
+/// Returns the numbers of pointer tiles that loops still carry and of tile multiplications in
+/// loops.
 fn split(body: &str, scalars: [i64; 2]) -> [usize; 2] {
     let before = module(&kernel(body));
     let program = assigned(&before, "sm_90", 2);
@@ -88,13 +93,16 @@ fn split(body: &str, scalars: [i64; 2]) -> [usize; 2] {
     let scalars = scalars.map(|scalar| u64::from(scalar as u32));
     let run = |module| execute(module, [1, 1, 1], 64 * 64, &scalars);
     let (before, after) = (run(&before), run(&erase(&program).module));
-    assert!(before[1].iter().any(|byte| *byte != 0) && before[0] != before[1], "something is stored");
+    assert!(
+        before[1].iter().any(|byte| *byte != 0) && before[0] != before[1],
+        "the kernel must store something"
+    );
     assert!(before == after, "{}", text(&program));
-    [carried_tiles(&program), products_in_loops(&program)]
+    [carried_tiles(&program), multiplications_in_loops(&program)]
 }
 
 #[test]
-fn a_loop_carries_the_base_of_pointers_that_it_moves_alike() {
+fn loops_carry_only_the_base_of_uniformly_moved_pointers() {
     let body = r"
   %sum, %p.1, %q.1 = for_loop %zero, %n, %one, %zeros, %p, %q FOR (%i: int32, %sum.1: int32[8, 8], %p.2: *int32[8, 8], %q.2: *int32[8, 8]) {
     %a = load %p.2 LOAD
@@ -114,7 +122,7 @@ fn a_loop_carries_the_base_of_pointers_that_it_moves_alike() {
 }
 
 #[test]
-fn loops_in_loops_and_while_loops_too() {
+fn nested_and_while_loops_carry_only_the_base() {
     let body = r"
   %sum, %p.1 = for_loop %zero, %n, %one, %zeros, %p FOR (%i: int32, %sum.1: int32[8, 8], %p.2: *int32[8, 8]) {
     %sum.2, %p.3, %left = while_loop %sum.1, %p.2, %four (%sum.3: int32[8, 8], %p.4: *int32[8, 8], %left.1: int32) {
@@ -139,7 +147,7 @@ fn loops_in_loops_and_while_loops_too() {
 }
 
 #[test]
-fn pointers_that_move_apart_or_change_places_stay_tiles() {
+fn pointers_that_diverge_or_swap_stay_tiles() {
     let apart = r"
   %sum, %p.1 = for_loop %zero, %n, %one, %zeros, %p FOR (%i: int32, %sum.1: int32[8, 8], %p.2: *int32[8, 8]) {
     %a = load %p.2 LOAD
@@ -167,7 +175,7 @@ fn pointers_that_move_apart_or_change_places_stay_tiles() {
 }
 
 #[test]
-fn pointers_of_branches_and_of_choices_are_what_they_are() {
+fn pointers_of_branches_and_selects_keep_their_values() {
     let body = r"
   %is_some = gt %n, %zero : int1
   %wides = splat %w {shape = [8, 8]} : int32[8, 8]
@@ -188,7 +196,7 @@ fn pointers_of_branches_and_of_choices_are_what_they_are() {
     assert_eq!(split(body, [0, 2]), [0, 0]);
 }
 
-/// `(start + arange) * w`, the way of the keys in attention.
+/// The offsets `(start + arange) * w`, as of the keys in attention.
 const PRODUCT: &str = r"
   %sum = for_loop LOWER, %n, %four, %zeros FOR (%start: int32, %sum.1: int32[8, 8]) {
     %starts = splat %start {shape = [8, 1]} : int32[8, 1]
@@ -205,19 +213,19 @@ const PRODUCT: &str = r"
 ";
 
 #[test]
-fn a_product_is_multiplied_out_where_a_loop_changes_one_part_of_a_factor() {
+fn products_with_one_loop_variant_term_are_distributed() {
     let from_zero = PRODUCT.replace("LOWER", "%zero");
     assert_eq!(split(&from_zero, [12, 64]), [0, 0]);
-    // The parts of a product by a negative number are negative too.
+    // The terms of a product by a negative number are negative too.
     let from_the_end = from_zero.replace("ptr_add %x, %keys_of_tile", "ptr_add %end, %keys_of_tile");
     let end = "  %last = constant {value = 2048:int32} : int32\n  %end_ptr = ptr_add %x_ptr, %last : *int32\n  \
                %end = splat %end_ptr {shape = [8, 8]} : *int32[8, 8]\n";
     assert_eq!(split(&format!("{end}{from_the_end}"), [12, -64]), [0, 0]);
 }
 
-/// With a start that may be negative, `start * w` may overflow where the whole product does not.
+/// If `start` may be negative, `start * w` may overflow although the whole product does not.
 #[test]
-fn a_product_stays_where_its_parts_may_overflow() {
+fn products_whose_terms_may_overflow_stay() {
     let body = PRODUCT.replace("LOWER", "%four");
     let body = body.replace("splat %start {", "splat %shifted {").replace(
         "    %starts",
@@ -231,7 +239,7 @@ fn a_product_stays_where_its_parts_may_overflow() {
 }
 
 #[test]
-fn a_wide_product_is_multiplied_out_whatever_its_parts_are() {
+fn wide_products_are_distributed() {
     let body = r"
   %far = constant {value = -4611686018427387904:int64} : int64
   %wide = cast %w CAST : int64
@@ -254,7 +262,7 @@ fn a_wide_product_is_multiplied_out_whatever_its_parts_are() {
     assert_eq!(split(body, [12, 64]), [0, 0]);
 }
 
-/// Offsets are extended one by one: their sum need not fit in 32 bits.
+/// Each offset is extended to 64 bits before the sum, which need not fit in 32 bits.
 #[test]
 fn offsets_are_never_added_in_32_bits() {
     let body = r"
@@ -275,7 +283,7 @@ fn offsets_are_never_added_in_32_bits() {
 }
 
 #[test]
-fn what_is_promised_of_pointers_is_said_of_those_that_are_put_together() {
+fn hints_move_to_the_recombined_pointers() {
     let hint = r#"{kind = "multiple_of", values = [16, 16]} : *int32[8, 8]"#;
     let head = "
   %sum, %p.1 = for_loop %zero, %n, %one, %zeros, START FOR (%i: int32, %sum.1: int32[8, 8], %p.2: *int32[8, 8]) {
@@ -300,11 +308,11 @@ fn what_is_promised_of_pointers_is_said_of_those_that_are_put_together() {
         first + &body.replace("START", start)
     };
     assert_eq!(split(&program("%p", &[&hinted, load]), [5, 64]), [0, 0]);
-    // What else is made of the pointers that were moved needs the promise.
+    // Another use of the moved pointers needs the hint, so the tile stays.
     let twice = tail.replace("yield", "%b = load %p.4 LOAD\n    store %q, %b STORE\n    yield");
     let body = program("%p", &[&hinted, load]).replace(tail, &twice);
     assert_eq!(split(&body, [5, 64]), [1, 0]);
-    // And so do those of which it was promised before the loop.
+    // So do pointers with a hint before the loop.
     assert_eq!(split(&program("%h", &[plain, load]), [5, 64])[0], 1);
     let text = text(&assigned(&module(&kernel(&program("%p", &[&hinted, load]))), "sm_90", 1));
     assert!(text.contains("%a = load") && text.contains("width = 2} : int32[8, 8]"), "{text}");

@@ -1,5 +1,7 @@
-//! Places in shared memory, of random buffers with random lives: those that live at one time lie apart, and each lies where the
-//! pattern of its swizzle begins, which is eight of its rows (PTX ISA, "Tensor Swizzling Modes").
+//! Tests the allocation of shared memory with random buffers of random live ranges.
+//!
+//! Buffers that are live at the same time must not overlap. Each buffer must start at the start of
+//! its swizzle pattern, which has eight rows (PTX ISA, "Tensor Swizzling Modes").
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -14,32 +16,32 @@ use crate::text;
 
 const FP32_BITS: u32 = 32;
 
-/// A buffer, and its life by the numbers of the steps.
+/// A buffer with its live range in steps.
 struct Buffer {
     ty: String,
     bytes: u32,
     alignment: u32,
-    /// Whether a tensor copy reads it.
+    /// True if a tensor copy reads it.
     is_copied: bool,
-    life: Range<usize>,
+    live_range: Range<usize>,
 }
 
-/// A box of a tensor copy, scratch of threads, or barriers.
-fn buffer(random: &mut Random, layouts: &mut Vec<Layout>, life: Range<usize>) -> Buffer {
+/// Returns a random buffer: a box of a tensor copy, scratch of threads, or `mbarrier`s.
+fn buffer(random: &mut Random, layouts: &mut Vec<Layout>, live_range: Range<usize>) -> Buffer {
     if random.chance(5) {
         let slots = random.pick(&[1, 2, 3, 5]);
         let ty = format!("mbarrier<{slots}>");
-        return Buffer { ty, bytes: 8 * slots, alignment: 8, is_copied: false, life };
+        return Buffer { ty, bytes: 8 * slots, alignment: 8, is_copied: false, live_range };
     }
     let modes = [SwizzleMode::None, SwizzleMode::Bytes32, SwizzleMode::Bytes64, SwizzleMode::Bytes128];
     let is_copied = random.chance(2);
     let mode = if is_copied { random.pick(&modes) } else { SwizzleMode::None };
     let row_bytes = mode.row_bytes().unwrap_or(16);
-    // Two lines of the pattern, by which it is known, up to four patterns.
-    let least = if mode == SwizzleMode::None { 1 } else { 256 / row_bytes };
-    let shape = [least << random.below(5), row_bytes * 8 / FP32_BITS];
+    // At least two 128-byte lines of the pattern, which identify its mode; at most several patterns.
+    let min_rows = if mode == SwizzleMode::None { 1 } else { 256 / row_bytes };
+    let shape = [min_rows << random.below(5), row_bytes * 8 / FP32_BITS];
     let layout = swizzled(&shape, &[1, 0], FP32_BITS, mode);
-    let number = layouts.iter().position(|other| *other == layout).unwrap_or_else(|| {
+    let layout_id = layouts.iter().position(|other| *other == layout).unwrap_or_else(|| {
         layouts.push(layout);
         layouts.len() - 1
     });
@@ -48,22 +50,23 @@ fn buffer(random: &mut Random, layouts: &mut Vec<Layout>, life: Range<usize>) ->
         None if is_copied => 128,
         None => 16,
     };
-    let ty = format!("buffer<1, fp32[{}, {}]@L{number}>", shape[0], shape[1]);
-    Buffer { ty, bytes: shape[0] * row_bytes, alignment, is_copied, life }
+    let ty = format!("buffer<1, fp32[{}, {}]@L{layout_id}>", shape[0], shape[1]);
+    Buffer { ty, bytes: shape[0] * row_bytes, alignment, is_copied, live_range }
 }
 
-/// Random buffers: each begins at a step of its own, and some of the steps are in a loop.
+/// Returns random buffers, one per step, and the steps that are in a loop.
 fn buffers(random: &mut Random, layouts: &mut Vec<Layout>) -> (Vec<Buffer>, Range<usize>) {
     let count = 2 + random.below(9);
     let start = random.below(count);
     let inside = start..start + random.below(count - start);
     let buffers = (0..count).map(|step| {
         let wanted = step + random.pick(&[0, 0, 1, 1, 2, 3, 5, count]);
-        // In the loop to its end at most, before it not into it: a life ends in the block that it begins in.
+        // A live range ends in its own block: inside the loop at most at its end, before it not in
+        // it.
         let end = if inside.contains(&step) {
             wanted.min(inside.end - 1)
         } else if inside.contains(&wanted) {
-            // After the loop, which ends with its last step.
+            // The range ends after the loop.
             inside.end - 1
         } else {
             wanted
@@ -82,7 +85,7 @@ fn kernel(buffers: &[Buffer], inside: &Range<usize>, layouts: &[Layout]) -> Stri
     out += "kernel func0 @k(%n: int32, %t: *int8) {\n%c = constant {value = 1:int32} : int32\n";
     let end = |out: &mut String, step: usize, is_inside: bool| {
         for (number, buffer) in buffers.iter().enumerate() {
-            if buffer.life.end == step && inside.contains(&number) == is_inside {
+            if buffer.live_range.end == step && inside.contains(&number) == is_inside {
                 writeln!(out, "dealloc %b{number}").expect("text has room");
             }
         }
@@ -106,27 +109,27 @@ fn kernel(buffers: &[Buffer], inside: &Range<usize>, layouts: &[Layout]) -> Stri
 }
 
 #[test]
-fn random_buffers_lie_apart_and_aligned() {
+fn random_buffers_are_disjoint_and_aligned() {
     let mut shared = 0;
     for seed in seeds(400) {
         let (mut random, mut layouts) = (Random(seed), Vec::new());
         let (buffers, inside) = buffers(&mut random, &mut layouts);
         let before = kernel(&buffers, &inside, &layouts);
         let mut program = parse_dialect::<Gpu>(&before).unwrap_or_else(|error| panic!("{error}\n{before}"));
-        let pass = PASSES.iter().find(|pass| pass.name == "allocation").expect("there is this pass");
+        let pass = PASSES.iter().find(|pass| pass.name == "allocation").expect("the pass exists");
         pass.run(&mut program).unwrap_or_else(|error| panic!("seed {seed}: {error:?}\n{before}"));
         let after = text(&program);
         verify(&program).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{after}"));
         let function = program.kernel();
-        let mut places = Vec::new();
+        let mut offsets = Vec::new();
         function.walk(function.entry, &mut |inst| {
-            if let Op::Gpu(GpuOp::Alloc { offset: Deferred(place) }) = function.insts[inst].op {
-                places.push(place.expect("it has a place"));
+            if let Op::Gpu(GpuOp::Alloc { offset: Deferred(offset) }) = function.insts[inst].op {
+                offsets.push(offset.expect("the buffer has an offset"));
             }
         });
-        assert_eq!(places.len(), buffers.len());
+        assert_eq!(offsets.len(), buffers.len());
         let bytes: Vec<Range<u32>> =
-            places.iter().zip(&buffers).map(|(start, buffer)| *start..start + buffer.bytes).collect();
+            offsets.iter().zip(&buffers).map(|(start, buffer)| *start..start + buffer.bytes).collect();
         for (number, buffer) in buffers.iter().enumerate() {
             let (own, need) = (&bytes[number], buffer.alignment);
             assert!(
@@ -136,18 +139,18 @@ fn random_buffers_lie_apart_and_aligned() {
             assert!(own.end <= program.header.shared_bytes, "seed {seed}: %b{number} at {own:?}\n{after}");
             for (other, range) in bytes[..number].iter().enumerate() {
                 let overlap = own.start < range.end && range.start < own.end;
-                let live = buffers[other].life.end >= number;
+                let live = buffers[other].live_range.end >= number;
                 assert!(!overlap || !live, "seed {seed}: %b{other} and %b{number} at {own:?}\n{after}");
                 shared += usize::from(overlap);
             }
         }
     }
-    // Room is used again.
+    // Some memory is reused.
     assert!(shared > 0);
 }
 
 #[test]
-fn slots_are_as_far_apart_as_their_swizzle_wants() {
+fn slots_start_at_a_multiple_of_the_swizzle_pattern() {
     let layout = swizzled(&[4, 16], &[1, 0], FP32_BITS, SwizzleMode::Bytes64);
     let text = format!(
         "gpu sm_90a, 4 warps, 0 bytes of shared memory\nL0 = {layout}\nkernel func0 @k(%n: int32, %t: *int8) {{

@@ -1,5 +1,6 @@
-//! An independent check that the layouts of a program fit together, exactly as the docs of the language say. It shares
-//! nothing with the verifier but the algebra of layouts.
+//! Checks independently that the layouts of a program satisfy the documentation of the dialect.
+//!
+//! The check shares only the layout algebra with the verifier.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ use tilewright_layout::{Fragment, Input, Layout, Mma, Reduction};
 
 use crate::{KERNELS, Program, module, stages, text};
 
-/// Panics where a layout does not fit.
+/// Panics if a layout does not fit its op or type.
 pub fn check(program: &Program) {
     verify(program).unwrap_or_else(|error| panic!("{error}"));
     let checker = Checker { program, function: program.kernel() };
@@ -46,7 +47,7 @@ impl<'a> Checker<'a> {
     }
 
     fn memory(&self, value: Value) -> (&'a Buffer, &'a Layout) {
-        let buffer = self.function.ty(value).as_memory().expect("it is memory");
+        let buffer = self.function.ty(value).as_memory().expect("the value is memory");
         (buffer, self.program.header.layouts.get(buffer.layout))
     }
 
@@ -59,8 +60,12 @@ impl<'a> Checker<'a> {
             Type::Registers { tile, .. } | Type::Pending { tile, .. } => {
                 let layout = self.tile_layout(value);
                 assert_eq!(layout.output().shape()[..], tile.shape[..], "{value}");
-                assert!(layout.is_surjective(), "{value}: every element is somewhere");
-                assert_eq!(layout.free_bits(Input::Register), 0, "{value}: no thread holds an element twice");
+                assert!(layout.is_surjective(), "{value}: every element must have an owner");
+                assert_eq!(
+                    layout.free_bits(Input::Register),
+                    0,
+                    "{value}: no thread may hold an element twice"
+                );
                 let found = (layout.bits_of(Input::Lane), 1 << layout.bits_of(Input::Warp));
                 assert_eq!(found, (5, warps), "{value}");
                 assert_eq!(layout.bits_of(Input::Block) + layout.bits_of(Input::Offset), 0, "{value}");
@@ -70,11 +75,11 @@ impl<'a> Checker<'a> {
                 assert_eq!(layout.output().shape()[..], buffer.shape[..], "{value}");
                 assert!(
                     layout.is_surjective() && layout.is_injective(),
-                    "{value}: an offset for each element"
+                    "{value}: each element must have one offset"
                 );
                 assert_eq!(layout.bits_of(Input::Offset) as usize, layout.columns().len(), "{value}");
             }
-            // tidy: wildcard because nothing here makes the other types
+            // tidy: wildcard because these programs have no other types
             other => panic!("{value} of type {other}"),
         }
     }
@@ -119,7 +124,10 @@ impl<'a> Checker<'a> {
                 let grown = (0..shape.len()).filter(|axis| old[*axis] != shape[*axis]);
                 let collapsed = grown.fold(result.clone(), |layout, axis| layout.collapse(axis));
                 assert_eq!(collapsed.without_duplicate_registers(), *operand);
-                assert!(collapsed.registers_from(operand).is_some(), "each register is one of the operand");
+                assert!(
+                    collapsed.registers_from(operand).is_some(),
+                    "each register has a register of the operand"
+                );
             }
             Tile::For { .. } | Tile::While {} | Tile::If {} => self.control(data, op),
             Tile::Constant { .. }
@@ -130,8 +138,8 @@ impl<'a> Checker<'a> {
             | Tile::Barrier {}
             | Tile::Yield {}
             | Tile::Return {} => {}
-            // tidy: wildcard because the language has the others as ops of its own, or not at all
-            other => panic!("{} is gone", other.name()),
+            // tidy: wildcard because the dialect replaces or lowers the other ops
+            other => panic!("{} does not exist after lowering to the dialect", other.name()),
         }
     }
 
@@ -151,7 +159,9 @@ impl<'a> Checker<'a> {
                         (Scope::Block, Some(layout)) => {
                             assert_eq!(*layout, Reduction::along(operand, *axis as usize).result);
                         }
-                        (Scope::Warp, _) => self.parts(operand, *axis as usize, self.tile_layout(*result)),
+                        (Scope::Warp, _) => {
+                            self.check_partial_results(operand, *axis as usize, self.tile_layout(*result))
+                        }
                     }
                 }
             }
@@ -169,12 +179,12 @@ impl<'a> Checker<'a> {
                     || self.tile_layout(data.results[0]).matrix_access(memory, element_bits(&buffer.tile()));
                 assert!(!matrix || by_matrix().is_some(), "ldmatrix cannot load {}", data.results[0]);
             }
-            // tidy: wildcard because no pass makes the others
-            other => panic!("{} is not known here", other.info().name),
+            // tidy: wildcard because no pass creates the others for these programs
+            other => panic!("{} is not expected here", other.info().name),
         }
     }
 
-    /// Each access of a thread moves registers that follow each other along the axis.
+    /// Checks that each access of a thread moves registers that are consecutive along the axis.
     fn access(&self, data: &InstData, axis: usize, width: u32) {
         let Some(layout) = self.layout(data.operands[0]) else {
             return assert_eq!(width, 1, "a scalar is one element");
@@ -188,10 +198,10 @@ impl<'a> Checker<'a> {
         assert_eq!(buffer.slots, 1);
     }
 
-    /// By brute force: the parts of a line are what the warps hold of it, each element in one part.
-    fn parts(&self, source: &Layout, axis: usize, parts: &Layout) {
+    /// Checks by brute force that the warps' partial results cover each line, each element once.
+    fn check_partial_results(&self, source: &Layout, axis: usize, parts: &Layout) {
         let last = parts.output().rank() - 1;
-        // By line and part: what warps that say that they have the part hold of the line, each time.
+        // By line and part: the elements of the line in each warp that claims the part.
         let mut held: BTreeMap<(Vec<u32>, u32), BTreeSet<BTreeSet<u32>>> = BTreeMap::new();
         for warp in 0..self.program.header.num_warps {
             let mut of_warp: BTreeMap<Vec<u32>, BTreeSet<u32>> = BTreeMap::new();
@@ -199,8 +209,8 @@ impl<'a> Checker<'a> {
             for lane in 0..32 {
                 for (layout, is_source) in [(source, true), (parts, false)] {
                     for register in 0..layout.registers() {
-                        let place = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
-                        let mut line = layout.coordinates(&place).to_vec();
+                        let point = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
+                        let mut line = layout.coordinates(&point).to_vec();
                         let own = line.remove(if is_source { axis } else { last });
                         if is_source {
                             of_warp.entry(line).or_default().insert(own);
@@ -217,7 +227,7 @@ impl<'a> Checker<'a> {
         }
         let mut lines: BTreeMap<&Vec<u32>, Vec<u32>> = BTreeMap::new();
         for ((line, _), sets) in &held {
-            assert_eq!(sets.len(), 1, "warps differ in what a part of line {line:?} is");
+            assert_eq!(sets.len(), 1, "warps disagree about a part of line {line:?}");
             lines.entry(line).or_default().extend(sets.iter().flatten());
         }
         let extent = source.output().size(axis);
@@ -226,24 +236,25 @@ impl<'a> Checker<'a> {
             assert_eq!(
                 elements,
                 (0..extent).collect::<Vec<_>>(),
-                "line {line:?}: each element is in one part"
+                "line {line:?}: each element must be in one part"
             );
         }
     }
 
     fn mma(&self, data: &InstData, shape: MmaShape, warps: &[i64]) {
-        let tile = self.function.ty(data.operands[0]).tile().expect("it is a tile");
+        let tile = self.function.ty(data.operands[0]).tile().expect("the operand is a tile");
         let mma = Mma::new(shape.m, shape.n, shape.k, element_bits(&tile));
         let warps: Vec<u32> = warps.iter().map(|count| *count as u32).collect();
         assert_eq!(warps.iter().product::<u32>(), self.program.header.num_warps);
-        for (place, fragment) in [Fragment::A, Fragment::B, Fragment::Accumulator].into_iter().enumerate() {
-            let operand = data.operands[place];
+        for (position, fragment) in [Fragment::A, Fragment::B, Fragment::Accumulator].into_iter().enumerate()
+        {
+            let operand = data.operands[position];
             if self.function.ty(operand).as_memory().is_some() {
-                assert!(place < 2, "the accumulator is in registers");
+                assert!(position < 2, "the accumulator is in registers");
                 continue;
             }
-            // What a product of warpgroups has from any threads goes through shared memory.
-            if place < 2 && shape.m == 64 && !self.program.header.synchronized {
+            // Operands of `wgmma` go through shared memory, so their layouts are free.
+            if position < 2 && shape.m == 64 && !self.program.header.synchronized {
                 continue;
             }
             let found = self.tile_layout(operand);
@@ -255,28 +266,30 @@ impl<'a> Checker<'a> {
     fn fma(&self, data: &InstData) {
         self.same(data, &[data.operands[2], data.results[0]]);
         let accumulator = self.tile_layout(data.operands[2]);
-        for place in 0..2 {
-            let operand = data.operands[place];
+        for position in 0..2 {
+            let operand = data.operands[position];
             if self.function.ty(operand).as_registers().is_some() {
                 let found = self.tile_layout(operand);
                 assert_eq!(accumulator.bits_of(Input::Warp), found.bits_of(Input::Warp));
-                self.holds_what_it_needs(accumulator, found, place);
+                self.check_operand_elements(accumulator, found, position);
             }
         }
     }
 
-    /// By brute force: a thread that has the element (m, n) of the accumulator has all (m, k) of A and (k, n) of B.
-    fn holds_what_it_needs(&self, accumulator: &Layout, operand: &Layout, place: usize) {
+    /// Checks by brute force that each thread holds the operands of its accumulator elements.
+    ///
+    /// A thread with element (m, n) must hold all (m, k) of A or all (k, n) of B.
+    fn check_operand_elements(&self, accumulator: &Layout, operand: &Layout, position: usize) {
         let held = |layout: &Layout, lane: u32, warp: u32| -> Vec<Vec<u32>> {
             (0..layout.registers())
                 .map(|register| {
-                    let place = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
-                    layout.coordinates(&place).to_vec()
+                    let point = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
+                    layout.coordinates(&point).to_vec()
                 })
                 .collect()
         };
         let rank = operand.output().rank();
-        let k_axis = if place == 0 { rank - 1 } else { rank - 2 };
+        let k_axis = if position == 0 { rank - 1 } else { rank - 2 };
         for (lane, warp) in [(0, 0), (5, 0), (31, self.program.header.num_warps - 1)] {
             let found = held(operand, lane, warp);
             for element in held(accumulator, lane, warp) {
@@ -313,14 +326,16 @@ impl<'a> Checker<'a> {
                     assert_eq!(layouts(function.yielded(*region)), results);
                 }
             }
-            // tidy: wildcard because this is called for control flow alone
+            // tidy: wildcard because the caller passes only control flow
             _ => unreachable!(),
         }
     }
 }
 
-/// After all passes, what is left of `convert_layout` stays within warps, and reductions of lines that several warps hold are
-/// of parts.
+/// Checks a program after all passes.
+///
+/// Each remaining `convert_layout` stays within a warp, and the operands of `fma` dots are in
+/// shared memory.
 pub fn check_lowered(program: &Program) {
     check(program);
     let checker = Checker { program, function: program.kernel() };
@@ -329,8 +344,8 @@ pub fn check_lowered(program: &Program) {
         for warp in 0..program.header.num_warps {
             for register in 0..layout.registers() {
                 for lane in 0..32 {
-                    let place = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
-                    lines.entry(warp).or_default().insert(layout.at(&place));
+                    let point = [(Input::Register, register), (Input::Lane, lane), (Input::Warp, warp)];
+                    lines.entry(warp).or_default().insert(layout.at(&point));
                 }
             }
         }

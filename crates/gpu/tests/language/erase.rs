@@ -1,14 +1,14 @@
-//! From the language back to tile IR: what a program computes, without a word on where.
+//! Converts a GPU program back to tile IR, without layouts and memory.
 //!
-//! | language | tile IR |
+//! | GPU dialect | tile IR |
 //! |---|---|
 //! | `convert_layout` | the value itself |
-//! | a buffer that is stored to once | the value that is stored |
-//! | a product by an instruction, or of single elements | `dot` |
-//! | the end of an asynchronous product | the product |
-//! | a reduction in each warp, and one of the parts | nothing, and the reduction of the whole tile |
-//! | an atomic load, which volatile scalars become | a volatile load |
-//! | all else that both have | itself, without layouts and without what is decided about it |
+//! | a buffer with one store | the stored value |
+//! | a dot by `mma.sync`, `wgmma` or `fma` | `dot` |
+//! | a wait for an asynchronous dot | the dot |
+//! | a reduction per warp, then one of the partial results | nothing, then the reduction of the tile |
+//! | an atomic load, the lowering of volatile scalar loads | a volatile load |
+//! | other ops that both have | the same op without layouts and attributes of the lowering |
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::entity::packed_option::PackedOption;
@@ -18,21 +18,22 @@ use tilewright_ir::{Block, BlockData, CacheModifier, EvictionPolicy, InputPrecis
 
 use crate::{Program, text};
 
-/// A program as tile IR.
+/// A program converted to tile IR.
 pub struct Erased {
-    /// Tile IR.
+    /// The tile IR.
     pub module: Module,
-    /// The value in tile IR of each value of the program that has one.
+    /// The value in tile IR of each program value that has one.
     pub values: SecondaryMap<Value, PackedOption<Value>>,
 }
 
-/// The tile IR of a program; none if it hands tiles from thread to thread by other means than buffers that are stored to
-/// once.
+/// Converts a program to tile IR.
+///
+/// Returns `None` if threads exchange tiles by other means than buffers with one store.
 pub fn erase_if_simple(program: &Program) -> Option<Erased> {
     let old = program.kernel();
     let mut new = tilewright_ir::Function::new(old.name.clone());
     new.parameters.clone_from(&old.parameters);
-    let mut eraser = Eraser { old, new, values: SecondaryMap::new(), parts: SecondaryMap::new() };
+    let mut eraser = Eraser { old, new, values: SecondaryMap::new(), partial_results: SecondaryMap::new() };
     let entry = eraser.new.entry;
     eraser.block(old.entry, entry)?;
     let Eraser { new, values, .. } = eraser;
@@ -43,17 +44,17 @@ pub fn erase_if_simple(program: &Program) -> Option<Erased> {
     Some(Erased { module, values })
 }
 
-/// The tile IR of a program that has one.
+/// Converts a program to tile IR; panics if [`erase_if_simple`] cannot.
 pub fn erase(program: &Program) -> Erased {
-    erase_if_simple(program).unwrap_or_else(|| panic!("it is not simple:\n{}", text(program)))
+    erase_if_simple(program).unwrap_or_else(|| panic!("the program has no tile IR:\n{}", text(program)))
 }
 
 struct Eraser<'a> {
     old: &'a Function,
     new: tilewright_ir::Function,
     values: SecondaryMap<Value, PackedOption<Value>>,
-    /// Of a value that stands for parts of a tile that each warp has reduced: the axis.
-    parts: SecondaryMap<Value, Option<u32>>,
+    /// For partial results of a reduction in each warp: the axis.
+    partial_results: SecondaryMap<Value, Option<u32>>,
 }
 
 impl Eraser<'_> {
@@ -61,14 +62,14 @@ impl Eraser<'_> {
         self.values[old].expand()
     }
 
-    /// Two values of the program are one in tile IR.
+    /// Maps two values of the program to one in tile IR.
     fn alias(&mut self, result: Value, operand: Value) -> Option<()> {
         self.values[result] = Some(self.get(operand)?).into();
-        self.parts[result] = self.parts[operand];
+        self.partial_results[result] = self.partial_results[operand];
         Some(())
     }
 
-    /// The transpose of a matrix.
+    /// Emits the transpose of a matrix.
     fn transpose(&mut self, value: Value, block: Block) -> Value {
         let op = tilewright_ir::Op::Transpose { permutation: [1, 0].into_iter().collect() };
         let tile = self.new.ty(value).clone();
@@ -106,18 +107,18 @@ impl Eraser<'_> {
             Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Warp, .. }) => {
                 for (result, operand) in data.results.iter().zip(&data.operands) {
                     self.alias(*result, *operand)?;
-                    self.parts[*result] = Some(axis);
+                    self.partial_results[*result] = Some(axis);
                 }
                 return Some(());
             }
             Op::Gpu(GpuOp::Reduce { axis, scope: Scope::Block, .. }) => {
-                Tile::Reduce { axis: self.parts[data.operands[0]].unwrap_or(axis) }
+                Tile::Reduce { axis: self.partial_results[data.operands[0]].unwrap_or(axis) }
             }
             Op::Gpu(GpuOp::Elementwise { function, .. }) => Tile::Elementwise { function },
             Op::Gpu(GpuOp::Load { cache, eviction, volatile, .. }) => {
                 Tile::Load { cache, eviction, volatile }
             }
-            // A volatile load of a scalar, which one thread makes for all.
+            // One thread makes a volatile load of a scalar for all threads.
             Op::Gpu(GpuOp::AtomicLoad { .. }) => Tile::Load {
                 cache: CacheModifier::Default,
                 eviction: EvictionPolicy::Default,
@@ -131,16 +132,16 @@ impl Eraser<'_> {
             Op::Gpu(GpuOp::Wgmma { max_imprecise_acc, .. }) => {
                 Tile::Dot { precision: InputPrecision::Tf32, max_imprecise_acc }
             }
-            // tidy: wildcard because rings, copies and roles are more than the values that they move
+            // tidy: wildcard because rings, copies and partitions have no equivalent in tile IR
             Op::Gpu(_) => return None,
         };
-        // Behind what a product starts is no part of it.
-        let most = if matches!(op, Tile::Dot { .. }) { 3 } else { usize::MAX };
+        // Later operands of a dot only order it.
+        let max_operands = if matches!(op, Tile::Dot { .. }) { 3 } else { usize::MAX };
         let mut operands: SmallVec<[Value; 4]> =
-            data.operands.iter().take(most).map(|value| self.get(*value)).collect::<Option<_>>()?;
+            data.operands.iter().take(max_operands).map(|value| self.get(*value)).collect::<Option<_>>()?;
         if let Op::Gpu(gpu) = &data.op {
-            for (place, operand) in operands.iter_mut().enumerate() {
-                if gpu.reads_transpose(place) {
+            for (position, operand) in operands.iter_mut().enumerate() {
+                if gpu.reads_transpose(position) {
                     *operand = self.transpose(*operand, block);
                 }
             }
@@ -154,10 +155,10 @@ impl Eraser<'_> {
         let types: Option<Vec<_>> = data.results.iter().map(|value| self.old.ty(*value).tile()).collect();
         let inst = self.new.create_inst(op, operands, regions, types?, None.into());
         self.new.blocks[block].insts.push(inst);
-        for (place, result) in data.results.iter().enumerate() {
-            let made = self.new.insts[inst].results[place];
-            self.new.values[made].name.clone_from(&self.old.values[*result].name);
-            self.values[*result] = Some(made).into();
+        for (position, result) in data.results.iter().enumerate() {
+            let created = self.new.insts[inst].results[position];
+            self.new.values[created].name.clone_from(&self.old.values[*result].name);
+            self.values[*result] = Some(created).into();
         }
         Some(())
     }

@@ -1,6 +1,9 @@
-//! Barriers by brute force: every path through a kernel, with loops that run up to twice, as a list of accesses to bytes of
-//! shared memory. Of two that overlap, of which one is a store, there has to be a barrier between; and each barrier that
-//! there is is needed on some path. And no buffer is overwritten before it was loaded from.
+//! Checks barriers by brute force.
+//!
+//! Each path through a kernel, with up to two iterations of each loop, becomes a list of accesses
+//! to bytes of shared memory. Two overlapping accesses need a barrier between them if one is a
+//! store, each barrier must be needed on some path, and no buffer may be overwritten before its
+//! last load.
 
 use std::ops::Range;
 
@@ -12,13 +15,14 @@ use crate::common::generate::{EVERYTHING, program};
 use crate::common::seeds;
 use crate::{KERNELS, Program, compiled, module, text};
 
-/// Paths are cut off here: a program may have many.
-const MOST_PATHS: usize = 400;
+/// The number of paths that are followed.
+const MAX_PATHS: usize = 400;
 
 #[derive(Clone)]
 enum Access {
-    /// Of the bytes of a buffer.
+    /// A store to the bytes of a buffer.
     Store(Range<u32>, Value),
+    /// A load from the bytes of a buffer.
     Load(Range<u32>, Value),
     Barrier(Inst),
 }
@@ -38,7 +42,7 @@ impl<'a> Paths<'a> {
         function.walk(function.entry, &mut |inst| {
             let data = &function.insts[inst];
             let Op::Gpu(GpuOp::Alloc { offset: Deferred(Some(offset)) }) = data.op else { return };
-            let Type::Buffer(buffer) = function.ty(data.results[0]) else { panic!("it is a buffer") };
+            let Type::Buffer(buffer) = function.ty(data.results[0]) else { panic!("the result is a buffer") };
             let elements: u32 = buffer.shape.iter().product();
             let end = offset + buffer.slots * elements * buffer.element.bytes() as u32;
             assert!(end <= program.header.shared_bytes, "it ends at {end}:\n{}", text(program));
@@ -47,18 +51,18 @@ impl<'a> Paths<'a> {
         Self { function, bytes }
     }
 
-    /// What an instruction does, by the docs of the ops.
+    /// Returns the accesses of an instruction, as documented for its op.
     fn accesses(&self, inst: Inst) -> Path {
         let data = &self.function.insts[inst];
-        let buffer = |place: usize| {
-            let value = data.operands[place];
-            (self.bytes[value].clone().expect("the buffer has a place"), value)
+        let buffer = |position: usize| {
+            let value = data.operands[position];
+            (self.bytes[value].clone().expect("the buffer has an offset"), value)
         };
         let store = |(range, value)| Access::Store(range, value);
         let load = |(range, value)| Access::Load(range, value);
         let op = match &data.op {
             Op::Tile(Tile::Barrier {}) => return vec![Access::Barrier(inst)],
-            // tidy: wildcard because what touches memory is in the other table
+            // tidy: wildcard because no other op of tile IR accesses shared memory
             Op::Tile(_) => return Vec::new(),
             Op::Gpu(op) => op,
         };
@@ -66,8 +70,9 @@ impl<'a> Paths<'a> {
             GpuOp::LocalStore {} => vec![store(buffer(0))],
             GpuOp::LocalLoad { .. } => vec![load(buffer(0))],
             GpuOp::MmaSync { .. } | GpuOp::FmaDot { .. } | GpuOp::Wgmma { .. } => {
-                let in_memory = |place: &usize| self.function.ty(data.operands[*place]).as_memory().is_some();
-                (0..2).filter(in_memory).map(|place| load(buffer(place))).collect()
+                let in_memory =
+                    |position: &usize| self.function.ty(data.operands[*position]).as_memory().is_some();
+                (0..2).filter(in_memory).map(|position| load(buffer(position))).collect()
             }
             GpuOp::ConvertLayout {}
             | GpuOp::Elementwise { .. }
@@ -80,8 +85,8 @@ impl<'a> Paths<'a> {
             | GpuOp::Dealloc {}
             | GpuOp::WgmmaWait { .. }
             | GpuOp::FenceProxy {} => Vec::new(),
-            // tidy: wildcard because no pass makes the others
-            other => panic!("{} is not known here", other.info().name),
+            // tidy: wildcard because no pass creates the others for these programs
+            other => panic!("{} is not expected here", other.info().name),
         }
     }
 
@@ -94,34 +99,34 @@ impl<'a> Paths<'a> {
                 Some(Tile::For { .. } | Tile::While {} | Tile::If {}) => {
                     data.regions.iter().map(|region| self.of(*region)).collect()
                 }
-                // tidy: wildcard because only control flow has regions that are paths
+                // tidy: wildcard because only the regions of control flow branch
                 _ => Vec::new(),
             };
             let nothing = vec![Vec::new()];
             let here = match (control, &regions[..]) {
-                (Some(Tile::For { .. }), [body]) => [nothing, body.clone(), then(body, body)].concat(),
+                (Some(Tile::For { .. }), [body]) => [nothing, body.clone(), concatenate(body, body)].concat(),
                 (Some(Tile::While {}), [condition, body]) => {
-                    let once = then(&then(condition, body), condition);
-                    [condition.clone(), then(&once, &then(body, condition)), once].concat()
+                    let once = concatenate(&concatenate(condition, body), condition);
+                    [condition.clone(), concatenate(&once, &concatenate(body, condition)), once].concat()
                 }
                 (Some(Tile::If {}), [first, second]) => [&first[..], second].concat(),
-                // tidy: wildcard because the other ops are straight code
+                // tidy: wildcard because the other ops do not branch
                 _ => vec![self.accesses(*inst)],
             };
-            all = then(&all, &here);
+            all = concatenate(&all, &here);
         }
         all
     }
 }
 
-/// Each path of `before` followed by each path of `after`.
-fn then(before: &[Path], after: &[Path]) -> Vec<Path> {
+/// Returns each path of `before` followed by each path of `after`.
+fn concatenate(before: &[Path], after: &[Path]) -> Vec<Path> {
     let pairs =
         before.iter().flat_map(|first| after.iter().map(move |second| [&first[..], &second[..]].concat()));
-    pairs.take(MOST_PATHS).collect()
+    pairs.take(MAX_PATHS).collect()
 }
 
-/// Whether two accesses on a path may meet, if the barrier `without` is left out.
+/// Returns whether two accesses on a path may conflict if the barrier `without` is removed.
 fn has_hazard(path: &Path, without: Option<Inst>) -> bool {
     let mut open: Vec<(&Range<u32>, bool)> = Vec::new();
     for access in path {
@@ -145,26 +150,26 @@ fn has_hazard(path: &Path, without: Option<Inst>) -> bool {
     false
 }
 
-/// Whether what is loaded is what was stored there last.
-fn keeps_what_is_stored(path: &Path) -> bool {
+/// Returns whether each load reads the last store to its bytes by the same buffer.
+fn loads_read_own_stores(path: &Path) -> bool {
     let meets = |a: &Range<u32>, b: &Range<u32>| a.start < b.end && b.start < a.end;
     path.iter().enumerate().all(|(number, access)| {
         let Access::Load(range, owner) = access else { return true };
         let last = path[..number].iter().rev().find_map(|earlier| match earlier {
             Access::Store(stored, by) if meets(stored, range) => Some(by),
-            // tidy: wildcard because the last store counts alone
+            // tidy: wildcard because only the last store counts
             _ => None,
         });
         last == Some(owner)
     })
 }
 
-/// Panics on a hazard; says how many barriers there are, and how many are needed on some path.
+/// Panics on a hazard; returns the number of barriers and of those that some path needs.
 pub fn check(program: &Program) -> (usize, usize) {
     let function = program.kernel();
     let paths = Paths::new(program).of(function.entry);
     assert!(!paths.iter().any(|path| has_hazard(path, None)), "{}", text(program));
-    assert!(paths.iter().all(keeps_what_is_stored), "{}", text(program));
+    assert!(paths.iter().all(loads_read_own_stores), "{}", text(program));
     let mut barriers = Vec::new();
     function.walk(function.entry, &mut |inst| {
         if let Op::Tile(Tile::Barrier {}) = function.insts[inst].op {
@@ -173,26 +178,26 @@ pub fn check(program: &Program) -> (usize, usize) {
     });
     let is_needed = |barrier: &&Inst| paths.iter().any(|path| has_hazard(path, Some(**barrier)));
     let needed = barriers.iter().filter(is_needed).count();
-    if paths.len() < MOST_PATHS { (barriers.len(), needed) } else { (needed, needed) }
+    if paths.len() < MAX_PATHS { (barriers.len(), needed) } else { (needed, needed) }
 }
 
 #[test]
-fn known_kernels_wait_where_they_must_and_nowhere_else() {
+fn known_kernels_have_only_needed_barriers() {
     let mut total = 0;
     for (name, text) in KERNELS {
         for target in ["sm_75", "sm_80", "sm_90a"] {
             for num_warps in [1, 4, 8] {
                 let (barriers, needed) = check(&compiled(&module(text), target, num_warps));
-                assert_eq!(barriers, needed, "{name}: a barrier could be left out");
+                assert_eq!(barriers, needed, "{name}: a barrier is not needed");
                 total += barriers;
             }
         }
     }
-    assert!(total > 60, "there is something to wait for: {total}");
+    assert!(total > 60, "the kernels need barriers: {total}");
 }
 
 #[test]
-fn random_programs_wait_where_they_must() {
+fn random_programs_have_needed_barriers() {
     let (mut total, mut tried) = (0, 0);
     for seed in seeds(2000) {
         let module = program(seed, EVERYTHING);

@@ -1,10 +1,11 @@
-//! What the verifier says of single instructions, and the parser of text: for each thing that they refuse a text, and what is
-//! said.
+//! Tests the messages of the verifier and the parser about single instructions.
+//!
+//! Each case is a text with one mistake and the message about it.
 
 use tilewright_gpu_ir::Gpu;
 use tilewright_ir::parse_dialect;
 
-/// What the texts share: 2 warps, one layout of each kind.
+/// The head of the texts: two warps and one layout of each kind.
 const HEADER: &str = "gpu sm_90a, 2 warps, 0 bytes of shared memory
 L0 = [64] lane (1) (2) (4) (8) (16) warp (32)
 L1 = [64] lane (32) (2) (4) (8) (16) warp (1)
@@ -49,7 +50,7 @@ const LOOP: &str = r#"{options = "stages=0 unroll=0"}"#;
 const DOT: &str = r#"precision = "ieee", max_imprecise_acc = 0"#;
 const VECTORS: &str = "matrix_a = false, matrix_b = false";
 
-/// A program with this body; `ADD`, `LOAD` and the other constants stand for what is always the same.
+/// Returns a program with `body`, in which `ADD`, `LOAD` and the other constants are expanded.
 fn text(body: &str) -> String {
     let parts =
         [("ADD", ADD), ("LOAD", LOAD), ("STORE", STORE), ("LOOP", LOOP), ("DOT", DOT), ("VECTORS", VECTORS)];
@@ -57,8 +58,8 @@ fn text(body: &str) -> String {
     format!("{HEADER}{START}{body}\nreturn_values\n}}")
 }
 
-/// Fails unless each text is refused in these words.
-fn refused(cases: &[(&str, &str)]) {
+/// Checks that each text is rejected with its message.
+fn check_rejected(cases: &[(&str, &str)]) {
     for (body, expected) in cases {
         let text = text(body);
         match parse_dialect::<Gpu>(&text) {
@@ -69,7 +70,7 @@ fn refused(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn the_rest_of_the_texts_is_right() {
+fn the_texts_without_mistakes_are_accepted() {
     let right = [
         "",
         "%r = add %t, %t : fp32[64]@L0",
@@ -99,7 +100,7 @@ fn the_rest_of_the_texts_is_right() {
 
 #[test]
 fn layouts_that_do_not_fit_a_type() {
-    refused(&[
+    check_rejected(&[
         ("%r = splat %x {shape = [64]} : fp32[64]@L99", "L99 is no layout of the module"),
         ("%r = splat %x {shape = [32]} : fp32[32]@L0", "L0 is no layout for fp32[32]"),
         ("%r = splat %x {shape = [64]} : fp32[64]@L7", "L7 is no layout for fp32[64]"),
@@ -116,7 +117,7 @@ fn layouts_that_do_not_fit_a_type() {
 
 #[test]
 fn layouts_of_operands_that_do_not_fit_each_other() {
-    refused(&[
+    check_rejected(&[
         ("%r = add %t, %u : fp32[64]@L0", "the operands of add have different layouts"),
         ("%r = add %t, %t : fp32[64]@L1", "the operands of add have different layouts"),
         (
@@ -155,7 +156,7 @@ fn layouts_of_operands_that_do_not_fit_each_other() {
 
 #[test]
 fn loops_and_branches_that_carry_another_layout() {
-    refused(&[
+    check_rejected(&[
         (
             "%r = for_loop %n, %n, %n, %u LOOP (%i: int32, %y: fp32[64]@L0) {\nyield_values %y\n} : fp32[64]@L0",
             "the carried values of for_loop are",
@@ -197,7 +198,7 @@ fn loops_and_branches_that_carry_another_layout() {
 
 #[test]
 fn accesses_that_are_too_wide() {
-    refused(&[
+    check_rejected(&[
         ("%r = load %q {LOAD, axis = 0, width = 2} : fp32[64]@L0", "load cannot move 2 elements"),
         ("%r = load %q.1 {LOAD, axis = 0, width = 4} : fp32[128]@L6", "load cannot move 4 elements"),
         ("%r = load %q.1 {LOAD, axis = 1, width = 1} : fp32[128]@L6", "load cannot move 1 elements"),
@@ -209,7 +210,7 @@ fn accesses_that_are_too_wide() {
 
 #[test]
 fn memory_that_does_not_fit() {
-    refused(&[
+    check_rejected(&[
         ("local_store %m, %v", "a buffer for fp32[64] does not hold fp32[128]"),
         ("local_store %m, %t, %t", "local_store takes 2 operands, found 3"),
         ("local_store %m", "local_store takes 2 operands, found 1"),
@@ -241,7 +242,7 @@ fn memory_that_does_not_fit() {
 }
 
 #[test]
-fn products_whose_fragments_do_not_fit() {
+fn dots_whose_fragments_do_not_fit() {
     let mma = "instruction = m16n8k16, warps = [2, 1], DOT, VECTORS";
     let other = |name: &str, from: &str, to: &str| {
         format!("%r = {name} %a, %f, %c {{{}}} : fp32[32, 8]@L11", mma.replace(from, to))
@@ -272,13 +273,13 @@ fn products_whose_fragments_do_not_fit() {
         ("%r = wgmma_wait %c {pending = ?} : fp32[32, 8]@L11".to_owned(), "wgmma_wait takes a dot in flight"),
     ];
     for (body, expected) in &cases {
-        refused(&[(body, expected)]);
+        check_rejected(&[(body, expected)]);
     }
 }
 
-/// Whatever numbers stand there, the verifier says no.
+/// The verifier rejects meaningless numbers without a panic.
 #[test]
-fn products_of_numbers_that_mean_nothing() {
+fn dots_with_meaningless_numbers() {
     for instruction in ["m16n8k16", "m0n0k0", "m7n8k16", "m16n9k16", "m4294967295n8k16", "m64n8k64"] {
         for warps in ["[3, 1]", "[0, 0]", "[-1, -2]", "[4294967298, 1]", "[1, 4294967298]", "[2, 1]", "[]"] {
             let body = format!(
@@ -304,7 +305,7 @@ fn threads_that_do_not_add_up() {
         (roles("[1, 1]", "[2048, 24]"), "a thread takes 24 to 256 registers in steps of 8, not 2048"),
     ];
     for (body, expected) in &cases {
-        refused(&[(body, expected)]);
+        check_rejected(&[(body, expected)]);
     }
     let body = roles("[8, 8]", "[240, 240]");
     let text = format!(
@@ -312,7 +313,7 @@ fn threads_that_do_not_add_up() {
     );
     let error = parse_dialect::<Gpu>(&text).expect_err("a multiprocessor has fewer registers");
     assert!(error.message.contains("the partitions take 122880 registers at the start"), "{}", error.message);
-    refused(&[
+    check_rejected(&[
         ("named_barrier {barrier = 0, threads = 64}", "there is no barrier 0 for 64 of 64 threads"),
         ("named_barrier {barrier = 16, threads = 64}", "there is no barrier 16"),
         ("named_barrier {barrier = 1, threads = 96}", "there is no barrier 1 for 96 of 64 threads"),
@@ -322,7 +323,7 @@ fn threads_that_do_not_add_up() {
 
 #[test]
 fn barriers_rings_and_copies_of_tensors_that_are_none() {
-    refused(&[
+    check_rejected(&[
         ("mbarrier_init %m {arrivals = 1}", "mbarrier_init takes barriers, found"),
         ("mbarrier_arrive %bars, %w", "an index is an int32, found int64"),
         ("mbarrier_wait %bars, %n, %b", "an index is an int32, found int1"),
@@ -351,23 +352,23 @@ fn barriers_rings_and_copies_of_tensors_that_are_none() {
 }
 
 #[test]
-fn ops_of_tile_ir_alone() {
-    refused(&[
+fn ops_that_only_tile_ir_has() {
+    check_rejected(&[
         ("%r = dot %a, %f, %c {DOT} : fp32[32, 8]@L11", "dot exists only in tile IR"),
         ("%r = hint %n {kind = \"multiple_of\", values = [4]} : int32", "hint exists only in tile IR"),
         ("assume %b", "assume exists only in tile IR"),
         ("call {callee = func0, results = ()}", "call exists only in tile IR"),
-        // These are other ops here, with attributes that tile IR has not.
+        // The dialect has other ops for these, with more attributes.
         ("%r = load %q {LOAD} : fp32[64]@L0", "attribute `axis` of load is missing or malformed"),
         ("store %q, %t {STORE, axis = 0}", "attribute `width` of store is missing or malformed"),
         ("%r = reduce %t {axis = 0} ADD : fp32", "attribute `scope` of reduce is missing or malformed"),
     ]);
 }
 
-/// What has no results may not have any, and the other way round.
+/// An op without results may not have any, and the other way round.
 #[test]
-fn results_that_are_none() {
-    refused(&[
+fn unexpected_and_missing_results() {
+    check_rejected(&[
         ("%r = dealloc %m : fp32", "the results of dealloc are"),
         ("%r = local_store %m, %t : fp32", "the results of local_store are"),
         ("%r = barrier : fp32", "barrier"),
@@ -382,7 +383,7 @@ fn results_that_are_none() {
 }
 
 #[test]
-fn text_that_is_no_module() {
+fn text_that_is_not_a_module() {
     let function = "kernel func0 @k(%x: fp32) {\n  %t = splat %x {shape = [32]} : TYPE\n  return_values\n}";
     let layouts = "gpu sm_80, 1 warps, 0 bytes of shared memory\nL0 = [32] lane (1) (2) (4) (8) (16)\n";
     let header = "expected `gpu sm_90a, 4 warps, 0 bytes of shared memory`";
@@ -431,9 +432,9 @@ fn text_that_is_no_module() {
     }
 }
 
-/// The asynchronous product of a warpgroup.
+/// The asynchronous dot of a warpgroup.
 #[test]
-fn products_under_way() {
+fn dots_in_flight() {
     let text = |body: &str| {
         format!(
             "gpu sm_90a, 4 warps, 0 bytes of shared memory
@@ -456,7 +457,7 @@ kernel func0 @k(%x: fp32, %h: fp16) {{
         "%d = wgmma %a, %m, %c {wgmma} : pending<fp32[64, 8]@L3>\n%r = wgmma_wait %d {{pending = 0}} : fp32[64, 8]@L3"
     );
     parse_dialect::<Gpu>(&text(&right)).unwrap_or_else(|error| panic!("{error}"));
-    // Until conversions are lowered, operands may be anywhere.
+    // Before conversions are lowered, operands may be in registers or shared memory.
     let anywhere = text(&right.replace("%m", "%b"));
     parse_dialect::<Gpu>(&anywhere).unwrap_or_else(|error| panic!("{error}"));
     let synchronized = anywhere.replacen("shared memory\n", "shared memory, synchronized\n", 1);

@@ -1,24 +1,26 @@
-//! The GPU path judged from outside: that programs compute the same, that layouts fit, that barriers are where they have to be,
-//! that accesses claim no more than holds, that text is a program again, and what it is for known kernels.
+//! Tests the GPU path through its public API.
+//!
+//! The tests check that programs compute the same, that layouts fit, that barriers suffice, that
+//! the claims of accesses hold, that printed text parses, and the texts of known kernels.
 
 #[path = "../../../opt/tests/common/mod.rs"]
-#[allow(dead_code, reason = "the evaluator and the generator have more than is used here")]
+#[allow(dead_code, reason = "these tests use only a part of the evaluator and the generator")]
 mod common;
 
 mod accesses;
 mod addresses;
 mod allocation;
 mod check;
+mod dots;
 mod erase;
 mod hazards;
 mod instructions;
 mod meaning;
 mod memory;
-mod products;
-mod refusals;
+mod pass_texts;
+mod rejections;
 mod round_trip;
 mod snapshots;
-mod texts;
 mod tiles;
 
 use tilewright_gpu::PASSES;
@@ -26,7 +28,9 @@ use tilewright_gpu_ir::GpuTarget;
 use tilewright_gpu_ir::Module as Program;
 use tilewright_ir::{Module, parse, print};
 
-/// The kernels of the benchmarks, as the passes before leave them; `attention_fp16` scales the scores instead of the queries.
+/// The kernels of the benchmarks after the passes before layout assignment.
+///
+/// `attention_fp16` scales the scores instead of the queries.
 const KERNELS: [(&str, &str); 6] = [
     ("add", include_str!("kernels/add.ir")),
     ("softmax", include_str!("kernels/softmax.ir")),
@@ -41,22 +45,22 @@ fn module(text: &str) -> Module {
 }
 
 fn target(name: &str) -> GpuTarget {
-    GpuTarget::named(name).expect("it is known")
+    GpuTarget::named(name).expect("the target is known")
 }
 
-/// A kernel with layouts, before the passes.
+/// Assigns layouts to a kernel and runs no pass.
 fn assigned(module: &Module, target_name: &str, num_warps: u32) -> Program {
     tilewright_gpu::assign_layouts(module, target(target_name), num_warps)
         .unwrap_or_else(|error| panic!("{error:#?}"))
 }
 
-/// The program of a kernel, after all passes.
+/// Returns the program of a kernel after all passes.
 fn compiled(module: &Module, target_name: &str, num_warps: u32) -> Program {
     tilewright_gpu::compile(module, target(target_name), num_warps, 1)
         .unwrap_or_else(|error| panic!("{error:#?}"))
 }
 
-/// The program of a kernel after layouts are assigned and after each pass, if it fits into shared memory.
+/// Returns the program after layout assignment and after each pass, if it fits in shared memory.
 fn stages_if_it_fits(module: &Module, target_name: &str, num_warps: u32) -> Option<Vec<Program>> {
     let mut stages = vec![assigned(module, target_name, num_warps)];
     for pass in PASSES {
@@ -69,7 +73,7 @@ fn stages_if_it_fits(module: &Module, target_name: &str, num_warps: u32) -> Opti
     Some(stages)
 }
 
-/// The same of a kernel that fits.
+/// Returns the stages of a kernel that fits in shared memory.
 fn stages(module: &Module, target_name: &str, num_warps: u32) -> Vec<Program> {
     stages_if_it_fits(module, target_name, num_warps).expect("it fits into shared memory")
 }

@@ -1,4 +1,4 @@
-//! Programs compute what the kernels did that they are made of, and their layouts fit.
+//! Checks that GPU programs compute the same as their kernels, and that their layouts fit.
 
 use tilewright_cpu::memory::Region;
 use tilewright_cpu::{Argument, Interrupt, Launch, Program};
@@ -11,12 +11,14 @@ use crate::common::{Random, number, seeds};
 use crate::erase::{erase, erase_if_simple};
 use crate::{module, stages, text};
 
-/// The address of the memory behind a pointer parameter: a multiple of 16 and of nothing more.
+/// Returns the address of a pointer parameter: a multiple of 16 and of no higher power of two.
 fn address(pointer: usize) -> u64 {
     (pointer as u64 + 1) * 65536 + 16
 }
 
-/// The memory after a program has run, and whether anything overflowed; none if it runs too long.
+/// Runs a program; returns its final memory and whether an operation overflowed.
+///
+/// Returns `None` if the program runs too long.
 pub fn evaluate(
     module: &Module,
     seed: u64,
@@ -41,14 +43,14 @@ pub fn evaluate(
     };
     let memory = Memory(generate::POINTERS.iter().enumerate().map(area).collect());
     let mut evaluator = Evaluator::new(function, memory, [program, programs], observe);
-    // Copies of what is computed again take steps as well.
+    // Rematerialized values take steps as well.
     evaluator.steps_left *= 20;
     evaluator.run(&arguments).ok()?;
     Some((evaluator.memory, evaluator.overflowed))
 }
 
 #[test]
-fn random_programs_compute_what_they_did() {
+fn random_programs_compute_the_same() {
     let (mut compared, mut lowered, mut conversions) = (0, 0, 0);
     for seed in seeds(2000) {
         for style in [EVERYTHING, INDICES] {
@@ -58,17 +60,18 @@ fn random_programs_compute_what_they_did() {
             check(first);
             check_lowered(last);
             conversions += text(first).matches("= convert_layout").count();
-            // The original has calls; the GPU path inlines and simplifies, which its own tests judge.
+            // The original has calls. The optimizer inlines and simplifies; its own tests check
+            // that.
             let mut before = module.clone();
             tilewright_opt::optimize(&mut before, &tilewright_opt::Options::default(), &mut |_, _| {});
             let Some((original, _)) = evaluate(&before, seed, &mut |_, _, _| {}) else { continue };
             let erased = [Some(erase(first)), erase_if_simple(last)];
-            for (number, erased) in erased.into_iter().enumerate() {
+            for (stage, erased) in erased.into_iter().enumerate() {
                 let Some(erased) = erased else { continue };
                 let Some((after, _)) = evaluate(&erased.module, seed, &mut |_, _, _| {}) else { continue };
-                assert!(original.0 == after.0, "seed {seed}:\n{}", text([first, last][number]));
+                assert!(original.0 == after.0, "seed {seed}:\n{}", text([first, last][stage]));
                 compared += 1;
-                lowered += number;
+                lowered += stage;
             }
         }
     }
@@ -78,8 +81,8 @@ fn random_programs_compute_what_they_did() {
     );
 }
 
-/// Numbers between -1 and 1 in fp16 or fp32; integers of any size.
-fn numbers(dtype: Dtype, count: usize, random: &mut Random) -> Vec<u8> {
+/// Returns random floats between -1 and 1, or integers of any size.
+fn random_elements(dtype: Dtype, count: usize, random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..count {
         let value = random.below(2001) as f64 / 1000.0 - 1.0;
@@ -89,14 +92,16 @@ fn numbers(dtype: Dtype, count: usize, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Runs a kernel on the executor: pointers get so many numbers, the rest as given. The memory afterwards.
+/// Runs a kernel on the CPU executor and returns its memory afterwards.
+///
+/// Each pointer gets `count` random elements; the scalars are as given.
 pub fn execute(module: &Module, grid: [u32; 3], count: usize, scalars: &[u64]) -> Vec<Vec<u8>> {
     let function = module.kernel();
     let mut random = Random(7);
     let mut buffers = Vec::new();
     for value in &function.blocks[function.entry].parameters {
         if let Some(pointee) = function.ty(*value).element.pointee() {
-            buffers.push(numbers(pointee, count, &mut random));
+            buffers.push(random_elements(pointee, count, &mut random));
         }
     }
     let regions: Vec<Region<'_>> = buffers.iter_mut().map(|bytes| Region::of(bytes)).collect();
@@ -112,13 +117,13 @@ pub fn execute(module: &Module, grid: [u32; 3], count: usize, scalars: &[u64]) -
         interrupt: Interrupt::Never,
         padded: None,
     };
-    let program = Program::new(module).expect("it can be lowered");
+    let program = Program::new(module).expect("the executor accepts the kernel");
     program.launch(&launch).unwrap_or_else(|error| panic!("{error:#?}"));
     buffers
 }
 
 #[test]
-fn known_kernels_compute_what_they_did_on_the_executor() {
+fn known_kernels_compute_the_same_on_the_executor() {
     let eps = u64::from(1e-5_f32.to_bits());
     let scale = u64::from(0.125_f32.to_bits());
     let launches: [(&str, [u32; 3], usize, &[u64]); 6] = [

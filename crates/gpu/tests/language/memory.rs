@@ -1,10 +1,12 @@
-//! Accesses to global memory that are made by other threads than the ones before wait for those.
+//! Tests barriers between accesses to global memory by different threads.
 
 use tilewright_ir::{Block, Op, Operation};
 
 use crate::{Program, compiled, module};
 
-/// A kernel on tiles of this extent: `%a` points to `%p` and on, `%b` one element further, `%q` to other memory.
+/// Returns a kernel on tiles of `extent` elements.
+///
+/// `%a` starts at `%p`, `%b` one element later; `%c` is in the other memory of `%q`.
 fn kernel(extent: u32, body: &str) -> String {
     let how = "{cache = \"\", eviction = \"\", volatile = false} : fp32";
     let mut body = body.replace("load %p", &format!("load %p {how}"));
@@ -37,51 +39,51 @@ fn kernel(extent: u32, body: &str) -> String {
     .replace('E', &extent.to_string())
 }
 
-/// The ops that a barrier stands before, in order.
-fn waits(extent: u32, body: &str) -> Vec<&'static str> {
+/// Returns the ops directly after a barrier, in order.
+fn ops_after_barriers(extent: u32, body: &str) -> Vec<&'static str> {
     let program = compiled(&module(&kernel(extent, body)), "sm_80", 4);
     let mut found = Vec::new();
-    behind_barriers(&program, program.kernel().entry, &mut found);
+    find_ops_after_barriers(&program, program.kernel().entry, &mut found);
     found
 }
 
-fn behind_barriers(program: &Program, block: Block, found: &mut Vec<&'static str>) {
+fn find_ops_after_barriers(program: &Program, block: Block, found: &mut Vec<&'static str>) {
     let function = program.kernel();
-    let mut is_behind = false;
+    let mut is_after_barrier = false;
     for inst in &function.blocks[block].insts {
         let data = &function.insts[*inst];
-        if is_behind {
+        if is_after_barrier {
             found.push(data.op.name());
         }
-        is_behind = matches!(data.op.as_tile(), Some(Op::Barrier {}));
+        is_after_barrier = matches!(data.op.as_tile(), Some(Op::Barrier {}));
         for region in &data.regions {
-            behind_barriers(program, *region, found);
+            find_ops_after_barriers(program, *region, found);
         }
     }
 }
 
 #[test]
 fn threads_that_access_their_own_elements_do_not_wait() {
-    assert!(waits(1024, "%x = load %a\nstore %a, %x").is_empty());
-    assert!(waits(1024, "%x = load %a\nstore %a, %x\n%y = load %a\nstore %c, %y").is_empty());
-    assert!(waits(1024, "%x = load %a\nstore %c, %x\n%y = load %b").is_empty());
+    assert!(ops_after_barriers(1024, "%x = load %a\nstore %a, %x").is_empty());
+    assert!(ops_after_barriers(1024, "%x = load %a\nstore %a, %x\n%y = load %a\nstore %c, %y").is_empty());
+    assert!(ops_after_barriers(1024, "%x = load %a\nstore %c, %x\n%y = load %b").is_empty());
 }
 
 #[test]
 fn threads_that_access_elements_of_others_wait() {
-    assert_eq!(waits(1024, "%x = load %b\nstore %a, %x"), ["store"]);
-    assert_eq!(waits(1024, "%x = load %c\nstore %a, %x\n%y = load %b\nstore %c, %y"), ["load"]);
-    assert_eq!(waits(1024, "%x = load %c\nstore %a, %x\nstore %b, %x"), ["store"]);
-    // Where the kernel has a barrier of its own, that one is enough.
-    assert_eq!(waits(1024, "%x = load %b\nbarrier\nstore %a, %x"), ["store"]);
+    assert_eq!(ops_after_barriers(1024, "%x = load %b\nstore %a, %x"), ["store"]);
+    assert_eq!(ops_after_barriers(1024, "%x = load %c\nstore %a, %x\n%y = load %b\nstore %c, %y"), ["load"]);
+    assert_eq!(ops_after_barriers(1024, "%x = load %c\nstore %a, %x\nstore %b, %x"), ["store"]);
+    // A barrier of the kernel itself is enough.
+    assert_eq!(ops_after_barriers(1024, "%x = load %b\nbarrier\nstore %a, %x"), ["store"]);
 }
 
-/// Threads that hold copies load before the one that is no copy stores.
+/// Threads that hold copies load before the owner of the element stores.
 #[test]
 fn copies_are_loaded_before_they_are_overwritten() {
-    assert_eq!(waits(16, "%x = load %a\nstore %a, %x"), ["store"]);
-    assert_eq!(waits(1024, "%x = load %p\nstore %p, %x"), ["store"]);
-    assert!(waits(1024, "%x = load %p\nstore %q, %x").is_empty());
+    assert_eq!(ops_after_barriers(16, "%x = load %a\nstore %a, %x"), ["store"]);
+    assert_eq!(ops_after_barriers(1024, "%x = load %p\nstore %p, %x"), ["store"]);
+    assert!(ops_after_barriers(1024, "%x = load %p\nstore %q, %x").is_empty());
 }
 
 #[test]
@@ -95,10 +97,11 @@ fn pointers_that_a_loop_moves_point_to_elements_of_others() {
         store %c, %y
         yield_values %g
       } : *fp32[E]";
-    // What %c points to stays the same. One wait an iteration serves the store and the load through %h.
-    assert_eq!(waits(1024, body), ["store"]);
+    // Each thread keeps its elements of %c. One barrier per iteration orders the store and the load
+    // of %h.
+    assert_eq!(ops_after_barriers(1024, body), ["store"]);
     let body =
         body.replace("%x = load %c", "").replace("store %h, %x", "").replace("store %c, %y", "store %h, %y");
-    assert_eq!(waits(1024, &body), ["load"]);
-    assert!(waits(1024, &body.replace("store %h, %y", "store %c, %y")).is_empty());
+    assert_eq!(ops_after_barriers(1024, &body), ["load"]);
+    assert!(ops_after_barriers(1024, &body.replace("store %h, %y", "store %c, %y")).is_empty());
 }

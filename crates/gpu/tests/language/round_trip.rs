@@ -1,5 +1,8 @@
-//! Text is a program again: after layouts are assigned and after each pass, what is printed is read as what prints the same,
-//! and passes that have done their work change nothing. Of every kernel of the tests and of random programs.
+//! Checks that the parser reads each printed program back.
+//!
+//! After the assignment of layouts and after each pass, parsing and printing the text again must
+//! return the same text, and a second run of the passes must change nothing. The programs are all
+//! kernels of the tests and random ones.
 
 use tilewright_frontend::{Argument, Constant, HostValue, Options, Request, SourceHost};
 use tilewright_gpu::run_passes;
@@ -11,7 +14,7 @@ use crate::common::generate::{EVERYTHING, INDICES, program};
 use crate::common::seeds;
 use crate::{KERNELS, module, stages_if_it_fits, text, tiles};
 
-/// Panics where text is not what it was made of. Says whether the kernel fits into shared memory.
+/// Panics if a text changes; returns whether the kernel fits into shared memory.
 fn round_trip(module: &Module, target: &str, num_warps: u32) -> bool {
     let Some(stages) = stages_if_it_fits(module, target, num_warps) else { return false };
     for stage in &stages {
@@ -49,7 +52,7 @@ fn random_programs() {
     assert!(tried > 300, "{tried} programs");
 }
 
-/// The kernels of the pages of `tests/kernels` that can be compiled for a GPU.
+/// The kernels in the pages of `tests/kernels` that compile for a GPU.
 #[test]
 fn kernels_of_the_pages() {
     let folder = project_root().join("tests/kernels");
@@ -69,7 +72,8 @@ fn kernels_of_the_pages() {
     assert!(tried > 10 && refused < tried / 4, "{tried} kernels, {refused} refused");
 }
 
-/// File, kernel and arguments: `*fp32`, `int32`, with `:16` if it is a multiple of 16, or a constant.
+/// File, kernel and arguments: `*fp32`, `int32`, with `:16` if it is a multiple of 16, or a
+/// constant.
 const SOURCES: &[(&str, &str, &str)] = &[
     ("examples/01_vector_add.py", "add_kernel", "*fp32:16 *fp32:16 *fp32:16 int32 1024"),
     ("benches/kernels.py", "add_kernel", "*fp32:16 *fp32:16 *fp32:16 int32:16 1024"),

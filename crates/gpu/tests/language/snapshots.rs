@@ -1,5 +1,7 @@
-//! The programs of the benchmarks' kernels, and what the project promises of them. `UPDATE_EXPECT=1 cargo test` rewrites the
-//! texts.
+//! Compares the programs of the benchmarks' kernels with expected texts and checks their
+//! properties.
+//!
+//! `UPDATE_EXPECT=1 cargo test` rewrites the texts.
 
 use expect_test::expect_file;
 use tilewright_gpu_ir::{GpuOp, Op};
@@ -45,7 +47,7 @@ fn vector_add_has_two_vectors_of_four_for_each_pointer() {
 }
 
 #[test]
-fn kernels_of_one_row_a_program_convert_nothing() {
+fn kernels_of_one_row_per_program_convert_nothing() {
     for (name, text) in &KERNELS[1..3] {
         for num_warps in [1, 2, 4, 8, 16] {
             let program = assigned(&module(text), "sm_80", num_warps);
@@ -54,9 +56,9 @@ fn kernels_of_one_row_a_program_convert_nothing() {
     }
 }
 
-/// The two operands alone are moved, and the result is stored as the tensor cores leave it.
+/// Only the two operands change layout; the result is stored in the layout of the tensor cores.
 #[test]
-fn matrix_product_moves_its_operands_alone() {
+fn matmul_converts_only_its_operands() {
     let program = assigned(&module(KERNELS[3].1), "sm_80", 4);
     assert_eq!(conversions(&program), 2);
     let program = compiled(&module(KERNELS[3].1), "sm_80", 4);

@@ -1,5 +1,8 @@
-//! Random programs on large tiles of two axes: loads along either axis, transposes, reductions that are broadcast again,
-//! reshapes, products, loops. Layouts have to fit, waits to suffice, and the executor has to compute what it did.
+//! Tests random programs on large 2-D tiles.
+//!
+//! The programs have loads along either axis, transposes, reductions that are broadcast again,
+//! reshapes, dots and loops. Layouts must fit, barriers must suffice, and the executor must compute
+//! the same results.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::entity::PrimaryMap;
@@ -17,13 +20,13 @@ use crate::{stages_if_it_fits, text};
 
 const RIGHT: &str = "the generator follows the type rules";
 const EXTENTS: [u32; 4] = [8, 16, 32, 64];
-/// Elements behind each pointer.
+/// The number of elements of each pointer parameter.
 const ELEMENTS: usize = 64 * 64 * 4;
 
 struct Generator {
     builder: IrBuilder,
     random: Random,
-    /// Tiles of fp32 with two axes.
+    /// The fp32 tiles with two axes so far.
     tiles: Vec<Value>,
     pointers: [Value; 2],
 }
@@ -53,10 +56,10 @@ impl Generator {
                 0 => self.load(),
                 1 | 2 => self.pointwise(),
                 3 => self.transpose(),
-                4 => self.centre(),
+                4 => self.subtract_maximum(),
                 5 => self.reshape(),
-                6 => self.product(),
-                7 if depth > 0 => self.repeat(depth),
+                6 => self.dot(),
+                7 if depth > 0 => self.emit_loop(depth),
                 _ => self.store(),
             }
         }
@@ -81,7 +84,7 @@ impl Generator {
         (0..2).map(|_| self.random.pick(&EXTENTS)).collect()
     }
 
-    /// Pointers to a tile, row after row or column after column.
+    /// Emits pointers to a tile, in row-major or column-major order.
     fn pointers(&mut self, base: Value, shape: &Shape) -> Value {
         let mut sum = self.builder.splat(base, shape.clone()).expect(RIGHT);
         let fast = self.random.below(2);
@@ -144,8 +147,8 @@ impl Generator {
         }
     }
 
-    /// A tile minus its greatest elements along an axis.
-    fn centre(&mut self) {
+    /// Emits a tile minus its maximum along an axis.
+    fn subtract_maximum(&mut self) {
         let tile = self.tile();
         let (shape, axis) = (self.shape(tile), self.random.below(2) as u32);
         let scalar = Type::scalar(Dtype::F32);
@@ -157,11 +160,11 @@ impl Generator {
         let reduced = self.builder.reduce(smallvec![tile], axis, region).expect(RIGHT)[0];
         let column = self.builder.expand_dims(reduced, axis).expect(RIGHT);
         let wide = self.builder.broadcast(column, shape).expect(RIGHT);
-        let centred = self.builder.binary(ElementwiseFn::Sub, tile, wide).expect(RIGHT);
-        self.tiles.push(centred);
+        let difference = self.builder.binary(ElementwiseFn::Sub, tile, wide).expect(RIGHT);
+        self.tiles.push(difference);
     }
 
-    fn product(&mut self) {
+    fn dot(&mut self) {
         let left = self.tile();
         let columns = self.random.pick(&EXTENTS);
         let (rows, depth) = (self.shape(left)[0], self.shape(left)[1]);
@@ -183,8 +186,8 @@ impl Generator {
         self.tiles.push(tile);
     }
 
-    /// A loop that carries two tiles.
-    fn repeat(&mut self, depth: u32) {
+    /// Emits a loop that carries two tiles.
+    fn emit_loop(&mut self, depth: u32) {
         let bound = |value: i128, this: &mut Self| {
             this.builder.constant(Literal::int(Dtype::I32, value)).expect(RIGHT)
         };
@@ -221,7 +224,7 @@ fn random_programs_on_large_tiles() {
         hazards::check(last);
         conversions += text(first).matches("= convert_layout").count();
         let erased = [Some(erase(first)), erase_if_simple(last)].map(|erased| Some(erased?.module));
-        // Products that are computed in another type round at other places.
+        // A dot that is computed in another type rounds differently.
         let casts = |module: &Module| {
             module.kernel().insts.values().filter(|data| matches!(data.op, Op::Cast { .. })).count()
         };
@@ -229,12 +232,12 @@ fn random_programs_on_large_tiles() {
             continue;
         }
         let expected = execute(&module, [1, 1, 1], ELEMENTS, &[]);
-        for (number, erased) in erased.iter().enumerate() {
+        for (stage, erased) in erased.iter().enumerate() {
             let Some(erased) = erased else { continue };
             compared += 1;
-            lowered += number;
+            lowered += stage;
             let found = execute(erased, [1, 1, 1], ELEMENTS, &[]);
-            assert!(expected == found, "seed {seed}:\n{}", text([first, last][number]));
+            assert!(expected == found, "seed {seed}:\n{}", text([first, last][stage]));
         }
     }
     assert!(

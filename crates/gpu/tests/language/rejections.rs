@@ -1,4 +1,4 @@
-//! What the GPU path refuses, and how it says so.
+//! Tests the diagnostics of kernels that the GPU path rejects.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use tilewright_ir::print;
 use crate::common::generate::{EVERYTHING, program};
 use crate::module;
 
-fn refused(text: &str, target: &str, num_warps: u32, expected: &Expect) {
+fn check_rejected(text: &str, target: &str, num_warps: u32, expected: &Expect) {
     let target = GpuTarget::named(target).expect("it is known");
     let Err(diagnostic) = compile(&module(text), target, num_warps, 1) else { panic!("it is compiled") };
     let mut lines = vec![format!("{}: {}", diagnostic.code.name(), diagnostic.message)];
@@ -18,14 +18,14 @@ fn refused(text: &str, target: &str, num_warps: u32, expected: &Expect) {
     expected.assert_eq(&(lines.join("\n") + "\n"));
 }
 
-/// Pairs of a branch and a loop.
+/// The depth of nesting, in pairs of a branch and a loop.
 const DEPTH: usize = 62;
 
 const EMPTY: &str = "kernel func0 @k() {\n  return_values\n}";
 
 #[test]
-fn a_number_of_warps_that_is_no_power_of_two() {
-    refused(
+fn a_number_of_warps_that_is_not_a_power_of_two() {
+    check_rejected(
         EMPTY,
         "sm_80",
         3,
@@ -33,7 +33,7 @@ fn a_number_of_warps_that_is_no_power_of_two() {
         TW0108: num_warps must be a power of two up to 32, found 3
     "]],
     );
-    refused(
+    check_rejected(
         EMPTY,
         "sm_80",
         64,
@@ -51,7 +51,7 @@ fn a_tile_that_is_too_large_with_its_padding() {
       store %b, %v {cache = \"\", eviction = \"\"}
       return_values
     }";
-    refused(
+    check_rejected(
         text,
         "sm_80",
         4,
@@ -73,7 +73,7 @@ fn a_function_that_calls_itself() {
       %0 = call %x {callee = func1, results = (int32)} : int32
       return_values %0
     }";
-    refused(
+    check_rejected(
         text,
         "sm_80",
         4,
@@ -85,9 +85,9 @@ fn a_function_that_calls_itself() {
 }
 
 #[test]
-fn more_shared_memory_than_there_is() {
+fn more_shared_memory_than_the_target_has() {
     let large = include_str!("kernels/matmul.ir").replace("64", "512");
-    refused(
+    check_rejected(
         &large,
         "sm_75",
         4,
@@ -109,7 +109,7 @@ fn random_programs_are_compiled() {
     }
 }
 
-/// Loops in branches, as deep as the parser takes them, on a quarter of the stack that a stage has.
+/// Compiles loops in branches, as deep as the parser accepts, on a quarter of a stage's stack.
 #[test]
 fn deep_kernels_are_compiled() {
     let mut text = "kernel func0 @k(%p: *fp32, %n: int32) {
@@ -146,7 +146,7 @@ fn deep_kernels_are_compiled() {
 
 #[test]
 fn a_parameter_that_is_a_tile() {
-    refused(
+    check_rejected(
         "kernel func0 @k(%p: *int32[16], %n: int32) {\n  return_values\n}",
         "sm_80",
         4,
@@ -158,7 +158,7 @@ fn a_parameter_that_is_a_tile() {
     );
 }
 
-/// A ring of many slots names each by a chain of numbers that wrap around, which is followed once, not once a way.
+/// The indices of a ring with many slots are analyzed once, not once per path.
 #[test]
 fn a_pipeline_of_many_stages() {
     let text = "kernel func0 @k(%p: *fp16 {divisibility = 16}, %q: *fp32 {divisibility = 16}, %n: int32) {

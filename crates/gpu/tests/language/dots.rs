@@ -1,5 +1,4 @@
-//! How products are computed: by which instruction on which GPU, with the operands converted where none takes them, and with
-//! the result that the executor gives.
+//! Tests the instruction of each dot by types, shapes and target, and the layouts of its operands.
 
 use tilewright_gpu_ir::{GpuOp, InstData, Op};
 use tilewright_layout::{Fragment, Input, Layout, Mma, bank_use, ldmatrix_bank_use};
@@ -7,10 +6,10 @@ use tilewright_layout::{Fragment, Input, Layout, Mma, bank_use, ldmatrix_bank_us
 use crate::check::{check, check_lowered};
 use crate::{Program, assigned, compiled, module};
 
-/// A kernel that multiplies two tiles and stores the product.
-fn product([m, n, k]: [u32; 3], [left, right, sum]: [&str; 3], precision: &str) -> String {
+/// Returns a kernel with one dot that stores its result.
+fn dot_kernel([m, n, k]: [u32; 3], [left, right, accumulator]: [&str; 3], precision: &str) -> String {
     let mut lines = Vec::new();
-    for (name, element, rows, columns) in [("a", left, m, k), ("b", right, k, n), ("c", sum, m, n)] {
+    for (name, element, rows, columns) in [("a", left, m, k), ("b", right, k, n), ("c", accumulator, m, n)] {
         let shape = format!("[{rows}, {columns}]");
         lines.push(format!(
             "%{name}r = arange {{start = 0, end = {rows}}} : int32[{rows}]
@@ -30,36 +29,37 @@ fn product([m, n, k]: [u32; 3], [left, right, sum]: [&str; 3], precision: &str) 
     }
     format!(
         "kernel func0 @k(%a: *{left} {{divisibility = 16}}, %b: *{right} {{divisibility = 16}}, \
-         %c: *{sum} {{divisibility = 16}}) {{\n{}\n\
-         %d = dot %av, %bv, %cv {{precision = \"{precision}\", max_imprecise_acc = 0}} : {sum}[{m}, {n}]\n\
+         %c: *{accumulator} {{divisibility = 16}}) {{\n{}\n\
+         %d = dot %av, %bv, %cv {{precision = \"{precision}\", max_imprecise_acc = 0}} : {accumulator}[{m}, {n}]\n\
          store %ca, %d {{cache = \"\", eviction = \"\"}}\nreturn_values\n}}",
         lines.join("\n")
     )
 }
 
-fn product_of(program: &Program) -> &InstData {
-    let is_product = |data: &&InstData| {
+fn dot_of(program: &Program) -> &InstData {
+    let is_dot = |data: &&InstData| {
         matches!(data.op, Op::Gpu(GpuOp::MmaSync { .. } | GpuOp::Wgmma { .. } | GpuOp::FmaDot { .. }))
     };
-    program.kernel().insts.values().find(is_product).expect("there is a product")
+    program.kernel().insts.values().find(is_dot).expect("the kernel has a dot")
 }
 
-/// The instruction, or `fma`, and the types that it is for.
+/// Returns the matrix instruction of the dot, or `fma`, and its types.
 fn chosen(program: &Program) -> String {
-    let data = product_of(program);
-    let element = |operand| program.kernel().ty(operand).tile().expect("it is a tile").element.to_string();
+    let data = dot_of(program);
+    let element =
+        |operand| program.kernel().ty(operand).tile().expect("the value is a tile").element.to_string();
     let types: Vec<String> = data.operands.iter().copied().map(element).collect();
     let instruction = match &data.op {
         Op::Gpu(GpuOp::MmaSync { instruction, .. } | GpuOp::Wgmma { instruction, .. }) => {
             format!("m{}n{}k{}", instruction.m, instruction.n, instruction.k)
         }
-        // tidy: wildcard because the rest are of single elements
+        // tidy: wildcard because the other dots multiply single elements
         _ => "fma".to_owned(),
     };
     format!("{instruction} {}", types.join(" "))
 }
 
-/// Extents, types, precision and target, and what is chosen.
+/// Extents, types, precision, target and the expected choice.
 type Case = ([u32; 3], [&'static str; 3], &'static str, &'static str, &'static str);
 
 #[test]
@@ -83,14 +83,14 @@ fn instructions_by_type_and_target() {
         (full, ["fp8e4b15", "fp8e4b15", "fp32"], "tf32", "sm_100", "m16n8k16 fp16 fp16 fp32"),
         ([16, 8, 8], ["fp16", "fp16", "fp32"], "tf32", "sm_80", "m16n8k8 fp16 fp16 fp32"),
         ([8, 8, 16], ["fp16", "fp16", "fp32"], "tf32", "sm_80", "fma fp32 fp32 fp32"),
-        // Every number of fp16 is one of tf32.
+        // tf32 represents every fp16 value.
         ([16, 16, 4], ["fp16", "fp16", "fp16"], "tf32", "sm_80", "m16n8k4 fp32 fp32 fp32"),
         ([16, 16, 4], ["fp16", "fp16", "fp16"], "ieee", "sm_80", "fma fp32 fp32 fp32"),
         ([2, 4, 2], ["int8", "int8", "int32"], "tf32", "sm_80", "fma int8 int8 int32"),
     ];
     for (shape, types, precision, target, expected) in cases {
         for num_warps in [1, 4, 8] {
-            let module = module(&product(*shape, *types, precision));
+            let module = module(&dot_kernel(*shape, *types, precision));
             check(&assigned(&module, target, num_warps));
             let program = compiled(&module, target, num_warps);
             check_lowered(&program);
@@ -99,7 +99,7 @@ fn instructions_by_type_and_target() {
     }
 }
 
-/// What warpgroups compute, and what is left to warps: narrow tiles, batches, too few warps, types without an instruction.
+/// Warpgroups compute dots except of narrow tiles, with too few warps or with unsupported types.
 #[test]
 fn instructions_of_warpgroups() {
     let full = [64, 64, 64];
@@ -120,7 +120,7 @@ fn instructions_of_warpgroups() {
         (4, (full, ["fp16", "fp16", "fp32"], "tf32", "sm_100", "m16n8k16 fp16 fp16 fp32")),
     ];
     for (num_warps, (shape, types, precision, target, expected)) in cases {
-        let module = module(&product(*shape, *types, precision));
+        let module = module(&dot_kernel(*shape, *types, precision));
         check(&assigned(&module, target, *num_warps));
         let program = compiled(&module, target, *num_warps);
         check_lowered(&program);
@@ -128,13 +128,13 @@ fn instructions_of_warpgroups() {
     }
 }
 
-/// Operands of 16 bits from row-major tiles are loaded by `ldmatrix`, and no access of them to shared memory has a conflict.
+/// `ldmatrix` loads 16-bit operands from row-major tiles without bank conflicts.
 #[test]
-fn operands_of_16_bits_come_by_ldmatrix() {
+fn ldmatrix_loads_16_bit_operands() {
     for shape in [[128, 128, 64], [64, 256, 32], [16, 16, 16], [32, 64, 128]] {
-        let program = compiled(&module(&product(shape, ["fp16", "fp16", "fp32"], "tf32")), "sm_80", 4);
+        let program = compiled(&module(&dot_kernel(shape, ["fp16", "fp16", "fp32"], "tf32")), "sm_80", 4);
         let (function, layouts) = (program.kernel(), &program.header.layouts);
-        let data = product_of(&program);
+        let data = dot_of(&program);
         let Op::Gpu(GpuOp::MmaSync { instruction, warps, .. }) = &data.op else { panic!("by mma.sync") };
         let mma = Mma::new(instruction.m, instruction.n, instruction.k, 16);
         let warps = [warps[0] as u32, warps[1] as u32];
@@ -151,15 +151,15 @@ fn operands_of_16_bits_come_by_ldmatrix() {
             let is_store = |data: &&InstData| {
                 matches!(data.op, Op::Gpu(GpuOp::LocalStore {})) && data.operands[0] == *operand
             };
-            let store = function.insts.values().find(is_store).expect("it is stored");
-            let source = layouts.get(function.ty(store.operands[1]).layout().expect("it is a tile"));
+            let store = function.insts.values().find(is_store).expect("a store fills the buffer");
+            let source = layouts.get(function.ty(store.operands[1]).layout().expect("the value is a tile"));
             assert_eq!(bank_use(memory, source, 16, u32::MAX).conflicts(), 0, "{shape:?}");
         }
         assert!(operands > 0, "{shape:?}");
     }
 }
 
-/// The axis along which a buffer is contiguous.
+/// The contiguous axis of a buffer.
 trait Contiguous {
     fn vector_axis(&self) -> usize;
 }
@@ -167,13 +167,13 @@ trait Contiguous {
 impl Contiguous for Layout {
     fn vector_axis(&self) -> usize {
         let next = self.coordinates(&[(Input::Offset, 1)]);
-        next.iter().position(|coordinate| *coordinate == 1).expect("it is one step away")
+        next.iter().position(|coordinate| *coordinate == 1).expect("the next element is along an axis")
     }
 }
 
-/// Products with a leading axis, of operands that every thread can compute.
+/// Dots with a batch axis whose operands every thread can compute.
 #[test]
-fn batches_of_products() {
+fn batched_dots() {
     for (precision, expected) in [("ieee", "fma fp32 fp32 fp32"), ("tf32", "m16n8k8 fp32 fp32 fp32")] {
         let text = format!(
             "kernel func0 @k(%x: fp32) {{

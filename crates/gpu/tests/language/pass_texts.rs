@@ -1,9 +1,15 @@
 //! Runs `tests/gpu/*.gpu`: passes of the GPU path on text, compared with text.
 //!
-//! The steps of a case are the passes. The first may be `assign(sm_80, 4)` instead: it takes tile IR and assigns layouts for
-//! this target and so many warps; with a third number, loops are to be pipelined with so many stages, and
-//! `assign_for_launches(sm_90, 4)` may ask for tensor maps, with `without p2 written` or `without p0 read` behind them not for these
-//! accesses. `divide(2)` alone takes tile IR and gives that of each of two blocks. Where a pass refuses a program, its diagnostic is the expected text.
+//! Each step of a case is a pass, except that the first step may be one of these, which take tile
+//! IR:
+//!
+//! - `assign(sm_80, 4)` assigns layouts for a target and a number of warps; a third argument is the
+//!   number of pipeline stages.
+//! - `assign_for_launches(sm_90, 4)` may also request tensor maps. After `without p2 written` or
+//!   `without p0 read` it requests none for that access.
+//! - `divide(2)`, as the only step, returns the tile IR of each of two blocks.
+//!
+//! If a pass rejects a program, the expected text is its diagnostic.
 
 use tilewright_base::Diagnostic;
 use tilewright_gpu::{Launcher, PARTS, PASSES, Refusal, assign_layouts_for, divide};
@@ -23,7 +29,7 @@ fn files() {
 fn run(steps: &[&str], input: &str) -> Result<String, String> {
     let first = |name| steps.first().and_then(|step| step.strip_prefix(name)?.strip_suffix(')'));
     if let Some(blocks) = first("divide(") {
-        return divided(blocks, input);
+        return divide_kernel(blocks, input);
     }
     let for_launches = first("assign_for_launches(");
     let assign = first("assign(").or(for_launches);
@@ -33,29 +39,33 @@ fn run(steps: &[&str], input: &str) -> Result<String, String> {
         adds_warps: for_launches.is_some(),
         cluster: 1,
     };
-    let begun = match assign {
-        Some(arguments) => assigned(arguments, launcher, input)?,
+    let assigned_or_parsed = match assign {
+        Some(arguments) => assign_layouts(arguments, launcher, input)?,
         None => Ok(parse_dialect::<Gpu>(input).map_err(|error| error.to_string())?),
     };
-    let mut program = match begun {
+    let mut program = match assigned_or_parsed {
         Ok(program) => program,
-        Err(diagnostic) => return Ok(described(&diagnostic)),
+        Err(diagnostic) => return Ok(describe(&diagnostic)),
     };
     for step in steps.iter().skip(usize::from(assign.is_some())) {
         let pass =
-            PASSES.iter().chain(PARTS).find(|pass| pass.name == *step).ok_or("there is no such pass")?;
+            PASSES.iter().chain(PARTS).find(|pass| pass.name == *step).ok_or("the pass does not exist")?;
         if let Err(diagnostic) = pass.run(&mut program) {
-            return Ok(described(&diagnostic));
+            return Ok(describe(&diagnostic));
         }
         verify(&program).map_err(|error| format!("{error}\n{}", text(&program)))?;
     }
     let found = text(&program);
     let again = parse_dialect::<Gpu>(&found).map_err(|error| format!("{error}\n{found}"))?;
-    if text(&again) == found { Ok(found) } else { Err(format!("it is read as something else:\n{found}")) }
+    if text(&again) == found {
+        Ok(found)
+    } else {
+        Err(format!("the parser reads the text as another program:\n{found}"))
+    }
 }
 
-/// The program with layouts, for `sm_80, 4`.
-fn assigned(
+/// Assigns layouts; `arguments` is text such as `sm_80, 4`.
+fn assign_layouts(
     arguments: &str,
     launcher: Launcher<'_>,
     input: &str,
@@ -63,13 +73,13 @@ fn assigned(
     let mut parts = arguments.split(", without ");
     let arguments = parts.next().unwrap_or_default();
     let without =
-        parts.map(access).collect::<Option<Vec<_>>>().ok_or("an access is `p2 written`, `p0 read`")?;
+        parts.map(parse_access).collect::<Option<Vec<_>>>().ok_or("an access is `p2 written`, `p0 read`")?;
     let launcher = Launcher { without: &without, ..launcher };
     let (target, warps) = arguments.split_once(", ").ok_or("assign takes a target and a number of warps")?;
     let target = GpuTarget::named(target).map_err(|error| error.to_string())?;
     let (warps, stages) = warps.split_once(", ").unwrap_or((warps, "0"));
-    let warps = warps.parse().map_err(|_| "the number of warps is a number")?;
-    let stages = stages.parse().map_err(|_| "the number of stages is a number")?;
+    let warps = warps.parse().map_err(|_| "the number of warps is not a number")?;
+    let stages = stages.parse().map_err(|_| "the number of stages is not a number")?;
     let module = parse(input).map_err(|error| error.to_string())?;
     Ok(assign_layouts_for(&module, target, warps, launcher).map(|mut program| {
         program.header.stages = stages;
@@ -77,8 +87,8 @@ fn assigned(
     }))
 }
 
-/// The program of a block of a cluster.
-fn divided(blocks: &str, input: &str) -> Result<String, String> {
+/// Divides a program over the blocks of a cluster and returns the program of one block.
+fn divide_kernel(blocks: &str, input: &str) -> Result<String, String> {
     let module = parse(input).map_err(|error| error.to_string())?;
     let blocks = blocks.parse().map_err(|_| "divide takes a number of blocks")?;
     match divide(&module, blocks) {
@@ -95,14 +105,14 @@ fn divided(blocks: &str, input: &str) -> Result<String, String> {
     }
 }
 
-/// What is done with a tensor: `p2 written`.
-fn access(text: &str) -> Option<TensorAccess> {
+/// Parses an access such as `p2 written`.
+fn parse_access(text: &str) -> Option<TensorAccess> {
     let (base, how) = text.strip_prefix('p')?.split_once(' ')?;
     matches!(how, "read" | "written").then_some(())?;
     Some(TensorAccess { base: base.parse().ok()?, is_written: how == "written" })
 }
 
-fn described(diagnostic: &Diagnostic) -> String {
+fn describe(diagnostic: &Diagnostic) -> String {
     let mut lines = vec![format!("{}: {}", diagnostic.code.name(), diagnostic.message)];
     lines.extend(diagnostic.notes.iter().chain(&diagnostic.hint).cloned());
     lines.join("\n") + "\n"
