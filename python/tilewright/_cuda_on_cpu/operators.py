@@ -52,9 +52,9 @@ def watch_operators(torch: Any, mark: Marks, switched_on: Callable[[], Any]) -> 
         if key not in ("CPU", "CUDA", *_ANY):
             return
         kernels.by_key[key] = (fn, with_keyset)
-        if key in ("CPU", "CUDA") and not kernels.is_asked:
+        if key in ("CPU", "CUDA") and not kernels.is_requested:
             real(self, op_name, kernels.choose, "CPU", with_keyset=True)
-            kernels.is_asked = True
+            kernels.is_requested = True
 
     library.impl = impl
 
@@ -66,7 +66,7 @@ class _Kernels:
         self.name = name
         self.mark = mark
         self.by_key: dict[str, tuple[Callable[..., Any], bool]] = {}
-        self.is_asked = False
+        self.is_requested = False
         """True if the dispatcher calls ``choose`` to select a kernel."""
 
     def choose(self, keyset: Any, *args: Any, **kwargs: Any) -> Any:

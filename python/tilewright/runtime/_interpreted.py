@@ -1,10 +1,9 @@
-"""The body of an interpreted kernel: the function that Python runs, where it stands, and tensors of a GPU on the host.
+"""Builds the body of interpreted kernels, locates its operations and copies GPU tensors to the host.
 
-Python runs the kernel's own function, and the language's values are objects. A few things mean something else to
-Python than in a kernel, and are written another way before the function is compiled (``_rewritten``): a number that is
-assigned becomes a scalar of its type, ``range`` counts in such scalars, and ``and``, ``or``, ``not`` and ``assert`` are
-those of the language for tensors. Lines and columns stay those of the source, so that a debugger and a traceback show
-it.
+Python runs the kernel's own function, and the values of the language are objects. Where Python's meaning differs from
+that of a kernel, ``_rewritten`` changes the code before it is compiled: an assigned number becomes a scalar of its
+type, ``range`` yields such scalars, and ``and``, ``or``, ``not`` and ``assert`` follow the language for tensors. Lines
+and columns stay those of the source, so that debuggers and tracebacks show it.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 _PACKAGE = __file__.rpartition("runtime")[0]
-"""Where our own functions lie, which no error of a kernel points at."""
+"""The folder of this package; errors of a kernel never point into it."""
 
 _sources: weakref.WeakKeyDictionary[CodeType, tuple[str, int, int]] = weakref.WeakKeyDictionary()
-"""The text of a body, its first line and the columns of indentation that were removed, for what is in no file."""
+"""For bodies without a file: the text, its first line and the columns of removed indentation."""
 
 
 def body(kernel: Any) -> Callable[..., Any]:
-    """The function that Python runs for a kernel or a helper; made anew if its source has been replaced."""
+    """Returns the function that Python runs for a kernel or a helper; rebuilds it if its source was replaced."""
     if (checks := _native.sanitizer_checks()) and checks != "bounds":
-        _say_what_is_not_checked(kernel, checks)
+        _warn_of_missing_checks(kernel, checks)
     known: tuple[str, Callable[..., Any]] | None = kernel.__dict__.get("_interpreted_body")
     if known is not None and known[0] is kernel._src:
         return known[1]
@@ -47,34 +46,35 @@ def body(kernel: Any) -> Callable[..., Any]:
     return made
 
 
-def replaced(kernel: Any) -> tuple[Any, Any]:
-    """What a program has put in the place of our own in ``triton.runtime.interpreter``: something around each
-    operation, and something that runs the programs of a grid.
+def replacements(kernel: Any) -> tuple[Any, Any]:
+    """Returns the functions that a program has assigned in ``triton.runtime.interpreter``.
+
+    The first wraps each operation, the second runs the programs of a grid; each is None without an assignment.
     """
     from tilewright.runtime import interpreter
 
-    return interpreter._replaced(kernel)
+    return interpreter._replacements(kernel)
 
 
-def _say_what_is_not_checked(kernel: Any, checks: str) -> None:
-    """Warns, once a kernel, that a sanitizer finds nothing in what Python runs."""
-    if "_is_said_to_be_unchecked" in kernel.__dict__:
+def _warn_of_missing_checks(kernel: Any, checks: str) -> None:
+    """Warns once per kernel that sanitizers other than bounds checks do not see interpreted kernels."""
+    if "_has_warned_of_missing_checks" in kernel.__dict__:
         return
-    kernel.__dict__["_is_said_to_be_unchecked"] = True
+    kernel.__dict__["_has_warned_of_missing_checks"] = True
     import warnings
 
     from tilewright.errors import LaunchWarning
 
     others = ", ".join(check for check in checks.split(",") if check != "bounds")
     text = (
-        f"kernel '{kernel.__name__}' is interpreted, where accesses out of bounds are all that is checked; what the "
-        f"sanitizer is to look for ({others}) it finds without interpret mode"
+        f"kernel '{kernel.__name__}' is interpreted, and interpret mode checks only that accesses are in bounds; turn "
+        f"it off for the other requested checks ({others})"
     )
     warnings.warn(text, LaunchWarning, stacklevel=2)
 
 
 def read_only(kernel: Any) -> list[int]:
-    """The parameters that are declared as pointers to memory that is only read."""
+    """Returns the indices of parameters that are declared as pointers to read-only memory."""
 
     def is_constant(annotation: str) -> bool:
         return annotation.startswith(("*k", "const ")) or annotation.rpartition(".")[2] == "const"
@@ -82,7 +82,7 @@ def read_only(kernel: Any) -> list[int]:
     return [param.num for param in kernel.params if is_constant(param.annotation)]
 
 
-# -- What the body calls besides what it says. --
+# -- Functions that the rewritten body calls. --
 
 
 def _range(*bounds: Any) -> Any:
@@ -92,15 +92,15 @@ def _range(*bounds: Any) -> Any:
     return _native.interpret_range(start, end, bounds[2] if len(bounds) == 3 else 1)
 
 
-def _stops(operator: str, value: Any) -> bool:
-    """Whether ``value`` alone is what ``value and ...`` or ``value or ...`` is."""
+def _decides(operator: str, value: Any) -> bool:
+    """Returns whether ``value`` decides ``value and ...`` or ``value or ...``."""
     if isinstance(value, _native.tensor) and not value._is_constexpr:
         return False
     return bool(value) is (operator == "or")
 
 
-def _holds(value: Any) -> bool:
-    """Whether a condition holds; of a tile, everywhere."""
+def _is_true(value: Any) -> bool:
+    """Returns whether a condition is true; for a tile, whether all its elements are."""
     if isinstance(value, _native.tensor) and value.shape:
         data, _, shape = value._elements()
         size = len(data)
@@ -111,21 +111,21 @@ def _holds(value: Any) -> bool:
 
 
 def _known(value: Any) -> Any:
-    """The content of a compile-time value: its name means the content in a kernel."""
+    """Returns the content of a ``tl.constexpr``, which its name means in a kernel."""
     from tilewright import language as tl
 
     return value.value if isinstance(value, tl.constexpr) else value
 
 
 def _value(owner: Any) -> Any:
-    """``owner.value``: a ``tl.constexpr`` parameter is what it holds."""
+    """Returns ``owner.value``; a ``tl.constexpr`` parameter is its own content."""
     if owner is None or isinstance(owner, (int, float, str)):
         return owner
     return owner.value
 
 
 def _builtin(name: str) -> Callable[..., Any]:
-    """A function of Python that the language has for tensors."""
+    """Returns a Python function that the language also defines for tensors."""
     function = getattr(builtins, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -135,7 +135,7 @@ def _builtin(name: str) -> Callable[..., Any]:
 
 
 def _isinstance(value: Any, classes: Any) -> bool:
-    """``isinstance`` of what stands for a kernel's own: numbers for ``tl.constexpr``, tuples for ``tl.tuple``."""
+    """Implements ``isinstance``; numbers are instances of ``tl.constexpr`` and tuples of ``tl.tuple``."""
     from tilewright import language as tl
 
     if isinstance(value, _native.tensor) and value._is_constexpr:
@@ -151,7 +151,7 @@ def _isinstance(value: Any, classes: Any) -> bool:
 _SUPPORT: dict[str, Any] = {
     "__tilewright_assign__": _native.interpret_assign,
     "__tilewright_range__": _range,
-    "__tilewright_stops__": _stops,
+    "__tilewright_stops__": _decides,
     "__tilewright_attribute__": _native.interpret_attribute,
     "__tilewright_unpacked__": values.unpacked,
     "__tilewright_constant__": _native.interpret_known,
@@ -172,7 +172,7 @@ _SUPPORT: dict[str, Any] = {
     "__tilewright_NameError__": NameError,
     "__tilewright_boolean__": _native.interpret_boolean,
     "__tilewright_not__": _native.interpret_not,
-    "__tilewright_holds__": _holds,
+    "__tilewright_holds__": _is_true,
     "__tilewright_failed__": _native.interpret_failed,
     "__tilewright_known__": _known,
     "__tilewright_value__": _value,
@@ -186,7 +186,7 @@ _SUPPORT: dict[str, Any] = {
 
 
 def _rewritten(kernel: Any) -> Callable[..., Any] | None:
-    """The function, compiled from its rewritten source; nothing if it has none."""
+    """Returns the function compiled from its rewritten source, or None if the kernel has no source."""
     if kernel._src is None:
         return None
     fn = kernel.fn
@@ -203,9 +203,9 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
     local_names = own_names | set(fn.__code__.co_freevars)
     constants = _constants(fn) - _own_names(definition)
     depth = Rewriter(shadowed, local_names, fn.__globals__, constants).rewrite(definition)
-    # The names of another scope are those of a function around it.
+    # An outer function provides the names of enclosing scopes.
     free = [*fn.__code__.co_freevars, *_SUPPORT]
-    # Its own name is a global of its module, as a rule.
+    # Its own name is usually a global of its module.
     own = [] if definition.name in free else [ast.Global([definition.name])]
     outer = ast.FunctionDef(
         name="__tilewright_scope__",
@@ -227,7 +227,7 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
     found = _code_within(_code_within(code, outer.name), definition.name)
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     closure = tuple(cells.get(name) or types.CellType(_SUPPORT[name]) for name in found.co_freevars)
-    # Imports of native code look there, as those of Python do in what `exec` runs.
+    # Imports by native code look for `__builtins__` in the globals.
     fn.__globals__.setdefault("__builtins__", builtins)
     made = types.FunctionType(found, fn.__globals__, fn.__name__, fn.__defaults__, closure)
     made.__kwdefaults__ = fn.__kwdefaults__
@@ -239,14 +239,14 @@ def _rewritten(kernel: Any) -> Callable[..., Any] | None:
 
 
 def _own_names(definition: ast.FunctionDef) -> set[str]:
-    """The parameters of a function, and the names that it assigns to."""
+    """Returns the parameters of a function and the names that it assigns."""
     nodes = list(ast.walk(definition))
     assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     return assigned | {node.arg for node in nodes if isinstance(node, ast.arg)}
 
 
 def _constants(fn: Any) -> set[str]:
-    """The names around a function that hold compile-time values."""
+    """Returns the names around a function that hold compile-time values."""
     from tilewright import language as tl
 
     around = {name: fn.__globals__.get(name) for name in fn.__code__.co_names}
@@ -258,7 +258,7 @@ def _constants(fn: Any) -> set[str]:
 
 @contextlib.contextmanager
 def _deeper(depth: int) -> Iterator[None]:
-    """Lets Python compile a tree of this depth, such as a chain of operators: it parses more than it compiles."""
+    """Raises the recursion limit so that Python can compile a tree of this depth, such as a chain of operators."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, min(4 * depth, _MAX_RECURSION)))
     try:
@@ -268,11 +268,11 @@ def _deeper(depth: int) -> Iterator[None]:
 
 
 _MAX_RECURSION = 20_000
-"""How deep the stack of a thread lets Python's compiler go."""
+"""The recursion limit that the stack of a thread allows to Python's compiler."""
 
 
 def _fill_locations(tree: ast.AST) -> None:
-    """Gives nodes without a place that of the node around them, as ``ast.fix_missing_locations``, without recursion."""
+    """Gives nodes without a location that of their parent: ``ast.fix_missing_locations`` without recursion."""
     names = ("lineno", "col_offset", "end_lineno", "end_col_offset")
     work: list[tuple[ast.AST, tuple[int, ...]]] = [(tree, (1, 0, 1, 0))]
     while work:
@@ -286,7 +286,7 @@ def _fill_locations(tree: ast.AST) -> None:
 
 
 def _take_defaults(function: Any, signature: Any) -> None:
-    """Gives a function made of a text that replaces another the defaults that the kernel's parameters have."""
+    """Gives a function from replaced source the default values of the kernel's parameters."""
     parameters = signature.parameters.values()
     has_default = [p for p in parameters if p.default is not p.empty]
     function.__defaults__ = tuple(p.default for p in has_default if p.kind is not p.KEYWORD_ONLY) or None
@@ -307,7 +307,7 @@ def _code_within(code: CodeType, name: str) -> CodeType:
 
 
 def _move(tree: ast.AST, lines: int, columns: int) -> None:
-    """Moves a tree from where its text begins to where that stands in its file."""
+    """Shifts the locations of a tree by the position of its text in the file."""
     for node in ast.walk(tree):
         if hasattr(node, "lineno"):
             node.lineno += lines
@@ -317,19 +317,20 @@ def _move(tree: ast.AST, lines: int, columns: int) -> None:
             node.end_col_offset += columns  # type: ignore[attr-defined]
 
 
-# -- Where the body stands. --
+# -- Locations. --
 
 
 def sites(launched: CodeType | None = None) -> list[tuple[Any, ...]]:
-    """The place of the operation that Python runs now, and of the calls that led there, up to the kernel: each is the
-    name and text of a source, its first line and removed columns, and where the place begins and ends.
+    """Returns the locations of the current operation and of its callers up to the kernel, innermost first.
+
+    A location is the name and text of a source, its first line and removed columns, its start and its end.
     """
     found: list[tuple[Any, ...]] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if code is _around_code():
-            # Between the operation and us is what the program has put around it.
+            # The frames so far belong to the function with which the program wraps operations.
             found.clear()
         if not code.co_filename.startswith(_PACKAGE):
             site = _site(frame)
@@ -375,7 +376,7 @@ def _site(frame: FrameType) -> tuple[Any, ...] | None:
 
 
 def _position(frame: FrameType) -> tuple[int, int, int | None, int | None]:
-    """The lines and columns of what a frame runs. Python 3.10 knows the line alone."""
+    """Returns the lines and columns of the current operation of a frame; Python 3.10 knows only the line."""
     code = frame.f_code
     if hasattr(code, "co_positions"):
         positions: Iterator[Any] = code.co_positions()
@@ -389,7 +390,7 @@ def _position(frame: FrameType) -> tuple[int, int, int | None, int | None]:
 
 
 class on_host:
-    """Arguments whose tensors lie in main memory: those of a GPU as copies, which are written back afterwards."""
+    """Arguments with GPU tensors replaced by copies in main memory, which are written back afterwards."""
 
     def __init__(self, objects: list[Any]) -> None:
         self._storages: dict[int, tuple[Any, Any]] = {}
@@ -424,6 +425,6 @@ class on_host:
         return made.set_(copied, value.storage_offset(), value.size(), value.stride())
 
     def write_back(self) -> None:
-        """Copies what the kernel has written."""
+        """Copies the results of the kernel back to the GPU."""
         for original, copied in self._storages.values():
             original.copy_(copied)

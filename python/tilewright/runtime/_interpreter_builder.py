@@ -1,8 +1,8 @@
-"""The operations of interpreted kernels by the names that programs replace: ``create_masked_load`` and others.
+"""Provides the replaceable operations of interpreted kernels, such as ``create_masked_load``.
 
-Checkers and tracers put functions of their own into ``triton.runtime.interpreter.interpreter_builder`` and call what
-was there before. An operation is evaluated by the native module, which does not ask for these names; where a program
-has replaced one of them, its launches ask ``around`` instead, and that calls the program's function with handles.
+Checkers and tracers assign their own functions to ``triton.runtime.interpreter.interpreter_builder`` and call the
+originals from them. The native module evaluates operations without these functions. If a program has replaced one of
+them, its launches call ``around``, which calls the program's function with handles.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _OPERATORS: dict[str, tuple[str, Any]] = {
     "==": ("equal", operator.eq),
     "!=": ("not_equal", operator.ne),
 }
-"""The operators, with the functions of numpy that programs know them by."""
+"""For each operator: the numpy function that represents it to programs, and Python's function."""
 
 _NAMES = {code: name for name, code in _NUMPY.items() if name[0] in "iu"}
 _NAMES |= {"b1": "int1", "f2": "float16", "f4": "float32", "f8": "float64"}
-"""The types of elements, by those of numpy."""
+"""The element types by their numpy codes."""
 
 _LOAD = ["pointer", "mask", "other", "boundary_check", "padding_option", "cache_modifier", "eviction_policy"]
 _LOAD += ["volatile"]
@@ -50,18 +50,18 @@ _STORE = ["pointer", "value", "mask", "boundary_check", "cache_modifier", "evict
 _DOT = ["input", "other", "acc", "input_precision", "allow_tf32", "max_num_imprecise_acc", "out_dtype"]
 
 
-class _Underway(threading.local):
-    """The operation that is being evaluated, and its operands."""
+class _CurrentOperation(threading.local):
+    """The current operation and its operands."""
 
     operation: Any = None
     tensors: tuple[Any, ...] = ()
 
 
-_underway = _Underway()
+_current = _CurrentOperation()
 
 
 def tensor_of(given: Any) -> Any:
-    """The tensor of a handle: the one that it was made of, or another one if its elements are others."""
+    """Returns the tensor of a handle: its original tensor, or a new one if its elements have changed."""
     import numpy
 
     from tilewright import language as tl
@@ -88,7 +88,7 @@ def tensor_of(given: Any) -> Any:
 
 
 def constructed(handle: Any, type: Any = None) -> Any:
-    """``tl.tensor(handle, type)`` in the body of a kernel: the elements of a handle or tensor, as the type says."""
+    """Implements ``tl.tensor(handle, type)`` in a kernel: the elements of a handle or tensor in that type."""
     made: Any = tensor_of(handle)
     if not isinstance(made, _native.tensor):
         raise LaunchTypeError(
@@ -106,30 +106,30 @@ def constructed(handle: Any, type: Any = None) -> Any:
 
 
 class InterpreterBuilder:
-    """What programs ask for, and what they replace, while a kernel is interpreted."""
+    """The operations and queries that a program may call or replace while a kernel is interpreted."""
 
     @property
     def grid_idx(self) -> tuple[int, int, int] | None:
-        """The program that runs now; nothing outside of a kernel."""
+        """The index of the current program; None outside a kernel."""
         found = _native.interpreted_program()
         return None if found is None else (found[0][0], found[0][1], found[0][2])
 
     @property
     def grid_dim(self) -> tuple[int, int, int] | None:
-        """How many programs there are."""
+        """The extents of the grid; None outside a kernel."""
         found = _native.interpreted_program()
         return None if found is None else (found[1][0], found[1][1], found[1][2])
 
     def set_grid_dim(self, nx: int, ny: int, nz: int) -> None:
-        """Says how many programs there are."""
+        """Sets the extents of the grid."""
         _native.interpret_program_is(grid=(int(nx), int(ny), int(nz)))
 
     def set_grid_idx(self, x: int, y: int, z: int) -> None:
-        """Says which program runs from now on."""
+        """Sets the index of the current program."""
         _native.interpret_program_is(id=(int(x), int(y), int(z)))
 
     def create_make_range(self, start: int, stop: int) -> Any:
-        """``tl.arange``."""
+        """Evaluates ``tl.arange``."""
         from tilewright import language as tl
 
         return _evaluated((start, stop), tl.arange)
@@ -143,7 +143,7 @@ class InterpreterBuilder:
         eviction_policy: Any = "",
         is_volatile: bool = False,
     ) -> Any:
-        """``tl.load``, whose mask is all true where a kernel gives none."""
+        """Evaluates ``tl.load``; without a mask in the kernel, ``mask`` is all true."""
         from tilewright import language as tl
 
         def load(pointer: Any, mask: Any, other: Any) -> Any:
@@ -166,7 +166,7 @@ class InterpreterBuilder:
         cache_modifier: Any = "",
         eviction_policy: Any = "",
     ) -> None:
-        """``tl.store``."""
+        """Evaluates ``tl.store``."""
         from tilewright import language as tl
 
         def store(pointer: Any, value: Any, mask: Any) -> Any:
@@ -177,13 +177,13 @@ class InterpreterBuilder:
         _evaluated((ptrs, value, mask), store)
 
     def create_expand_dims(self, arg: TensorHandle, axis: int) -> Any:
-        """``tl.expand_dims`` and ``x[:, None]``, one axis at a time."""
+        """Evaluates ``tl.expand_dims`` and ``x[:, None]`` for one axis."""
         from tilewright import language as tl
 
         return _evaluated((arg, axis), tl.expand_dims)
 
     def create_addptr(self, ptr: TensorHandle, offset: TensorHandle) -> Any:
-        """The sum of a pointer and an offset."""
+        """Adds an offset to a pointer."""
         return _evaluated((ptr, offset), operator.add)
 
     def create_dot(
@@ -194,14 +194,14 @@ class InterpreterBuilder:
         input_precision: Any = None,
         max_num_imprecise_acc: Any = None,
     ) -> Any:
-        """``tl.dot``; ``d`` is what is added."""
+        """Evaluates ``tl.dot``; ``d`` is the accumulator."""
         from tilewright import language as tl
 
         options = {} if input_precision is None else {"input_precision": input_precision}
         return _evaluated((a, b, d), lambda a, b, d: tl.dot(a, b, d, **options))
 
     def binary_op(self, lhs: TensorHandle, rhs: TensorHandle, op: Any) -> Any:
-        """An operator, as the function of numpy."""
+        """Evaluates an operator, which ``op`` names as a numpy function."""
         own = [own for name, own in _OPERATORS.values() if name == getattr(op, "__name__", "")]
         if not own:
             return TensorHandle(op(lhs.data, rhs.data), lhs.dtype)
@@ -214,7 +214,7 @@ _ORIGINAL = {name: value for name, value in vars(InterpreterBuilder).items() if 
 
 
 def is_replaced() -> bool:
-    """Whether a program has put something of its own into the builder."""
+    """Returns whether a program has replaced a function of the builder."""
     for name, value in vars(interpreter_builder).items():
         if getattr(value, "__func__", None) is not _ORIGINAL.get(name):
             return True
@@ -222,28 +222,28 @@ def is_replaced() -> bool:
 
 
 def _evaluated(given: tuple[Any, ...], compute: Any) -> Any:
-    """The handle of a result: of the operation under way if the operands are its own."""
+    """Returns the handle of a result; evaluates the current operation if the operands are unchanged."""
     tensors = tuple(tensor_of(value) for value in given)
-    operation, own = _underway.operation, _underway.tensors
+    operation, own = _current.operation, _current.tensors
     is_same = operation is not None and len(tensors) == len(own)
     is_same = is_same and all(value is known for value, known in zip(tensors, own, strict=True))
     result = operation() if is_same else compute(*tensors)
     return None if result is None else handle(result)
 
 
-def _asked(method: Any, operation: Any, tensors: tuple[Any, ...], *rest: Any) -> Any:
-    """Calls what the builder has for an operation."""
-    before = _underway.operation, _underway.tensors
-    _underway.operation, _underway.tensors = operation, tensors
+def _call_builder(method: Any, operation: Any, tensors: tuple[Any, ...], *rest: Any) -> Any:
+    """Calls the builder's function for an operation."""
+    before = _current.operation, _current.tensors
+    _current.operation, _current.tensors = operation, tensors
     try:
         handles = (handle(value) if isinstance(value, _native.tensor) else value for value in tensors)
         return tensor_of(method(*handles, *rest))
     finally:
-        _underway.operation, _underway.tensors = before
+        _current.operation, _current.tensors = before
 
 
 def _whole(value: Any, shape: Any, dtype: Any) -> Any:
-    """A number or scalar as a tensor of a shape; nothing stays nothing."""
+    """Returns a number or scalar as a tensor of a shape; None stays None."""
     from tilewright import language as tl
 
     if value is None:
@@ -259,13 +259,13 @@ def _is_pointer(value: Any) -> bool:
 
 
 def around(name: str, keywords: list[str], operands: tuple[Any, ...], operation: Any) -> Any:
-    """Evaluates an operation by what the builder has for it."""
+    """Evaluates an operation by the builder's function for it."""
     if operation.is_binary:
         return _binary(name, operands, operation)
     if operation.new_axes and operands[0].shape:
         result = operands[0]
         for axis in operation.new_axes:
-            result = _asked(interpreter_builder.create_expand_dims, None, (result, axis))
+            result = _call_builder(interpreter_builder.create_expand_dims, None, (result, axis))
         return result
     values = operands[1:] if operation.is_function else operands
     positional = values[: len(values) - len(keywords)]
@@ -283,18 +283,18 @@ def _binary(name: str, operands: tuple[Any, ...], operation: Any) -> Any:
         return operation()
     pointers = [_is_pointer(value) for value in pair]
     if not any(pointers):
-        return _asked(interpreter_builder.binary_op, operation, pair, getattr(numpy, found[0]))
+        return _call_builder(interpreter_builder.binary_op, operation, pair, getattr(numpy, found[0]))
     if name != "+" or all(pointers):
         return operation()
     if pointers[1]:
         pair = (pair[1], pair[0])
-    return _asked(interpreter_builder.create_addptr, operation, pair)
+    return _call_builder(interpreter_builder.create_addptr, operation, pair)
 
 
 def _range(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
     given = {**dict(zip(("start", "end"), positional, strict=False)), **named}
     bounds = tuple(int(given[name]) for name in ("start", "end"))
-    return _asked(interpreter_builder.create_make_range, None, bounds)
+    return _call_builder(interpreter_builder.create_make_range, None, bounds)
 
 
 def _expand_dims(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
@@ -302,7 +302,7 @@ def _expand_dims(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
     axis = given["axis"]
     if isinstance(axis, (tuple, list)) or not given["input"].shape:
         return operation()
-    return _asked(interpreter_builder.create_expand_dims, None, (given["input"], int(axis)))
+    return _call_builder(interpreter_builder.create_expand_dims, None, (given["input"], int(axis)))
 
 
 def _load(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
@@ -317,7 +317,7 @@ def _load(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
     mask = _whole(True if mask is None else mask, shape, tl.int1)
     other = _whole(other, shape, pointer.dtype.element_ty)
     rest = [given.get(name, default) for name, default in zip(_LOAD[5:], ("", "", False), strict=True)]
-    return _asked(interpreter_builder.create_masked_load, None, (pointer, mask, other), *rest)
+    return _call_builder(interpreter_builder.create_masked_load, None, (pointer, mask, other), *rest)
 
 
 def _store(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
@@ -331,7 +331,7 @@ def _store(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
     value = value if tuple(value.shape) == tuple(pointer.shape) else _whole(value, pointer.shape, value.dtype)
     mask = _whole(True if mask is None else mask, pointer.shape, tl.int1)
     rest = [given.get(name, "") for name in _STORE[4:]]
-    return _asked(interpreter_builder.create_masked_store, None, (pointer, value, mask), *rest)
+    return _call_builder(interpreter_builder.create_masked_store, None, (pointer, value, mask), *rest)
 
 
 def _dot(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
@@ -343,7 +343,7 @@ def _dot(operation: Any, positional: Any, named: dict[str, Any]) -> Any:
         dtype = tl.int32 if a.dtype.is_int() else tl.float64 if a.dtype == tl.float64 else tl.float32
         d = tl.full([*a.shape[:-1], b.shape[-1]], 0, dtype)
     rest = [given.get(name) for name in ("input_precision", "max_num_imprecise_acc")]
-    return _asked(interpreter_builder.create_dot, operation, (a, b, d), *rest)
+    return _call_builder(interpreter_builder.create_dot, operation, (a, b, d), *rest)
 
 
 _FUNCTIONS = {

@@ -19,8 +19,8 @@ from tilewright.runtime._config import Config
 class Results:
     """The timings of one kernel for one key."""
 
-    def __init__(self, manager: Any, filename: str, key: Any, is_asked: bool) -> None:
-        self.is_asked = is_asked
+    def __init__(self, manager: Any, filename: str, key: Any, is_requested: bool) -> None:
+        self.is_requested = is_requested
         self.manager = manager
         self.filename = filename
         self.key = key
@@ -28,7 +28,7 @@ class Results:
         self.timings: dict[Config, list[float]] = {}
 
     @classmethod
-    def of(cls, tuner: Any, key: Any, configs: Sequence[Config], is_asked: bool = False) -> Results | None:
+    def of(cls, tuner: Any, key: Any, configs: Sequence[Config], is_requested: bool = False) -> Results | None:
         """The timings on disk of configurations; nothing if the program does not want timings on disk.
 
         Without such a request, timings of the program's own function are not kept: their meaning is not known.
@@ -37,8 +37,8 @@ class Results:
         from tilewright.runtime import autotuner
 
         is_on = autotuner.knobs.autotuning.cache
-        is_asked = bool(is_asked or tuner.cache_results or is_on)
-        if not is_asked and (tuner.has_own_benchmark or is_on is False):
+        is_requested = bool(is_requested or tuner.cache_results or is_on)
+        if not is_requested and (tuner.has_own_benchmark or is_on is False):
             return None
         if any(config.pre_hook is not None for config in configs):
             return None
@@ -53,10 +53,10 @@ class Results:
         try:
             manager = autotuner.get_cache_manager(digest)
         except OSError as error:
-            if is_asked:
+            if is_requested:
                 _warn(error)
             return None
-        found = cls(manager, f"{tuner.__name__[:150]}.autotune.json", key, is_asked)
+        found = cls(manager, f"{tuner.__name__[:150]}.autotune.json", key, is_requested)
         found.rows = found._read()
         for config in configs:
             row = found.rows.get(_row_name(config))
@@ -98,7 +98,7 @@ class Results:
         try:
             self.manager.put(text, self.filename, binary=False)
         except OSError as error:
-            if self.is_asked:
+            if self.is_requested:
                 _warn(error)
 
 

@@ -399,7 +399,7 @@ class Autotuner(_Wrapper[P, R]):
         """Takes the choice from earlier timings on disk; if some are missing, calls ``bench_fn`` and returns False."""
         from tilewright.runtime import _tuning_cache
 
-        known = _tuning_cache.Results.of(self, tuning_key, configs, is_asked=True)
+        known = _tuning_cache.Results.of(self, tuning_key, configs, is_requested=True)
         if known is None or any(config not in known.timings for config in configs):
             bench_fn()
             return False

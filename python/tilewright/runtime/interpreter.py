@@ -1,7 +1,7 @@
-"""``triton.runtime.interpreter``: kernels that Python runs, and the names that programs import.
+"""Provides ``triton.runtime.interpreter``: interpreted kernels and the names that programs import.
 
-A kernel is interpreted where ``TRITON_INTERPRET=1`` or ``TILEWRIGHT_INTERPRET=1`` is set when it is made or first
-launched, or with ``@triton.jit(interpret=True)``. See ``docs/interpret-mode.md``.
+A kernel is interpreted if ``TRITON_INTERPRET=1`` or ``TILEWRIGHT_INTERPRET=1`` is set at its definition or first
+launch, or with ``@triton.jit(interpret=True)``. See ``docs/interpret-mode.md``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ hook = _native.InterpretHook
 
 
 class _Interpreted(type):
-    """``isinstance(kernel, InterpretedFunction)`` holds of each kernel that is interpreted."""
+    """Makes ``isinstance(kernel, InterpretedFunction)`` true for interpreted kernels."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, JITFunction) and instance._is_to_be_interpreted()
@@ -49,7 +49,7 @@ class _Interpreted(type):
 
 
 class InterpretedFunction(metaclass=_Interpreted):
-    """A kernel that Python runs. Making one is ``@triton.jit(interpret=True)``."""
+    """A kernel that Python runs. A call creates one, as ``@triton.jit(interpret=True)`` does."""
 
 
 _OPTIONS = [
@@ -63,9 +63,9 @@ _OPTIONS = [
 
 
 def interpret(kernel: Any, **options: Any) -> JITFunction[..., Any]:
-    """A kernel, or a function, as a kernel that Python runs, whatever the environment says.
+    """Returns an interpreted kernel of a kernel or function, whatever the environment says.
 
-    The options of ``@triton.jit`` are those of the kernel, where none are given.
+    Options of ``@triton.jit`` that are not passed are those of the kernel.
     """
     names = (*_OPTIONS, "repr")
     given = {name: options[name] for name in names if name in options}
@@ -76,14 +76,14 @@ def interpret(kernel: Any, **options: Any) -> JITFunction[..., Any]:
 
 
 RESERVED_KWS = ["num_warps", "num_stages", "num_ctas", "enable_fp_fusion", "grid", "maxnreg"]
-"""The options of a launch that are no arguments of a function."""
+"""The launch options that are not arguments of the function."""
 
 
 class GridExecutor:
     """Runs an interpreted function for each program of a grid.
 
-    A program may put its own function in the place of ``__call__``: launches of interpreted kernels call it then, with
-    an executor whose ``fn`` is the function that Python runs.
+    A program may replace ``__call__``. Launches of interpreted kernels then call the replacement with an executor whose
+    ``fn`` is the function that Python runs.
     """
 
     def __init__(self, fn: Any, arg_names: list[str], grid: Any, pre_run_hooks: Any = ()) -> None:
@@ -93,11 +93,11 @@ class GridExecutor:
         self.pre_run_hooks = pre_run_hooks
         params = getattr(fn, "params", ())
         self.constexprs = [param.name for param in params if param.is_constexpr]
-        # What the parameters are in the body, where a launch has made this.
+        # The values of the parameters in the body, if a launch created this executor.
         self._bound: tuple[list[tuple[Any, Any]], tuple[Any, ...], dict[str, Any]] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Launches it."""
+        """Runs the function for each program of the grid."""
         if self._bound is not None:
             _, positional, named = self._bound
             for z, y, x in itertools.product(*(range(extent) for extent in reversed(self.grid))):
@@ -109,11 +109,11 @@ class GridExecutor:
         interpret(self.fn).run(*args, grid=self.grid, warmup=False, **kwargs)
 
     def _init_args_hst(self, args_dev: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Arguments whose tensors lie in main memory: a launch has seen to that."""
+        """Returns the arguments; the launch has already copied GPU tensors to main memory."""
         return args_dev, kwargs
 
     def _restore_args_dev(self, args_dev: Any, args_hst: Any, kwargs: Any, kwargs_hst: Any) -> None:
-        """The launch copies back what lies elsewhere."""
+        """Does nothing: the launch copies results back to the GPU."""
 
 
 _call = GridExecutor.__call__
@@ -121,7 +121,7 @@ _executing = threading.local()
 
 
 def _implicit_cvt(arg: Any) -> Any:
-    """What an argument of the launch is in the body of the kernel; a number is a scalar of its natural type."""
+    """Returns the value of a launch argument in the body; a number becomes a scalar of its natural type."""
     if isinstance(arg, tuple):
         items = [_implicit_cvt(item) for item in arg]
         return type(arg)(*items) if hasattr(arg, "_fields") else tuple(items)
@@ -131,23 +131,23 @@ def _implicit_cvt(arg: Any) -> Any:
         if given is arg:
             return value
     if hasattr(arg, "data_ptr"):
-        raise TypeError("this tensor is no argument of a kernel that is interpreted on this thread now")
+        raise TypeError("this tensor is not an argument of the kernel that this thread interprets")
     return arg
 
 
 def _patch_lang(fn: Any) -> None:
-    """Nothing: the language means the same to an interpreted function as to any other."""
+    """Does nothing: the language has the same meaning in every function."""
 
 
-def _replaced(kernel: Any) -> tuple[Any, Any]:
-    """What a program has put around each operation, and in the place of :class:`GridExecutor`'s call."""
+def _replacements(kernel: Any) -> tuple[Any, Any]:
+    """Returns the replacements by a program: one for operations and one for the call of :class:`GridExecutor`."""
     around = _interpreter_builder.around if _interpreter_builder.is_replaced() else None
     executor = None if GridExecutor.__call__ is _call else functools.partial(_execute, kernel)
     return around, executor
 
 
 def _execute(kernel: Any, grid: Any, fn: Any, objects: Any, positional: Any, named: dict[str, Any]) -> None:
-    """Has the program's function run the programs of a grid."""
+    """Runs the programs of a grid by the program's replacement of :class:`GridExecutor`."""
     executor = GridExecutor(fn, list(kernel.arg_names), tuple(grid))
     executor.constexprs = [param.name for param in kernel.params if param.is_constexpr]
     pairs = dict(zip(kernel.arg_names, objects, strict=True))

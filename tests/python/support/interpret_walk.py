@@ -13,7 +13,7 @@ from tilewright.runtime import _interpreted
 FIXTURES_OF_PROGRAMS = {"run", "run_forked", "script"}
 """Tests that take these start a Python of their own, and launch nothing here."""
 
-_replaced = _interpreted.replaced
+_replacements = _interpreted.replacements
 _launches = 0
 _counts: list[int] = []
 
@@ -55,7 +55,7 @@ def _counted(kernel):
     """Each launch asks this once."""
     global _launches
     _launches += 1
-    return _replaced(kernel)
+    return _replacements(kernel)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -70,7 +70,7 @@ def pytest_runtest_call(item):
 
 def pytest_configure():
     """Counts from here on."""
-    _interpreted.replaced = _counted
+    _interpreted.replacements = _counted
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -360,8 +360,9 @@ impl<'a> Lowerer<'a, '_, '_> {
         })
     }
 
-    /// Whether tuples are equal, where that is known at compile time: a run-time value is equal to itself, and items after
-    /// the first that differs are not looked at.
+    /// Returns whether tuples are equal, if that is known at compile time.
+    ///
+    /// A run-time value equals itself. The comparison stops at the first items that differ.
     fn are_equal_tuples(&self, left: &IrOperand, right: &IrOperand) -> Option<bool> {
         let (left, right) = (template::items(left)?, template::items(right)?);
         if left.len() != right.len() {

@@ -1,4 +1,4 @@
-//! Between the objects of an interpreted body and the operands of the language.
+//! Converts between Python objects of an interpreted body and operands of the language.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -7,13 +7,13 @@ use tilewright_frontend::{Constant, HostValue, Operand, Tuple, operand_of, seman
 use tilewright_ir::Literal;
 use tilewright_runtime::interpret::Tile;
 
-use super::objects::{LanguageCall, Passage, Structure, Tensor};
+use super::objects::{LanguageCall, Structure, Tensor, Transition};
 use crate::values::aggregate;
 use crate::values::classify::{Classes, classify, fields, plain};
 use crate::values::objects::{object, object_ref};
 use crate::values::to_python::{self, host_value_to_python, tuple_to_python};
 
-/// A plain number.
+/// Returns a plain Python number or `None` as a constant.
 pub(crate) fn number(object: &Bound<'_, PyAny>) -> Option<Constant> {
     if object.is_exact_instance_of::<PyInt>() {
         return object.extract::<i64>().ok().map(|value| Constant::Int(value.into()));
@@ -27,40 +27,40 @@ pub(crate) fn number(object: &Bound<'_, PyAny>) -> Option<Constant> {
     object.is_none().then_some(Constant::None)
 }
 
-/// An object as an operand.
-pub(crate) fn given(object: &Bound<'_, PyAny>) -> PyResult<Operand<Tile>> {
+/// Converts an object to an operand.
+pub(crate) fn to_operand(object: &Bound<'_, PyAny>) -> PyResult<Operand<Tile>> {
     if let Ok(tensor) = object.cast_exact::<Tensor>() {
-        return tensor.get().given();
+        return tensor.get().operand();
     }
     if let Some(constant) = number(object) {
         return Ok(Operand::Constant(constant));
     }
     if let Ok(structure) = object.cast_exact::<Structure>() {
-        return structure.get().given();
+        return structure.get().operand();
     }
     if let Ok(function) = object.cast::<LanguageCall>() {
         return Ok(function.get().operand());
     }
     if let Ok(tuple) = object.cast::<PyTuple>() {
-        let items = tuple.iter_borrowed().map(|item| given(&item)).collect::<PyResult<Vec<_>>>()?;
+        let items = tuple.iter_borrowed().map(|item| to_operand(&item)).collect::<PyResult<Vec<_>>>()?;
         return Ok(tuple_operand(Tuple::new(items, fields(tuple)?)));
     }
     if let Ok(list) = object.cast::<PyList>() {
-        let items = list.iter().map(|item| given(&item)).collect::<PyResult<Vec<_>>>()?;
+        let items = list.iter().map(|item| to_operand(&item)).collect::<PyResult<Vec<_>>>()?;
         return Ok(tuple_operand(Tuple::from(items)));
     }
     if let Some(constant) = plain(object) {
         return Ok(Operand::Constant(constant));
     }
     if let Some((fields, items)) = aggregate::instance(object)? {
-        let items = items.iter_borrowed().map(|item| given(&item)).collect::<PyResult<Vec<_>>>()?;
+        let items = items.iter_borrowed().map(|item| to_operand(&item)).collect::<PyResult<Vec<_>>>()?;
         let class = object_ref(object.get_type().as_any())?;
         return Ok(tuple_operand(Tuple::instance(items, fields, class)));
     }
     Ok(operand_of(classify(object)?))
 }
 
-/// The object for an operand.
+/// Converts an operand to an object.
 pub(crate) fn to_python<'py>(py: Python<'py>, operand: &Operand<Tile>) -> PyResult<Bound<'py, PyAny>> {
     Ok(match operand {
         Operand::Tensor(tile) => Bound::new(py, Tensor::new(tile.clone()))?.into_any(),
@@ -82,21 +82,27 @@ pub(crate) fn to_python<'py>(py: Python<'py>, operand: &Operand<Tile>) -> PyResu
     })
 }
 
-/// What an assignment makes of a value: of a compile-time number a scalar of its natural type, also in a tuple.
+/// Returns a value as an assignment stores it.
+///
+/// A compile-time number becomes a scalar of its natural type, also in a tuple.
 #[pyfunction]
 pub(crate) fn interpret_assign<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    carried(value, Passage { decays: true, forgets: false })
+    apply(value, Transition { decays: true, makes_dynamic: false })
 }
 
-/// A value after branches or iterations that may each give another one: known at run time only.
+/// Returns a value after branches or iterations that may yield different values.
+///
+/// It becomes a run-time value.
 #[pyfunction]
 pub(crate) fn interpret_merged<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    carried(value, Passage { decays: true, forgets: true })
+    apply(value, Transition { decays: true, makes_dynamic: true })
 }
 
-/// A value on the other side of a call: compile-time values stay so, and scalars that an
-/// assignment made of them are run-time values. `is_constexpr` if the parameter is declared so,
-/// which takes such a scalar as the number.
+/// Returns an argument as the callee sees it.
+///
+/// Compile-time values stay compile-time values; scalars that an assignment made of them become
+/// run-time values. A parameter that is declared `tl.constexpr` receives the number of such a
+/// scalar.
 #[pyfunction]
 pub(crate) fn interpret_passed<'py>(
     value: &Bound<'py, PyAny>,
@@ -105,24 +111,27 @@ pub(crate) fn interpret_passed<'py>(
     if is_constexpr && let Some(constant) = known(value)? {
         return Ok(constant);
     }
-    carried(value, Passage { decays: false, forgets: true })
+    apply(value, Transition { decays: false, makes_dynamic: true })
 }
 
-/// The result of a function: as [`interpret_passed`], and the parts of a block pointer or descriptor
-/// are run-time values.
+/// Returns the result of a function as its caller sees it.
+///
+/// The rules are those of [`interpret_passed`]; also the parts of a block pointer or descriptor
+/// become run-time values.
 #[pyfunction]
 pub(crate) fn interpret_returned<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    carried(value, Passage { decays: value.is_exact_instance_of::<Structure>(), forgets: true })
+    apply(value, Transition { decays: value.is_exact_instance_of::<Structure>(), makes_dynamic: true })
 }
 
-/// The result of `name: tl.constexpr = value`: the number where the code has a constant.
+/// Returns the value of `name: tl.constexpr = value`: the number, if compiled code has a constant.
 #[pyfunction]
 pub(crate) fn interpret_known<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(known(value)?.unwrap_or_else(|| value.clone()))
 }
 
-/// The compile-time value that a value has in a compiled kernel where one is required: a number, or
-/// a tuple of such values.
+/// Returns the compile-time value that a compiled kernel would use for a value.
+///
+/// It is a number or a tuple of such values, or `None` if the value is known only at run time.
 pub(super) fn known<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = value.py();
     if let Ok(tensor) = value.cast_exact::<Tensor>() {
@@ -150,7 +159,7 @@ pub(super) fn known<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py
     }
 }
 
-/// A tuple of the same class with other items.
+/// Returns a tuple of the same class with other items.
 fn tuple_like<'py>(
     tuple: &Bound<'py, PyTuple>,
     items: Vec<Bound<'py, PyAny>>,
@@ -162,72 +171,75 @@ fn tuple_like<'py>(
     tuple.get_type().call1(items)
 }
 
-/// A value after a passage.
-fn carried<'py>(value: &Bound<'py, PyAny>, passage: Passage) -> PyResult<Bound<'py, PyAny>> {
-    Ok(changed(value, passage)?.unwrap_or_else(|| value.clone()))
+/// Returns a value after a transition.
+fn apply<'py>(value: &Bound<'py, PyAny>, transition: Transition) -> PyResult<Bound<'py, PyAny>> {
+    Ok(changed(value, transition)?.unwrap_or_else(|| value.clone()))
 }
 
-/// A value after a passage, if that makes another object of it.
-fn changed<'py>(value: &Bound<'py, PyAny>, passage: Passage) -> PyResult<Option<Bound<'py, PyAny>>> {
+/// Returns a value after a transition, or `None` if the object stays the same.
+fn changed<'py>(value: &Bound<'py, PyAny>, transition: Transition) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = value.py();
     if let Ok(tensor) = value.cast_exact::<Tensor>() {
-        let changed = tensor.get().carried(passage)?;
+        let changed = tensor.get().after(transition)?;
         return changed.map(|tensor| Ok(Bound::new(py, tensor)?.into_any())).transpose();
     }
-    if passage.decays
+    if transition.decays
         && let Some(scalar) = wrapped_number(value)?.as_ref().and_then(natural)
     {
-        let scalar = Tile { is_known: !passage.forgets, ..scalar };
+        let scalar = Tile { is_known: !transition.makes_dynamic, ..scalar };
         return Ok(Some(Bound::new(py, Tensor::new(scalar))?.into_any()));
     }
     if let Ok(structure) = value.cast_exact::<Structure>() {
-        let changed = structure.get().carried(py, passage)?;
+        let changed = structure.get().after(py, transition)?;
         return changed.map(|structure| Ok(Bound::new(py, structure)?.into_any())).transpose();
     }
     if let Ok(tuple) = value.cast::<PyTuple>() {
         let is_ours = tuple.is_exact_instance_of::<PyTuple>() || fields(tuple)?.is_some();
-        let items = if is_ours { changed_items(tuple, passage)? } else { None };
+        let items = if is_ours { changed_items(tuple, transition)? } else { None };
         return items.map(|items| tuple_like(tuple, items)).transpose();
     }
-    // A list that the program made is its own: an assignment takes it as it is.
-    if passage.forgets
+    // An assignment does not change the items of a list.
+    if transition.makes_dynamic
         && let Ok(list) = value.cast_exact::<PyList>()
     {
-        let items = changed_items(&list.to_tuple(), passage)?;
+        let items = changed_items(&list.to_tuple(), transition)?;
         return items.map(|items| Ok(PyList::new(py, items)?.into_any())).transpose();
     }
-    if passage.forgets && aggregate::is_instance(value)? {
-        return changed_instance(value, passage);
+    if transition.makes_dynamic && aggregate::is_instance(value)? {
+        return changed_instance(value, transition);
     }
     Ok(None)
 }
 
-/// The items of a tuple after a passage, if one of them is another object then.
+/// Returns the items of a tuple after a transition, or `None` if all stay the same objects.
 fn changed_items<'py>(
     tuple: &Bound<'py, PyTuple>,
-    passage: Passage,
+    transition: Transition,
 ) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
     let mut is_changed = false;
     let mut items = Vec::with_capacity(tuple.len());
     for item in tuple.iter() {
-        let changed = changed(&item, passage)?;
+        let changed = changed(&item, transition)?;
         is_changed |= changed.is_some();
         items.push(changed.unwrap_or(item));
     }
     Ok(is_changed.then_some(items))
 }
 
-/// An instance of an aggregate after a passage: its compile-time fields stay what they are.
-fn changed_instance<'py>(value: &Bound<'py, PyAny>, passage: Passage) -> PyResult<Option<Bound<'py, PyAny>>> {
+/// Returns an aggregate after a transition, which does not change its compile-time fields.
+fn changed_instance<'py>(
+    value: &Bound<'py, PyAny>,
+    transition: Transition,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = value.py();
-    let passage = Passage { decays: false, ..passage };
+    let transition = Transition { decays: false, ..transition };
     let mut is_changed = false;
     let held = PyDict::new(py);
     for name in value.get_type().getattr(intern!(py, "__aggregate_fields__"))?.try_iter()? {
         let name = name?.cast_into::<PyString>()?;
-        // While it is made, fields have no value yet.
+        // During construction some fields have no value.
         let Some(field) = value.getattr_opt(&name)? else { return Ok(None) };
-        let changed = changed(&field, passage)?;
+        let changed = changed(&field, transition)?;
         is_changed |= changed.is_some();
         held.set_item(name, changed.unwrap_or(field))?;
     }
@@ -238,7 +250,7 @@ fn changed_instance<'py>(value: &Bound<'py, PyAny>, passage: Passage) -> PyResul
     module.call_method1(intern!(py, "instance"), (value.get_type(), held)).map(Some)
 }
 
-/// A plain number, or that in a `tl.constexpr`.
+/// Returns a plain number, or the number in a `tl.constexpr`.
 pub(crate) fn wrapped_number(value: &Bound<'_, PyAny>) -> PyResult<Option<Constant>> {
     let py = value.py();
     Ok(match number(value) {
@@ -250,7 +262,7 @@ pub(crate) fn wrapped_number(value: &Bound<'_, PyAny>) -> PyResult<Option<Consta
     })
 }
 
-/// A number as a scalar of its natural type, known as such.
+/// Returns a number as a scalar of its natural type that is known at compile time.
 pub(crate) fn natural(constant: &Constant) -> Option<Tile> {
     let dtype = semantic::natural_dtype(constant)?;
     let literal = match constant {

@@ -1,4 +1,5 @@
-//! The functions of the language as Python calls them in an interpreted kernel: `tl.load(p)`, `x.to(tl.float32)`.
+//! The functions of the language as Python calls them in an interpreted kernel: `tl.load(p)`,
+//! `x.to(tl.float32)`.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use smallvec::SmallVec;
 use tilewright_frontend::Operand;
 use tilewright_runtime::interpret::Form;
 
-use super::convert::given;
+use super::convert::to_operand;
 use super::objects::{LanguageCall, Method, Structure, Tensor};
 use super::session::{Operands, current, evaluate, symbol};
 use crate::errors::outside_kernel;
@@ -62,7 +63,7 @@ impl Method {
     ) -> PyResult<Bound<'py, PyAny>> {
         let Method { receiver, name } = slf.get();
         let mut operands: Operands = SmallVec::new();
-        operands.push(given(receiver.bind(slf.py()))?);
+        operands.push(to_operand(receiver.bind(slf.py()))?);
         let (positional, keywords) = pass(args, kwargs, &mut operands)?;
         evaluate(slf.py(), name, &Form::Method { name, positional, keywords }, &operands)
     }
@@ -73,21 +74,22 @@ impl Method {
     }
 }
 
-/// Adds the arguments of a call to its operands: how many are passed by position, and the names of the others.
+/// Adds the arguments of a call to its operands: how many are passed by position, and the names of
+/// the others.
 fn pass(
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,
     operands: &mut Operands,
 ) -> PyResult<(usize, SmallVec<[&'static str; 4]>)> {
     for object in args.iter_borrowed() {
-        operands.push(given(&object)?);
+        operands.push(to_operand(&object)?);
     }
     let mut keywords = SmallVec::new();
     if let Some(kwargs) = kwargs {
         for (name, object) in kwargs.iter() {
             let name = name.cast::<PyString>().map_err(PyErr::from)?;
             keywords.push(symbol(&name.to_cow()?));
-            operands.push(given(&object)?);
+            operands.push(to_operand(&object)?);
         }
     }
     Ok((args.len(), keywords))

@@ -1,4 +1,4 @@
-//! A launch in interpret mode: the body of the kernel, called by Python for each program of the grid in turn.
+//! Launches kernels in interpret mode: Python runs the body for each program of the grid in turn.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use crate::kernel::jit::{JitKernel, State};
 use crate::values::classify::Classes;
 use crate::values::convert::{Converter, Kept, Values};
 
-/// Runs the body for every program, x counted fastest.
+/// Runs the body for every program; x is the fastest index.
 pub(crate) fn launch<'py>(
     kernel: &Bound<'py, JitKernel>,
     state: &State,
@@ -31,7 +31,7 @@ pub(crate) fn launch<'py>(
     let mut values = Values::new();
     let mut kept = convert(py, state, &objects, &mut values)?;
     let mut written_back = None;
-    if values.iter().any(is_elsewhere) {
+    if values.iter().any(is_on_gpu) {
         let copied = helpers.call_method1(intern!(py, "on_host"), (PyList::new(py, &objects)?,))?;
         objects = copied.getattr(intern!(py, "objects"))?.extract()?;
         written_back = Some(copied);
@@ -40,7 +40,7 @@ pub(crate) fn launch<'py>(
     let constant: Vec<usize> = helpers.call_method1(intern!(py, "read_only"), (kernel,))?.extract()?;
     let (launch, operands) = raised(py, Launch::new(&state.kernel, grid, (&values, &constant), options))?;
     let (around, executor): (Option<Py<PyAny>>, Option<Bound<'py, PyAny>>) =
-        helpers.call_method1(intern!(py, "replaced"), (kernel,))?.extract()?;
+        helpers.call_method1(intern!(py, "replacements"), (kernel,))?.extract()?;
     let session = Rc::new(Session::new(&body, launch, around));
     let parameters = parameters(py, state, &objects, &operands)?;
     let result = {
@@ -62,7 +62,7 @@ pub(crate) fn launch<'py>(
     result
 }
 
-/// The function that Python runs for a kernel, or for a helper that one calls.
+/// Returns the function that Python runs for a kernel or for a function that a kernel calls.
 pub(crate) fn body<'py>(kernel: &Bound<'py, JitKernel>) -> PyResult<Bound<'py, PyAny>> {
     let py = kernel.py();
     let helpers = py.import(intern!(py, "tilewright.runtime._interpreted"))?;
@@ -80,16 +80,16 @@ fn convert(
     converter.all(values, signature.parameters.len(), |index| objects.get(index).map(Bound::as_borrowed))
 }
 
-/// Whether an argument is in the memory of a GPU.
-fn is_elsewhere(value: &Value<'_>) -> bool {
+/// Returns whether an argument is in the memory of a GPU.
+fn is_on_gpu(value: &Value<'_>) -> bool {
     match value {
         Value::Pointer(pointer) => pointer.device != Device::Cpu,
-        Value::Tuple(items) => items.iter().any(is_elsewhere),
+        Value::Tuple(items) => items.iter().any(is_on_gpu),
         _ => false,
     }
 }
 
-/// What the body is called with: by position, and by name.
+/// The positional and the named arguments of the body.
 type Parameters<'py> = (Bound<'py, PyTuple>, Bound<'py, PyDict>);
 
 fn parameters<'py>(
@@ -117,7 +117,7 @@ fn parameters<'py>(
     Ok((PyTuple::new(py, positional)?, named))
 }
 
-/// What a parameter is in the body.
+/// Returns the value of a parameter in the body.
 fn parameter<'py>(
     object: &Bound<'py, PyAny>,
     operand: &Operand<Tile>,
@@ -126,7 +126,7 @@ fn parameter<'py>(
     let py = object.py();
     let is_wrapped = object.is_instance(Classes::get(py)?.constexpr.bind(py))?;
     match operand {
-        // The int 1, which is a scalar that is known.
+        // The int 1 is a scalar with a known value.
         Operand::Constant(constant @ Constant::Int(_)) if !is_constexpr && !is_wrapped => {
             match natural(constant) {
                 Some(tile) => {
@@ -137,7 +137,7 @@ fn parameter<'py>(
             }
         }
         Operand::Tensor(_) | Operand::Tuple(_) | Operand::Descriptor(_) => to_python(py, operand),
-        // What is known at compile time is the object itself.
+        // A compile-time value is the object itself.
         _ if is_wrapped => object.getattr(intern!(py, "value")),
         _ => Ok(object.clone()),
     }
@@ -151,22 +151,22 @@ fn programs(session: &Session, body: &Bound<'_, PyAny>, parameters: &Parameters<
         for y in 0..height {
             for x in 0..width {
                 session.launch.set_id([x, y, z]);
-                body.call(positional, named).map_err(|error| noted(session, body, error))?;
+                body.call(positional, named).map_err(|error| note_program(session, body, error))?;
             }
         }
     }
     Ok(())
 }
 
-/// Says in which program an exception of the body arose; a diagnostic says it itself.
-fn noted(session: &Session, body: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+/// Adds the program to an exception of the body, unless it is a diagnostic, which names it already.
+fn note_program(session: &Session, body: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = body.py();
     let [x, y, z] = session.launch.id();
     let value = error.value(py);
-    let has_said = value.hasattr(intern!(py, "diagnostics")).unwrap_or(false);
-    if !has_said {
+    let is_diagnostic = value.hasattr(intern!(py, "diagnostics")).unwrap_or(false);
+    if !is_diagnostic {
         let note = format!("in program ({x}, {y}, {z}) of the interpreted kernel '{}'", session.launch.name);
-        // Python 3.10 has no notes.
+        // Python 3.10 has no `add_note`.
         let _ = value.call_method1(intern!(py, "add_note"), (note,));
     }
     error

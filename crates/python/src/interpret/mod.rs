@@ -1,4 +1,4 @@
-//! Interpret mode: Python runs the body of a kernel, and what it meets of the language is evaluated at once.
+//! Interprets kernels: Python runs the body and evaluates each operation of the language at once.
 //!
 //! ```text
 //! launch ──> session: the launch of this thread ──> body of the kernel, in Python

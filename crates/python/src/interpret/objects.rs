@@ -1,8 +1,9 @@
-//! The objects that the body of an interpreted kernel holds. Their methods evaluate operations, and are in
-//! `tensor`, `structure` and `language`.
+//! The Python objects that the body of an interpreted kernel uses.
+//!
+//! Their methods evaluate operations and are in `tensor`, `structure` and `language`.
 #![expect(
     unsafe_code,
-    reason = "a value that stays on its thread is in an object that Python may pass to another one"
+    reason = "Python may pass an object to another thread than the one that owns its tile"
 )]
 
 use std::mem::ManuallyDrop;
@@ -19,29 +20,28 @@ use crate::values::to_python::to_python;
 
 /// The effect of an assignment, of control flow or of a call on a value.
 #[derive(Clone, Copy)]
-pub(super) struct Passage {
-    /// Whether compile-time numbers become scalars of their natural type, as an assignment makes
-    /// them.
+pub(super) struct Transition {
+    /// True if compile-time numbers become scalars of their natural type, as in an assignment.
     pub decays: bool,
-    /// Whether the code has no constant for it afterwards: a parameter, or a result of control flow.
-    pub forgets: bool,
+    /// True if the value is known only at run time afterwards, as a parameter or a merged value.
+    pub makes_dynamic: bool,
 }
 
 /// A scalar or tile.
 #[pyclass(frozen, name = "tensor", module = "triton.language.core")]
 pub(crate) struct Tensor {
     tile: OnThread,
-    /// The compile-time number that it is when compiled: an argument that is the int 1.
+    /// The compile-time number that a compiled kernel would have: an argument that is the int 1.
     pub(super) constant: Option<Constant>,
 }
 
-/// A tile, which only the thread that made it may look at: its memory is counted without atomic operations.
+/// A tile that only its own thread may access, because its reference count is not atomic.
 struct OnThread {
     thread: ThreadId,
     tile: ManuallyDrop<Tile>,
 }
 
-// SAFETY: the tile is read and dropped by its own thread alone.
+// SAFETY: only the thread that made the tile reads or drops it.
 unsafe impl Send for OnThread {}
 // SAFETY: as above.
 unsafe impl Sync for OnThread {}
@@ -49,10 +49,10 @@ unsafe impl Sync for OnThread {}
 impl Drop for OnThread {
     fn drop(&mut self) {
         if self.thread == std::thread::current().id() {
-            // SAFETY: it is dropped once, here.
+            // SAFETY: no other code drops the tile.
             unsafe { ManuallyDrop::drop(&mut self.tile) };
         }
-        // Another thread cannot free the memory, so it stays.
+        // Another thread cannot free the memory, so it leaks.
     }
 }
 
@@ -61,7 +61,7 @@ impl Tensor {
         Self::compile_time(tile, None)
     }
 
-    /// A scalar that is a compile-time number when compiled.
+    /// Creates a tensor whose value a compiled kernel may know at compile time.
     pub(crate) fn compile_time(tile: Tile, constant: Option<Constant>) -> Self {
         let thread = std::thread::current().id();
         Self { tile: OnThread { thread, tile: ManuallyDrop::new(tile) }, constant }
@@ -73,7 +73,7 @@ impl Tensor {
         Ok(found.is_some_and(|found| found.is_instance_of::<LanguageCall>()))
     }
 
-    /// The tile.
+    /// Returns the tile, or an error on another thread.
     pub(crate) fn tile(&self) -> PyResult<&Tile> {
         if self.tile.thread == std::thread::current().id() {
             return Ok(&self.tile.tile);
@@ -83,27 +83,27 @@ impl Tensor {
         ))
     }
 
-    /// It as an operand.
-    pub(crate) fn given(&self) -> PyResult<Operand<Tile>> {
+    /// Returns the tensor as an operand.
+    pub(crate) fn operand(&self) -> PyResult<Operand<Tile>> {
         Ok(match &self.constant {
             None => Operand::Tensor(self.tile()?.clone()),
             Some(constant) => Operand::Constant(constant.clone()),
         })
     }
 
-    /// It after a passage, if that is another value.
-    pub(super) fn carried(&self, passage: Passage) -> PyResult<Option<Self>> {
+    /// Returns the tensor after a transition, or `None` if the transition does not change it.
+    pub(super) fn after(&self, transition: Transition) -> PyResult<Option<Self>> {
         let tile = self.tile()?;
         let is_constant = self.constant.is_some();
-        let is_lost = passage.forgets && tile.is_known && (passage.decays || !is_constant);
-        let is_decayed = is_constant && passage.decays;
+        let is_lost = transition.makes_dynamic && tile.is_known && (transition.decays || !is_constant);
+        let is_decayed = is_constant && transition.decays;
         if !is_lost && !is_decayed {
             return Ok(None);
         }
         Ok(Some(Self::new(Tile { is_known: tile.is_known && !is_lost, ..tile.clone() })))
     }
 
-    /// The number that it is where a compile-time value is required, as Python has it.
+    /// Returns the compile-time number as a Python object, or `None` if there is none.
     pub(super) fn known_number<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let constant = match &self.constant {
             Some(constant) => constant.clone(),
@@ -113,14 +113,15 @@ impl Tensor {
         if constant == Constant::None { Ok(None) } else { to_python(py, &constant).map(Some) }
     }
 
-    /// The number that a scalar is.
+    /// Returns the number of a scalar.
     pub(super) fn number(&self) -> PyResult<Option<Literal>> {
         let tile = self.tile()?;
         let dtype = tile.ty.dtype().filter(|_| tile.ty.is_scalar());
         Ok(dtype.zip(tile.held.uniform_bits()).map(|(dtype, bits)| Literal { dtype, bits }))
     }
 
-    /// The number that a scalar is, as Python has it; `None` if Python has no such number.
+    /// Returns the number of a scalar as a constant; [`Constant::None`] if Python has no such
+    /// number.
     fn plain(&self) -> PyResult<Constant> {
         Ok(match self.number()? {
             Some(literal) => match (literal.as_int(), literal.as_float()) {
@@ -133,7 +134,7 @@ impl Tensor {
         })
     }
 
-    /// The number that a scalar is, as an object.
+    /// Returns the number of a scalar as a Python object.
     pub(super) fn item<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let constant = self.plain()?;
         if constant == Constant::None {
@@ -145,12 +146,12 @@ impl Tensor {
     }
 }
 
-/// A block pointer or a tensor descriptor of an interpreted kernel. Its parts are Python objects.
+/// A block pointer or a tensor descriptor of an interpreted kernel, with parts as Python objects.
 #[pyclass(frozen, name = "tensor_descriptor", module = "triton.language.core")]
 pub(crate) struct Structure {
-    /// The parts, by place in `form`: run-time values.
+    /// The run-time values, by their index in `form`.
     parts: Vec<Py<Tensor>>,
-    /// The form, with the places of the parts.
+    /// The operand with the indices of its run-time values.
     pub(super) form: Operand<usize>,
 }
 
@@ -168,37 +169,37 @@ impl Structure {
         failed.map_or(Ok(Self { parts, form }), Err)
     }
 
-    /// It after a passage, if that is another value.
-    pub(super) fn carried(&self, py: Python<'_>, passage: Passage) -> PyResult<Option<Self>> {
-        let mut given = self.given()?;
+    /// Returns the structure after a transition, or `None` if the transition does not change it.
+    pub(super) fn after(&self, py: Python<'_>, transition: Transition) -> PyResult<Option<Self>> {
+        let mut operand = self.operand()?;
         let mut is_changed = false;
-        if passage.decays
-            && let Operand::Descriptor(descriptor) = &mut given
+        if transition.decays
+            && let Operand::Descriptor(descriptor) = &mut operand
         {
             let is_tensor = descriptor.form.kind == DescriptorKind::Tensor;
-            // The last stride of a tensor descriptor is 1 for all that it is passed to.
+            // The last stride of a tensor descriptor is always the constant 1.
             let fixed = is_tensor.then_some(descriptor.parts().len().saturating_sub(1));
-            let mut places = 0..;
-            **descriptor = descriptor.map(|part| match (part, places.next()) {
-                (Operand::Constant(Constant::Int(value)), place) if place != fixed => {
+            let mut indices = 0..;
+            **descriptor = descriptor.map(|part| match (part, indices.next()) {
+                (Operand::Constant(Constant::Int(value)), index) if index != fixed => {
                     is_changed = true;
                     Operand::Tensor(Tile::constant(Literal::int(Dtype::I64, *value)))
                 }
                 _ => part.clone(),
             });
         }
-        let forgotten = map_operand(&given, &mut |tile: &Tile| {
-            let is_lost = passage.forgets && tile.is_known;
+        let changed = map_operand(&operand, &mut |tile: &Tile| {
+            let is_lost = transition.makes_dynamic && tile.is_known;
             is_changed |= is_lost;
             Tile { is_known: tile.is_known && !is_lost, ..tile.clone() }
         });
-        is_changed.then(|| Self::new(py, &forgotten)).transpose()
+        is_changed.then(|| Self::new(py, &changed)).transpose()
     }
 
-    /// It as an operand.
-    pub(crate) fn given(&self) -> PyResult<Operand<Tile>> {
+    /// Returns the structure as an operand.
+    pub(crate) fn operand(&self) -> PyResult<Operand<Tile>> {
         let tiles = self.parts.iter().map(|part| part.get().tile()).collect::<PyResult<Vec<_>>>()?;
-        Ok(map_operand(&self.form, &mut |&place| tiles[place].clone()))
+        Ok(map_operand(&self.form, &mut |&index| tiles[index].clone()))
     }
 }
 
@@ -209,13 +210,13 @@ pub(crate) struct LanguageCall {
 }
 
 impl LanguageCall {
-    /// It as an operand.
+    /// Returns the function as an operand.
     pub(crate) fn operand(&self) -> Operand<Tile> {
         operand_of(HostValue::Language(Arc::clone(&self.path)))
     }
 }
 
-/// A method of a value, to be called.
+/// A bound method of a value.
 #[pyclass(frozen, module = "tilewright._native")]
 pub(crate) struct Method {
     pub(super) receiver: Py<PyAny>,

@@ -1,4 +1,4 @@
-//! The launch that runs on this thread, and the evaluation of an operation in it.
+//! Keeps the interpreted launch of this thread and evaluates its operations.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use tilewright_ir::{Dtype, Literal, Type};
 use tilewright_runtime::interpret::{Environment, Form, Held, Launch, Piece, Site, Tile, locate};
 use tilewright_runtime::{Error, Interrupt, are_padded_reads_allowed, keep_padded_reads, take_padded_reads};
 
-use super::convert::{given, to_python, wrapped_number};
+use super::convert::{to_operand, to_python, wrapped_number};
 use super::objects::{Method, Tensor};
 use crate::errors::{to_exception, warn};
 use crate::kernel::host::{Findings, PyHost, failure};
@@ -30,22 +30,24 @@ pub(crate) type Operands = SmallVec<[Operand<Tile>; 4]>;
 pub(crate) struct Session {
     pub(crate) launch: Launch,
     signal: SignalCheck,
-    /// The tensors whose memory pointers may reach besides that of the arguments, where a kernel needed them.
+    /// Tensors other than the arguments to whose memory pointers may lead, once a kernel needed
+    /// them.
     live: RefCell<Vec<Live>>,
-    /// What is called after each operation.
+    /// The function to call after each operation.
     hook: Option<Py<PyAny>>,
-    /// What is called instead of each operation, with a function that evaluates it.
+    /// The function to call in position of each operation; it receives one that evaluates the
+    /// operation.
     around: Option<Py<PyAny>>,
-    /// Whether that is being called.
+    /// True during a call of `around`.
     is_around: Cell<bool>,
-    /// The code of the body, where a walk up the stack ends.
+    /// The code of the body, at which a walk up the stack ends.
     code: Option<Py<PyAny>>,
 }
 
 thread_local! {
-    /// The launches that run, outermost first: a kernel's body may launch another kernel.
+    /// The active launches, outermost first. A kernel's body may launch another kernel.
     static SESSIONS: RefCell<Vec<Rc<Session>>> = const { RefCell::new(Vec::new()) };
-    /// What launches of this thread call after each operation.
+    /// The functions that launches of this thread call after each operation.
     static HOOKS: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -68,7 +70,7 @@ impl Session {
         Self { launch, signal, live, hook, around, is_around: Cell::new(false), code }
     }
 
-    /// Makes it the one that runs on this thread.
+    /// Makes this session the active one of this thread.
     pub(crate) fn begin(self: &Rc<Self>) -> Running {
         SESSIONS.with_borrow_mut(|sessions| sessions.push(Rc::clone(self)));
         Running
@@ -113,17 +115,17 @@ impl Session {
     }
 }
 
-/// The launch that runs on this thread.
+/// Returns the active launch of this thread.
 pub(crate) fn current() -> Option<Rc<Session>> {
     SESSIONS.with_borrow(|sessions| sessions.last().cloned())
 }
 
-/// Whether a kernel is interpreted on this thread now.
+/// Returns whether this thread is interpreting a kernel.
 pub(crate) fn is_running() -> bool {
     SESSIONS.with_borrow(|sessions| !sessions.is_empty())
 }
 
-/// Evaluates an operation that a user writes as `name`.
+/// Evaluates the operation that the source calls `name`.
 pub(crate) fn evaluate<'py>(
     py: Python<'py>,
     name: &str,
@@ -153,7 +155,7 @@ pub(crate) fn evaluate<'py>(
     Ok(result)
 }
 
-/// An operation that a program has put something of its own around.
+/// An operation that a function of the program replaces or wraps.
 #[pyclass(unsendable, module = "tilewright._native")]
 pub(crate) struct Operation {
     form: Form,
@@ -162,13 +164,13 @@ pub(crate) struct Operation {
 
 #[pymethods]
 impl Operation {
-    /// Evaluates it.
+    /// Evaluates the operation.
     fn __call__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Some(session) = current() else { return Err(outside(py, "this operation")) };
         to_python(py, &session.evaluate(py, &self.form, &self.operands)?)
     }
 
-    /// The places where a subscript that does nothing else has new axes; `None` of all else.
+    /// The positions of new axes in a subscript that only adds axes; `None` for other operations.
     #[getter]
     fn new_axes(&self) -> Option<Vec<usize>> {
         let Form::Subscript { pieces, .. } = &self.form else { return None };
@@ -177,20 +179,20 @@ impl Operation {
         pieces.iter().all(is_plain).then(|| axes.map(|(axis, _)| axis).collect())
     }
 
-    /// Whether it is an operator between two operands.
+    /// True for an operator with two operands.
     #[getter]
     fn is_binary(&self) -> bool {
         matches!(self.form, Form::Binary(_))
     }
 
-    /// Whether it is a call of its first operand with the others.
+    /// True for a call of the first operand with the others.
     #[getter]
     fn is_function(&self) -> bool {
         matches!(self.form, Form::Call { .. })
     }
 }
 
-/// Says which program runs from now on, and of how many.
+/// Sets the index of the current program and the extents of the grid.
 #[pyfunction]
 #[pyo3(signature = (id=None, grid=None))]
 pub(crate) fn interpret_program_is(id: Option<[u32; 3]>, grid: Option<[u32; 3]>) -> PyResult<()> {
@@ -205,7 +207,7 @@ pub(crate) fn interpret_program_is(id: Option<[u32; 3]>, grid: Option<[u32; 3]>)
     Ok(())
 }
 
-/// A tensor of a type, with elements that are given as bytes in row-major order.
+/// Creates a tensor from a type and the bytes of its elements in row-major order.
 #[pyfunction]
 pub(crate) fn interpret_tensor(ty: &Bound<'_, PyAny>, bytes: &[u8]) -> PyResult<Tensor> {
     let held = match classify(ty)? {
@@ -215,10 +217,10 @@ pub(crate) fn interpret_tensor(ty: &Bound<'_, PyAny>, bytes: &[u8]) -> PyResult<
         _ => None,
     };
     held.map(Tensor::new)
-        .ok_or_else(|| PyValueError::new_err("these are not the bytes of a tensor of this type"))
+        .ok_or_else(|| PyValueError::new_err("the number of bytes does not fit the type of the tensor"))
 }
 
-/// The names of the operands that are passed by keyword, which are the last ones.
+/// Returns the names of the keyword operands, which are the last operands.
 fn keywords(form: &Form) -> Vec<&'static str> {
     match form {
         Form::Call { keywords, .. } | Form::Method { keywords, .. } => keywords.to_vec(),
@@ -232,7 +234,7 @@ fn keywords(form: &Form) -> Vec<&'static str> {
     }
 }
 
-/// The exception for what only works in a kernel that runs.
+/// Returns the exception for an operation outside a running kernel.
 fn outside(py: Python<'_>, name: &str) -> PyErr {
     let diagnostic = Diagnostic::new(Code::OutsideKernel, format!("'{name}' is used outside of a kernel"))
         .note("no kernel is interpreted on this thread now")
@@ -240,7 +242,7 @@ fn outside(py: Python<'_>, name: &str) -> PyErr {
     to_exception(py, &diagnostic.into())
 }
 
-/// Where the body stands, and the calls that led there, innermost first.
+/// Returns the source locations of the current operation and of its callers, innermost first.
 fn sites(py: Python<'_>) -> PyResult<Vec<Site>> {
     type Found = (String, String, u32, u32, (u32, u32), (u32, u32));
     let module = py.import(intern!(py, "tilewright.runtime._interpreted"))?;
@@ -254,14 +256,14 @@ fn sites(py: Python<'_>) -> PyResult<Vec<Site>> {
     Ok(found.into_iter().filter_map(site).collect())
 }
 
-/// The byte at a line, counted from 0, and a byte of it.
+/// Returns the byte offset of a line, counted from 0, and a byte column.
 fn byte(text: &str, (line, column): (u32, u32)) -> Option<u32> {
     let before: usize = text.split_inclusive('\n').take(line as usize).map(str::len).sum();
     let at = before + column as usize;
     text.is_char_boundary(at).then_some(at as u32)
 }
 
-/// A name that a form refers to. Each is kept once for the whole program.
+/// Returns a static copy of a name; each name is leaked once.
 pub(crate) fn symbol(name: &str) -> &'static str {
     thread_local! {
         static NAMES: RefCell<rustc_hash::FxHashSet<&'static str>> = RefCell::default();
@@ -276,7 +278,7 @@ pub(crate) fn symbol(name: &str) -> &'static str {
     })
 }
 
-/// `and` and `or`, where the first operand does not decide.
+/// Evaluates `and` or `or` if the first operand does not decide the result.
 #[pyfunction]
 pub(crate) fn interpret_boolean<'py>(
     py: Python<'py>,
@@ -288,10 +290,10 @@ pub(crate) fn interpret_boolean<'py>(
         return Ok(right.clone());
     }
     let operator = symbol(operator);
-    evaluate(py, operator, &Form::Binary(operator), &[given(left)?, given(right)?])
+    evaluate(py, operator, &Form::Binary(operator), &[to_operand(left)?, to_operand(right)?])
 }
 
-/// `value.name`, where tensors have such an attribute: a number has it as well.
+/// Evaluates `value.name`; numbers have the attributes of tensors too.
 #[pyfunction]
 pub(crate) fn interpret_attribute<'py>(
     value: &Bound<'py, PyAny>,
@@ -310,16 +312,16 @@ pub(crate) fn interpret_attribute<'py>(
     evaluate(py, name, &Form::Attribute(name), &[Operand::Constant(constant)])
 }
 
-/// `not x`.
+/// Evaluates `not x`.
 #[pyfunction]
 pub(crate) fn interpret_not<'py>(py: Python<'py>, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if !value.is_instance_of::<Tensor>() {
         return Ok(pyo3::types::PyBool::new(py, !value.is_truthy()?).to_owned().into_any());
     }
-    evaluate(py, "not", &Form::Unary("not"), &[given(value)?])
+    evaluate(py, "not", &Form::Unary("not"), &[to_operand(value)?])
 }
 
-/// `left operator right` as the language means it, also where both are tuples.
+/// Evaluates `left operator right` by the rules of the language, also for two tuples.
 #[pyfunction]
 pub(crate) fn interpret_operator<'py>(
     operator: &str,
@@ -327,10 +329,10 @@ pub(crate) fn interpret_operator<'py>(
     right: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let operator = symbol(operator);
-    evaluate(left.py(), operator, &Form::Binary(operator), &[given(left)?, given(right)?])
+    evaluate(left.py(), operator, &Form::Binary(operator), &[to_operand(left)?, to_operand(right)?])
 }
 
-/// A function of Python that the language has for tensors: `min`, `max`.
+/// Calls a Python function that the language also defines for tensors, such as `min` and `max`.
 #[pyfunction]
 #[pyo3(signature = (name, function, args, kwargs))]
 pub(crate) fn interpret_builtin<'py>(
@@ -344,12 +346,12 @@ pub(crate) fn interpret_builtin<'py>(
     if !is_tensor || current().is_none() || kwargs.is_some_and(|kwargs| !kwargs.is_empty()) {
         return function.call(args, kwargs);
     }
-    let operands = args.iter_borrowed().map(|object| given(&object)).collect::<PyResult<Operands>>()?;
+    let operands = args.iter_borrowed().map(|object| to_operand(&object)).collect::<PyResult<Operands>>()?;
     let name = symbol(name);
     evaluate(py, name, &Form::Builtin(name, operands.len()), &operands)
 }
 
-/// The values that a loop counts through: scalars of the type that a compiled loop counts in.
+/// Returns an iterator over a range, with scalars of the type of a compiled loop's index.
 #[pyfunction]
 pub(crate) fn interpret_range<'py>(
     py: Python<'py>,
@@ -357,10 +359,10 @@ pub(crate) fn interpret_range<'py>(
     upper: &Bound<'py, PyAny>,
     step: &Bound<'py, PyAny>,
 ) -> PyResult<Counter> {
-    let bounds = [given(lower)?, given(upper)?, given(step)?];
+    let bounds = [to_operand(lower)?, to_operand(upper)?, to_operand(step)?];
     let mut types = Vec::with_capacity(3);
     let mut numbers = [0_i128; 3];
-    for (place, (bound, number)) in bounds.iter().zip(&mut numbers).enumerate() {
+    for (position, (bound, number)) in bounds.iter().zip(&mut numbers).enumerate() {
         let (ty, value) = match bound {
             Operand::Tensor(tile) => {
                 let dtype = tile.ty.dtype().filter(|_| tile.ty.is_scalar());
@@ -377,15 +379,15 @@ pub(crate) fn interpret_range<'py>(
                 };
                 (Type::scalar(dtype), value)
             }
-            _ => return Err(wrong_bound(py, place, "no number")),
+            _ => return Err(wrong_bound(py, position, "no number")),
         };
         *number = value.unwrap_or(0);
         types.push(ty);
     }
     let dtype = semantic::loop_dtype(&types[0], &types[1], &types[2]);
     let dtype = dtype.map_err(|error| {
-        let place = error.arguments.first().map_or(0, |(place, _)| *place);
-        wrong_bound(py, place, &types[place].to_string())
+        let position = error.arguments.first().map_or(0, |(position, _)| *position);
+        wrong_bound(py, position, &types[position].to_string())
     })?;
     let [next, end, step] = numbers;
     if step == 0 {
@@ -398,7 +400,7 @@ pub(crate) fn interpret_range<'py>(
     Ok(Counter { next, end, step, dtype, last })
 }
 
-/// The exception for a mistake that the Python side finds: its code, what is said, and a hint.
+/// Returns the exception for a mistake that Python code found.
 #[pyfunction]
 #[pyo3(signature = (code, message, label, hint=None))]
 pub(crate) fn interpret_mistake(
@@ -417,8 +419,8 @@ pub(crate) fn interpret_mistake(
     Ok(located(py, diagnostic, label).into_value(py).into_any())
 }
 
-fn wrong_bound(py: Python<'_>, place: usize, found: &str) -> PyErr {
-    let what = ["start", "end", "step"][place.min(2)];
+fn wrong_bound(py: Python<'_>, position: usize, found: &str) -> PyErr {
+    let what = ["start", "end", "step"][position.min(2)];
     let message = format!("the {what} of a range must be a scalar integer");
     let diagnostic = Diagnostic::new(Code::TypeMismatch, message)
         .note(format!("found {found}, expected int32 or int64"))
@@ -426,7 +428,7 @@ fn wrong_bound(py: Python<'_>, place: usize, found: &str) -> PyErr {
     located(py, diagnostic, "")
 }
 
-/// The exception for an `assert` that does not hold.
+/// Returns the exception for a failed `assert`.
 #[pyfunction]
 #[pyo3(signature = (message=None))]
 pub(crate) fn interpret_failed(py: Python<'_>, message: Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
@@ -438,7 +440,7 @@ pub(crate) fn interpret_failed(py: Python<'_>, message: Option<&Bound<'_, PyAny>
     Ok(error.into_value(py).into_any())
 }
 
-/// The exception for a diagnostic about the place where the body stands, and the text beside it.
+/// Returns the exception for a diagnostic at the current operation, with a label.
 fn located(py: Python<'_>, diagnostic: Diagnostic, label: &str) -> PyErr {
     let diagnostic = match current() {
         Some(session) => session.launch.in_program(diagnostic),
@@ -460,20 +462,20 @@ fn located(py: Python<'_>, diagnostic: Diagnostic, label: &str) -> PyErr {
     }
 }
 
-/// Counts through a range.
+/// An iterator over a range.
 #[pyclass(module = "tilewright._native", name = "InterpretedRange")]
 pub(crate) struct Counter {
     next: i128,
     end: i128,
     step: i128,
     dtype: Dtype,
-    /// The number of the last iteration, where compile-time bounds say it.
+    /// The last index, if the bounds are compile-time constants.
     last: Option<i128>,
 }
 
 #[pymethods]
 impl Counter {
-    /// The number of the last iteration, where the code of a compiled kernel has it as a constant.
+    /// Returns the last index, if a compiled kernel has it as a constant.
     #[getter]
     fn last(&self) -> Option<Tensor> {
         let tile = |number| Tile::constant(Literal::int(self.dtype, number));
@@ -495,15 +497,17 @@ impl Counter {
     }
 }
 
-/// The number of the program that runs on this thread, and of how many; `None` outside of interpreted kernels.
+/// Returns the current program, the grid and the kernel's name, or `None` outside interpreted
+/// kernels.
 #[pyfunction]
 pub(crate) fn interpreted_program() -> Option<([u32; 3], [u32; 3], String)> {
     let session = current()?;
     Some((session.launch.id(), session.launch.grid(), session.launch.name.clone()))
 }
 
-/// Calls a function after each operation of the kernels that this thread interprets, inside of a `with`:
-/// `hook(name, keywords, operands, result, program)`.
+/// Calls a function after each operation of interpreted kernels of this thread, inside a `with`.
+///
+/// The call is `hook(name, keywords, operands, result, program)`.
 #[pyclass(frozen, module = "tilewright._native")]
 pub(crate) struct InterpretHook {
     hook: Py<PyAny>,

@@ -44,7 +44,7 @@ impl Structure {
         if is_method {
             return Ok(Bound::new(slf.py(), Method::new(slf.clone().into_any().unbind(), name))?.into_any());
         }
-        evaluate(slf.py(), name, &Form::Attribute(name), &[slf.get().given()?])
+        evaluate(slf.py(), name, &Form::Attribute(name), &[slf.get().operand()?])
     }
 
     fn __repr__(slf: &Bound<'_, Self>) -> String {

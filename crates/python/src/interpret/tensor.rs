@@ -1,4 +1,4 @@
-//! The methods of `tl.tensor`: operators, conversions to Python, subscripts.
+//! Implements the methods of `tl.tensor`: operators, conversions to Python and subscripts.
 
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyTypeError;
@@ -10,7 +10,7 @@ use tilewright_frontend::{Constant, LanguageType};
 use tilewright_ir::{Literal, Shape, Type};
 use tilewright_runtime::interpret::{Form, Piece, Tile};
 
-use super::convert::given;
+use super::convert::to_operand;
 use super::objects::Tensor;
 use super::session::{Operands, current, evaluate, symbol};
 use crate::values::aggregate;
@@ -23,11 +23,11 @@ fn binary<'py>(
     is_reflected: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
-    // An object of the program's own class may know what to do.
+    // A class of the program may implement the reflected operator.
     if !other.is_instance_of::<Tensor>() && aggregate::is_instance(other)? {
         return Ok(py.NotImplemented().into_bound(py));
     }
-    let (own, other) = (slf.get().given()?, given(other)?);
+    let (own, other) = (slf.get().operand()?, to_operand(other)?);
     let operands = if is_reflected { [other, own] } else { [own, other] };
     evaluate(py, operator, &Form::Binary(operator), &operands)
 }
@@ -147,23 +147,23 @@ impl Tensor {
     }
 
     fn __neg__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        evaluate(slf.py(), "-", &Form::Unary("-"), &[slf.get().given()?])
+        evaluate(slf.py(), "-", &Form::Unary("-"), &[slf.get().operand()?])
     }
 
     fn __pos__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        evaluate(slf.py(), "+", &Form::Unary("+"), &[slf.get().given()?])
+        evaluate(slf.py(), "+", &Form::Unary("+"), &[slf.get().operand()?])
     }
 
     fn __invert__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        evaluate(slf.py(), "~", &Form::Unary("~"), &[slf.get().given()?])
+        evaluate(slf.py(), "~", &Form::Unary("~"), &[slf.get().operand()?])
     }
 
     fn __not__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        evaluate(slf.py(), "not", &Form::Unary("not"), &[slf.get().given()?])
+        evaluate(slf.py(), "not", &Form::Unary("not"), &[slf.get().operand()?])
     }
 
     fn __abs__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        evaluate(slf.py(), "abs", &Form::Builtin("abs", 1), &[slf.get().given()?])
+        evaluate(slf.py(), "abs", &Form::Builtin("abs", 1), &[slf.get().operand()?])
     }
 
     fn __req__<'py>(slf: &Bound<'py, Self>, other: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -210,7 +210,7 @@ impl Tensor {
         )
     }
 
-    /// Of the elements in a handle, or of a tensor, and a type: where a kernel is interpreted.
+    /// Creates a tensor from a handle or a tensor and a type, in an interpreted kernel.
     #[new]
     #[pyo3(signature = (*args, **kwargs))]
     fn construct(
@@ -230,7 +230,7 @@ impl Tensor {
         (slf.as_ptr().addr() >> 4).cast_signed()
     }
 
-    /// The path below `triton.language`.
+    /// The path under `triton.language`.
     #[classattr]
     fn _tilewright_path() -> &'static str {
         "tensor"
@@ -245,8 +245,8 @@ impl Tensor {
                 return Ok(value != 0.0);
             }
         }
-        // The rule of the language has the words for what is no condition.
-        evaluate(slf.py(), "bool", &Form::Truth, &[slf.get().given()?])?.is_truthy()
+        // The evaluation reports a value that is not a condition.
+        evaluate(slf.py(), "bool", &Form::Truth, &[slf.get().operand()?])?.is_truthy()
     }
 
     fn __index__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -288,13 +288,13 @@ impl Tensor {
         subscript(slf, index)
     }
 
-    /// What is no method: `x.T`, or a mistake.
+    /// Evaluates an attribute that is not a method, such as `x.T`.
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         if name.starts_with("__") || current().is_none() {
             let message = format!("'tensor' object has no attribute '{name}'");
             return Err(pyo3::exceptions::PyAttributeError::new_err(message));
         }
-        evaluate(slf.py(), name, &Form::Attribute(symbol(name)), &[slf.get().given()?])
+        evaluate(slf.py(), name, &Form::Attribute(symbol(name)), &[slf.get().operand()?])
     }
 
     /// The type of an element.
@@ -304,20 +304,20 @@ impl Tensor {
         to_python(slf.py(), &language_type(tile, tile.ty.with_shape(Shape::scalar())))
     }
 
-    /// The type, with the shape.
+    /// The type, including the shape.
     #[getter(r#type)]
     fn ty<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let tile = slf.get().tile()?;
         to_python(slf.py(), &language_type(tile, tile.ty.clone()))
     }
 
-    /// The extents; none of a scalar.
+    /// The extents; empty for a scalar.
     #[getter]
     fn shape<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(slf.py(), slf.get().tile()?.ty.shape.iter())
     }
 
-    /// The elements, as an object whose `data` is an array of numpy.
+    /// An object whose `data` is a numpy array of the elements.
     #[getter]
     fn handle<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         helper(slf, "handle")
@@ -336,19 +336,19 @@ impl Tensor {
         Ok((bytes, element.to_owned(), PyTuple::new(slf.py(), tile.ty.shape.iter())?))
     }
 
-    /// True if it is a compile-time number when compiled.
+    /// True if a compiled kernel knows the value at compile time.
     #[getter]
     fn _is_constexpr(slf: &Bound<'_, Self>) -> bool {
         slf.get().constant.is_some()
     }
 
-    /// The number that a compiled kernel knows it to be, as Python has it.
+    /// The compile-time number of a compiled kernel as a Python number.
     #[getter]
     fn _known_number<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
         slf.get().known_number(slf.py())
     }
 
-    /// The parameter that the pointers in it come from, and the address of its first element.
+    /// The parameter from which the pointers are derived, and the address of its first element.
     #[getter]
     fn _argument(slf: &Bound<'_, Self>) -> PyResult<Option<(String, u64)>> {
         let index = slf.get().tile()?.held.argument_index();
@@ -357,7 +357,7 @@ impl Tensor {
     }
 }
 
-/// A type of a tile: a pointer to memory that is only read says so.
+/// Returns a type of a tile; a pointer to read-only memory becomes a const pointer.
 fn language_type(tile: &Tile, ty: Type) -> Constant {
     match ty.element.pointee().filter(|_| ty.is_scalar()) {
         Some(pointee) if tile.read_only.is_some() => LanguageType::ConstPointer(pointee).into_constant(),
@@ -365,14 +365,14 @@ fn language_type(tile: &Tile, ty: Type) -> Constant {
     }
 }
 
-/// What a function of the Python side makes of it.
+/// Calls a Python function of `_tensor_text` with the tensor.
 fn helper<'py>(slf: &Bound<'py, Tensor>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     slf.py().import(intern!(slf.py(), "tilewright.runtime._tensor_text"))?.call_method1(name, (slf,))
 }
 
 fn subscript<'py>(slf: &Bound<'py, Tensor>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let mut operands: Operands = SmallVec::new();
-    operands.push(slf.get().given()?);
+    operands.push(slf.get().operand()?);
     let mut pieces = SmallVec::new();
     let tuple = index.cast::<PyTuple>().ok();
     match tuple {
@@ -381,7 +381,7 @@ fn subscript<'py>(slf: &Bound<'py, Tensor>, index: &Bound<'py, PyAny>) -> PyResu
                 pieces.push(piece(&index, &mut operands)?);
             }
         }
-        // A scalar prints as an array of one number, and can be looked at as one.
+        // A scalar prints as an array of one number, so the index 0 returns that number.
         None if slf.get().number()?.is_some() && index.extract::<i64>().is_ok_and(|index| index == 0) => {
             return slf.get().item(slf.py());
         }
@@ -390,7 +390,7 @@ fn subscript<'py>(slf: &Bound<'py, Tensor>, index: &Bound<'py, PyAny>) -> PyResu
     evaluate(slf.py(), "getitem", &Form::Subscript { pieces, is_tuple: tuple.is_some() }, &operands)
 }
 
-/// Whether an index is a `slice`, Python's or the language's.
+/// Returns whether an index is a `slice` of Python or of the language.
 fn is_slice(index: &Bound<'_, PyAny>) -> PyResult<bool> {
     let path = index.getattr_opt(intern!(index.py(), "_tilewright_path"))?;
     let is_ours = path.is_some_and(|path| path.eq("slice").unwrap_or(false));
@@ -405,7 +405,7 @@ fn piece(index: &Bound<'_, PyAny>, operands: &mut Operands) -> PyResult<Piece> {
         return Ok(Piece::Ellipsis);
     }
     if !is_slice(index)? {
-        operands.push(given(index)?);
+        operands.push(to_operand(index)?);
         return Ok(Piece::Value);
     }
     let mut is_there = [false; 3];
@@ -413,7 +413,7 @@ fn piece(index: &Bound<'_, PyAny>, operands: &mut Operands) -> PyResult<Piece> {
         let part = index.getattr(name)?;
         if !part.is_none() {
             *is_there = true;
-            operands.push(given(&part)?);
+            operands.push(to_operand(&part)?);
         }
     }
     Ok(Piece::Slice(is_there))

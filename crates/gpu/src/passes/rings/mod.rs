@@ -33,6 +33,7 @@
 //! the ring, whose memory may be memory that they wrote.
 
 mod counts;
+mod facts;
 mod lower;
 mod merge_ring_indices;
 mod plan;
@@ -57,7 +58,7 @@ pub fn lower_rings(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let groups = ring_groups::RingGroups::find(&analysis, &plans);
     let counts = counts::count_in_flight(&analysis, &plans, &groups);
     check_ends_in_regions(&analysis, &plans, &counts)?;
-    let facts = lower::RingFacts::new(&analysis, &plans, groups);
+    let facts = facts::RingFacts::new(&analysis, &plans, groups);
     let entry = module.entry;
     lower::rewrite(&mut module.functions[entry], plans, counts, facts);
     Ok(())
