@@ -108,7 +108,7 @@ test-python: $(VENV)/.test-tools $(VENV)/.extension ## The tests across the Pyth
 # Each test that launches a kernel, on a GPU that has most. Of the other, those tests whose kernels become other
 # instructions there: products, bf16, fp8, atomics, reductions by one instruction.
 SM_80_TESTS := $(addprefix tests/python/language/,$(addprefix test_,casts.py dot.py memory.py operators.py reductions.py) \
-    random_programs/test_random_products.py)
+    random_programs/test_random_dots.py)
 
 .PHONY: test-sim
 test-sim: $(VENV)/.test-tools $(VENV)/.extension ## The tests of kernels across the Python boundary, on simulated GPUs

@@ -28,7 +28,9 @@ class Results:
         self.timings: dict[Config, list[float]] = {}
 
     @classmethod
-    def of(cls, tuner: Any, key: Any, configs: Sequence[Config], is_requested: bool = False) -> Results | None:
+    def of(
+        cls, tuner: Any, key: Any, configs: Sequence[Config], is_requested: bool = False
+    ) -> Results | None:
         """The timings on disk of configurations; nothing if the program does not want timings on disk.
 
         Without such a request, timings of the program's own function are not kept: their meaning is not known.

@@ -20,7 +20,7 @@ ELSEWHERE = [
         "codegen/test_dot_warpgroups",
         "codegen/test_dot_weights",
         "codegen/test_shared_lanes",
-        "codegen/tma/test_pairs",
+        "codegen/tma/test_cluster_multicast",
         "launch/test_grids",
     )
 ]

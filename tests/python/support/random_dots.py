@@ -5,7 +5,7 @@ A program sums up ``acc[j] += weights @ y[j]`` in one to three loops. Weights ar
 in attention. All numbers are small integers, so that sums are exact, but for softmax.
 
 `Decisions` draw a program: each by the seed and its own name, so that one can be changed and the others stay.
-The first option of each is the plainest, to which a failing program is shrunk. ``fuzz_products.py`` is the command.
+The first option of each is the plainest, to which a failing program is shrunk. ``fuzz_dots.py`` is the command.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WORDS = {"float8_e4m3fn": "float8e4nv", "float8_e5m2": "float8e5"}
 LARGEST = 3_000_000
 """Multiplications of a product in a loop."""
 
-FILE = '''"""Seed {seed}: python tests/python/support/fuzz_products.py {seed} --plain {plain}"""
+FILE = '''"""Seed {seed}: python tests/python/support/fuzz_dots.py {seed} --plain {plain}"""
 
 import zlib
 

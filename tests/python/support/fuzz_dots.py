@@ -1,7 +1,7 @@
-"""Runs random programs of `random_products` and compares what they leave with binary64.
+"""Runs random programs of `random_dots` and compares what they leave with binary64.
 
-    python tests/python/support/fuzz_products.py 0..1000                  # programs of these seeds
-    python tests/python/support/fuzz_products.py 17 --plain loops dtype   # one, with some plain decisions
+    python tests/python/support/fuzz_dots.py 0..1000                  # programs of these seeds
+    python tests/python/support/fuzz_dots.py 17 --plain loops dtype   # one, with some plain decisions
 
 Each runs on ``--devices``, and its PTX for sm_90 is assembled where there is a ptxas. One that fails is shrunk, and
 written to ``--out`` as a file that runs by itself. Programs run in a process of their own, which a panic or a hang
@@ -90,7 +90,7 @@ def assembled(ptx: str) -> str:
 
 def outcome(seed: int, plain: list[str], devices: list[str]) -> dict:
     """The outcome of a program: `failure` names the device and the kind of error."""
-    from random_products import Program
+    from random_dots import Program
 
     from tilewright import _native
     from tilewright.runtime.errors import OutOfResources
@@ -200,7 +200,7 @@ def kind(result: dict) -> str:
 
 def shrink(child: Child, seed: int, plain: frozenset[str], failure: str) -> frozenset[str]:
     """Makes decisions plain as long as the program fails as it did."""
-    from random_products import Program
+    from random_dots import Program
 
     def open_decisions(plain: frozenset[str]) -> list[str]:
         taken = Program(seed, plain).decisions.taken
@@ -249,7 +249,7 @@ def explore(seeds: range, plain: frozenset[str], child: Child, out: Path, shrink
 
 def report(seed: int, plain: frozenset[str], result: dict, child: Child, out: Path) -> None:
     """Writes the file of a program that fails."""
-    from random_products import Program
+    from random_dots import Program
 
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"product_{seed}.py"

@@ -1,10 +1,10 @@
-"""Random programs with loops of products, against binary64. `fuzz_products.py` tries others for hours."""
+"""Random programs with loops of products, against binary64. `fuzz_dots.py` tries others for hours."""
 
 import os
 
 import pytest
-from fuzz_products import launch, shrink
-from random_products import Program
+from fuzz_dots import launch, shrink
+from random_dots import Program
 
 from tilewright.runtime.errors import OutOfResources
 

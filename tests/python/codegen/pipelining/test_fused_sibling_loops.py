@@ -136,9 +136,7 @@ def test_two_late_dots(device, counts, warps, stages):
     found = [torch.full((m, d), float("nan")).to(device) for _ in range(2)]
     tiles = ((q, m), (k, n), (v, n), (w, n))
     descriptors = [TensorDescriptor.from_tensor(x.to(device), [rows, d]) for x, rows in tiles]
-    attention_to_two[(1,)](
-        *descriptors, *found, 0, middle, rows, m, n, d, num_warps=warps, num_stages=stages
-    )
+    attention_to_two[(1,)](*descriptors, *found, 0, middle, rows, m, n, d, num_warps=warps, num_stages=stages)
     for own, values in zip(found, (v, w), strict=True):
         torch.testing.assert_close(own.cpu().double(), p @ values.double(), atol=4e-3, rtol=4e-3)
 
