@@ -1,6 +1,8 @@
-//! Allocation of shared memory by liveness: buffers whose lifetimes overlap get disjoint ranges, first fit, the largest first.
-//! Buffers of which one is written while reads of the other may still be under way get disjoint ranges too, as far as memory
-//! is cheap: reusing a range would cost a barrier.
+//! Allocates shared memory by liveness: buffers whose lifetimes overlap get disjoint ranges, first fit,
+//! the largest first.
+//!
+//! A buffer that is written while reads of another one may be in flight gets a disjoint range too, as
+//! long as memory is cheap: reusing a range would cost a barrier.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,27 +12,30 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, Operation, Value};
 
-use super::memory_effects::{Effect, Place, effects, walk};
+use super::memory_effects::{Effect, MemoryLocation, effects, walk};
 use crate::cost_model;
 use crate::tile::legality::at;
 use tilewright_gpu_ir::alignment::{Alignments, MBARRIER_BYTES};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::{Deferred, Function, GpuOp, InstData, Layouts, Module, Op, Type};
 
-/// Every buffer is aligned to its size, but to no less than an access and to no more than a line of the banks: bytes that lie
-/// beside each other are in different banks then. What uses it may need more ([`Alignments`]).
+/// The smallest alignment of a buffer: that of an access.
+///
+/// Every buffer is aligned to its size, up to [`BANKS_BYTES`], so that neighboring bytes are in
+/// different banks. Its users may need more ([`Alignments`]).
 const ALIGNMENT: u64 = 16;
-const LINE: u64 = 128;
-/// So many tiles a refusal lists.
-const MOST_PARTS: usize = 8;
+/// The bytes of one word in each bank.
+const BANKS_BYTES: u64 = 128;
+/// The number of tiles that a refusal lists.
+const MAX_LISTED_TILES: usize = 8;
 
-/// Gives all shared memory of a kernel its places.
+/// Gives all buffers of a kernel their offsets in shared memory.
 ///
 /// # Errors
 /// If the target has less shared memory.
 pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>> {
     let buffers = Buffers::new(&module.header.layouts, module.kernel());
-    // Places that there are stay: behind barriers that were put for them, others would do as well.
+    // Keeps existing offsets: the barriers that were inserted for them may not fit others.
     if buffers.list.iter().all(|(inst, _)| alloc_range(module.kernel(), *inst).is_some()) {
         return Ok(());
     }
@@ -63,7 +68,7 @@ pub fn allocate_shared_memory(module: &mut Module) -> Result<(), Box<Diagnostic>
     Ok(())
 }
 
-/// The fewest bytes of shared memory that hold the buffers of the kernel of a module.
+/// Returns the fewest bytes of shared memory that hold the buffers of a kernel.
 pub fn least_shared_bytes(module: &Module) -> u64 {
     least_bytes(&module.header.layouts, module.kernel())
 }
@@ -76,7 +81,7 @@ pub fn least_bytes(layouts: &Layouts, function: &Function) -> u64 {
     buffers.place(&buffers.in_use).bytes + mbarrier_bytes(function)
 }
 
-/// The bytes of the mbarriers of all rings that are not lowered yet, at most: a slot has one for full and one for empty.
+/// Returns the most bytes of mbarriers of rings that are not lowered yet: a full and an empty one a slot.
 fn mbarrier_bytes(function: &Function) -> u64 {
     let mut bytes = 0;
     function.walk(function.entry, &mut |inst| {
@@ -90,7 +95,7 @@ fn mbarrier_bytes(function: &Function) -> u64 {
     bytes
 }
 
-/// The bytes that an instruction allocates.
+/// Returns the bytes that an instruction allocates.
 fn alloc_bytes(function: &Function, inst: Inst) -> Option<u32> {
     let data = &function.insts[inst];
     let Op::Gpu(GpuOp::Alloc { .. }) = data.op else { return None };
@@ -101,7 +106,7 @@ fn alloc_bytes(function: &Function, inst: Inst) -> Option<u32> {
     }
 }
 
-/// The memory that an instruction allocates, and from where to where it lies, in bytes.
+/// Returns the memory that an instruction allocates, and its range in bytes.
 pub fn alloc_range(function: &Function, inst: Inst) -> Option<(Value, Range<u64>)> {
     let data = &function.insts[inst];
     let bytes = u64::from(alloc_bytes(function, inst)?);
@@ -109,7 +114,7 @@ pub fn alloc_range(function: &Function, inst: Inst) -> Option<(Value, Range<u64>
     Some((data.results[0], u64::from(start)..u64::from(start) + bytes))
 }
 
-/// The refusal of a kernel: what takes how much where most is in use.
+/// Returns the refusal of a kernel, with the tiles that are live where the most memory is in use.
 fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
     let (function, target) = (module.kernel(), module.header.target);
     let limit = target.max_shared_bytes;
@@ -132,15 +137,15 @@ fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
     if let (Some(label), Some(part)) = (&mut diagnostic.primary, parts.first()) {
         label.text = described(part);
     }
-    for part in parts.iter().skip(1).take(MOST_PARTS - 1) {
+    for part in parts.iter().skip(1).take(MAX_LISTED_TILES - 1) {
         if let Some(span) = function.call_chain(origin(&analysis, part.0)).into_iter().next() {
             diagnostic = diagnostic.secondary(span, described(part));
         }
     }
-    let mut list: Vec<String> = parts.iter().take(MOST_PARTS).map(described).collect();
-    if parts.len() > MOST_PARTS {
-        let rest: u32 = parts[MOST_PARTS..].iter().map(|(_, bytes)| bytes).sum();
-        list.push(format!("{rest} bytes in {} smaller tiles", parts.len() - MOST_PARTS));
+    let mut list: Vec<String> = parts.iter().take(MAX_LISTED_TILES).map(described).collect();
+    if parts.len() > MAX_LISTED_TILES {
+        let rest: u32 = parts[MAX_LISTED_TILES..].iter().map(|(_, bytes)| bytes).sum();
+        list.push(format!("{rest} bytes in {} smaller tiles", parts.len() - MAX_LISTED_TILES));
     }
     list.extend((barriers > 0).then(|| format!("{barriers} bytes of barriers")));
     diagnostic
@@ -149,7 +154,7 @@ fn too_much(module: &Module, buffers: &Buffers, bytes: u64) -> Diagnostic {
         .hint("use smaller blocks, or a smaller num_stages")
 }
 
-/// The instruction whose tile is in some memory: the load that a store or a copy brings there.
+/// Returns the load whose tile a store or a copy brings to a buffer, else the allocation.
 fn origin(analysis: &SlotAnalysis<'_>, alloc: Inst) -> Inst {
     let function = analysis.function;
     let memory = function.insts[alloc].results[0];
@@ -172,24 +177,25 @@ fn origin(analysis: &SlotAnalysis<'_>, alloc: Inst) -> Inst {
     inst
 }
 
-/// The buffers of a function, and which of them have to be apart.
+/// The buffers of a function, and the pairs of them that need disjoint ranges.
 struct Buffers {
-    /// Each with its bytes, the largest first.
+    /// The buffers with their bytes, the largest first.
     list: Vec<(Inst, u32)>,
-    /// From where to where in the text each is in use.
+    /// The live range of each buffer, as indices of instructions in the text.
     lives: SecondaryMap<Inst, (u32, u32)>,
-    /// Both are in use at one time.
+    /// The pairs that are live at the same time.
     in_use: BTreeSet<(Inst, Inst)>,
-    /// One may follow the other without a wait between.
+    /// The pairs in which one may be written after the other without a wait between.
     in_sequence: BTreeSet<(Inst, Inst)>,
-    /// The innermost loop around each.
+    /// The innermost loop around each buffer.
     loops: SecondaryMap<Inst, Option<Inst>>,
-    /// What the uses of each need.
+    /// The alignments that the uses of each buffer need.
     alignments: Alignments,
 }
 
-struct Placed {
-    /// From where to where.
+/// An assignment of ranges of shared memory.
+struct Placement {
+    /// The first byte of each buffer, and the byte after its last one.
     ranges: SecondaryMap<Inst, Option<(u64, u64)>>,
     bytes: u64,
 }
@@ -199,7 +205,7 @@ impl Buffers {
         Self { in_sequence: in_sequence(function), ..Self::in_use(layouts, function) }
     }
 
-    /// By their lives alone.
+    /// Finds the buffers, and the pairs that are live at the same time.
     fn in_use(layouts: &Layouts, function: &Function) -> Self {
         let mut numbering = Numbering::new(function);
         numbering.block(function.entry);
@@ -211,17 +217,17 @@ impl Buffers {
         let mut lives = SecondaryMap::new();
         for (number, (a, (start, end))) in ranges.iter().enumerate() {
             lives[*a] = (*start, *end);
-            // They stand in the order in which they begin.
+            // The list is in the order in which live ranges begin.
             let during = ranges[number + 1..].iter().take_while(|(_, (start, _))| start <= end);
             in_use.extend(during.map(|(b, _)| pair(*a, *b)));
         }
-        in_use.extend(in_other_roles(function, &list));
+        in_use.extend(in_other_partitions(function, &list));
         list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         let alignments = Alignments::new(layouts, &SlotAnalysis::new(function, false));
         Self { list, lives, in_use, in_sequence: BTreeSet::new(), loops: numbering.loops, alignments }
     }
 
-    /// Those that are in use at one time, where they are most.
+    /// Returns the buffers that are live where the most memory is in use.
     fn together(&self) -> Vec<(Inst, u32)> {
         let beside = |one: Inst| {
             let is_there = |other: &&(Inst, u32)| {
@@ -234,8 +240,8 @@ impl Buffers {
         sets.max_by_key(|set| set.iter().map(|(_, bytes)| u64::from(*bytes)).sum::<u64>()).unwrap_or_default()
     }
 
-    /// First fit, the largest first.
-    fn place(&self, apart: &BTreeSet<(Inst, Inst)>) -> Placed {
+    /// Assigns ranges first fit, the largest buffer first.
+    fn place(&self, apart: &BTreeSet<(Inst, Inst)>) -> Placement {
         let mut neighbours: SecondaryMap<Inst, Vec<Inst>> = SecondaryMap::new();
         for (a, b) in apart {
             neighbours[*a].push(*b);
@@ -249,7 +255,7 @@ impl Buffers {
             taken.sort_unstable();
             let bytes = u64::from(*bytes);
             let needed = u64::from(self.alignments.of(*inst));
-            let alignment = bytes.next_power_of_two().clamp(ALIGNMENT, LINE).max(needed);
+            let alignment = bytes.next_power_of_two().clamp(ALIGNMENT, BANKS_BYTES).max(needed);
             let mut start = 0;
             for (from, to) in taken {
                 if start + bytes <= from {
@@ -260,22 +266,22 @@ impl Buffers {
             ranges[*inst] = Some((start, start + bytes));
             total = total.max(start + bytes);
         }
-        Placed { ranges, bytes: total }
+        Placement { ranges, bytes: total }
     }
 }
 
-/// The pairs of buffers of which each is of another role: roles run beside each other.
-fn in_other_roles(function: &Function, list: &[(Inst, u32)]) -> Vec<(Inst, Inst)> {
-    let is_roles = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
-    if !function.insts.values().any(is_roles) {
+/// Returns the pairs of buffers of different partitions: partitions run concurrently.
+fn in_other_partitions(function: &Function, list: &[(Inst, u32)]) -> Vec<(Inst, Inst)> {
+    let is_specialized = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
+    if !function.insts.values().any(is_specialized) {
         return Vec::new();
     }
     let analysis = SlotAnalysis::new(function, false);
-    let of_roles = list.iter().filter_map(|(inst, _)| Some((*inst, analysis.partition(*inst)?)));
-    let of_roles: Vec<(Inst, (Inst, usize))> = of_roles.collect();
+    let of_partitions = list.iter().filter_map(|(inst, _)| Some((*inst, analysis.partition(*inst)?)));
+    let of_partitions: Vec<(Inst, (Inst, usize))> = of_partitions.collect();
     let mut pairs = Vec::new();
-    for (number, (a, one)) in of_roles.iter().enumerate() {
-        let others = of_roles[number + 1..].iter();
+    for (number, (a, one)) in of_partitions.iter().enumerate() {
+        let others = of_partitions[number + 1..].iter();
         let beside = others.filter(|(_, other)| one.0 == other.0 && one.1 != other.1);
         pairs.extend(beside.map(|(b, _)| pair(*a, *b)));
     }
@@ -286,23 +292,26 @@ fn pair(a: Inst, b: Inst) -> (Inst, Inst) {
     if a < b { (a, b) } else { (b, a) }
 }
 
-/// The pairs of buffers of which one may be stored into while accesses to the other are under way.
+/// Returns the pairs of buffers in which one may be stored to while accesses to the other are in flight.
 fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
     let mut pairs = BTreeSet::new();
     let analysis = SlotAnalysis::new(function, false);
-    let alloc = |place: &Place| match place {
-        Place::Shared(slot) => function.defining_inst(slot.root),
-        Place::Global(_) | Place::Acquired => None,
+    let alloc = |place: &MemoryLocation| match place {
+        MemoryLocation::Shared(slot) => function.defining_inst(slot.root),
+        MemoryLocation::Global(_) | MemoryLocation::Acquired => None,
     };
     walk(&analysis, &mut |inst, open| {
         let effects: Vec<Effect> = effects(&analysis, inst)
             .into_iter()
             .filter(|effect| {
-                !matches!(effect, Effect::Read(Place::Global(_)) | Effect::Write(Place::Global(_)))
+                !matches!(
+                    effect,
+                    Effect::Read(MemoryLocation::Global(_)) | Effect::Write(MemoryLocation::Global(_))
+                )
             })
             .collect();
-        // What was stored has to be waited for wherever it is.
-        let is_one = |a: Place, b: Place| alloc(&a).is_some() && alloc(&a) == alloc(&b);
+        // Reads of a stored buffer need a barrier at any offset.
+        let is_one = |a: MemoryLocation, b: MemoryLocation| alloc(&a).is_some() && alloc(&a) == alloc(&b);
         if open.needs_barrier(&effects, is_one) {
             open.close();
         }
@@ -319,12 +328,12 @@ fn in_sequence(function: &Function) -> BTreeSet<(Inst, Inst)> {
 struct Numbering<'a> {
     function: &'a Function,
     order: Vec<Inst>,
-    /// The number of each instruction, and that of the last one inside it.
+    /// The index of each instruction, and that of the last one inside it.
     numbers: SecondaryMap<Inst, (u32, u32)>,
-    /// The innermost loop around each.
+    /// The innermost loop around each instruction.
     loops: SecondaryMap<Inst, Option<Inst>>,
     enclosing: Vec<Inst>,
-    /// The end of the lifetime of what an instruction allocates.
+    /// The `dealloc` of each `alloc`.
     ends: SecondaryMap<Inst, Option<Inst>>,
 }
 
@@ -366,7 +375,7 @@ impl<'a> Numbering<'a> {
         }
     }
 
-    /// From where to where memory is in use: to its `dealloc`, and without one to the end.
+    /// Returns the live range of a buffer: to its `dealloc`, and without one to the end.
     fn live_range(&self, alloc: Inst) -> (u32, u32) {
         let end = self.ends[alloc].map_or(u32::MAX, |end| self.numbers[end].1);
         (self.numbers[alloc].0, end)

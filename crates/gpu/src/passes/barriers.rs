@@ -1,8 +1,9 @@
-//! Barrier insertion: a barrier of the block stands before each access to memory that conflicts with one of another warp that
-//! may still be under way. Two accesses conflict if they may touch the same bytes and one of them is a store.
+//! Inserts a barrier of the block before each access to memory that conflicts with an access of another
+//! warp that may still be in flight. Two accesses conflict if they may touch the same bytes and one of
+//! them is a store.
 //!
-//! An atomic operation that releases comes after all accesses to global memory before it, and one that acquires before all
-//! behind it, by whichever threads they are.
+//! A releasing atomic operation comes after all earlier accesses to global memory of all threads, and an
+//! acquiring one before all later accesses.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use rustc_hash::FxHashMap;
@@ -12,36 +13,38 @@ use tilewright_ir::{Block, Inst, MemoryAccess, MemorySemantics, Operation, Value
 
 use super::allocation::alloc_range;
 use super::global_memory::GlobalAccesses;
-use super::memory_effects::{Place, effects, landed, may_be_one, ordering, read_asynchronously, walk};
+use super::memory_effects::{
+    MemoryLocation, effects, landed, may_share_base, ordering, read_asynchronously, walk,
+};
 use tilewright_gpu_ir::analysis::slots::{Slot, SlotAnalysis};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::{Function, GpuOp, InstData, Module, Op};
 
-/// The barrier that the pass puts where warps of a role wait for each other: those of a program have low numbers.
+/// Returns the named barrier of a partition, for the barriers of this pass: programs use low ids.
 pub fn of_role(role: usize) -> u32 {
     15_u32.saturating_sub(role as u32).max(1)
 }
 
-/// The barrier at which all roles wait for each other.
+/// The named barrier at which all partitions wait for each other.
 pub const OF_ALL_ROLES: u32 = 13;
 
-/// The op by which the threads of a role wait for each other, before an instruction of theirs.
+/// Returns the op by which the threads of a partition wait for each other before an instruction.
 fn barrier_of_role(analysis: &SlotAnalysis<'_>, inst: Inst) -> Option<Op> {
     let (roles, role) = analysis.partition(inst)?;
     let barrier = of_role(role);
     Some(GpuOp::NamedBarrier { barrier, threads: threads_of(analysis, roles, role) }.into())
 }
 
-/// The threads of a role.
+/// Returns the number of threads of a partition.
 fn threads_of(analysis: &SlotAnalysis<'_>, roles: Inst, role: usize) -> u32 {
     match &analysis.function.insts[roles].op {
         Op::Gpu(GpuOp::WarpSpecialize { warps, .. }) => warps[role] as u32 * LANES,
-        // tidy: wildcard because only this op has roles
+        // tidy: wildcard because only this op has partitions
         _ => 0,
     }
 }
 
-/// Puts barriers where threads have to wait for each other. Shared memory has its places.
+/// Inserts barriers where threads have to wait for each other. Shared memory must be allocated.
 pub fn insert_barriers(module: &mut Module) {
     let before = needed(module);
     let is_role = |data: &InstData| matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
@@ -71,14 +74,14 @@ pub fn insert_barriers(module: &mut Module) {
     }
 }
 
-/// The instructions that a barrier has to stand before.
+/// Returns the instructions that need a barrier before them.
 fn needed(module: &Module) -> EntitySet<Inst> {
     let function = module.kernel();
     let ranges = ranges(function);
     let analysis = SlotAnalysis::new(function, false);
     let overlap = |a: Slot, b: Slot| {
         if a.root == b.root {
-            return may_be_one(a, b);
+            return may_share_base(a, b);
         }
         let [a, b] = [a.root, b.root].map(|root| ranges[root].clone().expect("shared memory is allocated"));
         a.start < b.end && b.start < a.end
@@ -90,7 +93,7 @@ fn needed(module: &Module) -> EntitySet<Inst> {
         let effects = effects(&analysis, inst);
         let op = &function.insts[inst].op;
         let ordering = ordering(op);
-        // All threads of the role come to one that is for as many, or for those of other roles too.
+        // All threads of the partition arrive at a named barrier for at least that many threads.
         if let Op::Gpu(GpuOp::NamedBarrier { threads, .. }) = op
             && analysis
                 .partition(inst)
@@ -99,31 +102,35 @@ fn needed(module: &Module) -> EntitySet<Inst> {
             open.close();
         }
         let role = analysis.partition(inst);
-        // What several roles use they hand to each other by other means.
+        // Partitions pass shared buffers to each other by mbarriers.
         let is_own =
             |slot: Slot| role.is_none() || analysis.partition_of_block(analysis.block_of(slot.root)) == role;
         needed[inst] = open.needs_barrier(&effects, |a, b| match (a, b) {
-            (Place::Global(one), Place::Global(other)) => global.meet(one, other, open.stale.contains(&b)),
-            (Place::Shared(one), Place::Shared(other)) => is_own(one) && is_own(other) && overlap(one, other),
-            (Place::Global(_), Place::Acquired) => true,
-            (Place::Shared(_), Place::Acquired | Place::Global(_))
-            | (Place::Global(_), Place::Shared(_))
-            | (Place::Acquired, _) => false,
+            (MemoryLocation::Global(one), MemoryLocation::Global(other)) => {
+                global.meet(one, other, open.stale.contains(&b))
+            }
+            (MemoryLocation::Shared(one), MemoryLocation::Shared(other)) => {
+                is_own(one) && is_own(other) && overlap(one, other)
+            }
+            (MemoryLocation::Global(_), MemoryLocation::Acquired) => true,
+            (MemoryLocation::Shared(_), MemoryLocation::Acquired | MemoryLocation::Global(_))
+            | (MemoryLocation::Global(_), MemoryLocation::Shared(_))
+            | (MemoryLocation::Acquired, _) => false,
         });
-        // What one thread releases, all have done; what one has acquired, the copies of all come after.
+        // A release of one thread covers the accesses of all; copies of all threads follow an acquire of one.
         needed[inst] |= ordering.is_some_and(MemorySemantics::releases) && open.has_global();
-        needed[inst] |= op.info().phase.starts_fill() && open.writes.contains(&Place::Acquired);
+        needed[inst] |= op.info().phase.starts_fill() && open.writes.contains(&MemoryLocation::Acquired);
         if needed[inst] {
             open.close();
         }
-        // Who reads what a tensor copy wrote waits for its barrier.
+        // Readers of a tensor copy wait for its mbarrier.
         let is_tensor = op.info().memory == MemoryAccess::FillsShared;
         open.carry_out(if is_tensor { &effects[1..] } else { &effects });
         open.carry_out(&landed(&analysis, inst));
-        open.hand_over(&analysis, inst);
+        open.release_effects(&analysis, inst);
         open.carry_out_asynchronously(op, &effects, &read);
         if ordering.is_some_and(MemorySemantics::acquires) {
-            open.writes.insert(Place::Acquired);
+            open.writes.insert(MemoryLocation::Acquired);
         }
     });
     let mut set = EntitySet::new();
@@ -131,7 +138,7 @@ fn needed(module: &Module) -> EntitySet<Inst> {
     set
 }
 
-/// From where to where each piece of shared memory lies, in bytes.
+/// Returns the range of each allocation of shared memory, in bytes.
 fn ranges(function: &Function) -> SecondaryMap<Value, Option<std::ops::Range<u64>>> {
     let mut ranges = SecondaryMap::new();
     function.walk(function.entry, &mut |inst| {

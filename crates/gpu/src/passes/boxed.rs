@@ -17,20 +17,21 @@ use tilewright_gpu_ir::{Function, GpuOp, Header, LaunchInteger, Op, TensorMapBox
 /// A box of a tensor that goes to memory in boxes.
 #[derive(Clone)]
 pub(super) struct Boxed {
-    /// What says where the box begins.
+    /// The `tensor_box` with the coordinates of the box.
     pub mark: Inst,
-    /// The axis of the marked pointers that each axis of the memory is.
+    /// The axis of the marked pointers for each axis of the memory.
     pub axes: SmallVec<[usize; 5]>,
     /// The extents along the axes of the memory.
     pub shape: ir::Shape,
     /// How it lies in the memory.
     pub boxes: BoxLayout,
-    /// Whether it is written to the tensor.
+    /// True if a copy writes the box to the tensor.
     pub is_written: bool,
 }
 
 impl Boxed {
-    /// A load that tensor copies can do to slots of a ring: its result, or a transpose of that, in such a layout.
+    /// Returns the box of a load if tensor copies can fill slots of a ring with its result, or with a
+    /// transpose of it.
     pub fn of_load(
         header: &Header,
         function: &Function,
@@ -52,7 +53,9 @@ impl Boxed {
         (fits && boxed.plan(header, function).is_some()).then_some(boxed)
     }
 
-    /// Its tensor map, with an axis for each of the memory behind its own, and the number of the map that it was made of.
+    /// Returns the tensor map of the box, and the id of the map that it is derived from.
+    ///
+    /// The axes of the memory come after the other axes of the map.
     pub fn plan(&self, header: &Header, function: &Function) -> Option<(TensorMapPlan, MapId)> {
         let (number, plan) = map_plan(header, function, function.insts[self.mark].operands[1])?;
         let plan = plan.transposed(&self.axes)?;
@@ -63,7 +66,7 @@ impl Boxed {
         let mut extents: SmallVec<[u32; 5]> =
             std::iter::repeat_n(1, own).chain(self.boxes.extents(&self.shape)).collect();
         if let Some(axis) = self.gathered_row_indices(function) {
-            // Rows by number are copies of one row each, to a piece of the memory.
+            // A gather copies each row by itself, to a piece of the memory.
             let bits = plan.element.bytes() as u32 * 8;
             if !self.boxes.can_gather_rows(bits) {
                 return None;
@@ -75,18 +78,18 @@ impl Boxed {
         Some((TensorMapPlan { copied, ..plan }, number))
     }
 
-    /// Whether the boxes of another load are of the same tensor, in the same memory.
+    /// Returns whether the boxes of another load have the same map and order of axes.
     pub fn is_of_map_of(&self, other: &Self, header: &Header, function: &Function) -> bool {
         self.axes == other.axes && self.plan(header, function) == other.plan(header, function)
     }
 
-    /// The coordinate that is a tile, of the numbers of rows.
+    /// Returns the index of the coordinate that is a tile of row indices.
     pub fn gathered_row_indices(&self, function: &Function) -> Option<usize> {
         let coordinates = self.coordinates(function, self.mark);
         coordinates.iter().position(|value| is_tile(function, *value))
     }
 
-    /// Where the box begins that an instruction marks, in the order of the axes of the memory.
+    /// Returns the coordinates of the box of a mark, in the order of the axes of the memory.
     pub fn coordinates(&self, function: &Function, mark: Inst) -> SmallVec<[Value; 5]> {
         let coordinates = &function.insts[mark].operands[2..];
         let (own, of_tile) = coordinates.split_at(coordinates.len() - self.axes.len());
@@ -94,7 +97,9 @@ impl Boxed {
     }
 }
 
-/// The axis along which a tile is contiguous in global memory, if it is a box of a tensor or the transpose of one.
+/// Returns the axis along which a tile is contiguous in global memory.
+///
+/// The tile is a box of a tensor, or a transpose of one; else there is no such axis.
 pub(super) fn contiguous_axis(header: &Header, function: &Function, value: Value) -> Option<usize> {
     let (loaded, axes) = transposed(function, value)?;
     let load = function.defining_inst(loaded)?;
@@ -106,7 +111,7 @@ pub(super) fn contiguous_axis(header: &Header, function: &Function, value: Value
     plan.contiguous_axis()?.checked_sub(plan.strides.len() - axes.len())
 }
 
-/// The tensor map for these boxes: a parameter, or what the kernel makes.
+/// Returns the tensor map for a box: a parameter, or a map that the kernel makes.
 pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxed) -> Option<Value> {
     let map = function.insts[boxed.mark].operands[1];
     let (wanted, id) = boxed.plan(header, function)?;
@@ -135,7 +140,7 @@ pub(super) fn map_for(header: &mut Header, function: &mut Function, boxed: &Boxe
     Some(value)
 }
 
-/// What a tile is the transpose of, and which of its axes each axis is.
+/// Returns the tile before its transposes, and the axis of it for each axis of the transpose.
 pub(super) fn transposed(function: &Function, mut value: Value) -> Option<(Value, SmallVec<[usize; 5]>)> {
     let rank = function.ty(value).as_registers()?.rank();
     let mut axes: SmallVec<[usize; 5]> = (0..rank).collect();
@@ -152,12 +157,12 @@ fn is_tile(function: &Function, value: Value) -> bool {
     function.ty(value).as_registers().is_some_and(|tile| !tile.is_scalar())
 }
 
-/// The coordinate of a copy that says whether it is made at all: the first that is no tile.
+/// Returns the index of the coordinate that can disable a copy: the first scalar.
 pub(super) fn place_of_condition(function: &Function, coordinates: &[Value]) -> usize {
     coordinates.iter().position(|value| !is_tile(function, *value)).unwrap_or(0)
 }
 
-/// Whether a copy, or what marks one, has numbers of rows.
+/// Returns whether a copy, or a mark, gathers rows: whether a coordinate is a tile of row indices.
 pub(super) fn is_of_rows(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let first = match data.op {
@@ -169,7 +174,9 @@ pub(super) fn is_of_rows(function: &Function, inst: Inst) -> bool {
     data.operands[first..].iter().any(|value| is_tile(function, *value))
 }
 
-/// A coordinate that is outside of any tensor where a condition does not hold: the last of two instructions makes it.
+/// Selects a coordinate outside of any tensor if a condition is false.
+///
+/// The last of the two instructions returns the coordinate.
 pub(super) fn mask_coordinate(
     function: &mut Function,
     condition: Value,

@@ -1,6 +1,8 @@
-//! Exchanges of elements along an axis that cross warps, for [`super::conversions`]: they are done in a layout in which the
-//! bits of the coordinate that are exchanged are in the registers, and those that were there are in the warps. And histograms,
-//! which are counted in shared memory.
+//! Lowers exchanges of elements along an axis that cross warps, for [`super::conversions`], and
+//! histograms, which are counted in shared memory.
+//!
+//! A conversion swaps the exchanged bits of the coordinate, which the warps hold, with bits that
+//! registers or lanes hold. So the exchange stays inside of a warp.
 //!
 //! ```text
 //! %y = bitonic %x {high = 9, low = 0}    %a = convert_layout %x ; %b = bitonic %a {high = 9, low = 8}
@@ -17,7 +19,7 @@ use super::conversions::Pass;
 use tilewright_gpu_ir::layout_rules::{default_layout, line_layout, rows};
 use tilewright_gpu_ir::{GpuOp, Op, Type};
 
-/// The bits of the coordinate that an op exchanges, in order.
+/// Returns the axis of an exchange, and the bits of the coordinate that it exchanges, in order.
 fn bits_of(op: &ir::Op) -> (usize, Vec<u32>) {
     match op {
         ir::Op::Bitonic { axis, high, low, .. } => (*axis as usize, (*low..=*high).rev().collect()),
@@ -29,7 +31,7 @@ fn bits_of(op: &ir::Op) -> (usize, Vec<u32>) {
     }
 }
 
-/// The op on some of its bits.
+/// Returns the op restricted to some of its bits.
 fn restricted(op: &ir::Op, bits: &[u32]) -> ir::Op {
     match *op {
         ir::Op::Bitonic { axis, block, descending, .. } => {
@@ -44,7 +46,7 @@ fn restricted(op: &ir::Op, bits: &[u32]) -> ir::Op {
     }
 }
 
-/// The bits in runs that do, or do not, cross warps.
+/// Returns runs of bits that all cross warps, or all do not.
 fn runs(op: &ir::Op, layout: &Layout) -> Vec<(bool, Vec<u32>)> {
     let (axis, mut bits) = bits_of(op);
     let scan = Scan::along(layout, axis);
@@ -63,8 +65,9 @@ fn runs(op: &ir::Op, layout: &Layout) -> Vec<(bool, Vec<u32>)> {
     runs
 }
 
-/// The layout with these bits of the coordinate, which the warps hold, in registers or in lanes, and others in their place:
-/// of the same axis and as low as there are.
+/// Returns the layout with bits that warps hold swapped with bits of registers or lanes.
+///
+/// Registers go before lanes, bits of the same axis before others, and low bits before high ones.
 fn with_bits_in_warps(layout: &Layout, axis: usize, bits: &[u32]) -> Layout {
     let tile = layout.output();
     let column = |bit: &u32| 1_u32 << (tile.shift(axis) + bit);
@@ -88,7 +91,7 @@ fn with_bits_in_warps(layout: &Layout, axis: usize, bits: &[u32]) -> Layout {
 }
 
 impl Pass<'_> {
-    /// An exchange of elements along an axis; its bits between warps in another layout.
+    /// Lowers an exchange along an axis; bits that cross warps are exchanged in another layout.
     pub(super) fn exchange(&mut self, inst: Inst, op: &ir::Op, block: Block) {
         let data = self.cursor.function.insts[inst].clone();
         let (operand, result) = (data.operands[0], data.results[0]);
@@ -118,7 +121,7 @@ impl Pass<'_> {
         self.convert_to(value, result, block);
     }
 
-    /// A histogram in shared memory.
+    /// Lowers a histogram to counters in shared memory.
     pub(super) fn histogram(&mut self, inst: Inst, bins: u32) {
         self.goes_through_memory(inst);
         let memory = rows(&[bins]);

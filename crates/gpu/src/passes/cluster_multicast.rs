@@ -1,5 +1,7 @@
-//! Blocks that share what each would copy: programs next to each other often need the same tile of an operand, and the blocks that
-//! a program is divided between (`tile/cluster.rs`) always do.
+//! Multicasts tensor copies to the blocks of a cluster.
+//!
+//! Neighboring programs often need the same tile of an operand, and the blocks of a divided program
+//! (`tile/cluster.rs`) always do.
 //!
 //! ```text
 //! tensor_load %slot, %map, %full, …            ──>    cluster_arrive ; cluster_wait
@@ -7,19 +9,22 @@
 //!                                                     tensor_load %slot, %map, %full, …
 //!                                                     … ; cluster_arrive ; … ; cluster_wait
 //! ```
-//! Where a box begins and how often loops run is compared with what the other block has: the same integers of `program_id` with
-//! its last bit turned over. That is known before the first copy and alike in both blocks. If all is the same, each block copies
-//! half of a tile to both (`multicast_loads`), and the cache of the device delivers it once.
+//! Each block of a pair compares the coordinates of its boxes and its trip counts with those of the
+//! other block: it computes the same integers again from `program_id ^ 1`. They are known before the
+//! first copy, and both blocks get the same result. If all are equal, each block copies half of a tile
+//! to both (`multicast_loads`), and the cache of the device delivers it once.
 //!
-//! The last parameter of such a kernel says how many programs there are along the first axis, if the launch is one of clusters of
-//! two blocks, and 0 if it is not: then nothing is shared. Blocks behind the last program end at once.
+//! The last parameter of such a kernel is the number of programs along the first axis if the launch
+//! has clusters of two blocks, else 0, which disables sharing. Blocks past the last program exit at
+//! once.
 //!
-//! That pays where the cache is the limit: rows that begin in the middle of a sector are read with one sector more in each line.
-//! Whether they do, the launch knows; where all strides are known to be whole sectors, kernels stay as they are, and where there is
-//! not one team of rings, whose slots `mbarrier`s hand over, they do as well.
+//! Sharing pays if the cache is the limit: rows that begin in the middle of a sector are read with an
+//! extra sector in each line. Only the launch knows the strides. A kernel stays as it is if all strides
+//! are known to be whole sectors, or if its rings do not share one pair of full and empty `mbarrier`s.
 //!
-//! The blocks of a divided program are a cluster at every launch, of two or more. What does not depend on the place of a block in
-//! its cluster is the same in all of them, so nothing is compared: each block copies its part of such a tile to all.
+//! The blocks of a divided program are a cluster of two or more at every launch. A value that does not
+//! depend on the rank of a block is the same in all blocks of a cluster, so the kernel compares
+//! nothing: each block copies its part of such a tile to all.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +37,7 @@ use tilewright_ir::{
 };
 
 use super::boxed::is_of_rows;
-use super::tensor_maps::map_number;
+use super::tensor_maps::launch_map_index;
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::analysis::slots::SlotAnalysis;
 use tilewright_gpu_ir::box_layout::BoxLayout;
@@ -40,20 +45,21 @@ use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::{Feature, SECTOR_BYTES};
 use tilewright_gpu_ir::{Function, Gpu, GpuOp, Header, Module, Op, ProgramOrder, TensorMapPlan, Type};
 
-/// More than this is not known of how numbers divide.
-const MOST_KNOWN: u32 = 16;
+/// The largest divisor of arguments that a specialization records.
+const MAX_KNOWN_DIVISOR: u32 = 16;
 
-/// Lets the blocks of pairs share what they copy.
+/// Multicasts tensor copies to the blocks of a cluster that need the same box.
 pub fn share_copies(module: &mut Module) {
     let may_wait = may_wait(module) != Wait::Never;
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
-    // Two programs that copy for each other could wait for each other then. The blocks of one program wait for the same.
+    // If programs may wait, two that copy for each other could deadlock. The blocks of one program wait
+    // for the same event.
     if may_wait && header.cluster == 1 {
         return;
     }
-    let is_done = header.paired || has_shares(function);
-    // The blocks of a pair are programs next to each other.
+    let is_done = header.paired || has_multicast_loads(function);
+    // The blocks of a pair are neighboring programs.
     let is_ordered = header.order != ProgramOrder::AsLaunched;
     if is_done || is_ordered || !header.target.features.has(Feature::Wgmma) || header.tensor_maps.is_empty() {
         return;
@@ -79,7 +85,7 @@ pub fn share_copies(module: &mut Module) {
         );
         if let Parts::Of { map, axis } = shared.parts {
             let plan = &mut header.tensor_maps[map];
-            let copied = plan.copied.as_mut().expect("what copies need has a box");
+            let copied = plan.copied.as_mut().expect("the map of a copy has a box");
             copied.extents[axis] /= blocks;
         }
     }
@@ -100,7 +106,7 @@ struct Shared {
     parts: Parts,
 }
 
-fn has_shares(function: &Function) -> bool {
+fn has_multicast_loads(function: &Function) -> bool {
     let mut found = false;
     function.walk(function.entry, &mut |inst| {
         found |= matches!(function.insts[inst].op, Op::Gpu(GpuOp::MulticastLoads {}));
@@ -112,15 +118,16 @@ fn has_shares(function: &Function) -> bool {
 #[derive(Clone, Default)]
 struct Same {
     values: BTreeSet<Value>,
-    /// What they were found for.
+    /// The values that were traced so far.
     seen: FxHashSet<Value>,
 }
 
-/// What can be shared, and the barriers of its rings.
+/// The buffers that blocks can share, and the range of instructions that use their barriers.
 struct Found {
     shared: Vec<Shared>,
-    /// Where the first copy stands in the entry, and behind what no block arrives at the other's barriers.
+    /// The index of the first copy in the entry.
     first: usize,
+    /// The index in the entry after which no block arrives at the barriers of another block.
     last: usize,
 }
 
@@ -132,9 +139,9 @@ impl Found {
         let entry = &function.blocks[function.entry].insts;
         let in_entry =
             |inst: Inst| function.position_in(function.entry, analysis.ancestor_in(function.entry, inst)?);
-        let places: Vec<usize> = barriers.uses.iter().map(|inst| in_entry(*inst)).collect::<Option<_>>()?;
+        let indices: Vec<usize> = barriers.uses.iter().map(|inst| in_entry(*inst)).collect::<Option<_>>()?;
         let first = barriers.filling.iter().filter_map(|inst| in_entry(*inst)).min()?;
-        let last = places.into_iter().max()?;
+        let last = indices.into_iter().max()?;
         let early = entry[..first].iter().copied().collect();
         let ranked = is_divided.then(|| Ranked::of(function, header.cluster));
         let trace = Trace { analysis: &analysis, early, ranked, depends: RefCell::default() };
@@ -143,7 +150,7 @@ impl Found {
             trace.same(*bound, &mut always)?;
         }
         let loads = barriers.loads.values().flatten();
-        let maps = loads.map(|load| map_number(header, function, function.insts[*load].operands[1]));
+        let maps = loads.map(|load| launch_map_index(header, function, function.insts[*load].operands[1]));
         let maps: BTreeSet<usize> = maps.collect::<Option<_>>()?;
         if !is_divided && maps.iter().all(|map| is_of_sectors(&header.tensor_maps[*map], function)) {
             return None;
@@ -153,20 +160,20 @@ impl Found {
             let mut same = always.clone();
             let is_known = loads.iter().all(|load| {
                 let coordinates = &function.insts[*load].operands[4..];
-                // Each copies its own rows.
+                // Each block gathers its own rows.
                 !is_of_rows(function, *load)
                     && coordinates.iter().all(|value| trace.same(*value, &mut same).is_some())
             });
             if is_divided && is_read_by_threads(&analysis, *buffer) {
                 continue;
             }
-            let Some((full, empty)) = barriers.team(function, loads) else { continue };
+            let Some((full, empty)) = barriers.group(function, loads) else { continue };
             let Some(parts) = parts(header, function, *buffer, loads) else { continue };
             if is_known {
                 shared.push(Shared { buffer: *buffer, full, empty, load: loads[0], same, parts });
             }
         }
-        // Other copies may come before the blocks have met, and the barriers that they meet for be made behind those.
+        // Other copies may come before the cluster barrier. The shared barriers may be initialized after them.
         let is_shared =
             |barriers: Value| shared.iter().any(|shared| [shared.full, shared.empty].contains(&barriers));
         let filling = barriers.filling.iter().filter(|inst| is_shared(barriers_of(function, **inst)));
@@ -180,8 +187,9 @@ impl Found {
     }
 }
 
-/// Whether others than the asynchronous proxy read the slots of a buffer: the arrivals by which these are handed over to other blocks
-/// do not order what threads do.
+/// Returns whether threads, not only the asynchronous proxy, read the slots of a buffer.
+///
+/// The arrivals that release a slot to other blocks do not order accesses of threads.
 fn is_read_by_threads(analysis: &SlotAnalysis<'_>, buffer: Value) -> bool {
     let function = analysis.function;
     let mut found = false;
@@ -197,15 +205,15 @@ fn is_read_by_threads(analysis: &SlotAnalysis<'_>, buffer: Value) -> bool {
     found
 }
 
-/// How a tile is cut into a part for each block.
+/// The division of a tile into one part for each block.
 enum Parts {
-    /// Each has as many of its boxes.
+    /// Each block copies an equal number of the tile's boxes.
     Boxes,
-    /// It is one box, of a tensor map that has the box of a part then: less along this axis.
+    /// The tile is one box; the box of its tensor map becomes that of a part, shorter along this axis.
     Of { map: usize, axis: usize },
 }
 
-/// How a tile is cut into parts; nothing if it cannot be.
+/// Returns the division of a tile into parts; `None` if there is none.
 fn parts(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) -> Option<Parts> {
     let blocks = header.sharing_blocks();
     let tuning = header.target.tuning;
@@ -225,8 +233,8 @@ fn parts(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) ->
         && tile.shape[axis].is_multiple_of(blocks)
         && (boxes.bytes / blocks).is_multiple_of(boxes.alignment);
     let map = function.insts[loads[0]].operands[1];
-    let number = map_number(header, function, map)?;
-    // Other copies through the map would copy half as well.
+    let number = launch_map_index(header, function, map)?;
+    // Other copies by the map would copy only a part as well.
     let mut is_own = true;
     function.walk(function.entry, &mut |inst| {
         is_own &= !function.insts[inst].operands.contains(&map) || loads.contains(&inst);
@@ -235,9 +243,9 @@ fn parts(header: &Header, function: &Function, buffer: Value, loads: &[Inst]) ->
     (is_whole && is_own).then_some(Parts::Of { map: number, axis: own + axis })
 }
 
-/// Whether all rows of a tensor are known to begin at the same place of a sector, as far as such things are known.
+/// Returns whether all rows of a tensor are known to begin at the same offset in a sector.
 fn is_of_sectors(plan: &TensorMapPlan, function: &Function) -> bool {
-    let needed = i64::from((SECTOR_BYTES / plan.element.bytes() as u32).min(MOST_KNOWN));
+    let needed = i64::from((SECTOR_BYTES / plan.element.bytes() as u32).min(MAX_KNOWN_DIVISOR));
     let known = |argument: &u32| i64::from(function.parameters[*argument as usize].divisibility);
     let contiguous = plan.contiguous_axis();
     let strides = plan.strides.iter().enumerate().filter(|(axis, _)| Some(*axis) != contiguous);
@@ -247,16 +255,19 @@ fn is_of_sectors(plan: &TensorMapPlan, function: &Function) -> bool {
     })
 }
 
-/// The teams of rings that tensor copies fill, with barriers at both ends; where blocks are not those of one program, there is one.
+/// The groups of rings that tensor copies fill, each with full and empty barriers.
+///
+/// A kernel that is not divided has one group.
 struct Barriers {
-    /// The barriers that say that slots are full, with those that say that they are empty.
-    teams: BTreeMap<Value, Value>,
+    /// The empty barriers of each group, by its full barriers.
+    groups: BTreeMap<Value, Value>,
     /// The loads to each buffer.
     loads: BTreeMap<Value, Vec<Inst>>,
-    /// What makes slots full, and all that is about the barriers.
+    /// The instructions that fill slots: tensor loads, and the announcements of their bytes.
     filling: Vec<Inst>,
+    /// All instructions that use the barriers.
     uses: Vec<Inst>,
-    /// The bounds of the loops around these.
+    /// The bounds of the loops around the uses.
     bounds: Vec<Value>,
 }
 
@@ -282,7 +293,7 @@ impl Barriers {
                     empty.insert(data.operands[0]);
                 }
                 Op::Gpu(GpuOp::MbarrierWait {}) => {}
-                // What counts programs is to know nothing of blocks that are none.
+                // In a launch with pairs, the grid may have more blocks than programs.
                 Op::Tile(ir::Op::NumPrograms { axis: 0 }) if is_divided => return,
                 Op::Tile(ir::Op::NumPrograms { axis: 0 })
                 | Op::Gpu(GpuOp::WarpSpecialize { .. } | GpuOp::MbarrierArriveCopies {}) => {
@@ -291,7 +302,8 @@ impl Barriers {
                 }
                 // tidy: wildcard because no other op is about barriers
                 op => {
-                    // Programs that branch by what others write need not come to the same copies; blocks of one program do.
+                    // Programs that branch on values of other programs may not reach the same copies.
+                    // The blocks of one program do.
                     is_plain &= is_divided || !observes_others(op);
                     return;
                 }
@@ -299,10 +311,10 @@ impl Barriers {
             uses.push(inst);
         });
         let only = |found: BTreeSet<Value>| found.first().copied().filter(|_| found.len() == 1);
-        let teams = if is_divided {
+        let groups = if is_divided {
             let found: BTreeSet<(Value, Value)> =
-                loads.values().flatten().filter_map(|load| team_of(analysis, *load, &empty)).collect();
-            // Each barrier is of one team.
+                loads.values().flatten().filter_map(|load| group_of(analysis, *load, &empty)).collect();
+            // Each barrier belongs to one group.
             let ends: BTreeSet<Value> = found.iter().flat_map(|(full, empty)| [*full, *empty]).collect();
             is_plain &= ends.len() == 2 * found.len();
             found.into_iter().collect()
@@ -322,31 +334,32 @@ impl Barriers {
         }
         let is_about = |inst: &Inst| {
             let barriers = barriers_of(function, *inst);
-            teams.iter().any(|(full, empty)| [*full, *empty].contains(&barriers))
+            groups.iter().any(|(full, empty)| [*full, *empty].contains(&barriers))
         };
-        let is_team = is_divided || uses.iter().all(is_about);
-        let are_two = teams.iter().all(|(full, empty)| full != empty);
-        (is_plain && are_two && is_team).then_some(Self { teams, loads, filling, uses, bounds })
+        let is_group = is_divided || uses.iter().all(is_about);
+        let are_two = groups.iter().all(|(full, empty)| full != empty);
+        (is_plain && are_two && is_group).then_some(Self { groups, loads, filling, uses, bounds })
     }
 
-    /// The barriers of the slots that these loads fill.
-    fn team(&self, function: &Function, loads: &[Inst]) -> Option<(Value, Value)> {
+    /// Returns the full and empty barriers of the slots that these loads fill.
+    fn group(&self, function: &Function, loads: &[Inst]) -> Option<(Value, Value)> {
         let fulls: BTreeSet<Value> = loads.iter().map(|load| function.insts[*load].operands[2]).collect();
         let full = fulls.first().copied().filter(|_| fulls.len() == 1)?;
-        Some((full, *self.teams.get(&full)?))
+        Some((full, *self.groups.get(&full)?))
     }
 }
 
-/// The barriers that an instruction which is about some is about.
+/// Returns the barriers that an instruction uses.
 fn barriers_of(function: &Function, inst: Inst) -> Value {
     let data = &function.insts[inst];
-    let place = if matches!(data.op, Op::Gpu(GpuOp::TensorLoad {})) { 2 } else { 0 };
-    data.operands[place]
+    let index = if matches!(data.op, Op::Gpu(GpuOp::TensorLoad {})) { 2 } else { 0 };
+    data.operands[index]
 }
 
-/// The barriers of the slot that a load fills, given those that say that slots are empty: in a loop it was waited for right before the
-/// slot.
-fn team_of(analysis: &SlotAnalysis<'_>, load: Inst, empty: &BTreeSet<Value>) -> Option<(Value, Value)> {
+/// Returns the full and empty barriers of the slot that a load fills.
+///
+/// The wait for the empty barrier is in the block of the `slot`, before it.
+fn group_of(analysis: &SlotAnalysis<'_>, load: Inst, empty: &BTreeSet<Value>) -> Option<(Value, Value)> {
     let function = analysis.function;
     let data = &function.insts[load];
     let slot = function.defining_inst(data.operands[0])?;
@@ -360,12 +373,12 @@ fn team_of(analysis: &SlotAnalysis<'_>, load: Inst, empty: &BTreeSet<Value>) -> 
     Some((data.operands[2], waits.last()?))
 }
 
-/// Whether what an instruction returns, or how often it runs its regions, may depend on what other programs do meanwhile.
+/// Returns whether results or trip counts of an instruction may depend on concurrent programs.
 fn observes_others(op: &Op) -> bool {
     op.is_volatile() || !matches!(op.info().waiting, Waiting::Never | Waiting::Reads)
 }
 
-/// The values that depend on the place of a block in the cluster of a divided program.
+/// The values that depend on the rank of a block in the cluster of a divided program.
 struct Ranked(FxHashSet<Value>);
 
 impl Ranked {
@@ -388,11 +401,11 @@ impl Ranked {
         let depends = if is_control {
             data.operands[..data.op.info().operands.len()].iter().chain(conditions).any(is_ranked)
         } else {
-            // What threads of the block have put into shared memory is not looked for.
+            // Values in shared memory are not traced, so they count as dependent.
             let is_memory = |value: &Value| matches!(function.ty(*value), Type::Buffer(_));
             matches!(data.op, Op::Tile(ir::Op::ProgramId { axis: 0 }))
                 || data.operands.iter().any(|value| is_ranked(value) || is_memory(value))
-                    && !is_number_of_cluster(function, inst, blocks)
+                    && !is_cluster_id(function, inst, blocks)
         };
         if depends {
             self.0.extend(&data.results);
@@ -406,14 +419,14 @@ impl Ranked {
     }
 }
 
-/// Whether it is the number of a block by a multiple of the blocks of a cluster.
-fn is_number_of_cluster(function: &Function, inst: Inst, blocks: u32) -> bool {
+/// Returns whether a value is the id of a block divided by a multiple of the size of its cluster.
+fn is_cluster_id(function: &Function, inst: Inst, blocks: u32) -> bool {
     let data = &function.insts[inst];
     let Op::Gpu(GpuOp::Elementwise { function: by, .. }) = &data.op else { return false };
     let constant = data.operands.get(1).and_then(|by| constant_int(function, *by));
-    let is_number =
+    let is_block_id =
         matches!(function.defining_op(data.operands[0]), Some(Op::Tile(ir::Op::ProgramId { axis: 0 })));
-    is_number
+    is_block_id
         && constant.is_some_and(|constant| match by {
             ElementwiseFn::IntDiv => constant > 0 && constant % i128::from(blocks) == 0,
             ElementwiseFn::Shr => (i128::from(blocks.ilog2())..32).contains(&constant),
@@ -422,19 +435,20 @@ fn is_number_of_cluster(function: &Function, inst: Inst, blocks: u32) -> bool {
         })
 }
 
-/// Finds out whether a value is the same in all blocks that share.
+/// Decides whether a value is the same in all blocks that share copies.
 struct Trace<'a> {
     analysis: &'a SlotAnalysis<'a>,
-    /// Of a divided program, what is not.
+    /// The values of a divided program that differ between its blocks.
     ranked: Option<Ranked>,
-    /// What stands before the first copy.
+    /// The instructions of the entry before the first copy.
     early: BTreeSet<Inst>,
-    /// What is known of instructions.
+    /// The cached results of `depends`.
     depends: RefCell<FxHashMap<Inst, Option<bool>>>,
 }
 
 impl Trace<'_> {
-    /// Adds the integers of the entry that have to be the same for it, besides the numbers of iterations; nothing if that is not known.
+    /// Collects the integers of the entry that must be equal so that a value is the same in the same
+    /// iterations; `None` if they are unknown.
     fn same(&self, value: Value, found: &mut Same) -> Option<()> {
         if let Some(Ranked(ranked)) = &self.ranked {
             return (!ranked.contains(&value)).then_some(());
@@ -445,7 +459,7 @@ impl Trace<'_> {
         let function = self.analysis.function;
         let inst = match function.values[value].definition {
             Definition::Parameter(block, _) if block == function.entry => return Some(()),
-            // The number of an iteration.
+            // The counter of a loop.
             Definition::Parameter(block, 0) => {
                 let loop_ = self.analysis.owner(block)?;
                 return matches!(function.insts[loop_].op.as_tile(), Some(ir::Op::For { .. })).then_some(());
@@ -458,7 +472,8 @@ impl Trace<'_> {
             if !self.depends(inst)? {
                 return Some(());
             }
-            // Of a sum or a product with what is the same, the other part is compared, as others are made of it.
+            // If one operand of an addition or a multiplication is the same, comparing the other operand is
+            // enough, and further values may be computed from it.
             let data = &function.insts[inst];
             let is_linear = matches!(
                 data.op,
@@ -476,14 +491,14 @@ impl Trace<'_> {
         operands.iter().try_for_each(|operand| self.same(*operand, found))
     }
 
-    /// The operands of an instruction on scalars that gives the same whenever they are the same.
+    /// Returns the operands of an integer instruction whose results depend only on them.
     fn operands(&self, inst: Inst) -> Option<&[Value]> {
         let function = self.analysis.function;
         let data = &function.insts[inst];
         let is_function = match &data.op {
             Op::Gpu(GpuOp::Elementwise { .. })
             | Op::Tile(ir::Op::Constant { .. } | ir::Op::Cast { .. } | ir::Op::ProgramId { .. }) => true,
-            // tidy: wildcard because what others give may differ between blocks
+            // tidy: wildcard because results of other ops may differ between blocks
             _ => false,
         };
         let is_integer = |value: &Value| {
@@ -495,17 +510,17 @@ impl Trace<'_> {
         (is_function && data.results.iter().chain(&data.operands).all(is_integer)).then_some(&data.operands)
     }
 
-    /// Whether something in the entry depends on which of a pair the block is; nothing if that is not known.
+    /// Returns whether an instruction of the entry depends on the rank of the block; `None` if unknown.
     fn depends(&self, inst: Inst) -> Option<bool> {
         if let Some(known) = self.depends.borrow().get(&inst) {
             return *known;
         }
-        let depends = self.find_out(inst);
+        let depends = self.compute_depends(inst);
         self.depends.borrow_mut().insert(inst, depends);
         depends
     }
 
-    fn find_out(&self, inst: Inst) -> Option<bool> {
+    fn compute_depends(&self, inst: Inst) -> Option<bool> {
         let function = self.analysis.function;
         let operands = self.operands(inst)?;
         let mut depends = matches!(function.insts[inst].op, Op::Tile(ir::Op::ProgramId { axis: 0 }));
@@ -523,11 +538,11 @@ impl Trace<'_> {
     }
 }
 
-/// Writes what the pass has decided.
+/// Writes the multicast of the shared buffers.
 struct Writer<'f> {
-    /// Before the first copy.
+    /// The position before the first copy.
     cursor: Cursor<'f, Gpu>,
-    /// What values are in the other block.
+    /// The values of the other block.
     partners: FxHashMap<Value, Value>,
 }
 
@@ -549,7 +564,7 @@ impl Writer<'_> {
         self.cursor.emit(GpuOp::ClusterWait {}, &[], []);
     }
 
-    /// The buffers with the conditions under which both blocks of a pair need the same.
+    /// Returns each buffer with the condition that both blocks of a pair need the same tiles.
     fn conditions<'a>(&mut self, found: &'a Found) -> Vec<(&'a Shared, Value)> {
         let entry = self.cursor.function.entry;
         let number = Type::scalar(ir::Type::scalar(Dtype::I32));
@@ -572,13 +587,13 @@ impl Writer<'_> {
         shares
     }
 
-    /// The buffers of a divided program, whose blocks always share them.
+    /// Returns the buffers of a divided program, whose blocks always share them.
     fn always<'a>(&mut self, found: &'a Found) -> Vec<(&'a Shared, Value)> {
         let condition = self.cursor.int(Dtype::I1, 1);
         found.shared.iter().map(|shared| (shared, condition)).collect()
     }
 
-    /// What a value of the entry is in the block with another number.
+    /// Returns the value that a value of the entry has in the block with another id.
     fn partner(&mut self, value: Value, id: Value) -> Value {
         if let Some(known) = self.partners.get(&value) {
             return *known;

@@ -1,9 +1,9 @@
-//! Tensor maps that the kernel makes: what the passes over tensor copies do to them.
+//! Chooses and orders the tensor maps that the kernel makes, for the passes over tensor copies.
 //!
-//! A map is made with the box and swizzle of the buffers that copies by it fill; where these differ, several are made. What no copy
-//! goes by is not made. Pointers that a kernel loads may point to what it stores: so that a copy sees what threads stored before,
-//! a fence and a barrier come behind each such store. So they do behind stores to an argument that copies by a map of the launch
-//! read later.
+//! A map has the box and the swizzle of the buffers that its copies fill; different buffers get
+//! different maps. Maps without copies are removed. Pointers that a kernel loads may point to memory
+//! that it stores to. So that a copy sees earlier stores of threads, a fence and a barrier follow each
+//! such store. They also follow stores to an argument that copies by a map of the launch read later.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,12 @@ use tilewright_ir as ir;
 use tilewright_ir::{Block, Inst, OpFamily, Operation, Parents, Value};
 
 use super::global_memory::GlobalAccesses;
-use super::tensor_maps::map_number;
+use super::tensor_maps::launch_map_index;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, TensorMapPlan};
 
-/// The map for boxes of the tensor of another one, which is that itself if nothing else has been said of it.
+/// Returns a map with the `wanted` plan for the tensor of another map.
+///
+/// That is the other map itself if it has no box yet.
 pub(super) fn map_for(
     header: &mut Header,
     function: &mut Function,
@@ -53,7 +55,7 @@ pub(super) fn map_for(
     Some(function.insts[another].results[0])
 }
 
-/// Removes the maps that no copy goes by, and the memory that is then for none.
+/// Removes the maps without copies, and the memory that no map needs any more.
 pub(super) fn remove_unused(header: &mut Header, function: &mut Function) {
     if header.made_maps.is_empty() {
         return;
@@ -93,8 +95,9 @@ pub(super) fn remove_unused(header: &mut Header, function: &mut Function) {
     }
 }
 
-/// Puts a fence and a barrier behind stores whose memory tensor copies may read: what threads wrote, the asynchronous proxy sees
-/// behind such a fence alone.
+/// Puts a fence and a barrier after each store to memory that tensor copies may read.
+///
+/// The asynchronous proxy sees the stores of threads only after such a fence.
 pub(super) fn order_stores(module: &mut Module) {
     let mut accesses = Accesses::default();
     let function = module.kernel();
@@ -105,19 +108,20 @@ pub(super) fn order_stores(module: &mut Module) {
     let global = GlobalAccesses::new(module);
     let of_kernel = |store: &Access| {
         let data = &function.insts[store.inst];
-        // Of a counter that programs share, nobody copies.
+        // No tensor copy reads a counter that programs share.
         let is_tile = match data.op {
             Op::Gpu(GpuOp::Store { .. }) => true,
             Op::Gpu(GpuOp::AtomicRmw { .. }) => function.ty(data.operands[0]).layout().is_some(),
-            // tidy: wildcard because the others are of counters as well
+            // tidy: wildcard because the other stores are to counters as well
             _ => false,
         };
-        is_tile && accesses.maps.iter().any(|map| global.may_be_one(data.operands[0], *map))
+        is_tile && accesses.maps.iter().any(|map| global.may_share_base(data.operands[0], *map))
     };
     let of_launch = |store: &Access| {
         let pointers = function.insts[store.inst].operands[0];
-        let may_read =
-            |(base, copy): &(Value, Access)| copy.may_follow(store) && global.may_be_behind(pointers, *base);
+        let may_read = |(base, copy): &(Value, Access)| {
+            copy.may_follow(store) && global.may_derive_from(pointers, *base)
+        };
         accesses.copies.iter().any(may_read)
     };
     let is_read = |store: &&Access| of_kernel(store) || of_launch(store);
@@ -139,31 +143,31 @@ pub(super) fn order_stores(module: &mut Module) {
     }
 }
 
-/// An access to global memory, and where it stands.
+/// An access to global memory, with its position.
 struct Access {
     inst: Inst,
-    place: usize,
+    index: usize,
     /// The loops around it.
     loops: Vec<Inst>,
 }
 
 impl Access {
-    /// Whether it may come behind another one.
+    /// Returns whether the access may come after another one.
     fn may_follow(&self, other: &Self) -> bool {
-        self.place > other.place || self.loops.iter().any(|owner| other.loops.contains(owner))
+        self.index > other.index || self.loops.iter().any(|owner| other.loops.contains(owner))
     }
 }
 
-/// The accesses of a kernel, but for the stores in conditions of loops.
+/// The accesses of a kernel, except for the stores in conditions of loops.
 #[derive(Default)]
 struct Accesses {
     /// Stores and atomic operations.
     stores: Vec<Access>,
     /// The maps that the kernel makes.
     maps: Vec<Value>,
-    /// The copies by maps of the launch, and the argument that each reads.
+    /// The copies by maps of the launch, with the argument that each reads.
     copies: Vec<(Value, Access)>,
-    /// How many have been seen.
+    /// The number of instructions that were visited.
     count: usize,
 }
 
@@ -172,7 +176,7 @@ impl Accesses {
         for inst in function.blocks[block].insts.iter().copied() {
             let data = &function.insts[inst];
             self.count += 1;
-            let access = || Access { inst, place: self.count, loops: loops.clone() };
+            let access = || Access { inst, index: self.count, loops: loops.clone() };
             match data.op {
                 Op::Gpu(
                     GpuOp::Store { .. }
@@ -181,13 +185,13 @@ impl Accesses {
                     | GpuOp::AtomicStore { .. },
                 ) => self.stores.push(access()),
                 Op::Gpu(GpuOp::TensorFill {} | GpuOp::TensorLoad {}) => {
-                    if let Some(number) = map_number(header, function, data.operands[1]) {
+                    if let Some(number) = launch_map_index(header, function, data.operands[1]) {
                         let base = header.tensor_maps[number].base as usize;
                         self.copies.push((function.blocks[function.entry].parameters[base], access()));
                     }
                 }
                 Op::Gpu(GpuOp::MakeTensorMap { .. }) => self.maps.push(data.results[0]),
-                // tidy: wildcard because no other op is asked about
+                // tidy: wildcard because no other op accesses such memory
                 _ => {}
             }
             let is_loop = data.op.info().family == OpFamily::Loop;

@@ -1,9 +1,8 @@
-//! Accesses to global memory that must not overtake each other: in the program one comes after the other, on the GPU they are
-//! made by different threads.
+//! Finds accesses to global memory that must keep their order although different threads make them.
 //!
-//! Pointers that come from different arguments are taken to point to different memory, as CUDA programs do. A store in a loop
-//! is not held back for the same store in the iteration before: programs whose iterations overwrite each other's elements at
-//! other places of the tile are not known.
+//! Pointers of different arguments are assumed to point to different memory, as in CUDA programs. A
+//! store in a loop does not wait for the same store of the previous iteration: this assumes that no
+//! iteration overwrites the elements of another one at another position of the tile.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Carried, Inst, MemoryAccess, OpFamily, Operation, Value};
@@ -12,15 +11,15 @@ use tilewright_layout::Input;
 use super::loop_carried_alias::Iterations;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op};
 
-/// What pointers are made of.
+/// The memory that pointers are computed from.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Base {
-    /// Not known yet.
+    /// The analysis has not reached the pointer yet.
     #[default]
     Unseen,
     /// A parameter of the kernel.
     Argument(Value),
-    /// Anything.
+    /// Any memory.
     Any,
 }
 
@@ -39,31 +38,31 @@ pub struct GlobalAccesses<'a> {
     function: &'a Function,
     header: &'a Header,
     bases: SecondaryMap<Value, Base>,
-    /// What is computed once.
+    /// The values that are computed once.
     outside_loops: EntitySet<Value>,
     iterations: Iterations<'a>,
 }
 
 impl<'a> GlobalAccesses<'a> {
-    /// Looks where the pointers of a kernel come from.
+    /// Computes the bases of all pointers of a kernel.
     pub fn new(module: &'a Module) -> Self {
         let function = module.kernel();
-        let mut search = Search { function, bases: SecondaryMap::new(), changed: true };
+        let mut analysis = BaseAnalysis { function, bases: SecondaryMap::new(), changed: true };
         for parameter in &function.blocks[function.entry].parameters {
-            search.bases[*parameter] = Base::Argument(*parameter);
+            analysis.bases[*parameter] = Base::Argument(*parameter);
         }
-        while std::mem::take(&mut search.changed) {
-            search.block(function.entry);
+        while std::mem::take(&mut analysis.changed) {
+            analysis.block(function.entry);
         }
         let entry = &function.blocks[function.entry];
         let results = entry.insts.iter().flat_map(|inst| &function.insts[*inst].results);
         let mut outside_loops = EntitySet::new();
         outside_loops.extend(entry.parameters.iter().chain(results).copied());
         let iterations = Iterations::new(function);
-        Self { function, header: &module.header, bases: search.bases, outside_loops, iterations }
+        Self { function, header: &module.header, bases: analysis.bases, outside_loops, iterations }
     }
 
-    /// Whether two accesses may touch the same memory, whichever threads make them.
+    /// Returns whether two accesses, of any threads, may touch the same memory.
     pub fn may_alias(&self, a: Inst, b: Inst) -> bool {
         let [a, b] = [a, b].map(|inst| self.bases[self.function.insts[inst].operands[0]]);
         match (a, b) {
@@ -72,24 +71,26 @@ impl<'a> GlobalAccesses<'a> {
         }
     }
 
-    /// Whether pointers may point to the memory behind an argument of the kernel.
-    pub fn may_be_behind(&self, pointers: Value, argument: Value) -> bool {
+    /// Returns whether pointers may be derived from an argument of the kernel.
+    pub fn may_derive_from(&self, pointers: Value, argument: Value) -> bool {
         match self.bases[pointers] {
             Base::Argument(base) => base == argument,
             Base::Any | Base::Unseen => true,
         }
     }
 
-    /// Whether two pointers may point to the same memory.
-    pub fn may_be_one(&self, a: Value, b: Value) -> bool {
+    /// Returns whether two pointers may point to the same memory.
+    pub fn may_share_base(&self, a: Value, b: Value) -> bool {
         match self.bases[b] {
-            Base::Argument(argument) => self.may_be_behind(a, argument),
+            Base::Argument(argument) => self.may_derive_from(a, argument),
             Base::Any | Base::Unseen => true,
         }
     }
 
-    /// Whether an access has to wait for an earlier one. `is_stale` says that the earlier one may be of an earlier iteration,
-    /// when its pointers may have had other values.
+    /// Returns whether an access has to wait for an earlier one.
+    ///
+    /// If `is_stale`, the earlier access may be of an earlier iteration, in which its pointers may have
+    /// had other values.
     pub fn meet(&self, later: Inst, earlier: Inst, is_stale: bool) -> bool {
         let [a, b] = [later, earlier].map(|inst| self.function.insts[inst].operands[0]);
         let are_stores = [later, earlier].map(|inst| is_store(&self.function.insts[inst].op));
@@ -118,18 +119,18 @@ impl<'a> GlobalAccesses<'a> {
     }
 }
 
-/// Whether an op writes global memory: of threads that hold copies, the first alone.
+/// Returns whether an op writes global memory. Of the threads that hold copies, only the first does.
 fn is_store(op: &Op) -> bool {
     op.info().memory == MemoryAccess::WritesGlobal
 }
 
-struct Search<'f> {
+struct BaseAnalysis<'f> {
     function: &'f Function,
     bases: SecondaryMap<Value, Base>,
     changed: bool,
 }
 
-impl Search<'_> {
+impl BaseAnalysis<'_> {
     fn block(&mut self, block: Block) {
         let function = self.function;
         for inst in &function.blocks[block].insts {
@@ -158,7 +159,7 @@ impl Search<'_> {
         values.into_iter().fold(Base::Unseen, |base, value| base.join(self.bases[value]))
     }
 
-    /// A pointer is as the pointers that it is made of; one that is made of an integer may be anything.
+    /// Gives pointers the base of the pointer operands; pointers from integers may point to any memory.
     fn straight(&mut self, inst: Inst) {
         let function = self.function;
         let data = &function.insts[inst];
@@ -166,7 +167,7 @@ impl Search<'_> {
             let tile = function.ty(**value).as_registers();
             tile.is_some_and(|tile| tile.element.pointee().is_some())
         };
-        // Of the operands of a mark, one is a tensor map.
+        // The other operands of a `tensor_box` are a tensor map and coordinates.
         let marked = if matches!(data.op, Op::Gpu(GpuOp::TensorBox {})) { 1 } else { data.operands.len() };
         let pointers = data.operands[..marked].iter().filter(is_pointer);
         let base = pointers.map(|pointer| self.bases[*pointer]).reduce(Base::join).unwrap_or(Base::Any);

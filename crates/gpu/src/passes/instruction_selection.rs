@@ -1,7 +1,8 @@
-//! By which instructions the lanes of a warp work together: `redux.sync` in a reduction, `ldmatrix` for the operands of a product
-//! in shared memory, and for tiles of which a thread by itself would load less at once.
+//! Selects warp-wide instructions: `redux.sync` for reductions, `ldmatrix` for operands of dots in
+//! shared memory, and for tiles whose threads would load fewer bytes at a time without it.
 //!
-//! Behind the pass that lowers conversions, which says what is in shared memory and what is reduced in one warp.
+//! Runs after the pass that lowers conversions, which decides which tiles are in shared memory and
+//! which reductions stay inside of a warp.
 
 use tilewright_ir::Inst;
 
@@ -11,7 +12,7 @@ use tilewright_gpu_ir::warp_instructions::{
 };
 use tilewright_gpu_ir::{GpuOp, Module, Op};
 
-/// Says it of each reduction, each product and each load from shared memory.
+/// Selects the instructions of each reduction, each dot and each load from shared memory.
 pub fn select_instructions(module: &mut Module) {
     let header = &module.header;
     for function in module.functions.values_mut() {
@@ -33,7 +34,7 @@ pub fn select_instructions(module: &mut Module) {
                     GpuOp::Reduce { axis: *axis, scope: *scope, redux }
                 }
                 Op::Gpu(GpuOp::MmaSync { instruction, warps, precision, max_imprecise_acc, .. }) => {
-                    let count = warps_of_dot(warps).expect("the verifier checks the warps of products");
+                    let count = warps_of_dot(warps).expect("the verifier checks the warps of dots");
                     let [matrix_a, matrix_b] = [0, 1].map(|place| {
                         let operand = function.ty(data.operands[place]);
                         can_use_ldmatrix(header, operand, place, *instruction, count)
@@ -51,7 +52,7 @@ pub fn select_instructions(module: &mut Module) {
                     let (from, to) = (function.ty(data.operands[0]), function.ty(data.results[0]));
                     GpuOp::LocalLoad { matrix: *matrix || prefers_ldmatrix(header, from, to) }
                 }
-                // tidy: wildcard because each other op is one way
+                // tidy: wildcard because each other op has one implementation
                 _ => continue,
             };
             function.insts[inst].op = op.into();

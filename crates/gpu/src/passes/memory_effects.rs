@@ -1,5 +1,5 @@
-//! Memory effects of instructions, and a forward dataflow walk over structured control flow that follows which accesses may
-//! still be under way in other warps.
+//! Computes memory effects of instructions, and walks structured control flow forward to find the
+//! accesses that may still be in flight in other warps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use tilewright_ir::{AsyncPhase, Block, Inst, MemoryAccess, MemorySemantics, Oper
 use tilewright_gpu_ir::analysis::slots::{Edge, Slot, SlotAnalysis, SlotIndex};
 use tilewright_gpu_ir::{GpuOp, Op};
 
-/// Products beyond this count as this many.
-const MOST_LATER: u32 = 64;
+/// The limit of counts of later dots: more count as this many.
+const MAX_LATER: u32 = 64;
 
 /// Memory that an instruction accesses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Place {
+pub enum MemoryLocation {
     /// A slot of shared memory, or all of it where it is not known which.
     Shared(Slot),
     /// Global memory, named by the load or store.
     Global(Inst),
-    /// What one thread has acquired for all: who accesses global memory comes after it.
+    /// An acquire of one thread for all threads: accesses to global memory come after it.
     Acquired,
 }
 
@@ -29,9 +29,9 @@ pub enum Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// All threads store.
-    Write(Place),
+    Write(MemoryLocation),
     /// All threads load.
-    Read(Place),
+    Read(MemoryLocation),
     /// All threads of the block wait for each other.
     Barrier,
 }
@@ -40,8 +40,8 @@ impl Effect {
     /// The same on all slots of its memory.
     fn anywhere(self) -> Self {
         let all = |place| match place {
-            Place::Shared(slot) => Place::Shared(Slot { index: SlotIndex::Lost, ..slot }),
-            Place::Global(_) | Place::Acquired => place,
+            MemoryLocation::Shared(slot) => MemoryLocation::Shared(Slot { index: SlotIndex::Lost, ..slot }),
+            MemoryLocation::Global(_) | MemoryLocation::Acquired => place,
         };
         match self {
             Self::Write(place) => Self::Write(all(place)),
@@ -56,8 +56,8 @@ fn slot(analysis: &SlotAnalysis<'_>, memory: Value) -> Slot {
     analysis.slot(memory).unwrap_or_else(|| Slot { root: root(), index: SlotIndex::Lost })
 }
 
-/// Whether two slots of one memory may be one: they are not where their names differ by a constant.
-pub fn may_be_one(a: Slot, b: Slot) -> bool {
+/// Returns whether two slots of one buffer may be the same: not if their indices differ by a constant.
+pub fn may_share_base(a: Slot, b: Slot) -> bool {
     match (a.index, b.index) {
         (SlotIndex::At(a), SlotIndex::At(b)) => a.base != b.base || a.offset == b.offset,
         (SlotIndex::Lost, _) | (_, SlotIndex::Lost) => true,
@@ -71,7 +71,7 @@ pub fn may_be_one(a: Slot, b: Slot) -> bool {
 pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
     let data = &function.insts[inst];
-    let shared = |operand: usize| Place::Shared(slot(analysis, data.operands[operand]));
+    let shared = |operand: usize| MemoryLocation::Shared(slot(analysis, data.operands[operand]));
     let memory = match &data.op {
         Op::Tile(ir::Op::Barrier {}) => return smallvec![Effect::Barrier],
         // Its partitions have started all of that when it ends, each at its own time.
@@ -83,8 +83,8 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
     };
     match memory {
         MemoryAccess::None => smallvec![],
-        MemoryAccess::ReadsGlobal => smallvec![Effect::Read(Place::Global(inst))],
-        MemoryAccess::WritesGlobal => smallvec![Effect::Write(Place::Global(inst))],
+        MemoryAccess::ReadsGlobal => smallvec![Effect::Read(MemoryLocation::Global(inst))],
+        MemoryAccess::WritesGlobal => smallvec![Effect::Write(MemoryLocation::Global(inst))],
         MemoryAccess::ReadsShared => smallvec![Effect::Read(shared(0))],
         MemoryAccess::WritesShared => smallvec![Effect::Write(shared(0))],
         MemoryAccess::FillsShared => smallvec![Effect::Write(shared(0)), Effect::Read(shared(2))],
@@ -95,8 +95,9 @@ pub fn effects(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]>
     }
 }
 
-/// How an atomic operation orders what all threads of the block do to global memory. Each of its elements is done by one
-/// thread, so the others have to wait for it, or it for them.
+/// Returns how an atomic operation orders the accesses of the block to global memory.
+///
+/// One thread does each element, so the other threads have to wait for it, or it for them.
 pub fn ordering(op: &Op) -> Option<MemorySemantics> {
     match op.as_gpu()? {
         GpuOp::AtomicRmw { sem, .. }
@@ -109,7 +110,7 @@ pub fn ordering(op: &Op) -> Option<MemorySemantics> {
     }
 }
 
-/// What the regions of an instruction do to memory.
+/// Returns the memory effects of the regions of an instruction.
 fn effects_inside(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> {
     let function = analysis.function;
     let mut all = SmallVec::new();
@@ -123,7 +124,7 @@ fn effects_inside(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 
 }
 
 /// Returns the memory that the asynchronous proxy reads somewhere in the function.
-pub fn read_asynchronously(analysis: &SlotAnalysis<'_>) -> BTreeSet<Place> {
+pub fn read_asynchronously(analysis: &SlotAnalysis<'_>) -> BTreeSet<MemoryLocation> {
     let function = analysis.function;
     let mut found = BTreeSet::new();
     function.walk(function.entry, &mut |inst| {
@@ -156,87 +157,97 @@ pub fn landed(analysis: &SlotAnalysis<'_>, inst: Inst) -> SmallVec<[Effect; 3]> 
     all
 }
 
-/// The accesses that some warps may not have done yet.
+/// The accesses that some warps may not have completed yet.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Open {
-    /// What is being loaded from.
-    pub reads: BTreeSet<Place>,
-    /// What is being stored into.
-    pub writes: BTreeSet<Place>,
-    /// Those of them that may be of an earlier iteration of a loop.
-    pub stale: BTreeSet<Place>,
-    /// What asynchronous products that no thread has finished may read, whatever barriers there were.
-    /// So many were begun since.
-    products: BTreeMap<Place, u32>,
-    /// What warps read before they arrived at barriers: it is done when any of these was waited for. None is left where that
-    /// depends on the path.
-    handed: BTreeMap<Place, BTreeSet<Slot>>,
-    /// What was stored and what is being copied that the asynchronous proxy reads, and that no fence made visible to it.
-    unfenced: BTreeSet<Place>,
+    /// The memory with loads in flight.
+    pub reads: BTreeSet<MemoryLocation>,
+    /// The memory with stores in flight.
+    pub writes: BTreeSet<MemoryLocation>,
+    /// The memory whose accesses may be of an earlier iteration of a loop.
+    pub stale: BTreeSet<MemoryLocation>,
+    /// The memory that unfinished asynchronous dots may read, whatever barriers there were, with the
+    /// number of dots that started later.
+    dots: BTreeMap<MemoryLocation, u32>,
+    /// The memory that warps read before they arrived at mbarriers, with these mbarriers.
+    ///
+    /// A wait for any of them completes the reads. The set is empty if it depends on the path.
+    released: BTreeMap<MemoryLocation, BTreeSet<Slot>>,
+    /// The memory that threads wrote, that the asynchronous proxy reads, and that no fence covers yet.
+    unfenced: BTreeSet<MemoryLocation>,
 }
 
 impl Open {
-    /// All threads have waited for each other.
+    /// Completes all accesses: all threads have waited for each other.
     pub fn close(&mut self) {
         self.reads.clear();
         self.writes.clear();
         self.stale.clear();
-        self.handed.clear();
+        self.released.clear();
     }
 
-    /// Each warp arrives at a barrier behind its reads of the slot of the same number, in memory of as many slots; or waits until
-    /// all have.
-    pub fn hand_over(&mut self, analysis: &SlotAnalysis<'_>, inst: Inst) {
+    /// Releases the reads before an arrival at an mbarrier, or completes the reads that a wait covers.
+    ///
+    /// An arrival covers the slots with the index of the mbarrier in all rings with as many slots.
+    pub fn release_effects(&mut self, analysis: &SlotAnalysis<'_>, inst: Inst) {
         let Some(barrier) = analysis.barrier(inst) else { return };
         match &analysis.function.insts[inst].op {
             Op::Gpu(GpuOp::MbarrierArrive {}) => {
                 let slots = analysis.slots(barrier.root);
-                let is_its = |place: &Place| match place {
-                    Place::Shared(slot) => {
+                let is_its = |place: &MemoryLocation| match place {
+                    MemoryLocation::Shared(slot) => {
                         slot.root != barrier.root
                             && slot.index == barrier.index
                             && analysis.slots(slot.root) == slots
                     }
-                    Place::Global(_) | Place::Acquired => false,
+                    MemoryLocation::Global(_) | MemoryLocation::Acquired => false,
                 };
-                // It comes behind what was handed over at another barrier as well.
-                for (_, barriers) in self.handed.iter_mut().filter(|(place, _)| is_its(place)) {
+                // The arrival covers reads that were released to another mbarrier as well.
+                for (_, barriers) in self.released.iter_mut().filter(|(place, _)| is_its(place)) {
                     barriers.insert(barrier);
                 }
-                let done: Vec<Place> = self.reads.iter().copied().filter(is_its).collect();
+                let done: Vec<MemoryLocation> = self.reads.iter().copied().filter(is_its).collect();
                 for place in done {
                     self.reads.remove(&place);
-                    self.handed.insert(place, BTreeSet::from([barrier]));
+                    self.released.insert(place, BTreeSet::from([barrier]));
                 }
             }
-            Op::Gpu(GpuOp::MbarrierWait {}) => self.handed.retain(|_, barriers| !barriers.contains(&barrier)),
-            // tidy: wildcard because nothing else hands over what it has read
+            Op::Gpu(GpuOp::MbarrierWait {}) => {
+                self.released.retain(|_, barriers| !barriers.contains(&barrier))
+            }
+            // tidy: wildcard because nothing else releases reads
             _ => {}
         }
     }
 
-    /// Whether all threads have to wait before they do this: an access up to their next wait meets one that may be under way,
-    /// and one of the two is a store.
-    pub fn needs_barrier(&self, effects: &[Effect], meet: impl Fn(Place, Place) -> bool) -> bool {
+    /// Returns whether effects need a barrier before them.
+    ///
+    /// They do if an access before their own barrier conflicts with one that may be in flight.
+    pub fn needs_barrier(
+        &self,
+        effects: &[Effect],
+        meet: impl Fn(MemoryLocation, MemoryLocation) -> bool,
+    ) -> bool {
         effects.iter().take_while(|effect| **effect != Effect::Barrier).any(|effect| match *effect {
             Effect::Write(place) => self
                 .reads
                 .iter()
                 .chain(&self.writes)
-                .chain(self.handed.keys())
+                .chain(self.released.keys())
                 .any(|other| meet(place, *other)),
             Effect::Read(place) => self.writes.iter().any(|other| meet(place, *other)),
             Effect::Barrier => false,
         })
     }
 
-    /// Whether accesses to global memory may be under way, or behind what another thread acquired.
+    /// Returns whether accesses to global memory may be in flight, or another thread's acquire is open.
     pub fn has_global(&self) -> bool {
-        let is_global = |place: &Place| matches!(place, Place::Global(_) | Place::Acquired);
+        let is_global =
+            |place: &MemoryLocation| matches!(place, MemoryLocation::Global(_) | MemoryLocation::Acquired);
         self.reads.iter().chain(&self.writes).any(is_global)
     }
 
-    /// They have done this.
+    /// Adds the effects of an instruction.
     pub fn carry_out(&mut self, effects: &[Effect]) {
         for effect in effects {
             match *effect {
@@ -251,20 +262,22 @@ impl Open {
         }
     }
 
-    /// Products begin to read their operands, and have read them when they are finished: a barrier between did not wait for
-    /// that. No barrier between a store and its fence lets the asynchronous proxy of other threads see the store either.
-    pub fn carry_out_asynchronously(&mut self, op: &Op, effects: &[Effect], read: &BTreeSet<Place>) {
+    /// Adds the effects of asynchronous dots, of their waits and of fences.
+    ///
+    /// A dot reads its operands until it is finished: barriers before its wait do not cover these reads.
+    /// Nor does a barrier between a store and its fence make the store visible to the asynchronous proxy.
+    pub fn carry_out_asynchronously(&mut self, op: &Op, effects: &[Effect], read: &BTreeSet<MemoryLocation>) {
         match op {
             Op::Gpu(GpuOp::Wgmma { .. }) => {
-                self.products.values_mut().for_each(|later| *later = (*later + 1).min(MOST_LATER));
+                self.dots.values_mut().for_each(|later| *later = (*later + 1).min(MAX_LATER));
                 let read = |effect: &Effect| match *effect {
                     Effect::Read(place) => Some((place, 0)),
                     Effect::Write(_) | Effect::Barrier => None,
                 };
-                self.products.extend(effects.iter().filter_map(read));
+                self.dots.extend(effects.iter().filter_map(read));
             }
-            Op::Gpu(GpuOp::WgmmaWait { pending }) => self.end_products(pending.0.unwrap_or(MOST_LATER)),
-            Op::Gpu(GpuOp::WgmmaWaitEarlier { pending }) => self.end_products(*pending),
+            Op::Gpu(GpuOp::WgmmaWait { pending }) => self.end_dots(pending.0.unwrap_or(MAX_LATER)),
+            Op::Gpu(GpuOp::WgmmaWaitEarlier { pending }) => self.end_dots(*pending),
             op if op.info().memory == MemoryAccess::WritesShared => {
                 let written =
                     effects.iter().map(|effect| effect.anywhere()).filter_map(|effect| match effect {
@@ -279,59 +292,61 @@ impl Open {
         }
     }
 
-    /// All products have read their operands but those that so many were begun after, less one.
-    fn end_products(&mut self, pending: u32) {
+    /// Ends the reads of all dots, except for the last `pending` ones.
+    fn end_dots(&mut self, pending: u32) {
         let is_done = |later: u32| later >= pending;
-        let done = self.products.iter().filter(|(_, later)| is_done(**later)).map(|(place, _)| *place);
+        let done = self.dots.iter().filter(|(_, later)| is_done(**later)).map(|(place, _)| *place);
         self.reads.extend(done);
-        self.products.retain(|_, later| !is_done(*later));
+        self.dots.retain(|_, later| !is_done(*later));
     }
 
     fn join(&mut self, other: &Self) {
         self.reads.extend(&other.reads);
         self.writes.extend(&other.writes);
         self.stale.extend(&other.stale);
-        for (place, later) in &other.products {
-            let known = self.products.entry(*place).or_insert(*later);
+        for (place, later) in &other.dots {
+            let known = self.dots.entry(*place).or_insert(*later);
             *known = (*known).min(*later);
         }
-        for (place, barriers) in &other.handed {
-            let known = self.handed.entry(*place).or_insert_with(|| barriers.clone());
+        for (place, barriers) in &other.released {
+            let known = self.released.entry(*place).or_insert_with(|| barriers.clone());
             known.retain(|barrier| barriers.contains(barrier));
         }
         self.unfenced.extend(&other.unfenced);
     }
 
-    /// Slots get their names behind an edge of control flow.
+    /// Renames slots to their indices after an edge of control flow.
     fn rename(&mut self, analysis: &SlotAnalysis<'_>, edge: &Edge) {
         let rename = |place| match place {
-            Place::Shared(slot) => Place::Shared(analysis.rename(slot, edge)),
-            Place::Global(_) | Place::Acquired => place,
+            MemoryLocation::Shared(slot) => MemoryLocation::Shared(analysis.rename(slot, edge)),
+            MemoryLocation::Global(_) | MemoryLocation::Acquired => place,
         };
-        for (place, later) in std::mem::take(&mut self.products) {
-            let known = self.products.entry(rename(place)).or_insert(later);
+        for (place, later) in std::mem::take(&mut self.dots) {
+            let known = self.dots.entry(rename(place)).or_insert(later);
             *known = (*known).min(later);
         }
         for places in [&mut self.reads, &mut self.writes, &mut self.stale] {
             *places = std::mem::take(places).into_iter().map(rename).collect();
         }
-        for (place, barriers) in std::mem::take(&mut self.handed) {
+        for (place, barriers) in std::mem::take(&mut self.released) {
             let barriers: BTreeSet<Slot> =
                 barriers.into_iter().map(|barrier| analysis.rename(barrier, edge)).collect();
-            let known = self.handed.entry(rename(place)).or_insert_with(|| barriers.clone());
+            let known = self.released.entry(rename(place)).or_insert_with(|| barriers.clone());
             known.retain(|barrier| barriers.contains(barrier));
         }
     }
 
-    /// What has been opened since then becomes stale.
+    /// Marks the accesses since then as stale.
     fn age(&mut self, since: &Self) {
         self.stale.extend(self.reads.difference(&since.reads));
         self.stale.extend(self.writes.difference(&since.writes));
     }
 }
 
-/// Walks a function in the order of execution, again and again until nothing new is open anywhere: nested loops cost no more
-/// than others. What `step` does last for an instruction, it does with all that may be open there.
+/// Walks a function in the order of execution, until the open accesses reach a fixed point.
+///
+/// The whole function is walked again each time, so nested loops cost no more than others. The last call
+/// of `step` for an instruction has all accesses that may be open there.
 pub fn walk(analysis: &SlotAnalysis<'_>, step: &mut impl FnMut(Inst, &mut Open)) {
     let mut walk = Walk { analysis, entries: SecondaryMap::new(), changed: true };
     while std::mem::take(&mut walk.changed) {
@@ -341,7 +356,7 @@ pub fn walk(analysis: &SlotAnalysis<'_>, step: &mut impl FnMut(Inst, &mut Open))
 
 struct Walk<'a> {
     analysis: &'a SlotAnalysis<'a>,
-    /// What may be open where an iteration of a loop begins.
+    /// The accesses that may be open where an iteration of a loop begins.
     entries: SecondaryMap<Inst, Open>,
     changed: bool,
 }
@@ -389,7 +404,7 @@ impl Walk<'_> {
                     open.join(&other);
                 }
                 (None, regions) if matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. })) => {
-                    // What one role does, no other one waits for at its barriers.
+                    // The barriers of a partition do not wait for other partitions.
                     for region in regions {
                         self.block(*region, &mut Open::default(), step);
                     }
@@ -401,7 +416,7 @@ impl Walk<'_> {
         }
     }
 
-    /// An iteration of a loop may begin with this, and with what others begin with.
+    /// Joins the open accesses before an iteration of a loop with those of other iterations.
     fn enter(&mut self, inst: Inst, open: &mut Open) {
         let entry = &mut self.entries[inst];
         open.join(entry);

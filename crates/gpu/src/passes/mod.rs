@@ -1,4 +1,4 @@
-//! The passes over the language of the GPU path, from text to text; [`PASSES`] is the list.
+//! The passes over the GPU dialect; [`PASSES`] lists them in order.
 
 mod allocation;
 mod barriers;

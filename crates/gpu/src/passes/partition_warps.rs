@@ -57,7 +57,7 @@ use super::memory_effects::ordering;
 use super::pipelining::{self, LoadDependences, ProducerPlan, is_fill};
 use super::prune;
 use super::tensor_copies::use_tensor_copies;
-use super::tensor_maps::map_number;
+use super::tensor_maps::launch_map_index;
 use super::tensor_stores::use_tensor_stores;
 use crate::cost_model::should_specialize_warps;
 use crate::remarks::{self, RemarkReason};
@@ -262,7 +262,7 @@ fn check(module: &Module) -> Result<(), &'static str> {
         if matches!(data.op, Op::Gpu(GpuOp::Load { .. }))
             && let Some(mark) = function.defining_inst(data.operands[0]).map(|mark| &function.insts[mark])
             && matches!(mark.op, Op::Gpu(GpuOp::TensorBox {}))
-            && let Some(number) = map_number(&module.header, function, mark.operands[1])
+            && let Some(number) = launch_map_index(&module.header, function, mark.operands[1])
         {
             loaded.extend(parameters.get(module.header.tensor_maps[number].base as usize));
         }
@@ -278,7 +278,7 @@ fn check(module: &Module) -> Result<(), &'static str> {
     });
     checked?;
     let global = GlobalAccesses::new(module);
-    let is_stored = |base: &Value| stored.iter().any(|pointers| global.may_be_behind(*pointers, *base));
+    let is_stored = |base: &Value| stored.iter().any(|pointers| global.may_derive_from(*pointers, *base));
     if loaded.iter().any(is_stored) { Err("the kernel stores to what tensor copies load") } else { Ok(()) }
 }
 

@@ -1,12 +1,12 @@
-//! Removes what is computed for nobody: addresses and masks of loads that a pipelined loop has made copies, and what they were
-//! carried as; transposes of tiles that products read in both orders.
+//! Removes unused computations: addresses and masks of loads that a pipelined loop has turned into
+//! copies, with their loop-carried values; transposes of tiles that dots read in both orders.
 
 use cranelift_entity::{EntitySet, SecondaryMap};
 use tilewright_ir::{Block, Definition, Effect, Inst, OpFamily, Operation, Value};
 
 use tilewright_gpu_ir::{Function, GpuOp, Op, Type};
 
-/// Removes it, and what it was computed from before the loops.
+/// Removes unused instructions and loop-carried values.
 pub fn prune(function: &mut Function) {
     let mut live =
         Liveness { function, owners: SecondaryMap::new(), values: EntitySet::new(), work: Vec::new() };
@@ -28,7 +28,9 @@ pub fn prune(function: &mut Function) {
     }
 }
 
-/// The buffer that is all that an instruction is about: where nobody reads it, the instruction is for nothing.
+/// Returns the buffer that is the only purpose of an instruction.
+///
+/// If the buffer is not read, the instruction is unused.
 fn buffer_of(function: &Function, inst: Inst) -> Option<Value> {
     let data = &function.insts[inst];
     let memory = match &data.op {
@@ -57,11 +59,13 @@ fn is_volatile(op: &Op) -> bool {
     matches!(op, Op::Gpu(GpuOp::Load { volatile: true, .. }))
 }
 
-/// What is live. Of a value that is carried around a loop its operand, its parameters, what is yielded for it and its
-/// result are, or none.
+/// The live values.
+///
+/// The operand, the parameters, the yielded value and the result of a loop-carried value are all live,
+/// or none of them is.
 struct Liveness<'f> {
     function: &'f Function,
-    /// The instruction that a block is a region of.
+    /// The instruction that has each block as a region.
     owners: SecondaryMap<Block, Option<Inst>>,
     values: EntitySet<Value>,
     work: Vec<Value>,

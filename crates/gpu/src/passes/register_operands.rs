@@ -1,14 +1,15 @@
-//! Operands of products from registers, where a kernel needs more shared memory than its target has: a product reads an operand from
-//! there as well, B of a product of warpgroups excepted.
+//! Moves operands of dots from shared memory to registers, if a kernel needs more shared memory than its
+//! target has. A dot can read each operand from registers, except for B of `wgmma`.
 //!
 //! ```text
 //! %b = alloc ; local_store %b, %x                %b = alloc ; local_store %b, %x ; %r = local_load %b ; dealloc %b
 //! for %k … { … mma_sync %b, … }           ──>    for %k … { … mma_sync %r, … }
 //! dealloc %b
 //! ```
-//! The buffer is only the way from the threads that load a tile to those that multiply it then, and what the loop loads can have its
-//! memory. That takes registers: the kernel fits with as few as possible for one operand, else with several, the largest first. If it
-//! does not fit then either, it stays as it is, and is refused.
+//! The buffer then only converts the tile between layouts, and tiles of the loop can reuse its memory.
+//! That costs registers: the pass moves the one operand with the fewest registers that makes the kernel
+//! fit, else several, the largest first. If the kernel still does not fit, it stays as it is, and
+//! allocation refuses it.
 
 use smallvec::smallvec;
 use tilewright_ir::{Block, Inst, Value};
@@ -20,7 +21,7 @@ use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::warp_instructions::warps_of_dot;
 use tilewright_gpu_ir::{Function, GpuOp, Header, Module, Op, Type};
 
-/// Takes operands from registers until a kernel fits into shared memory.
+/// Moves operands to registers until a kernel fits into shared memory.
 pub fn take_from_registers(module: &mut Module) {
     let limit = u64::from(module.header.target.max_shared_bytes);
     let needed = least_bytes(&module.header.layouts, module.kernel());
@@ -70,16 +71,16 @@ fn moved_to_fit<'a>(
     fits
 }
 
-/// A tile in a buffer that products read as an operand, and nothing else does.
+/// A tile in a buffer that only dots read.
 struct Operand {
     buffer: Value,
     block: Block,
     dealloc: Inst,
-    /// Which operand of which products it is.
+    /// The dots that read it, with the index of the operand.
     products: Vec<(Inst, usize)>,
-    /// The first instruction of the block that is such a product or has one inside.
+    /// The first instruction of the block that is or contains such a dot.
     first: Inst,
-    /// How threads hold it for the products.
+    /// The layout in registers that the dots read.
     layout: Layout,
     registers: u32,
     bytes: u32,
@@ -122,7 +123,7 @@ fn operand(header: &Header, function: &Function, block: Block, buffer: Value) ->
                         first.get_or_insert(index);
                         products.push((inst, place));
                     }
-                    // tidy: wildcard because whatever else reads the buffer needs the memory
+                    // tidy: wildcard because any other reader of the buffer needs the memory
                     _ => is_other = true,
                 }
             }
@@ -153,7 +154,7 @@ fn operand(header: &Header, function: &Function, block: Block, buffer: Value) ->
     })
 }
 
-/// How threads hold an operand of a product.
+/// Returns the layout in registers of an operand of a dot.
 fn fragment(function: &Function, product: Inst, place: usize) -> Option<Layout> {
     let data = &function.insts[product];
     let Op::Gpu(GpuOp::MmaSync { instruction, warps, .. } | GpuOp::Wgmma { instruction, warps, .. }) =

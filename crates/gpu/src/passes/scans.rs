@@ -1,12 +1,13 @@
-//! Scans that cross warps, for [`super::conversions`]: each warp by itself, then what its runs of elements, the parts, combine
-//! to goes through shared memory and is scanned by every warp, and every thread combines what is before its own part with its
-//! elements.
+//! Lowers scans that cross warps, for [`super::conversions`].
+//!
+//! Each warp scans its own runs of elements, the parts. The totals of the parts go through shared memory,
+//! and every warp scans them. Then every thread combines the total before its part with its elements.
 //!
 //! ```text
 //! %s = scan %x {scope = block}    %p, %t = scan %x {scope = warp} ; %b = alloc ; local_store %b, %t
 //!                                 %q = local_load %b ; dealloc %b ; %r = scan %q ; %s = scan_carry %p, %r
 //! ```
-//! A line of which warps hold too many runs is converted first, and its scan back.
+//! If an axis has too many parts, the tile is converted first, and the result is converted back.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir::{Block, Inst, Value};
@@ -17,11 +18,11 @@ use tilewright_gpu_ir::layout_rules::{MAX_PARTIAL_RESULTS, line_layout, partial_
 use tilewright_gpu_ir::{GpuOp, LayoutId, Op, Scope, Type};
 
 impl Pass<'_> {
-    /// A scan; if warps hold parts of one line, each by itself first.
+    /// Lowers a scan: in parts if warps hold parts of the axis, and there are few.
     pub(super) fn scan(&mut self, inst: Inst, block: Block) {
         let Op::Gpu(GpuOp::Scan { axis, reverse, scope: Scope::Block }) = self.cursor.function.insts[inst].op
         else {
-            unreachable!("this is called for scans of the block alone")
+            unreachable!("this is called only for scans of the block")
         };
         let layout = self.layout(self.cursor.function.insts[inst].operands[0]).clone();
         let Some(parts) = Parts::along(&layout, axis as usize) else {
@@ -67,7 +68,7 @@ impl Pass<'_> {
         self.cursor.insert(inst);
     }
 
-    /// A scan in a layout that suits it better.
+    /// Lowers a scan in a layout in which a warp holds whole lines.
     fn scan_in_lines(&mut self, inst: Inst, (axis, reverse): (u32, bool), layout: &Layout, block: Block) {
         let lines = line_layout(&layout.output().shape(), axis as usize, self.header.num_warps);
         let data = self.cursor.function.insts[inst].clone();
@@ -86,7 +87,7 @@ impl Pass<'_> {
             self.cursor.location,
         );
         self.scan(scan, block);
-        // The results that others know are those of the conversions back.
+        // Users read the results of the conversions back.
         for (from, result) in self.cursor.function.insts[scan].results.clone().into_iter().zip(data.results) {
             self.convert_to(from, result, block);
         }

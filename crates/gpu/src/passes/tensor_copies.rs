@@ -1,5 +1,5 @@
-//! Tiles that the tensor memory accelerator copies to shared memory, where the text says what box of a tensor they are
-//! (`tensor_box`) and they go to a buffer in a layout that it can write.
+//! Turns loads of boxes of tensors (`tensor_box`) into tensor copies to shared memory, if the tile goes
+//! to a buffer in a layout that the tensor memory accelerator can write.
 //!
 //! ```text
 //! %p = tensor_box %q, %map, %i, %j                    %e = acquire %r
@@ -8,15 +8,16 @@
 //! %b = alloc ; local_store %b, %x                     %b = take %r
 //! … ; dealloc %b                                      … ; release %b
 //! ```
-//! A ring of one slot takes the place of the buffer, and lives as long, or around the loops where that costs nothing
-//! ([`ring_lifetimes`]). A slot that copies of threads fill is filled by a tensor copy as well:
+//! A ring of one slot replaces the buffer. It lives as long as the buffer, or around the loops if that is
+//! cheap ([`ring_lifetimes`]). A tensor copy also fills slots that copies of threads filled:
 //!
 //! ```text
 //! copy_async %e, %p, %m and splat %c           ──>    tensor_fill %e, %map, %i if %c else -2^31, %j
 //! ```
-//! What is not to be copied, the condition being false, is a box outside of the tensor, which is zeros. What the ring then has
-//! filled and nobody took is taken where it ends. The box and the swizzle of a tensor map are those of the buffers; what no
-//! copy needs is not passed to the kernel. Behind this pass there is no `tensor_box`.
+//! If the condition is false, the box is outside of the tensor, and the copy fills the slot with zeros.
+//! The pass drains the ring of slots that were filled but not taken. The box and the swizzle of a tensor
+//! map are those of the buffers; maps without copies are not passed to the kernel. After this pass, no
+//! `tensor_box` is left.
 
 mod ring_lifetimes;
 mod row_loads;
@@ -36,7 +37,7 @@ use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::Feature;
 use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type};
 
-/// Lets tensor copies do what they can.
+/// Turns loads and copies of threads into tensor copies.
 pub fn use_tensor_copies(module: &mut Module) {
     let Module { header, functions, entry, .. } = module;
     let function = &mut functions[*entry];
@@ -56,7 +57,7 @@ pub fn use_tensor_copies(module: &mut Module) {
     function.walk(function.entry, &mut |inst| can_gather_rows |= is_of_rows(function, inst));
     erase_marks(function);
     if can_gather_rows {
-        // Masks and addresses of such rows go through shared memory themselves.
+        // Masks and addresses of gathered rows go through shared memory themselves.
         prune::prune(function);
     }
     remove_unused_maps(header, function);
@@ -69,12 +70,12 @@ struct Pass<'m> {
     function: &'m mut Function,
     parents: Parents,
     uses: Uses,
-    /// The rings that took the place of buffers: their `alloc`s and `dealloc`s.
+    /// The `alloc` and the `dealloc` of each ring that replaced a buffer.
     made: Vec<(Inst, Inst)>,
 }
 
-/// What was found: a load of a box that goes to a buffer.
-struct Found {
+/// A load of a box that goes to a buffer.
+struct FoundLoad {
     load: Inst,
     boxed: Boxed,
     alloc: Inst,
@@ -103,8 +104,8 @@ impl Pass<'_> {
         }
     }
 
-    /// The load of a box that is stored to a buffer, and to nothing else.
-    fn find(&self, store: Inst) -> Option<Found> {
+    /// Finds the load of a box whose only use is a store to a buffer.
+    fn find(&self, store: Inst) -> Option<FoundLoad> {
         let function = &*self.function;
         let &[buffer, value] = &function.insts[store].operands[..] else { return None };
         let (loaded, axes) = transposed(function, value)?;
@@ -129,20 +130,20 @@ impl Pass<'_> {
                     | GpuOp::Wgmma { .. },
                 ) => {}
                 Op::Gpu(GpuOp::LocalStore {}) if user == store => {}
-                // tidy: wildcard because anything else may write to the buffer, or hand it on
+                // tidy: wildcard because anything else may write to the buffer, or forward it
                 _ => return None,
             }
         }
         let (dealloc, block) = (dealloc?, self.parents.block(store)?);
         let is_one_block = [load, alloc, dealloc].iter().all(|inst| self.parents.block(*inst) == Some(block));
-        let is_only_use = ty.slots == 1 && !self.is_in_role(block);
+        let is_only_use = ty.slots == 1 && !self.is_in_partition_or_condition(block);
         let layout = BoxLayout::of(self.header.layouts.get(ty.layout), element_bits(&ty.tile()))?;
         let boxed = Boxed { mark, axes, shape: ty.shape.clone(), boxes: layout, is_written: false };
-        let found = Found { load, boxed, alloc, store, dealloc, buffer: ty, block };
+        let found = FoundLoad { load, boxed, alloc, store, dealloc, buffer: ty, block };
         (is_one_block && is_only_use).then_some(found)
     }
 
-    /// Whether a tile and all that it is a transpose of are used for one thing alone.
+    /// Returns whether a tile and all tiles that it is a transpose of have one use.
     fn is_used_once(&self, mut value: Value, first: Value) -> bool {
         loop {
             if self.uses.count(value) != 1 {
@@ -156,7 +157,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Fills slots of rings by tensor copies, of a ring all or none.
+    /// Fills slots of rings by tensor copies: all slots of a ring or none.
     fn rings(&mut self) {
         let mut rings: BTreeMap<Value, Vec<Inst>> = BTreeMap::new();
         for copy in self.of_op(|op| matches!(op, GpuOp::CopyAsync { .. })) {
@@ -185,13 +186,14 @@ impl Pass<'_> {
             for ((copy, (boxed, condition)), map) in copies.into_iter().zip(found).zip(maps) {
                 self.replace_copy(copy, &boxed, condition, map);
             }
-            self.take_what_is_left(ring);
+            self.drain_ring(ring);
         }
     }
 
-    /// Takes the slots that a loop has filled for iterations that did not come, where the ring ends: tensor copies that nobody
-    /// waits for would keep the memory to the end of the kernel.
-    fn take_what_is_left(&mut self, ring: Value) {
+    /// Takes and releases the slots that a loop filled for iterations past its end.
+    ///
+    /// Without a wait, their tensor copies would keep the memory to the end of the kernel.
+    fn drain_ring(&mut self, ring: Value) {
         let is_end = |inst: &Inst| matches!(self.function.insts[*inst].op, Op::Gpu(GpuOp::Dealloc {}));
         let entry = self.function.entry;
         let Some(end) = self.uses.users(ring).find(is_end) else { return };
@@ -209,7 +211,7 @@ impl Pass<'_> {
         self.exchange(entry, end, &new);
     }
 
-    /// How many slots of a ring a block publishes more than it takes, if that is one number on all ways through it.
+    /// Returns how many more slots of a ring a block publishes than it takes, if all paths agree.
     fn left_in(&self, block: Block, ring: Value) -> Option<i64> {
         let function = &*self.function;
         let mut left = 0;
@@ -238,7 +240,7 @@ impl Pass<'_> {
         Some(left)
     }
 
-    /// What box an asynchronous copy is of, and on what condition it is made.
+    /// Returns the box of an asynchronous copy, and the condition of the copy.
     fn fill(&self, copy: Inst) -> Option<(Boxed, Option<Value>)> {
         let function = &*self.function;
         let operands = &function.insts[copy].operands;
@@ -248,12 +250,12 @@ impl Pass<'_> {
         let mark = function.defining_inst(pointer)?;
         let Op::Gpu(GpuOp::TensorBox {}) = function.insts[mark].op else { return None };
         let condition = operands.get(2).and_then(|mask| self.condition(*mask));
-        let fits =
-            slot.slot_bytes().is_multiple_of(boxes.alignment) && !self.is_in_role(self.parents.block(copy)?);
+        let fits = slot.slot_bytes().is_multiple_of(boxes.alignment)
+            && !self.is_in_partition_or_condition(self.parents.block(copy)?);
         fits.then(|| (Boxed { mark, axes, shape: slot.shape.clone(), boxes, is_written: false }, condition))
     }
 
-    /// The scalar that a mask has besides that of the load.
+    /// Returns the scalar condition in a mask, besides the mask of the load.
     fn condition(&self, mask: Value) -> Option<Value> {
         let function = &*self.function;
         let data = &function.insts[function.defining_inst(mask)?];
@@ -284,15 +286,15 @@ impl Pass<'_> {
         self.exchange(block, copy, &new);
     }
 
-    /// Whether a block is run by some warps alone, or decides whether a loop goes on.
-    fn is_in_role(&self, mut block: Block) -> bool {
+    /// Returns whether only some warps run a block, or the block is the condition of a loop.
+    fn is_in_partition_or_condition(&self, mut block: Block) -> bool {
         while let Some(owner) = self.parents.owner(block) {
             let data = &self.function.insts[owner];
             let is_condition = matches!(data.op, Op::Tile(ir::Op::While {})) && data.regions[0] == block;
             if is_condition || matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. })) {
                 return true;
             }
-            block = self.parents.block(owner).expect("what has a region is in a block");
+            block = self.parents.block(owner).expect("an instruction with regions is in a block");
         }
         false
     }
@@ -308,7 +310,7 @@ impl Pass<'_> {
         self.function.create_inst(op.into(), operands, smallvec![], result, location)
     }
 
-    fn replace(&mut self, found: &Found, map: Value) {
+    fn replace(&mut self, found: &FoundLoad, map: Value) {
         let slot = Buffer { slots: 1, ..found.buffer.clone() };
         let alloc = self.create(
             GpuOp::Alloc { offset: Deferred(None) },
@@ -351,9 +353,11 @@ impl Pass<'_> {
         self.made.push((alloc, end));
     }
 
-    /// The first instruction of the block that uses a slot, or has a region that does: it is waited for no earlier, so that what
-    /// comes before, the copies ahead of a loop for instance, runs beside this one.
-    fn first_use(&self, found: &Found, slot: Value) -> Inst {
+    /// Returns the first instruction of the block that uses a slot, or has a region that does.
+    ///
+    /// The wait for the slot is there, so that earlier instructions, such as the copies before a loop,
+    /// run during the copy.
+    fn first_use(&self, found: &FoundLoad, slot: Value) -> Inst {
         let function = &*self.function;
         let insts = &function.blocks[found.block].insts;
         let uses = |inst: &Inst| {
@@ -369,18 +373,18 @@ impl Pass<'_> {
         insts.iter().copied().find(uses).unwrap_or(found.dealloc)
     }
 
-    /// Puts instructions in the place of one.
+    /// Replaces an instruction by others.
     fn exchange(&mut self, block: Block, old: Inst, new: &[Inst]) {
         let insts = &mut self.function.blocks[block].insts;
-        let place = insts.iter().position(|inst| *inst == old).expect("it stands in this block");
-        insts.splice(place..=place, new.iter().copied());
+        let index = insts.iter().position(|inst| *inst == old).expect("it is in this block");
+        insts.splice(index..=index, new.iter().copied());
         for inst in new {
             self.parents.set_block(*inst, block);
         }
     }
 }
 
-/// Removes the fences for operands of asynchronous products, if no thread writes such an operand any more.
+/// Removes the fences for operands of asynchronous dots, if threads no longer write such operands.
 fn remove_needless_fences(function: &mut Function) {
     let analysis = SlotAnalysis::new(function, false);
     let (mut written, mut read) = (BTreeSet::new(), BTreeSet::new());
@@ -412,7 +416,7 @@ fn remove_needless_fences(function: &mut Function) {
     }
 }
 
-/// Pointers are what they were before somebody said which box they are.
+/// Replaces marked pointers by their operands, and removes the marks.
 fn erase_marks(function: &mut Function) {
     let mut marks = SecondaryMap::new();
     let mut any = false;
@@ -439,7 +443,7 @@ fn erase_marks(function: &mut Function) {
     }
 }
 
-/// Removes the parameters that are tensor maps of no copy.
+/// Removes the parameters that are tensor maps without copies.
 fn remove_unused_maps(header: &mut Header, function: &mut Function) {
     let parameters = function.blocks[function.entry].parameters.clone();
     let Some(first) = parameters.len().checked_sub(header.tensor_maps.len()) else { return };

@@ -1,5 +1,7 @@
-//! Stores by tensor maps that the kernel makes. What such a map cannot express is known when the kernel runs, so each store has
-//! two forms, and threads take the second one together:
+//! Writes both variants of stores by tensor maps that the kernel makes.
+//!
+//! Only the running kernel knows whether such a map can express a store. So each store becomes a branch
+//! between a tensor copy and the store of the threads, which all threads take together:
 //!
 //! ```text
 //!                                          %fits = rows end with a chunk, nothing that the loop loads lies where it stores
@@ -9,13 +11,14 @@
 //! }                                          else { tensor_store_wait ; barrier ; store %p, %x, %mask }
 //!                                          } ; tensor_store_wait ; barrier
 //! ```
-//! **Chunks.** The accelerator writes whole chunks of 16 bytes: where a row of the tensor ends within one, it would write behind the
-//! row. **Before the start** of the tensor a copy stops the kernel, where a mask leaves out what is there. **Nothing** is no tensor
-//! that a map describes.
+//! **Chunks.** The accelerator writes whole chunks of 16 bytes: if a row of the tensor ends within a
+//! chunk, it would write past the row. **Before the start** of the tensor, a copy traps, while a mask
+//! leaves such elements out. **An empty tensor** has no map.
 //!
-//! **Order.** Pointers that a kernel loads may point to anything. If a loop accesses global memory by maps of the kernel alone, the
-//! ranges of memory of what it loads and what it stores are compared before the loop: where they are apart, nobody waits for
-//! a copy but the next one, and the end of the loop. In any other loop, a copy is waited for at once.
+//! **Order.** Pointers that a kernel loads may point to any memory. If a loop accesses global memory only
+//! by maps of the kernel, the kernel compares the ranges of its loads and its stores before the loop. If
+//! they do not overlap, only the next copy and the end of the loop wait for a copy. In any other loop,
+//! the thread waits for each copy at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,24 +32,25 @@ use tilewright_ir::{
 use super::boxed::transposed;
 use tilewright_gpu_ir::{Function, Gpu, GpuOp, Header, LaunchInteger, Op, TensorMapPlan, Type, UNBOUNDED};
 
-/// What copies write whole.
+/// The unit that tensor copies write.
 const CHUNK_BYTES: i64 = 16;
 
-/// What is around a store by a map of the kernel.
+/// The scope of a tensor map that the kernel makes, around a store by it.
 #[derive(Clone, Debug)]
 pub(super) struct Around {
     /// The block where the map is made.
     pub block: Block,
-    /// The instruction of that block which the store is inside of.
+    /// The instruction of that block that contains the store.
     pub inst: Inst,
     /// The instruction that makes the map.
     made: Inst,
-    /// If that is a loop that accesses global memory by maps of the kernel alone: those that make the maps of what is loaded.
+    /// If `inst` is a loop that accesses global memory only by maps of the kernel: the instructions that
+    /// make the maps of its loads.
     loaded: Option<Vec<Inst>>,
 }
 
 impl Around {
-    /// Of a store whose pointers a mark says to be a box.
+    /// Returns the scope of the map of a marked store.
     pub fn new(function: &Function, (store, mark): (Inst, Inst)) -> Option<Self> {
         let made = function.defining_inst(*function.insts[mark].operands.get(1)?)?;
         let parents = Parents::new(function);
@@ -55,7 +59,7 @@ impl Around {
         Some(Self { block, inst, made, loaded: None })
     }
 
-    /// Finds out what the loop loads, if these are all stores that tensor copies do.
+    /// Finds the maps of the loads of the loop, given all stores that become tensor copies.
     pub fn look_through(&mut self, header: &Header, function: &Function, stores: &[Inst]) {
         let is_loop = function.insts[self.inst].op.info().family == OpFamily::Loop;
         let loaded = is_loop.then(|| loaded_maps(function, self.inst, stores)).flatten();
@@ -63,13 +67,15 @@ impl Around {
         self.loaded = loaded.filter(|loaded| is_bounded(&self.made) && loaded.iter().all(is_bounded));
     }
 
-    /// Whether what follows in the loop may run beside the copy.
+    /// Returns whether the rest of the loop may run during the copy.
     pub fn runs_beside(&self) -> bool {
         self.loaded.is_some()
     }
 }
 
-/// What makes the maps of what a loop loads, if it accesses global memory by such maps alone, all made before it.
+/// Returns the instructions that make the maps of the loads of a loop.
+///
+/// `None` if the loop accesses global memory by other means, or makes a map itself.
 fn loaded_maps(function: &Function, inst: Inst, stores: &[Inst]) -> Option<Vec<Inst>> {
     let mut loaded = BTreeSet::new();
     let mut is_known = true;
@@ -109,7 +115,7 @@ fn loaded_maps(function: &Function, inst: Inst, stores: &[Inst]) -> Option<Vec<I
     (is_known && loaded.iter().all(is_before)).then(|| loaded.into_iter().collect())
 }
 
-/// The map of the box that pointers are said to be.
+/// Returns the map of the `tensor_box` of pointers.
 fn marked_map(function: &Function, pointers: Value) -> Option<Value> {
     let (pointers, _) = transposed(function, pointers)?;
     let mark = function.defining_inst(pointers)?;
@@ -128,8 +134,10 @@ fn is_bounded(plan: &TensorMapPlan) -> bool {
     !plan.extents.contains(&LaunchInteger::constant(UNBOUNDED))
 }
 
-/// In the place of a store of threads comes a copy of the box, where a map can express it and the box begins inside; elsewhere
-/// threads store as before. What is computed for that alone is computed there.
+/// Replaces a store by a branch: a copy of the box if the map can express it and the box begins inside
+/// of the tensor, else the store of the threads.
+///
+/// Values that only the store needs are computed in its branch.
 pub(super) fn store_where_it_fits(
     header: &Header,
     function: &mut Function,
@@ -144,7 +152,7 @@ pub(super) fn store_where_it_fits(
     before.cursor.location = location;
     let fits = before.fits(header, around, runs_beside);
     let mark = function.insts[store].operands[0];
-    let mark = function.defining_inst(mark).expect("what is stored to a box is marked");
+    let mark = function.defining_inst(mark).expect("a store to a box has a mark");
     let coordinates: SmallVec<[Value; 5]> = function.insts[mark].operands[2..].iter().copied().collect();
     let mut checks = Scalars { cursor: Cursor::before(function, block, store) };
     let first_check = checks.cursor.position().index;
@@ -209,7 +217,7 @@ fn sink(function: &Function, insts: &mut Vec<Inst>, users: &[Inst]) -> Vec<Inst>
     sunk
 }
 
-/// Writes what all threads compute alike.
+/// Writes scalar instructions, which are the same in all threads.
 struct Scalars<'f> {
     cursor: Cursor<'f, Gpu>,
 }
@@ -227,7 +235,7 @@ impl Scalars<'_> {
         a.map_or(b, |a| self.binary(ElementwiseFn::And, a, b, Dtype::I1))
     }
 
-    /// A scalar in 64 bits.
+    /// Converts a scalar to 64 bits.
     fn wide(&mut self, value: Value) -> Value {
         let known = self.cursor.function.ty(value).as_registers().and_then(ir::Type::dtype);
         if known == Some(Dtype::I64) {
@@ -245,10 +253,10 @@ impl Scalars<'_> {
         self.binary(ElementwiseFn::Mul, a, b, Dtype::I64)
     }
 
-    /// A sum of products of what a map is made of.
-    fn number(&mut self, sum: &LaunchInteger, parts: &[Value]) -> Value {
+    /// Writes a polynomial of the operands that a map is made from.
+    fn polynomial(&mut self, polynomial: &LaunchInteger, parts: &[Value]) -> Value {
         let mut so_far = None;
-        for product in &sum.0 {
+        for product in &polynomial.0 {
             let mut term = None;
             for number in &product.arguments {
                 let part = self.wide(parts[*number as usize]);
@@ -266,15 +274,16 @@ impl Scalars<'_> {
         so_far.unwrap_or_else(|| self.constant(Dtype::I64, 0))
     }
 
-    /// Whether copies by a map write the tensor as threads would, as far as all boxes have it in common; nothing if that is
-    /// known.
+    /// Writes the condition that copies by a map store the same elements as threads would.
+    ///
+    /// It is the part of the condition that all boxes have in common; `None` if that is always true.
     fn fits(&mut self, header: &Header, around: &Around, runs_beside: bool) -> Option<Value> {
         let plan = plan_of(header, self.cursor.function, around.made).expect("it makes a map").clone();
         let parts = self.cursor.function.insts[around.made].operands[1..].to_vec();
         let mut fits = None;
         for extent in &plan.extents {
             if extent.0.iter().any(|product| !product.arguments.is_empty()) {
-                let (extent, one) = (self.number(extent, &parts), self.constant(Dtype::I64, 1));
+                let (extent, one) = (self.polynomial(extent, &parts), self.constant(Dtype::I64, 1));
                 let is_something = self.binary(ElementwiseFn::Ge, extent, one, Dtype::I1);
                 fits = Some(self.both(fits, is_something));
             }
@@ -282,7 +291,7 @@ impl Scalars<'_> {
         let elements = CHUNK_BYTES / (plan.element.bytes() as i64).min(CHUNK_BYTES);
         let row = plan.contiguous_axis().map(|axis| &plan.extents[axis]).filter(|_| plan.has_bounded_rows());
         if let Some(row) = row.filter(|row| row.0.iter().any(|product| product.factor % elements != 0)) {
-            let (row, rest) = (self.number(row, &parts), self.constant(Dtype::I64, elements - 1));
+            let (row, rest) = (self.polynomial(row, &parts), self.constant(Dtype::I64, elements - 1));
             let rest = self.binary(ElementwiseFn::And, row, rest, Dtype::I64);
             let zero = self.constant(Dtype::I64, 0);
             let is_whole = self.binary(ElementwiseFn::Eq, rest, zero, Dtype::I1);
@@ -294,26 +303,26 @@ impl Scalars<'_> {
             let plan = plan_of(header, self.cursor.function, *made).expect("it makes a map").clone();
             let parts = self.cursor.function.insts[*made].operands[1..].to_vec();
             let [start, end] = self.range(&plan, &parts);
-            let [from, to] = stored.expect("it is computed where something is loaded");
+            let [from, to] = stored.expect("it is computed if the loop has loads");
             let is_before = self.binary(ElementwiseFn::Le, end, from, Dtype::I1);
-            let is_behind = self.binary(ElementwiseFn::Le, to, start, Dtype::I1);
-            let are_apart = self.binary(ElementwiseFn::Or, is_before, is_behind, Dtype::I1);
+            let is_after = self.binary(ElementwiseFn::Le, to, start, Dtype::I1);
+            let are_apart = self.binary(ElementwiseFn::Or, is_before, is_after, Dtype::I1);
             fits = Some(self.both(fits, are_apart));
         }
         fits
     }
 
-    /// The addresses where a tensor begins and ends.
+    /// Writes the addresses of the begin and the end of a tensor.
     fn range(&mut self, plan: &TensorMapPlan, parts: &[Value]) -> [Value; 2] {
         let bytes = self.constant(Dtype::I64, plan.element.bytes() as i64);
         let base = self.wide(parts[plan.base as usize]);
-        let first = self.number(&plan.offset, parts);
+        let first = self.polynomial(&plan.offset, parts);
         let distance = self.product(first, bytes);
         let start = self.sum(base, distance);
         let mut last = self.constant(Dtype::I64, 1);
         let less = self.constant(Dtype::I64, -1);
         for (extent, stride) in plan.extents.iter().zip(&plan.strides) {
-            let (extent, stride) = (self.number(extent, parts), self.number(stride, parts));
+            let (extent, stride) = (self.polynomial(extent, parts), self.polynomial(stride, parts));
             let steps = self.sum(extent, less);
             let along = self.product(steps, stride);
             last = self.sum(last, along);

@@ -1,5 +1,4 @@
-//! Tiles that the tensor memory accelerator copies from shared to global memory, where the text says what box of a tensor they
-//! are stored to (`tensor_box`).
+//! Turns stores of boxes of tensors (`tensor_box`) into tensor copies from shared to global memory.
 //!
 //! ```text
 //! for %tile … {                                        %s = alloc
@@ -10,28 +9,30 @@
 //!   store %p, %y, %mask                                }
 //! }                                                    tensor_store_wait ; dealloc %s
 //! ```
-//! One thread starts the copy, and nobody waits for it until its memory is written again, an iteration later, or the kernel ends:
-//! so the next tile of a persistent kernel is loaded and multiplied beside it. The tile goes to memory as it lies in registers,
-//! in the accumulators of a product mostly, without a conversion to what coalesced accesses want.
+//! One thread starts the copy. It waits for the copy only before its buffer is written again, an
+//! iteration later, or at the end of the kernel. So a persistent kernel loads and multiplies the next
+//! tile during the copy. The tile is stored to the buffer in the layout that it has in registers,
+//! mostly that of accumulators, without a conversion to a coalesced layout.
 //!
-//! **Which stores.** Those that would go through shared memory as well, or write less than 16 bytes at a time.
+//! **Candidates** are stores that would go through shared memory anyway, or that write fewer than 16
+//! bytes at a time. Stores of gathered rows always are, if the target has copies of such rows.
 //!
-//! **Atomic operations** on a box whose results nobody asks for, and which are in no order with other accesses, are such copies
-//! too (`tensor_reduce`), whatever threads could send at a time: memory combines a whole box. If a kernel does nothing else by
-//! tensor copies from its memory than combine by one kind of operation, these need not wait for each other to be complete,
-//! only for their buffers.
+//! **Atomic operations** on a box are candidates (`tensor_reduce`) if their results are unused and they
+//! do not order other accesses, whatever their width: memory combines a whole box. If all tensor stores
+//! of a kernel combine by the same operation, they wait only for their buffers, not for each other to
+//! be complete.
 //!
-//! Stores of rows by number, where the target copies such, always are.
+//! **Order.** No barrier orders the writes of the asynchronous proxy. So only such stores may access the
+//! argument that they store to. The kernel must not have other atomic operations, or assembly with
+//! effects, which could tell other programs that the memory is written. Such stores wait for each other
+//! by a `tensor_store_wait` that is `complete`, unless they are of one iteration and go to different
+//! elements.
 //!
-//! **Order.** What the asynchronous proxy writes, no barrier orders. So nothing else in the kernel may touch the memory
-//! behind the argument that is stored to but other such stores, and there are neither atomic operations nor assembly with
-//! effects, by which other programs could be told that it is written. Such stores wait for each other, unless they are of one
-//! iteration and go to different elements: a `tensor_store_wait` that is `complete`.
+//! **Maps that the kernel makes** may be of any memory, and may not be able to express a store: see
+//! [`super::tensor_store_fallback`].
 //!
-//! **Maps that the kernel makes** may be of any memory, and not express a store: [`super::tensor_store_fallback`].
-//!
-//! **Where shared memory is too small** for a buffer of its own through the whole loop, the buffer lives as long as a conversion's
-//! would, and the copy is waited for at once.
+//! **If shared memory is too small** for a buffer that lives through the whole loop, the buffer lives as
+//! long as that of a conversion, and the thread waits for the copy at once.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_ir as ir;
@@ -51,7 +52,7 @@ use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::target::{ACCESS_BYTES, Feature};
 use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Header, Module, Op, Type, is_tensor_reduction};
 
-/// Lets tensor copies store what they can.
+/// Turns stores into tensor copies.
 pub fn use_tensor_stores(module: &mut Module) {
     let has_maps = !module.header.tensor_maps.is_empty() || !module.header.made_maps.is_empty();
     if !module.header.target.features.has(Feature::Tma) || !has_maps {
@@ -98,42 +99,42 @@ fn say(function: &Function, inst: Inst, because: impl FnOnce() -> RemarkReason) 
     remarks::about("tensor_stores", function, inst, || remarks::subject(function, inst, tile()), because);
 }
 
-/// A store that a tensor copy does.
-struct Found {
+/// A store that a tensor copy can replace.
+struct FoundStore {
     inst: Inst,
-    /// What is stored, before it is converted for the store.
+    /// The stored tile, before its conversion for the store.
     value: Value,
-    /// What the conversion is made of.
+    /// The instructions of the conversion.
     conversion: SmallVec<[Inst; 4]>,
     block: Block,
-    /// The instruction of the entry block that it is inside of.
+    /// The instruction of the entry block that contains the store.
     outermost: Option<Inst>,
     boxed: Boxed,
     memory: Layout,
-    /// How elements are combined with what is there, of an atomic operation.
+    /// The operation that combines elements with memory, if the store is an atomic operation.
     reduction: Option<AtomicKind>,
-    /// Whether it has to wait for those before it.
+    /// True if the copy has to wait for earlier copies.
     waits: bool,
-    /// Whether they have to be complete then: to have written the tensor.
+    /// True if earlier copies must have written the tensor then, not only read their buffers.
     complete: bool,
-    /// What is around it, if the kernel makes its tensor map.
+    /// The scope of the tensor map, if the kernel makes it.
     around: Option<Around>,
 }
 
-/// Where instructions stand, and who uses values.
-struct Search<'m> {
+/// The candidates of a kernel, with the uses of its values.
+struct StoreAnalysis<'m> {
     module: &'m Module,
     function: &'m Function,
     uses: Uses,
-    /// Outer ones before inner ones, in the order of the text.
+    /// The stores with their blocks and the instructions of the entry that contain them.
     stores: Vec<(Inst, Block, Option<Inst>)>,
 }
 
-fn find(module: &Module) -> Vec<Found> {
+fn find(module: &Module) -> Vec<FoundStore> {
     let function = module.kernel();
-    let mut search = Search { module, function, uses: Uses::new(function), stores: Vec::new() };
+    let mut search = StoreAnalysis { module, function, uses: Uses::new(function), stores: Vec::new() };
     search.block(function.entry, None, false);
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<FoundStore> = Vec::new();
     for (inst, block, outermost) in search.stores.clone() {
         match search.store(inst, block, outermost) {
             None => {}
@@ -145,16 +146,16 @@ fn find(module: &Module) -> Vec<Found> {
         return found;
     }
     let global = GlobalAccesses::new(module);
-    let is_alone = |store: &Found, all: &[Found]| {
+    let can_be_copy = |store: &FoundStore, all: &[FoundStore]| {
         let reason = search.obstacle(&global, store, all);
         if let Some(reason) = reason {
             say(function, store.inst, || RemarkReason::missed("no tensor copy", reason));
         }
         reason.is_none()
     };
-    // One that is none may keep others from being one.
+    // A store that stays one may keep other stores from being copies.
     loop {
-        let kept: Vec<bool> = found.iter().map(|store| is_alone(store, &found)).collect();
+        let kept: Vec<bool> = found.iter().map(|store| can_be_copy(store, &found)).collect();
         if kept.iter().all(|kept| *kept) {
             break;
         }
@@ -171,18 +172,18 @@ fn find(module: &Module) -> Vec<Found> {
     found
 }
 
-/// Finds out which stores wait for others.
-fn order(search: &Search<'_>, found: &mut [Found]) {
-    // What is combined by one kind of operation may be so in any order.
+/// Decides which stores wait for others.
+fn order(search: &StoreAnalysis<'_>, found: &mut [FoundStore]) {
+    // Reductions by one kind of operation commute.
     let kind = found.first().and_then(|store| store.reduction);
     let commute = kind.is_some() && found.iter().all(|store| store.reduction == kind);
     for number in 0..found.len() {
         let (before, rest) = found.split_at_mut(number);
         let store = &mut rest[0];
-        // One by a map of the kernel waits only where it is a copy.
+        // A store by a map of the kernel waits only if it becomes a copy at run time.
         let last = before.iter().rfind(|other| other.around.is_none());
         let is_first = last.is_none_or(|last| last.block != store.block);
-        let may_meet = |other: &Found| {
+        let may_meet = |other: &FoundStore| {
             other.block != store.block
                 || !commute && other.is_same_tensor(search, store) && !search.are_apart(other, store)
         };
@@ -192,14 +193,14 @@ fn order(search: &Search<'_>, found: &mut [Found]) {
     }
 }
 
-impl Found {
-    /// Whether both go to the same argument of the kernel.
-    fn is_same_tensor(&self, search: &Search<'_>, other: &Self) -> bool {
+impl FoundStore {
+    /// Returns whether both stores go to the same argument of the kernel.
+    fn is_same_tensor(&self, search: &StoreAnalysis<'_>, other: &Self) -> bool {
         search.base(self.boxed.mark) == search.base(other.boxed.mark)
     }
 }
 
-impl Search<'_> {
+impl StoreAnalysis<'_> {
     fn block(&mut self, block: Block, outermost: Option<Inst>, apart: bool) {
         let function = self.function;
         for &inst in &function.blocks[block].insts {
@@ -210,20 +211,20 @@ impl Search<'_> {
             let is_while = matches!(data.op, Op::Tile(ir::Op::While {}));
             let has_roles = matches!(data.op, Op::Gpu(GpuOp::WarpSpecialize { .. }));
             for (number, region) in data.regions.iter().enumerate() {
-                // The condition of a loop is no place for barriers either.
+                // The condition of a loop cannot have barriers either.
                 let is_apart = has_roles || is_while && number == 0;
                 self.block(*region, outermost.or(Some(inst)), apart || is_apart);
             }
         }
     }
 
-    /// What a tensor copy would do of a store; nothing if it is to no box.
+    /// Returns the store that a tensor copy can replace, or the reason why not; `None` without a box.
     fn store(
         &self,
         inst: Inst,
         block: Block,
         outermost: Option<Inst>,
-    ) -> Option<Result<Found, &'static str>> {
+    ) -> Option<Result<FoundStore, &'static str>> {
         let function = self.function;
         let (width, reduction) = match function.insts[inst].op {
             Op::Gpu(GpuOp::Store { width, .. }) => (width, None),
@@ -238,7 +239,7 @@ impl Search<'_> {
         let (value, conversion) = self.converted(stored, block);
         if reduction.is_some() && !self.is_reduction(inst) {
             return Some(Err(
-                "an atomic operation that gives a result, has an order or is none of tensor copies",
+                "an atomic operation that returns a result, has an order or is not one of tensor copies",
             ));
         }
         if reduction.is_none()
@@ -262,7 +263,7 @@ impl Search<'_> {
         let shape = tile.shape.clone();
         let boxed = Boxed { mark, axes: (0..rank).collect(), shape, boxes: layout, is_written: true };
         let (waits, complete) = (false, false);
-        Some(Ok(Found {
+        Some(Ok(FoundStore {
             inst,
             value,
             conversion,
@@ -277,7 +278,7 @@ impl Search<'_> {
         }))
     }
 
-    /// Whether a tensor copy may do an atomic operation.
+    /// Returns whether a tensor copy may do an atomic operation.
     fn is_reduction(&self, inst: Inst) -> bool {
         let data = &self.function.insts[inst];
         let Op::Gpu(GpuOp::AtomicRmw { kind, sem, scope, .. }) = data.op else { return false };
@@ -288,10 +289,10 @@ impl Search<'_> {
             && tile.and_then(ir::Type::dtype).is_some_and(|dtype| is_tensor_reduction(kind, dtype))
     }
 
-    /// What a value was before it was converted through shared memory, and the instructions of that.
+    /// Returns a value before its conversion through shared memory, and the instructions of the conversion.
     fn converted(&self, value: Value, block: Block) -> (Value, SmallVec<[Inst; 4]>) {
         let function = self.function;
-        let stands_here = |inst: &Inst| function.blocks[block].insts.contains(inst);
+        let is_in_block = |inst: &Inst| function.blocks[block].insts.contains(inst);
         let conversion = || {
             let load = function.defining_inst(value)?;
             if self.uses.count(value) != 1 || function.insts[load].results.len() != 1 {
@@ -312,24 +313,29 @@ impl Search<'_> {
                 && is(dealloc, |op| matches!(op, GpuOp::Dealloc {}));
             let insts: SmallVec<[Inst; 4]> = smallvec![alloc, store, load, dealloc];
             let from = function.insts[store].operands[1];
-            (is_conversion && insts.iter().all(stands_here)).then_some((from, insts))
+            (is_conversion && insts.iter().all(is_in_block)).then_some((from, insts))
         };
         conversion().unwrap_or((value, SmallVec::new()))
     }
 
-    /// The number of the tensor map of a mark or a copy, and what it is of.
+    /// Returns the id and the plan of the tensor map of a mark or a copy.
     fn map(&self, inst: Inst) -> Option<(MapId, &tilewright_gpu_ir::TensorMapPlan)> {
         map_plan(&self.module.header, self.function, *self.function.insts[inst].operands.get(1)?)
     }
 
-    /// The argument of the kernel that the tensor of a mark or a copy lies behind.
+    /// Returns the argument of the kernel that points to the tensor of a mark or a copy.
     fn base(&self, inst: Inst) -> Option<Value> {
         let (MapId::Launch(_), plan) = self.map(inst)? else { return None };
         self.function.blocks[self.function.entry].parameters.get(plan.base as usize).copied()
     }
 
-    /// Why a store cannot be a tensor copy, for what else the kernel does.
-    fn obstacle(&self, global: &GlobalAccesses<'_>, store: &Found, all: &[Found]) -> Option<&'static str> {
+    /// Returns the reason in the rest of the kernel why a store cannot be a tensor copy.
+    fn obstacle(
+        &self,
+        global: &GlobalAccesses<'_>,
+        store: &FoundStore,
+        all: &[FoundStore],
+    ) -> Option<&'static str> {
         let function = self.function;
         let base = self.base(store.boxed.mark)?;
         let mut reason = None;
@@ -338,7 +344,7 @@ impl Search<'_> {
                 return;
             }
             let data = &function.insts[inst];
-            let may_meet = |place: usize| global.may_be_behind(data.operands[place], base);
+            let may_meet = |place: usize| global.may_derive_from(data.operands[place], base);
             let meets = match &data.op {
                 Op::Gpu(op) => match op {
                     GpuOp::Load { .. } | GpuOp::Store { .. } => may_meet(0),
@@ -373,8 +379,8 @@ impl Search<'_> {
         reason
     }
 
-    /// Whether two stores to one tensor go to different elements, of one iteration.
-    fn are_apart(&self, a: &Found, b: &Found) -> bool {
+    /// Returns whether two stores of one iteration go to different elements of one tensor.
+    fn are_apart(&self, a: &FoundStore, b: &FoundStore) -> bool {
         let function = self.function;
         if self.map(a.boxed.mark).map(|(number, _)| number)
             != self.map(b.boxed.mark).map(|(number, _)| number)
@@ -385,8 +391,9 @@ impl Search<'_> {
         let own = from.len() - a.boxed.shape.len();
         let mut evolution = ScalarEvolution::new(function);
         from.iter().zip(&to).enumerate().any(|(place, (from, to))| {
-            let extent =
-                |store: &Found| place.checked_sub(own).map_or(1, |axis| i128::from(store.boxed.shape[axis]));
+            let extent = |store: &FoundStore| {
+                place.checked_sub(own).map_or(1, |axis| i128::from(store.boxed.shape[axis]))
+            };
             // The first begins `distance` elements after the second.
             let distance =
                 evolution.form(*from).minus(&evolution.form(*to)).and_then(|form| form.as_constant());
@@ -395,7 +402,7 @@ impl Search<'_> {
     }
 }
 
-/// How a tile lies in shared memory that a tensor copy takes it from: the widest swizzle that it knows.
+/// Returns the layout in shared memory of a tile that a tensor copy stores: the widest swizzle that fits.
 pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, BoxLayout)> {
     let order: SmallVec<[usize; 5]> =
         [axis].into_iter().chain((0..shape.len()).rev().filter(|other| *other != axis)).collect();
@@ -404,7 +411,7 @@ pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, 
         let is_long = mode.row_bytes().is_none_or(|bytes| bytes <= shape[axis] * bits / 8);
         let memory = is_long.then(|| swizzled(shape, &order, bits, mode))?;
         let boxes = BoxLayout::of(&memory, bits).filter(|boxes| boxes.order[0] == axis)?;
-        // Each box begins at a place that the swizzle knows.
+        // Each box begins at an address that is aligned for the swizzle.
         let is_aligned = boxes.count == 1 || boxes.bytes.is_multiple_of(boxes.alignment);
         is_aligned.then_some((memory, boxes))
     })
@@ -413,9 +420,9 @@ pub(super) fn staging(shape: &[u32], axis: usize, bits: u32) -> Option<(Layout, 
 struct Writer<'m> {
     header: &'m mut Header,
     function: &'m mut Function,
-    /// Whether buffers live until the kernel ends.
+    /// True if buffers live until the kernel ends.
     lives_on: bool,
-    /// The buffers that do.
+    /// The buffers that live until the kernel ends.
     ends: Vec<Value>,
 }
 
@@ -431,7 +438,7 @@ impl Writer<'_> {
         self.function.create_inst(op.into(), operands, smallvec![], result, location)
     }
 
-    fn store(&mut self, found: &Found) {
+    fn store(&mut self, found: &FoundStore) {
         let Some(map) = map_for(self.header, self.function, &found.boxed) else { return };
         let tile = self.function.ty(found.value).as_registers().expect("what is stored is in registers");
         let (element, shape) = (tile.element, tile.shape.clone());
@@ -473,10 +480,10 @@ impl Writer<'_> {
         self.function.blocks[found.block].insts.retain(|inst| !found.conversion.contains(inst));
     }
 
-    /// A copy by a map of the kernel, where it can express the store.
+    /// Writes a copy by a map of the kernel, for the cases in which the map can express the store.
     fn store_made(
         &mut self,
-        found: &Found,
+        found: &FoundStore,
         around: &Around,
         (alloc, buffer): (Inst, Value),
         lives_on: bool,
@@ -509,7 +516,7 @@ impl Writer<'_> {
         self.create(GpuOp::TensorStoreWait { pending: 0, complete }, smallvec![], None, like)
     }
 
-    /// Ends the lives of buffers where the kernel ends.
+    /// Deallocates the buffers at the end of the kernel.
     fn end(&mut self) {
         let entry = self.function.entry;
         let Some(last) = self.function.terminator(entry).filter(|_| !self.ends.is_empty()) else { return };
@@ -521,10 +528,10 @@ impl Writer<'_> {
         self.exchange(entry, last, &new);
     }
 
-    /// Puts instructions in the place of one.
+    /// Replaces an instruction by others.
     fn exchange(&mut self, block: Block, old: Inst, new: &[Inst]) {
         let insts = &mut self.function.blocks[block].insts;
-        let place = insts.iter().position(|inst| *inst == old).expect("it stands in this block");
-        insts.splice(place..=place, new.iter().copied());
+        let index = insts.iter().position(|inst| *inst == old).expect("it is in this block");
+        insts.splice(index..=index, new.iter().copied());
     }
 }

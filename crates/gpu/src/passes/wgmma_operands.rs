@@ -1,10 +1,12 @@
-//! Operands of products of warpgroups that are in the registers of any threads: they go to shared memory, in a layout that a
-//! matrix descriptor can say, where the first product that reads them needs them; once for all products that read them, or
-//! their transposes: a descriptor says in which order its rows and columns lie.
+//! Stores operands of `wgmma` from registers to shared memory, in a layout that a matrix descriptor can
+//! express.
 //!
-//! An A that is in the fragment of the instruction stays in registers. What threads hold contiguous along another axis than the
-//! memory has it is converted first: each thread gets a block of it, which it turns over in its registers, so that it is stored
-//! in 16 bytes and not element by element.
+//! An operand is stored before the first dot that reads it, once for all dots that read it or its
+//! transpose: a descriptor states the order of rows and columns.
+//!
+//! An A in the fragment layout of the instruction stays in registers. If threads hold an operand
+//! contiguous along another axis than the memory, it is converted first: each thread gets a block,
+//! which it transposes in its registers, so that it stores 16 bytes at a time and not single elements.
 
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
@@ -18,15 +20,16 @@ use tilewright_gpu_ir::layout_rules::{LANES, element_bits};
 use tilewright_gpu_ir::target::ACCESS_BYTES;
 use tilewright_gpu_ir::{Function, GpuOp, Header, MmaShape, Op};
 
-/// The bytes of an access to shared memory that is not slow, at least.
-const LEAST_ACCESS_BYTES: u32 = 4;
-/// The bits of an element that M or N may be contiguous with: all others have K contiguous.
+/// The fewest bytes of an efficient access to shared memory.
+const MIN_ACCESS_BYTES: u32 = 4;
+/// The bits of elements whose M or N axis may be contiguous: others have a contiguous K axis.
 const TRANSPOSABLE_BITS: u32 = 16;
-/// The bytes of a row with a swizzle.
-const LEAST_ROW_BYTES: u32 = 32;
-const MOST_ROW_BYTES: u32 = 128;
+/// The fewest bytes of a row with a swizzle.
+const MIN_ROW_BYTES: u32 = 32;
+/// The most bytes of a row with a swizzle.
+const MAX_ROW_BYTES: u32 = 128;
 
-/// A value that goes to shared memory, contiguous along an axis in rows of so many elements.
+/// A value that goes to shared memory, contiguous along `axis` in rows of `row` elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Operand {
     value: Value,
@@ -35,7 +38,7 @@ struct Operand {
 }
 
 impl Operand {
-    /// What it is the transpose of, or it itself, if other products read that in the other order.
+    /// Returns the tile before its transposes, if other dots read that tile in the other order.
     fn shared(self, function: &Function, all: &[(Inst, usize, Self)]) -> Option<Self> {
         let (value, axes) = transposed(function, self.value)?;
         let root = Self { value, axis: axes[self.axis], row: self.row };
@@ -44,26 +47,27 @@ impl Operand {
         all.iter().any(|(_, _, other)| is_other(other)).then_some(root)
     }
 
-    /// Whether it is the transpose of what another one is in memory, contiguous along the same axis; nothing if it is neither
-    /// that nor the same.
+    /// Returns whether the operand is the transpose of one in memory, contiguous along the same axis.
+    ///
+    /// `None` if it is neither the transpose nor the same.
     fn is_transpose_of(&self, function: &Function, memory: &Self) -> Option<bool> {
         let (value, axes) = transposed(function, self.value)?;
         (value == memory.value && axes[self.axis] == memory.axis).then(|| !axes.is_sorted())
     }
 }
 
-/// What goes to shared memory.
+/// The operands that go to shared memory.
 pub struct Staged {
-    /// Before which instruction.
+    /// The operands to store before each instruction.
     before: SecondaryMap<Inst, SmallVec<[Operand; 2]>>,
-    /// Of each product, what becomes of A and B, and whether it reads the transpose of that.
+    /// The stored A and B of each dot, and whether the dot reads the transpose.
     operands: SecondaryMap<Inst, [Option<(Operand, bool)>; 2]>,
-    /// The buffers so far.
+    /// The buffers of the operands that were stored so far.
     buffers: Vec<(Operand, Value)>,
 }
 
 impl Staged {
-    /// The operands of all products of a function.
+    /// Finds the operands to store of all dots of a function.
     pub fn new(header: &Header, function: &Function) -> Self {
         let analysis = SlotAnalysis::new(function, false);
         let mut staged =
@@ -97,13 +101,15 @@ impl Staged {
         staged
     }
 
-    /// Whether products read transposes of what is stored.
+    /// Returns whether dots read transposes of stored operands.
     pub fn has_transposes(&self) -> bool {
         self.operands.values().flatten().flatten().any(|(_, is_transposed)| *is_transposed)
     }
 }
 
-/// What becomes of an operand of a product, 0 for A and 1 for B; nothing if it is where the product can read it.
+/// Returns the layout to store an operand of a dot with: operand 0 is A, 1 is B.
+///
+/// `None` if the dot can read the operand from its registers, or if it is in memory already.
 fn operand(
     header: &Header,
     function: &Function,
@@ -120,7 +126,8 @@ fn operand(
         return None;
     }
     let (k_axis, mn_axis) = (1 - place, place);
-    // What threads hold the widest vectors along; of single elements, what lanes are beside each other along.
+    // The axis along which threads hold the widest vectors; if they hold single elements, the axis along
+    // which lanes are neighbors.
     let is_mn_contiguous = match contiguous_axis(header, function, value) {
         Some(axis) => axis == mn_axis,
         None => match [mn_axis, k_axis].map(|axis| layout.vector_along(axis).width()) {
@@ -128,9 +135,9 @@ fn operand(
             [mn, k] => mn > k,
         },
     };
-    let row = |extent: u32| extent.min(MOST_ROW_BYTES * 8 / bits);
+    let row = |extent: u32| extent.min(MAX_ROW_BYTES * 8 / bits);
     let mn_row = row([shape.m, shape.n][place]);
-    let is_mn_major = bits == TRANSPOSABLE_BITS && is_mn_contiguous && mn_row * bits >= LEAST_ROW_BYTES * 8;
+    let is_mn_major = bits == TRANSPOSABLE_BITS && is_mn_contiguous && mn_row * bits >= MIN_ROW_BYTES * 8;
     Some(if is_mn_major {
         Operand { value, axis: mn_axis, row: mn_row }
     } else {
@@ -138,24 +145,24 @@ fn operand(
     })
 }
 
-/// Whether neighbouring lanes hold neighbours along an axis.
+/// Returns whether neighboring lanes hold neighbors along an axis.
 fn is_along(layout: &Layout, axis: usize) -> bool {
     layout.bases(Input::Lane).first().is_some_and(|first| *first == 1 << layout.output().shift(axis))
 }
 
-/// The instruction in the block of a value that a use of it is, or is inside of.
+/// Returns the instruction in the block of a value that is or contains a use of the value.
 fn beside(analysis: &SlotAnalysis<'_>, value: Value, user: Inst) -> Inst {
-    analysis.ancestor_in(analysis.block_of(value), user).expect("a value is used where it is known")
+    analysis.ancestor_in(analysis.block_of(value), user).expect("a definition dominates its uses")
 }
 
 impl Pass<'_> {
-    /// Puts to shared memory what products in an instruction, or the instruction itself, read first: the new buffers.
+    /// Stores the operands that are first read in an instruction or its regions; returns the new buffers.
     pub(super) fn stage_operands(&mut self, inst: Inst, block: Block) -> SmallVec<[Value; 2]> {
         let mut made = smallvec![];
         for operand in std::mem::take(&mut self.staged.before[inst]) {
             self.goes_through_memory(inst);
             let memory = self.operand_memory(operand);
-            let value = match self.turned_over(operand) {
+            let value = match self.transposing_layout(operand) {
                 Some(layout) => {
                     let layout = self.header.layouts.add(layout);
                     self.converted(operand.value, layout, block)
@@ -170,7 +177,7 @@ impl Pass<'_> {
         for (place, operand) in self.staged.operands[inst].into_iter().enumerate() {
             let Some((operand, is_transposed)) = operand else { continue };
             let buffer = self.staged.buffers.iter().find(|(other, _)| *other == operand);
-            let (_, buffer) = buffer.expect("what a product reads was stored before it");
+            let (_, buffer) = buffer.expect("an operand is stored before the dot");
             let data = &mut self.cursor.function.insts[inst];
             data.operands[place] = *buffer;
             if let Op::Gpu(GpuOp::Wgmma { transposed_a, transposed_b, .. }) = &mut data.op {
@@ -180,13 +187,16 @@ impl Pass<'_> {
         made
     }
 
-    /// The layout in which threads turn an operand over, if they would store less than a word at a time: blocks of 16 bytes along
-    /// the axis of the memory and a word along the other. Of lanes that store together, each goes to banks of its own: the
-    /// swizzle tells as many rows apart as there are 16 bytes in its own, and the lanes beside each other along the other axis
-    /// are a word of rows apart.
+    /// Returns the layout in which threads transpose an operand, if they would store less than a word at
+    /// a time.
     ///
-    /// A box that lies in memory as the product reads it is none of them: a tensor copy brings it, whatever threads would load.
-    fn turned_over(&self, Operand { value, axis, .. }: Operand) -> Option<Layout> {
+    /// A thread has a block of 16 bytes along the axis of the memory and a word along the other. Lanes
+    /// that store together go to different banks: the swizzle separates as many rows as it has chunks of
+    /// 16 bytes, and neighboring lanes along the other axis are a word of rows apart.
+    ///
+    /// A box that is contiguous in global memory along the same axis needs no such layout: a tensor copy
+    /// brings it, not threads.
+    fn transposing_layout(&self, Operand { value, axis, .. }: Operand) -> Option<Layout> {
         if contiguous_axis(self.header, self.cursor.function, value) == Some(axis) {
             return None;
         }
@@ -194,12 +204,12 @@ impl Pass<'_> {
         let (layout, bits, other) = (self.layout(value), element_bits(tile), 1 - axis);
         let bytes = (bits / 8).max(1);
         let along = layout.vector_along(axis).width();
-        if along * bytes >= LEAST_ACCESS_BYTES.max(2 * bytes) || layout.vector_along(other).width() <= along {
+        if along * bytes >= MIN_ACCESS_BYTES.max(2 * bytes) || layout.vector_along(other).width() <= along {
             return None;
         }
         let (extents, warps) = (&tile.shape, self.header.num_warps);
         let per_thread = (extents[0] * extents[1] / (LANES * warps)).max(1);
-        let across = (LEAST_ACCESS_BYTES / bytes).clamp(1, extents[other].min(per_thread));
+        let across = (MIN_ACCESS_BYTES / bytes).clamp(1, extents[other].min(per_thread));
         let run = (ACCESS_BYTES / bytes).min(extents[axis]).min(per_thread / across).max(1);
         let lanes = across.min(extents[axis] / run);
         let warps_across = warps.min((extents[other] / (across * (LANES / lanes))).max(1));
@@ -222,15 +232,15 @@ impl Pass<'_> {
     }
 }
 
-/// The instructions without the fences that another one follows before anything needs them.
+/// Removes each fence that another fence follows before an instruction needs it.
 pub fn without_repeated_fences(function: &Function, insts: Vec<Inst>) -> Vec<Inst> {
     let mut kept: Vec<Inst> = Vec::with_capacity(insts.len());
     let mut fence = None;
     for inst in insts {
         let data = &function.insts[inst];
         if matches!(data.op, Op::Gpu(GpuOp::FenceProxy {})) {
-            if let Some(place) = fence {
-                kept.remove(place);
+            if let Some(index) = fence {
+                kept.remove(index);
             }
             fence = Some(kept.len());
         } else if needs_fence(data.op.info().family, &data.op) {
@@ -241,7 +251,7 @@ pub fn without_repeated_fences(function: &Function, insts: Vec<Inst>) -> Vec<Ins
     kept
 }
 
-/// Whether a fence before an instruction may be for that, or for what other threads do behind it.
+/// Returns whether an instruction, or other threads after it, may need a fence before it.
 fn needs_fence(family: OpFamily, op: &Op) -> bool {
     match family {
         OpFamily::Barrier | OpFamily::Dot | OpFamily::Loop | OpFamily::Branch | OpFamily::Partitions => true,

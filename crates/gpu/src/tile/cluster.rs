@@ -1,4 +1,5 @@
-//! A program for a cluster of blocks (`num_ctas`) is divided between them: each computes a part of its products, along one axis.
+//! Divides a program between the blocks of a cluster (`num_ctas`): each block computes a part of
+//! each dot, along one axis.
 //!
 //! ```text
 //! %pid = program_id 0                          %block = program_id 0 ; %pid = %block / 2 ; %rank = %block % 2
@@ -6,14 +7,17 @@
 //! %a = load [256, 64] ; %b = load [64, 256]    %a = load [128, 64] ; %b = load [64, 256]
 //! %c = dot %a, %b : [256, 256]                 %c = dot %a, %b : [128, 256]
 //! ```
-//! What a block needs of a value is found from the end: of what is stored, a part along an axis, so of what that is computed
-//! from a part or all of it. A value that is needed in two forms, such as a range that numbers rows and columns, is computed in
-//! both; but of each product a block computes one part. Scalars are the same in all blocks. What is stored and has no axis to be
-//! divided along the first block stores.
+//! The analysis goes backward from the stores: a block stores a part along an axis, and so needs a
+//! part or all of each value that the stored one is computed from. A value that is needed in two
+//! forms, such as a range that is an index of rows and of columns, is computed in both; but a block
+//! computes only one part of each dot. Scalars are the same in all blocks. The first block stores a
+//! value that has no axis to divide.
 //!
-//! A program is divided only if no block needs an answer of another one: that is refused of whatever waits, prints, is seen by
-//! other programs in an order, and of memory that a program writes and accesses in a second place, unless each block finds its own
-//! part there. Pointers of different arguments are taken to point to different memory, as everywhere. A refusal says why.
+//! A program is divided only if no block depends on what another block does. So the pass refuses
+//! programs that wait, that print, or that other programs observe in an order. It also refuses two
+//! accesses to memory that the program writes, unless each block accesses only its own part. Pointers
+//! of different arguments are assumed to point to different memory, as everywhere. A refusal has a
+//! reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -25,26 +29,26 @@ use tilewright_opt::analysis::{Access, accesses};
 
 use super::division::Writer;
 
-/// Of a product, a block computes at least so many rows and columns: those of the smallest instruction.
-const LEAST_EXTENT: u32 = 16;
+/// The fewest rows or columns of a dot that a block computes: those of the smallest instruction.
+const MIN_EXTENT: u32 = 16;
 /// The rows that a warpgroup multiplies at a time.
 pub(super) const WARPGROUP_ROWS: u32 = 64;
 
-/// What of a value a block has.
+/// The elements of a value that a block has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Form {
-    /// All of it, as every block.
+    /// All elements, as every block.
     Whole,
-    /// As many elements along this axis as each other block: the first block the first ones.
+    /// An equal part along this axis, in the order of the blocks.
     Part(usize),
 }
 
-/// Why a program cannot be divided.
+/// The reason why a program cannot be divided.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// Where.
+    /// The instruction that cannot be divided.
     pub inst: Option<Inst>,
-    /// What is in the way.
+    /// The obstacle, for a remark.
     pub reason: &'static str,
 }
 
@@ -54,19 +58,20 @@ fn refuse<T>(inst: Inst, reason: &'static str) -> Found<T> {
     Err(Refusal { inst: Some(inst), reason })
 }
 
-/// The program of each block, of so many in a cluster (a power of two): its grid has so many times as many blocks along the first
-/// axis as the program's.
+/// Returns the program of each of `blocks` blocks (a power of two) of a cluster.
+///
+/// Its grid has `blocks` blocks along the first axis for each program.
 ///
 /// # Errors
-/// Why it cannot be divided.
+/// The reason why the program cannot be divided.
 pub fn divide(module: &Module, blocks: u32) -> Result<Module, Refusal> {
     let kernel = module.kernel();
     let roots = roots(kernel)?;
     let written = Written::of(module);
     let Some(product) = main_product(kernel) else {
-        return Err(Refusal { inst: None, reason: "it has no product" });
+        return Err(Refusal { inst: None, reason: "it has no dot" });
     };
-    let mut refusal = Refusal { inst: Some(product), reason: "its product is too small" };
+    let mut refusal = Refusal { inst: Some(product), reason: "its dot is too small" };
     for axis in axes(kernel, product, blocks) {
         let mut demand = Demand::new(kernel, blocks);
         match demand.divide(product, axis, &roots).and_then(|()| written.check(&demand)) {
@@ -83,7 +88,7 @@ pub fn divide(module: &Module, blocks: u32) -> Result<Module, Refusal> {
     Err(refusal)
 }
 
-/// What a program is for: what it stores, and the scalars by which it decides what to do.
+/// The stores of a program, and the scalars that decide its control flow.
 #[derive(Default)]
 struct Roots {
     stores: Vec<Inst>,
@@ -106,7 +111,7 @@ fn roots(kernel: &Function) -> Found<Roots> {
                     return refuse(inst, "other blocks do not see it");
                 }
                 OpFamily::Atomic if data.results.iter().any(|result| used.contains(result)) => {
-                    return refuse(inst, "what it gives depends on the order of the blocks");
+                    return refuse(inst, "its result depends on the order of the blocks");
                 }
                 OpFamily::Store | OpFamily::Atomic => roots.stores.push(inst),
                 OpFamily::Load if is_volatile(&data.op) => {
@@ -122,7 +127,7 @@ fn roots(kernel: &Function) -> Found<Roots> {
                     return refuse(inst, "it is about the whole program");
                 }
                 OpFamily::Call | OpFamily::Partitions | OpFamily::Memory => {
-                    return refuse(inst, "what it does is not known");
+                    return refuse(inst, "its effects are unknown");
                 }
                 OpFamily::Loop | OpFamily::Branch => {
                     roots.scalars.extend(&data.operands[..data.op.info().operands.len()]);
@@ -147,7 +152,7 @@ fn roots(kernel: &Function) -> Found<Roots> {
             }
         }
     }
-    // In the order of the program, whichever region they stand in.
+    // In the order of the program, across regions.
     roots.stores.sort_unstable();
     Ok(roots)
 }
@@ -156,7 +161,7 @@ fn is_volatile(op: &Op) -> bool {
     matches!(op, Op::Load { volatile, cache, .. } if *volatile || *cache == CacheModifier::Volatile)
 }
 
-/// The product that most is computed for, as far as the program says.
+/// Returns the dot with the most work, if each loop runs 16 iterations.
 fn main_product(kernel: &Function) -> Option<Inst> {
     let mut best: Option<(Inst, u64)> = None;
     let mut look = |inst: Inst, weight: u64| {
@@ -182,14 +187,15 @@ fn main_product(kernel: &Function) -> Option<Inst> {
     best.map(|(inst, _)| inst)
 }
 
-/// The axes along which a product may be divided, the better one first: that which leaves a part with as few rows and columns to be
-/// copied as possible, and enough rows for a warpgroup.
+/// Returns the axes along which a dot may be divided, the best first.
+///
+/// The best axis leaves enough rows for a warpgroup, and the fewest rows and columns to copy.
 fn axes(kernel: &Function, product: Inst, blocks: u32) -> Vec<usize> {
     let shape = &kernel.ty(kernel.insts[product].results[0]).shape;
     let rank = shape.len();
     let extent = |of: usize, axis: usize| if of == axis { shape[of] / blocks } else { shape[of] };
     let mut axes: Vec<usize> = [rank - 2, rank - 1].into();
-    axes.retain(|axis| extent(*axis, *axis) >= LEAST_EXTENT);
+    axes.retain(|axis| extent(*axis, *axis) >= MIN_EXTENT);
     axes.sort_by_key(|&axis| {
         let (rows, columns) = (extent(rank - 2, axis), extent(rank - 1, axis));
         (rows < WARPGROUP_ROWS, rows + columns)
@@ -198,13 +204,13 @@ fn axes(kernel: &Function, product: Inst, blocks: u32) -> Vec<usize> {
     axes
 }
 
-/// What the blocks need of each value.
+/// The forms in which blocks need each value.
 #[derive(Clone)]
 struct Demand<'f> {
     kernel: &'f Function,
     blocks: u32,
     forms: Forms,
-    /// What is done with what is stored.
+    /// The form in which each store and atomic operation is done.
     roots: FxHashMap<Inst, Form>,
     parents: Parents,
 }
@@ -218,7 +224,7 @@ impl<'f> Demand<'f> {
         Self { kernel, blocks, forms: Forms::default(), roots: FxHashMap::default(), parents }
     }
 
-    /// Divides all that is stored, given how the product is.
+    /// Divides all stores, given the axis of the main dot.
     fn divide(&mut self, product: Inst, axis: usize, roots: &Roots) -> Found<()> {
         self.need(self.kernel.insts[product].results[0], Form::Part(axis))?;
         for scalar in &roots.scalars {
@@ -254,7 +260,7 @@ impl<'f> Demand<'f> {
         Ok(())
     }
 
-    /// A value is needed in a form, and so is what it is computed from.
+    /// Demands a value in a form, and the values that it is computed from.
     fn need(&mut self, value: Value, form: Form) -> Found<()> {
         let mut missing = vec![(value, form)];
         while let Some((value, form)) = missing.pop() {
@@ -274,25 +280,25 @@ impl<'f> Demand<'f> {
                 continue;
             }
             known.push(form);
-            let is_alone = known.len() == 1;
+            let is_first = known.len() == 1;
             let Some(inst) = inst else { continue };
             let data = &self.kernel.insts[inst];
             match data.op.family() {
                 OpFamily::Dot if form == Form::Whole => {
                     return refuse(inst, "each block would have to compute all of it");
                 }
-                OpFamily::Dot if !is_alone => {
+                OpFamily::Dot if !is_first => {
                     return refuse(inst, "a block would have to compute two parts of it");
                 }
                 OpFamily::Loop | OpFamily::Branch => {
-                    // The counter of a loop is carried by nobody.
+                    // A loop does not carry its counter.
                     if let Some(carried) = self.kernel.carried_by(inst, value) {
                         let Carried { initial, parameters, yielded, result } = carried;
                         let all = initial.into_iter().chain(parameters).chain(yielded).chain([result]);
                         missing.extend(all.map(|value| (value, form)));
                     }
                 }
-                // tidy: wildcard because all others compute what they give of their operands
+                // tidy: wildcard because all others compute results from operands
                 _ => {
                     let forms = operand_forms(self.kernel, inst, form)?;
                     missing.extend(data.operands.iter().copied().zip(forms));
@@ -303,7 +309,7 @@ impl<'f> Demand<'f> {
     }
 }
 
-/// What an instruction needs of each operand for its results in a form.
+/// Returns the forms of the operands that an instruction needs for its results in a form.
 pub fn operand_forms(kernel: &Function, inst: Inst, form: Form) -> Found<SmallVec<[Form; 4]>> {
     let data = &kernel.insts[inst];
     let count = data.operands.len();
@@ -338,25 +344,25 @@ pub fn operand_forms(kernel: &Function, inst: Inst, form: Form) -> Found<SmallVe
         }
         Op::Broadcast { .. } | Op::Hint { .. } | Op::Load { .. } | Op::Gather { .. } => Some(axis),
         op if op.family() == OpFamily::Pointwise => Some(axis),
-        // tidy: wildcard because nothing is known of where others have their elements from
+        // tidy: wildcard because no rule says which elements others read
         _ => None,
     };
     let Some(part) = part else { return refuse(inst, "its elements come from more than one block") };
     Ok(data.operands.iter().map(|operand| part_of(kernel, *operand, part)).collect())
 }
 
-/// A part of a tile; scalars have none.
+/// Returns the form of a part of a tile; a scalar is whole.
 fn part_of(kernel: &Function, value: Value, axis: usize) -> Form {
     if kernel.ty(value).is_scalar() { Form::Whole } else { Form::Part(axis) }
 }
 
-/// The axis of one shape along which the same elements are parts of equal size as along an axis of another one.
+/// Returns the axis of a shape whose equal parts have the elements of those along an axis of another.
 fn same_axis(from: &[u32], to: &[u32], axis: usize) -> Option<usize> {
     let before = |shape: &[u32], axis: usize| shape[..axis].iter().product::<u32>();
     (0..from.len()).rev().find(|other| before(from, *other) == before(to, axis))
 }
 
-/// What a program does with memory that it writes.
+/// The accesses of a program to memory that it writes.
 struct Written {
     accesses: Vec<Access>,
 }
@@ -371,7 +377,7 @@ impl Written {
         Self { accesses: about.cloned().collect() }
     }
 
-    /// Refuses a program in which a block may find, or write, what is another one's.
+    /// Refuses a program in which a block may access elements of another block.
     fn check(&self, demand: &Demand<'_>) -> Found<()> {
         let kernel = demand.kernel;
         for (number, one) in self.accesses.iter().enumerate() {
@@ -391,8 +397,9 @@ impl Written {
     }
 }
 
-/// Whether two accesses of a block, at any time, are of elements that no other block accesses by them: through the same
-/// pointers, in parts.
+/// Returns whether no other block accesses the elements of two accesses of a block.
+///
+/// That holds if both go through the same pointers, in the same part.
 fn is_own(demand: &Demand<'_>, one: Inst, other: Inst) -> bool {
     let kernel = demand.kernel;
     let [pointer, same] = [one, other].map(|inst| kernel.insts[inst].operands[0]);

@@ -1,5 +1,6 @@
-//! Writes the program of each block of a cluster, given in which forms values are needed (`cluster.rs`): each instruction once
-//! for each form.
+//! Writes the program of each block of a cluster, given the forms of values (`cluster.rs`).
+//!
+//! Each instruction is written once for each form.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -10,18 +11,19 @@ use tilewright_ir::{
 
 use super::cluster::{Form, Forms, operand_forms};
 
-/// Writes a program anew.
+/// Rewrites a program for one block of a cluster.
 pub struct Writer<'f> {
     cursor: Cursor<'f>,
     blocks: u32,
-    /// In which forms values are needed.
+    /// The forms in which values are needed.
     forms: Forms,
-    /// The forms of what is stored.
+    /// The forms of stores and atomic operations.
     roots: FxHashMap<Inst, Form>,
-    /// What values are in the new program.
+    /// The values of the new program, by the old value and its form.
     made: FxHashMap<(Value, Form), Value>,
-    /// The number of the program along the first axis, and of the block in its cluster.
+    /// The index of the program along the first axis.
     program: Option<Value>,
+    /// The rank of the block in its cluster.
     rank: Option<Value>,
 }
 
@@ -77,7 +79,7 @@ impl<'f> Writer<'f> {
         forms
     }
 
-    /// What is promised of a tile is of use before it is divided alone.
+    /// Keeps promises about scalars; those about tiles are of use only before the division.
     fn root(&mut self, inst: Inst) {
         let InstData { op, operands, .. } = self.cursor.function.insts[inst].clone();
         if operands.iter().all(|value| self.cursor.function.ty(*value).is_scalar()) {
@@ -86,7 +88,7 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// A part is stored by its block, and what is no part by the first block.
+    /// Stores a part in each block, and an undivided value in the first block.
     fn store(&mut self, inst: Inst) {
         let InstData { op, operands, results, .. } = self.cursor.function.insts[inst].clone();
         let form = self.roots[&inst];
@@ -134,7 +136,7 @@ impl<'f> Writer<'f> {
                 return smallvec![self.binary(ElementwiseFn::IntDiv, count, blocks)];
             }
             Op::Arange { start, end } if form != Form::Whole => return smallvec![self.range(start, end)],
-            // tidy: wildcard because no other op knows its place in the grid or in a tile
+            // tidy: wildcard because no other op depends on an index in the grid or in a tile
             _ => {}
         }
         let types: Vec<Type> = results.iter().map(|result| self.ty(*result, form)).collect();
@@ -142,7 +144,7 @@ impl<'f> Writer<'f> {
             Self::shorten(&mut op, axis, &types[0].shape);
         }
         let forms = operand_forms(self.cursor.function, inst, form)
-            .unwrap_or_else(|refusal| unreachable!("what is needed can be computed: {}", refusal.reason));
+            .unwrap_or_else(|refusal| unreachable!("each demanded form can be computed: {}", refusal.reason));
         let operands: SmallVec<[Value; 4]> =
             operands.iter().zip(forms).map(|(value, form)| self.value(*value, form)).collect();
         let regions = regions.iter().map(|region| self.cursor.function.clone_region(*region)).collect();
@@ -150,7 +152,7 @@ impl<'f> Writer<'f> {
         self.cursor.function.insts[new].results.clone()
     }
 
-    /// The part of a range that is the block's.
+    /// Writes the part of a range that belongs to the block.
     fn range(&mut self, start: i64, end: i64) -> Value {
         let extent = (end - start) / i64::from(self.blocks);
         let shape = Shape(smallvec![extent as u32]);
@@ -162,14 +164,14 @@ impl<'f> Writer<'f> {
         self.binary(ElementwiseFn::Add, range, first)
     }
 
-    /// Makes an op that says its shape, or something of an axis, one of a part.
+    /// Adapts an op that states its shape, or a property of an axis, to a part.
     fn shorten(op: &mut Op, axis: usize, part: &Shape) {
         match op {
             Op::Splat { shape }
             | Op::Broadcast { shape }
             | Op::Reshape { shape }
             | Op::Slice { shape, .. } => shape.clone_from(part),
-            // A part begins at a multiple of its extent, and what is known of runs holds of those in it.
+            // A part begins at a multiple of its extent, so hints hold for the runs inside it.
             Op::Hint { values, .. } => {
                 if let Some(value) = values.get_mut(axis) {
                     *value = power_of_two_in(*value).min(i64::from(part[axis]));
@@ -180,7 +182,7 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// A loop or a branch carries each value in the forms in which it is needed.
+    /// Writes a loop or a branch that carries each value in each form that is needed.
     fn control(&mut self, inst: Inst) {
         let InstData { op, operands, regions, .. } = self.cursor.function.insts[inst].clone();
         let all: Vec<Carried> = self.cursor.function.carried(inst).collect();
@@ -204,7 +206,7 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// A region of a loop or a branch that carries these.
+    /// Writes a region of a loop or a branch that carries these values.
     fn region(&mut self, inst: Inst, number: usize, carried: &[(Carried, Form)]) -> Block {
         let region = self.cursor.function.insts[inst].regions[number];
         let new = self.cursor.function.blocks.push(BlockData::default());
@@ -236,7 +238,7 @@ impl<'f> Writer<'f> {
         new
     }
 
-    /// The type of a value in a form.
+    /// Returns the type of a value in a form.
     fn ty(&self, value: Value, form: Form) -> Type {
         let mut ty = self.cursor.function.ty(value).clone();
         if let Form::Part(axis) = form
@@ -275,7 +277,7 @@ impl<'f> Writer<'f> {
     }
 }
 
-/// The largest power of two that divides a number; 1 of none.
+/// Returns the largest power of two that divides a number; 1 if it is not positive.
 fn power_of_two_in(number: i64) -> i64 {
     if number > 0 { 1 << number.trailing_zeros() } else { 1 }
 }

@@ -1,4 +1,5 @@
-//! What the GPU path refuses, before anything is decided; and inlining, which on a GPU is always worth it.
+//! Refuses kernels that the GPU path does not support, before any other decision; and requests
+//! inlining, which always pays on a GPU.
 
 use tilewright_base::{Code, Diagnostic};
 use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, Op, OpFamily, Value};
@@ -6,7 +7,7 @@ use tilewright_ir::{Dialect, Function, Inst, MAX_TILE_ELEMENTS, Module, Op, OpFa
 use super::padding::{mask_place, padded};
 use tilewright_gpu_ir::target::MAX_WARPS;
 
-/// Lets the optimizer inline every call, those of `noinline` functions too; true if there are calls.
+/// Lets the optimizer inline every call, even of `noinline` functions; returns whether there are calls.
 pub fn request_inlining(module: &mut Module) -> bool {
     let has_calls = module.functions.len() > 1;
     if has_calls {
@@ -15,7 +16,7 @@ pub fn request_inlining(module: &mut Module) -> bool {
     has_calls
 }
 
-/// Refuses what no layout can be found for.
+/// Refuses kernels without a layout for each of their tiles.
 pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
     if !num_warps.is_power_of_two() || num_warps > MAX_WARPS {
         let message = format!("num_warps must be a power of two up to {MAX_WARPS}, found {num_warps}");
@@ -31,7 +32,7 @@ pub fn check(kernel: &Function, num_warps: u32) -> Result<(), Box<Diagnostic>> {
     found.map_or(Ok(()), |diagnostic| Err(Box::new(diagnostic)))
 }
 
-/// Refuses parameters that are tiles, which the executor of the CPU takes: a launch passes scalars.
+/// Refuses parameters that are tiles: the CPU executor takes them, but a launch passes scalars.
 fn check_interface(kernel: &Function) -> Result<(), Box<Diagnostic>> {
     let parameters = kernel.parameters.iter().zip(kernel.parameter_types());
     let Some((parameter, ty)) = parameters.into_iter().find(|(_, ty)| !ty.is_scalar()) else { return Ok(()) };
@@ -86,7 +87,7 @@ fn refusal(kernel: &Function, inst: Inst) -> Option<Diagnostic> {
     )
 }
 
-/// A finding at an instruction, with the calls that lead there.
+/// Returns a diagnostic at an instruction, with the chain of calls that leads there.
 pub fn at<D: Dialect>(
     kernel: &Function<D>,
     inst: Inst,

@@ -1,4 +1,4 @@
-//! Loops that ask for it are unrolled (`tl.range(loop_unroll_factor=…)`).
+//! Unrolls the loops that request it (`tl.range(loop_unroll_factor=…)`).
 //!
 //! ```text
 //! for %i = %low to %high by 1 carry %x {       %middle = %low + (%high - %low) / 4 * 4
@@ -7,8 +7,8 @@
 //! }                                            } : %u
 //!                                              for %i = %middle to %high by 1 carry %x = %u { %y = … %i, %x }
 //! ```
-//! What is left behind the last whole iteration is not pipelined. A step that is no positive constant, and counters of 64 bits,
-//! whose difference may overflow, leave a loop as it is.
+//! The loop over the remaining iterations is not pipelined. A loop stays as it is if its step is not a
+//! positive constant, or if its counter has 64 bits, so that the difference of the bounds may overflow.
 
 use tilewright_ir::{
     Block, Cursor, Dtype, Element, ElementwiseFn, Function, Inst, Op, Rounding, Type, Unrolling, Value,
@@ -17,8 +17,8 @@ use tilewright_ir::{
 
 use crate::remarks::{self, RemarkReason};
 
-/// The most instructions that a loop may have when it is unrolled.
-const MOST_INSTS: usize = 4096;
+/// The most instructions of an unrolled loop.
+const MAX_INSTS: usize = 4096;
 
 /// Unrolls the loops of a kernel, inner ones first.
 pub fn unroll(function: &mut Function) {
@@ -56,16 +56,16 @@ struct Plan {
 
 fn plan(function: &Function, inst: Inst) -> Result<Plan, &'static str> {
     let data = &function.insts[inst];
-    let Op::For { options } = &data.op else { return Err("it is no loop") };
+    let Op::For { options } = &data.op else { return Err("it is not a loop") };
     let dtype = function.ty(data.operands[0]).dtype().filter(|dtype| *dtype == Dtype::I32);
     let dtype = dtype.ok_or("its counter does not have 32 bits")?;
     let step = constant_int(function, data.operands[2]);
     let step = step.and_then(|step| i64::try_from(step).ok()).filter(|step| *step > 0);
-    let step = step.ok_or("its step is no positive number that is known")?;
+    let step = step.ok_or("its step is not a positive constant")?;
     let factor = options.unroll_factor;
     let mut insts = 0;
     function.walk(data.regions[0], &mut |_| insts += 1);
-    if insts * factor as usize > MOST_INSTS || i32::try_from(step * i64::from(factor)).is_err() {
+    if insts * factor as usize > MAX_INSTS || i32::try_from(step * i64::from(factor)).is_err() {
         return Err("it would be too long");
     }
     Ok(Plan { factor, step, dtype })
@@ -90,15 +90,15 @@ impl Rewriter<'_> {
         unroll_loop(&mut self.cursor, (block, inst), &unrolling, Op::For { options });
     }
 
-    /// Where the last whole iteration ends.
-    fn middle(&mut self, lower: Value, upper: Value, long: i64, dtype: Dtype) -> Value {
+    /// Returns the counter after the last unrolled iteration; each one adds `advance` to it.
+    fn middle(&mut self, lower: Value, upper: Value, advance: i64, dtype: Dtype) -> Value {
         let [low, high] = [lower, upper].map(|bound| self.cast(bound, Dtype::I64));
         let zero = self.cursor.int(Dtype::I64, 0);
-        let long = self.cursor.int(Dtype::I64, long);
+        let advance = self.cursor.int(Dtype::I64, advance);
         let distance = self.binary(ElementwiseFn::Sub, high, low);
         let distance = self.binary(ElementwiseFn::Max, distance, zero);
-        let whole = self.binary(ElementwiseFn::IntDiv, distance, long);
-        let whole = self.binary(ElementwiseFn::Mul, whole, long);
+        let whole = self.binary(ElementwiseFn::IntDiv, distance, advance);
+        let whole = self.binary(ElementwiseFn::Mul, whole, advance);
         let middle = self.binary(ElementwiseFn::Add, low, whole);
         self.cast(middle, dtype)
     }

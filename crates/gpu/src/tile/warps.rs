@@ -10,7 +10,8 @@
 //!   the tensor cores idle while the threads compute. Another warpgroup uses them meanwhile, if a
 //!   multiprocessor holds as many blocks of twice the warps.
 //!
-//! A program that is asked for as a cluster of blocks and cannot be divided between them is run by one block, with the warps of all.
+//! If a launch requests a cluster of blocks for a program that cannot be divided between them, one
+//! block runs the program, with the warps of all blocks.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{Block, Function, Inst, Op, OpFamily, ShapeOp, Type, Value};
@@ -22,24 +23,26 @@ use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::LANES;
 use tilewright_gpu_ir::target::{Feature, GpuTarget, REGISTER_FILE, THREAD_REGISTERS, WARPGROUP_WARPS};
 
-/// The blocks of a cluster that every device has which has clusters.
-const MOST_BLOCKS: u32 = 8;
+/// The largest cluster that every device with clusters supports.
+const MAX_BLOCKS: u32 = 8;
 
-/// Gives a kernel more warps, as above, if its launcher launches them.
+/// Gives a kernel more warps, as described above, if its launcher allows it.
 pub fn add_warps(kernel: &mut Preparation<'_>) {
     if kernel.launcher.adds_warps {
         kernel.num_warps = warps_of_dots(kernel.module.kernel(), kernel.target, kernel.num_warps);
     }
 }
 
-/// The warps of a kernel: those requested, or more. Assembly of the program may count its threads.
+/// Returns the warps of a kernel: those requested, or more.
+///
+/// Inline assembly may depend on the number of threads, so such kernels keep the requested warps.
 fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     let has_assembly = find(kernel, |op| matches!(op, Op::InlineAsm { .. })).is_some();
     let Some(dot) = find(kernel, is_dot).filter(|_| !has_assembly) else { return num_warps };
     let [tiles, accumulators] = [Counted::Tiles, Counted::Accumulators]
         .map(|counted| peak_words(kernel, kernel.entry, counted, &mut FxHashSet::default()) as u32);
     let mut warps = num_warps;
-    while tiles / (warps * LANES) > target.tuning.accumulator_registers && warps < most_warps() {
+    while tiles / (warps * LANES) > target.tuning.accumulator_registers && warps < max_warps() {
         warps *= 2;
     }
     let blocks = |warps: u32| {
@@ -50,7 +53,7 @@ fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
         format!("the tiles of its dots would take {} registers of a thread", tiles / (num_warps * LANES))
     } else if target.features.has(Feature::Wgmma)
         && warps.is_multiple_of(WARPGROUP_WARPS)
-        && 2 * warps <= most_warps()
+        && 2 * warps <= max_warps()
         && blocks(2 * warps) >= blocks(warps)
         && has_waiting_dots(kernel, kernel.entry, (target, warps))
     {
@@ -64,8 +67,8 @@ fn warps_of_dots(kernel: &Function, target: GpuTarget, num_warps: u32) -> u32 {
     warps
 }
 
-/// Whether a loop has dots that depend on others, which cannot run beside another iteration because
-/// a thread does not have the registers, while twice the warps have whole warpgroups of rows.
+/// Returns whether a loop has dots that depend on other dots and would run alongside another iteration
+/// only with more registers than a thread has, while twice the warps have whole warpgroups of rows.
 fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget, u32)) -> bool {
     let rows = 2 * warps / WARPGROUP_WARPS * WARPGROUP_ROWS;
     let mut of_dots: FxHashSet<Value> = FxHashSet::default();
@@ -93,14 +96,16 @@ fn has_waiting_dots(kernel: &Function, block: Block, (target, warps): (GpuTarget
     depends && can_gather_rows && !cost_model::fits_registers(tiles as u32 / threads, threads, target.tuning)
 }
 
-/// The most warps of a block whose threads have as many registers as an instruction can name.
-fn most_warps() -> u32 {
+/// Returns the most warps of a block whose threads have all registers that an instruction can name.
+fn max_warps() -> u32 {
     REGISTER_FILE / ((THREAD_REGISTERS + 1) * LANES)
 }
 
-/// Divides a program for a cluster between its blocks, if it can be: then a block has the warps that were asked for. Else one block
-/// does what a cluster is asked for, with the warps of all, as far as each thread of them may have all registers that it can. What
-/// a program computes does not depend on it. True if the program is divided.
+/// Divides a program between the blocks of its cluster, if possible; returns whether it did.
+///
+/// Each block of a divided program has the requested warps. Otherwise one block runs the program with
+/// the warps of all blocks, but at most [`max_warps`]. The
+/// results of the program are the same.
 pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
     let Preparation { module, target, num_warps, launcher, .. } = preparation;
     let blocks = launcher.cluster.max(1);
@@ -110,15 +115,15 @@ pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
     let kernel = module.kernel();
     let divided = if !target.features.has(Feature::Tma) {
         Err(Refusal { inst: None, reason: "the target has no clusters" })
-    } else if !blocks.is_power_of_two() || blocks > MOST_BLOCKS {
-        Err(Refusal { inst: None, reason: "not every device has clusters of so many blocks" })
+    } else if !blocks.is_power_of_two() || blocks > MAX_BLOCKS {
+        Err(Refusal { inst: None, reason: "not every device has clusters of this size" })
     } else {
         divide(module, blocks)
     };
     let first = kernel.blocks[kernel.entry].insts[0];
     match divided {
         Ok(divided) => {
-            let reason = format!("num_ctas={blocks}: each computes a part of its products");
+            let reason = format!("num_ctas={blocks}: each computes a part of its dots");
             remarks::about(
                 "cluster",
                 kernel,
@@ -134,7 +139,7 @@ pub fn divide_for_cluster(preparation: &mut Preparation<'_>) -> bool {
             let has_assembly =
                 find(kernel, |op| matches!(op, Op::InlineAsm { .. } | Op::VolatileAsm { .. })).is_some();
             if launcher.adds_warps && !has_assembly {
-                *num_warps = (*num_warps).max(num_warps.saturating_mul(blocks).min(most_warps()));
+                *num_warps = (*num_warps).max(num_warps.saturating_mul(blocks).min(max_warps()));
             }
             let subject =
                 || inst.map_or_else(|| "kernel".into(), |inst| remarks::subject(kernel, inst, None));
@@ -151,7 +156,7 @@ fn is_dot(op: &Op) -> bool {
     matches!(op, Op::Dot { .. })
 }
 
-/// The first instruction with such an op.
+/// Returns the first instruction with such an op.
 fn find(kernel: &Function, is_it: impl Fn(&Op) -> bool) -> Option<Inst> {
     let mut found = None;
     kernel.walk(kernel.entry, &mut |inst| {
@@ -167,11 +172,11 @@ fn find(kernel: &Function, is_it: impl Fn(&Op) -> bool) -> Option<Inst> {
 enum Counted {
     /// Accumulators: results of dots, and what loops with dots carry.
     Accumulators,
-    /// Those, and the tiles that threads compute from them.
+    /// Accumulators, and the tiles that threads compute from them.
     Tiles,
 }
 
-/// The most 32-bit words of tiles that are live together in a block.
+/// Returns the most 32-bit words of tiles that are live together in a block.
 fn peak_words(kernel: &Function, block: Block, counted: Counted, of_dots: &mut FxHashSet<Value>) -> usize {
     let insts = &kernel.blocks[block].insts;
     let mut last_uses: FxHashMap<Value, usize> = FxHashMap::default();
@@ -232,7 +237,7 @@ fn has_dot(kernel: &Function, block: Block) -> bool {
     found
 }
 
-/// Of a tile of numbers with at least two axes.
+/// Returns the 32-bit words of a tile of numbers with at least two axes, else 0.
 fn words(ty: &Type) -> usize {
     let is_wide = ty.shape.iter().filter(|extent| **extent > 1).count() > 1;
     ty.dtype().filter(|_| is_wide).map_or(0, |dtype| ty.shape.elements() * dtype.bytes() / 4)
@@ -242,7 +247,7 @@ fn words(ty: &Type) -> usize {
 mod tests {
     use super::*;
 
-    /// The warps that a loop gets that carries 128 registers of a thread in four warps, and computes
+    /// Returns the warps of a loop that carries 128 registers of a thread in four warps, and computes
     /// an operand of `columns` columns from `dots` dots that are live together.
     fn warps_of(columns: u32, dots: u32) -> u32 {
         let second = if dots == 1 {

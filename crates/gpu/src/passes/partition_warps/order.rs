@@ -84,7 +84,7 @@ pub fn may_synchronize(module: &Module, pointers: &[Value]) -> Result<bool, &'st
         let data = &function.insts[inst];
         let family = data.op.info().family;
         if matches!(family, OpFamily::Store | OpFamily::Atomic) {
-            let is_loaded = pointers.iter().any(|pointer| global.may_be_one(*pointer, data.operands[0]));
+            let is_loaded = pointers.iter().any(|pointer| global.may_share_base(*pointer, data.operands[0]));
             is_stored |= is_loaded;
             is_atomic |= is_loaded && family == OpFamily::Atomic;
         }
@@ -116,7 +116,7 @@ pub fn remove_needless(module: &mut Module, stores: &[Stores], [consumer, produc
     let global = GlobalAccesses::new(module);
     let is_loaded = |inst: &Inst| {
         let pointer = function.insts[*inst].operands[0];
-        loaded.iter().any(|loaded| global.may_be_one(*loaded, pointer))
+        loaded.iter().any(|loaded| global.may_share_base(*loaded, pointer))
     };
     let needless: FxHashSet<Inst> = stores
         .iter()

@@ -1,5 +1,7 @@
-//! How long the rings of one slot live that took the place of buffers in loops: as long as the buffers, so that what an iteration
-//! reads later can have the same memory, or around the outermost loop.
+//! Chooses the lifetimes of rings of one slot that replaced buffers in loops.
+//!
+//! Such a ring lives as long as its buffer, so that later buffers of an iteration can reuse the memory, or
+//! around the outermost loop.
 //!
 //! ```text
 //! for %k … {                                        %r = alloc : ring<1, …>
@@ -9,13 +11,14 @@
 //!   dealloc %r                                      }
 //! }                                                 dealloc %r
 //! ```
-//! Memory that an iteration uses for several things takes a barrier of the block for each. So a ring lives around the loops where
-//! that takes no memory, or little; and where those loops copy ahead into other rings, or share copies between blocks, as far as
-//! there is memory: a barrier would hold up what runs beside it.
+//! Each reuse of memory in an iteration takes a barrier of the block. So a ring lives around the loops if
+//! that costs no memory, or little. If those loops prefetch into other rings, or share copies between
+//! blocks, a barrier would stall these copies: then the ring lives around the loops as long as memory is
+//! left.
 //!
-//! A ring that lives no longer than the buffer is filled where the program loads. That moves behind what threads do with other
-//! buffers before the first use of the ring, if all can have the same memory then: where the copy runs beside little else, or where
-//! the kernel needs more memory than there is.
+//! A ring that lives as long as the buffer is filled where the program loads. The pass moves the fill
+//! after the uses of other buffers before the first use of the ring, if these can share memory then. It
+//! does so if little computation would hide the copy, or if the kernel needs more memory than there is.
 
 use tilewright_ir as ir;
 use tilewright_ir::{OpFamily, Operation, Parents, Value};
@@ -27,7 +30,7 @@ use crate::passes::pipelining::{MemoryOrder, memory_order};
 use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::{Buffer, GpuOp, Op, Type};
 
-/// Chooses for rings, each by its `alloc` and `dealloc`.
+/// Chooses the lifetimes of rings, given their `alloc`s and `dealloc`s.
 pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, Inst)]) {
     let parents = Parents::new(function);
     let limit = u64::from(header.target.max_shared_bytes);
@@ -59,8 +62,9 @@ pub(super) fn choose(header: &Header, function: &mut Function, rings: &[(Inst, I
     }
 }
 
-/// Fills a ring behind the last buffer that ends before its first use, if that saves memory and costs little or there is less than
-/// is needed.
+/// Fills a ring after the last `dealloc` before its first use, if that saves memory.
+///
+/// It does so only if that costs little, or if the kernel needs more memory than there is.
 fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc: Inst) {
     let limit = u64::from(header.target.max_shared_bytes);
     let before = least_bytes(&header.layouts, function);
@@ -68,7 +72,7 @@ fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc:
     let Some(block) = parents.block(alloc).filter(|_| is_much) else { return };
     let ring = function.insts[alloc].results[0];
     let Some((first, fill)) = fill_of(function, block, ring) else { return };
-    let behind = first + fill;
+    let end_of_fill = first + fill;
     let insts = function.blocks[block].insts.clone();
     let is_passed = |inst: &&Inst| {
         let data = &function.insts[**inst];
@@ -77,21 +81,21 @@ fn fill_late(header: &Header, function: &mut Function, parents: &Parents, alloc:
             matches!(data.op.info().family, OpFamily::Loop | OpFamily::Branch | OpFamily::Partitions);
         !is_take && !is_flow && matches!(memory_order(&data.op), MemoryOrder::None)
     };
-    let passed = insts[behind..].iter().take_while(is_passed);
+    let passed = insts[end_of_fill..].iter().take_while(is_passed);
     let is_end = |inst: &Inst| matches!(function.insts[*inst].op, Op::Gpu(GpuOp::Dealloc {}));
     let Some(last) = passed.copied().collect::<Vec<_>>().iter().rposition(is_end) else { return };
-    let passed = &insts[behind..=behind + last];
+    let passed = &insts[end_of_fill..=end_of_fill + last];
     let computed = passed.iter().filter(|inst| computes(function, **inst)).count();
     if before <= limit && cost_model::hides_copies(computed as u32, header.target.tuning) {
         return;
     }
-    function.blocks[block].insts[first..=behind + last].rotate_left(fill);
+    function.blocks[block].insts[first..=end_of_fill + last].rotate_left(fill);
     if least_bytes(&header.layouts, function) >= before {
         function.blocks[block].insts = insts;
     }
 }
 
-/// Where a block makes and fills a ring, and in how many instructions.
+/// Returns the index at which a block makes and fills a ring, and the number of these instructions.
 fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usize)> {
     let insts = &function.blocks[block].insts;
     let first = insts.iter().position(|inst| function.insts[*inst].results.first() == Some(&ring))?;
@@ -99,7 +103,7 @@ fn fill_of(function: &Function, block: Block, ring: Value) -> Option<(usize, usi
     Some((first, insts[first..].iter().position(is_end)? + 1))
 }
 
-/// Whether threads compute a tile of floats, or wait for a product.
+/// Returns whether threads compute a tile of floats, or wait for a dot.
 fn computes(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     let is_float = |value: &Value| {
@@ -110,7 +114,7 @@ fn computes(function: &Function, inst: Inst) -> bool {
     is_work && data.results.iter().any(is_float)
 }
 
-/// Whether slots are filled in an instruction for iterations to come.
+/// Returns whether an instruction fills slots for later iterations.
 fn copies_ahead(function: &Function, inst: Inst) -> bool {
     let mut found = false;
     for region in &function.insts[inst].regions {
@@ -123,7 +127,7 @@ fn copies_ahead(function: &Function, inst: Inst) -> bool {
     found
 }
 
-/// Lets a ring live around an instruction of the entry.
+/// Moves the `alloc` and the `dealloc` of a ring around an instruction of the entry.
 fn hoist(function: &mut Function, parents: &Parents, (alloc, end): (Inst, Inst), outermost: Inst) {
     for inst in [alloc, end] {
         let block = parents.block(inst).expect("it is in a block");

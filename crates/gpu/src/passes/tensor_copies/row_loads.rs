@@ -1,4 +1,5 @@
-//! Loads of rows by number that go to registers: tensor copies bring them to shared memory, and threads load them from there.
+//! Turns loads of gathered rows to registers into tensor copies to shared memory, from where threads load
+//! them.
 //!
 //! ```text
 //! %p = tensor_box %q, %map, %rows, %j                 %e = acquire %r
@@ -7,8 +8,9 @@
 //! use %x                                              %b = take %r ; %x = local_load %b ; release %b
 //!                                                     use %x
 //! ```
-//! What goes to a buffer anyway, for a product, is copied there, and loops that are pipelined fill rings with such rows: this is about
-//! the others. The wait stands before the first use, so that copies of several tiles run beside each other.
+//! Rows that go to a buffer anyway, for a dot, are copied there, and pipelined loops fill rings with rows:
+//! this file handles the other loads. The wait is before the first use, so that copies of several tiles
+//! run concurrently.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -23,7 +25,9 @@ use crate::remarks::{self, RemarkReason};
 use tilewright_gpu_ir::layout_rules::element_bits;
 use tilewright_gpu_ir::{Buffer, Deferred, Function, GpuOp, Type};
 
-/// Lets tensor copies load the rows of a kernel that are left; the `alloc`s and `dealloc`s of the rings for that.
+/// Turns the remaining loads of rows into tensor copies.
+///
+/// Returns the `alloc`s and `dealloc`s of the rings for them.
 pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(Inst, Inst)> {
     let mut made = Vec::new();
     let mut loads = Vec::new();
@@ -69,7 +73,7 @@ pub(super) fn load_rows(header: &mut Header, function: &mut Function) -> Vec<(In
 
 const NO_LAYOUT: &str = "no layout of shared memory that tensor copies know";
 
-/// Sends a load through a buffer that tensor copies can fill; the store to it.
+/// Sends a load through a buffer that tensor copies can fill; returns the store to the buffer.
 fn stage(header: &mut Header, function: &mut Function, load: Inst) -> Result<Inst, &'static str> {
     let loaded = function.insts[load].results[0];
     let mark = function.defining_inst(function.insts[load].operands[0]).ok_or(NO_LAYOUT)?;
