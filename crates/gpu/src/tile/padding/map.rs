@@ -25,7 +25,7 @@ impl Pad<'_> {
         self.cursor.insert(inst);
     }
 
-    /// Whether running a region for no element may be noticed: it has control flow, or checks or reads something.
+    /// Returns whether running a region for no element may be noticed: it has control flow, or checks or reads something.
     pub(super) fn has_control(&self, region: Block) -> bool {
         let mut found = false;
         self.cursor.function.walk(region, &mut |inst| {

@@ -1,8 +1,9 @@
-//! Extents of any size: each axis is padded to the next power of two, which layouts need, and what is added is never seen.
+//! Supports extents of any size: pads each axis to the next power of two, which layouts need.
 //!
-//! What the padding holds is unspecified. So memory is accessed, and conditions are checked, where an element is one of the
-//! program's; reductions and products along a padded axis leave the rest out; and an op that counts elements, as a reshape
-//! does, takes them from where they are. All else computes on the padding like on any element, and nobody looks.
+//! The elements of the padding are unspecified. So memory accesses and checks are masked to the program's
+//! elements, reductions and dots along a padded axis leave the padding out, and ops that count elements,
+//! such as a reshape, gather them. All other ops compute on the padding as on any element, and their
+//! results there are unused.
 //!
 //! ```text
 //! %i = arange 0..100                   %i = arange 0..128 ; %in = %i < 100
@@ -154,7 +155,7 @@ impl Pad<'_> {
         let op = match op {
             Op::Arange { start, end } => {
                 let count = i64::from(((end - start) as u32).next_power_of_two());
-                // What is added in front of the program's numbers is as good as what is added behind them.
+                // Padding before the program's range is as good as padding after it.
                 let start = start.min(i64::from(i32::MAX) - count);
                 Op::Arange { start, end: start + count }
             }
@@ -186,7 +187,7 @@ impl Pad<'_> {
         }
     }
 
-    /// An access to memory, or a check: of the program's elements alone.
+    /// Masks an access to memory, or a check, to the program's elements.
     fn access(&mut self, inst: Inst) {
         let data = &self.cursor.function.insts[inst];
         if matches!(data.op, Op::Print { .. }) {
@@ -253,7 +254,7 @@ impl Pad<'_> {
         self.cursor.value(Op::Splat { shape: ty.shape.clone() }, &[value], ty)
     }
 
-    /// Where elements of a tile of this shape are the program's.
+    /// Writes the mask of the program's elements in a tile of this shape.
     fn valid(&mut self, shape: &Shape) -> Value {
         let axes: SmallVec<[usize; 4]> =
             (0..shape.len()).filter(|axis| !shape[*axis].is_power_of_two()).collect();
@@ -263,7 +264,7 @@ impl Pad<'_> {
         masks.fold(first, |all, mask| self.binary(ElementwiseFn::And, all, mask))
     }
 
-    /// Where the coordinate along an axis is one of the program's.
+    /// Writes the mask of the program's coordinates along an axis.
     fn valid_along(&mut self, shape: &Shape, axis: usize) -> Value {
         let extent = shape[axis].next_power_of_two();
         let place = self.arange(extent);
