@@ -211,10 +211,12 @@ pub struct Tuning {
     /// Derived: three quarters of the registers of a thread. The assembler keeps in the rest what
     /// it computes ahead, and predicates.
     pub crowded_registers: u32,
-    /// Registers of 32 bits alive at once above which a kernel states that one block is enough: four
-    /// thirds of the 255 of a thread. The assembler may limit registers to make room for more blocks
-    /// otherwise. An fp32 dot of 256x64 by 8 warps, with 381 alive, got 32 registers and spilled
-    /// 9388 bytes; with the statement 255 and 460 bytes (`sm_80`, ptxas 12.9 and 13.0, 2026-11-28).
+    /// Registers of 32 bits alive at once above which the assembler does not find a schedule that
+    /// fits, falls back to 32 registers and spills the rest.
+    ///
+    /// Derived: twice the 255 registers of a thread. From 381 on the assembler may fall back too, but
+    /// of 288 kernels between 340 and 510, 50 spill more with one block stated and 45 less (ptxas
+    /// 13.0, 2026-11-28).
     pub max_live_registers: u32,
     /// The fewest sums of an address to recompute.
     ///
@@ -310,7 +312,7 @@ pub const BEFORE_HOPPER: Tuning = Tuning {
     ordered_group: 16,
     ordered_group_programs: 512,
     crowded_registers: 192,
-    max_live_registers: 340,
+    max_live_registers: 510,
     recomputed_sums: 8,
     sinking_gain: 8,
     long_listing_lines: 2000,
