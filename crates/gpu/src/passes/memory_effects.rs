@@ -213,7 +213,7 @@ impl Open {
                 }
             }
             Op::Gpu(GpuOp::MbarrierWait {}) => {
-                self.released.retain(|_, barriers| !barriers.contains(&barrier))
+                self.released.retain(|_, barriers| !barriers.contains(&barrier));
             }
             // tidy: wildcard because nothing else releases reads
             _ => {}

@@ -221,6 +221,7 @@ fn dependences(function: &Function, insts: &[Inst]) -> Vec<Vec<usize>> {
 
 /// The properties of an op that decide which ops it must not pass.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of an op")]
 struct MemoryOrder {
     /// A dot or a wait for dots.
     is_async: bool,

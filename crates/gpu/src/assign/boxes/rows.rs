@@ -66,7 +66,7 @@ impl TensorBoxes {
                     self.of_access[*inst] = Some(TensorBox { map, coordinates });
                 }
                 Err(reason) => {
-                    say(function, *inst, || RemarkReason::missed("no tensor copies of rows", reason))
+                    say(function, *inst, || RemarkReason::missed("no tensor copies of rows", reason));
                 }
             }
             false
