@@ -204,7 +204,7 @@ def test_a_program_may_run_the_grid_itself(monkeypatch):
     monkeypatch.undo()
     assert torch.equal(launched(), plain)
     assert len(order) == 3
-    with pytest.raises(TypeError, match="no argument of a kernel"):
+    with pytest.raises(TypeError, match="not an argument of the kernel"):
         _implicit_cvt(torch.ones(3))
 
 
