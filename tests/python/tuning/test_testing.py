@@ -321,7 +321,7 @@ def test_clocks_are_set_and_freed(monkeypatch, gpu):
 
 
 def test_the_gpu_clock_asks_torch(monkeypatch):
-    """Events around each run, the cache written over before it, one wait for all."""
+    """Events around each run, the first recorded twice, the cache cleared before; one wait for all."""
     log = []
 
     class Event:
@@ -356,8 +356,8 @@ def test_the_gpu_clock_asks_torch(monkeypatch):
     )
     assert times == [1.0, 1.0]
     assert log == [
-        *("before", "clear cache", "event 1", "run", "event 2", None),
-        *("before", "clear cache", "event 3", "run", "event 4", None),
+        *("before", "clear cache", "event 1", "event 1", "run", "event 2", None),
+        *("before", "clear cache", "event 3", "event 3", "run", "event 4", None),
         "wait",
     ]
     del log[:]
