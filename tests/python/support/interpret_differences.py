@@ -94,7 +94,7 @@ DIFFERENCES: dict[str, str] = {
     "odd_arguments::test_odd_arguments[Loops, and values of the compilation]": PYTHON_SAYS,
     "odd_arguments::test_odd_arguments[Types]": PYTHON_SAYS,
     "odd_arguments::test_odd_arguments[The target, and the machine]": PYTHON_SAYS,
-    "pairs::test_every_order_of_programs": NO_ARTIFACT,
+    "cluster_multicast::test_every_order_of_programs": NO_ARTIFACT,
     "pointers::test_a_store_to_a_constant_pointer_is_a_mistake[after a branch]": READ_ONLY,
     "print::test_a_line_for_each_element[cpu]": PYTHON_PRINTS,
     "print::test_a_pointer_and_a_tuple[cpu]": PYTHON_PRINTS,
