@@ -9,7 +9,7 @@
 //! }
 //! ```
 //! An integer that is not computed by such arithmetic is a variable of its own if it is a scalar,
-//! and has no form if it is a tile. [`Arithmetic`] says in which sense a form equals its value.
+//! and has no form if it is a tile. `Arithmetic` says in which sense a form equals its value.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
