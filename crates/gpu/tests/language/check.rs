@@ -160,7 +160,7 @@ impl<'a> Checker<'a> {
                             assert_eq!(*layout, Reduction::along(operand, *axis as usize).result);
                         }
                         (Scope::Warp, _) => {
-                            self.check_partial_results(operand, *axis as usize, self.tile_layout(*result))
+                            self.check_partial_results(operand, *axis as usize, self.tile_layout(*result));
                         }
                     }
                 }
