@@ -90,7 +90,7 @@ def int4_weights(
     x_ptr, w_ptr, scales_ptr, y_ptr, M, N, K, stride_xm, stride_wk, stride_sk, stride_ym,
     GROUP_K: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """y = x @ ((w - 8) * scales): two weights a byte, neighbours along K, and a scale for GROUP_K of them."""
+    """y = x @ ((w - 8) * scales): two weights a byte, neighbors along K, and a scale for GROUP_K of them."""
     rows = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     x_ptrs = x_ptr + rows[:, None] * stride_xm + tl.arange(0, BLOCK_K)[None, :]

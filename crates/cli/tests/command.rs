@@ -139,7 +139,7 @@ fn mistakes_end_in_one_diagnostic() {
         let (code, text) = outcome(arguments);
         assert_eq!(code, expected, "{arguments:?}: {text}");
         assert!(text.contains(part), "{arguments:?}: {text}");
-        assert!(!text.contains('\u{1b}'), "no colours where there is no terminal");
+        assert!(!text.contains('\u{1b}'), "no colors without a terminal");
     }
 }
 

@@ -86,11 +86,11 @@ fn a_declaration_that_does_not_fit_is_named() {
         (".global .u32 x = {1};", "line 4, column 18: expected a number"),
         (
             ".global .u32 x[1][2] = {{1, 2, 3}};",
-            "line 4, column 33: an initialiser of this size is not supported",
+            "line 4, column 33: an initializer of this size is not supported",
         ),
         (
             ".global .b8 x[1][99999999999] = {{1}};",
-            "line 4, column 36: an initialiser of this size is not supported",
+            "line 4, column 36: an initializer of this size is not supported",
         ),
         (".entry k() .wild { }", "line 4, column 12: `.wild` is not supported"),
         (".entry k() { ret; } .entry k() { ret; }", "line 4, column 39: `k` is declared twice"),

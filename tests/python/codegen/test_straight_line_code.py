@@ -61,7 +61,7 @@ def wide_quotients_kernel(out_ptr):
 
 
 @pytest.mark.parametrize("n", [0, 5, -3, -1000])
-def test_neighbours_share_their_quotient(device, n):
+def test_neighbors_share_their_quotient(device, n):
     """A sum of a register with known zeros and a small constant has the register's quotient, if it is not negative."""
     out = torch.zeros(512, dtype=torch.int64).to(device)
     quotients_kernel[(2,)](out, n)

@@ -231,7 +231,7 @@ def test_bytes_and_encodings(device):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_neighbours_and_exponents(dtype, device):
+def test_neighbors_and_exponents(dtype, device):
     x, y = samples("pairs", 2, dtype)
     with np.errstate(all="ignore"):
         assert_same(apply("nextafter", [x, y], dtype, dtype, device), np.nextafter(x, y), (x, y))

@@ -84,7 +84,7 @@ def test_numpy_arrays_without_elements():
 
 
 @triton.jit
-def neighbours_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+def neighbors_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     left = tl.load(x_ptr + i - 1, mask=(i > 0) & (i < n), other=0.0)
     right = tl.load(x_ptr + i + 1, mask=i < n - 1, other=0.0)
@@ -95,7 +95,7 @@ def neighbours_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 def test_lanes_that_a_mask_excludes_may_point_anywhere(n, device):
     x = torch.randn(n, generator=torch.Generator().manual_seed(n)).to(device)
     out = torch.empty_like(x)
-    neighbours_kernel[(triton.cdiv(n, 64),)](x, out, n, BLOCK=64)
+    neighbors_kernel[(triton.cdiv(n, 64),)](x, out, n, BLOCK=64)
     padded = torch.nn.functional.pad(x, (1, 1))
     assert torch.equal(out, padded[:-2] + padded[2:])
 

@@ -265,7 +265,7 @@ def main() -> int:
     parser.add_argument("seeds", nargs="?", help="a seed, or two with .. between them")
     parser.add_argument("--plain", nargs="*", default=[], help="decisions that take their plainest option")
     parser.add_argument("--devices", nargs="*", default=["cpu", "sim:sm_90", "sim:sm_80"])
-    parser.add_argument("--out", type=Path, default=Path("build/random-products"))
+    parser.add_argument("--out", type=Path, default=Path("build/random-dots"))
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()

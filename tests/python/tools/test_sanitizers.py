@@ -152,7 +152,7 @@ def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 """
 
 
-def test_6_an_uninitialised_read(module, device):
+def test_6_an_uninitialized_read(module, device):
     kernel, (line,) = marked(module, UNINITIALIZED.lstrip())
     with sanitizer.sanitize(raises=False) as seen:
         x, out = torch.empty(100, device=device), torch.empty(100, device=device)

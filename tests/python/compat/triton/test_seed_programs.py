@@ -32,7 +32,7 @@ CHECKED_ELSEWHERE = {
     "001_dtypes_table": "tools/test_viz.py",
     "001_swap_neighbours_traced": "tools/test_viz.py",
 }
-"""Those of the visualiser."""
+"""Those of the visualizer."""
 
 
 @dataclass(frozen=True)
@@ -347,13 +347,13 @@ def check_benchmark(done, title, columns, sizes):
 
 
 def check_plot(path, lines):
-    """Checks that a picture has as many colours of lines, at least, as it should have."""
+    """Checks that a picture has as many colors of lines, at least, as it should have."""
     from matplotlib import pyplot
 
     assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     pixels = pyplot.imread(path)[..., :3].reshape(-1, 3)
     of_lines = [(0, 0, 1), (0, 0.5, 0), (1, 0, 0), (1, 0.65, 0)]
-    seen = [abs(pixels - colour).sum(axis=1).min() < 0.05 for colour in of_lines]
+    seen = [abs(pixels - color).sum(axis=1).min() < 0.05 for color in of_lines]
     assert sum(seen) >= lines, (path, seen)
 
 

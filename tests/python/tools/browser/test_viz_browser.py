@@ -1,5 +1,5 @@
 """The page of the visualizer in a real browser: the traced programs of users are clicked through, and what is shown is
-checked. ``TILEWRIGHT_BLESS=1`` writes the pictures of ``docs/visualiser.md``."""
+checked. ``TILEWRIGHT_BLESS=1`` writes the pictures of ``docs/visualizer.md``."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_dot_traced(page):
     assert shown.text("#dot-step") == "k: 10 of 16"
     partial = sum(float(rows[k]) * float(columns[16 * k]) for k in range(10))
     assert float(shown.text("#dot-formula").rpartition("=")[2]) == partial
-    shown.picture("visualiser-dot")
+    shown.picture("visualizer-dot")
     # The other iteration of the loop.
     assert "(1 of 2)" in shown.text("#loops")
     shown.press("]")
@@ -361,7 +361,7 @@ def test_findings(page, tmp_path):
     assert "race" in shown.text("#legend")
     shown.click_op("store")
     shown.do(lambda: shown.find("body").send_keys("r"))
-    shown.picture("visualiser-races")
+    shown.picture("visualizer-races")
     # The element: the last one of the first row, 14.
     canvas = shown.find("#tensor")
     point = "const r = arguments[0].getBoundingClientRect();"
@@ -388,7 +388,7 @@ def test_findings(page, tmp_path):
     assert shown.text("#out-note").strip() == "4 out of bounds"
     assert len(shown.all('#values [data-role="pointer"] td.out')) == 4
     assert shown.wait_for("#chip-out").text == "4 lanes out of bounds"
-    shown.picture("visualiser-out-of-bounds")
+    shown.picture("visualizer-out-of-bounds")
 
     # Planes of a tensor of three axes, and the elements after the launch.
     shown.do(lambda: select.find_elements(By.TAG_NAME, "option")[2].click())
@@ -494,7 +494,7 @@ def test_what_the_sanitizer_finds_is_marked(page, tmp_path):
     assert shown.find("#tensor").get_attribute("data-marked") == "14,15,28,29,42,43,56,57"
     assert shown.find("#grid").get_attribute("data-marked") == "0,1,2,3,4"
     assert "finding" in shown.text("#legend")
-    shown.picture("visualiser-findings")
+    shown.picture("visualizer-findings")
     slider = shown.find("#finding-turn input")
     assert slider.get_attribute("max") == "7"
     last = "arguments[0].value = 7; arguments[0].dispatchEvent(new Event('input'))"
@@ -564,7 +564,7 @@ def test_look_and_exports(page, tmp_path):
     assert shown.driver.execute_script(colors) != color
     if shown.driver.execute_script(theme) != "dark":
         shown.press("d")
-    shown.picture("visualiser-dark")
+    shown.picture("visualizer-dark")
     shown.press("d")
     shown.find("body").send_keys("?")
     assert shown.find("#keys").is_displayed()
@@ -627,7 +627,7 @@ def test_layouts_on_a_gpu(page, tmp_path):
         assert shown.find("#layout canvas").get_attribute("data-layout") == button.get_attribute(
             "data-layout"
         )
-    shown.picture("visualiser-layouts")
+    shown.picture("visualizer-layouts")
     shown.find('#layout-target option[value="80"]').click()
     shown.wait_for('body[data-layouts="0:80"]')
     accesses = shown.all("#layout-list button[data-access]")

@@ -142,7 +142,7 @@ fn list<'a>(
             let nested = list(cursor, symbols, inner)?;
             let length = elements.len() as u64 + size;
             if length > MAX_ELEMENTS || nested.len() as u64 > size {
-                let what = "an initialiser of this size".to_owned();
+                let what = "an initializer of this size".to_owned();
                 return Err(cursor.error_before(ParseErrorKind::Unsupported(what)));
             }
             elements.extend(nested);
