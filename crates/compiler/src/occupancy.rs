@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 use tilewright_gpu_ir::Tuning;
+use tilewright_gpu_ir::target::THREAD_REGISTERS;
 
 /// The registers of each thread are a multiple of this.
 const REGISTER_UNIT: u32 = 8;
@@ -89,7 +90,8 @@ impl Multiprocessor {
     ///
     /// `max_registers` is the program's limit, which no other one replaces. Without it, PTX whose
     /// code does not depend on the number of registers is assembled again with each limit that may
-    /// let one more block run at a time. `assemble` gets PTX, and whether it is another attempt. An
+    /// let one more block run at a time. PTX that spills with unused registers is assembled again
+    /// for one block ([`for_one_block`]). `assemble` gets PTX, and whether it is another attempt. An
     /// attempt may fail, because an instruction takes more registers than the limit; the first
     /// result stays then.
     pub fn assemble<K, E>(
@@ -103,6 +105,10 @@ impl Multiprocessor {
             return Ok(assemble(&limited, false)?.0);
         }
         let (kernel, first) = assemble(ptx, false)?;
+        if let Some(ptx) = for_one_block(ptx, first.registers, first.spills, self.registers / first.threads) {
+            let attempt = assemble(&ptx, true).ok().filter(|(_, attempt)| attempt.spills < first.spills);
+            return Ok(attempt.map_or(kernel, |(kernel, _)| kernel));
+        }
         for limit in first.register_limits(self) {
             let Some(limited) = with_max_registers(ptx, limit) else { break };
             let Ok((denser, attempt)) = assemble(&limited, true) else { continue };
@@ -127,6 +133,19 @@ impl Multiprocessor {
             Verdict::Stop
         }
     }
+}
+
+/// Returns the PTX to assemble in place of PTX that spills although the register file has
+/// `available` registers for each thread of a block, which are more than the kernel takes.
+///
+/// The assembler has then limited registers to make room for more blocks, down to 32 a thread. It
+/// does not if the PTX states that one block is enough.
+#[must_use]
+pub fn for_one_block(ptx: &str, registers: u32, spills: u32, available: u32) -> Option<String> {
+    let has_unused = registers + REGISTER_UNIT <= available.min(THREAD_REGISTERS);
+    let states_limit = [".maxnreg", ".minnctapersm"].iter().any(|directive| ptx.contains(directive));
+    (spills > 0 && has_unused && !states_limit)
+        .then(|| ptx.replacen(".reqntid", ".minnctapersm 1\n.reqntid", 1))
 }
 
 /// Returns the PTX with a limit of registers, or none if it states one: partitions of warps
@@ -175,6 +194,32 @@ mod tests {
         assert_eq!(attempts(&partitioned, 161, Some(160)), (vec![168], 168));
         // The assembler refuses the limit.
         assert_eq!(attempts(plain, 48, None), (vec![0, 40], 0));
+    }
+
+    #[test]
+    fn a_kernel_that_spills_with_unused_registers_is_assembled_for_one_block() {
+        let plain = ".visible .entry k()\n.reqntid 256, 1, 1\n{\n}";
+        let spills = |ptx: &str, better: u32| {
+            let mut texts = Vec::new();
+            let spills = HOPPER.assemble(ptx, None, |ptx, _| {
+                texts.push(ptx.to_owned());
+                let (registers, spills) = if texts.len() == 1 { (32, 2347) } else { (248, better) };
+                let occupancy = Occupancy { threads: 256, shared_bytes: 0, registers, spills, blocks: 1 };
+                Ok::<_, ()>((spills, occupancy))
+            });
+            (texts.len(), texts.last().unwrap().contains(".minnctapersm 1\n.reqntid 256"), spills.unwrap())
+        };
+        assert_eq!(spills(plain, 115), (2, true, 115));
+        // The first result stays, if the second is no better.
+        assert_eq!(spills(plain, 2347), (2, true, 2347));
+        // The PTX states the number of blocks.
+        let stated = plain.replace(".reqntid", ".minnctapersm 2\n.reqntid");
+        assert_eq!(spills(&stated, 115), (1, false, 2347));
+        // No registers are unused, or nothing is spilled.
+        assert_eq!(for_one_block(plain, 255, 4, 256), None);
+        assert_eq!(for_one_block(plain, 120, 4, 128).map(|_| ()), Some(()));
+        assert_eq!(for_one_block(plain, 128, 4, 128), None);
+        assert_eq!(for_one_block(plain, 32, 0, 256), None);
     }
 
     /// An A100 has the same numbers as an H200.

@@ -17,10 +17,12 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tilewright_base::{Color, Diagnostic, collect_remarks};
+use tilewright_compiler::for_one_block;
 use tilewright_gpu::Launcher;
 use tilewright_gpu_ir::GpuTarget;
+use tilewright_gpu_ir::target::REGISTER_FILE;
 use tilewright_ir::Module;
-use tilewright_testkit::{Ptxas, Usage};
+use tilewright_testkit::Ptxas;
 
 /// The target GPUs, and whether the launcher provides tensor maps.
 const VARIANTS: [(&str, bool); 4] = [("sm_75", false), ("sm_80", false), ("sm_90a", true), ("sm_100a", true)];
@@ -177,7 +179,7 @@ fn guarded(stage: impl FnOnce() -> Result<String, String>) -> String {
     }
 }
 
-/// The assembler's figures for a PTX file.
+/// The assembler's figures for a PTX file, assembled as a launcher does.
 #[derive(Clone, Copy, Default)]
 struct Figures {
     registers: u32,
@@ -193,12 +195,26 @@ impl Figures {
                 && !line.trim_start().starts_with('.')
         };
         let instructions = text.lines().filter(is_instruction).count() as u32;
-        let usage: Vec<Usage> = match ptxas {
-            Some(ptxas) => ptxas.assemble(text, target).ok()?.usage,
-            None => Vec::new(),
+        let [registers, spills] = match ptxas {
+            Some(ptxas) => Self::assemble(ptxas, text, target)?,
+            None => [0, 0],
         };
-        let registers = usage.iter().map(|usage| usage.registers).max().unwrap_or(0);
-        Some(Self { registers, instructions, spills: usage.iter().map(|usage| usage.spill_stores).sum() })
+        Some(Self { registers, instructions, spills })
+    }
+
+    /// Returns the registers of a thread and the bytes of all spill stores.
+    fn assemble(ptxas: &Ptxas, text: &str, target: &str) -> Option<[u32; 2]> {
+        let figures = |text: &str| {
+            let usage = ptxas.assemble(text, target).ok()?.usage;
+            let registers = usage.iter().map(|usage| usage.registers).max().unwrap_or(0);
+            Some([registers, usage.iter().map(|usage| usage.spill_stores).sum::<u32>()])
+        };
+        let first = figures(text)?;
+        let (_, threads) = text.split_once(".reqntid ")?;
+        let threads: u32 = threads.split([',', '\n']).next()?.trim().parse().ok()?;
+        let again = for_one_block(text, first[0], first[1], REGISTER_FILE / threads);
+        let second = again.and_then(|text| figures(&text)).filter(|second| second[1] < first[1]);
+        Some(second.unwrap_or(first))
     }
 }
 
