@@ -141,9 +141,8 @@ fn out_of_bounds(
     nearest: Option<(String, i64)>,
 ) -> Diagnostic {
     let (noun, verb) = words(target);
-    let mask = format!(
-        "mask the access, `tl.{noun}(…, mask=…)`, so that it stays inside where the tile reaches over the end"
-    );
+    let mask =
+        format!("mask the access, `tl.{noun}(…, mask=…)`, where the tile extends past the end of the tensor");
     if let Some(argument) = &found.argument {
         let (name, offset) = (&argument.name, argument.bad_element(target));
         let diagnostic = Diagnostic::new(Code::OutOfBounds, format!("{noun} out of bounds of `{name}`"));

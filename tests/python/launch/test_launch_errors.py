@@ -370,7 +370,7 @@ def test_out_of_bounds(module):
           |
           = note: `x_ptr` has the elements 0 to 11: 48 bytes; the offset is 12
           = note: in program (1, 0, 0), at element [4] of the tile
-          = help: mask the access, `tl.load(…, mask=…)`, so that it stays inside where the tile reaches over the end
+          = help: mask the access, `tl.load(…, mask=…)`, where the tile extends past the end of the tensor
         """,
     )
 

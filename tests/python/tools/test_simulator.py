@@ -117,7 +117,7 @@ except triton.TritonError as error:
     print(*found.notes[:-2], sep="\\n")
     print(found.hint)
 """
-MASK = "mask the access, `tl.load(…, mask=…)`, so that it stays inside where the tile reaches over the end"
+MASK = "mask the access, `tl.load(…, mask=…)`, where the tile extends past the end of the tensor"
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -201,9 +201,8 @@ impl Fault {
         if let Some((note, hint)) = wrapped_offset(offset, last) {
             return diagnostic.note(note).hint(hint);
         }
-        diagnostic.hint(format!(
-            "mask the access, `{call}`, so that it stays inside where the tile reaches over the end"
-        ))
+        diagnostic
+            .hint(format!("mask the access, `{call}`, where the tile extends past the end of the tensor"))
     }
 }
 

@@ -231,8 +231,7 @@ def naive_matmul_out_of_bounds(done):
         "   |\n"
         "   = note: `a_ptr` has the elements 0 to 11: 48 bytes; the offset is 12\n"
         "   = note: in program (0, 0, 0), at element [0, 12] of the tile\n"
-        "   = help: mask the access, `tl.load(…, mask=…)`, so that it stays inside where the tile reaches over the "
-        "end\n"
+        "   = help: mask the access, `tl.load(…, mask=…)`, where the tile extends past the end of the tensor\n"
     )
 
 
