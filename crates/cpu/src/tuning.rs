@@ -53,6 +53,12 @@ pub(crate) const LARGER_THAN_CACHES: usize = 48 << 20;
 /// Not measured. Fetching the whole next row gained nothing (`docs/performance/cpu.md`).
 pub(crate) const PREFETCHED_BYTES: usize = 512;
 
+/// The fewest rows of A for which a dot copies a panel of columns of B to contiguous memory. Fewer
+/// rows read the panel too seldom to repay the copy.
+///
+/// Not measured.
+pub(crate) const MIN_PANEL_ROWS: usize = 9;
+
 /// Checks for an interrupt between reads of the clock.
 ///
 /// Not measured.

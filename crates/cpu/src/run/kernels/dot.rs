@@ -16,7 +16,7 @@ use super::buffer::Buffer;
 use super::simd::vectorize;
 use super::{cast, typed, typed_mut};
 use crate::run::memory::{Axis, rearrange};
-use crate::tuning::PANEL_COLUMNS;
+use crate::tuning::{MIN_PANEL_ROWS, PANEL_COLUMNS};
 
 /// An operand: a tile viewed as a matrix.
 #[derive(Clone, Copy, Debug)]
@@ -175,15 +175,18 @@ macro_rules! dot_kernel {
                     let vectors = [4, 2, 1].into_iter().find(|&v| v <= most && v * S::$lanes <= rest);
                     let width = vectors.map_or(rest, |v| v * S::$lanes);
                     // Rows of b at a multiple of 1 KiB use few sets of the cache.
-                    let (b, stride, first) =
-                        if n > width && extents.m > 8 && width <= PANEL_COLUMNS && vectors.is_some() {
-                            for (to, from) in panel.chunks_exact_mut(width).zip(b.chunks_exact(n)) {
-                                to.copy_from_slice(&from[column..column + width]);
-                            }
-                            (&panel[..k * width], width, 0)
-                        } else {
-                            (b, n, column)
-                        };
+                    let (b, stride, first) = if n > width
+                        && extents.m >= MIN_PANEL_ROWS
+                        && width <= PANEL_COLUMNS
+                        && vectors.is_some()
+                    {
+                        for (to, from) in panel.chunks_exact_mut(width).zip(b.chunks_exact(n)) {
+                            to.copy_from_slice(&from[column..column + width]);
+                        }
+                        (&panel[..k * width], width, 0)
+                    } else {
+                        (b, n, column)
+                    };
                     let b = Columns { b, stride, first, column };
                     match vectors {
                         Some(4) => $rows::<S, 4>(simd, acc, a, b, extents),

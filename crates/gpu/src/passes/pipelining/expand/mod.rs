@@ -337,18 +337,24 @@ impl LoopRewriter<'_> {
             && !is_box(data.operands[1])
     }
 
-    /// Returns the last tile that the early stage computes for its next iteration.
+    /// Returns the last tile that the early stage computes from its dots: one of fp32 that the loop
+    /// carries, or else one of 32-bit elements that A of a late dot is made from.
     fn last_computed(&self, pipeline: &Pipeline) -> Option<Value> {
-        let is_wide = |value: &Value| {
-            let tile = self.function.ty(*value).as_registers();
-            tile.is_some_and(|tile| tile.rank() > 0 && element_bits(tile) == 32)
-        };
-        let yielded = self.function.yielded(self.body);
+        let function = &*self.function;
         let early: Vec<Inst> = pipeline.others().filter(|inst| pipeline.ahead(*inst) > 0).collect();
-        let body: FxHashSet<Inst> = early.into_iter().collect();
-        let step: Vec<Inst> = pipeline.step.iter().copied().filter(|inst| body.contains(inst)).collect();
-        let results = step.iter().rev().flat_map(|inst| &self.function.insts[*inst].results);
-        results.copied().find(|value| yielded.contains(value) && is_wide(value))
+        let makes_operand = |inst: &&Inst| pipeline.order(**inst) == order::OPERAND;
+        let operands = early.iter().filter(makes_operand).flat_map(|inst| &function.insts[*inst].operands);
+        let operands: FxHashSet<Value> = operands.copied().collect();
+        let yielded = function.yielded(self.body);
+        let last = |is_chosen: &dyn Fn(Value, &ir::Type) -> bool| {
+            let results = early.iter().rev().flat_map(|inst| &function.insts[*inst].results);
+            results.copied().find(|value| {
+                let tile = function.ty(*value).as_registers().filter(|tile| tile.rank() > 0);
+                tile.is_some_and(|tile| is_chosen(*value, tile))
+            })
+        };
+        let carried = last(&|value, tile| yielded.contains(&value) && tile.dtype() == Some(Dtype::F32));
+        carried.or_else(|| last(&|value, tile| operands.contains(&value) && element_bits(tile) == 32))
     }
 
     /// Lets the waits for late dots follow the last tile that the early stage computes, if they do
