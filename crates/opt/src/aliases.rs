@@ -13,7 +13,7 @@ pub struct Aliases {
 }
 
 impl Aliases {
-    /// Returns the replacement of a value.
+    /// Returns the replacement of a value, or the value itself if it has none.
     pub fn resolve(&self, mut value: Value) -> Value {
         while let Some(next) = self.map[value].expand() {
             value = next;
@@ -21,13 +21,14 @@ impl Aliases {
         value
     }
 
-    /// Replaces `old` by `new`, which gets the name of `old` if it has none.
+    /// Records that `new` replaces `old`. `new` takes the name of `old`, unless `new` has a name or
+    /// is a constant.
     pub fn replace(&mut self, function: &mut Function, old: Value, new: Value) {
         let new = self.resolve(new);
         if old == new {
             return;
         }
-        // Unrelated values share a constant: a name on it would mislead.
+        // Unrelated values may share one constant: the name of one of them would mislead.
         if function.values[new].name.is_none()
             && !matches!(function.defining_op(new), Some(Op::Constant { .. }))
         {
@@ -36,7 +37,7 @@ impl Aliases {
         self.map[old] = new.into();
     }
 
-    /// Replaces the operands of an instruction.
+    /// Substitutes the replacements for the operands of an instruction.
     pub fn resolve_operands(&self, function: &mut Function, inst: Inst) {
         for operand in &mut function.insts[inst].operands {
             *operand = self.resolve(*operand);

@@ -1,7 +1,7 @@
 //! Common subexpression elimination: replaces equal pure instructions by the first one in scope.
 //!
-//! The combine region of a reduction is a scope of its own: it captures no values, so that backends
-//! can recognize and copy it.
+//! An element region, such as the combine region of a reduction, is a scope of its own: it captures
+//! no values, so that backends can recognize and copy it.
 
 use std::hash::{Hash, Hasher};
 
@@ -27,7 +27,7 @@ pub fn run(function: &mut Function) -> bool {
 struct Cse<'f> {
     function: &'f mut Function,
     aliases: Aliases,
-    /// Instructions in scope, by hash. Of two with equal hashes, the later one is found.
+    /// The instructions in scope, by hash. If two have equal hashes, the map holds the later one.
     known: FxHashMap<u64, Inst>,
     /// The previous entries of `known`, which are restored at the end of a scope.
     undo: Vec<(u64, Option<Inst>)>,
@@ -79,7 +79,7 @@ impl Cse<'_> {
     }
 }
 
-/// Returns the operands, sorted if the op is commutative.
+/// Returns the first two operands, sorted if the op is commutative. Returns a single operand twice.
 fn ordered(function: &Function, inst: Inst) -> (Value, Value) {
     let data = &function.insts[inst];
     match (&data.op, &data.operands[..]) {
@@ -113,8 +113,8 @@ fn equal(function: &Function, x: Inst, y: Inst) -> bool {
         })
 }
 
-/// Returns whether two regions compute the same function of their parameters. `same` maps values of
-/// the second to those of the first.
+/// Returns whether two regions compute the same function of their parameters. `same` maps each
+/// value of `y` to the corresponding value of `x`.
 fn equal_blocks(function: &Function, x: Block, y: Block, same: &mut FxHashMap<Value, Value>) -> bool {
     let (a, b) = (&function.blocks[x], &function.blocks[y]);
     if a.parameters.len() != b.parameters.len() || a.insts.len() != b.insts.len() {
@@ -126,7 +126,7 @@ fn equal_blocks(function: &Function, x: Block, y: Block, same: &mut FxHashMap<Va
         let equal_operands = a.operands.len() == b.operands.len()
             && a.operands.iter().zip(&b.operands).all(|(&x, y)| *same.get(y).unwrap_or(y) == x);
         same.extend(b.results.iter().copied().zip(a.results.iter().copied()));
-        // Regions inside a combine region are rare, so they never match.
+        // Instructions with nested regions are rare here: treat them as different.
         a.op == b.op && equal_operands && a.regions.is_empty() && b.regions.is_empty()
     })
 }

@@ -1,6 +1,5 @@
-//! Dead code elimination: removes instructions without effects whose results are unused; loops and
-//! `if`s with nothing left in them; and results, carried values and parameters that only depend on
-//! themselves.
+//! Dead code elimination: removes instructions without effects whose results are unused, loops and
+//! `if`s with nothing left in them, and loop-carried values that only their own updates read.
 //!
 //! A `while` stays even if it computes nothing, because it may be an intended endless loop.
 
@@ -25,8 +24,8 @@ pub fn run(function: &mut Function) -> bool {
     sweeper.changed
 }
 
-/// The live instructions and values. The operand, the parameters, the yields and the result of a
-/// loop-carried value are all live, or none is.
+/// The live instructions and values. The operand, the parameters, the yields and the result of one
+/// loop-carried value are either all live or all dead.
 struct Liveness<'f> {
     function: &'f Function,
     /// The instruction that owns a region.
@@ -49,7 +48,7 @@ impl Liveness<'_> {
             }
             let is_root = match &data.op {
                 Op::Load { volatile, .. } => *volatile,
-                // tidy: wildcard because the row decides for the others
+                // tidy: wildcard because `is_root` decides for the others
                 op => is_root(op),
             };
             if is_root {
@@ -115,7 +114,7 @@ impl Liveness<'_> {
     }
 }
 
-/// Returns whether an op has a purpose besides its results.
+/// Returns whether an op must stay even if its results are unused.
 fn is_root(op: &Op) -> bool {
     // A loop without a trip count may be an intended endless loop.
     let is_endless = matches!(op, Op::While {});
@@ -145,7 +144,8 @@ impl Sweeper<'_> {
         self.function.blocks[block].insts = insts;
     }
 
-    /// Removes the dead results of a loop or an `if`, with the values that they are carried in.
+    /// Removes the dead results of a loop or an `if`, with the operands, parameters and yields that
+    /// belong to them.
     fn remove_carried(&mut self, inst: Inst) {
         let values = &self.values;
         if self.function.carried(inst).any(|carried| !values.contains(carried.result)) {

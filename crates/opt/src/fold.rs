@@ -1,8 +1,8 @@
 //! Folds ops on constants, with the exact results of the CPU executor.
 //!
-//! It does not fold functions without an exact specification: transcendental functions and the
-//! 8-bit formats. Division and square root of floats are correctly rounded, which every target's
-//! error bound allows.
+//! Transcendental functions and functions of the 8-bit float formats are not folded: their results
+//! are not specified exactly. Division and square root of floats are correctly rounded, which every
+//! target's error bound allows.
 
 use tilewright_ir::{
     ArithmeticFn, BitwiseFn, ComparisonFn, DivisionFn, Dtype, Element, ElementwiseFamily as Family,
@@ -11,7 +11,7 @@ use tilewright_ir::{
 
 /// Folds an elementwise function of constants.
 pub fn elementwise(function: ElementwiseFn, operands: &[Literal]) -> Option<Literal> {
-    // A function of fewer operands ignores the others.
+    // Functions of fewer than three operands ignore the duplicates.
     let [x, y, z] = match *operands {
         [x] => [x, x, x],
         [x, y] => [x, y, y],
@@ -39,8 +39,8 @@ fn int_arithmetic(function: ArithmeticFn, x: Literal, y: Literal) -> Option<Lite
     let result = match function {
         ArithmeticFn::Add => a + b,
         ArithmeticFn::Sub => a - b,
-        // The product of two unsigned 64-bit numbers needs 128 bits without a sign; the low bits
-        // are equal.
+        // The product of two `uint64` numbers may exceed `i128`, but the wrapped product has the
+        // same low 64 bits.
         ArithmeticFn::Mul => a.wrapping_mul(b),
         ArithmeticFn::Neg => -a,
         ArithmeticFn::Abs => a.abs(),
@@ -117,8 +117,8 @@ macro_rules! float {
 float!(f32);
 float!(f64);
 
-/// Returns the minimum or maximum of IEEE 754-2019: -0 is below +0; of a NaN and a number it is the
-/// number, or NaN with `keeps_nan`.
+/// Returns the minimum of two floats or, with `largest`, the maximum, as in IEEE 754-2019: -0 is
+/// less than +0. If one operand is NaN, returns the other operand, or NaN with `keeps_nan`.
 fn extreme<T: Float>(x: T, y: T, largest: bool, keeps_nan: bool) -> T {
     match (x.is_nan(), y.is_nan()) {
         (true, true) => return T::NAN,
@@ -130,7 +130,8 @@ fn extreme<T: Float>(x: T, y: T, largest: bool, keeps_nan: bool) -> T {
     if x_is_smaller == largest { y } else { x }
 }
 
-/// Computes the function in the type that the format specifies: binary32 for the narrow ones.
+/// Computes a function of two floats in binary64 if their type is `float64`, otherwise in binary32,
+/// and rounds the result to their type.
 fn computed(
     x: Literal,
     y: Literal,
@@ -142,7 +143,8 @@ fn computed(
     Literal::float(x.dtype, result)
 }
 
-/// Computes a function in both types.
+/// Calls [`computed`] with the same closure for both types: a closure cannot be generic. Only the
+/// closure of the operands' type runs.
 macro_rules! computed {
     ($x:ident, $y:ident, $function:expr) => {
         computed($x, $y, $function, $function)
@@ -170,8 +172,8 @@ fn float_function(function: FloatFn, [x, y, z]: [Literal; 3]) -> Option<Literal>
         FloatFn::Fma => fma([x, y, z]),
         FloatFn::MinNan => computed!(x, y, |x, y| extreme(x, y, false, true)),
         FloatFn::MaxNan => computed!(x, y, |x, y| extreme(x, y, true, true)),
-        // The root of a binary32 (or narrower) number, rounded to binary64, has enough bits to be
-        // rounded again.
+        // For binary32 and narrower types, rounding the root to binary64 first does not change the
+        // result: binary64 has more than twice the precision.
         FloatFn::Sqrt | FloatFn::SqrtRn => Literal::float(x.dtype, x.as_float()?.sqrt()),
         FloatFn::Floor => Literal::float(x.dtype, x.as_float()?.floor()),
         FloatFn::Ceil => Literal::float(x.dtype, x.as_float()?.ceil()),
@@ -183,8 +185,8 @@ fn fma(operands: [Literal; 3]) -> Option<Literal> {
     match operands[0].dtype {
         Dtype::F64 => Literal::float(Dtype::F64, x.mul_add(y, z)),
         Dtype::F32 => Literal::float(Dtype::F32, f64::from((x as f32).mul_add(y as f32, z as f32))),
-        // For a narrow format, binary64 represents the product exactly, but the sum may need more
-        // bits.
+        // For the narrower types, binary64 represents the product exactly, but the sum may need
+        // more bits and would be rounded twice.
         _ => None,
     }
 }
@@ -216,8 +218,8 @@ fn int_to_float(value: i128, to: Dtype, rounding: Rounding) -> Option<Literal> {
     let wide = value as f64;
     let result = match to {
         Dtype::F32 => Literal { dtype: to, bits: u64::from((value as f32).to_bits()) },
-        // A number that binary64 does not represent exactly overflows binary16, but the range of
-        // binary32 would round it twice.
+        // An integer that binary64 does not represent exactly overflows binary16. In bfloat16,
+        // which has the range of binary32, it would be rounded twice: do not fold it.
         _ if to == Dtype::F64 || wide as i128 == value => Literal::float(to, wide)?,
         _ => return None,
     };
@@ -225,7 +227,7 @@ fn int_to_float(value: i128, to: Dtype, rounding: Rounding) -> Option<Literal> {
     (is_exact || rounding == Rounding::NearestEven).then_some(result)
 }
 
-/// Reinterprets the bits as another element type.
+/// Reinterprets the bits of a constant as another element type of the same width.
 pub fn bitcast(value: Literal, element: Element) -> Option<Literal> {
     let dtype = element.value()?;
     (dtype.bits() == value.dtype.bits()).then_some(Literal { dtype, bits: value.bits })

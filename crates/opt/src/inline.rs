@@ -2,8 +2,8 @@
 //! module has only the functions that are still called: the kernel, functions marked `noinline`,
 //! and recursive functions.
 //!
-//! The copy of an instruction keeps its source location and gains the call site. Names are kept; a
-//! name that the caller gives a result takes precedence.
+//! The copy of an instruction keeps its source location and gains the call site. Copied values keep
+//! their names, except that a returned value takes the name of the call's result if that has one.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -12,11 +12,11 @@ use tilewright_ir::{Block, BlockData, FuncId, Function, Inst, Location, Location
 
 use crate::aliases::Aliases;
 
-/// Maximum instructions after inlining. The frontend stays far below it; if a hand-written module
-/// exceeds it, its calls remain, and are a backend's error.
+/// Maximum number of instructions after inlining. Modules of the frontend stay far below it. If a
+/// hand-written module exceeds it, no call is inlined, and backends report the calls as errors.
 const MAX_INSTS: usize = 1 << 21;
 
-/// Maximum nesting of regions, for the same reason.
+/// Maximum nesting of regions after inlining, for the same reason.
 const MAX_NESTING: usize = 512;
 
 /// Inlines all calls except those of functions marked `noinline`. Returns whether anything changed.
@@ -60,9 +60,8 @@ fn callees_first(module: &Module) -> Vec<FuncId> {
     order
 }
 
-/// Returns whether all functions together stay within the limits when their calls are inlined. It
-/// is computed before anything is copied, because the code may double from one function to the
-/// next.
+/// Returns whether all functions together stay within the limits after inlining. The pass checks
+/// this before it copies anything, because the code may double from each function to its caller.
 fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
     let mut extents: SecondaryMap<FuncId, Option<Extent>> = SecondaryMap::new();
     let mut total = 0_usize;
@@ -75,7 +74,7 @@ fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
                 let data = &module.functions[id].insts[inst];
                 extent.insts = extent.insts.saturating_add(1);
                 blocks.extend(data.regions.iter().map(|&region| (region, depth + 1)));
-                // An unfinished function is recursive: its call stays.
+                // A callee without an extent is recursive: its call stays.
                 if let Op::Call { callee, .. } = data.op
                     && let Some(inner) = extents[callee]
                 {
@@ -93,7 +92,8 @@ fn is_small_enough(module: &Module, callees_first: &[FuncId]) -> bool {
     true
 }
 
-/// A function's instructions and nesting of regions, including those of its callees.
+/// The size of a function, including its inlined callees: the number of its instructions, and the
+/// nesting depth of its regions.
 #[derive(Clone, Copy)]
 struct Extent {
     insts: usize,

@@ -1,6 +1,6 @@
 //! Passes on tile IR, and analyses of integers and pointers.
 //!
-//! [`optimize`] runs the passes that `pipeline.rs` lists, one file for each pass. [`analysis`]
+//! [`optimize`] runs the passes: `pipeline.rs` lists them, and each has its own file. [`analysis`]
 //! computes the contiguity, divisibility, constancy and range of each value. [`bounds`] decides
 //! whether accesses are in bounds for every size. Nothing here depends on a target.
 

@@ -23,7 +23,8 @@ struct Scope {
 
 struct Licm<'f> {
     function: &'f mut Function,
-    /// The number of scopes around the definition of a value, after the move.
+    /// The nesting depth of the definition of a value, after the motion: 1 in the function's entry
+    /// block.
     depths: SecondaryMap<Value, u32>,
     scopes: Vec<Scope>,
     changed: bool,
@@ -65,10 +66,10 @@ impl Licm<'_> {
         }
     }
 
-    /// Returns the number of scopes around the outermost block that an instruction may move to.
+    /// Returns the depth of the outermost block that an instruction may move to.
     fn target(&self, inst: Inst, depth: u32) -> u32 {
         let open = self.scopes.iter().rev().take_while(|scope| scope.is_open).count() as u32;
-        // The outermost block is never open.
+        // The entry block is never open.
         let outermost = depth.saturating_sub(open).max(1);
         outermost.max(self.needed(inst))
     }
@@ -80,7 +81,7 @@ impl Licm<'_> {
         let operands = data.operands.iter().map(|&value| self.depths[value]);
         let mut depth = operands.max().unwrap_or(0);
         for &region in &data.regions {
-            // Values that the region itself defines have no depth yet, which is 0.
+            // The values that the region itself defines still have depth 0.
             self.function.walk(region, &mut |inner| {
                 let operands = self.function.insts[inner].operands.iter();
                 depth = operands.map(|&value| self.depths[value]).max().unwrap_or(0).max(depth);
@@ -90,7 +91,8 @@ impl Licm<'_> {
     }
 }
 
-/// Returns whether an instruction may run where the program would not run it.
+/// Returns whether an instruction may be executed speculatively, where the program would not
+/// execute it.
 fn is_speculatable(function: &Function, inst: Inst) -> bool {
     let data = &function.insts[inst];
     if !matches!(data.op.family(), OpFamily::Reduction | OpFamily::Scan) {

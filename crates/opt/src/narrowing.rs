@@ -1,5 +1,5 @@
-//! Narrows divisions of 64-bit integers that fit into 32 bits: on a GPU,
-//! `tl.program_id(0).to(tl.int64) % n` would call a routine of some hundred instructions.
+//! Narrows 64-bit integer divisions whose operands fit into 32 bits. On a GPU, a 64-bit division,
+//! such as `tl.program_id(0).to(tl.int64) % n`, calls a routine of some hundred instructions.
 
 use smallvec::{SmallVec, smallvec};
 use tilewright_base::entity::SecondaryMap;
@@ -31,9 +31,9 @@ fn narrow_block(function: &mut Function, block: Block, infos: &SecondaryMap<Valu
     changed
 }
 
-/// Returns the type in which a division of 64-bit integers has the same result. A quotient or
-/// remainder by zero has all bits set in either type, which extends to the same number if the type
-/// is signed.
+/// Returns the 32-bit type in which a 64-bit division has the same result, if there is one.
+/// Division by zero sets all bits of the result in either type: sign extension keeps that, zero
+/// extension does not.
 fn narrow_dtype(function: &Function, inst: Inst, infos: &SecondaryMap<Value, AxisInfo>) -> Option<Dtype> {
     let data = &function.insts[inst];
     let Op::Elementwise { function: ElementwiseFn::IntDiv | ElementwiseFn::IntRem } = data.op else {
@@ -43,17 +43,18 @@ fn narrow_dtype(function: &Function, inst: Inst, infos: &SecondaryMap<Value, Axi
     let narrow = match function.ty(data.operands[0]).dtype()? {
         Dtype::I64 => Dtype::I32,
         Dtype::U64 if divisor.low > 0 => Dtype::U32,
-        // tidy: wildcard because the others are narrow
+        // tidy: wildcard because the other types are narrow, and a `uint64` divisor may be zero
         _ => return None,
     };
     let all = Range::of_dtype(narrow);
-    // The only quotient of numbers that fit that does not fit itself.
+    // -2^31 / -1 is the only quotient of two `int32` numbers that is not an `int32` number.
     let overflows =
         narrow == Dtype::I32 && dividend.low == all.low && divisor.low <= -1 && divisor.high >= -1;
     (dividend.is_within(all) && divisor.is_within(all) && !overflows).then_some(narrow)
 }
 
-/// Replaces a division by the cast of a narrower one, which it appends.
+/// Replaces a division by the cast of a narrow division, which is appended to `out` after the casts
+/// of its operands.
 fn narrow(function: &mut Function, inst: Inst, dtype: Dtype, out: &mut Vec<Inst>) {
     let data = function.insts[inst].clone();
     let wide = function.ty(data.operands[0]).clone();

@@ -4,7 +4,8 @@ use tilewright_ir::{FuncId, Function, Module, Pass, verify};
 
 use crate::{canonicalize, cse, dce, inline, licm, narrowing, ranges};
 
-/// The passes in order; the list repeats until no pass changes anything.
+/// The passes in order. [`optimize`] repeats the list until no pass changes anything, at most
+/// `MAX_ROUNDS` times.
 pub const PASSES: &[Pass<Function>] = &[
     Pass::reporting("canonicalize", canonicalize::run),
     Pass::reporting("cse", cse::run),
@@ -14,7 +15,8 @@ pub const PASSES: &[Pass<Function>] = &[
     Pass::reporting("narrowing", narrowing::run),
 ];
 
-/// Maximum iterations of the list: the result is correct after any number, and good after three.
+/// Maximum number of runs of the list. The result is correct after any number of runs, and good
+/// after three.
 const MAX_ROUNDS: usize = 8;
 
 /// The optimization level.
@@ -34,10 +36,11 @@ pub struct Options {
     pub level: Level,
 }
 
-/// Inlines all calls and runs the [`PASSES`]. Afterwards the module contains only the kernel,
-/// functions marked `noinline` and recursive functions, with their calls.
+/// Inlines calls and, at [`Level::Full`], runs the [`PASSES`] on each function. Afterwards the
+/// module contains the kernel and the functions that it still calls: functions marked `noinline`,
+/// recursive functions, and all callees if inlining would exceed the limits of `inline.rs`.
 ///
-/// `dump` is called with the name of each pass that changed something, and the module after it.
+/// Calls `dump` after each pass that changed something, with the name of the pass and the module.
 pub fn optimize(module: &mut Module, options: &Options, dump: &mut dyn FnMut(&str, &Module)) {
     check("the frontend", module);
     if inline::run(module) {
@@ -51,7 +54,7 @@ pub fn optimize(module: &mut Module, options: &Options, dump: &mut dyn FnMut(&st
     for id in functions {
         run_passes(module, id, dump);
     }
-    // A call may have been dead.
+    // The passes may have removed the last call of a function.
     if module.functions.len() > 1 {
         inline::remove_uncalled(module);
     }
@@ -74,7 +77,8 @@ fn run_passes(module: &mut Module, id: FuncId, dump: &mut dyn FnMut(&str, &Modul
     }
 }
 
-/// In debug builds, panics with the pass that broke the rules of the IR.
+/// Verifies the module in debug builds. Panics with the name of the pass that broke a rule of the
+/// IR.
 fn check(pass: &str, module: &Module) {
     if cfg!(debug_assertions)
         && let Err(error) = verify(module)

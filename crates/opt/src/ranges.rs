@@ -28,8 +28,8 @@ pub fn run(function: &mut Function) -> bool {
     true
 }
 
-/// Returns the operands of `assume`s, and the values that they are computed from: an `assume` of a
-/// constant would assume nothing.
+/// Returns the operands of `assume`s and the values that they are computed from. These values must
+/// not become constants: an `assume` of a constant promises nothing.
 fn assumed_values(function: &Function) -> EntitySet<Value> {
     let mut assumed = EntitySet::new();
     let mut open: Vec<Value> = Vec::new();
@@ -49,7 +49,7 @@ fn assumed_values(function: &Function) -> EntitySet<Value> {
     assumed
 }
 
-/// Replaces the results of instructions by constants.
+/// Replaces each instruction in `known` by its constant, splat to the shape of its result.
 fn replace(
     function: &mut Function,
     block: Block,

@@ -1,4 +1,4 @@
-//! Computes which of a kernel's arguments point to memory that it reads or writes.
+//! Computes which parameters of a kernel point to memory that the kernel reads or writes.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -9,7 +9,7 @@ use tilewright_ir::{Function, Inst, Module, OpFamily, Value};
 pub struct Access {
     /// The instruction.
     pub inst: Inst,
-    /// The indices of the kernel's parameters that its pointers may come from.
+    /// The indices of the kernel's parameters that the accessed pointers may be derived from.
     pub parameters: Vec<usize>,
     /// True if it reads.
     pub reads: bool,
@@ -18,7 +18,7 @@ pub struct Access {
 }
 
 /// Returns the accesses of a module's kernel, in program order. A pointer of unknown origin, such
-/// as one that is made from an integer, may come from any pointer parameter.
+/// as one cast from an integer, may be derived from any pointer parameter.
 pub fn accesses(module: &Module) -> Vec<Access> {
     let function = module.kernel();
     let mut origins = Origins::new(function);
@@ -29,7 +29,7 @@ pub fn accesses(module: &Module) -> Vec<Access> {
         let (reads, writes) = match data.op.info().family {
             OpFamily::Load => (true, false),
             OpFamily::Store => (false, true),
-            // A called function may do either.
+            // A called function may do both.
             OpFamily::Atomic | OpFamily::Call => (true, true),
             // tidy: wildcard because no other family of tile IR accesses memory
             _ => return,
@@ -45,7 +45,7 @@ pub fn accesses(module: &Module) -> Vec<Access> {
     found
 }
 
-/// The parameters that each pointer may come from.
+/// The parameters that each pointer may be derived from.
 struct Origins<'a> {
     function: &'a Function,
     pointers: SmallVec<[usize; 8]>,
@@ -83,7 +83,7 @@ impl<'a> Origins<'a> {
         }
     }
 
-    /// Walks the function once. Returns whether anything was new.
+    /// Walks the function once. Returns whether the walk found a new origin.
     fn propagate(&mut self) -> bool {
         self.has_changed = false;
         let function = self.function;
@@ -105,8 +105,8 @@ impl<'a> Origins<'a> {
                     }
                 }
             }
-            // tidy: wildcard because in all other families, a pointer comes from the pointers among
-            // the operands
+            // tidy: wildcard because in all other families, a result is derived from the pointers
+            // among the operands, or from any parameter if there are none
             _ => {
                 let mut origins: SmallVec<[usize; 8]> = SmallVec::new();
                 let mut has_pointer = false;

@@ -3,8 +3,8 @@
 //! The rules for quotients, remainders and comparisons rely on one fact: a run of q consecutive
 //! numbers that begins at a multiple of q does not cross another multiple of q. Division by a
 //! multiple of q, or comparison with one, has the same result along the run. (Division truncates
-//! towards zero, so for negative numbers this holds only between multiples: those rules require
-//! non-negative numbers.)
+//! towards zero, so this fails for negative dividends: -q / q is -1, but (1 - q) / q is 0. The
+//! rules for quotients and remainders require non-negative dividends.)
 
 use tilewright_ir::{
     ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Literal, Op, Type, Value,
@@ -14,8 +14,8 @@ use super::walk::Walk;
 use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, unit};
 use crate::fold;
 
-/// A range that extends down to here does not determine the sign: sums and quotients of unbounded
-/// numbers reach it.
+/// The sign of a dividend is unknown if its lower bound is at most this number: the bounds of sums
+/// and quotients of unbounded numbers reach it.
 const UNKNOWN_LOW: i128 = -(1 << 30);
 
 impl Walk<'_> {
@@ -103,7 +103,7 @@ impl Walk<'_> {
         info
     }
 
-    /// Keeps runs of one operand where the other is constant.
+    /// Keeps the runs of one operand along which the other operand is constant.
     fn sum(info: &mut AxisInfo, a: &AxisInfo, b: &AxisInfo, is_sum: bool) {
         for (place, known) in info.axes.iter_mut().enumerate() {
             let (x, y) = (a.axis(place), b.axis(place));
@@ -115,8 +115,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the longest runs of consecutive numbers of `a` that begin at multiples of their
-    /// length, and along which `b` is constant and a multiple of their length.
+    /// Returns the length of the longest runs of consecutive numbers in `a` that begin at multiples
+    /// of this length, and along which `b` is constant and a multiple of this length.
     fn aligned_run(place: usize, a: &AxisInfo, b: &AxisInfo) -> u32 {
         let (x, y) = (a.axis(place), b.axis(place));
         let longest = x.contiguity.min(y.constancy);
@@ -196,14 +196,16 @@ impl Walk<'_> {
         match function {
             F::Add => Range { low: x.low + y.low, high: x.high + y.high }.wrapped(dtype, saturate),
             F::Sub => Range { low: x.low - y.high, high: x.high - y.low }.wrapped(dtype, saturate),
-            // Corners of 64-bit numbers fit into 128 bits, except for two unsigned ones.
+            // Products of 64-bit numbers fit into `i128`, except for two unsigned ones, which
+            // saturate.
             F::Mul => x.corners(y, i128::saturating_mul).wrapped(dtype, saturate),
             F::Shl if y.low >= 0 && y.high < i128::from(dtype.bits().min(62)) => {
                 x.corners(y, |x, y| x.saturating_mul(1 << y)).wrapped(dtype, false)
             }
             F::Shr if y.low >= 0 => x.corners(y, |x, y| x >> y.min(64)),
             F::IntDiv if y.low > 0 => x.corners(y, |x, y| x / y),
-            // The magnitude of a divisor that may be zero does not bound the remainder.
+            // If the divisor may be zero, its magnitude does not bound the remainder, but the
+            // dividend does.
             F::IntRem if y.low <= 0 && y.high >= 0 => {
                 let by_others = Range { low: x.low.min(0), high: x.high.max(0) };
                 if self.may_be_zero(b) { by_others.union(ones(dtype)) } else { by_others }
@@ -241,7 +243,7 @@ impl Walk<'_> {
             let run = match function {
                 F::Lt | F::Ge => Self::aligned_run(place, a, b).max(self.remainder_run(place, x, b)),
                 F::Gt | F::Le => Self::aligned_run(place, b, a).max(self.remainder_run(place, y, a)),
-                // Only the first number of a run may be equal.
+                // At most the first number of a run is equal to `b`, so equality is not constant.
                 F::Eq | F::Ne => 1,
             };
             known.constancy = known.constancy.max(run);
@@ -249,10 +251,10 @@ impl Walk<'_> {
         info
     }
 
-    /// Returns the longest runs along which a remainder is below a number at every element or at
-    /// none. A run of the dividend that no multiple of the divisor divides yields consecutive
-    /// numbers if it is non-negative, and non-positive numbers otherwise, which are below every
-    /// positive number.
+    /// Returns the length of the longest runs along which `remainder < bound` has one result. A run
+    /// of the dividend that crosses no multiple of the divisor has consecutive remainders if the
+    /// dividend is non-negative. Otherwise its remainders are non-positive, hence less than every
+    /// positive bound.
     fn remainder_run(&self, place: usize, remainder: Value, bound: &AxisInfo) -> u32 {
         if bound.range.low <= 0 {
             return 1;
@@ -264,7 +266,8 @@ impl Walk<'_> {
         if bound.divisibility_at(place, run, 1) >= u64::from(run) { run } else { 1 }
     }
 
-    /// Returns the dividend and the divisor of a remainder, possibly in a wider type.
+    /// Returns the dividend and the divisor of a remainder, also if it was cast without changing
+    /// its value.
     fn operands_of_remainder(&self, mut value: Value) -> Option<(Value, Value)> {
         loop {
             let data = &self.function.insts[self.function.defining_inst(value)?];
@@ -302,9 +305,9 @@ impl Walk<'_> {
     }
 }
 
-/// Returns the number whose bits are all set.
+/// Returns the range of the one number whose bits are all set.
 fn ones(dtype: Dtype) -> Range {
-    let (_, high) = dtype.int_range().expect("only integers are divided so");
+    let (_, high) = dtype.int_range().expect("an integer remainder has an integer type");
     let number = if dtype.is_signed() { -1 } else { high };
     Range { low: number, high: number }
 }
@@ -313,7 +316,7 @@ fn is_int(ty: &Type) -> bool {
     ty.dtype().is_some_and(Dtype::is_int)
 }
 
-/// Returns the result of a comparison that is equal for all numbers of two ranges.
+/// Returns the result of a comparison if it is the same for all numbers of two ranges.
 fn decide(function: ComparisonFn, x: Range, y: Range) -> Option<bool> {
     use ComparisonFn as F;
     let (below, above) = (x.high < y.low, x.low > y.high);

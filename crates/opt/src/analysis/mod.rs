@@ -6,8 +6,8 @@
 //!
 //! Every result holds for all arguments that satisfy the parameters' divisibility, in every program
 //! of every grid, including wrapping arithmetic. The program's hints and assumptions (`hint`,
-//! `assume`) are trusted. [`Assumptions`] can add the one that Triton always makes: signed index
-//! arithmetic does not overflow.
+//! `assume`) are trusted. [`Assumptions`] adds more, such as the one that Triton always makes:
+//! signed index arithmetic does not overflow.
 
 mod accesses;
 mod elementwise;
@@ -27,18 +27,18 @@ pub const MAX_DIVISIBILITY: u64 = 1 << 62;
 
 /// The facts about a value along one axis. All three are powers of two.
 ///
-/// `contiguity` and `constancy` divide the extent of the axis, and split the axis into runs; the
-/// first begins at index 0.
+/// `contiguity` and `constancy` divide the extent of the axis. Each splits the axis into runs of
+/// that length; the first run begins at index 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Axis {
-    /// Within a run of this length, each element is the previous one plus 1: for a pointer, one
-    /// pointee; for an integer, modulo the width of its type (if a run may wrap around, the fact
-    /// does not survive a conversion to a wider type or to an address). 1 means unknown.
+    /// The length of runs in which each element is the previous one plus 1: plus one pointee for
+    /// pointers, modulo 2^width for integers. (If a run may wrap around, the fact does not survive
+    /// a conversion to a wider type or to an address.) 1 means unknown.
     pub contiguity: u32,
-    /// Within a run of this length, all elements are equal. 1 means unknown.
+    /// The length of runs in which all elements are equal. 1 means unknown.
     pub constancy: u32,
-    /// Divides the first element of every run of `contiguity`, so every element if that is 1. In
-    /// bytes for pointers.
+    /// A divisor of the first element of every run of `contiguity` elements; of every element if
+    /// `contiguity` is 1. For pointers, a divisor of the address in bytes.
     pub divisibility: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct AxisInfo {
     pub axes: SmallVec<[Axis; 2]>,
     /// The value of every element, if it is an integer known at compile time.
     pub constant: Option<i128>,
-    /// The range of every element, if it is an integer.
+    /// The range of the elements, if they are integers.
     pub range: Range,
 }
 
@@ -65,12 +65,12 @@ pub struct Assumptions {
     /// on it, and without it little is known of `(pid * BLOCK + arange) % n`, which might be
     /// negative.
     pub no_signed_overflow: bool,
-    /// A dividend of a remainder whose sign is unknown is not negative: `pid // group % n`, where
-    /// the size of a group comes from arguments. A negative dividend has a negative remainder,
-    /// which is not an offset into a tensor.
+    /// The dividend of a remainder is not negative if its sign is unknown, as in `pid // group % n`
+    /// with a group size from arguments. A negative dividend would have a negative remainder, which
+    /// is not an offset into a tensor.
     pub nonnegative_dividends: bool,
-    /// The divisor of a remainder is not zero; by zero the remainder is -1: `arange % n` of an
-    /// empty tensor is not an offset into it.
+    /// The divisor of a remainder is not zero. A remainder by zero, such as `arange % n` for an
+    /// empty tensor, is -1, which is not an offset into a tensor.
     pub nonzero_divisors: bool,
 }
 
@@ -80,7 +80,7 @@ impl Assumptions {
         Self { no_signed_overflow: true, nonnegative_dividends: true, nonzero_divisors: true };
 }
 
-/// Returns the facts about each value that always hold.
+/// Returns the facts about each value that hold without further assumptions.
 pub fn analyze(function: &Function) -> SecondaryMap<Value, AxisInfo> {
     analyze_assuming(function, Assumptions::default())
 }
@@ -91,13 +91,13 @@ pub fn analyze_assuming(function: &Function, assumptions: Assumptions) -> Second
 }
 
 impl AxisInfo {
-    /// Returns only the facts of the type.
+    /// Returns the facts that the type implies.
     pub fn unknown(ty: &Type) -> Self {
         let axes = SmallVec::from_elem(Axis::UNKNOWN, ty.rank().max(1));
         Self { axes, constant: None, range: Range::of(ty) }
     }
 
-    /// Returns the facts of a uniform value.
+    /// Returns the facts about a value whose elements are all equal.
     pub fn uniform(ty: &Type, divisibility: u64, range: Range) -> Self {
         let run = |&extent: &u32| Axis { contiguity: 1, constancy: run_length(extent), divisibility };
         let mut axes: SmallVec<[Axis; 2]> = ty.shape.iter().map(run).collect();
@@ -109,7 +109,7 @@ impl AxisInfo {
         Self { axes, constant, range }
     }
 
-    /// Returns the facts of a uniform constant.
+    /// Returns the facts about a constant.
     pub fn of_constant(ty: &Type, constant: i128) -> Self {
         Self::uniform(ty, power_of_two_in(constant), Range { low: constant, high: constant })
     }
@@ -146,15 +146,15 @@ impl AxisInfo {
         (0..self.axes.len()).map(|axis| self.divisibility_at(axis, 1, unit)).max().unwrap_or(1)
     }
 
-    /// Notes a divisor of every element.
+    /// Records a divisor of every element.
     fn divide_everywhere(&mut self, divisibility: u64) {
         for axis in &mut self.axes {
             axis.divisibility = axis.divisibility.max(divisibility);
         }
     }
 
-    /// Shortens the runs to those that are aligned to their length: they do not wrap around,
-    /// independent of the width.
+    /// Shortens runs until each begins at a multiple of its length: such a run does not wrap around
+    /// in an integer type of any width.
     fn cut_to_aligned(&mut self) {
         for axis in 0..self.axes.len() {
             let Axis { contiguity, divisibility, .. } = self.axis(axis);
@@ -162,7 +162,7 @@ impl AxisInfo {
         }
     }
 
-    /// Limits the runs of consecutive elements to this length.
+    /// Limits the runs of consecutive elements to the length `contiguity`.
     fn limit_contiguity(&mut self, axis: usize, contiguity: u32, unit: u64) {
         if self.contiguity(axis) > contiguity {
             let divisibility = self.divisibility_at(axis, contiguity, unit);
@@ -172,8 +172,8 @@ impl AxisInfo {
         }
     }
 
-    /// Derives facts from others: a divisor of every element divides those of all axes. Limits runs
-    /// to half the numbers of the type, so that an aligned run does not wrap around.
+    /// Records a divisor of every element along all axes. Limits runs to half the number of values
+    /// of the type, so that an aligned run does not wrap around.
     fn finish(mut self, ty: &Type) -> Self {
         if let Some(dtype) = ty.dtype()
             && dtype.bits() < 32
@@ -187,7 +187,7 @@ impl AxisInfo {
         self
     }
 
-    /// Returns the facts that hold for both of two values.
+    /// Returns the facts that hold for both values.
     fn join(&self, other: &Self, ty: &Type) -> Self {
         let axis = |axis| {
             let contiguity = self.contiguity(axis).min(other.contiguity(axis));
@@ -206,7 +206,7 @@ impl AxisInfo {
     }
 }
 
-/// Returns the difference of consecutive elements.
+/// Returns the difference of consecutive elements: 1, or the bytes of a pointee.
 fn unit(ty: &Type) -> u64 {
     match ty.element {
         Element::Pointer(pointee) => pointee.bytes() as u64,
@@ -214,17 +214,17 @@ fn unit(ty: &Type) -> u64 {
     }
 }
 
-/// Returns the largest power of two that divides a number.
+/// Returns the largest power of two that divides a number, at most [`MAX_DIVISIBILITY`].
 fn power_of_two_in(number: i128) -> u64 {
     if number == 0 { MAX_DIVISIBILITY } else { MAX_DIVISIBILITY.min(1 << number.trailing_zeros().min(62)) }
 }
 
-/// Returns the longest run that divides the extent of an axis.
+/// Returns the largest power of two that divides an extent; 1 for the extent 0.
 fn run_length(extent: u32) -> u32 {
     if extent == 0 { 1 } else { 1 << extent.trailing_zeros() }
 }
 
-/// Returns the longest run along an axis of a shape; 1 for a scalar.
+/// Returns the largest power of two that divides the extent of an axis; 1 for a scalar.
 fn run_length_of(shape: &Shape, axis: usize) -> u32 {
     shape.get(axis).map_or(1, |&extent| run_length(extent))
 }

@@ -2,7 +2,7 @@
 
 use tilewright_ir::{Dtype, Type};
 
-/// A closed interval. For other values than integers it is unbounded.
+/// A closed interval of integers. The range of a value that is not an integer is unbounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     /// The minimum.
@@ -44,15 +44,15 @@ impl Range {
         Range { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
-    /// Returns the intersection; the other range if it is empty.
+    /// Returns the intersection, or `other` if the ranges are disjoint.
     #[must_use]
     pub fn intersection(self, other: Range) -> Range {
         let both = Range { low: self.low.max(other.low), high: self.high.min(other.high) };
         if both.low <= both.high { both } else { other }
     }
 
-    /// Returns the range of a function of two numbers that is monotone in each of them, from its
-    /// values at the corners.
+    /// Computes the range of a function that is monotone in each of its two arguments, from its
+    /// values at the bounds of both ranges.
     pub(super) fn corners(self, other: Range, function: impl Fn(i128, i128) -> i128) -> Range {
         let corners = [
             function(self.low, other.low),
@@ -67,8 +67,8 @@ impl Range {
         Range { low, high }
     }
 
-    /// Returns the range after wrapping to a type: the whole type if any number wraps. With
-    /// `saturate`, numbers that would wrap do not occur.
+    /// Returns the range after wrapping to a type: the range of the type if any number may wrap.
+    /// With `saturate`, assumes that no number wraps.
     pub(super) fn wrapped(self, dtype: Dtype, saturate: bool) -> Range {
         let all = Self::of_dtype(dtype);
         if self.is_within(all) {

@@ -6,7 +6,7 @@ use tilewright_ir::{Element, HintKind, Inst, IntList, Op, Type, Value};
 use super::walk::Walk;
 use super::{Axis, AxisInfo, MAX_DIVISIBILITY, Range, power_of_two_in, run_length, run_length_of, unit};
 
-/// The largest extent of the grid.
+/// The largest number of programs along an axis of the grid.
 const MAX_PROGRAMS: i128 = i32::MAX as i128;
 
 impl Walk<'_> {
@@ -37,8 +37,8 @@ impl Walk<'_> {
             (Op::Elementwise { function }, operands) => self.elementwise(*function, operands, ty),
             (Op::Cast { .. }, &[value]) => self.cast(value, ty),
             (Op::Bitcast { .. }, &[value]) => self.bitcast(value, ty),
-            // Loads of equal addresses are equal; stores of other threads meanwhile are not ordered
-            // with them.
+            // Elements loaded from equal addresses are equal: stores of other threads are not
+            // ordered with the load, so the analysis ignores them.
             (Op::Load { volatile: false, .. }, operands) => self.constancy_of(operands, ty),
             (Op::PtrAdd {}, &[pointer, offset]) => self.ptr_add(pointer, offset, ty),
             (Op::Reduce { axis }, tiles) => self.reduce(tiles, *axis as usize, ty),
@@ -72,8 +72,8 @@ impl Walk<'_> {
         info
     }
 
-    /// Follows inserted and removed axes of extent 1; for other reshapes, only the runs along the
-    /// last axis.
+    /// Keeps the facts if the reshape only inserts and removes axes of extent 1; otherwise keeps
+    /// only the runs along the last axis.
     fn reshape(&self, tile: Value, ty: &Type) -> AxisInfo {
         let info = &self.infos[tile];
         let from = &self.function.ty(tile).shape;
@@ -113,7 +113,8 @@ impl Walk<'_> {
                 if target.is_bool() {
                     return self.cast_to_bool(value, ty);
                 }
-                // A conversion that changes a number does not overflow: aligned runs survive it.
+                // A narrowing cast may wrap even if arithmetic does not overflow: only aligned runs
+                // survive it.
                 let fits = self.infos[value].range.is_within(Range::of_dtype(target));
                 let cuts = target.bits() > source.bits() || (self.assumptions.no_signed_overflow && !fits);
                 let mut info = if cuts { self.extended(value) } else { self.infos[value].clone() };
@@ -177,7 +178,7 @@ impl Walk<'_> {
         AxisInfo { axes: (0..base.axes.len()).map(axis).collect(), ..AxisInfo::default() }
     }
 
-    /// Equal slices have equal results.
+    /// Returns the facts about a reduction: equal slices have equal results.
     fn reduce(&self, tiles: &[Value], axis: usize, ty: &Type) -> AxisInfo {
         let mut info = AxisInfo::unknown(ty);
         for place in 0..ty.rank() {
@@ -188,7 +189,7 @@ impl Walk<'_> {
         info
     }
 
-    /// Equal lines have equal results.
+    /// Returns the facts about a scan: equal vectors along the axis have equal results.
     fn scan(&self, tiles: &[Value], axis: usize, ty: &Type) -> AxisInfo {
         let mut info = self.constancy_of(tiles, ty);
         info.axes[axis].constancy = 1;
@@ -204,8 +205,9 @@ impl Walk<'_> {
                 HintKind::MultipleOf => known.divisibility = known.divisibility.max(promised),
                 HintKind::MaxContiguous => known.contiguity = known.contiguity.max(run),
                 HintKind::MaxConstancy => known.constancy = known.constancy.max(run),
-                // The launch knows the divisibility of its arguments better: programs for other
-                // GPUs describe tensors that no GPU copies.
+                // Trust the description of a tensor only if it is loaded from memory. The launch
+                // knows the divisibility of its arguments, and a program may describe a tensor as
+                // another GPU requires.
                 HintKind::Described if place == 0 && self.is_loaded(value) => {
                     known.divisibility = known.divisibility.max(promised);
                 }
@@ -215,22 +217,22 @@ impl Walk<'_> {
         info
     }
 
-    /// Returns whether a scalar comes unchanged from memory.
+    /// Returns whether a scalar is loaded from memory, possibly with casts and hints.
     fn is_loaded(&self, mut value: Value) -> bool {
         while let Some(inst) = self.function.defining_inst(value) {
             let data = &self.function.insts[inst];
             match &data.op {
                 Op::Cast { .. } | Op::Bitcast { .. } | Op::Hint { .. } => value = data.operands[0],
                 Op::Load { .. } => return true,
-                // tidy: wildcard because everything else is computed, and its facts are known
+                // tidy: wildcard because the facts about a computed value are known
                 _ => return false,
             }
         }
         false
     }
 
-    /// Returns only the constancy: equal operands have equal results, which holds for every
-    /// elementwise function.
+    /// Returns only the constancy of a result: every elementwise function of equal operands has
+    /// equal results.
     pub(super) fn constancy_of(&self, operands: &[Value], ty: &Type) -> AxisInfo {
         let mut info = AxisInfo::unknown(ty);
         for (axis, known) in info.axes.iter_mut().enumerate() {

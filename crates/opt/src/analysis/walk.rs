@@ -2,7 +2,8 @@
 //!
 //! The facts about a loop-carried value begin as those of its initial value; the yields of the body
 //! weaken them. The walk repeats over the whole function until no carried value is weakened, so
-//! nested loops cost no more than others. After a few weakenings, a value becomes unknown.
+//! nesting does not multiply the number of walks. After `PRECISE_WALKS` walks, a value that is
+//! still weakened becomes unknown.
 
 use rustc_hash::FxHashMap;
 use tilewright_base::entity::SecondaryMap;
@@ -12,9 +13,9 @@ use tilewright_ir::{
 
 use super::{Assumptions, AxisInfo, Range, power_of_two_in};
 
-/// Walks after which growing ranges become unbounded.
+/// The number of walks after which a growing range becomes the range of its type.
 const PRECISE_RANGE_WALKS: u32 = 2;
-/// Walks after which a value that is still weakened becomes unknown.
+/// The number of walks after which a value that is still weakened becomes unknown.
 const PRECISE_WALKS: u32 = 6;
 
 pub fn analyze(function: &Function, assumptions: Assumptions) -> SecondaryMap<Value, AxisInfo> {
@@ -35,7 +36,7 @@ pub fn analyze(function: &Function, assumptions: Assumptions) -> SecondaryMap<Va
     walk.infos
 }
 
-/// The assumptions of the program about a scalar.
+/// The assumptions about a scalar that the program states by `assume`.
 #[derive(Clone, Copy)]
 struct ScalarAssumption {
     range: Range,
@@ -80,7 +81,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Sets the facts about a value, together with the program's assumptions.
+    /// Sets the facts about a value, refined by the program's assumptions.
     fn set(&mut self, value: Value, info: AxisInfo) {
         let mut info = info.finish(self.function.ty(value));
         if let Some(scalar_assumption) = self.scalar_assumptions.get(&value) {
@@ -109,7 +110,7 @@ impl Walk<'_> {
             }
         }
         for &region in &data.regions {
-            // The elements that a reduction combines: nothing is known of them.
+            // Nothing is known about the elements that a reduction combines.
             for &parameter in &function.blocks[region].parameters {
                 self.set(parameter, AxisInfo::unknown(function.ty(parameter)));
             }
@@ -147,7 +148,8 @@ impl Walk<'_> {
         self.set(to, info);
     }
 
-    /// Joins the initial values of a loop to the parameters of the region that runs first.
+    /// Joins the facts about initial values of a loop into the parameters of the region that runs
+    /// first.
     fn enter(&mut self, inst: Inst) {
         for Carried { initial, parameters, .. } in self.function.carried(inst) {
             if let (Some(initial), &[first, ..]) = (initial, &parameters[..]) {
@@ -156,7 +158,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Joins the yields of the body to these parameters, and these parameters to the results.
+    /// Joins the facts about the yields of the body into the parameters of the region that runs
+    /// first, then copies the facts about these parameters to the results.
     fn repeat(&mut self, inst: Inst) {
         let function = self.function;
         for Carried { parameters, yielded, .. } in function.carried(inst) {
@@ -183,7 +186,7 @@ impl Walk<'_> {
         self.repeat(inst);
     }
 
-    /// Returns the facts about the index of a loop: lower + i * step, between the bounds.
+    /// Returns the facts about the index of a loop: `lower + i * step`, between the bounds.
     fn index(&self, index: Value, lower: Value, upper: Value, step: Value) -> AxisInfo {
         let [lower, upper, step] = [lower, upper, step].map(|value| &self.infos[value]);
         let (up, down) = (step.range.high > 0, step.range.low < 0);
@@ -212,7 +215,7 @@ impl Walk<'_> {
             }
             _ => ends,
         };
-        // If the ends cross, the body never runs.
+        // If the ends cross, the body never runs, and this is the range of the type.
         info.range = ends.intersection(info.range);
         info.axes[0].divisibility = lower.divisibility_everywhere(1).min(step.divisibility_everywhere(1));
         info
@@ -247,7 +250,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Collects the conditions of `assume`s that every run of the program executes.
+    /// Collects the assumptions of the entry block, whose `assume`s every run of the program
+    /// executes.
     fn collect_scalar_assumptions(&mut self) {
         let function = self.function;
         for &inst in &function.blocks[function.entry].insts {
@@ -306,20 +310,20 @@ impl Walk<'_> {
         scalar_assumption.divisibility = scalar_assumption.divisibility.max(divisibility);
     }
 
-    /// Returns the function of two scalars that defines a value.
+    /// Returns the function of two scalars that defines a value, with its operands.
     fn scalar_function(&self, value: Value) -> Option<(ElementwiseFn, Value, Value)> {
         let data = &self.function.insts[self.function.defining_inst(value)?];
         match (&data.op, &data.operands[..]) {
             (Op::Elementwise { function }, &[x, y]) if self.function.ty(x).is_scalar() => {
                 Some((*function, x, y))
             }
-            // tidy: wildcard because nothing else is a function
+            // tidy: wildcard because no other op is a function of two scalars
             _ => None,
         }
     }
 
-    /// Returns the facts about an integer tile after an extension to 64 bits: runs that may wrap
-    /// around are shortened to aligned ones, which do not.
+    /// Returns the facts about an integer tile after an extension to 64 bits: shortens runs that
+    /// may wrap around to aligned runs, which do not.
     pub(super) fn extended(&self, value: Value) -> AxisInfo {
         let ty = self.function.ty(value);
         let mut info = self.infos[value].clone();

@@ -1,5 +1,5 @@
-//! Integers that are not polynomials of others, by definitions: minima, choices, quotients,
-//! possible overflow.
+//! Variables for integers that are not polynomials of others: minima, choices, quotients, and
+//! results that may overflow. A formula defines each variable.
 
 use tilewright_ir::Dtype;
 
@@ -8,7 +8,8 @@ use super::logic::Formula;
 use super::variables::Poly;
 
 impl Forms<'_> {
-    /// Wraps a polynomial to a type: an opaque number if it may not fit.
+    /// Returns a polynomial wrapped to a type. If it may not fit, the result is a variable that
+    /// equals the polynomial where that fits, and is any number of the type elsewhere.
     pub(super) fn narrowed(&mut self, poly: Poly, dtype: Dtype) -> Poly {
         let Some((low, high)) = dtype.int_range() else { return poly };
         if poly.as_constant().is_some_and(|number| (low..=high).contains(&number)) {
@@ -38,7 +39,7 @@ impl Forms<'_> {
         })
     }
 
-    /// Returns the minimum for sign 1, the maximum for -1.
+    /// Returns the minimum for `sign` 1, the maximum for -1.
     pub fn extreme(&mut self, x: &Poly, y: &Poly, sign: i128) -> Poly {
         let at_most =
             |a: &Poly, b: &Poly| if sign > 0 { Formula::at_most(a, b) } else { Formula::at_most(b, a) };
@@ -56,7 +57,7 @@ impl Forms<'_> {
         })
     }
 
-    /// Returns the quotient and the remainder by a positive number, rounded down.
+    /// Returns the quotient, rounded down, and the remainder of the division by a positive number.
     pub fn floored(&mut self, x: &Poly, divisor: i128) -> (Poly, Poly) {
         let divisor = Poly::constant(divisor);
         self.divided(x, &divisor, Rounding::Down, |x, d, q, r| {
@@ -68,8 +69,8 @@ impl Forms<'_> {
         })
     }
 
-    /// Returns the quotient and the remainder rounded towards zero, as the language defines them;
-    /// by zero, both have all bits set.
+    /// Returns the quotient, rounded towards zero, and the remainder, as the language defines them:
+    /// for the divisor zero, both have all bits set.
     pub(super) fn truncated(
         &mut self,
         x: &Poly,
@@ -80,7 +81,7 @@ impl Forms<'_> {
         let all_bits = if dtype.is_signed() { -1 } else { dtype.int_range().map_or(-1, |(_, high)| high) };
         let can_be_negative = dtype.is_signed() && !is_nonnegative;
         if let Some(number) = divisor.as_constant().filter(|&number| number > 0) {
-            // If both roundings agree, they are one variable.
+            // Floor division shares its variables with truncation where both roundings agree.
             let above = self.floored(x, number);
             if !can_be_negative {
                 return above;
@@ -157,7 +158,7 @@ impl Forms<'_> {
         }
         let rest = Poly::var(self.push(Kind::Defined, Formula::TRUE, Vec::new()));
         let quotient = self.define(|quotient| definition(x, divisor, quotient, &rest));
-        // A formula with either variable needs the definition of both.
+        // A formula with the quotient or the remainder needs the definition of both.
         for var in rest.vars() {
             let inputs = quotient.vars().chain(x.vars()).chain(divisor.vars()).collect();
             self.variables[var.0 as usize].inputs = inputs;
@@ -167,7 +168,7 @@ impl Forms<'_> {
     }
 }
 
-/// `x = d * q + r`.
+/// Returns the formula `x = d * q + r`.
 fn divides(x: &Poly, d: &Poly, q: &Poly, r: &Poly) -> Formula {
     let sum = d.times(q).and_then(|product| product.plus_times(r, 1));
     sum.map_or(Formula::Unknown, |sum| Formula::equal(&sum, x))

@@ -1,13 +1,13 @@
-//! The elements of integers, conditions and pointers at given coordinates, as polynomials and
-//! formulas.
+//! Forms: the element of an integer, a condition or a pointer at given coordinates, as a polynomial
+//! or a formula.
 //!
 //! An integer that is not a polynomial of others is a variable with a definition: a quotient, a
-//! minimum, a choice. An integer that the analysis does not follow, such as a loaded one, is a
-//! variable with any value of its range, and is recorded as opaque.
+//! minimum, a choice. An integer that the analysis does not follow, such as a loaded one, is an
+//! opaque variable: it may be any number of its range.
 //!
-//! The polynomials are those of `tilewright_ir`, but not its scalar evolution: here, a form is that
-//! of one element, whose coordinates may be any polynomials, and a variable may have a definition,
-//! which the solver needs for exact answers on overflow, division and choice.
+//! The polynomials are those of `tilewright_ir`, but not its scalar evolution. Here, a form
+//! describes one element, whose coordinates may be any polynomials, and a variable may have a
+//! definition, which the solver needs for exact answers on overflow, division and choice.
 
 use rustc_hash::FxHashMap;
 use tilewright_base::entity::SecondaryMap;
@@ -41,9 +41,9 @@ pub enum Kind {
     Iteration(Inst),
     /// The final trip count of a loop.
     Trips(Inst),
-    /// A loop-carried value while its progression is computed.
+    /// The current value of a loop-carried value while its increment is computed.
     Marker(Value),
-    /// An element that is not followed.
+    /// An element that the analysis does not follow, at these coordinates.
     Opaque(Value, Vec<Poly>),
     /// A variable that its definition determines.
     Defined,
@@ -54,27 +54,27 @@ pub enum Kind {
 pub struct Variable {
     /// The meaning.
     pub kind: Kind,
-    /// A formula that always holds of the variable.
+    /// A formula about the variable that always holds.
     pub definition: Formula,
-    /// The variables that it is computed from.
+    /// The variables that its value is computed from.
     pub(super) inputs: Vec<Var>,
 }
 
-/// The target of a pointer: a parameter, and the offset in elements.
+/// The index of a parameter that is a pointer, and the offset from it in elements.
 pub type TensorElement = (usize, Poly);
 
-/// The reason why a pointer is not followed.
+/// The reason why the analysis does not follow a pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UntrackedPointer {
-    /// It comes from an integer or from memory.
+    /// The pointer is cast from an integer or loaded.
     Unknown(Value),
-    /// It may point to one of several tensors.
+    /// The pointer may point to one of several tensors.
     Several(Value),
-    /// Its elements have another size than those of the tensor.
+    /// The pointer is cast to another element size than that of the tensor.
     OtherSize(Value),
 }
 
-/// The elements of a function's values.
+/// The forms of a function's values.
 pub struct Forms<'a> {
     pub(super) function: &'a Function,
     pub(super) infos: SecondaryMap<Value, AxisInfo>,
@@ -88,7 +88,7 @@ pub struct Forms<'a> {
 }
 
 impl<'a> Forms<'a> {
-    /// Creates the forms of a function without calls.
+    /// Creates the forms of a function, which has no calls.
     pub fn new(function: &'a Function) -> Self {
         let assumptions = Assumptions { no_signed_overflow: true, ..Assumptions::default() };
         Self {
@@ -141,7 +141,7 @@ impl<'a> Forms<'a> {
         Poly::var(var).scaled(divisibility).expect("a coefficient of 32 bits fits")
     }
 
-    /// Returns the parameter of a name; fails with the reason.
+    /// Returns the integer parameter with a name; fails with a message.
     pub fn named(&mut self, name: &str) -> Result<Poly, String> {
         let function = self.function;
         let parameters = || function.parameters.iter().zip(&function.blocks[function.entry].parameters);
@@ -156,7 +156,7 @@ impl<'a> Forms<'a> {
         })
     }
 
-    /// Returns the message that no tensor has this name.
+    /// Returns the message that no tensor has a name.
     pub fn no_pointer(&self, name: &str) -> String {
         let function = self.function;
         let parameters = function.parameters.iter().zip(&function.blocks[function.entry].parameters);
@@ -175,7 +175,7 @@ impl<'a> Forms<'a> {
         Poly::var(self.var_of(Kind::Programs(axis)))
     }
 
-    /// Returns the index of an iteration.
+    /// Returns the index of the current iteration of a loop.
     pub fn iteration(&mut self, inst: Inst) -> Poly {
         Poly::var(self.var_of(Kind::Iteration(inst)))
     }
@@ -197,7 +197,7 @@ impl<'a> Forms<'a> {
         Poly::var(var)
     }
 
-    /// Returns an element of an integer.
+    /// Returns the polynomial of an element of an integer.
     pub fn int(&mut self, value: Value, at: &[Poly]) -> Poly {
         if let Some(constant) = self.infos[value].constant {
             return Poly::constant(constant);
@@ -251,7 +251,7 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// Returns the source coordinates of an element, for an op that moves elements.
+    /// Returns the coordinates of an element in the operand, for an op that moves elements.
     fn moved(&mut self, inst: Inst, at: &[Poly]) -> Option<Vec<Poly>> {
         let function = self.function;
         let data = &function.insts[inst];
@@ -285,8 +285,8 @@ impl<'a> Forms<'a> {
                 let from = function.ty(data.operands[0]).shape.to_vec();
                 self.reshaped(&from, shape, at)
             }
-            // tidy: wildcard because the others do not move elements, or to data-dependent
-            // coordinates
+            // tidy: wildcard because the others do not move elements, or move them to
+            // data-dependent coordinates
             _ => None,
         }
     }
@@ -380,11 +380,11 @@ impl<'a> Forms<'a> {
             // tidy: wildcard because other functions are not followed
             _ => return None,
         };
-        // The assumption excludes signed overflow; unsigned numbers wrap.
+        // The analysis assumes that signed integers do not overflow; unsigned integers wrap.
         Some(if dtype.is_signed() { exact } else { self.narrowed(exact, dtype) })
     }
 
-    /// Returns an element of a boolean.
+    /// Returns the formula of an element of a boolean.
     pub fn condition(&mut self, value: Value, at: &[Poly]) -> Formula {
         use ElementwiseFn as F;
         let function = self.function;
@@ -442,7 +442,7 @@ impl<'a> Forms<'a> {
         }
     }
 
-    /// Returns the target of an element of a tile of pointers.
+    /// Returns the tensor and the offset that an element of a tile of pointers points to.
     pub fn pointer(&mut self, value: Value, at: &[Poly]) -> Result<TensorElement, UntrackedPointer> {
         let function = self.function;
         let lost = UntrackedPointer::Unknown(value);
@@ -520,7 +520,7 @@ impl<'a> Forms<'a> {
         Ok((base, self.choice(condition, &x, &y)))
     }
 
-    /// Returns the variables of a formula, and those that they are computed from.
+    /// Returns the variables that a definition or an input reaches from these variables, and these.
     pub fn closure(&self, start: impl IntoIterator<Item = Var>) -> Vec<Var> {
         let mut seen: Vec<Var> = Vec::new();
         for var in start {

@@ -23,28 +23,28 @@ impl Formula {
     /// The formula that never holds.
     pub const FALSE: Formula = Formula::Any(Vec::new());
 
-    /// `x <= y`.
+    /// Returns the formula `x <= y`.
     pub fn at_most(x: &Poly, y: &Poly) -> Self {
         y.plus_times(x, -1).map_or(Formula::Unknown, |difference| Formula::NotNegative(difference).folded())
     }
 
-    /// `x < y`.
+    /// Returns the formula `x < y`.
     pub fn below(x: &Poly, y: &Poly) -> Self {
         let difference = y.plus_times(x, -1).and_then(|difference| difference.offset(-1));
         difference.map_or(Formula::Unknown, |difference| Formula::NotNegative(difference).folded())
     }
 
-    /// `x == y`.
+    /// Returns the formula `x == y`.
     pub fn equal(x: &Poly, y: &Poly) -> Self {
         x.plus_times(y, -1).map_or(Formula::Unknown, |difference| Formula::Zero(difference).folded())
     }
 
-    /// `x` is between two numbers.
+    /// Returns the formula `low <= x && x <= high`.
     pub fn within(x: &Poly, low: i128, high: i128) -> Self {
         Formula::All(vec![Self::at_most(&Poly::constant(low), x), Self::at_most(x, &Poly::constant(high))])
     }
 
-    /// Returns the truth of a formula, if it is a constant.
+    /// Returns the truth of a formula, if no variable affects it.
     pub fn truth(&self) -> Option<bool> {
         match self {
             Formula::NotNegative(poly) => poly.as_constant().map(|number| number >= 0),
@@ -97,7 +97,7 @@ impl Formula {
         }
     }
 
-    /// Calls a function with each polynomial.
+    /// Calls a function with each polynomial of the formula.
     pub fn visit(&self, each: &mut impl FnMut(&Poly)) {
         match self {
             Formula::NotNegative(poly) | Formula::Zero(poly) => each(poly),
@@ -122,7 +122,8 @@ impl Formula {
         }
     }
 
-    /// Substitutes a variable by a polynomial. A formula that overflows is undetermined.
+    /// Substitutes a variable by a polynomial. A comparison whose polynomial overflows becomes
+    /// undetermined.
     #[must_use]
     pub fn substitute(&self, var: Var, by: &Poly) -> Self {
         match self {

@@ -1,4 +1,5 @@
-//! Loops: the arithmetic progressions of carried values, and trip counts.
+//! Loops: the progressions (initial value and constant increment) of carried values, and trip
+//! counts.
 
 use tilewright_ir::{Block, Carried, Definition, Inst, Op, OpFamily, Value};
 
@@ -7,7 +8,7 @@ use super::logic::Formula;
 use super::variables::{Poly, Var};
 
 impl Forms<'_> {
-    /// Returns the index of a loop, or a carried value.
+    /// Returns the polynomial of a loop's index or of a carried value.
     pub(super) fn region_parameter(&mut self, value: Value, block: Block, at: &[Poly]) -> Option<Poly> {
         let function = self.function;
         let inst = self.parents.owner(block)?;
@@ -33,12 +34,13 @@ impl Forms<'_> {
                 let iteration = self.iteration(inst);
                 initial.plus_times(&step.times(&iteration)?, 1)
             }
-            // The regions of a loop have equal parameters.
+            // All regions of a loop carry the same value: make the first parameter the opaque one.
             None => Some(self.opaque(first, at)),
         }
     }
 
-    /// Returns the initial value of a carried integer, and its increment in each iteration.
+    /// Returns the initial value and the increment of a carried integer, if the increment never
+    /// changes.
     pub(super) fn progression(&mut self, inst: Inst, carried: &Carried, at: &[Poly]) -> Option<(Poly, Poly)> {
         let (first, yielded) = (*carried.parameters.first()?, *carried.yielded.first()?);
         if self.carrying.iter().any(|(own, ..)| *own == first) {
@@ -49,7 +51,7 @@ impl Forms<'_> {
         Some((initial, step))
     }
 
-    /// Returns the base, the initial offset and the increment of a carried pointer.
+    /// Returns the tensor, the initial offset and the increment of a carried pointer.
     pub(super) fn moving(
         &mut self,
         inst: Inst,
@@ -73,8 +75,9 @@ impl Forms<'_> {
         }
     }
 
-    /// Returns the increment of a carried value: `find` computes its next value with a marker as
-    /// the current one. Returns `None` if the increment varies.
+    /// Returns the increment of a carried value. `find` computes the next value with a marker, a
+    /// new variable, as the current value. Returns `None` if the increment varies between
+    /// iterations.
     fn with_marker(
         &mut self,
         inst: Inst,
@@ -84,7 +87,7 @@ impl Forms<'_> {
         find: impl FnOnce(&mut Self) -> Option<(Option<usize>, Poly)>,
     ) -> Option<(Option<usize>, Poly)> {
         let var = self.push(Kind::Marker(first), Formula::TRUE, Vec::new());
-        // Results that contain the marker are not valid elsewhere.
+        // Results that contain the marker are only valid inside `find`: restore the cache.
         let known = self.known.clone();
         self.carrying.push((first, at.to_vec(), Poly::var(var), base));
         let found = find(self);
@@ -110,7 +113,7 @@ impl Forms<'_> {
                 | Kind::Coordinate(_)
                 | Kind::Defined => false,
                 Kind::Iteration(own) => self.parents.is_inside(*own, inst),
-                // The trip count of a `for` loop follows from its bounds.
+                // The bounds of a `for` loop determine its trip count.
                 Kind::Trips(own) => {
                     matches!(self.function.insts[*own].op, Op::While { .. }) && self.is_within(*own, inst)
                 }
@@ -159,7 +162,7 @@ impl Forms<'_> {
             inputs = lower.vars().chain(upper.vars()).chain(step.vars()).collect();
             let none = Formula::All(vec![
                 Formula::Zero(trips.clone()),
-                // A loop without a constant step may count down.
+                // If the step is not constant, its sign is unknown: do not restrict the bounds.
                 match step.as_constant() {
                     Some(step) if step > 0 => Formula::at_most(&upper, &lower),
                     Some(_) => Formula::at_most(&lower, &upper),
@@ -183,7 +186,7 @@ impl Forms<'_> {
         trips
     }
 
-    /// Returns the formula that holds in the body of a loop.
+    /// Returns the formula that holds in the body of a loop: the index is before the upper bound.
     pub fn counting(&mut self, inst: Inst) -> Formula {
         let data = &self.function.insts[inst];
         let iteration = self.iteration(inst);
@@ -198,7 +201,7 @@ impl Forms<'_> {
     }
 }
 
-/// Returns the formula that an index has not reached the upper bound.
+/// Returns the formula that an index is before the upper bound, in the direction of the step.
 fn counted(index: &Poly, upper: &Poly, step: &Poly) -> Formula {
     match step.as_constant() {
         Some(step) if step > 0 => Formula::below(index, upper),

@@ -1,11 +1,11 @@
 //! Decides whether each access of a kernel is in bounds for every grid and every size.
 //!
 //! [`check`] takes a kernel and a statement of sizes: the number of elements of each tensor as an
-//! expression of the scalar parameters, and the conditions on these and on the grid. For each
-//! access it reports that it is in bounds for all of them, or numbers for which it is not, or why
-//! it cannot decide. One mechanism does all three: addresses and masks become polynomials and
+//! expression of the scalar parameters, and conditions on these and on the grid. For each access it
+//! reports that the access is in bounds for all sizes, or sizes for which it is out of bounds, or
+//! why it is undecided. One mechanism does all three: addresses and masks become polynomials and
 //! formulas (`forms.rs`), and `solver.rs` searches for integers for which the program reaches the
-//! access, the mask is true, and the element is outside.
+//! access, the mask is true, and the element is outside of the tensor.
 //!
 //! The check relies on the assumption of the language that no signed integer wraps
 //! ([`Assumptions::no_signed_overflow`](crate::analysis::Assumptions)), and on the kernel's own
@@ -33,7 +33,7 @@ use variables::{Poly, Var};
 pub struct Finding {
     /// The instruction.
     pub inst: Inst,
-    /// The parameter that its pointer comes from, if that is known.
+    /// The index of the parameter that the pointer is derived from, if it is known.
     pub parameter: Option<usize>,
     /// The outcome.
     pub outcome: Outcome,
@@ -42,43 +42,43 @@ pub struct Finding {
 /// The outcome of the check of an access.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// In bounds for every grid and every size.
+    /// The access is in bounds for every grid and every size.
     Proved,
-    /// Out of bounds for these numbers.
+    /// The access is out of bounds for these numbers.
     Refuted(Counterexample),
-    /// Not decided.
+    /// The check cannot decide.
     Undecided(Reason),
 }
 
 /// Numbers for which an access is out of bounds.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Counterexample {
-    /// The scalar parameters: their index and value.
+    /// The index and the value of each integer parameter.
     pub arguments: Vec<(usize, i128)>,
-    /// The program.
+    /// The index of the program along each axis of the grid.
     pub program: [i128; 3],
-    /// The grid that it belongs to.
+    /// The extents of the grid.
     pub grid: [i128; 3],
-    /// The element of the tile.
+    /// The coordinates of the element in the accessed tile.
     pub lane: Vec<i128>,
-    /// The iterations of the loops around it, the outermost first.
+    /// The iterations of the enclosing loops, the outermost first.
     pub iterations: Vec<i128>,
-    /// The accessed element, counted from the passed pointer.
+    /// The index of the accessed element, counted from the passed pointer.
     pub index: i128,
     /// The number of elements of the tensor.
     pub extent: i128,
 }
 
-/// The reason why an access is not decided.
+/// The reason why an access is undecided.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// The extent of the tensor is not stated.
     NoExtent,
-    /// It depends on a value that is loaded, or computed in another way that is not followed.
+    /// The access depends on a value that the analysis does not follow, such as a loaded one.
     Opaque(Value),
-    /// The mask, or an enclosing condition, is not followed.
+    /// The analysis does not follow the mask, or the condition of an enclosing branch or loop.
     Condition,
-    /// The pointer is made from an integer, or loaded.
+    /// The pointer is cast from an integer, or loaded.
     Pointer,
     /// The pointer may point to one of several tensors.
     SeveralTensors,
@@ -131,9 +131,9 @@ struct Walk<'a> {
     function: &'a Function,
     forms: Forms<'a>,
     extents: Vec<Option<Poly>>,
-    /// The conditions of the statement.
+    /// The conditions of the statement, and the bounds of the grid and of the extents.
     known: Vec<Formula>,
-    /// The conditions of the current point.
+    /// The conditions under which the program reaches the current instruction.
     path: Vec<Formula>,
     /// The enclosing loops.
     loops: Vec<Inst>,
@@ -235,7 +235,7 @@ impl Walk<'_> {
         (Some(parameter), self.decide(&claims, (&place, &extent), rank))
     }
 
-    /// Searches for numbers for which an element is outside.
+    /// Searches for numbers for which an element is outside of the tensor.
     fn decide(&mut self, claims: &[Formula], (place, extent): (&Poly, &Poly), rank: usize) -> Outcome {
         let mut outcome = Outcome::Proved;
         for outside in [Formula::below(place, &Poly::default()), Formula::at_most(extent, place)] {
@@ -247,8 +247,8 @@ impl Walk<'_> {
             let mut vars: Vec<Var> = all.iter().flat_map(Formula::vars).collect();
             vars = self.forms.closure(vars);
             self.add_known(&mut all, &mut vars);
-            // Earlier formulas are split first: the definitions follow in the order in which they
-            // are needed.
+            // The solver splits earlier formulas first, so add the definitions in the order in
+            // which they are needed.
             all.extend(vars.iter().map(|&var| self.forms.variable(var).definition.clone()));
             match solver::solve(&all, &|var| self.rank(var)) {
                 Answer::Never => {}
@@ -270,7 +270,8 @@ impl Walk<'_> {
         outcome
     }
 
-    /// Adds the conditions of the statement on the variables, and on those that these involve.
+    /// Adds the conditions of the statement on the variables, and on those that these conditions
+    /// involve.
     fn add_known(&self, all: &mut Vec<Formula>, vars: &mut Vec<Var>) {
         let mut left: Vec<&Formula> = self.known.iter().collect();
         loop {
@@ -292,7 +293,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the rank of a variable: sizes get numbers first, then programs, then the others.
+    /// Returns the rank of a variable. The solver chooses numbers for sizes first, then for the
+    /// grid and the program, then for the others.
     fn rank(&self, var: Var) -> u32 {
         match self.forms.variable(var).kind {
             Kind::Parameter(_) => 0,
@@ -304,7 +306,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the reason why the solver's numbers may not occur in a run.
+    /// Returns the reason why the solver's numbers may not occur in a run of the kernel.
     fn opaque(&self, vars: &[Var], claims: &[Formula]) -> Option<Reason> {
         let value = vars.iter().find_map(|&var| match &self.forms.variable(var).kind {
             Kind::Opaque(value, _) | Kind::Marker(value) => Some(*value),

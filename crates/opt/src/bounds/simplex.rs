@@ -27,7 +27,7 @@ impl Rational {
         Some(Self(top.checked_mul(sign)?, bottom.checked_mul(sign)?))
     }
 
-    /// Returns the floor.
+    /// Returns the largest integer that is not greater.
     pub fn floor(self) -> i128 {
         self.0.div_euclid(self.1)
     }
@@ -65,10 +65,10 @@ impl Rational {
     }
 }
 
-/// The state of the basic variables' bounds.
+/// The state of the bounds of the basic variables.
 enum BoundsState {
     Hold,
-    /// The basic variable has to grow or to shrink to its bound.
+    /// The basic variable has to grow or to shrink to the bound `target`.
     Violated {
         basic: usize,
         target: Rational,
@@ -76,7 +76,7 @@ enum BoundsState {
     },
 }
 
-/// The variable that changes a basic variable.
+/// The result of the search for a variable that can change a basic variable.
 enum EnteringVariable {
     By(usize),
     Impossible,
@@ -85,13 +85,13 @@ enum EnteringVariable {
 /// Maximum pivots before the solver gives up.
 const MAX_PIVOTS: usize = 400;
 
-/// A system of inequalities over columns: each bounds a sum of columns from below.
+/// A system of linear inequalities: each bounds a linear combination of columns from below.
 #[derive(Default, Debug)]
 pub struct Simplex {
     lower: Vec<Option<Rational>>,
     upper: Vec<Option<Rational>>,
     value: Vec<Rational>,
-    /// Each basic variable as a linear combination of the others.
+    /// The linear combination of the other variables that each basic variable is.
     rows: BTreeMap<usize, BTreeMap<usize, Rational>>,
 }
 
@@ -106,7 +106,8 @@ impl Simplex {
         }
     }
 
-    /// Adds the inequality that the sum of columns times factors is at least a number.
+    /// Adds the inequality that the sum of `factor * column` is at least a number. Returns `None`
+    /// if a number overflows.
     pub fn add(&mut self, factors: &[(usize, i128)], least: i128) -> Option<()> {
         if let &[(column, factor)] = factors {
             let bound = Rational::new(least, factor)?;
@@ -130,7 +131,8 @@ impl Simplex {
         Some(())
     }
 
-    /// Returns whether there is a solution; `None` if that is not decided.
+    /// Returns whether there is a solution; `None` if a number overflows or [`MAX_PIVOTS`] is
+    /// reached.
     pub fn is_feasible(&mut self) -> Option<bool> {
         for column in 0..self.value.len() {
             if self.rows.contains_key(&column) {
@@ -158,13 +160,13 @@ impl Simplex {
         None
     }
 
-    /// Returns the value of a column in the solution.
+    /// Returns the value of a column in the solution that [`Simplex::is_feasible`] has found.
     pub fn value(&self, column: usize) -> Rational {
         self.value[column]
     }
 
-    /// Returns the first basic variable outside of its bounds, with the bound, and whether it has
-    /// to grow.
+    /// Returns the first basic variable outside of its bounds, with the violated bound, and whether
+    /// the variable has to grow. Returns `None` if a number overflows.
     fn violated(&self) -> Option<BoundsState> {
         for &basic in self.rows.keys() {
             let value = self.value[basic];
@@ -182,7 +184,7 @@ impl Simplex {
         Some(BoundsState::Hold)
     }
 
-    /// Returns the first variable of a row that can change the basic one.
+    /// Returns the first variable of a row that can move the basic variable in the direction.
     fn entering(&self, basic: usize, grows: bool) -> Option<EnteringVariable> {
         for (&column, &factor) in &self.rows[&basic] {
             let value = self.value[column];
@@ -198,10 +200,10 @@ impl Simplex {
         Some(EnteringVariable::Impossible)
     }
 
-    /// Swaps a basic variable, which gets this value, with a column.
+    /// Swaps a basic variable with a column, and sets the basic variable to `target`.
     fn pivot(&mut self, basic: usize, column: usize, target: Rational) -> Option<()> {
         let mut row = self.rows.remove(&basic).expect("a basic variable has a row");
-        let factor = row.remove(&column).expect("it enters from this row");
+        let factor = row.remove(&column).expect("the row has the entering column");
         let change = target.minus(self.value[basic])?.over(factor)?;
         self.value[basic] = target;
         self.value[column] = self.value[column].plus(change)?;

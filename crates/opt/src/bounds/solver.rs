@@ -1,13 +1,12 @@
 //! Decides whether formulas over integers can all hold: by case splits, elimination of equal
 //! variables, and linear programming over the monomials, with products of inequalities for
-//! monomials that are products.
+//! monomials of degree two and more.
 //!
-//! [`Answer::Never`] is exact: the solver has refuted each case over the rational numbers, with a
-//! number of its own for each product of two variables (the linear relaxation), after it has added
-//! products of inequalities: the product of two non-negative polynomials is non-negative (Sherali
-//! and Adams; in general Handelman's theorem). A solution is exact as well: it is integers for
-//! which every formula has been evaluated. Other systems are undecided.
-//! which every claim has been evaluated. Between the two there is what has not been decided.
+//! [`Answer::Never`] is exact: the solver has refuted each case over the rational numbers. There,
+//! each monomial is an independent variable (the linear relaxation). If that does not suffice, the
+//! solver adds products of inequalities: the product of two non-negative polynomials is
+//! non-negative (Sherali and Adams; in general Handelman's theorem). A solution is exact as well:
+//! the solver has evaluated every formula for its integers. Other systems are undecided.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,14 +27,14 @@ pub enum Answer {
     Undecided,
 }
 
-/// Maximum cases, and numbers to try.
+/// Maximum number of cases, and of numbers to try.
 const MAX_CASES: usize = 600;
 const MAX_TRIES: usize = 4000;
-/// Maximum products of inequalities that are added.
+/// Maximum number of products of inequalities that are added.
 const MAX_PRODUCTS: usize = 160;
 
-/// Decides whether the formulas can all hold. `order` ranks the variables: lower ones get numbers
-/// first.
+/// Decides whether the formulas can all hold. `order` ranks the variables: the solver chooses
+/// numbers for variables of lower rank first.
 pub fn solve(claims: &[Formula], order: &dyn Fn(Var) -> u32) -> Answer {
     let mut system = System::default();
     for claim in claims {
@@ -49,14 +48,14 @@ pub fn solve(claims: &[Formula], order: &dyn Fn(Var) -> u32) -> Answer {
     }
 }
 
-/// The assumptions of one case.
+/// The formulas of one case.
 #[derive(Clone, Default, Debug)]
 struct System {
-    /// Non-negative polynomials.
+    /// Polynomials that are not negative.
     claims: BTreeSet<Poly>,
-    /// Alternatives, at least one of each holds.
+    /// Disjunctions: at least one formula of each holds.
     choices: Vec<Vec<Formula>>,
-    /// Variables that equal polynomials of others, in the order in which they were eliminated.
+    /// Variables that equal polynomials of other variables, in the order of their elimination.
     equal: Vec<(Var, Poly)>,
     is_contradiction: bool,
 }
@@ -99,7 +98,7 @@ impl System {
         }
     }
 
-    /// Substitutes the eliminated variables; `None` if a coefficient overflows.
+    /// Substitutes the eliminated variables in a polynomial; `None` if a coefficient overflows.
     fn eliminated(&self, poly: &Poly) -> Option<Poly> {
         self.equal.iter().try_fold(poly.clone(), |poly, (var, by)| poly.substitute(*var, by))
     }
@@ -141,12 +140,12 @@ impl System {
         }
     }
 
-    /// Returns the remaining variables.
+    /// Returns the variables that are not eliminated.
     fn vars(&self) -> BTreeSet<Var> {
         self.claims.iter().flat_map(Poly::vars).collect()
     }
 
-    /// Returns whether the inequalities contradict each other, without the alternatives.
+    /// Returns whether the inequalities contradict each other, without regard to the disjunctions.
     fn is_refuted(&self) -> bool {
         if self.is_contradiction {
             return true;
@@ -164,7 +163,7 @@ impl System {
         feasible(&claims).is_never()
     }
 
-    /// Returns which factors of products are non-negative or positive, if that follows.
+    /// Returns the lower bound 1 or 0 of each variable in a product, if the inequalities imply it.
     fn bounds(&self) -> Vec<Poly> {
         let factors: BTreeSet<Var> = self
             .claims
@@ -176,7 +175,7 @@ impl System {
         let mut bounds = Vec::new();
         for var in factors {
             for least in [1, 0] {
-                // The opposite: var <= least - 1
+                // The negation of var >= least
                 let Some(opposite) = Poly::constant(least - 1).plus_times(&Poly::var(var), -1) else {
                     continue;
                 };
@@ -192,7 +191,8 @@ impl System {
     }
 }
 
-/// Returns the products of two inequalities that have monomials of the others.
+/// Returns the products of two inequalities that share a nonlinear monomial with the inequalities,
+/// those with the fewest new monomials first.
 fn products(claims: &BTreeSet<Poly>) -> Vec<Poly> {
     let known: BTreeSet<&Monomial> =
         claims.iter().flat_map(Poly::terms).map(|(monomial, _)| monomial).filter(|m| m.len() > 1).collect();
@@ -219,13 +219,13 @@ fn products(claims: &BTreeSet<Poly>) -> Vec<Poly> {
     found.into_iter().map(|(_, product)| product).collect()
 }
 
-/// The answer over the rational numbers, with a number of its own for each monomial.
+/// The answer over the rational numbers, with each monomial as an independent variable.
 enum RelaxationAnswer {
     /// The inequalities contradict each other.
     Never,
-    /// The floors of a solution.
+    /// The floors of the numbers of a solution.
     Near(BTreeMap<Monomial, i128>),
-    /// The numbers or the system are too large.
+    /// A number overflows, or the simplex method does not end in time.
     Unknown,
 }
 
@@ -275,7 +275,7 @@ struct CaseSearch<'a> {
 }
 
 impl CaseSearch<'_> {
-    /// Splits the cases, and returns the first solution.
+    /// Splits the disjunctions into cases, and returns the first solution.
     fn cases(&mut self, mut system: System) -> Option<FxHashMap<Var, i128>> {
         if self.cases == 0 {
             self.is_open = true;
@@ -300,7 +300,7 @@ impl CaseSearch<'_> {
         None
     }
 
-    /// Searches for integers, one variable after another.
+    /// Searches for integers, one variable after another. Returns `None` if it finds none.
     fn numbers(&mut self, system: &System) -> Option<FxHashMap<Var, i128>> {
         if system.is_contradiction || self.tries == 0 {
             return None;
@@ -311,7 +311,7 @@ impl CaseSearch<'_> {
         let RelaxationAnswer::Near(solution) = feasible(&system.claims) else { return None };
         let near = solution.get(&Monomial::from_slice(&[var])).copied().unwrap_or(0);
         let mut tried = Vec::new();
-        // Small numbers that are readable in a report, then those near the linear solution.
+        // Try small numbers, which are readable in a report, and those near the linear solution.
         for number in
             [1, 2, 3, 0, near, near.saturating_add(1), near.saturating_sub(1), 7, 16, 17, 33, 64, 100, -1]
         {

@@ -1,5 +1,5 @@
-//! A user's statement of sizes: extents of tensors, the grid, and conditions on the arguments, as
-//! Python expressions over the scalar parameters.
+//! A user's statement of sizes: Python expressions over the scalar parameters for the extents of
+//! tensors and the grid, and conditions on the arguments.
 
 use super::forms::Forms;
 use super::logic::Formula;
@@ -10,7 +10,7 @@ use super::variables::Poly;
 pub enum Expression {
     /// An integer.
     Number(i128),
-    /// A parameter.
+    /// The name of a parameter.
     Name(String),
     /// `+`, `-`, `*`, `//`, `%`, or a function of two numbers: `cdiv`, `min`, `max`.
     Binary(Operator, Box<Expression>, Box<Expression>),
@@ -54,24 +54,24 @@ pub enum Relation {
     AtLeast,
 }
 
-/// Comparisons that all hold: `0 < n <= 10 and n % 2 == 0`.
+/// Comparisons that all hold, such as `0 < n <= 10 and n % 2 == 0`.
 pub type Condition = Vec<(Relation, Expression, Expression)>;
 
 /// A statement of sizes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Statement {
-    /// The number of elements of each tensor, by the parameter's name.
+    /// The number of elements of each tensor, with the name of its parameter.
     pub extents: Vec<(String, Expression)>,
-    /// The extents of the grid, if they are stated.
+    /// The extents of the grid; empty if they are not stated.
     pub grid: Vec<Expression>,
     /// The conditions on the arguments.
     pub conditions: Vec<Condition>,
-    /// Parameters with values that are known at compile time.
+    /// The names and values of the parameters that are known at compile time.
     pub constants: Vec<(String, i128)>,
 }
 
 impl Expression {
-    /// Parses an expression; fails with the reason.
+    /// Parses an expression; fails with a message.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut reader = Reader::new(text)?;
         let found = reader.sum()?;
@@ -79,7 +79,7 @@ impl Expression {
         Ok(found)
     }
 
-    /// Parses comparisons; fails with the reason.
+    /// Parses comparisons joined by `and`; fails with a message.
     pub fn parse_condition(text: &str) -> Result<Condition, String> {
         let mut reader = Reader::new(text)?;
         let mut condition = Condition::new();
@@ -123,7 +123,8 @@ impl Expression {
         Expression::Binary(Operator::Mul, Box::new(self), Box::new(other))
     }
 
-    /// Evaluates the expression; `None` if a name has no value or the result overflows.
+    /// Evaluates the expression; `None` if a name has no value, a divisor is not positive, or the
+    /// result overflows.
     pub fn value(&self, of: &impl Fn(&str) -> Option<i128>) -> Option<i128> {
         let (operator, x, y) = match self {
             Expression::Number(number) => return Some(*number),
@@ -143,7 +144,8 @@ impl Expression {
         }
     }
 
-    /// Converts the expression to a polynomial; fails with an unknown name, or on overflow.
+    /// Converts the expression to a polynomial. Fails with a message for an unknown name, for a
+    /// divisor that is not a positive constant, and on overflow.
     pub fn poly(&self, forms: &mut Forms<'_>, constants: &[(String, i128)]) -> Result<Poly, String> {
         let too_large = || "a number is too large".to_owned();
         match self {
@@ -164,7 +166,7 @@ impl Expression {
                     Operator::Max => Some(forms.extreme(&x, &y, -1)),
                     Operator::Div | Operator::Rem | Operator::Cdiv => {
                         let divisor = y.as_constant().filter(|&divisor| divisor > 0);
-                        let divisor = divisor.ok_or("the divisor has to be a positive number")?;
+                        let divisor = divisor.ok_or("the divisor has to be a positive constant")?;
                         if *operator == Operator::Cdiv {
                             x.offset(divisor - 1).map(|x| forms.floored(&x, divisor).0)
                         } else {
@@ -179,7 +181,7 @@ impl Expression {
     }
 }
 
-/// Returns the formula of comparisons.
+/// Returns the formula that all comparisons hold.
 pub fn claim(
     condition: &Condition,
     forms: &mut Forms<'_>,
@@ -200,7 +202,7 @@ pub fn claim(
     Ok(Formula::All(all))
 }
 
-/// The tokens of an expression, from the front.
+/// A parser of expressions, with the tokens of the text.
 struct Reader<'a> {
     text: &'a str,
     words: Vec<&'a str>,
@@ -208,7 +210,7 @@ struct Reader<'a> {
     depth: u32,
 }
 
-/// Maximum depth of expressions.
+/// Maximum nesting of atoms.
 const MAX_EXPRESSION_DEPTH: u32 = 64;
 
 impl<'a> Reader<'a> {
@@ -216,7 +218,7 @@ impl<'a> Reader<'a> {
         let mut words = Vec::new();
         let mut rest = text.trim_start();
         while let Some(first) = rest.chars().next() {
-            // `d.shape[0]` is a name, too.
+            // A name may be a field, such as `d.shape[0]`.
             let is_word = |c: char| c.is_alphanumeric() || "_.[]".contains(c);
             let length = if is_word(first) {
                 rest.find(|c| !is_word(c)).unwrap_or(rest.len())
@@ -250,11 +252,11 @@ impl<'a> Reader<'a> {
     }
 
     fn end(&self) -> Result<(), String> {
-        if self.next().is_none() { Ok(()) } else { Err(self.unexpected("its end")) }
+        if self.next().is_none() { Ok(()) } else { Err(self.unexpected("the end of the text")) }
     }
 
     fn unexpected(&self, expected: &str) -> String {
-        let found = self.next().map_or_else(|| "its end".to_owned(), |word| format!("'{word}'"));
+        let found = self.next().map_or_else(|| "the end of the text".to_owned(), |word| format!("'{word}'"));
         format!("cannot parse '{}': found {found}, expected {expected}", self.text)
     }
 

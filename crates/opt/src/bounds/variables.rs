@@ -11,7 +11,7 @@ impl Variable for Var {
     const MAX_DEGREE: usize = 4;
 }
 
-/// A product of variables, in order.
+/// A product of variables, which are sorted.
 pub type Monomial = Product<Var>;
 
 /// A sum of monomials with integer coefficients.

@@ -1,7 +1,10 @@
-//! Recognizes hand-written sorting networks. Without an op for it, a program computes the lower of
-//! two elements whose coordinates differ in one bit as the sum of both times 1 and 0, and the upper
-//! one with 0 and 1. Each element then has both, and keeps one by exclusive or. This file selects
-//! them from an element and its partner instead: one butterfly replaces two sums.
+//! Recognizes hand-written sorting networks and replaces their reductions by butterflies.
+//!
+//! Two elements whose coordinates differ in one bit are partners. A program that has no op for the
+//! exchange of partners multiplies each pair of partners by [1, 0] and sums it for the lower
+//! element, and by [0, 1] for the upper one. It broadcasts both sums to the pair, and each element
+//! keeps one of them by exclusive or. This file selects the lower and the upper element from an
+//! element and its partner instead: one butterfly replaces two sums.
 //!
 //! ```text
 //! %y = reshape %x                            %o = butterfly %x
@@ -9,16 +12,15 @@
 //! %l = reshape (broadcast %a)
 //! ```
 //!
-//! Or the program reduces both by exclusive or; the exclusive or of an element and the result is
-//! its partner: only the butterfly.
+//! Other programs reduce each pair by exclusive or. The exclusive or of an element and this result
+//! is the partner of the element: only the butterfly remains.
 
 use tilewright_ir::{Dtype, Element, ElementwiseFn, Literal, Op, Rounding, Shape, Type, Value};
 
 use super::{Canonicalizer, fold};
 
 impl Canonicalizer<'_> {
-    /// Rewrites the broadcast of a sum that picks one of two elements along an axis, back along
-    /// that axis.
+    /// Rewrites a sum that picks one of two elements along an axis, broadcast back along that axis.
     pub(super) fn picked(&mut self, tile: Value, ty: &Type) -> Option<Value> {
         let is_cast = |op: &Op| matches!(op, Op::Cast { .. });
         let dtype = ty.dtype().filter(|dtype| dtype.is_int() && !dtype.is_bool())?;
@@ -30,7 +32,7 @@ impl Canonicalizer<'_> {
         if ty.shape[along] != 2 || ty.shape.without(along) != self.function.ty(sum).shape {
             return None;
         }
-        // The sum of widened numbers is one of them.
+        // The sum is one of the two elements, so a cast that widens them is unnecessary.
         let wide = self.function.ty(sum).dtype()?;
         let mut product = self.reduced(sum, axis, ElementwiseFn::Add)?;
         if let Some(narrow) = self.operand_of(product, is_cast) {
@@ -60,8 +62,8 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Reshape { shape: ty.shape.clone() }, &[picked], ty))
     }
 
-    /// Rewrites the partners of a tile's elements: the exclusive or of each element and the
-    /// exclusive or of both along an axis of two.
+    /// Rewrites `own ^ both`, where `both` is the exclusive or of each pair along an axis of two:
+    /// every element of the result is the partner of the element of `own`.
     fn partners(&mut self, own: Value, both: Value, ty: &Type) -> Option<Value> {
         let both =
             self.operand_of(both, |op| matches!(op, Op::Broadcast { .. })).filter(|_| !ty.is_bool())?;
@@ -78,7 +80,8 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Reshape { shape: ty.shape.clone() }, &[partners], ty))
     }
 
-    /// Returns the tile whose reduction by a commutative function along an axis a value is.
+    /// Returns the operand of the reduction that computes `sum`, if it reduces along the axis by
+    /// `by`.
     fn reduced(&self, sum: Value, along: u32, by: ElementwiseFn) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(sum)?];
         let (Op::Reduce { axis }, &[tile], &[region]) = (&data.op, &data.operands[..], &data.regions[..])
@@ -94,20 +97,20 @@ impl Canonicalizer<'_> {
         (*axis == along && is_by).then_some(tile)
     }
 
-    /// Returns whether a tile is 0 and then 1 along an axis of two elements; false for 1 and then
-    /// 0, else `None`.
+    /// Returns true if a tile is [0, 1] along an axis of two elements, false if it is [1, 0], else
+    /// `None`.
     fn picks_upper(&self, mask: Value, axis: usize) -> Option<bool> {
         let at = |index| self.literal_at(mask, axis, index)?.as_int();
         match (at(0)?, at(1)?) {
             (0, 1) => Some(true),
             (1, 0) => Some(false),
-            // tidy: wildcard because other factors pick neither
+            // tidy: wildcard because other factors pick neither element
             _ => None,
         }
     }
 
-    /// Returns the number that a tile has wherever its coordinate along an axis is `at`, if it
-    /// depends on nothing else.
+    /// Returns the value that a tile has at all elements with the coordinate `at` along an axis, if
+    /// it is known.
     fn literal_at(&self, value: Value, axis: usize, at: i64) -> Option<Literal> {
         if let Some(constant) = self.constant(value) {
             return Some(constant);
@@ -136,9 +139,9 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Returns the source of a reshaped tile, an axis of it, and the bit of the coordinate along
-    /// that axis that equals the coordinate along an axis of two elements of the tile; for other
-    /// tiles, the tile itself.
+    /// Finds the bit of a coordinate before a reshape that is the coordinate along `along`, an axis
+    /// of two elements of `tile`. Returns the source of the reshape, the axis and the mask of the
+    /// bit. For other tiles, returns the tile itself, `along` and 1.
     fn line_of(&mut self, tile: Value, along: usize) -> (Value, u32, u32) {
         let bits = self.operand_of(tile, |op| matches!(op, Op::Bitcast { .. }));
         let shaped = bits.unwrap_or(tile);
@@ -162,7 +165,8 @@ impl Canonicalizer<'_> {
         (source, axis as u32, mask)
     }
 
-    /// Returns a mask of the elements whose coordinate along an axis of two is 0, reshaped.
+    /// Returns a mask that is true where the coordinate along an axis of two is 0, reshaped to
+    /// `to`.
     fn is_lower(&mut self, along: usize, shape: &Shape, to: &Shape) -> Value {
         let mut ty = Type::tile(Dtype::I32, [2]);
         let mut place = self.make(Op::Arange { start: 0, end: 2 }, &[], &ty);
@@ -179,8 +183,8 @@ impl Canonicalizer<'_> {
         self.make(Op::Reshape { shape: to.clone() }, &[is_lower], &bools.with_shape(to.clone()))
     }
 
-    /// Simplifies an exclusive or that equals one operand of its parts: `x ^ (c ? x ^ y : 0)` is `c
-    /// ? y : x`, and a conditional swap selects from the same pair.
+    /// Simplifies an exclusive or of selects: `x ^ (c ? x ^ y : 0)` to `c ? y : x`, and `(c ? x :
+    /// y) ^ (c ? y : x)` to `x ^ y`. Also rewrites partners.
     pub(super) fn exclusive_or(&mut self, x: Value, y: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
         if let Some(partners) = self.partners(x, y, ty).or_else(|| self.partners(y, x, ty)) {
@@ -207,7 +211,7 @@ impl Canonicalizer<'_> {
                 }
                 let partner = match self.operands_of(pair, F::Xor) {
                     Some((one, partner) | (partner, one)) if one == own => partner,
-                    // tidy: wildcard because it is another pair
+                    // tidy: wildcard because the exclusive or does not contain `own`
                     _ => continue,
                 };
                 let parts = if swaps { [condition, partner, own] } else { [condition, own, partner] };
@@ -217,14 +221,15 @@ impl Canonicalizer<'_> {
         None
     }
 
-    /// Simplifies the truth of an exclusive or of a boolean and of 0 or 1, which is an exclusive or
-    /// of booleans.
+    /// Simplifies the cast of an exclusive or to a boolean, if one operand is a widened boolean and
+    /// the other is 0 or 1.
     pub(super) fn truth_of_exclusive_or(&mut self, value: Value, ty: &Type) -> Option<Value> {
         let (x, y) = self.operands_of(value, ElementwiseFn::Xor)?;
         self.differing_truths(x, y, ty)
     }
 
-    /// Simplifies a widened boolean that differs from 0 or 1: the exclusive or of booleans.
+    /// Simplifies `x != y`, where one is a widened boolean and the other is 0 or 1, to an exclusive
+    /// or of booleans.
     pub(super) fn differing_truths(&mut self, x: Value, y: Value, ty: &Type) -> Option<Value> {
         for (truth, number) in [(x, y), (y, x)] {
             let source = self.operand_of(truth, |op| matches!(op, Op::Cast { .. }));

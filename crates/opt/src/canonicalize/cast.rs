@@ -1,4 +1,5 @@
-//! Casts: constants, chains of casts, and moving casts to scalars and small tiles.
+//! Simplifies casts: folds constants, merges casts of casts, and casts before a splat or a
+//! broadcast.
 
 use tilewright_ir::{Dtype, Element, Op, Rounding, Shape, Type, Value};
 
@@ -13,7 +14,7 @@ impl Canonicalizer<'_> {
         ty: &Type,
     ) -> Option<Value> {
         let from = self.function.ty(value).element;
-        // A cast to its own type saturates infinities of the 8-bit formats.
+        // For the 8-bit formats, a cast to the same type is no identity: it saturates infinities.
         if from == element && !element.value().is_some_and(Dtype::is_fp8) {
             return Some(value);
         }
@@ -64,7 +65,7 @@ fn can_skip(source: Element, middle: Element, target: Element) -> bool {
         (Element::Value(source), Element::Value(middle), Element::Value(target)) => {
             can_skip_number(source, middle, target)
         }
-        // Pointers keep their bits, and only 64-bit integers become pointers.
+        // Casts between pointers keep all bits, and only 64-bit integers are cast to pointers.
         (_, Element::Pointer(_), Element::Pointer(_))
         | (Element::Pointer(_), Element::Pointer(_), Element::Value(_)) => true,
         (Element::Value(source), Element::Pointer(_), Element::Value(target)) => {
@@ -93,7 +94,7 @@ fn can_skip_number(source: Dtype, middle: Dtype, target: Dtype) -> bool {
     }
 }
 
-/// Returns whether `outer` represents every number of `inner`.
+/// Returns whether `outer` is a wider float type that represents every number of `inner`.
 fn holds_exactly(outer: Dtype, inner: Dtype) -> bool {
     matches!((inner, outer), (Dtype::F16 | Dtype::BF16, Dtype::F32 | Dtype::F64) | (Dtype::F32, Dtype::F64))
 }

@@ -1,11 +1,12 @@
-//! Structured control flow: branches and loops with a known course become straight-line code, and a
-//! value that a loop carries without changing it is replaced by its initial value.
+//! Simplifies structured control flow: replaces branches on constants, and loops of at most one
+//! iteration, by straight-line code, and loop-carried values that never change by their initial
+//! values.
 
 use tilewright_ir::{Block, Carried, ElementwiseFn, Inst, Literal, Op, Value};
 
 use super::{Canonicalizer, Operands};
 
-/// The trip count of a loop with constant bounds.
+/// The trip count of a loop, as far as its bounds tell; `Unknown` includes two and more.
 enum Trips {
     None,
     One,
@@ -65,7 +66,7 @@ impl Canonicalizer<'_> {
         let holds = self.function.yielded(condition).first().map(|&value| self.aliases.resolve(value));
         let parameters = self.function.blocks[condition].parameters.clone();
         if holds.is_some_and(|holds| self.is_constant(holds, |constant| constant.bits == 0)) {
-            // The condition is computed once, because it may store.
+            // The condition runs once, because it may store.
             self.changed = true;
             self.replace_all(&parameters, &carried);
             self.splice(condition);
@@ -140,8 +141,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Simplifies results that are equal on both paths, and scalars that only the condition
-    /// selects.
+    /// Replaces results that are equal on both paths by that value, and scalar results of an `if`
+    /// with empty regions by a `select`.
     fn if_results(&mut self, inst: Inst, condition: Value, regions: &[Block]) {
         let all: Vec<Carried> = self.function.carried(inst).collect();
         let is_empty = regions.iter().all(|&region| self.function.blocks[region].insts.len() == 1);
@@ -161,7 +162,8 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Inserts the instructions of a region at the current instruction. Returns its yields.
+    /// Moves the instructions of a region before the current instruction. Returns the yielded
+    /// values.
     fn splice(&mut self, region: Block) -> Operands {
         let mut insts = std::mem::take(&mut self.function.blocks[region].insts);
         let Some(terminator) = insts.pop() else { return Operands::new() };

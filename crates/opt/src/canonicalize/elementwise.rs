@@ -1,5 +1,6 @@
-//! Elementwise functions: constants, selections, comparisons, and moving work to scalars and small
-//! tiles. `integer.rs` and `float.rs` have the identities of integers and floats.
+//! Simplifies elementwise functions: folds constants, simplifies selections and comparisons, and
+//! computes before a splat or a broadcast instead of after it. `integer.rs` and `float.rs` have the
+//! identities of integers and floats.
 
 use tilewright_ir::{
     ComparisonFn, Dtype, ElementwiseFamily as Family, ElementwiseFn, Literal, Op, Shape, Type, Value,
@@ -58,27 +59,29 @@ impl Canonicalizer<'_> {
     fn unary(&mut self, function: ElementwiseFn, x: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
         match function {
-            // Exact on floats, including NaN and -0: only the sign changes.
+            // Negating twice is exact on floats, including NaN and -0: only the sign changes.
             F::Neg | F::Not => self.argument_of(x, function),
             F::Abs if self.argument_of(x, F::Abs).is_some() || is_unsigned(ty) => Some(x),
             F::Abs => {
                 let inner = self.argument_of(x, F::Neg)?;
                 Some(self.make_elementwise(F::Abs, &[inner], ty))
             }
-            // This format ends at -1.875, whose floor, -2, becomes -1.875 again.
+            // The least number of this format is -1.875. Its floor, -2, saturates to -1.875, which
+            // is no integer.
             F::Floor | F::Ceil if ty.dtype() == Some(Dtype::F8E4B15) => None,
             F::Floor | F::Ceil => {
                 let is_whole =
                     self.argument_of(x, F::Floor).or_else(|| self.argument_of(x, F::Ceil)).is_some();
                 is_whole.then_some(x)
             }
-            // tidy: wildcard because the others have no identity with themselves
+            // tidy: wildcard because no other function is idempotent or its own inverse
             _ => None,
         }
         .or_else(|| (function == F::Not).then(|| self.inverted(x, ty)).flatten())
     }
 
-    /// Returns the inverse of the comparison `x`, if `x` has no other use.
+    /// Returns the negation of the comparison `x`, if `x` has no other use and the negation is a
+    /// comparison as well.
     fn inverted(&mut self, x: Value, ty: &Type) -> Option<Value> {
         use ComparisonFn as C;
         if !self.is_used_once(x) {
@@ -187,7 +190,7 @@ impl Canonicalizer<'_> {
         Some(self.make_splat(result, &ty.shape))
     }
 
-    /// Applies a function to tiles before they are broadcast alike, and broadcasts the result.
+    /// Applies an op to the sources of equal broadcasts, and broadcasts the result.
     pub(super) fn before_broadcast(&mut self, op: &Op, operands: &[Value], ty: &Type) -> Option<Value> {
         let mut shape: Option<Shape> = None;
         let mut sources = Operands::new();
@@ -200,7 +203,7 @@ impl Canonicalizer<'_> {
                 shape = Some(found.clone());
                 sources.push(source);
             } else {
-                // A splat has any shape; its scalar waits here until the shape is known.
+                // A splat fits any shape: keep its scalar until the shape is known.
                 sources.push(self.operand_of(operand, |op| matches!(op, Op::Splat { .. }))?);
             }
         }
@@ -214,9 +217,9 @@ impl Canonicalizer<'_> {
         Some(self.make(Op::Broadcast { shape: ty.shape.clone() }, &[result], ty))
     }
 
-    /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)`: the order of a dot's accumulation is free. Of
-    /// two dots, the second one accumulates, because programs write them one after another: so the
-    /// operands of the first are dead when those of the second are loaded.
+    /// Rewrites `c + dot(a, b, 0)` to `dot(a, b, c)`: the order of a dot's accumulation is free. If
+    /// both operands of the sum are dots, the right one accumulates. Programs usually compute it
+    /// last, so the operands of the left one are dead when those of the right one are loaded.
     fn accumulate(&mut self, function: ElementwiseFn, x: Value, y: Value, ty: &Type) -> Option<Value> {
         if function != ElementwiseFn::Add {
             return None;

@@ -1,5 +1,5 @@
-//! Identities of floats that hold for every number, infinity, NaN and signed zero, in every
-//! rounding of the format. (The 8-bit formats, which saturate, are excluded.)
+//! Identities of floats that hold for every number, infinity, NaN and signed zero. The 8-bit
+//! formats, which saturate, are excluded.
 
 use tilewright_ir::{ElementwiseFn, Literal, Type, Value};
 
@@ -43,8 +43,8 @@ impl Canonicalizer<'_> {
             F::Mul | F::Div | F::DivRn if value == 1.0 => Some(x),
             F::Mul | F::Div | F::DivRn if value == -1.0 => Some(self.make_elementwise(F::Neg, &[x], ty)),
             F::Div | F::DivRn => {
-                // The reciprocal of a power of two is exact, so both round the same number once.
-                // Exclude numbers that are subnormal in some format.
+                // The reciprocal of a power of two is exact, so quotient and product round the same
+                // number once. Stay within 2^-14 and 2^14, which are not subnormal in any format.
                 let reciprocal = Literal::float(constant.dtype, 1.0 / value)?;
                 let mantissa_is_zero = value.to_bits() << 12 == 0;
                 let is_exact =

@@ -31,8 +31,8 @@ impl Canonicalizer<'_> {
         self.int_neg(function, x, y, ty).or_else(|| self.reassociate_uniform(function, x, y, ty))
     }
 
-    /// Simplifies a function of a value and itself. Quotient and remainder depend on whether the
-    /// value is zero.
+    /// Simplifies a function whose two operands are equal. Quotient and remainder remain, because
+    /// they depend on whether the operand is zero.
     fn int_same(&mut self, function: ElementwiseFn, x: Value, ty: &Type) -> Option<Value> {
         use ElementwiseFn as F;
         match function {
@@ -100,8 +100,8 @@ impl Canonicalizer<'_> {
         self.int_strength(function, x, constant, ty)
     }
 
-    /// Narrows the product of an int64 tile that was extended from int32, if it fits: a range times
-    /// a stride.
+    /// Narrows the product of a constant and an int64 tile that was cast from int32, such as a
+    /// range times a stride, to int32 if no element overflows.
     fn narrow_product(&mut self, x: Value, constant: Literal, ty: &Type) -> Option<Value> {
         if ty.dtype() != Some(Dtype::I64) || ty.is_scalar() {
             return None;
@@ -122,7 +122,8 @@ impl Canonicalizer<'_> {
         Some(self.make_cast(product, Element::Value(Dtype::I64), Rounding::default(), ty))
     }
 
-    /// Returns the minimum and maximum of a range that may have been reshaped.
+    /// Returns the minimum and maximum of an `arange` that may have been reshaped, or of the
+    /// exclusive or of two bits.
     pub(super) fn span(&self, tile: Value) -> Option<(i128, i128)> {
         let data = &self.function.insts[self.function.defining_inst(tile)?];
         match (&data.op, &data.operands[..]) {
@@ -140,7 +141,7 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Returns whether the numbers of a tile are coordinates along an axis of two elements.
+    /// Returns whether a tile is a reshaped `arange(0, 2)`, which has only the elements 0 and 1.
     fn is_bit(&self, mut tile: Value) -> bool {
         let is_moved =
             |op: &Op| matches!(op, Op::ExpandDims { .. } | Op::Broadcast { .. } | Op::Reshape { .. });
@@ -151,7 +152,7 @@ impl Canonicalizer<'_> {
         inst.is_some_and(|inst| self.function.insts[inst].op == Op::Arange { start: 0, end: 2 })
     }
 
-    /// Replaces a function of a constant by a cheaper one.
+    /// Replaces a function with a constant operand by a cheaper function.
     fn int_strength(
         &mut self,
         function: ElementwiseFn,
@@ -201,8 +202,7 @@ impl Canonicalizer<'_> {
             }
             F::Shl | F::Shr => {
                 let (inner, first) = self.operands_of(x, function)?;
-                // Both counts are below the width, else they would be folded; their sum may not be,
-                // and must not wrap.
+                // The sum of the counts may exceed the width, but must not wrap.
                 let count = self.constant(first)?.bits.checked_add(constant.bits)?;
                 let (_, high) = constant.dtype.int_range()?;
                 let count = Literal::int(constant.dtype, i128::from(count).min(high));
@@ -260,7 +260,7 @@ impl Canonicalizer<'_> {
         Some(self.make_elementwise(new, &operands, ty))
     }
 
-    /// Rewrites `(tile ∘ s1) ∘ s2` with scalars s1 and s2 to `tile ∘ (s1 ∘ s2)`, which saves a tile
+    /// Rewrites `(tile ∘ s1) ∘ s2` with uniform s1 and s2 to `tile ∘ (s1 ∘ s2)`, which saves a tile
     /// op.
     fn reassociate_uniform(
         &mut self,

@@ -1,4 +1,5 @@
-//! Pointers, loads and stores: zero offsets, pointers advanced twice, known masks.
+//! Simplifies accesses: removes zero offsets and constant masks, and merges additions to a pointer.
+//! Also removes assertions and assumptions that are known to hold.
 
 use tilewright_ir::{Dtype, ElementwiseFn, Inst, Literal, Op, Regions, Shape, Type, Value};
 
@@ -22,8 +23,8 @@ impl Canonicalizer<'_> {
             .or_else(|| self.before_broadcast(&Op::PtrAdd {}, &[pointer, offset], ty))
     }
 
-    /// Returns the int32 tile that a tile of offsets was extended from: `ptr_add` extends its
-    /// offsets itself.
+    /// Returns the int32 tile from which a tile of int64 offsets was extended. The extension is
+    /// redundant, because `ptr_add` extends its offsets.
     fn narrow(&mut self, offset: Value) -> Option<Value> {
         let inst = self.function.defining_inst(offset)?;
         let data = &self.function.insts[inst];
@@ -42,7 +43,7 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Merges two advances of a pointer.
+    /// Merges two additions to a pointer.
     fn ptr_add_twice(&mut self, pointer: Value, offset: Value, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[self.function.defining_inst(pointer)?];
         let (Op::PtrAdd {}, &[base, first]) = (&data.op, &data.operands[..]) else { return None };
@@ -51,7 +52,7 @@ impl Canonicalizer<'_> {
             let sum = self.make_constant(sum, shape);
             return Some(self.make(Op::PtrAdd {}, &[base, sum], ty));
         }
-        // Advance the scalar pointer, then the tile by the offsets that differ, which saves a tile
+        // Add the uniform offset to the scalar base first: only the other offset then needs a tile
         // op.
         let is_uniform = !ty.is_scalar() && self.uniform(offset).is_some() && self.uniform(base).is_some();
         if is_uniform && self.uniform(first).is_none() && self.is_used_once(pointer) {
@@ -61,8 +62,8 @@ impl Canonicalizer<'_> {
         None
     }
 
-    /// Returns the sum of two constant offsets, if it does not wrap: offsets are extended to 64
-    /// bits before they are used.
+    /// Returns the sum of two constant offsets, if it does not wrap: `ptr_add` would extend each of
+    /// them to 64 bits before the addition.
     fn offset_sum(&self, first: Value, second: Value) -> Option<Literal> {
         let (first, second) = (self.constant(first)?, self.constant(second)?);
         let sum = first.as_int()? + second.as_int()?;
@@ -97,8 +98,8 @@ impl Canonicalizer<'_> {
         self.out.push(inst);
     }
 
-    /// Loads values that are equal along an axis once: many loads of one address would wait for
-    /// each other.
+    /// Loads before a broadcast of the pointers instead of after it. Several loads of one address
+    /// would wait for each other.
     fn load_once(&mut self, inst: Inst, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[inst];
         let Op::Load { volatile: false, .. } = &data.op else { return None };
@@ -111,7 +112,7 @@ impl Canonicalizer<'_> {
         Some(self.make_constant(Literal { dtype, bits: 0 }, &ty.shape))
     }
 
-    /// Rewrites a load of one address at every element to the splat of one load.
+    /// Replaces a load of one address at every element by the splat of a scalar load.
     fn load_scalar(&mut self, inst: Inst, ty: &Type) -> Option<Value> {
         let data = &self.function.insts[inst];
         let (Op::Load { volatile: false, .. }, &[pointer]) = (&data.op, &data.operands[..]) else {

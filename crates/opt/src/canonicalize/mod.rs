@@ -1,9 +1,11 @@
 //! Canonicalization: rewrites each instruction to its simplest form. It folds constants, removes
 //! identities, moves arithmetic on splats to scalars and arithmetic on broadcasts before the
-//! broadcast, drops masks that are always true, and takes branches that are known.
+//! broadcast, drops masks that are always true, and replaces branches on constants by the taken
+//! region.
 //!
-//! It is one forward walk. A pure instruction is never changed: `simplify` returns a value that
-//! replaces its result, built from simpler instructions, which `simplify` simplifies too.
+//! The pass is one forward walk. It changes no pure instruction in place, except for the order of
+//! its operands: `simplify` returns a value that replaces the result, built from simpler
+//! instructions, which `simplify` simplifies too.
 
 mod butterfly;
 mod cast;
@@ -24,7 +26,7 @@ use tilewright_ir::{
 use crate::aliases::Aliases;
 use crate::fold;
 
-/// Maximum depth of nested simplifications; deeper ones wait for the next iteration.
+/// Maximum depth of nested simplifications; the next run of the pass continues deeper ones.
 const MAX_DEPTH: u32 = 16;
 
 /// Runs the pass. Returns whether it changed anything.
@@ -50,8 +52,8 @@ type Operands = SmallVec<[Value; 4]>;
 struct Canonicalizer<'f> {
     function: &'f mut Function,
     aliases: Aliases,
-    /// Uses of each value before the pass. Rewrites use it to decide whether they pay, so it need
-    /// not be exact.
+    /// The number of uses of each value before the pass. It need not be exact: rewrites only use it
+    /// to decide whether they pay.
     uses: UseCounts,
     /// The instructions of the current block so far.
     out: Vec<Inst>,
@@ -116,7 +118,8 @@ impl Canonicalizer<'_> {
     /// Simplifies a pure instruction with one result and no regions.
     fn pure(&mut self, inst: Inst) {
         let Some(result) = self.function.result(inst) else { return self.out.push(inst) };
-        // The op is restored if it stays; nothing reads it meanwhile.
+        // Take the op and the operands out while `simplify` borrows the function; nothing reads the
+        // placeholder.
         let op = std::mem::replace(&mut self.function.insts[inst].op, Op::Barrier {});
         let mut operands = std::mem::take(&mut self.function.insts[inst].operands);
         self.changed |= self.order(&op, &mut operands);
@@ -130,7 +133,7 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Replaces a value by another from now on.
+    /// Replaces a value by another in all instructions that the walk has not reached yet.
     fn replace(&mut self, old: Value, new: Value) {
         self.changed = true;
         self.aliases.replace(self.function, old, new);
@@ -166,7 +169,7 @@ impl Canonicalizer<'_> {
         }
     }
 
-    /// Returns the value of an op in its simplest form.
+    /// Returns the result of an op, which is simplified or created.
     fn make(&mut self, op: Op, operands: &[Value], ty: &Type) -> Value {
         let mut operands = Operands::from_slice(operands);
         self.order(&op, &mut operands);
@@ -227,7 +230,7 @@ impl Canonicalizer<'_> {
         self.operand_of(value, |op| matches!(op, Op::Elementwise { function: found } if *found == function))
     }
 
-    /// Returns the scalar of a uniform value: that of a splat, or a scalar itself.
+    /// Returns the scalar of a uniform value: the operand of a splat, or the scalar itself.
     fn uniform(&self, value: Value) -> Option<Value> {
         if self.function.ty(value).is_scalar() {
             return Some(value);

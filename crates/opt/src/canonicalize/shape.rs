@@ -1,11 +1,12 @@
-//! Ops that only move elements: their compositions, and those with splats.
+//! Simplifies ops that only move elements: merges consecutive ones, and makes those of splats
+//! splats.
 
 use tilewright_ir::{IntList, Literal, Op, Shape, Type, Value};
 
 use super::Canonicalizer;
 
 impl Canonicalizer<'_> {
-    /// Rewrites a tile of one element to the splat of a constant.
+    /// Replaces an `arange` of one element by the splat of a constant.
     pub(super) fn arange(&mut self, start: i64, end: i64, ty: &Type) -> Option<Value> {
         let dtype = ty.dtype().filter(|_| end.checked_sub(start) == Some(1))?;
         Some(self.make_constant(Literal::int(dtype, i128::from(start)), &ty.shape))
