@@ -20,13 +20,13 @@ pub struct AssemblyCode<'a> {
     pub results: &'a [Dtype],
     /// The types of the arguments.
     pub arguments: &'a [Element],
-    /// Elements of each operand in one run.
+    /// The number of elements of each operand that one run takes.
     pub pack: u32,
 }
 
 /// Makes inline assembly executable.
 pub trait Assembler {
-    /// Returns the executable form.
+    /// Translates the assembly to its executable form.
     fn assemble(&self, code: &AssemblyCode<'_>) -> Result<Arc<dyn Assembly>, AssemblyError>;
 }
 
@@ -53,10 +53,10 @@ pub trait Assembly: fmt::Debug + Send + Sync {
     ) -> Result<(), AssemblyFault>;
 }
 
-/// The reason why a run stopped.
+/// The fault that stopped a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AssemblyFault {
-    /// True if it accessed memory outside of the regions.
+    /// True if the assembly accessed memory outside of the regions.
     pub is_out_of_bounds: bool,
     /// The description of the fault.
     pub message: String,

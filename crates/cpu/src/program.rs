@@ -1,8 +1,8 @@
 //! The executable form of a kernel: blocks of steps over slots.
 //!
-//! Each SSA value of the kernel has a slot. Each use of a slot says whether it is the last one: the
-//! step then moves the value out, so that the op may work in place. A step clears the slots that
-//! die without being moved; they are its `kills`.
+//! Each SSA value of the kernel has a slot. Each use of a slot records whether it is the last use:
+//! the step then moves the value out of the slot, so that the op may work in place. The `kills` of
+//! a step are the slots that die without being moved out; the step clears them.
 
 #![allow(clippy::inline_always, reason = "each execution of a step reads its result slot")]
 
@@ -49,15 +49,15 @@ pub struct Program {
     /// The origin of each step: the innermost span first, then the call sites.
     pub(crate) sites: Vec<SmallVec<[Span; 2]>>,
     pub(crate) sources: Arc<SourceMap>,
-    /// The estimated nanoseconds of one program of the grid.
+    /// The estimated time of one program of the grid, in nanoseconds.
     pub(crate) estimate: u64,
-    /// The nanoseconds of one program in earlier launches; 0 before the first.
+    /// The measured time of one program in earlier launches, in nanoseconds; 0 before the first.
     pub(crate) measured: AtomicU64,
     /// True if tiles may be symbolic; tests switch this off.
     pub(crate) symbolic: bool,
     /// True if a program of the grid may wait for another one.
     pub(crate) waits: bool,
-    /// The condition blocks of loops that wait for other programs.
+    /// The condition blocks of `while` loops that may wait for another program.
     pub(crate) waiting_loops: Vec<BlockId>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Block {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     pub slot: Slot,
-    /// The type of the operand. The slot of a scalar is also read as the uniform tile of it.
+    /// The type of the operand. A use may read the slot of a scalar as a uniform tile.
     pub ty: TypeId,
     /// True if the slot is dead afterwards.
     pub last: bool,
@@ -108,7 +108,8 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Op(Op),
-    /// `dot`. `transposed` swaps the last two axes of a and of b first.
+    /// `dot`. If an element of `transposed` is true, the last two axes of `a` or `b` are swapped
+    /// first.
     Dot {
         transposed: [bool; 2],
     },
@@ -117,7 +118,7 @@ pub(crate) enum Action {
         strategy: Strategy,
     },
     /// A function of single elements. Its block takes `pack` elements of each tile, or whole tiles
-    /// if it has no control flow.
+    /// with [`Strategy::Tree`].
     Map {
         pack: usize,
         strategy: Strategy,
@@ -129,7 +130,8 @@ pub(crate) enum Action {
         reverse: bool,
         strategy: Strategy,
     },
-    /// The following steps as one loop, which skips them if their operands allow the loop.
+    /// A loop that executes its members, the following steps. If their operands do not allow the
+    /// loop, they are executed one by one.
     Fused(Box<FusedGroup>),
 }
 
@@ -137,9 +139,9 @@ pub(crate) enum Action {
 #[derive(Clone, Debug)]
 pub(crate) struct InlineAssembly {
     pub code: Arc<dyn Assembly>,
-    /// Elements of each operand in one run.
+    /// The number of elements of each operand that one run takes.
     pub pack: u32,
-    /// True if it may be dropped when its results are unused.
+    /// True if the assembly may be dropped when its results are unused.
     pub is_pure: bool,
 }
 
@@ -148,10 +150,10 @@ pub(crate) struct InlineAssembly {
 pub(crate) enum Strategy {
     /// A loop over the elements, for a combine function with a kernel.
     Kernel(Combine),
-    /// A tree over whole tiles: one block for each level, which halves the axis. A scan has two
-    /// blocks a level.
+    /// Whole tiles: one block for each level of a reduction, which halves the axis, or of a scan;
+    /// one block for a map.
     Tree,
-    /// Element by element with one block, because the combine region has control flow.
+    /// Element by element with one block, for example because the region has control flow.
     Sequential,
 }
 
@@ -193,7 +195,7 @@ impl Step {
         }
     }
 
-    /// Returns the op of the IR that it executes without specialization.
+    /// Returns the op of the IR, if the step executes it without specialization.
     pub(crate) fn op(&self) -> Option<&Op> {
         match &self.action {
             Action::Op(op) => Some(op),
@@ -206,7 +208,7 @@ impl Step {
         }
     }
 
-    /// Returns whether it is dead if its results are.
+    /// Returns whether the step is dead if its results are unused.
     pub(crate) fn is_pure(&self) -> bool {
         match &self.action {
             Action::Op(op) => op.is_pure(),
@@ -216,12 +218,13 @@ impl Step {
         }
     }
 
-    /// Returns whether it only reads memory.
+    /// Returns whether the step is a load.
     pub(crate) fn is_load(&self) -> bool {
         matches!(self.action, Action::Op(Op::Load { .. }))
     }
 
-    /// Returns whether it may write memory or stop the launch. No load moves across it.
+    /// Returns whether the step may write memory or stop the launch. No load moves across such a
+    /// step.
     pub(crate) fn has_side_effects(&self) -> bool {
         match &self.action {
             Action::Op(op) => !matches!(op.info().effect, Effect::Pure | Effect::Read),
@@ -231,8 +234,8 @@ impl Step {
         }
     }
 
-    /// Returns whether its result is the same in each program of the grid if its operands are, and
-    /// worth keeping for a launch.
+    /// Returns whether the result of the step is the same in each program of the grid if the
+    /// operands are, and is worth keeping for a launch.
     pub(crate) fn is_grid_invariant(&self) -> bool {
         self.op().is_some_and(|op| match op.family() {
             OpFamily::Scalar => !matches!(op, Op::ProgramId { .. } | Op::Machine { .. }),
@@ -244,7 +247,7 @@ impl Step {
         })
     }
 
-    /// Returns whether its blocks may run more than once, or one after the other.
+    /// Returns whether the blocks of the step may run more than once, or one after the other.
     pub(crate) fn repeats_blocks(&self) -> bool {
         !matches!(self.action, Action::Op(Op::If { .. }))
     }

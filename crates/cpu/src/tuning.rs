@@ -1,28 +1,28 @@
-//! Thresholds and weights of the CPU executor, and none elsewhere: the table of the target `cpu`.
+//! All thresholds and weights of the CPU executor: the tuning table of the target `cpu`.
 //!
 //! The last paragraph of an entry is its evidence, as in `gpu-ir/src/tuning.rs`: the program, the
 //! processor and the date of a measurement, or `Derived:` with the fact that it follows from, or
 //! `Not measured`. `docs/performance/cpu.md` has the measurements.
 
-/// The fewest blocks of a tile whose steps are fused. Smaller tiles do not repay the set-up of a
-/// fused loop.
+/// The fewest blocks (of 64 elements) of a tile whose steps are fused. Smaller tiles do not repay
+/// the set-up of a fused loop.
 ///
 /// Not measured.
 pub(crate) const MIN_FUSED_BLOCKS: usize = 4;
 
-/// The most bytes of a dead tile that is freed at the end of its block. Larger tiles are freed as
-/// soon as they are dead, so that others reuse their cache lines.
+/// The most bytes of a dead tile that a fused group leaves in its slot for the next program. The
+/// group frees larger tiles at once, so that others reuse their cache lines.
 ///
 /// Not measured: a quarter of an L1 cache of 32 KiB.
 pub(crate) const MAX_KEPT_BYTES: usize = 8192;
 
-/// The most readers of a tile that is rematerialized for each of them.
+/// The most readers of a rematerialized tile; each of them recomputes it.
 ///
 /// Not measured. Rematerialization itself was: with cheap functions of loads repeated too, layer
 /// norm took 0.96 of the time and softmax as long (`docs/performance/cpu.md`).
 pub(crate) const MAX_REMATERIALIZED_READERS: usize = 6;
 
-/// The most steps that are copied to such a reader.
+/// The most steps that rematerialization copies to a reader.
 ///
 /// Not measured.
 pub(crate) const MAX_REMATERIALIZED_STEPS: usize = 3;
@@ -32,23 +32,25 @@ pub(crate) const MAX_REMATERIALIZED_STEPS: usize = 3;
 /// Not measured: most trip counts are unknown. GPUs weigh loops alike.
 pub(crate) const ASSUMED_TRIP_COUNT: u64 = 8;
 
-/// The estimate of a launch, in nanoseconds, above which it uses several threads.
+/// The estimated time of a launch, in nanoseconds, above which it uses several threads.
 ///
 /// Not measured: an estimate of the time in which threads wake up.
 pub(crate) const MIN_PARALLEL_NANOSECONDS: u64 = 20_000;
 
-/// The most programs that a thread takes at a time.
+/// The most programs that a thread takes from the grid at a time.
 ///
 /// Not measured.
 pub(crate) const MAX_CHUNK_PROGRAMS: u64 = 1024;
 
-/// The bytes of a region and of the stores to it from which on they pass by the caches.
+/// The bytes from which on stores bypass the caches: of the region, and of all stores to it by a
+/// launch.
 ///
 /// Not measured: more than the caches of common processors hold.
 pub(crate) const LARGER_THAN_CACHES: usize = 48 << 20;
 
-/// The bytes of a run after which the hardware prefetcher takes over. As many after a run are
-/// prefetched for the next program.
+/// The bytes of a run of consecutive elements after which the hardware prefetcher follows the run.
+/// After a run of at least this length, the same number of bytes is prefetched for the next
+/// program.
 ///
 /// Not measured. Fetching the whole next row gained nothing (`docs/performance/cpu.md`).
 pub(crate) const PREFETCHED_BYTES: usize = 512;
@@ -59,23 +61,23 @@ pub(crate) const PREFETCHED_BYTES: usize = 512;
 /// Not measured.
 pub(crate) const MIN_PANEL_ROWS: usize = 9;
 
-/// Checks for an interrupt between reads of the clock.
+/// The number of interrupt checks for each read of the clock.
 ///
 /// Not measured.
 pub(crate) const CHECKS_PER_CLOCK: u32 = 64;
 
-/// Polls of a waiting program before another one runs.
+/// The number of polls of a waiting program before another program runs.
 ///
 /// Not measured.
 pub(crate) const POLLS_PER_TURN: u32 = 32;
 
-/// The columns of a packed panel of a dot.
+/// The number of columns of a packed panel of a dot.
 ///
 /// Not measured by itself. `docs/performance/cpu.md` compares the dot with another library.
 pub(crate) const PANEL_COLUMNS: usize = 64;
 
-/// The interleaved accumulators of a reduction, and the columns that are reduced at a time. The
-/// order in which floats are added depends on it.
+/// The number of interleaved accumulators of a reduction, and of the columns that it reduces at a
+/// time. The order in which floats are added depends on this number.
 ///
 /// Derived: accumulators of 32 bits take four of the 32 registers of AVX-512, enough for the
 /// latency of an addition (4 cycles).

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tilewright_ir::{Dtype, Element, Shape, Type};
 
-/// Tiles of more axes are never affine and never box masks.
+/// The maximum rank of symbolic tiles (affine tiles and box masks, `run/symbolic.rs`).
 pub(crate) const SYMBOLIC_RANK: usize = 4;
 
 /// The type of a value, with derived properties.
@@ -11,15 +11,15 @@ pub(crate) const SYMBOLIC_RANK: usize = 4;
 pub(crate) struct TileType {
     /// The element type.
     pub element: Element,
-    /// The bytes of an element.
+    /// The size of an element in bytes.
     pub size: usize,
-    /// The bytes of the pointee of a pointer element; 1 for other elements.
+    /// The size of the pointee of a pointer element in bytes; 1 for other elements.
     pub pointee: usize,
     pub number: Number,
     pub extents: Extents,
 }
 
-/// The element type in arithmetic; `uint64` for pointers.
+/// The type in which elements are computed: the element type, and `uint64` for pointers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number {
     pub dtype: Dtype,
@@ -37,9 +37,9 @@ pub(crate) struct Extents {
     pub elements: usize,
     /// True if the rank allows an affine tile.
     pub may_be_symbolic: bool,
-    /// The number of axes, at most [`SYMBOLIC_RANK`].
+    /// The number of axes, capped at [`SYMBOLIC_RANK`].
     pub rank: usize,
-    /// The last index along each axis.
+    /// The last index along each of these axes.
     pub last: [i64; SYMBOLIC_RANK],
 }
 
@@ -91,7 +91,7 @@ impl Number {
         (bits << self.unused) as i64 >> self.unused
     }
 
-    /// Extends the bits of a number as its type says; returns those of `uint64` unchanged.
+    /// Extends the bits of a number to 64 bits: sign-extends a signed number, zero-extends others.
     #[inline]
     pub(crate) fn extend(self, bits: u64) -> i64 {
         if self.signed { self.sign_extend(bits) } else { self.truncate(bits) as i64 }
@@ -101,7 +101,8 @@ impl Number {
     #[inline]
     pub(crate) fn contains(self, low: i64, high: i64) -> bool {
         let is_itself = |value: i64| self.extend(value as u64) == value;
-        // An `i64` holds large `uint64` numbers as negative ones: refuse them all.
+        // In an `i64`, large `uint64` numbers are negative: reject negative bounds of unsigned
+        // types.
         is_itself(low) && is_itself(high) && (self.signed || low >= 0)
     }
 }
@@ -137,7 +138,7 @@ impl TileType {
         }
     }
 
-    /// Returns the type of a tile of other elements with the same extents.
+    /// Returns the type of a tile with elements of another type and the same extents.
     pub(crate) fn of(&self, dtype: Dtype) -> Self {
         Self {
             element: Element::Value(dtype),
@@ -178,7 +179,7 @@ impl TileType {
         self.extents.shape.is_empty()
     }
 
-    /// Returns the bytes of a dense tile.
+    /// Returns the size of a dense tile in bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.extents.elements * self.size
@@ -189,7 +190,7 @@ impl TileType {
         matches!(self.element, Element::Pointer(_))
     }
 
-    /// Returns the multi-index of an element.
+    /// Returns the coordinates of an element, from its row-major index.
     pub(crate) fn lane(&self, mut element: usize) -> SmallVec<[u32; 4]> {
         let mut lane: SmallVec<[u32; 4]> = SmallVec::from_elem(0, self.shape().len());
         for (index, &extent) in lane.iter_mut().zip(self.shape()).rev() {

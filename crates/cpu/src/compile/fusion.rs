@@ -1,11 +1,11 @@
-//! Fusion: scheduler producer-consumer chains of steps on binary32 tiles into one loop, in which
+//! Fusion: combines producer-consumer chains of steps on binary32 tiles into one loop, in which
 //! elements stay in registers.
 //!
 //! A fused group begins with a load or with the first operand of a function, continues with
-//! functions that consume the element, and may end in a reduction and a store. Its members stay in
-//! the program after it: if an operand is neither dense nor uniform at run time, the executor runs
-//! them one by one. The loop leaves a load or store that it cannot do itself, such as a strided
-//! one, to the member.
+//! functions that consume the element, and may end in a reduction and a store. The members remain
+//! in the program, after the group: if an operand of the loop is neither dense nor uniform at run
+//! time, the executor runs the members one by one. Likewise, a member performs a load or a store
+//! that the loop cannot, such as a strided one.
 //!
 //! Fusion reorders steps, but moves no load across a store, and nothing across a step with side
 //! effects.
@@ -25,8 +25,8 @@ const MAX_MEMBERS: usize = 32;
 /// Maximum steps that a search for dependences visits.
 const MAX_VISITED: usize = 64;
 
-/// Maximum steps among which groups are sought, so that the time of fusion is linear in the number
-/// of steps.
+/// Maximum number of steps in which fusion searches for groups at a time, so that its time is
+/// linear in the number of steps.
 const MAX_WINDOW: usize = 256;
 
 /// Inserts fused groups before their members, and recomputes last uses.
@@ -52,8 +52,8 @@ pub(crate) fn fuse(program: &mut Program) {
     }
 }
 
-/// Returns the small outputs of groups, whose slots keep the tiles for the next program of the
-/// grid.
+/// Returns the small outputs of groups. A group leaves their tiles in their slots, for the next
+/// program of the grid.
 fn kept(program: &Program) -> FxHashSet<Slot> {
     let groups = program.blocks.iter().flat_map(|block| &block.steps).filter_map(|step| match &step.action {
         Action::Fused(group) => Some(group),
@@ -68,7 +68,7 @@ fn kept(program: &Program) -> FxHashSet<Slot> {
     outputs.filter(|&slot| program.ty(slot).bytes() <= MAX_KEPT_BYTES).collect()
 }
 
-/// Notes the slots that a group frees in place of its members.
+/// Records the slots that each group frees in place of its members.
 fn note_frees(block: &mut Block, is_freed: impl Fn(Slot) -> bool) {
     for index in 0..block.steps.len() {
         let (before, after) = block.steps.split_at_mut(index + 1);
@@ -102,7 +102,8 @@ fn fuse_block(program: &Program, uses: &[u32], block: &mut Block) {
 fn fuse_window(program: &Program, uses: &[u32], steps: &mut Vec<Step>) {
     let mut index = 0;
     while index < steps.len() {
-        // An earlier group may have moved a store into this range, across which no load moves.
+        // An earlier group may have moved a store into this range: no load may move across the
+        // store.
         let is_barrier = |step: &Step| !matches!(step.action, Action::Fused(_)) && step.has_side_effects();
         let side_effect = steps[..index].iter().rposition(is_barrier);
         let window = Window::new(program, uses, steps, side_effect.map_or(0, |store| store + 1));
@@ -112,10 +113,10 @@ fn fuse_window(program: &Program, uses: &[u32], steps: &mut Vec<Step>) {
     }
 }
 
-/// The steps from some index on. Only the last of these may have side effects.
+/// The steps from a start index on. Only the last step may have side effects.
 struct Window<'a> {
     program: &'a Program,
-    /// Reads of each slot in the whole program.
+    /// The number of reads of each slot in the whole program.
     uses: &'a [u32],
     steps: &'a [Step],
     /// Def-use chains of the slots that are defined in the window: the defining step, and the steps
@@ -124,7 +125,7 @@ struct Window<'a> {
     readers: FxHashMap<Slot, SmallVec<[usize; 2]>>,
 }
 
-/// A group under construction. Its members are indices of the window.
+/// A group under construction. `members` has the indices of its steps in the window.
 struct GroupDraft {
     group: FusedGroup,
     members: SmallVec<[usize; 16]>,
@@ -132,7 +133,7 @@ struct GroupDraft {
     current: Slot,
 }
 
-/// The other operand of a binary function, besides the last op's result.
+/// The operand of a function besides the last op's result.
 #[derive(Clone, Copy)]
 enum FusedOperand {
     Slot(Use),
@@ -176,7 +177,7 @@ impl<'a> Window<'a> {
         window
     }
 
-    /// Returns the group that begins with a step.
+    /// Returns the group that begins with a step, if it has at least two members.
     fn group_from(&self, head: usize) -> Option<CompleteGroup> {
         let mut draft = self.begin(head)?;
         while draft.members.len() < MAX_MEMBERS && self.extend(&mut draft) {}
@@ -228,7 +229,7 @@ impl<'a> Window<'a> {
     }
 
     /// Adds the consumers of the last op's result: a reduction, and a function or a store. Returns
-    /// false at the end.
+    /// whether it added a function, after which the group may continue.
     fn extend(&self, draft: &mut GroupDraft) -> bool {
         let current = draft.current;
         let readers = self.readers.get(&current).map_or(&[][..], |readers| &readers[..]);
@@ -242,8 +243,8 @@ impl<'a> Window<'a> {
         };
         let consumed: u32 = [reduce, next, store].into_iter().flatten().map(occurrences).sum();
         let reduction = reduce.and_then(|reader| self.reduction(draft, reader));
-        // The executor may have to compute a maximum again: from an output, or with all members if
-        // the group has no other result.
+        // The executor may have to recompute a maximum: from an output, or by all members if the
+        // group has no other result.
         let is_end = next.is_none() && store.is_none();
         if self.uses[current as usize] > consumed || (reduction == Some(Reduction::Max) && !is_end) {
             draft.write();
@@ -303,7 +304,8 @@ impl<'a> Window<'a> {
         self.function(draft, reader).is_some()
     }
 
-    /// Adds a function. Returns false if the loop does not have it.
+    /// Adds a function to the group. Returns false if the step is no function that the group can
+    /// add.
     fn apply(&self, draft: &mut GroupDraft, reader: usize) -> bool {
         let Some((op, member)) = self.function(draft, reader) else { return false };
         draft.members.extend(member);
@@ -313,8 +315,8 @@ impl<'a> Window<'a> {
         true
     }
 
-    /// Returns the op of a function of the last op's result, and the step that becomes a member
-    /// with it.
+    /// Returns the op for a step that applies a function to the last op's result, and the step that
+    /// computes the other operand if that becomes a member, too.
     fn function(&self, draft: &GroupDraft, reader: usize) -> Option<(FusedOp, Option<usize>)> {
         let step = &self.steps[reader];
         let function = elementwise(step)?;
@@ -346,8 +348,8 @@ impl<'a> Window<'a> {
         Some((operand.apply(function), member))
     }
 
-    /// Returns the operand of an op besides the last op's result, and the step that becomes a
-    /// member with it.
+    /// Returns the operand of an op besides the last op's result, and the step that computes it if
+    /// that becomes a member, too.
     fn operand(&self, draft: &GroupDraft, operand: Use) -> Option<(FusedOperand, Option<usize>)> {
         if let Some(number) = draft.group.outputs.iter().position(|&slot| slot == operand.slot) {
             return Some((FusedOperand::Output(number), None));
@@ -428,7 +430,7 @@ impl CompleteGroup {
     /// Moves the members to the position of the last one, preceded by the group and followed by the
     /// steps that depend on members. Returns the index of the first step after the members.
     fn rearrange(self, steps: &mut Vec<Step>) -> usize {
-        let GroupDraft { mut group, members, .. } = self.draft;
+        let number = |place: &mut usize| *place = members.binary_search(place).expect("the step is a member");
         let number = |place: &mut usize| *place = members.binary_search(place).expect("it is a member");
         for op in &mut group.ops {
             if let FusedOp::Load(_, place) = op {

@@ -133,8 +133,7 @@ impl Analysis {
         }
     }
 
-    /// Walks the blocks of a step. Captured slots that are dead afterwards are freed after the
-    /// step.
+    /// Walks the blocks of a step. The step frees the captured slots that are dead afterwards.
     fn inner_blocks(&mut self, step: &mut Step, root: BlockId) {
         if step.blocks.is_empty() {
             return;

@@ -1,6 +1,6 @@
 //! Lowering: translates a module to the blocks of a program, and inlines calls.
 //!
-//! An op becomes one step with the same op, unless [`Lowering::inst`] names it.
+//! An op becomes one step with the same op, unless [`Lowering::inst`] has a case for it.
 
 use std::sync::atomic::AtomicU64;
 
@@ -23,7 +23,7 @@ use crate::types::TileType;
 /// Maximum depth of calls, which only recursion exceeds.
 const MAX_CALL_DEPTH: usize = 64;
 
-/// Maximum steps, which only multiplying calls exceed.
+/// Maximum number of steps. Only nested calls exceed it, because each level multiplies the copies.
 const MAX_STEPS: usize = 4_000_000;
 
 /// Maximum nesting of regions, so that the executor does not run out of stack.
@@ -31,7 +31,7 @@ const MAX_NESTING: usize = 256;
 
 type Result<T = ()> = std::result::Result<T, Box<Diagnostic>>;
 
-/// Lowers the kernel. No use is marked as the last one yet.
+/// Lowers the kernel. The liveness analysis marks last uses later.
 ///
 /// With `symbolic`, a tile that is known to be uniform shares the slot of its scalar.
 pub(crate) fn lower(module: &Module, symbolic: bool, assembler: Option<&dyn Assembler>) -> Result<Program> {
@@ -103,7 +103,7 @@ struct Location {
 
 struct Lowering<'a> {
     module: &'a Module,
-    /// The assembler of inline assembly.
+    /// The assembler for inline assembly.
     assembler: Option<&'a dyn Assembler>,
     /// True if barriers and hints become steps.
     is_whole: bool,
@@ -129,8 +129,8 @@ impl Lowering<'_> {
     /// Returns the type of a value at run time.
     fn ty(&mut self, value: Value) -> TypeId {
         let mut ty = self.function.ty(value).clone();
-        // A scalar that the combine region of a tree reduction captures stays a scalar. It is
-        // uniform, so its shape is not read.
+        // A use of a captured scalar in the combine region of a tree reduction gets this shape as
+        // well. The scalar is uniform, so its shape is not read.
         if let Some(shape) = &self.tile {
             ty.shape = shape.clone();
         }
@@ -171,13 +171,13 @@ impl Lowering<'_> {
                 let operands = self.uses(&data.operands);
                 self.step(inst, Action::Op(op.clone()), operands, SmallVec::new())
             }
-            // A hint is the value itself: one thread holds all elements of a tile.
+            // The result of a hint is its operand.
             Op::Hint { .. } => {
                 let location = self.slots[&data.operands[0]];
                 self.alias(inst, &[location]);
                 Ok(())
             }
-            // Hints take no time, neither do barriers of one thread, and a block knows its yields.
+            // An `assume` has no effect, one thread needs no barrier, and a block has the yields.
             Op::Assume { .. } | Op::Barrier { .. } | Op::Yield { .. } | Op::Return { .. } => Ok(()),
             Op::Call { callee, .. } => self.inline(inst, *callee),
             Op::Splat { .. }
@@ -388,7 +388,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the function of a combine region that is one op of the elementwise table on its two
+    /// Returns the combine function of a region that applies one elementwise function to its two
     /// parameters.
     fn combine(&self, region: IrBlock) -> Option<Combine> {
         let data = &self.function.blocks[region];
@@ -404,7 +404,7 @@ impl Lowering<'_> {
     }
 
     /// Returns whether a block of a function has control flow or side effects, including those of
-    /// its callees.
+    /// its callees. Returns true if calls are nested too deeply.
     fn has_control(&self, function: &Function, block: IrBlock, depth: usize) -> bool {
         depth > MAX_CALL_DEPTH
             || function.blocks[block].insts.iter().any(|&inst| match &function.insts[inst].op {
@@ -469,8 +469,8 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, levels))
     }
 
-    /// Returns the strategy of a function of single elements, and its block, which takes whole
-    /// tiles if it has no control flow.
+    /// Returns the strategy of a `map`, and the block of its region. The block takes whole tiles if
+    /// `pack` is 1 and it has no control flow, otherwise `pack` elements of each tile.
     fn map(&mut self, data: &InstData, pack: usize) -> Result<(Strategy, SmallVec<[BlockId; 2]>)> {
         let region = data.regions[0];
         if pack > 1 || self.has_control(self.function, region, 0) || self.tile.is_some() {
@@ -483,8 +483,8 @@ impl Lowering<'_> {
         Ok((Strategy::Tree, SmallVec::from_slice(&[block?])))
     }
 
-    /// Returns an operand of `dot`, and whether it is transposed: the dot reads a transposed
-    /// operand in place.
+    /// Returns the value that a dot reads for an operand, and whether it swaps the last two axes: a
+    /// dot reads the source of a transposed operand.
     fn dot_operand(&self, value: Value) -> (Value, bool) {
         let Some(inst) = self.function.defining_inst(value) else { return (value, false) };
         let inst = &self.function.insts[inst];

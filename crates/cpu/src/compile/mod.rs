@@ -14,7 +14,7 @@ mod rematerialize;
 pub(crate) mod sanitize;
 pub(crate) mod trace_points;
 
-/// Compiles the kernel with all its steps; one step sets each slot.
+/// Compiles the kernel without removing, moving or fusing steps: one step sets each slot.
 pub(crate) fn whole(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Program, Box<Diagnostic>> {
     lower::lower_whole(module, assembler)
 }
@@ -22,14 +22,14 @@ pub(crate) fn whole(module: &Module, assembler: Option<&dyn Assembler>) -> Resul
 impl Program {
     /// Compiles the kernel of a verified module. Calls are inlined.
     ///
-    /// Fails if functions call each other recursively, if inlining makes the program too large, and
+    /// Fails if functions call each other recursively, if inlining makes the program too large, or
     /// if there is inline assembly.
     pub fn new(module: &Module) -> Result<Self, Box<Diagnostic>> {
         Self::with_assembler(module, None)
     }
 
-    /// Compiles the kernel with an assembler of inline assembly. Also fails if the assembler
-    /// rejects one.
+    /// Compiles the kernel with an assembler for inline assembly. Fails as [`Program::new`], and if
+    /// the assembler rejects the assembly.
     pub fn with_assembler(
         module: &Module,
         assembler: Option<&dyn Assembler>,
@@ -41,8 +41,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Compiles the kernel for traced launches: each step of the source is one step, so that
-    /// nothing is recorded twice.
+    /// Compiles the kernel for traced launches, without rematerialization: each instruction of the
+    /// source is one step, and is recorded once.
     pub fn for_traces(module: &Module, assembler: Option<&dyn Assembler>) -> Result<Self, Box<Diagnostic>> {
         let mut program = lower::lower(module, true, assembler)?;
         liveness::analyze(&mut program);
@@ -50,7 +50,8 @@ impl Program {
         Ok(program)
     }
 
-    /// Compiles the kernel without symbolic values and fusion. Tests compare the results.
+    /// Compiles the kernel without symbolic values and fusion. Tests compare its results with those
+    /// of [`Program::new`].
     #[doc(hidden)]
     pub fn without_symbolic_forms(
         module: &Module,

@@ -1,10 +1,10 @@
 //! Rematerialization: recomputes a tile at a reader if that is cheaper than keeping the tile.
 //!
 //! A reduction ends a [fused group](crate::compile::fusion), so one group would write a tile that
-//! is read before and after the reduction, and the next would read it. Recently loaded memory is as
-//! near as that tile, and an addition or a multiplication takes no longer than a store. So the pass
-//! copies loads of contiguous memory, and cheap functions of them, to each reader. No side effect
-//! separates the copies, so all compute the same.
+//! is read before and after the reduction, and the next group would read it. Recently loaded memory
+//! is as close in the caches as that tile, and an addition or a multiplication takes no longer than
+//! a store. The pass therefore copies loads of contiguous memory, and cheap functions of them, to
+//! each reader, unless a side effect separates the copies: all copies compute the same.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -14,7 +14,7 @@ use crate::compile::fusion::{elementwise, is_fusible, is_worthwhile};
 use crate::program::{Action, Block, Program, Slot, Step, Strategy};
 use crate::tuning::{MAX_REMATERIALIZED_READERS, MAX_REMATERIALIZED_STEPS};
 
-/// Maximum additions through which a pointer is followed.
+/// Maximum number of additions through which the pass follows a pointer.
 const MAX_DEPTH: usize = 6;
 
 /// The indices of steps in a block, ascending.
@@ -43,7 +43,7 @@ fn is_pointer_arithmetic(step: &Step) -> bool {
     matches!(step.op(), Some(Op::Arange { .. } | Op::PtrAdd {})) || elementwise(step) == Some(add)
 }
 
-/// Steps to copy before a reader of the last one.
+/// The steps to copy before `reader`, which reads the result of the last one.
 struct Copies {
     reader: usize,
     steps: Steps,
@@ -86,7 +86,7 @@ struct Candidates<'a> {
     program: &'a Program,
     /// The steps of the whole program that compute pointers, by result.
     pointers: &'a FxHashMap<Slot, Step>,
-    /// Reads of each slot in the whole program.
+    /// The number of reads of each slot in the whole program.
     uses: &'a [u32],
     steps: &'a [Step],
     /// The number of steps with side effects before each step.
@@ -123,7 +123,7 @@ impl<'a> Candidates<'a> {
             let Some(steps) = self.cheap(index, MAX_REMATERIALIZED_STEPS) else { continue };
             let slot = step.result();
             let Some(readers) = self.readers.get(&slot) else { continue };
-            // Steps of this block before the next side effect are the only readers.
+            // All readers are steps of this block before the next side effect.
             let is_known = readers.len() == self.uses[slot as usize] as usize
                 && readers.iter().all(|&reader| self.side_effects[reader] == self.side_effects[index]);
             let mut readers = readers.clone();
@@ -184,7 +184,7 @@ impl<'a> Candidates<'a> {
             && self.is_contiguous(step.operands[0].slot, MAX_DEPTH)
     }
 
-    /// Returns whether pointers or offsets are a range plus uniform terms.
+    /// Returns whether pointers or offsets are an `arange` plus scalars.
     fn is_contiguous(&self, slot: Slot, depth: usize) -> bool {
         let Some(step) = self.pointers.get(&slot).filter(|_| depth > 0) else { return false };
         match step.operands[..] {

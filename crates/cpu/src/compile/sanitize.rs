@@ -1,37 +1,38 @@
-//! Plans a sanitized launch: the check of each step of a program, and the accesses of one program
-//! that order each other.
+//! Plans a sanitized launch: the check of each step of a program, and the loads that always precede
+//! a write of the same program.
 //!
-//! Many threads load, compute and store a tile, and only a barrier orders them. But an op that
-//! combines elements of different lanes (a reduction, a scan, a dot) ends after all loads that it
-//! depends on, so its users are ordered after these loads. [`Plan::orders`] answers this.
+//! On a GPU, many threads load, compute and store a tile, and only a barrier orders them. But an op
+//! that combines elements of different lanes (a reduction, a scan, a dot) ends after all loads that
+//! it depends on, so the users of its result run after these loads. [`Plan::orders`] returns
+//! whether a load precedes a write for this reason.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ElementwiseFamily as Family, Op, OpFamily};
 
 use crate::program::{Action, BlockId, Program, Slot, Step};
 
-/// The checks of each step.
+/// The checks of a sanitized launch.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// The points of each block's steps.
+    /// The check of each step of each block.
     pub points: Vec<Vec<CheckPoint>>,
-    /// The entry of each point in [`Program::sites`].
+    /// The index in [`Program::sites`] of each check point.
     pub sites: Vec<u32>,
-    /// The loads that always precede a write of memory, by the point of the write.
+    /// The check points of the loads that always precede a write, by the check point of the write.
     orders: FxHashMap<u32, FxHashSet<u32>>,
-    /// The slots from which blocks and control flow set a slot.
+    /// The slots whose values control flow copies to a slot: loop-carried values and yields.
     pub sources: Vec<Vec<Slot>>,
-    /// The smallest access, in bytes.
+    /// The bytes of the smallest accessed element.
     pub unit: usize,
 }
 
 /// The check of a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CheckPoint {
-    /// The index of the point.
+    /// The index of the check point in the plan.
     pub number: u32,
     pub what: CheckKind,
-    /// True for a load that leaves lanes without a value.
+    /// True for a load whose masked-off lanes have no value.
     pub leaves_lanes: bool,
 }
 
@@ -70,8 +71,8 @@ impl Plan {
         Plan { sources: analysis.sources, ..analysis.plan }
     }
 
-    /// Returns whether a load always precedes a write of the same program, in any order of the
-    /// threads.
+    /// Returns whether the load `first` always precedes the write `second` of the same program, in
+    /// any order of the threads.
     pub fn orders(&self, first: u32, second: u32) -> bool {
         self.orders.get(&second).is_some_and(|loads| loads.contains(&first))
     }
@@ -80,9 +81,9 @@ impl Plan {
 /// The loads that a value depends on.
 #[derive(Clone, Default)]
 struct Loads {
-    /// The loads whose element at the same index it depends on.
+    /// The loads whose element an element of the value at the same index depends on.
     same: FxHashSet<u32>,
-    /// The loads that are complete before it is.
+    /// The loads that are complete before the value is computed.
     all: FxHashSet<u32>,
 }
 
@@ -98,9 +99,9 @@ impl Loads {
 struct Analysis<'a> {
     program: &'a Program,
     plan: Plan,
-    /// The slots from which blocks and control flow set a slot.
+    /// The slots whose values control flow copies to a slot.
     sources: Vec<Vec<Slot>>,
-    /// The step that sets a slot: its block and index.
+    /// The step that sets each slot: its block and its index in the block.
     makers: Vec<Option<(BlockId, usize)>>,
     loads: Vec<Loads>,
 }
@@ -123,7 +124,7 @@ impl Analysis<'_> {
             }
             points.push(CheckPoint { number, what, leaves_lanes: self.leaves_lanes(step) });
             self.propagate(step);
-            // The combine steps of an op run inside of it.
+            // The blocks of these ops run inside of the op, which has one check.
             if !matches!(step.action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. }) {
                 for &inner in &step.blocks {
                     self.number(inner);
@@ -160,8 +161,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// Returns whether a load leaves masked-off lanes without a value. A mask that the load itself
-    /// computes from the bounds of a descriptor or a block pointer comes with a padding value.
+    /// Returns whether a load leaves masked-off lanes without a value. A load that itself computes
+    /// its mask, from the bounds of a descriptor or a block pointer, has a padding value.
     fn leaves_lanes(&self, step: &Step) -> bool {
         let (Some(Op::Load { .. }), [_, mask]) = (step.op(), &step.operands[..]) else { return false };
         let mut slot = mask.slot;
@@ -177,7 +178,7 @@ impl Analysis<'_> {
         true
     }
 
-    /// Notes the slots between which control flow copies values.
+    /// Records the slots between which control flow copies values.
     fn propagate(&mut self, step: &Step) {
         let mut hand = |to: &[Slot], from: &mut dyn Iterator<Item = Slot>| {
             for (&to, from) in to.iter().zip(from) {
@@ -259,8 +260,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// Follows loads through a block that runs after the loads of `control` are complete. Returns
-    /// whether anything was new.
+    /// Propagates loads through a block that runs after the loads of `control` are complete.
+    /// Returns whether any set of loads has grown.
     fn follow(&mut self, block: BlockId, control: &FxHashSet<u32>) -> bool {
         let mut is_new = false;
         for (place, step) in self.program.blocks[block as usize].steps.iter().enumerate() {
@@ -276,7 +277,7 @@ impl Analysis<'_> {
             }
             let mut inner = control.clone();
             inner.extend(&loads.all);
-            // All threads hold a scalar.
+            // The results depend on this access in place of the loads of its operands.
             if matches!(what, CheckKind::Access | CheckKind::Atomic) {
                 let known = self.plan.orders.entry(number).or_default();
                 let before = known.len();

@@ -1,4 +1,5 @@
-//! Trace points: the steps that a traced launch records, and what it records of each.
+//! Trace points: the steps that a traced launch records, and the values that it records of each
+//! step.
 
 use tilewright_base::{SourceMap, Span};
 use tilewright_ir::{Op, OpFamily};
@@ -15,15 +16,15 @@ pub struct TracePoints {
     pub ops: Vec<trace::Op>,
     /// The files of its source positions.
     pub files: Vec<trace::File>,
-    /// The point of each step, by block.
+    /// The index of the point of each step that is recorded, by block.
     pub(crate) steps: Vec<Vec<Option<u32>>>,
-    /// The point of a loop, by the block of its body.
+    /// The index of the point of a loop, by the block of its body.
     pub(crate) loops: Vec<Option<u32>>,
     /// The records of each point.
     pub(crate) points: Vec<TracePoint>,
 }
 
-/// The record of a step.
+/// The values that a launch records of a step.
 #[derive(Debug, Default)]
 pub(crate) struct TracePoint {
     /// True for a memory access, whose pointers and mask are recorded in each program.
@@ -137,7 +138,7 @@ impl TracePoints {
     }
 }
 
-/// The recorded operands.
+/// The recorded operands of a step, with their roles.
 type Operands = Vec<(Role, Use)>;
 
 /// Returns the kind and name of a recorded step, and its recorded operands.

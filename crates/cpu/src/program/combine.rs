@@ -1,8 +1,9 @@
-//! The combine functions for which reductions and scans have loops, and the levels of a tree scan.
+//! The combine functions that reductions and scans execute as a loop, and the size of the levels of
+//! a tree scan.
 
 use tilewright_ir::Dtype;
 
-/// A combine function; each is the row of the same name in the elementwise table.
+/// A combine function that is one row of the elementwise table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Combine {
     /// The sum.
@@ -26,8 +27,8 @@ pub enum Combine {
 }
 
 impl Combine {
-    /// Returns whether a loop scans elements of this type. Narrow floats use the region, because
-    /// they round after each step.
+    /// Returns whether a loop scans elements of this type. Narrow floats use the combine region,
+    /// which rounds after each step.
     pub fn can_scan(self, dtype: Dtype) -> bool {
         let is_bitwise = matches!(self, Self::And | Self::Or | Self::Xor);
         match dtype {
@@ -38,8 +39,9 @@ impl Combine {
     }
 }
 
-/// Returns how many elements along an axis are in the later half of their pair of blocks at a level
-/// of a tree scan.
+/// Returns the number of elements along an axis of `n` elements that a level of a tree scan
+/// updates. The level divides the axis into pairs of blocks of `1 << level` elements, and updates
+/// the later block of each pair.
 pub(crate) fn later_elements(n: usize, level: usize) -> usize {
     (0..n).filter(|index| index >> level & 1 == 1).count()
 }

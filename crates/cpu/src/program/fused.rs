@@ -1,52 +1,54 @@
-//! Fused loops: the steps on binary32 tiles that one loop executes, and the functions of such a
-//! loop.
+//! Fused loops: a fused loop executes several steps on binary32 tiles, element by element.
 
 use tilewright_ir::{ArithmeticFn, ElementwiseFamily as Family, ElementwiseFn, FloatFn, MathFn};
 
 use super::{Slot, Use};
 
-/// The elements of a fused loop are a multiple of this.
+/// The number of elements of a fused loop is a multiple of this number.
 pub(crate) const BLOCK: usize = 64;
 
-/// Steps on binary32 tiles as one loop: see [`fusion`](crate::compile::fusion). The steps after it
-/// are its members; the group refers to them by index.
+/// A group of steps on binary32 tiles that one loop executes: see
+/// [`fusion`](crate::compile::fusion). The steps after the group are its members; the group refers
+/// to each by its index among them.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct FusedGroup {
     /// The number of members.
     pub members: usize,
-    /// Elements of each tile.
+    /// The number of elements of each tile.
     pub elements: usize,
     /// The body of the loop: a pipeline in which each op takes the element that the previous op
     /// computed.
     pub ops: Vec<FusedOp>,
-    /// The slots that [`FusedOp::Write`] writes, by index. The tile of the store comes after them.
+    /// The slots that [`FusedOp::Write`] writes, by index. The next index is the tile that is
+    /// stored.
     pub outputs: Vec<Slot>,
     /// The reduction of the elements, and the member that performs it.
     pub reduction: Option<(Reduction, usize)>,
     /// The member that stores the elements, which is the last one.
     pub store: Option<usize>,
-    /// The tiles that are dead after the members.
+    /// The slots whose tiles are dead after the last member.
     pub frees: Vec<Slot>,
 }
 
-/// An op of a fused loop. Kind and operand are one enum, so that the executor branches once for
-/// each.
+/// An op of a fused loop. Its variant determines both the function and the kind of operand, so that
+/// the executor branches once for each op.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FusedOp {
-    /// Combines the element with that of a slot.
+    /// Combines the element with the element of a slot.
     Slot(Binary, Use),
-    /// Combines the element with one that the member of this index loads.
+    /// Combines the element with the one that the member with this index loads.
     Load(Binary, usize),
-    /// Combines the element with that of a slot that has one element for each row of `BLOCK <<
-    /// shift` elements.
+    /// Combines the element with an element of a slot that has one element for each row of `BLOCK
+    /// << shift` elements.
     Rows(Binary, Use, usize),
-    /// Combines the element with that of an output of an earlier [`FusedOp::Write`].
+    /// Combines the element with the element of an output that an earlier [`FusedOp::Write`] has
+    /// written.
     Output(Binary, usize),
     /// Combines the element with itself.
     Itself(Binary),
     /// Applies a function to the element.
     Unary(Unary),
-    /// Selects the element where the first operand is true, else that of the second one.
+    /// Keeps the element where the first operand is true, and takes that of the second elsewhere.
     Select(Use, Use),
     /// Writes the element to the output of this index.
     Write(usize),
@@ -54,11 +56,11 @@ pub(crate) enum FusedOp {
     Reduce(Reduction),
 }
 
-/// The implementation of an elementwise function in a fused loop.
+/// The implementation of an elementwise function by a fused loop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Function {
     Unary(Unary),
-    /// The function, and the one with swapped operands.
+    /// The function, and the same function with swapped operands.
     Binary(Binary, Binary),
 }
 
@@ -100,7 +102,7 @@ pub(crate) enum Unary {
 }
 
 impl Function {
-    /// Returns the implementation of a function; `None` if fused loops do not have it.
+    /// Returns the implementation of a function; `None` if fused loops do not support it.
     pub(crate) fn of(function: ElementwiseFn) -> Option<Function> {
         Some(match function.family() {
             Family::Arithmetic(ArithmeticFn::Add) => Function::Binary(Binary::Add, Binary::Add),

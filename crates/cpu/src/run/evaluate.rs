@@ -23,7 +23,7 @@ use crate::run::tile::Tile;
 use crate::run::value::{Form, Provenance, Value};
 use crate::types::TileType;
 
-/// A scalar or tile that outlives an evaluation. It stays on the thread that made it.
+/// A scalar or tile that outlives an evaluation. It cannot leave the thread that created it.
 #[derive(Clone, Debug)]
 pub struct Held(Value);
 
@@ -33,7 +33,7 @@ impl Held {
         Self(Value::of_argument(index, argument, &TileType::new(ty)))
     }
 
-    /// Returns a scalar with these bits; those above the width of its type are zero.
+    /// Returns a scalar with these bits; the bits above the width of its type must be zero.
     pub fn scalar(bits: u64) -> Self {
         Self(Value::uniform(bits))
     }
@@ -62,7 +62,7 @@ impl Held {
         }
     }
 
-    /// Returns the elements in row-major order, each in the bytes of its type.
+    /// Returns the bytes of all elements, in row-major order.
     pub fn to_bytes(&self, ty: &Type) -> Vec<u8> {
         materialize(&TileType::new(ty), self.0.clone()).bytes().to_vec()
     }
@@ -88,8 +88,8 @@ pub struct Surroundings<'a> {
     pub id: [u32; 3],
     /// Interrupts a loop in the program.
     pub interrupt: Interrupt<'a>,
-    /// Notes loads that end in the padding of a region and read as 0. Without it, such loads are
-    /// errors.
+    /// Records loads that end in the padding of a region, where they read 0. Without it, such loads
+    /// are errors.
     pub padded: Option<&'a PaddedReads>,
 }
 
@@ -98,8 +98,8 @@ pub struct Surroundings<'a> {
 pub struct EvaluationError {
     /// The diagnostic for the user. Its spans are in the sources of the program.
     pub diagnostic: Diagnostic,
-    /// True if a pointer of unknown provenance points outside of all regions. Nothing has been
-    /// written then.
+    /// True if a pointer of unknown provenance points outside of all regions. In that case, nothing
+    /// has been written.
     pub is_outside_of_regions: bool,
 }
 

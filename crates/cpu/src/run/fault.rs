@@ -15,9 +15,10 @@ use crate::run::value::Provenance;
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub kind: FaultKind,
-    /// The entry in [`Program::sites`] of the step.
+    /// The index of the step's entry in [`Program::sites`].
     pub site: u32,
-    /// The index in the tile; empty for a scalar, or if the fault concerns no element.
+    /// The coordinates of the element in the tile; empty for a scalar, or if the fault concerns no
+    /// element.
     pub lane: SmallVec<[u32; 4]>,
 }
 
@@ -59,7 +60,7 @@ impl Fault {
         Box::new(Self { kind, site: u32::MAX, lane: SmallVec::new() })
     }
 
-    /// Sets the index in the tile.
+    /// Sets the coordinates of the element in the tile.
     #[must_use]
     pub(crate) fn at(mut self: Box<Self>, lane: SmallVec<[u32; 4]>) -> Box<Self> {
         self.lane = lane;
@@ -206,8 +207,8 @@ impl Fault {
     }
 }
 
-/// Returns a note and a hint about an offset that 32-bit arithmetic may have wrapped: one that is
-/// far from the elements, which end before `last`.
+/// Returns a note and a hint if an offset is so far from the elements, which end before `last`,
+/// that 32-bit arithmetic may have wrapped.
 pub fn wrapped_offset(offset: i64, last: i64) -> Option<(String, &'static str)> {
     const HINT: &str = "compute it in 64 bits, before it is multiplied: `row.to(tl.int64) * stride`";
     if offset < -(1 << 20) {
@@ -218,7 +219,7 @@ pub fn wrapped_offset(offset: i64, last: i64) -> Option<(String, &'static str)> 
         ));
     }
     (offset - last > 1 << 28).then(|| {
-        let note = "int32 wraps at 2147483647: in 64 bits the offset may have been another";
+        let note = "int32 wraps at 2147483647: in 64 bits the offset may have been different";
         (note.to_owned(), HINT)
     })
 }

@@ -25,7 +25,7 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Decides whether a machine continues, at each loop iteration and between programs.
 pub(crate) struct Control<'a> {
     stop: &'a AtomicBool,
-    /// The lowest program that faulted: higher ones stop.
+    /// The index of the lowest program that faulted: programs above it stop.
     faulted: Option<&'a AtomicU64>,
     /// The index of the running program.
     number: u64,
@@ -35,9 +35,9 @@ pub(crate) struct Control<'a> {
     last_poll: Option<Instant>,
     /// Lets other programs run, in a launch of programs that wait for each other.
     park: Option<&'a dyn Fn()>,
-    /// Polls of the waiting program so far.
+    /// The number of polls of the waiting program so far.
     polls: u32,
-    /// Notes loads from padding; without it, such loads are faults.
+    /// Records loads from padding; if absent, such loads are faults.
     pub padded: Option<&'a PaddedReads>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Stops programs above the lowest one that faulted, which the launch notes in `faulted`.
+    /// Stops programs above the lowest one that faulted, which the launch records in `faulted`.
     pub(crate) fn below(self, faulted: &'a AtomicU64) -> Self {
         Self { faulted: Some(faulted), ..self }
     }

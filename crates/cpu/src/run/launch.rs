@@ -1,8 +1,9 @@
 //! Launching: runs a program for every point of a grid, on several threads.
 //!
-//! The calling thread begins on its own, and wakes others only if enough work remains to repay
-//! that: a small launch never leaves the calling thread. Scheduling is guided: chunks shrink
-//! towards the end, so that many tiny programs have little overhead and a few large ones balance.
+//! The calling thread begins on its own, unless the launch is estimated to be long, and wakes
+//! others only if enough work remains to repay that: a small launch never leaves the calling
+//! thread. Scheduling is guided: chunks shrink towards the end, so that many tiny programs have
+//! little overhead and a few large ones balance.
 //!
 //! Programs that may wait for each other use [`scheduler`](crate::run::scheduler) instead.
 
@@ -36,15 +37,15 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// The arguments, one for each parameter.
     pub arguments: &'a [Argument<'a>],
-    /// Memory that pointers of unknown provenance (made from integers, for example) may access, in
+    /// Memory that pointers of unknown provenance (cast from integers, for example) may access, in
     /// addition to that of the arguments.
     pub foreign: &'a [Region<'a>],
     /// Maximum threads, including the calling one; 0 counts as 1.
     pub threads: usize,
     /// Stops the launch early.
     pub interrupt: Interrupt<'a>,
-    /// Notes loads that end in the padding of a region and read as 0. Without it, such loads are
-    /// faults.
+    /// Records the loads that end in the padding of a region, where they read 0. Without it, such
+    /// loads are faults.
     pub padded: Option<&'a PaddedReads>,
 }
 
@@ -52,7 +53,7 @@ pub struct Launch<'a> {
 struct Shared<'a> {
     program: &'a Program,
     launch: &'a Launch<'a>,
-    /// Record, measure or check the launch.
+    /// The observers that record, measure or check the launch.
     observers: &'a [&'a dyn Observe],
     regions: &'a [Region<'a>],
     total: u64,
@@ -64,7 +65,7 @@ struct Shared<'a> {
     faulted: AtomicU64,
     /// The fault of that program.
     fault: Mutex<Option<(u64, Box<Fault>)>>,
-    /// Helper threads that still work.
+    /// The number of helper threads that still work.
     helpers: Mutex<usize>,
     helper_done: Condvar,
 }
@@ -78,7 +79,8 @@ struct Probe {
 }
 
 impl Probe {
-    /// Adds programs that were run. Returns whether the remaining work repays waking other threads.
+    /// Counts programs that have run, and measures their time. Returns whether the remaining work
+    /// repays waking other threads.
     fn finds_work(&mut self, shared: &Shared<'_>, programs: u64) -> bool {
         self.done += programs;
         self.chunk = self.done.min(MAX_CHUNK_PROGRAMS);
@@ -88,13 +90,13 @@ impl Probe {
     }
 }
 
-/// Counts a helper down when dropped, also if the helper panics.
+/// Decrements the number of helpers when dropped, also if the helper panics.
 struct HelperGuard<'s, 'a>(&'s Shared<'a>);
 
 impl Drop for HelperGuard<'_, '_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The rest of this thread's work would never complete.
+            // The programs that this thread has taken would never complete.
             self.0.stop.store(true, Ordering::Relaxed);
         }
         *self.0.helpers.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
@@ -119,7 +121,7 @@ impl Program {
         self.start(launch, &[profile])
     }
 
-    /// Runs the program as [`Self::launch`], and records it. The program is one of
+    /// Runs the program as [`Self::launch`], and records it. The program must be compiled by
     /// [`Program::for_traces`].
     pub fn launch_traced(&self, launch: &Launch<'_>, tracing: Tracing<'_>) -> Result<(), Box<Diagnostic>> {
         self.start(launch, &[&tracing])
@@ -202,7 +204,8 @@ impl<'a> Shared<'a> {
             self.spread(threads);
             return;
         }
-        // Work on this thread only, until the measured time exceeds the estimate.
+        // Work on this thread only, until the measured time of a program shows that helpers would
+        // pay.
         let mut probe = Probe { start: Instant::now(), done: 0, chunk: 1 };
         if self.work(true, Some(&mut probe)) {
             self.spread(threads);
@@ -254,7 +257,7 @@ impl<'a> Shared<'a> {
         begun.is_ok()
     }
 
-    /// Runs programs until none is left, or until a parked one resumes instead.
+    /// Runs programs until none is left, or until a parked program resumes in place of this thread.
     fn run_until_parked<'s>(&'s self, scheduler: &'s Scheduler, scope: &'s Scope<'s, '_>) {
         let park = || {
             let has_others = self.next.load(Ordering::Relaxed) < self.total;
@@ -306,7 +309,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Runs programs until none is left, or until the probe finds work for helpers. Returns whether
-    /// it did.
+    /// the probe found work.
     fn work(&'a self, is_caller: bool, mut probe: Option<&mut Probe>) -> bool {
         let Launch { grid, interrupt, padded, .. } = *self.launch;
         let control = Control::new(&self.stop, interrupt, is_caller).below(&self.faulted).noting(padded);
@@ -363,8 +366,8 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Records a fault, and stops the programs above it. An interrupt stops all, and is reported
-    /// only without another fault.
+    /// Records a fault, and stops the programs above the one that faulted. An interrupt stops all
+    /// programs, and is reported only if no program faulted.
     fn fail(&self, number: u64, fault: Box<Fault>) {
         let number = match fault.kind {
             FaultKind::Superseded => return,
@@ -384,7 +387,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Runs a program of the grid; a failed allocation, which unwinds, becomes a fault.
+/// Runs a closure. A failed allocation, which unwinds, becomes a fault.
 pub(crate) fn unless_out_of_memory<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     // Nothing reads the values that the program leaves.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|payload| {

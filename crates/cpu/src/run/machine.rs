@@ -28,7 +28,7 @@ pub(crate) struct Machine<'a> {
     pub control: Control<'a>,
     pub grid: [u32; 3],
     pub id: [u32; 3],
-    /// Programs of the launch.
+    /// The number of programs of the launch.
     programs: usize,
     slots: Vec<Value>,
     /// Values that a block has yielded, until they become parameters of the next block or results
@@ -55,7 +55,8 @@ thread_local! {
 }
 
 impl<'a> Machine<'a> {
-    /// Creates a machine and runs the preamble. Fails as a step may fail.
+    /// Creates a machine, sets the arguments and runs the preamble. Fails if a step of the preamble
+    /// faults.
     pub(crate) fn new(
         program: &'a Program,
         arguments: &'a [Argument<'a>],
@@ -154,7 +155,7 @@ impl<'a> Machine<'a> {
         self.observers = observers;
     }
 
-    /// Notes a load from padding, at its step.
+    /// Records a load from padding, with its program and step.
     #[cold]
     pub(crate) fn note_padded_read(&self, fault: Box<Fault>, step: &Step) {
         if let Some(padded) = self.control.padded {
@@ -174,14 +175,14 @@ impl<'a> Machine<'a> {
         &self.program.types[operand.ty as usize]
     }
 
-    /// Returns the form of an operand, which stays in its slot: a symbolic form in a dead slot
-    /// holds no memory.
+    /// Returns the form of an operand without moving it out, even at its last use: a symbolic form
+    /// in a dead slot holds no memory.
     #[inline]
     pub(crate) fn form(&self, operand: Use) -> &Form {
         &self.slots[operand.slot as usize].form
     }
 
-    /// Returns the value of an operand, which stays in its slot.
+    /// Returns the value of an operand without moving it out.
     pub(crate) fn value(&self, operand: Use) -> &Value {
         &self.slots[operand.slot as usize]
     }
@@ -235,7 +236,7 @@ impl<'a> Machine<'a> {
     #[inline(always)]
     pub(crate) fn take_tile(&mut self, operand: Use) -> Option<Tile> {
         match &mut self.slots[operand.slot as usize].form {
-            // An empty tile remains in the dead slot.
+            // The dead slot keeps an empty tile.
             Form::Dense(tile) if operand.last => Some(std::mem::take(tile)),
             Form::Dense(tile) => Some(tile.clone()),
             Form::Uniform(_) | Form::Affine(_) | Form::Box(_) => None,
@@ -326,7 +327,7 @@ impl<'a> Machine<'a> {
         is_large
     }
 
-    /// Returns the packing memory of dots.
+    /// Returns the memory in which dots pack their operands.
     pub(crate) fn scratch(&mut self) -> &mut Scratch {
         self.scratch.get_or_insert_default()
     }
@@ -386,7 +387,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Executes a step by itself, or a fused group. Returns false if the operands do not allow the
+    /// Executes a single step or a fused group. Returns false if the operands do not allow the
     /// fused loop.
     fn unit(&mut self, unit: &Unit<'a>) -> Outcome<bool> {
         match &unit.step().action {

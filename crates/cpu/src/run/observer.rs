@@ -1,8 +1,8 @@
 //! Observers: record, measure or check the steps of a launch.
 //!
-//! A machine without observers checks once a block that it has none. A machine with observers calls
-//! them around each step, in order before it and in reverse order after it. Observers read the
-//! values of the machine and cannot change them.
+//! A machine without observers only checks at each block that it has none. A machine with observers
+//! calls them around each step, in order before it and in reverse order after it. Observers read
+//! the values of the machine and cannot change them.
 
 use std::ops::Range;
 
@@ -48,7 +48,8 @@ pub(crate) struct Unit<'p> {
     pub block: &'p Block,
     /// The index of the step in its block.
     pub index: usize,
-    /// The indices of the steps that it executes: itself, or the members of the group.
+    /// The indices of the steps that the unit executes: the step itself, or the members of the
+    /// group.
     pub members: Range<usize>,
 }
 
@@ -72,12 +73,13 @@ impl<'p> Unit<'p> {
         &self.block.steps[self.index]
     }
 
-    /// Returns the steps that it executes.
+    /// Returns the steps that the unit executes.
     pub(crate) fn steps(&self) -> &'p [Step] {
         &self.block.steps[self.members.clone()]
     }
 
-    /// Returns whether it combines elements with a block: the steps of that block are a part of it.
+    /// Returns whether the step runs a block to combine or map elements. The steps of that block
+    /// are a part of it.
     pub(crate) fn combines(&self) -> bool {
         matches!(self.step().action, Action::Reduce { .. } | Action::Scan { .. } | Action::Map { .. })
     }

@@ -2,8 +2,8 @@
 //!
 //! An allocator of a GPU rounds the size of an allocation up, so a load past the end of a tensor
 //! but within its padding is harmless there, and programs rely on it. Host memory has no such
-//! padding. A launch may request that these loads read 0 and are noted instead of ending it: see
-//! [`Launch::padded`](crate::Launch::padded).
+//! padding. A launch may request that such loads read 0 and are recorded, instead of ending the
+//! launch: see [`Launch::padded`](crate::Launch::padded).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ pub struct PaddedReads {
 }
 
 impl PaddedReads {
-    /// Notes a load of a program.
+    /// Records a load of a program.
     pub(crate) fn note(&self, number: u64, fault: Box<Fault>) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let known = found.get(&fault.site).map_or(u64::MAX, |(number, _)| *number);

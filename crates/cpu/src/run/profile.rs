@@ -19,16 +19,16 @@ use crate::types::TileType;
 /// The measured cost of a step.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct StepCost {
-    /// Executions.
+    /// The number of executions.
     pub executions: u64,
     /// The time of the executions, summed over threads.
     pub nanoseconds: u64,
-    /// Bytes that lanes read; masked-off lanes read none.
+    /// The bytes that lanes read; masked-off lanes read none.
     pub bytes_read: u64,
-    /// Bytes that lanes wrote.
+    /// The bytes that lanes wrote.
     pub bytes_written: u64,
-    /// Floating-point operations: one for each element and function, two for each multiply-add of a
-    /// dot.
+    /// Operations: one for each element of a float function, of a reduction and of a scan, two for
+    /// each multiply-add of a dot.
     pub operations: u64,
 }
 
@@ -58,7 +58,7 @@ pub struct StepProfile {
 /// The measured costs of a program's launches. Each thread adds its costs when it ends.
 #[derive(Debug)]
 pub struct Profile {
-    /// The index of the first step of each block.
+    /// The index in `costs` of the first step of each block.
     begins: Vec<usize>,
     costs: Mutex<Vec<StepCost>>,
 }
@@ -140,7 +140,7 @@ impl Observe for Profile {
 struct Profiler<'a> {
     profile: &'a Profile,
     costs: Vec<StepCost>,
-    /// The time of inner steps since the step around them began.
+    /// The time of the inner steps that have ended since the innermost running step began.
     inner: u64,
     /// True inside a step that combines elements.
     is_muted: bool,

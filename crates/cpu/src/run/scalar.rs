@@ -12,7 +12,7 @@ use crate::run::kernels::elementwise::apply;
 use crate::run::kernels::{Operand, cast};
 use crate::types::Number;
 
-/// Applies a function to numbers of type `dtype` (that of `x` and `y` for `select`).
+/// Applies a function to numbers of the type `number` (for `select`, the type of `x` and `y`).
 pub(crate) fn elementwise(function: ElementwiseFn, number: Number, operands: &[u64]) -> u64 {
     let dtype = number.dtype;
     let known = match (function.family(), operands) {

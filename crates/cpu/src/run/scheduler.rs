@@ -1,11 +1,11 @@
 //! Schedules programs that wait for each other, at locks or for stores of another program.
 //!
-//! A waiting program keeps its thread parked, and another thread runs instead. So a launch runs as
-//! many programs at once as it has threads, and every program of the grid makes progress, as on a
-//! GPU that holds all of them. A waiting thread starts a program that has not begun; if there is
-//! none, it resumes the thread that has been parked longest. When a program ends, which others may
-//! wait for, the thread that has been parked longest resumes before a new program begins; so
-//! programs that only wait for earlier ones need few threads.
+//! A waiting program keeps its thread parked, and another thread runs instead. A launch thus runs
+//! as many programs at once as it has threads, and every program of the grid makes progress, as on
+//! a GPU on which all programs are resident. A waiting thread starts a program that has not begun;
+//! if there is none, it resumes the thread that has been parked longest. When a program ends,
+//! others may have waited for it, so the thread that has been parked longest resumes before a new
+//! program begins. Programs that only wait for earlier programs therefore need few threads.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -15,7 +15,8 @@ use crate::types::{Extents, Number, SYMBOLIC_RANK, View};
 
 type Indices = [u32; SYMBOLIC_RANK];
 
-/// Returns the affine form with this base and these strides; uniform if no element varies.
+/// Returns the affine form with this base and these strides, or a uniform form if no element
+/// varies; `None` if the tile has too many axes.
 #[inline(always)]
 pub(crate) fn affine(ty: View<'_>, base: i64, mut strides: [i64; SYMBOLIC_RANK]) -> Option<Form> {
     let mut varies = 0;
@@ -29,7 +30,8 @@ pub(crate) fn affine(ty: View<'_>, base: i64, mut strides: [i64; SYMBOLIC_RANK])
     ty.extents.may_be_symbolic.then(|| Form::Affine(Affine { base: ty.number.extend(base as u64), strides }))
 }
 
-/// Returns the box mask with these bounds; uniform if it is empty or the whole tile.
+/// Returns the box mask with these bounds, or a uniform form if the box is empty or the whole tile;
+/// `None` if the tile has too many axes.
 pub(crate) fn boxed(ty: View<'_>, low: Indices, high: Indices) -> Option<Form> {
     if ty.extents.shape.len() > SYMBOLIC_RANK {
         return None;
@@ -95,7 +97,7 @@ pub(crate) fn range(ty: View<'_>, affine: &Affine) -> Option<(i64, i64)> {
     ty.number.contains(low, high).then_some((low, high))
 }
 
-/// Applies an elementwise function to forms; `ty` is the type of its last operand.
+/// Applies an elementwise function to forms; `ty` is the type of the last operand.
 pub(crate) fn elementwise(function: ElementwiseFn, ty: View<'_>, operands: &[&Form]) -> Option<Form> {
     match (function.family(), operands) {
         (Family::Bitwise(function), _) if ty.number.is_bool() => boolean(function, ty, operands),
@@ -190,7 +192,7 @@ fn arithmetic(function: ArithmeticFn, ty: View<'_>, x: &Affine, y: &Affine) -> O
     }
 }
 
-/// Divides by a number or returns the remainder, if the result is affine over the whole tile.
+/// Returns the quotient or the remainder by a number, if it is affine over the whole tile.
 fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Option<Form> {
     let (low, high) = range(ty, x)?;
     if divisor <= 0 || low < 0 {
@@ -203,7 +205,7 @@ fn divided(function: DivisionFn, ty: View<'_>, x: &Affine, divisor: i64) -> Opti
             DivisionFn::IntRem => affine(ty, x.base - quotient * divisor, x.strides),
         };
     }
-    // All elements are congruent to the base: the division is exact along the strides.
+    // All elements are congruent to the base modulo the divisor, so their quotients are affine.
     if x.base >= 0 && x.strides.iter().all(|stride| stride % divisor == 0) {
         return match function {
             DivisionFn::IntDiv => affine(ty, x.base / divisor, x.strides.map(|stride| stride / divisor)),
@@ -243,7 +245,8 @@ fn comparison(function: ComparisonFn, ty: View<'_>, x: &Affine, y: &Affine) -> O
     boxed(ty, lows, highs)
 }
 
-/// Returns the truth of `d ? 0` for every d in the range, if it is constant.
+/// Returns the result of the comparison with 0 of every number in the range, if all results are
+/// equal.
 fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
     let (all, none) = match function {
         ComparisonFn::Lt => (most < 0, least >= 0),
@@ -262,15 +265,15 @@ fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
     }
 }
 
-/// Returns the indices i in `0..extent` where `base + stride * i ? 0`, if they are one range. The
-/// stride is not 0.
+/// Returns the indices i in `0..extent` for which the comparison of `base + stride * i` with 0
+/// holds, if they are one range. The stride is not 0.
 fn solve(function: ComparisonFn, base: i64, stride: i64, extent: i64) -> Option<(i64, i64)> {
     // The first index at which an ascending line is at least (above) zero.
     let first_at_least =
         |base: i64, stride: i64| (-base).div_euclid(stride) + i64::from((-base).rem_euclid(stride) != 0);
     let first_above = |base: i64, stride: i64| (-base).div_euclid(stride) + 1;
     let clamp = |index: i64| index.clamp(0, extent);
-    // The base is a 64-bit difference, so that its negation may wrap only for one value.
+    // The negation of `i64::MIN` wraps.
     if base == i64::MIN || stride == i64::MIN {
         return None;
     }

@@ -12,7 +12,7 @@ pub(crate) struct Tile(Option<Rc<Buffer>>);
 /// Maximum bytes in the free lists of a thread; further buffers return to the allocator.
 const MAX_POOLED_BYTES: usize = 256 << 20;
 
-/// Size classes: the powers of two, in cache lines.
+/// The number of size classes. The buffers of class `c` have `ALIGNMENT << c` bytes.
 const CLASSES: usize = 24;
 
 struct Pool {

@@ -1,7 +1,7 @@
 //! Tracing: an observer that records the programs.
 //!
-//! Programs that are recorded with values run step by step. The others run as in any launch, fused
-//! loops included: the tracer records their memory accesses.
+//! A program that is recorded with values runs step by step. Other programs run as in any launch,
+//! fused loops included: the tracer records only their memory accesses.
 
 use std::time::Instant;
 
@@ -47,19 +47,19 @@ struct Tracer<'a> {
 /// A step, or a fused group, that has begun.
 #[derive(Default)]
 struct Running {
-    /// The point of a recorded step.
+    /// The index of the step's trace point, if the step is recorded.
     recorded: Option<u32>,
     /// The time at which a step that is recorded with values began.
     began: Option<Instant>,
-    /// True if it mutes its inner steps.
+    /// True if the steps in the step's blocks are not recorded.
     mutes: bool,
-    /// The index of a group's first event.
+    /// The position of a group's first event in the batch.
     mark: Option<usize>,
 }
 
 impl Tracer<'_> {
-    /// Records pointers and masks of an access, or with values all operands. Returns false if there
-    /// is no room.
+    /// Records the pointers and the mask of an access, or all operands in a program with values.
+    /// Returns false if the step is not recorded, or if the recording has no room.
     fn event(&mut self, machine: &Machine<'_>, number: u32) -> bool {
         let point = &self.points.points[number as usize];
         let has_values = self.batch.has_values();
@@ -88,7 +88,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// Records that a step has no results.
+    /// Records that a step has failed, without results.
     fn stopped(&mut self, point: &TracePoint) {
         if self.batch.has_values() {
             point.results.iter().for_each(|_| self.batch.absent());

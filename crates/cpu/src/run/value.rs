@@ -1,8 +1,8 @@
 //! The values of a running program, which its slots hold.
 //!
-//! A value does not have its type; the slot does ([`TileType`](crate::types::TileType)). A scalar
-//! is always [`Form::Uniform`]. A tile has any form that describes it: forms are equal in meaning,
-//! and no result depends on the form of a tile.
+//! A value does not store its type; its slot has it ([`TileType`](crate::types::TileType)). A
+//! scalar is always [`Form::Uniform`]. A tile has any form that describes it: no result depends on
+//! the form of a tile.
 
 use crate::run::argument::Argument;
 use crate::run::tile::Tile;
@@ -10,9 +10,9 @@ use crate::types::{SYMBOLIC_RANK, TileType};
 
 /// The elements `base + Σ strides[axis] * index[axis]`, modulo 2 to the width of the element type.
 ///
-/// `base` is the element at the origin, extended to 64 bits as its type says (unchanged for 64-bit
-/// types); strides are sign-extended from the element's width. The stride of an axis of extent 1 is
-/// 0, and at least one stride is not 0. Pointers count in bytes.
+/// `base` is the element at the origin, extended to 64 bits as its type requires (unchanged for
+/// 64-bit types); strides are sign-extended from the element's width. The stride of an axis of
+/// extent 1 is 0, and at least one stride is not 0. For pointers, base and strides are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Affine {
     pub base: i64,

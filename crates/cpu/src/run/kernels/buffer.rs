@@ -1,6 +1,6 @@
 //! Storage of tiles, aligned to a cache line, so that no vector access straddles two lines.
 //!
-//! Buffers of a page or more begin at different offsets in their pages to avoid 4K aliasing: a
+//! Buffers of half a page or more begin at different offsets in their pages to avoid 4K aliasing: a
 //! processor assumes that a load depends on a pending store whose address differs by a multiple of
 //! the page size, and a loop over two tiles with such addresses takes twice as long.
 
@@ -15,7 +15,7 @@ pub const ALIGNMENT: usize = 64;
 #[repr(C, align(64))]
 struct Line([u8; ALIGNMENT]);
 
-/// Cache lines of a page.
+/// The number of cache lines in a page.
 const PAGE: usize = 4096 / ALIGNMENT;
 
 /// The distance, in lines, between the page offsets of successive buffers. It is odd, so that all
@@ -37,7 +37,7 @@ fn next_page_offset(lines: usize) -> usize {
 /// A failed allocation of a tile.
 ///
 /// It is the only panic payload of this crate. Every op allocates, so the failure unwinds to the
-/// loop over the programs of the grid, which scheduler it into an error of the launch.
+/// loop over the programs of the grid, which converts it to an error of the launch.
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfMemory;
 
@@ -93,8 +93,8 @@ impl Buffer {
         self.varying
     }
 
-    /// Notes that all bytes from `bytes` on are copies of one binary32 number. A write to the
-    /// buffer resets it.
+    /// Records that all bytes from `bytes` on are copies of one binary32 number.
+    /// [`Self::bytes_mut`] and [`Self::resize`] reset this.
     pub(crate) fn set_varying(&mut self, bytes: usize) {
         self.varying = bytes;
     }

@@ -109,7 +109,7 @@ fn math(function: MathFn, dtype: Dtype, out: &mut [u8], x: Operand<'_>) {
     }
 }
 
-/// Fills the tile with a scalar: the splat. `bits` are those of the scalar.
+/// Fills a tile, whose elements have `bytes` bytes, with the scalar that has these bits.
 pub fn fill(bytes: usize, out: &mut [u8], bits: u64) {
     match bytes {
         1 => out.fill(bits as u8),
@@ -119,8 +119,8 @@ pub fn fill(bytes: usize, out: &mut [u8], bits: u64) {
     }
 }
 
-/// Writes `base + step * i` to the i-th element of an integer tile of 1, 2, 4 or 8 bytes an
-/// element; it wraps.
+/// Writes `base + step * i`, wrapped, to the element at each index i of an integer tile whose
+/// elements have `bytes` bytes (1, 2, 4 or 8).
 pub fn ramp(bytes: usize, out: &mut [u8], base: i64, step: i64) {
     macro_rules! write {
         ($ty:ty) => {

@@ -8,7 +8,7 @@ use super::{Operand, Source, integer, math32, math64, typed_mut};
 /// The families of the table on a float type.
 macro_rules! families {
     ($arithmetic:ident, $float:ident, $fma:ident, $math_fn:ident, $compare:ident, $ty:ty, $math:ident) => {
-        /// Arithmetic.
+        /// Applies an arithmetic function.
         pub(super) fn $arithmetic(function: ArithmeticFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
             let (a, b) = (Source::<$ty>::new(x), Source::<$ty>::new(y));
             match function {
@@ -22,7 +22,7 @@ macro_rules! families {
             }
         }
 
-        /// Functions of floats only.
+        /// Applies a function of floats only.
         pub(super) fn $float(function: FloatFn, out: &mut [u8], [x, y, z]: [Operand<'_>; 3]) {
             let out = typed_mut::<$ty>(out);
             let (a, b) = (Source::<$ty>::new(x), Source::<$ty>::new(y));
@@ -38,10 +38,10 @@ macro_rules! families {
             }
         }
 
-        /// `x * y + z` rounded once.
+        /// Computes `x * y + z`, rounded once.
         fn $fma(out: &mut [$ty], x: Operand<'_>, y: Operand<'_>, z: Operand<'_>) {
-            // Multiplication is commutative, and the loop accepts its own result as the second and
-            // third operand.
+            // The loop accepts `Operand::Out` only as the second and third operand, and
+            // multiplication is commutative.
             let (x, y) = if matches!(x, Operand::Out) { (y, x) } else { (x, y) };
             let (x, y, z) = (Source::<$ty>::new(x), Source::<$ty>::new(y), Source::<$ty>::new(z));
             vectorize(
@@ -50,7 +50,7 @@ macro_rules! families {
             );
         }
 
-        /// Transcendental functions.
+        /// Applies a transcendental function.
         pub(super) fn $math_fn(function: MathFn, out: &mut [u8], x: Operand<'_>) {
             let out = typed_mut::<$ty>(out);
             let x = Source::<$ty>::new(x);
@@ -67,7 +67,7 @@ macro_rules! families {
             }
         }
 
-        /// A comparison.
+        /// Applies a comparison.
         pub(super) fn $compare(function: ComparisonFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
             let (x, y) = (Source::<$ty>::new(x), Source::<$ty>::new(y));
             match function {

@@ -1,14 +1,15 @@
 //! Converts one element between floating-point formats with integer operations and without
 //! branches, so that a loop over it is vectorized on any instruction set.
 //!
-//! Narrowing starts from binary32. To narrow binary64 or integers, first convert them to binary32
-//! with [`f64_to_f32_odd`]: rounding to odd keeps the information that the second rounding needs,
-//! because binary32 has at least two bits of precision more than every narrower format.
+//! Narrowing starts from binary32. To narrow binary64, first convert it to binary32 with
+//! [`f64_to_f32_odd`] (and integers to binary64 with [`i64_to_f64_odd`] or [`u64_to_f64_odd`]).
+//! Rounding to odd keeps the information that the second rounding needs, because binary32 has at
+//! least two bits of precision more than every narrower format.
 
 /// The parameters of a narrow float format.
 #[derive(Clone, Copy)]
 pub(super) struct Format {
-    /// Stored bits of the mantissa.
+    /// The number of stored bits of the mantissa.
     mantissa: u32,
     /// The exponent bias.
     bias: u32,
@@ -139,7 +140,7 @@ pub(super) fn f64_to_f32_odd(value: f64) -> f32 {
     if inexact && bits & 1 == 0 { f32::from_bits(toward) } else { nearest }
 }
 
-/// Rounds binary64 to binary32, towards zero.
+/// Rounds binary64 to binary32 towards zero.
 #[inline(always)]
 pub(super) fn f64_to_f32_zero(value: f64) -> f32 {
     let nearest = value as f32;

@@ -14,7 +14,7 @@ use crate::program::fused::{BLOCK, Binary, Reduction, Unary};
 use crate::run::memory::{RunPart, RunReader, RunWriter};
 use crate::tuning::MAX_FUSED_ELEMENTS;
 
-/// The memory that the elements are written to.
+/// The memory to which a loop writes elements.
 pub(crate) struct FusedOutput<'a> {
     pub run: RunWriter<'a>,
     /// The number of elements that are written, from the first on.
@@ -30,7 +30,7 @@ pub(crate) struct Reduced {
 }
 
 /// The table of binary functions: the name of each, and its opcodes for an operand that is a
-/// number, a tile, or a column of a tile.
+/// number, a tile, or a tile with one element for each row.
 macro_rules! binary_functions {
     ($with:ident) => {
         $with! {
@@ -114,7 +114,7 @@ impl<'a> Stage<'a> {
         run: RunReader::EMPTY,
     };
 
-    /// Combines the element with a number.
+    /// Creates a stage that combines the element with a number.
     #[inline(always)]
     pub(crate) fn number(function: Binary, number: f32) -> Self {
         let code = function.of_number();
@@ -126,27 +126,27 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Combines the element with that of a run at the same index; after the end of the run, with a
-    /// number.
+    /// Creates a stage that combines the element with the element of a run at the same index; after
+    /// the end of the run, with a number.
     #[inline(always)]
     pub(crate) fn tile(function: Binary, run: RunReader<'a>, rest: f32) -> Self {
         Stage { code: function.of_tile(), number: rest, run, ..Self::EMPTY }
     }
 
-    /// Combines the element with that of a run at the index of its row; a row has `1 << shift`
-    /// times [`BLOCK`] elements.
+    /// Creates a stage that combines the element with the element of a run at the index of its row.
+    /// A row has `1 << shift` times [`BLOCK`] elements.
     #[inline(always)]
     pub(crate) fn rows(function: Binary, run: RunReader<'a>, shift: usize) -> Self {
         Stage { code: function.of_rows(), count: shift, run, ..Self::EMPTY }
     }
 
-    /// Combines the element with itself.
+    /// Creates a stage that combines the element with itself.
     #[inline(always)]
     pub(crate) fn itself(function: Binary) -> Self {
         Stage { code: Opcode::Itself, function, ..Self::EMPTY }
     }
 
-    /// Applies a function to the element.
+    /// Creates a stage that applies a function to the element.
     #[inline(always)]
     pub(crate) fn unary(function: Unary) -> Self {
         let code = match function {
@@ -160,19 +160,19 @@ impl<'a> Stage<'a> {
         Stage { code, ..Self::EMPTY }
     }
 
-    /// Replaces the elements from `end` on by a number.
+    /// Creates a stage that replaces the elements from `end` on by a number.
     #[inline(always)]
     pub(crate) fn cut(end: usize, number: f32) -> Self {
         Stage { code: Opcode::Cut, number, count: end, ..Self::EMPTY }
     }
 
-    /// Writes the elements to the target at an index.
+    /// Creates a stage that writes the elements to the target at an index.
     #[inline(always)]
     pub(crate) fn write(target: usize) -> Self {
         Stage { code: Opcode::Write, count: target, ..Self::EMPTY }
     }
 
-    /// Reduces the elements.
+    /// Creates a stage that reduces the elements.
     #[inline(always)]
     pub(crate) fn reduce(reduction: Reduction) -> Self {
         let code = match reduction {
@@ -182,15 +182,16 @@ impl<'a> Stage<'a> {
         Stage { code, ..Self::EMPTY }
     }
 
-    /// Returns the memory that it reads; empty if none.
+    /// Returns the memory that the stage reads; empty if it reads none.
     #[inline(always)]
     pub(crate) fn reads(&self) -> &RunReader<'a> {
         &self.run
     }
 }
 
-/// Passes `elements` elements through the stages. From `varying` on the operands are uniform, so
-/// one block represents all others. Both are multiples of [`BLOCK`].
+/// Passes `elements` elements through the stages. From the element `varying` on, the operands are
+/// uniform, so the loop computes one block for all the others. Both numbers are multiples of
+/// [`BLOCK`].
 pub(crate) fn run(
     stages: &[Stage<'_>],
     targets: &mut [FusedOutput<'_>],
@@ -236,7 +237,8 @@ struct Accumulators<S: Simd, const M: usize> {
 }
 
 impl Scratch {
-    /// Takes the block by value: a block whose address is taken does not stay in registers.
+    /// Stores a block. Takes it by value: a block whose address is taken does not stay in
+    /// registers.
     #[inline(always)]
     fn put<S: Simd, const N: usize>(&mut self, block: Block<S, N>) {
         let mut run = RunWriter::of(bytemuck::cast_slice_mut(&mut self.0));
@@ -247,7 +249,7 @@ impl Scratch {
         );
     }
 
-    /// Returns its block.
+    /// Loads the block. The content of the parameter is irrelevant.
     #[inline(always)]
     fn get<S: Simd, const N: usize>(&self, mut block: Block<S, N>) -> Block<S, N> {
         let part = RunReader::of(bytemuck::cast_slice(&self.0)).part::<S::f32s, N>(0);
@@ -260,7 +262,8 @@ impl Scratch {
 }
 
 impl Loop<'_, '_, '_> {
-    /// Calls only cold functions, so that the block and the accumulators stay in registers.
+    /// Runs the loop. Calls only cold functions (the others are inlined), so that the block and the
+    /// accumulators stay in registers.
     #[inline(always)]
     fn run<S: Simd, const N: usize, const M: usize>(mut self, simd: S) -> Option<Reduced> {
         let neutral = match self.reduction {
@@ -285,7 +288,7 @@ impl Loop<'_, '_, '_> {
         Some(reduced::<S, M>(simd, self.reduction?, &accumulators, &mut scratch))
     }
 
-    /// Passes a block of N registers through the stages; it represents `blocks` equal ones.
+    /// Passes a block of N registers through the stages, once for `blocks` equal blocks.
     #[inline(always)]
     fn block<S: Simd, const N: usize, const M: usize>(
         &mut self,
@@ -372,7 +375,7 @@ impl Loop<'_, '_, '_> {
     }
 }
 
-/// Returns the elements of a tile for the block of N registers that begins with this element.
+/// Returns the elements of a tile for the block of N registers that begins at the element `first`.
 #[inline(always)]
 fn part<'p, S: Simd, const N: usize>(
     stage: &Stage<'p>,
@@ -388,7 +391,7 @@ fn part<'p, S: Simd, const N: usize>(
     RunReader::of(bytemuck::cast_slice(&scratch.0)).part(0)
 }
 
-/// Returns the numbers of the rows in which a block of N registers begins and ends.
+/// Returns the operands of the rows in which a block of N registers begins and ends.
 #[inline(always)]
 fn rows<S: Simd, const N: usize>(simd: S, stage: &Stage<'_>, first: usize) -> [S::f32s; 2] {
     let last = first + N * S::F32_LANES - 1;
@@ -397,7 +400,7 @@ fn rows<S: Simd, const N: usize>(simd: S, stage: &Stage<'_>, first: usize) -> [S
     [number(row(first)), number(row(last))]
 }
 
-/// Copies the elements of a run from a byte on, and fills the rest with a number.
+/// Copies the elements of a run from a byte offset on, and fills the rest with a number.
 #[cold]
 #[inline(never)]
 fn pad(elements: &mut [f32], run: RunReader<'_>, offset: usize, rest: f32) {
@@ -409,7 +412,7 @@ fn pad(elements: &mut [f32], run: RunReader<'_>, offset: usize, rest: f32) {
     }
 }
 
-/// Sets the elements from an index on.
+/// Sets the elements from the index `end` on.
 #[cold]
 #[inline(never)]
 fn cut(scratch: &mut Scratch, end: usize, value: f32) {

@@ -101,8 +101,8 @@ fn bits<S: Simd>(simd: S, x: S::f32s) -> S::u32s {
     simd.transmute_u32s_f32s(x)
 }
 
-/// Selects the minimum or maximum of [`math32`](super::math32): the result of the comparison, or
-/// that for equal numbers, which may be zeros.
+/// Returns the minimum or maximum as [`math32`](super::math32) does: x if y is NaN, `of_equals` if
+/// the numbers are equal (they may be zeros with different signs), otherwise `compared`.
 #[inline(always)]
 fn extreme<S: Simd>(simd: S, x: S::f32s, y: S::f32s, compared: S::f32s, of_equals: S::u32s) -> S::f32s {
     let of_equals = simd.transmute_f32s_u32s(of_equals);
@@ -110,13 +110,13 @@ fn extreme<S: Simd>(simd: S, x: S::f32s, y: S::f32s, compared: S::f32s, of_equal
     simd.select_f32s(simd.equal_f32s(y, y), ordered, x)
 }
 
-/// Returns whether an element exceeds a limit.
+/// Returns whether any element exceeds a limit.
 #[inline(always)]
 pub(super) fn any_above<S: Simd>(simd: S, x: S::u32s, limit: u32) -> bool {
     simd.first_true_m32s(simd.greater_than_u32s(x, simd.splat_u32s(limit))) < S::F32_LANES
 }
 
-/// Returns whether an element is NaN.
+/// Returns whether any element is NaN.
 #[inline(always)]
 pub(super) fn any_nan<S: Simd>(simd: S, x: S::f32s) -> bool {
     // NaN has larger bits than any number.
@@ -199,7 +199,7 @@ struct Exponential<const K: usize> {
     coefficients: [f32; K],
 }
 
-/// [`math32::exp`](super::math32::exp).
+/// Computes [`math32::exp`](super::math32::exp) of a block.
 #[inline(always)]
 fn exp<S: Simd, const N: usize>(simd: S, x: Block<S, N>) -> Block<S, N> {
     const NUMBERS: Exponential<7> = Exponential {
@@ -229,7 +229,7 @@ fn exp<S: Simd, const N: usize>(simd: S, x: Block<S, N>) -> Block<S, N> {
     )
 }
 
-/// [`math32::exp2`](super::math32::exp2).
+/// Computes [`math32::exp2`](super::math32::exp2) of a block.
 #[inline(always)]
 fn exp2<S: Simd, const N: usize>(simd: S, x: Block<S, N>) -> Block<S, N> {
     const NUMBERS: Exponential<8> = Exponential {

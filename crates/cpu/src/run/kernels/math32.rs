@@ -11,7 +11,8 @@
 use super::Source;
 use super::simd::{self, vectorize};
 
-/// Adding and subtracting this rounds to an integer, which is then in the low bits: 1.5 * 2^23.
+/// The sum of x and this number, 1.5 * 2^23, has the integer nearest to x in its low bits;
+/// subtracting this number again leaves the integer as a float.
 pub(super) const SHIFTER: f32 = 12_582_912.0;
 const SIGN: u32 = 0x8000_0000;
 
@@ -105,7 +106,7 @@ fn scale(x: f32, exponent: i32) -> f32 {
     x * power(half) * power(exponent.wrapping_sub(half))
 }
 
-/// e^x within 1 ulp.
+/// Returns e^x within 1 ulp.
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
     let x = clamp(x, EXP_BOUNDS[0], EXP_BOUNDS[1]);
@@ -115,7 +116,7 @@ pub(super) fn exp(x: f32) -> f32 {
     scale(polynomial(r, EXP), exponent)
 }
 
-/// 2^x within 1 ulp.
+/// Returns 2^x within 1 ulp.
 #[inline(always)]
 pub(super) fn exp2(x: f32) -> f32 {
     let x = clamp(x, EXP2_BOUNDS[0], EXP2_BOUNDS[1]);
@@ -178,7 +179,7 @@ pub(super) fn log2(x: f32) -> f32 {
     log_special(x, exponent + r)
 }
 
-/// sin(x + quarter * pi/2) within 1.6 ulp for |x| up to `LARGEST_FAST_ANGLE`.
+/// Returns sin(x + quarter * pi/2) within 1.6 ulp for |x| up to `LARGEST_FAST_ANGLE`.
 #[inline(always)]
 fn sin_shifted(x: f32, quarter: i32) -> f32 {
     let (n, quadrant) = round(x * std::f32::consts::FRAC_2_PI);
@@ -202,7 +203,7 @@ fn is_large_angle(x: f32) -> bool {
     x.abs() > LARGEST_FAST_ANGLE && x.abs() < f32::INFINITY
 }
 
-/// The sine of a tile within 1.6 ulp over the whole range; NaN for infinities.
+/// Computes the sine of a tile within 1.6 ulp over the whole range; NaN for infinities.
 pub(super) fn sin_tile(out: &mut [f32], x: Source<'_, f32>) {
     vectorize(
         #[inline(always)]
@@ -210,7 +211,7 @@ pub(super) fn sin_tile(out: &mut [f32], x: Source<'_, f32>) {
     );
 }
 
-/// The cosine of a tile within 1.6 ulp over the whole range; NaN for infinities.
+/// Computes the cosine of a tile within 1.6 ulp over the whole range; NaN for infinities.
 pub(super) fn cos_tile(out: &mut [f32], x: Source<'_, f32>) {
     vectorize(
         #[inline(always)]
@@ -245,7 +246,7 @@ fn erf(x: f32) -> f32 {
     if t > 0.927_734_4 { large } else { small }
 }
 
-/// The error function of a tile.
+/// Computes the error function of a tile.
 pub(super) fn erf_tile(out: &mut [f32], x: Source<'_, f32>) {
     simd::unary(out, x, erf);
 }

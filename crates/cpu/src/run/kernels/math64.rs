@@ -7,7 +7,8 @@
 use super::Source;
 use super::simd::{self, vectorize};
 
-/// Adding and subtracting this rounds to an integer, which is then in the low bits: 1.5 * 2^52.
+/// The sum of x and this number, 1.5 * 2^52, has the integer nearest to x in its low bits;
+/// subtracting this number again leaves the integer as a float.
 const SHIFTER: f64 = 6_755_399_441_055_744.0;
 const SIGN: u64 = 1 << 63;
 
@@ -92,7 +93,7 @@ fn scale(x: f64, exponent: i64) -> f64 {
     x * power(half) * power(exponent.wrapping_sub(half))
 }
 
-/// (e^r - 1 - r) / r^2 for |r| up to 0.35: the Taylor series, with a remainder below 2^-57.
+/// Returns (e^r - 1 - r) / r^2 for |r| up to 0.35: the Taylor series, with a remainder below 2^-57.
 #[inline(always)]
 fn exp_tail(r: f64) -> f64 {
     polynomial(
@@ -122,7 +123,7 @@ fn reduce_exp(x: f64) -> (f64, i64) {
     (n.mul_add(-1.908_214_929_270_587_7e-10, r), exponent)
 }
 
-/// e^x within 1 ulp.
+/// Returns e^x within 1 ulp.
 #[inline(always)]
 pub(super) fn exp(x: f64) -> f64 {
     let (r, exponent) = reduce_exp(clamp(x, -746.0, 710.0));
@@ -130,7 +131,7 @@ pub(super) fn exp(x: f64) -> f64 {
     scale(p, exponent)
 }
 
-/// 2^x within 1 ulp.
+/// Returns 2^x within 1 ulp.
 #[inline(always)]
 pub(super) fn exp2(x: f64) -> f64 {
     let x = clamp(x, -1076.0, 1025.0);
@@ -142,8 +143,8 @@ pub(super) fn exp2(x: f64) -> f64 {
 
 /// Splits a positive x into 2^exponent * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2).
 ///
-/// Computes log(1 + f) - f + f^2/2 as a fraction of the remaining terms. Returns
-/// `(exponent, f, s * (f^2/2 + R), f^2/2)`.
+/// Returns `(exponent, f, s * (f^2/2 + R), f^2/2)`, where log(1 + f) = f - f^2/2 + s * (f^2/2 + R)
+/// and s = f / (2 + f).
 #[inline(always)]
 fn split(x: f64) -> (f64, f64, f64, f64) {
     let subnormal = x < f64::MIN_POSITIVE;
@@ -210,7 +211,7 @@ fn exact_difference(a: f64, b: f64) -> (f64, f64) {
     (high, (a - (high - rest)) - (b + rest))
 }
 
-/// sin(x + quarter * pi/2) within 1 ulp for |x| up to `LARGEST_FAST_ANGLE`.
+/// Returns sin(x + quarter * pi/2) within 1 ulp for |x| up to `LARGEST_FAST_ANGLE`.
 #[inline(always)]
 fn sin_shifted(x: f64, quarter: i64) -> f64 {
     const HALF_PI: [f64; 3] =
@@ -266,7 +267,7 @@ fn is_large_angle(x: f64) -> bool {
     x.abs() > LARGEST_FAST_ANGLE && x.abs() < f64::INFINITY
 }
 
-/// The sine of a tile within 1 ulp over the whole range; NaN for infinities.
+/// Computes the sine of a tile within 1 ulp over the whole range; NaN for infinities.
 pub(super) fn sin_tile(out: &mut [f64], x: Source<'_, f64>) {
     vectorize(
         #[inline(always)]
@@ -274,7 +275,7 @@ pub(super) fn sin_tile(out: &mut [f64], x: Source<'_, f64>) {
     );
 }
 
-/// The cosine of a tile within 1 ulp over the whole range; NaN for infinities.
+/// Computes the cosine of a tile within 1 ulp over the whole range; NaN for infinities.
 pub(super) fn cos_tile(out: &mut [f64], x: Source<'_, f64>) {
     vectorize(
         #[inline(always)]
@@ -282,7 +283,7 @@ pub(super) fn cos_tile(out: &mut [f64], x: Source<'_, f64>) {
     );
 }
 
-/// The error function of a tile within 1 ulp, an element at a time.
+/// Computes the error function of a tile within 1 ulp, one element at a time.
 pub(super) fn erf_tile(out: &mut [f64], x: Source<'_, f64>) {
     match x {
         Source::Tile(x) => out.iter_mut().zip(x).for_each(|(out, &x)| *out = libm::erf(x)),

@@ -10,8 +10,8 @@
 //! | [`elementwise`] | every row of the elementwise table on every element type | [`elementwise::apply`] |
 //! | [`cast`] | every element type to every other | [`cast::cast`] |
 //! | [`bitonic`] | compare-exchange steps of bitonic merges along one axis | [`bitonic::merge`] |
-//! | [`scan`] | scan with a known combine along one axis | [`scan::scan`] |
-//! | [`reduce`] | reduction with a known combine along one axis | [`reduce::reduce`] |
+//! | [`scan`] | scan by a known combine function along one axis | [`scan::scan`] |
+//! | [`reduce`] | reduction by a known combine function along one axis | [`reduce::reduce`] |
 //! | [`dot`] | dot with an accumulator | [`dot::dot`] |
 //! | [`buffer`] | aligned storage of tiles | |
 //!

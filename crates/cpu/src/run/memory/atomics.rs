@@ -1,6 +1,6 @@
 //! Atomic operations with an address for each element.
 //!
-//! Each operation acquires and releases, also if the program requests a weaker order.
+//! Each operation has acquire and release semantics, also if the program requests a weaker order.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use super::{AccessError, AccessErrorKind, Region, fence_stores};
 use crate::run::kernels::{Operand, elementwise};
 
 /// Combines the element at each address with a value, one element after another, where the mask is
-/// not 0 or absent. `old` receives the previous elements; masked-off ones stay unchanged.
+/// absent or not 0. `old` receives the previous elements; masked-off ones stay unchanged.
 ///
 /// `dtype` has 16, 32 or 64 bits. Fails, with nothing written, if an element is outside the regions
 /// or not aligned to its size. Panics if the slices have different numbers of elements.
@@ -46,7 +46,7 @@ pub fn read_modify_write(
 }
 
 /// Replaces the element of `size` bytes (2, 4 or 8) at each address by a value if its bits equal
-/// the expected ones, one element after another. `old` receives the previous elements. See
+/// the expected bits, one element after another. `old` receives the previous elements. See
 /// [`read_modify_write`].
 pub fn compare_exchange(
     regions: &[Region<'_>],
@@ -67,8 +67,8 @@ pub fn compare_exchange(
     })
 }
 
-/// Reads the element of `size` bytes (1, 2, 4 or 8) at each address, where the mask is not 0 or
-/// absent; masked-off elements of `out` stay unchanged. See [`read_modify_write`].
+/// Reads the element of `size` bytes (1, 2, 4 or 8) at each address, where the mask is absent or
+/// not 0; masked-off elements of `out` stay unchanged. See [`read_modify_write`].
 pub fn load_each(
     regions: &[Region<'_>],
     size: usize,
@@ -85,8 +85,8 @@ pub fn load_each(
     Ok(())
 }
 
-/// Writes the element of `size` bytes (1, 2, 4 or 8) at each address, where the mask is not 0 or
-/// absent. See [`read_modify_write`].
+/// Writes the element of `size` bytes (1, 2, 4 or 8) at each address, where the mask is absent or
+/// not 0. See [`read_modify_write`].
 pub fn store_each(
     regions: &[Region<'_>],
     size: usize,
@@ -149,7 +149,7 @@ fn each(
     }
 }
 
-/// Returns the stored bits of an operation, from the old bits and those of a value.
+/// Computes the bits that an operation stores, from the old bits and the bits of a value.
 fn combine(kind: AtomicKind, dtype: Dtype, before: u64, value: u64) -> u64 {
     // Positive floats are ordered as their bits are as integers, and negative floats in the
     // opposite order.
@@ -261,7 +261,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Returns the old bits; they were replaced if they equal the expected ones.
+    /// Returns the old bits. If they equal the expected bits, `value` has replaced them.
     fn compare_exchange(&self, expected: u64, value: u64) -> u64 {
         const ORDER: Ordering = Ordering::AcqRel;
         const FAILED: Ordering = Ordering::Acquire;

@@ -11,7 +11,7 @@ use crate::run::kernels::shuffle::{SIDE, Word};
 /// unchanged, so a block may be a part of a tile.
 ///
 /// Fails if an element is not inside the region; the tile is unchanged then. Panics if the block
-/// leaves the tile.
+/// exceeds the tile.
 pub fn load_block(
     region: &Region<'_>,
     size: usize,
@@ -63,7 +63,7 @@ pub fn rearrange(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: 
     let region = Region::read_only(from);
     let address = region.address().wrapping_add(start as u64);
     // A load only reads the region.
-    load_block(&region, size, address, axes, to).expect("the block lies in the tile");
+    load_block(&region, size, address, axes, to).expect("the block lies in the source tile");
 }
 
 /// Checks a block against the region and the length of the tile. Returns `None` if it has no
@@ -114,7 +114,8 @@ unsafe fn copy<const LOAD: bool>(size: usize, plan: &BlockAxes, memory: *mut u8,
     }
 }
 
-/// If the last axis is not contiguous in memory but another one is, moves that one before the last.
+/// If the last axis is not contiguous in memory but another axis is, moves the latter before the
+/// last.
 #[inline]
 fn order(axes: &mut [Axis], size: i64) -> &[Axis] {
     if let [outer @ .., last] = &mut *axes

@@ -10,8 +10,8 @@
 //! function here checks all its accesses against its regions before the first one. If one is out of
 //! bounds, nothing is written.
 //!
-//! - `run`: contiguous elements; `block`: strided blocks, whose copies `plan` orders; `scattered`:
-//!   gather and scatter;
+//! - `run`: contiguous elements; `block`: strided blocks, whose loops `plan` determines;
+//! `scattered`: gather and scatter;
 //! - `atomics`: accesses to elements that other programs change at the same time.
 #![expect(
     unsafe_code,
@@ -222,7 +222,7 @@ fn find_outside(region: &Region<'_>, size: usize, address: u64, axes: &[Axis]) -
             break;
         }
     }
-    // The extent overflows 64 bits, although each element wraps into the region: refuse it.
+    // No element is outside, but the extent overflows 64 bits: refuse the block.
     let (element, address) = first.unwrap_or((0, address));
     AccessError { kind: AccessErrorKind::OutOfBounds, element, address }
 }

@@ -30,8 +30,9 @@ impl BlockAxes {
     }
 }
 
-/// Drops axes of one element, and merges adjacent axes that are one run on both sides. The order of
-/// the axes stays, so a copy visits the elements in the row-major order of the block.
+/// Drops axes of one element, and merges adjacent axes that are one run both in memory and in the
+/// tile. The order of the axes stays, so a copy visits the elements in the row-major order of the
+/// block.
 ///
 /// Returns `None` if the block has no elements. Panics if there are more than [`MAX_RANK`] axes of
 /// more than one element.
@@ -57,7 +58,8 @@ pub(super) fn plan(axes: &[Axis]) -> Option<BlockAxes> {
     Some(plan)
 }
 
-/// Returns the axes of a dense row-major tile of this shape whose elements are strided in memory.
+/// Returns the axes of a dense row-major tile with a shape, whose elements have strides in memory,
+/// in bytes.
 pub fn dense_axes<'a>(shape: &'a [u32], strides: &'a [i64]) -> impl Iterator<Item = Axis> + 'a {
     shape.iter().zip(strides).enumerate().map(|(i, (&count, &stride))| Axis {
         count: count as usize,

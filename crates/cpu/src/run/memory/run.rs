@@ -6,8 +6,8 @@ use bytemuck::Pod;
 
 use super::{AccessError, LINE, Region, prefetch_after, readable_run, stream, writable_run};
 
-/// Contiguous bytes of user memory or of a tile. Like a [`Region`] it is not a reference: other
-/// code may write there meanwhile.
+/// Contiguous bytes of user memory or of a tile. Like a [`Region`], it is not a reference: other
+/// threads may write to the bytes meanwhile.
 #[derive(Clone, Copy)]
 pub(crate) struct RunReader<'a> {
     first: *const u8,
@@ -35,7 +35,7 @@ impl<'a> RunReader<'a> {
         Self { first: bytes.as_ptr(), len: bytes.len(), lifetime: PhantomData }
     }
 
-    /// Returns `len` bytes of user memory from an address, which hold elements of `size` bytes.
+    /// Returns `len` bytes of user memory at an address, which hold elements of `size` bytes.
     #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
@@ -105,8 +105,8 @@ impl<'a> RunWriter<'a> {
         Self { first: bytes.as_mut_ptr(), len: bytes.len(), non_temporal: 0, lifetime: PhantomData }
     }
 
-    /// Returns `len` bytes of user memory from an address, which hold elements of `size` bytes. See
-    /// [`store_run`](super::store_run) for `non_temporal`.
+    /// Returns `len` bytes of user memory at an address, which hold elements of `size` bytes, for
+    /// writing. See [`store_run`](super::store_run) for `non_temporal`.
     #[inline(always)]
     pub(crate) fn new(
         region: &Region<'a>,
@@ -145,7 +145,8 @@ impl<'a> RunWriter<'a> {
         RunReader { first: self.first, len: self.len, lifetime: PhantomData }
     }
 
-    /// Returns whether a write here would be read there at another offset of the run.
+    /// Returns whether the runs overlap at different offsets: a loop would read elements that it
+    /// has overwritten.
     pub(crate) fn is_shifted_against(&self, read: &RunReader<'_>) -> bool {
         let (first, other) = (self.first.addr(), read.first.addr());
         read.len > 0 && first != other && first < other + read.len && other < first + self.len

@@ -1,6 +1,6 @@
-//! Inline assembly: packs elements into the words of its registers, and unpacks the words of its
-//! outputs. A run takes adjacent elements in row-major order; an incomplete run repeats the last
-//! element.
+//! Inline assembly: packs the elements of the operands into the words of input registers, and
+//! unpacks the words of output registers. A run takes adjacent elements in row-major order; an
+//! incomplete run repeats the last element.
 
 use tilewright_ir::{AsmPacking, Element};
 

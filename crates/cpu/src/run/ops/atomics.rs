@@ -1,4 +1,5 @@
-//! Atomic operations. Each acquires and releases, also if the program requests a weaker order.
+//! Atomic operations. Each has acquire and release semantics, also if the program requests a weaker
+//! order.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use crate::types::TileType;
 use super::materialize::materialize;
 use super::memory::{Predicate, may_read_padding, others, out_of_bounds, regions_of, scalar_or_tile};
 
-/// The memory elements that an operation accesses.
+/// The elements in memory that an operation accesses.
 struct AccessedElements<'a> {
     provenance: Provenance,
     pointers: &'a TileType,
@@ -41,7 +42,7 @@ impl<'a> AccessedElements<'a> {
         Some(Self { provenance, pointers, addresses, mask })
     }
 
-    /// Calls `access` with the regions, the addresses and the mask.
+    /// Calls `access` with the regions, the addresses and the mask. Converts its error to a fault.
     fn access(
         &self,
         machine: &Machine<'_>,
@@ -64,7 +65,7 @@ impl<'a> AccessedElements<'a> {
     }
 }
 
-/// Returns the elements of an operand.
+/// Returns the elements of an operand as a dense tile.
 fn elements(machine: &mut Machine<'_>, operand: Use) -> Tile {
     materialize(machine.type_of(operand), machine.take(operand))
 }
@@ -169,7 +170,8 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     })
 }
 
-/// `atomic_poll`: lets other programs run meanwhile.
+/// `atomic_poll`: polls until memory holds the expected value or the timeout expires. Other
+/// programs run meanwhile.
 pub(crate) fn poll(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, expected, rest @ ..] = &step.operands[..] else { unreachable!("it has two operands") };
     let size = machine.type_of(*expected).size;

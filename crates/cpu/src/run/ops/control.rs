@@ -1,5 +1,5 @@
-//! `assert`, and queries of the machine. The machine itself has loops and branches, because they
-//! execute blocks.
+//! `assert`, and `machine`, which queries the hardware. Loops and branches are in `run/machine.rs`,
+//! because they execute blocks.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use crate::run::value::Form;
 
 use super::materialize::materialize;
 
-/// Fails where the condition is false and the mask is true.
+/// Fails if the condition is false at an element where the mask is true.
 pub(crate) fn assert(machine: &mut Machine<'_>, step: &Step, failure: &Failure) -> Outcome {
     let ty = machine.type_of(step.operands[0]);
     let condition = machine.take(step.operands[0]);
@@ -32,7 +32,7 @@ pub(crate) fn assert(machine: &mut Machine<'_>, step: &Step, failure: &Failure) 
     }
 }
 
-/// Returns a quantity of the machine: the nanoseconds since 1970, or the index of the thread that
+/// Returns a quantity of the hardware: the nanoseconds since 1970, or the index of the thread that
 /// runs the program.
 pub(crate) fn machine(machine: &mut Machine<'_>, step: &Step, quantity: MachineQuantity) {
     let bits = match quantity {

@@ -3,8 +3,8 @@
 //!
 //! Each element accumulates fused multiply-adds along k, ascending; see
 //! [`crate::run::kernels::dot`]. A 16-bit accumulator is computed in binary32 and rounded once at
-//! the end. `fp32` operands keep their precision: a lower input precision is permission, not a
-//! requirement.
+//! the end. `fp32` operands keep their precision: a lower input precision is allowed, but not
+//! required.
 
 use crate::program::Step;
 use crate::run::kernels::dot::{Extents, Matrix, dot as product};

@@ -14,7 +14,7 @@ use crate::types::{TileType, View};
 
 use super::materialize::{materialize, only_element};
 
-/// Executes an elementwise op; the row of the function defines it.
+/// Executes a function of the elementwise table.
 #[inline(always)]
 pub(crate) fn elementwise(machine: &mut Machine<'_>, step: &Step, function: ElementwiseFn) {
     if let [x, y] = step.operands[..]
@@ -86,8 +86,8 @@ enum Input {
     Bits(u64),
 }
 
-/// Takes an operand for a loop over the elements: converts it to this type and to the shape of the
-/// result.
+/// Takes an operand for a loop over the elements. A symbolic operand is materialized with the
+/// element type `dtype` and the shape of the result.
 #[inline(always)]
 fn take_input(machine: &mut Machine<'_>, operand: Use, to: &TileType, dtype: Dtype) -> Input {
     if let Form::Uniform(bits) = *machine.form(operand) {
@@ -99,7 +99,7 @@ fn take_input(machine: &mut Machine<'_>, operand: Use, to: &TileType, dtype: Dty
     }
 }
 
-/// Returns the result if no operand has to be materialized.
+/// Returns the symbolic result, if no operand has to be materialized.
 #[inline(always)]
 fn without_elements<const N: usize>(
     machine: &Machine<'_>,
@@ -123,7 +123,7 @@ fn without_elements<const N: usize>(
     if number.dtype.is_float() {
         return None;
     }
-    // The shape is the result's; the element type is the operands'.
+    // The shape is that of the result; the element type is that of the operands.
     let ty = View { number, extents: &machine.ty(step.result()).extents };
     symbolic::elementwise(function, ty, operands)
 }

@@ -1,7 +1,8 @@
-//! Executes fused groups: several steps on binary32 tiles as one loop, or not at all.
+//! Executes a fused group: several steps on binary32 tiles run as one loop. If the loop does not
+//! support their operands, it leaves the group to the caller, which executes the steps one by one.
 //!
-//! Each program of the grid locates the operands of each group, which takes a notable part of the
-//! loop's time for a row of some hundred elements. So list items are constructed in place: an
+//! Each program of the grid locates the operands of each group. For a row of some hundred elements,
+//! this takes a notable part of the group's time. List items are therefore constructed in place: an
 //! option or enum that a function returns is written in parts and read as a whole, which defeats
 //! store forwarding.
 #![allow(clippy::inline_always, reason = "see above")]
@@ -19,14 +20,14 @@ use crate::run::value::{Form, Value};
 
 use super::memory::{direct_load, direct_store, load, store};
 
-/// The bytes of an element.
+/// The size of an element in bytes.
 const SIZE: usize = size_of::<f32>();
 
 /// The outputs of a group.
 type Tiles = SmallVec<[Tile; 4]>;
 
-/// Executes a group in place of its members. Returns false if their operands do not allow it;
-/// nothing has happened then.
+/// Executes a group in place of its members. Returns false, without any effect, if the loop does
+/// not support their operands.
 #[inline(always)]
 pub(crate) fn execute<'a>(
     machine: &mut Machine<'a>,
@@ -39,7 +40,8 @@ pub(crate) fn execute<'a>(
     with_loads(machine, group, members)
 }
 
-/// Executes a group with loads that the loop cannot do itself: their steps execute first.
+/// Executes a group with loads that the loop cannot perform: executes their steps before the loop.
+/// Returns false, without any effect, if the loop does not support another operand.
 #[cold]
 fn with_loads<'a>(machine: &mut Machine<'a>, group: &FusedGroup, members: &'a [Step]) -> Outcome<bool> {
     if !is_applicable(machine, group) {
@@ -61,8 +63,9 @@ fn with_loads<'a>(machine: &mut Machine<'a>, group: &FusedGroup, members: &'a [S
     Ok(true)
 }
 
-/// Returns whether each operand will be dense or uniform once its load is executed, and some will
-/// be dense.
+/// Returns whether the loop supports the operands once all loads have been executed: each operand
+/// is then dense or uniform, at least one is dense, and each `select` keeps a prefix of the
+/// elements.
 fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
     let mut has_elements = false;
     let all_known = group.ops.iter().all(|op| match op {
@@ -88,16 +91,16 @@ fn is_applicable(machine: &Machine<'_>, group: &FusedGroup) -> bool {
     all_known && has_elements
 }
 
-/// The stages of a loop under construction.
+/// The stages of a loop under construction: one for each op of the group.
 struct Stages<'m> {
     list: SmallVec<[Stage<'m>; 12]>,
     has_elements: bool,
-    /// The operands are uniform from this element on, which is a multiple of a block.
+    /// The index from which on all operands are uniform, rounded up to a multiple of `BLOCK`.
     varying: usize,
 }
 
 impl<'m> Stages<'m> {
-    /// Adds a function of a tile that is uniform from the byte `varying` on.
+    /// Adds a function of a tile whose elements from the byte `varying` on are equal.
     #[inline(always)]
     fn push_bytes(&mut self, function: Binary, bytes: &'m [u8], varying: usize) {
         let (first, rest) = bytes.split_at(varying);
@@ -112,7 +115,8 @@ impl<'m> Stages<'m> {
         self.list.push(Stage::tile(function, run, rest));
     }
 
-    /// Adds a function of the elements of a slot, if they are dense or uniform.
+    /// Adds a function of the elements of a slot. Returns false if they are neither dense nor
+    /// uniform.
     #[inline(always)]
     fn push_slot(&mut self, function: Binary, form: &'m Form) -> bool {
         match form {
@@ -124,8 +128,8 @@ impl<'m> Stages<'m> {
     }
 }
 
-/// Locates the operands. Returns false if the loop cannot read one of them; `loaded` are the
-/// members that have been executed.
+/// Adds a stage for each op of the group. Returns false if the loop cannot read an operand, or if
+/// no operand is a tile. `loaded` are the members that have been executed.
 #[inline(always)]
 fn locate<'m>(
     machine: &'m Machine<'_>,
@@ -198,7 +202,9 @@ fn locate<'m>(
     Ok(stages.has_elements)
 }
 
-/// Returns the end of a selection of the first elements, and the number that follows it.
+/// Returns the number of first elements that a `select` keeps, and the number that replaces the
+/// others. Returns `None` if the kept elements are no prefix of the tile, or if the other operand
+/// varies.
 #[inline(always)]
 fn cut_at(machine: &Machine<'_>, group: &FusedGroup, [condition, other]: [Slot; 2]) -> Option<(usize, f32)> {
     match (machine.form_of(condition), machine.form_of(other)) {
@@ -212,10 +218,10 @@ fn cut_at(machine: &Machine<'_>, group: &FusedGroup, [condition, other]: [Slot; 
     }
 }
 
-/// Runs the loop and sets the slots of its results. Returns false if the loop cannot read an
-/// operand; nothing has happened then.
+/// Runs the loop and sets the slots of its results. Returns false, without any effect, if
+/// [`locate`] returns false.
 ///
-/// It is one function, because a call would move tiles and targets.
+/// It is one function, because a call would move tiles and targets in memory.
 #[inline(always)]
 fn execute_loop<'a>(
     machine: &mut Machine<'a>,
@@ -226,11 +232,11 @@ fn execute_loop<'a>(
     let bytes = group.elements * SIZE;
     let mut tiles = Tiles::new();
     for &slot in &group.outputs {
-        // A later stage reads a tile that a member has loaded.
+        // Do not overwrite a tile that a member has loaded: a later stage still reads it.
         let is_loaded = loaded.iter().any(|&member| members[member].results[0] == slot);
         tiles.push(if is_loaded { Tile::new(bytes) } else { machine.tile_for(slot, bytes) });
     }
-    // The tile that the member stores, if the loop does not store it.
+    // The elements to store, if the loop writes them to a tile that the member then stores.
     let mut unstored = Tile::default();
     let mut targets: SmallVec<[FusedOutput<'_>; 4]> = SmallVec::new();
     for tile in &mut tiles {
@@ -292,7 +298,8 @@ fn execute_loop<'a>(
     Ok(true)
 }
 
-/// Executes the members of a group without a store, except those that have been executed.
+/// Executes the members of a group one by one, except the loads in `loaded`. The group has no
+/// store: it ends in a maximum, which the loop could not determine.
 #[cold]
 fn one_by_one<'a>(machine: &mut Machine<'a>, members: &'a [Step], loaded: &[usize]) -> Outcome {
     for (member, step) in members.iter().enumerate() {

@@ -38,7 +38,7 @@ pub(crate) fn materialize_unique(ty: &TileType, value: Value) -> Tile {
     copy
 }
 
-/// Moves the axes of a tile to the end of [`SYMBOLIC_RANK`] axes.
+/// Pads the values of the axes of a tile to [`SYMBOLIC_RANK`] values, with `filler` at the front.
 fn at_the_back<T: Copy>(rank: usize, values: &[T], filler: T) -> [T; SYMBOLIC_RANK] {
     let mut result = [filler; SYMBOLIC_RANK];
     result[SYMBOLIC_RANK - rank..].copy_from_slice(&values[..rank]);
@@ -85,7 +85,7 @@ fn write_box(ty: &TileType, mask: &BoxMask, out: &mut [u8]) {
     }
 }
 
-/// Returns the bits of the only element of a dense tile.
+/// Returns the bits of the first element of a slice.
 pub(crate) fn only_element(size: usize, tile: &[u8]) -> u64 {
     let mut bits = [0; 8];
     bits[..size].copy_from_slice(&tile[..size]);

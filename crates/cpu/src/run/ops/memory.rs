@@ -47,7 +47,7 @@ impl Predicate {
         }
     }
 
-    /// Returns a byte for each lane, 0 or 1, from the mask; `None` if the mask is true everywhere.
+    /// Returns a byte for each lane, 0 or 1, from the mask; `None` if the predicate is uniform.
     pub(super) fn lanes(self, machine: &mut Machine<'_>, ty: &TileType, mask: Option<Use>) -> Option<Tile> {
         match (self, mask) {
             (Predicate::Always | Predicate::Never, _) | (_, None) => None,
@@ -89,7 +89,7 @@ impl Block {
         block
     }
 
-    /// Returns the multi-index in the tile of an element of the block.
+    /// Returns the coordinates in the tile of an element of the block, from its index in the block.
     fn lane(&self, mut element: usize) -> SmallVec<[u32; 4]> {
         let mut lane: SmallVec<[u32; 4]> = SmallVec::from_elem(0, self.axes.len());
         for (axis, index) in lane.iter_mut().enumerate().rev() {
@@ -124,7 +124,7 @@ impl Run {
         Some(Self { address: (affine.base as u64).wrapping_add((low * size) as u64), low, high })
     }
 
-    /// Returns the multi-index in the tile of an element of the run.
+    /// Returns the coordinates in the tile of an element of the run, from its index in the run.
     fn lane(&self, element: usize) -> SmallVec<[u32; 4]> {
         SmallVec::from_slice(&[(self.low + element) as u32])
     }
@@ -146,8 +146,8 @@ fn as_block(ty: &TileType, pointer: &Form, predicate: Predicate) -> Option<Block
     Some(Block::new(ty, &affine, predicate))
 }
 
-/// Returns the memory that a block may access: the region of its provenance, else the region of its
-/// first element.
+/// Returns the memory that a block may access: the region of its provenance, otherwise the region
+/// that contains its first element, otherwise an empty region.
 #[inline(always)]
 fn region_of<'a>(machine: &Machine<'a>, provenance: Provenance, address: u64) -> Region<'a> {
     if let Some(Argument::Pointer { region, .. }) = provenance.index().map(|index| machine.arguments[index]) {
@@ -175,7 +175,8 @@ pub(super) fn out_of_bounds(
     Fault::new(FaultKind::OutOfBounds { is_store, address: error.address, size, provenance })
 }
 
-/// Loads; `other`, or zero, where the mask is false. A boolean is true if its byte is not 0.
+/// Executes `load`. The result is `other`, or zero, where the mask is false. A boolean is true if
+/// its byte is not 0.
 pub(crate) fn load(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, rest @ ..] = &step.operands[..] else { unreachable!("a load has a pointer") };
     let (mask, other) = (rest.first().copied(), rest.get(1).copied());
@@ -348,8 +349,8 @@ fn covers_inner(ty: &TileType, mask: &BoxMask) -> bool {
     (1..ty.shape().len()).all(|axis| mask.low[axis] == 0 && mask.high[axis] == ty.shape()[axis])
 }
 
-/// Stores where the mask is true. Writes nothing if an element is out of bounds. If elements share
-/// an address, one of them is written.
+/// Executes `store`, where the mask is true. Writes nothing if an element is out of bounds. If
+/// elements share an address, one of them is written.
 pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
     let [pointer, value, rest @ ..] = &step.operands[..] else { unreachable!("a store has two operands") };
     let mask = rest.first().copied();
@@ -390,9 +391,9 @@ pub(crate) fn store(machine: &mut Machine<'_>, step: &Step) -> Outcome {
         .map_err(|error| out_of_bounds(&error, true, ty.size, provenance).at(ty.lane(error.element)))
 }
 
-/// Returns the operand of a fused loop for a load of the first elements of a binary32 tile that are
-/// contiguous in memory: these elements, and the number that follows them. Returns `None` for other
-/// loads. Fails as the step does.
+/// Returns what a fused loop reads in place of a load: the first elements of a binary32 tile, if
+/// they are contiguous in memory, and the number that all other elements have. Returns `None` for
+/// other loads. Fails as the step would.
 #[inline(always)]
 pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<(RunReader<'a>, f32)>> {
     let [pointer, rest @ ..] = &step.operands[..] else { return Ok(None) };
@@ -413,8 +414,9 @@ pub(crate) fn direct_load<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Opt
     }
 }
 
-/// Returns the target of a fused loop for a store of the first elements of a binary32 tile that are
-/// contiguous in memory. Returns `None` for other stores. Fails as the step does.
+/// Returns the target that a fused loop writes in place of a store of the first elements of a
+/// binary32 tile, if they are contiguous in memory. Returns `None` for other stores. Fails as the
+/// step would.
 #[inline(always)]
 pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Option<FusedOutput<'a>>> {
     let [pointer, _, rest @ ..] = &step.operands[..] else { return Ok(None) };
@@ -430,7 +432,8 @@ pub(crate) fn direct_store<'a>(machine: &Machine<'a>, step: &Step) -> Outcome<Op
     }
 }
 
-/// Returns the memory of an access to the first elements of a binary32 tile, if they are a run.
+/// Returns the region and the run of an access to the first elements of a binary32 tile, if they
+/// are contiguous in memory.
 #[inline(always)]
 fn direct<'a>(machine: &Machine<'a>, pointer: Use, mask: Option<Use>) -> Option<(Region<'a>, Run)> {
     let predicate = Predicate::new(mask.map(|mask| machine.form(mask)));

@@ -76,7 +76,7 @@ pub(crate) fn execute<'a>(machine: &mut Machine<'a>, step: &'a Step) -> Outcome 
         Op::Assert { failure } => return control::assert(machine, step, failure),
         Op::Print { prefix, digits, extents } => print::print(machine, step, prefix, *digits, extents),
         Op::Machine { quantity } => control::machine(machine, step, *quantity),
-        // Sanitized programs have hints, which do nothing.
+        // Only sanitized programs have steps for hints.
         Op::Hint { .. } => {
             let value = machine.take(step.operands[0]);
             machine.set(step.result(), value);

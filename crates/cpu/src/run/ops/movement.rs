@@ -14,7 +14,7 @@ use crate::run::value::{Form, Value};
 use super::materialize::materialize;
 use super::shape::row_major;
 
-/// A symbolic operand stays symbolic.
+/// Executes `slice`. A uniform or affine operand stays symbolic.
 pub(crate) fn slice(machine: &mut Machine<'_>, step: &Step, starts: &IntList, steps: &IntList) {
     let (from, to) = (machine.type_of(step.operands[0]), machine.ty(step.result()));
     let value = machine.take(step.operands[0]);
@@ -78,8 +78,8 @@ fn check_indices(indices: &[u8], extent: u32, axis: usize) -> Result<(), (Box<Fa
     Err((Fault::new(FaultKind::IndexOutOfBounds { index, extent, axis }), element))
 }
 
-/// Gathers along an axis of `extent` elements in the source and `length` in the result; each has
-/// `inner` contiguous elements.
+/// Gathers along an axis of `extent` elements in the source and of `length` elements in the result.
+/// For each index of the axis, `inner` elements are contiguous.
 fn take<const SIZE: usize>(to: &mut [u8], from: &[u8], indices: &[u8], [inner, extent, length]: [usize; 3]) {
     let rows = to.chunks_exact_mut(inner * SIZE).zip(indices.chunks_exact(inner * 4));
     for (row, (to, indices)) in rows.enumerate() {

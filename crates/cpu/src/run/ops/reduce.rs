@@ -36,8 +36,8 @@ impl Extents {
         Self { outer: product(&shape[..axis]), n: shape[axis] as usize, inner: product(&shape[axis + 1..]) }
     }
 
-    /// Views the tile as rows of `inner` elements, and returns the rows at these indices of the
-    /// axis. `reverse` counts them from its end.
+    /// Views the tile as rows of `inner` elements, and returns the indices of the rows at these
+    /// indices of the axis. With `reverse`, the latter count from the end of the axis.
     pub fn rows(&self, indices: &[usize], reverse: bool) -> Vec<usize> {
         let along = |index: &usize| if reverse { self.n - 1 - index } else { *index };
         (0..self.outer).flat_map(|outer| indices.iter().map(move |at| outer * self.n + along(at))).collect()
@@ -56,7 +56,7 @@ pub(crate) fn reduce(machine: &mut Machine<'_>, step: &Step, axis: usize, strate
     }
 }
 
-/// The region takes one tile.
+/// Reduces by a kernel: an elementwise function combines the elements of one tile.
 fn by_kernel(machine: &mut Machine<'_>, step: &Step, combine: kernel::Combine, extents: Extents) {
     use kernel::Combine as C;
     let result = step.result();
@@ -124,7 +124,7 @@ fn as_tree(machine: &mut Machine<'_>, step: &Step, levels: &[BlockId], extents: 
     Ok(())
 }
 
-/// Returns the slices `first`, `first + step` and so on along the axis.
+/// Returns `count` slices along the axis: `first`, `first + step` and so on.
 fn part(size: usize, tile: &Tile, from: Extents, first: usize, step: usize, count: usize) -> Tile {
     let Extents { outer, n, inner } = from;
     let mut out = Tile::new(outer * count * inner * size);

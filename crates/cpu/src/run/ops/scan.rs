@@ -36,7 +36,7 @@ pub(crate) fn scan(
     }
 }
 
-/// The region takes one tile.
+/// Scans by a kernel: an elementwise function combines the elements of one tile.
 fn by_kernel(
     machine: &mut Machine<'_>,
     step: &Step,
@@ -96,7 +96,7 @@ fn in_levels(
     Ok(())
 }
 
-/// Copies rows of `bytes` bytes, one after another.
+/// Copies the rows at these indices, of `bytes` bytes each, to a new tile.
 fn take(bytes: usize, tile: &Tile, rows: &[usize]) -> Tile {
     let mut out = Tile::new(rows.len() * bytes);
     for (to, row) in out.bytes_mut().chunks_exact_mut(bytes).zip(rows) {
@@ -105,7 +105,7 @@ fn take(bytes: usize, tile: &Tile, rows: &[usize]) -> Tile {
     out
 }
 
-/// The inverse of [`take`].
+/// Copies consecutive rows to the rows at these indices, which is the inverse of [`take`].
 fn put(bytes: usize, tile: &mut Tile, rows: &[usize], from: &Tile) {
     for (from, row) in from.bytes().chunks_exact(bytes).zip(rows) {
         tile.bytes_mut()[row * bytes..][..bytes].copy_from_slice(from);

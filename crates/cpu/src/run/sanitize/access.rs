@@ -50,8 +50,8 @@ impl<'a> AccessedElements<'a> {
         Some(Self { ty, addresses, mask, size: ty.pointee, regions })
     }
 
-    /// Returns the lanes that access memory, with their addresses. An access outside of memory ends
-    /// the launch, and is left out.
+    /// Returns the lanes that access memory, with their addresses. Leaves out an access outside of
+    /// memory, because it ends the launch.
     fn lanes(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let addresses: &[i64] = bytemuck::cast_slice(self.addresses.bytes());
         let mask = self.mask.as_ref().map(Tile::bytes);
@@ -61,7 +61,7 @@ impl<'a> AccessedElements<'a> {
         })
     }
 
-    /// Reads memory at an address.
+    /// Returns the element in memory at an address.
     fn content(&self, address: u64) -> Option<[u8; 8]> {
         let region = self.regions.iter().find(|region| region.contains(address, self.size))?;
         let mut bytes = [0; 8];
@@ -70,7 +70,7 @@ impl<'a> AccessedElements<'a> {
     }
 }
 
-/// The order of the lanes of one program.
+/// The order of an access of the running program relative to earlier accesses.
 struct Lanes<'r, 'a> {
     plan: &'r Plan,
     accessed: &'r AccessedElements<'a>,

@@ -1,5 +1,5 @@
-//! Hints about values: `tl.multiple_of`, `tl.max_contiguous`, `tl.max_constancy`. Code for a GPU
-//! relies on them.
+//! Checks hints about values, on which code for a GPU relies: `tl.multiple_of`, `tl.max_contiguous`
+//! and `tl.max_constancy`. Also checks the fields of tensor descriptors.
 
 use tilewright_base::Code;
 use tilewright_ir::{HintKind, Op};
@@ -56,8 +56,8 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
     });
 }
 
-/// Checks a part of a tensor descriptor: GPU copies require a base and strides that are multiples
-/// of 16 bytes.
+/// Checks a field of a tensor descriptor: copies of a GPU require a base and strides that are
+/// multiples of 16 bytes.
 fn described(
     checker: &Checker<'_>,
     machine: &Machine<'_>,
@@ -87,8 +87,8 @@ fn described(
         };
         report
             .located(Code::Misaligned, message, &label)
-            .note("the tensor copies of a GPU (TMA) take no such tensor")
-            .hint("begin at a multiple of 16 bytes and pad the rows to one, or load through pointers")
+            .note("the tensor copies of a GPU (TMA) do not accept such a tensor")
+            .hint("begin the tensor at a multiple of 16 bytes and pad its rows to such a multiple, or load through pointers")
     });
 }
 

@@ -1,9 +1,9 @@
-//! Lanes that the mask of a load without `other` disables: their values are undefined. A finding if
-//! such a value is stored, used by an atomic operation, or decides a branch.
+//! Checks the lanes that the mask of a load without `other` disables: their values are undefined.
+//! Reports such a value if it is stored, used by an atomic operation, or decides a branch.
 //!
-//! Each value that depends on such lanes has a mark for each of its elements. Elementwise and shape
-//! ops carry marks on; reductions and dots carry them along their axes. Ops that move elements to
-//! data-dependent indices drop them, so that every finding is certain.
+//! Each value that depends on such lanes has a mark, with a flag for each element. Elementwise and
+//! shape ops propagate marks; reductions, scans and dots propagate them along their axes. Ops that
+//! move elements to data-dependent indices drop marks, so that every finding is certain.
 
 use std::rc::Rc;
 
@@ -25,9 +25,9 @@ use super::report::{Key, Report};
 /// The elements of a value that are undefined.
 #[derive(Debug)]
 struct Mark {
-    /// The load.
+    /// The check point of the load.
     origin: u32,
-    /// One for each element, or a single one for all.
+    /// A flag for each element, or a single one for all: true if the element is undefined.
     lanes: Vec<bool>,
 }
 
@@ -76,7 +76,7 @@ pub(super) fn enter(checker: &mut Checker<'_>, machine: &Machine<'_>, block: Blo
     }
 }
 
-/// Propagates marks to a slot from the slots that control flow sets it from.
+/// Propagates marks to a slot from the slots whose values control flow copies to it.
 fn propagate(checker: &mut Checker<'_>, to: Slot) {
     let plan = checker.shared.plan;
     let sources = plan.sources.get(to as usize).map_or(&[][..], |sources| sources);
@@ -95,7 +95,7 @@ pub(super) fn before(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, 
         Op::AtomicRmw { .. } => (1, Some(2), "combines it with memory"),
         Op::AtomicCas { .. } => (2, Some(3), "stores it"),
         Op::If {} => (0, None, "depends on it"),
-        // tidy: wildcard because other ops make values from values
+        // tidy: wildcard because other ops only compute values
         _ => return,
     };
     let Some(&operand) = step.operands.get(value) else { return };
@@ -132,7 +132,7 @@ fn lanes_of_mask(machine: &Machine<'_>, mask: Option<Use>) -> impl Fn(usize) -> 
     }
 }
 
-/// Sets the marks of a step's results, after it.
+/// Sets the marks of the results after a step.
 pub(super) fn after(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     if let (Some(Op::Load { .. }), Some(&mask)) = (step.op(), step.operands.get(1))
         && point.leaves_lanes
@@ -169,7 +169,7 @@ pub(super) fn after(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Ste
     }
 }
 
-/// Returns which elements of a result depend on marked ones; `None` if that is not followed.
+/// Returns which elements of a result depend on marked ones; `None` if the op drops marks.
 fn lanes_after(
     machine: &Machine<'_>,
     step: &Step,
@@ -254,14 +254,14 @@ fn linear(shape: &[u32], index: &[u32]) -> usize {
     shape.iter().zip(index).fold(0, |place, (&extent, &index)| place * extent as usize + index as usize)
 }
 
-/// Returns the index of the line along an axis that contains an element.
+/// Returns the index of the vector along an axis that contains an element.
 fn line_of(shape: &[u32], axis: usize, lane: usize) -> Option<usize> {
     let inner: usize = shape.get(axis + 1..)?.iter().map(|&extent| extent as usize).product();
     let extent = *shape.get(axis)? as usize;
     Some(lane / (inner * extent) * inner + lane % inner)
 }
 
-/// Returns, for each line along an axis, whether any element is marked.
+/// Returns, for each vector along an axis, whether any element is marked.
 fn lines(from: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool> {
     let extent = from.shape().get(axis).map_or(1, |&extent| extent.max(1) as usize);
     let mut lines = vec![false; from.elements() / extent];
@@ -273,7 +273,7 @@ fn lines(from: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool>
     lines
 }
 
-/// Returns the marks of a reduction, whose elements are the lines.
+/// Returns the marks of a reduction: each element is the combination of a vector.
 fn along(from: &TileType, to: &TileType, axis: usize, any: &dyn Fn(usize) -> bool) -> Vec<bool> {
     let mut lines = lines(from, axis, any);
     lines.resize(to.elements(), false);
@@ -291,7 +291,7 @@ fn product(
     let [a, b, _] = step.operands[..] else { return None };
     let [a, b] = [machine.type_of(a), machine.type_of(b)];
     let rank = ty.shape().len();
-    // Along the axis K, a line is a row of a or a column of b.
+    // Along the axis K, a vector is a row of a or a column of b.
     let rows = lines(a, rank - 1 - usize::from(transposed[0]), &|lane| at(0, lane));
     let columns = lines(b, rank - 2 + usize::from(transposed[1]), &|lane| at(1, lane));
     let (m, n) = (ty.shape()[rank - 2] as usize, ty.shape()[rank - 1] as usize);

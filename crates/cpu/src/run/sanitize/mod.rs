@@ -1,9 +1,9 @@
 //! Sanitizing: an observer that checks the programs.
 //!
-//! Programs are compiled without liveness and fusion: each step of the source is one step, and one
-//! step sets each slot, which keeps its value; so a check finds the operands also after the step.
-//! The programs run one after another on one thread, in the order of the grid (waiting ones in
-//! scheduler), so that findings are deterministic.
+//! Programs are compiled without liveness and fusion: each instruction of the source is one step,
+//! one step sets each slot, and each slot keeps its value, so that a check can read operands after
+//! the step as well. The programs run one after another on one thread, in the order of the grid
+//! (programs that wait take turns), so that findings are deterministic.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -100,13 +100,13 @@ struct Checker<'a> {
     shared: &'a Sanitizing<'a>,
     /// The index of the running program.
     agent: u32,
-    /// Its step between releases.
+    /// The current step of its vector clock; each release begins a new step.
     step: u32,
-    /// Barriers that it has passed.
+    /// The number of barriers, acquires and releases that it has passed.
     phase: u32,
-    /// The steps of other programs that it knows.
+    /// The steps of other programs that happen before its current step.
     clock: Clock,
-    /// The steps in which it has made NaN or infinity.
+    /// The steps that have made NaN or infinity from finite numbers.
     made: Vec<NonFinite>,
     /// The values that depend on masked-off lanes.
     masked: masked::Masked,
@@ -191,13 +191,13 @@ impl Checker<'_> {
         self.shared.checks.has(check)
     }
 
-    /// Returns the check of a step. Steps that combine elements run inside of their op, which is
-    /// checked as a whole.
+    /// Returns the check of a step. A step in the block of a combining op has none, because the op
+    /// is checked as a whole.
     fn point(&self, unit: &Unit<'_>) -> CheckPoint {
         self.shared.plan.points[unit.id as usize].get(unit.index).copied().unwrap_or_default()
     }
 
-    /// Returns whether marks of masked-off lanes are followed through a block.
+    /// Returns whether the checker follows marks of masked-off lanes through a block.
     fn follows_masks(&self, block: BlockId) -> bool {
         self.has(Check::Init) && !self.shared.plan.points[block as usize].is_empty()
     }

@@ -1,6 +1,6 @@
 //! NaN and infinity: finds the op that makes them from finite numbers, and reports it if they are
-//! stored. Masked-off lanes, and values that a selection discards, often have NaN that never
-//! reaches memory.
+//! stored. Masked-off lanes, and values that a `select` discards, often have NaN that never reaches
+//! memory.
 
 use tilewright_base::Code;
 use tilewright_ir::{Dtype, ElementwiseFn, Op};
@@ -22,11 +22,11 @@ pub(super) struct NonFinite {
     operation: &'static str,
     is_nan: bool,
     ty: TileType,
-    /// The affected lanes, a bit each.
+    /// The affected lanes, with one bit for each.
     lanes: Vec<u64>,
 }
 
-/// Maximum steps that are kept of a program.
+/// Maximum number of such steps that the checker keeps for a program.
 const MAX_NON_FINITE: usize = 256;
 
 /// The class of a floating-point number.
@@ -92,7 +92,7 @@ fn is_given(machine: &Machine<'_>, operand: Use, lane: usize) -> bool {
     }
 }
 
-/// Notes the NaN and infinities of a step, after it.
+/// Records the NaN and infinities that a step has made, after the step.
 pub(super) fn note(checker: &mut Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let Some(&result) = step.results.iter().find(|&&slot| machine.ty(slot).dtype().is_float()) else {
         return;
@@ -169,7 +169,7 @@ pub(super) fn stored(
     let bad: Vec<usize> = (0..elements).filter(|&lane| is_stored(lane)).collect();
     let Some(&first) = bad.first() else { return };
     let made = std::mem::take(&mut checker.made);
-    // The other ops are consequences of the first one.
+    // The first op is the cause: the others only follow from it.
     let found = made.iter().find_map(|made| {
         let has = |lane: usize| made.lanes.get(lane / 64).is_some_and(|word| word >> (lane % 64) & 1 == 1);
         if made.ty.elements() == elements {

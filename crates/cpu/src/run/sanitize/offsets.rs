@@ -1,4 +1,4 @@
-//! Integers that wrap before they become part of an address.
+//! Checks integers that become part of an address: reports those that wrap.
 
 use tilewright_base::Code;
 use tilewright_ir::{ArithmeticFn, BitwiseFn, ElementwiseFamily as Family, Op};
@@ -15,7 +15,7 @@ use crate::types::{Number, TileType};
 use super::Checker;
 use super::report::{Key, Report};
 
-/// Checks an addition, a multiplication or a shift before it is executed.
+/// Checks a sum, difference, product, negation or left shift before its step is executed.
 pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, point: CheckPoint) {
     let Some(Op::Elementwise { function }) = step.op() else { return };
     let ty = machine.ty(step.result());
@@ -30,7 +30,8 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
     };
     let wraps = |x: i128, y: i128| compute(x, y).is_none_or(|exact| !holds(ty.number, exact));
     let operands: Vec<Use> = step.operands.iter().copied().collect();
-    // If both operands are affine, their corners decide.
+    // If the operands are affine or uniform, the bounds of their elements may prove that nothing
+    // wraps.
     let corners = |operand: &Use| {
         let operand_ty = machine.type_of(*operand);
         let affine = as_affine(operand_ty.number, machine.form(*operand))?;

@@ -15,8 +15,8 @@ use crate::types::TileType;
 
 use super::Checker;
 
-/// The identity of a finding: the check, the point, the other point of a race, and whether that is
-/// of the same program.
+/// The identity of a finding: the name of the check, the check point, the check point of the other
+/// access (`u32::MAX` if there is none), and whether the other access is in the same program.
 pub(super) type Key = (&'static str, u32, u32, bool);
 
 /// A distinct finding of a check. Occurrences at other lanes and in other programs belong to the
@@ -29,15 +29,15 @@ pub struct Finding {
     pub diagnostic: Diagnostic,
     /// The first program in which it occurred.
     pub program: [u32; 3],
-    /// The first element of its tile; empty for a scalar.
+    /// The coordinates of the first affected element of the tile; empty for a scalar.
     pub lane: Vec<u32>,
-    /// The argument of the accessed memory, and the element of it.
+    /// The name of the accessed argument, and the index of the accessed element.
     pub element: Option<(String, i64)>,
     /// The earlier access of a race.
     pub other: Option<OtherAccess>,
-    /// Executions of the step that showed it.
+    /// The number of executions of the step that had the finding.
     pub count: u64,
-    /// The first occurrences.
+    /// The first occurrences, up to a limit.
     pub occurrences: Vec<Occurrence>,
 }
 
@@ -46,7 +46,7 @@ pub struct Finding {
 pub struct Occurrence {
     /// The program.
     pub program: [u32; 3],
-    /// The argument and its element.
+    /// The name of the argument, and the index of the element.
     pub element: Option<(String, i64)>,
     /// The program of the other access of a race.
     pub other: Option<[u32; 3]>,
@@ -58,9 +58,9 @@ const MAX_OCCURRENCES: usize = 1024;
 /// The first access of a race.
 #[derive(Clone, Debug)]
 pub struct OtherAccess {
-    /// Its position.
+    /// The source position of the access.
     pub span: Option<Span>,
-    /// Its program.
+    /// The program of the access.
     pub program: [u32; 3],
 }
 
@@ -92,7 +92,7 @@ impl Report<'_, '_> {
         self.add_with(check, key, (&mut std::iter::once(None), None), describe);
     }
 
-    /// Adds a finding with elements; the first one is that of the first lane.
+    /// Adds a finding with its elements; the first one belongs to the first lane.
     fn add_with(
         &self,
         check: Check,
@@ -134,7 +134,8 @@ impl Report<'_, '_> {
         });
     }
 
-    /// Returns the call sites of a point, innermost first, without those within the library.
+    /// Returns the call sites of a point, innermost first. Leaves out those within the library,
+    /// unless all are.
     fn chain(&self, number: u32) -> SmallVec<[Span; 2]> {
         let program = self.machine.program;
         let site = self.checker.shared.plan.sites[number as usize];
