@@ -189,7 +189,7 @@ def test_a_matrix_product(check):
         (["--extent", "y_ptr=n"], "the kernel has no tensor 'y_ptr'; it has x_ptr, out_ptr"),
         (["--extent", "n"], "an extent is TENSOR=EXPRESSION, not 'n'"),
         (["--extent", "x_ptr=m"], "the kernel has no integer 'm'; it has n"),
-        (["--extent", "x_ptr=n +"], "cannot parse 'n +': found the end of the text"),
+        (["--extent", "x_ptr=n +"], "cannot parse 'n +': found the end"),
         (["--assume", "n"], "'n' compares nothing"),
         (["--assume", "n // n == 1"], "the divisor has to be a positive constant"),
         (["--grid", "1,2,3,4"], "a grid has 1, 2 or 3 extents"),

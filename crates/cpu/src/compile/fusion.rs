@@ -430,7 +430,7 @@ impl CompleteGroup {
     /// Moves the members to the position of the last one, preceded by the group and followed by the
     /// steps that depend on members. Returns the index of the first step after the members.
     fn rearrange(self, steps: &mut Vec<Step>) -> usize {
-        let number = |place: &mut usize| *place = members.binary_search(place).expect("the step is a member");
+        let GroupDraft { mut group, members, .. } = self.draft;
         let number = |place: &mut usize| *place = members.binary_search(place).expect("it is a member");
         for op in &mut group.ops {
             if let FusedOp::Load(_, place) = op {

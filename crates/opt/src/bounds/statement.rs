@@ -252,11 +252,11 @@ impl<'a> Reader<'a> {
     }
 
     fn end(&self) -> Result<(), String> {
-        if self.next().is_none() { Ok(()) } else { Err(self.unexpected("the end of the text")) }
+        if self.next().is_none() { Ok(()) } else { Err(self.unexpected("the end")) }
     }
 
     fn unexpected(&self, expected: &str) -> String {
-        let found = self.next().map_or_else(|| "the end of the text".to_owned(), |word| format!("'{word}'"));
+        let found = self.next().map_or_else(|| "the end".to_owned(), |word| format!("'{word}'"));
         format!("cannot parse '{}': found {found}, expected {expected}", self.text)
     }
 

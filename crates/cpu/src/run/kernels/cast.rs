@@ -23,7 +23,7 @@ use super::formats::{self, E4M3, E4M3B8, E4M3B15, E5M2, E5M2B16, F16, Format};
 use super::simd::each;
 use super::{typed, typed_mut};
 
-/// Elements that are converted through the stack at a time.
+/// The number of elements that are converted in a buffer on the stack at a time.
 const CHUNK: usize = 256;
 
 /// Converts a tile: `out[i] = x[i]` as the type `to`. The buffers do not overlap.
@@ -166,7 +166,7 @@ fn to_float_towards_zero(from: Dtype, to: Dtype, out: &mut [u8], x: &[u8]) {
 }
 
 /// A loop between two native types with Rust's `as`, which wraps, extends, saturates and rounds as
-/// the table says.
+/// the table of this module requires.
 macro_rules! loop_as {
     ($out:ident, $x:ident, $from:ty, $to:ty) => {
         each(typed_mut($out), typed($x), |x: $from| x as $to)
@@ -194,7 +194,7 @@ macro_rules! loop_bool {
     };
 }
 
-/// Converts between integers, binary32 and binary64, to nearest even.
+/// Converts between integers, binary32 and binary64, rounding to nearest even.
 fn direct(from: Dtype, to: Dtype, out: &mut [u8], x: &[u8]) {
     match (from, to) {
         (_, Dtype::I1) => to_bool(from, out, x),

@@ -47,11 +47,11 @@ impl<'a> Matrix<'a> {
 /// The extents of a dot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extents {
-    /// The rows of `a` and of the accumulator.
+    /// The number of rows of `a` and of the accumulator.
     pub m: usize,
-    /// The columns of `b` and of the accumulator.
+    /// The number of columns of `b` and of the accumulator.
     pub n: usize,
-    /// The columns of `a` and the rows of `b`.
+    /// The number of columns of `a` and of rows of `b`.
     pub k: usize,
 }
 
@@ -109,7 +109,7 @@ pub fn dot(
     }
 }
 
-/// Converts an operand to a dense row-major matrix of the computation's type.
+/// Converts an operand to a dense row-major matrix of the type `to`.
 fn prepare<'a>(
     matrix: Matrix<'a>,
     rows: usize,
@@ -174,7 +174,8 @@ macro_rules! dot_kernel {
                     let rest = n - column;
                     let vectors = [4, 2, 1].into_iter().find(|&v| v <= most && v * S::$lanes <= rest);
                     let width = vectors.map_or(rest, |v| v * S::$lanes);
-                    // Rows of b at a multiple of 1 KiB use few sets of the cache.
+                    // Rows of b that are a multiple of 1 KiB apart share few sets of the cache:
+                    // pack the panel.
                     let (b, stride, first) = if n > width
                         && extents.m >= MIN_PANEL_ROWS
                         && width <= PANEL_COLUMNS
@@ -209,8 +210,8 @@ macro_rules! dot_kernel {
             extents: Extents,
         ) {
             let mut row = 0;
-            // 24 accumulators leave registers for b and for the broadcast of a; with 2 vectors,
-            // that takes more rows.
+            // 6 rows of 4 vectors have 24 accumulators, which leaves registers for b and for the
+            // broadcast of a. With fewer vectors, 32 registers have room for more rows.
             while row < extents.m {
                 let rest = extents.m - row;
                 if rest >= 6 && (V == 4 || S::REGISTER_COUNT < 32) {
@@ -294,7 +295,7 @@ dot_kernel!(
 struct Columns<'a, T> {
     /// The matrix, or a packed panel of it.
     b: &'a [T],
-    /// The distance between its rows.
+    /// The distance between the rows of `b`, in elements.
     stride: usize,
     /// The first column in `b`.
     first: usize,
@@ -302,7 +303,7 @@ struct Columns<'a, T> {
     column: usize,
 }
 
-/// Computes fewer columns than a vector has lanes.
+/// Computes fewer columns than a vector has lanes, without vectors.
 #[inline(always)]
 fn narrow_columns<T: Copy>(
     acc: &mut [T],
@@ -323,8 +324,8 @@ fn narrow_columns<T: Copy>(
     }
 }
 
-/// The dot of integers: adds four rows of b at a time to a row of the accumulator. Wrapping
-/// addition is associative.
+/// Computes a dot of integers: adds four rows of b at a time to a row of the accumulator. Wrapping
+/// addition is associative, so the order does not matter.
 fn dot_i32(acc: &mut [i32], a: &[i32], b: &[i32], extents: Extents) {
     let Extents { n, k, .. } = extents;
     if n == 0 || k == 0 {

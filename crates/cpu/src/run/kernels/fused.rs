@@ -17,7 +17,7 @@ use crate::tuning::MAX_FUSED_ELEMENTS;
 /// The memory to which a loop writes elements.
 pub(crate) struct FusedOutput<'a> {
     pub run: RunWriter<'a>,
-    /// The number of elements that are written, from the first on.
+    /// The number of elements that the loop writes, from the first on.
     pub elements: usize,
 }
 

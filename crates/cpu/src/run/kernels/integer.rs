@@ -11,7 +11,8 @@ use super::{Element, Operand, Source, typed, typed_mut};
 trait Integer: Element {
     /// Returns the quotient; unspecified for a zero divisor.
     fn quotient(self, divisor: Self) -> Self;
-    /// `self >> count` with an unsigned count: the sign, or 0, if it is the width or more.
+    /// Returns `self >> count` with an unsigned count. If the count is the width or more, returns
+    /// the sign (0 or -1) of a signed number, and 0 for an unsigned number.
     fn shift_right(self, count: Self) -> Self;
     /// Returns the upper half of the product.
     fn mul_high(self, factor: Self) -> Self;
@@ -60,8 +61,8 @@ macro_rules! shr_unsigned {
     };
 }
 
-// The quotient of integers of half the precision of a float, rounded to that float, is never
-// rounded up to the next integer: truncating it is exact. This allows vectorized division.
+// If integers have fewer bits than the precision of a float, their quotient, rounded to that float,
+// is never rounded up to the next integer: truncating it is exact. This allows vectorized division.
 integer_type!(
     i8,
     i16,
@@ -159,32 +160,32 @@ macro_rules! either {
     };
 }
 
-/// `out[i] = f(x[i], y[i])`.
+/// Computes `out[i] = f(x[i], y[i])`.
 fn ordered<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> T + Copy) {
     binary(typed_mut(out), Source::new(x), Source::new(y), f);
 }
 
-/// `out[i] = f(x[i], y[i])` for a function that accepts swapped operands.
+/// Computes `out[i] = f(x[i], y[i])` for a function that accepts swapped operands.
 fn commutative<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> T + Copy) {
     binary_commutative(typed_mut(out), Source::new(x), Source::new(y), f);
 }
 
-/// `out[i] = f(x[i], y[i])` for a long function.
+/// Computes `out[i] = f(x[i], y[i])` for a long function.
 fn long<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> T + Copy) {
     binary_long(typed_mut(out), Source::new(x), Source::new(y), f);
 }
 
-/// `out[i] = f(x[i])`.
+/// Computes `out[i] = f(x[i])`.
 fn single<T: Element>(out: &mut [u8], x: Operand<'_>, f: impl Fn(T) -> T) {
     unary(typed_mut(out), Source::new(x), f);
 }
 
-/// `out[i] = f(x[i], y[i])` with a boolean result.
+/// Computes `out[i] = f(x[i], y[i])` with a boolean result.
 fn truth<T: Element>(out: &mut [u8], x: Operand<'_>, y: Operand<'_>, f: impl Fn(T, T) -> bool) {
     compare(out, Source::new(x), Source::new(y), f);
 }
 
-/// Arithmetic of integers of `bytes` bytes.
+/// Applies an arithmetic function to integers of `bytes` bytes.
 pub(super) fn arithmetic(
     function: ArithmeticFn,
     (bytes, signed): (usize, bool),
@@ -207,7 +208,7 @@ pub(super) fn arithmetic(
     }
 }
 
-/// Division of integers of `bytes` bytes.
+/// Divides integers of `bytes` bytes.
 pub(super) fn division(
     function: DivisionFn,
     (bytes, signed): (usize, bool),
@@ -233,7 +234,7 @@ pub(super) fn division(
     }
 }
 
-/// Bitwise functions and shifts of integers of `bytes` bytes.
+/// Applies a bitwise function or a shift to integers of `bytes` bytes.
 pub(super) fn bitwise(
     function: BitwiseFn,
     (bytes, signed): (usize, bool),
@@ -253,7 +254,7 @@ pub(super) fn bitwise(
     }
 }
 
-/// Products of twice the width, of integers of `bytes` bytes.
+/// Multiplies integers of `bytes` bytes to products of twice the width.
 pub(super) fn wide_product(
     function: WideProductFn,
     (bytes, signed): (usize, bool),
@@ -266,7 +267,7 @@ pub(super) fn wide_product(
     }
 }
 
-/// A comparison of integers of `bytes` bytes.
+/// Compares integers of `bytes` bytes.
 pub(super) fn compare_integers(
     function: ComparisonFn,
     (bytes, signed): (usize, bool),
@@ -287,7 +288,7 @@ pub(super) fn compare_integers(
 /// The storage of booleans: bytes that are 0 or 1.
 const BOOLEAN: (usize, bool) = (1, false);
 
-/// Arithmetic of booleans, which are integers modulo 2.
+/// Applies an arithmetic function to booleans, which are integers modulo 2.
 pub(super) fn arithmetic_of_booleans(function: ArithmeticFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     match function {
         ArithmeticFn::Add | ArithmeticFn::Sub => bitwise(BitwiseFn::Xor, BOOLEAN, out, x, y),
@@ -300,14 +301,14 @@ pub(super) fn arithmetic_of_booleans(function: ArithmeticFn, out: &mut [u8], x: 
     }
 }
 
-/// Division of booleans.
+/// Divides booleans.
 pub(super) fn division_of_booleans(function: DivisionFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     division(function, BOOLEAN, out, x, y);
     // The all-ones result of a division by zero is one bit.
     bitwise(BitwiseFn::And, BOOLEAN, out, Operand::Out, Operand::Scalar(1));
 }
 
-/// Bitwise functions and shifts of booleans.
+/// Applies a bitwise function or a shift to booleans.
 pub(super) fn bitwise_of_booleans(function: BitwiseFn, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     match function {
         BitwiseFn::And | BitwiseFn::Or | BitwiseFn::Xor | BitwiseFn::Shr => {
@@ -333,7 +334,7 @@ fn select_width<T: Element>(out: &mut [u8], condition: Operand<'_>, x: Operand<'
     );
 }
 
-/// `x` where the condition is not 0, else `y`; elements of `bytes` bytes.
+/// Selects `x` where the condition is not 0, else `y`; the elements have `bytes` bytes.
 pub(super) fn select(bytes: usize, out: &mut [u8], condition: Operand<'_>, x: Operand<'_>, y: Operand<'_>) {
     match bytes {
         1 => select_width::<u8>(out, condition, x, y),

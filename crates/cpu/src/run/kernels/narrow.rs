@@ -7,7 +7,7 @@ use super::simd::vectorize;
 use super::{Operand, cast, float, formats};
 use crate::tuning::SMALL_TILE_ELEMENTS;
 
-/// Maximum elements of a chunk.
+/// Maximum number of elements of a chunk.
 const CHUNK: usize = 256;
 /// Binary32 values on the stack.
 struct Wide<const CHUNK: usize>([f32; CHUNK]);
@@ -66,7 +66,7 @@ fn apply_chunks<const CHUNK: usize>(
     }
 }
 
-/// Compares.
+/// Compares narrow floats in binary32, which represents them exactly.
 pub(super) fn compare(function: ComparisonFn, dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>) {
     assert!(
         !matches!((&x, &y), (Operand::Out, _) | (_, Operand::Out)),
@@ -83,7 +83,8 @@ pub(super) fn compare(function: ComparisonFn, dtype: Dtype, out: &mut [u8], x: O
     }
 }
 
-/// `x * y + z` rounded once: the product is exact in binary64, and the sum is rounded to odd there.
+/// Computes `x * y + z`, rounded once: the product is exact in binary64, and the sum is rounded to
+/// odd there.
 pub(super) fn fma(dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>, z: Operand<'_>) {
     let mut wide = [Wide([0.0; CHUNK]), Wide([0.0; CHUNK]), Wide([0.0; CHUNK])];
     let mut product = [0.0_f32; CHUNK];
@@ -108,7 +109,7 @@ pub(super) fn fma(dtype: Dtype, out: &mut [u8], x: Operand<'_>, y: Operand<'_>, 
     }
 }
 
-/// x * y + z in binary32 rounded to odd, for operands of at most 11 bits of precision.
+/// Returns x * y + z in binary32, rounded to odd, for operands of at most 11 bits of precision.
 #[inline(always)]
 fn fma_odd(x: f32, y: f32, z: f32) -> f32 {
     let product = f64::from(x) * f64::from(y);
@@ -120,7 +121,7 @@ fn fma_odd(x: f32, y: f32, z: f32) -> f32 {
     let bits = sum.to_bits();
     let away = (error > 0.0) == (sum > 0.0);
     let odd = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
-    // Infinities cause NaN.
+    // With infinities, the error is NaN.
     let inexact = error != 0.0 && !error.is_nan();
     let sum = if inexact && bits & 1 == 0 { f64::from_bits(odd) } else { sum };
     formats::f64_to_f32_odd(sum)

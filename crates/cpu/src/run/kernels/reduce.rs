@@ -33,7 +33,7 @@ pub struct Axis {
     pub inner: usize,
 }
 
-/// The binary32 elements on the stack for narrow floats.
+/// The number of binary32 elements on the stack to which narrow floats are widened.
 const CHUNK: usize = 1024;
 
 /// Calls the `run` of the calling module for integers of one width; only minima and maxima depend
@@ -86,7 +86,7 @@ pub fn reduce(combine: Combine, dtype: Dtype, axis: Axis, out: &mut [u8], x: &[u
     }
 }
 
-/// Booleans are integers modulo 2.
+/// Reduces booleans, which are integers modulo 2.
 fn bools(combine: Combine, axis: Axis, out: &mut [u8], x: &[u8]) {
     match combine {
         Combine::Sum | Combine::Xor => run::<u8>(axis, out, x, |x, y| x ^ y),
@@ -218,7 +218,7 @@ fn run<T: Element>(axis: Axis, out: &mut [T], x: &[T], f: impl Fn(T, T) -> T + C
     if out.is_empty() {
         return;
     }
-    // Many rows, a square of them at a time.
+    // Reduce many rows in squares of `SIDE` rows.
     let (mut out, mut x) = (out, x);
     if inner == 1 && n >= SIDE && size_of::<T>() == size_of::<u32>() {
         let whole = out.len() - out.len() % SIDE;
@@ -283,8 +283,8 @@ fn fold_rows<T: Element>(
     accumulators
 }
 
-/// Returns the accumulators of some elements, and their number; accumulators beyond that are
-/// unspecified.
+/// Returns the accumulators of the elements of a block, and their number; accumulators beyond that
+/// number are unspecified.
 #[inline(always)]
 fn accumulators<T: Element>(block: &[T], f: impl Fn(T, T) -> T + Copy) -> ([T; ACCUMULATORS], usize) {
     if let Some((first, rest)) = block.split_first_chunk::<ACCUMULATORS>() {

@@ -46,8 +46,8 @@ struct Feed<'a, T> {
 }
 
 impl<'a, T: Copy> Feed<'a, T> {
-    /// `splat` receives the copies of a scalar. [`Source::Out`] reads as an unspecified scalar: the
-    /// loops that allow it handle it themselves.
+    /// Creates the feed of an operand. `splat` receives the copies of a scalar. [`Source::Out`]
+    /// reads as an unspecified scalar: the loops that allow it handle it themselves.
     #[inline(always)]
     fn new(source: Source<'a, T>, splat: &'a mut [T; BLOCK], elements: usize) -> Self {
         if let Source::Tile(data) = source {
@@ -84,7 +84,7 @@ fn padded<T: Copy + Default>(tail: &[T]) -> [T; BLOCK] {
     pad
 }
 
-/// `out[i] = f(x[i])` on whole blocks, as [`update1`].
+/// Computes `out[i] = f(x[i])` on whole blocks, as [`update1`] does.
 #[inline(always)]
 fn apply1<T: Copy, R>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
     let whole = out.len() & !(BLOCK - 1);
@@ -120,7 +120,7 @@ fn update2<T: Copy>(out: &mut [T; BLOCK], y: &[T; BLOCK], f: impl Fn(T, T) -> T)
     }
 }
 
-/// `out[i] = f(x[i], y[i])`; neither operand is [`Source::Out`].
+/// Computes `out[i] = f(x[i], y[i])`; neither operand is [`Source::Out`].
 #[inline(always)]
 pub(super) fn map2<T, R>(out: &mut [R], x: Source<'_, T>, y: Source<'_, T>, f: impl Fn(T, T) -> R)
 where
@@ -145,7 +145,7 @@ where
     }
 }
 
-/// `out[i] = f(out[i], y[i])`; the operand is not [`Source::Out`].
+/// Computes `out[i] = f(out[i], y[i])`; the operand is not [`Source::Out`].
 #[inline(always)]
 pub(super) fn fold2<T: Copy + Default>(out: &mut [T], y: Source<'_, T>, f: impl Fn(T, T) -> T) {
     if let [out] = out {
@@ -165,7 +165,7 @@ pub(super) fn fold2<T: Copy + Default>(out: &mut [T], y: Source<'_, T>, f: impl 
     }
 }
 
-/// `out[i] = f(x[i], y[i], z[i])`, where y and z may be [`Source::Out`].
+/// Computes `out[i] = f(x[i], y[i], z[i])`, where y and z may be [`Source::Out`].
 #[inline(always)]
 pub(super) fn map3<C: Copy + Default, T: Copy + Default>(
     out: &mut [T],
@@ -201,7 +201,7 @@ pub(super) fn map3<C: Copy + Default, T: Copy + Default>(
     }
 }
 
-/// `out[i] = f(x[i])` between two element types.
+/// Computes `out[i] = f(x[i])` between two element types.
 #[inline(always)]
 pub(super) fn convert<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[T], f: impl Fn(T) -> R) {
     assert!(x.len() == out.len(), "the operand has as many elements as the result");
@@ -218,8 +218,8 @@ pub(super) fn convert<T: Copy + Default, R: Copy + Default>(out: &mut [R], x: &[
     }
 }
 
-/// `out[i] = f(out[i])` on whole blocks. The compiler does not know the number of blocks: otherwise
-/// it would unroll a single block before vectorizing it.
+/// Computes `out[i] = f(out[i])` on whole blocks. The compiler does not know the number of blocks:
+/// otherwise it would unroll a single block before vectorizing it.
 #[inline(always)]
 fn update1<T: Copy>(out: &mut [T], f: impl Fn(T) -> T) {
     let whole = out.len() & !(BLOCK - 1);
@@ -228,7 +228,7 @@ fn update1<T: Copy>(out: &mut [T], f: impl Fn(T) -> T) {
     }
 }
 
-/// Copies the operand of a function to its result, to be replaced there.
+/// Copies an operand to the result, where a function then replaces each element.
 #[inline(always)]
 fn bring<T: Copy>(out: &mut [T], x: Source<'_, T>) {
     match x {
@@ -238,7 +238,7 @@ fn bring<T: Copy>(out: &mut [T], x: Source<'_, T>) {
     }
 }
 
-/// `out[i] = f(x[i])`, or `f(out[i])` for [`Source::Out`].
+/// Computes `out[i] = f(x[i])`, or `f(out[i])` for [`Source::Out`].
 ///
 /// The function is applied to a copy of the operand in the result, and partial blocks take the same
 /// path as whole ones, so that the function, which may be long, is compiled once.
@@ -255,7 +255,7 @@ pub(super) fn map1<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl F
     tail.copy_from_slice(&pad[..tail.len()]);
 }
 
-/// `out[i] = f(out[i], y[i])` on whole blocks, as [`update1`].
+/// Computes `out[i] = f(out[i], y[i])` on whole blocks, as [`update1`] does.
 #[inline(always)]
 fn update2_long<T: Copy>(out: &mut [T], y: &[T], f: impl Fn(T, T) -> T) {
     let whole = out.len() & !(BLOCK - 1);
@@ -264,7 +264,7 @@ fn update2_long<T: Copy>(out: &mut [T], y: &[T], f: impl Fn(T, T) -> T) {
     }
 }
 
-/// `out[i] = f(x[i])`, except for hard arguments, for which it is `slow(x[i])`.
+/// Computes `out[i] = f(x[i])`, except for hard arguments, for which it computes `slow(x[i])`.
 #[inline(always)]
 pub(super) fn map1_guarded<T: Copy + Default>(
     out: &mut [T],
@@ -290,10 +290,11 @@ pub(super) fn map1_guarded<T: Copy + Default>(
     }
 }
 
-/// Elements that are copied aside at a time, if a function takes its own result twice.
+/// The number of elements of the result that a loop copies to the stack at a time, if it needs them
+/// after it has overwritten them.
 pub(super) const CHUNK: usize = 256;
 
-/// `out[i] = f(x[i], y[i])` for a function that accepts swapped operands.
+/// Computes `out[i] = f(x[i], y[i])` for a function that accepts swapped operands.
 pub(super) fn binary_commutative<T: Copy + Default>(
     out: &mut [T],
     x: Source<'_, T>,
@@ -317,7 +318,7 @@ pub(super) fn binary_commutative<T: Copy + Default>(
     }
 }
 
-/// `out[i] = f(x[i], y[i])`.
+/// Computes `out[i] = f(x[i], y[i])`.
 pub(super) fn binary<T: Copy + Default>(
     out: &mut [T],
     x: Source<'_, T>,
@@ -348,8 +349,8 @@ pub(super) fn binary<T: Copy + Default>(
     }
 }
 
-/// `out[i] = f(x[i], y[i])` for long functions, which are compiled fewer times and run over the
-/// result in place.
+/// Computes `out[i] = f(x[i], y[i])` for long functions, which are compiled fewer times and run
+/// over the result in place.
 pub(super) fn binary_long<T: Copy + Default>(
     out: &mut [T],
     x: Source<'_, T>,
@@ -406,7 +407,7 @@ fn on_itself<T: Copy + Default>(out: &mut [T], each: impl Fn(&mut [T], Source<'_
     }
 }
 
-/// `out[i] = f(x[i])`.
+/// Computes `out[i] = f(x[i])`.
 pub(super) fn unary<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl Fn(T) -> T) {
     vectorize(
         #[inline(always)]
@@ -414,7 +415,7 @@ pub(super) fn unary<T: Copy + Default>(out: &mut [T], x: Source<'_, T>, f: impl 
     );
 }
 
-/// `out[i] = f(x[i], y[i])` with a boolean result; the operands are not [`Source::Out`].
+/// Computes `out[i] = f(x[i], y[i])` with a boolean result; the operands are not [`Source::Out`].
 pub(super) fn compare<T: Copy + Default>(
     out: &mut [u8],
     x: Source<'_, T>,

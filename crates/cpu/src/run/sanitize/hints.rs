@@ -88,7 +88,7 @@ fn described(
         report
             .located(Code::Misaligned, message, &label)
             .note("the tensor copies of a GPU (TMA) do not accept such a tensor")
-            .hint("begin the tensor at a multiple of 16 bytes and pad its rows to such a multiple, or load through pointers")
+            .hint("align the base and the rows to 16 bytes, or load through pointers")
     });
 }
 
