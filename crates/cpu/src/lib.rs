@@ -6,20 +6,20 @@
 //! - [`Program::new`] compiles a module, before or after optimization, to a `Program` (`program`):
 //!   lists of steps over slots. `compile/` lowers the module and fuses steps. A program is compiled
 //!   once and launched often, from any thread.
-//! - [`Program::launch`] runs it for each point of a grid (`run/launch.rs`). Each thread has a
-//!   machine that executes the steps (`run/machine.rs`) over values (`run/value.rs`): tiles that
-//!   stay symbolic while they can (`run/symbolic.rs`), otherwise dense buffers that are recycled
-//!   (`run/tile.rs`).
-//! - [`Program::evaluate`] runs it once, on values that the caller holds ([`Held`]): interpret mode
-//!   evaluates a program of one op at a time (`run/evaluate.rs`).
+//! - [`Program::launch`] runs the program for each point of a grid (`run/launch.rs`). Each thread
+//!   has a machine that executes the steps (`run/machine.rs`) over values (`run/value.rs`). A tile
+//!   is symbolic, a formula of the indices, as long as possible (`run/symbolic.rs`); otherwise it is
+//!   a dense buffer, which is recycled (`run/tile.rs`).
+//! - [`Program::evaluate`] runs the program once, on values that the caller holds ([`Held`]):
+//!   interpret mode evaluates a program of one op at a time (`run/evaluate.rs`).
 //! - `run/ops/` has one file for each family of ops. They decide between symbolic and dense
 //!   execution; the loops over elements are in [`kernels`], and only [`memory`] accesses user
 //!   memory.
 //! - A fault of a running kernel is a `Fault` (`run/fault.rs`), which becomes a diagnostic.
 //!
-//! Invariants: no `unsafe` outside of [`memory`]; a warm thread allocates nothing per program; a
-//! store that faults has written nothing; the result of a launch does not depend on the number of
-//! threads, unless the program races.
+//! Invariants: no `unsafe` outside of [`memory`]; after its first programs of a launch, a thread
+//! allocates no memory per program; a store that faults has written nothing; the result of a launch
+//! does not depend on the number of threads, unless the program races.
 
 mod assembly;
 mod compile;

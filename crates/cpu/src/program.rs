@@ -99,7 +99,7 @@ pub(crate) struct Step {
     pub blocks: SmallVec<[BlockId; 2]>,
     /// Slots to clear afterwards.
     pub kills: SmallVec<[Slot; 2]>,
-    /// Its entry in [`Program::sites`].
+    /// The index of its entry in [`Program::sites`].
     pub site: u32,
 }
 

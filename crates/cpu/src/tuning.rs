@@ -29,7 +29,8 @@ pub(crate) const MAX_REMATERIALIZED_STEPS: usize = 3;
 
 /// The trip count that the cost estimate assumes for a loop.
 ///
-/// Not measured: most trip counts are unknown. GPUs weigh loops alike.
+/// Not measured: most trip counts are unknown. The weight of loops in `gpu-ir/src/tuning.rs`
+/// assumes the same count.
 pub(crate) const ASSUMED_TRIP_COUNT: u64 = 8;
 
 /// The estimated time of a launch, in nanoseconds, above which it uses several threads.
@@ -42,15 +43,15 @@ pub(crate) const MIN_PARALLEL_NANOSECONDS: u64 = 20_000;
 /// Not measured.
 pub(crate) const MAX_CHUNK_PROGRAMS: u64 = 1024;
 
-/// The bytes from which on stores bypass the caches: of the region, and of all stores to it by a
-/// launch.
+/// The bytes from which on stores bypass the caches: the region must have this size, and the launch
+/// must store at least as much to it.
 ///
 /// Not measured: more than the caches of common processors hold.
 pub(crate) const LARGER_THAN_CACHES: usize = 48 << 20;
 
-/// The bytes of a run of consecutive elements after which the hardware prefetcher follows the run.
-/// After a run of at least this length, the same number of bytes is prefetched for the next
-/// program.
+/// The length in bytes of a run of contiguous elements after which the hardware prefetcher follows
+/// the run. The memory after a run of at least this length is prefetched for the next program, as
+/// many bytes.
 ///
 /// Not measured. Fetching the whole next row gained nothing (`docs/performance/cpu.md`).
 pub(crate) const PREFETCHED_BYTES: usize = 512;
@@ -89,8 +90,8 @@ pub(crate) const ACCUMULATORS: usize = 64;
 /// spill (`docs/performance/cpu.md`).
 pub(crate) const MAX_FUSED_ELEMENTS: usize = 128;
 
-/// The most elements of a tile of narrow floats that is converted in a small buffer on the stack,
-/// which has to be zeroed.
+/// The most elements of a tile of narrow floats that is converted in a small buffer on the stack.
+/// Every buffer has to be zeroed, which takes less time for a small one.
 ///
 /// Not measured.
 pub(crate) const SMALL_TILE_ELEMENTS: usize = 16;

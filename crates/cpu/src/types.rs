@@ -55,7 +55,7 @@ impl Number {
         Self { dtype, unused: 64 - dtype.bits(), signed: dtype.is_signed() }
     }
 
-    /// Returns whether it is an integer of at least 8 bits, or a pointer.
+    /// Returns whether the type is an integer of at least 8 bits, or a pointer.
     #[inline]
     pub(crate) fn may_be_affine(self) -> bool {
         self.dtype.is_int() && self.unused < 63
@@ -67,13 +67,13 @@ impl Number {
         64 - self.unused
     }
 
-    /// Returns whether it is signed.
+    /// Returns whether the type is signed.
     #[inline]
     pub(crate) fn is_signed(self) -> bool {
         self.signed
     }
 
-    /// Returns whether it is a boolean.
+    /// Returns whether the type is a boolean.
     #[inline]
     pub(crate) fn is_bool(self) -> bool {
         self.unused == 63
@@ -173,7 +173,7 @@ impl TileType {
         self.extents.elements
     }
 
-    /// Returns whether it is a scalar.
+    /// Returns whether the type is that of a scalar.
     #[inline]
     pub(crate) fn is_scalar(&self) -> bool {
         self.extents.shape.is_empty()
@@ -185,7 +185,7 @@ impl TileType {
         self.extents.elements * self.size
     }
 
-    /// Returns whether it holds pointers.
+    /// Returns whether the elements are pointers.
     pub(crate) fn is_pointer(&self) -> bool {
         matches!(self.element, Element::Pointer(_))
     }

@@ -1,6 +1,6 @@
-//! Inlining: replaces every call by a copy of its callee's body, callees first. Afterwards the
-//! module has only the functions that are still called: the kernel, functions marked `noinline`,
-//! and recursive functions.
+//! Inlining: replaces calls by copies of the callees' bodies, callees first. Afterwards the module
+//! has only the functions that are still called: the kernel, functions marked `noinline`, and
+//! recursive functions.
 //!
 //! The copy of an instruction keeps its source location and gains the call site. Copied values keep
 //! their names, except that a returned value takes the name of the call's result if that has one.
@@ -13,7 +13,7 @@ use tilewright_ir::{Block, BlockData, FuncId, Function, Inst, Location, Location
 use crate::aliases::Aliases;
 
 /// Maximum number of instructions after inlining. Modules of the frontend stay far below it. If a
-/// hand-written module exceeds it, no call is inlined, and backends report the calls as errors.
+/// hand-written module exceeds it, no call is inlined; backends may reject the calls.
 const MAX_INSTS: usize = 1 << 21;
 
 /// Maximum nesting of regions after inlining, for the same reason.

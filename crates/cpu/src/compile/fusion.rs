@@ -7,8 +7,8 @@
 //! time, the executor runs the members one by one. Likewise, a member performs a load or a store
 //! that the loop cannot, such as a strided one.
 //!
-//! Fusion reorders steps, but moves no load across a store, and nothing across a step with side
-//! effects.
+//! Fusion reorders steps, but moves no load across a store, and nothing across a step with other
+//! side effects.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -52,8 +52,8 @@ pub(crate) fn fuse(program: &mut Program) {
     }
 }
 
-/// Returns the small outputs of groups. A group leaves their tiles in their slots, for the next
-/// program of the grid.
+/// Returns the small outputs of groups. A group leaves their tiles in their slots, so that the next
+/// program of the grid reuses the memory.
 fn kept(program: &Program) -> FxHashSet<Slot> {
     let groups = program.blocks.iter().flat_map(|block| &block.steps).filter_map(|step| match &step.action {
         Action::Fused(group) => Some(group),

@@ -28,8 +28,8 @@ impl Program {
         Self::with_assembler(module, None)
     }
 
-    /// Compiles the kernel with an assembler for inline assembly. Fails as [`Program::new`], and if
-    /// the assembler rejects the assembly.
+    /// Compiles the kernel with an assembler for inline assembly. Fails if the assembler rejects
+    /// the assembly, otherwise as [`Program::new`] does.
     pub fn with_assembler(
         module: &Module,
         assembler: Option<&dyn Assembler>,

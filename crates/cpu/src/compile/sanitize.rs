@@ -20,9 +20,10 @@ pub(crate) struct Plan {
     pub sites: Vec<u32>,
     /// The check points of the loads that always precede a write, by the check point of the write.
     orders: FxHashMap<u32, FxHashSet<u32>>,
-    /// The slots whose values control flow copies to a slot: loop-carried values and yields.
+    /// For each slot, the slots whose values control flow copies to it: loop-carried values and
+    /// yields.
     pub sources: Vec<Vec<Slot>>,
-    /// The bytes of the smallest accessed element.
+    /// The size of the smallest accessed element in bytes, at most 8.
     pub unit: usize,
 }
 
@@ -81,7 +82,8 @@ impl Plan {
 /// The loads that a value depends on.
 #[derive(Clone, Default)]
 struct Loads {
-    /// The loads whose element an element of the value at the same index depends on.
+    /// The loads that the value depends on lane by lane: each element depends on the loaded element
+    /// at the same index.
     same: FxHashSet<u32>,
     /// The loads that are complete before the value is computed.
     all: FxHashSet<u32>,
@@ -99,7 +101,7 @@ impl Loads {
 struct Analysis<'a> {
     program: &'a Program,
     plan: Plan,
-    /// The slots whose values control flow copies to a slot.
+    /// For each slot, the slots whose values control flow copies to it.
     sources: Vec<Vec<Slot>>,
     /// The step that sets each slot: its block and its index in the block.
     makers: Vec<Option<(BlockId, usize)>>,

@@ -68,7 +68,8 @@ pub(crate) enum Function {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reduction {
     Sum,
-    /// The largest element by comparison. The loop reports whether it is certainly the maximum.
+    /// The maximum by comparisons, which do not order NaN and the two zeros. The loop reports
+    /// whether the result is certain.
     Max,
 }
 

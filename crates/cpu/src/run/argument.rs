@@ -9,7 +9,7 @@ pub enum Argument<'a> {
     Pointer {
         /// The address that the kernel receives.
         address: u64,
-        /// The allocation.
+        /// The memory that may be accessed.
         region: Region<'a>,
     },
     /// The bits of a number. Bits above the width of the parameter are ignored.

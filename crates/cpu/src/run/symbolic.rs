@@ -268,7 +268,7 @@ fn decided(function: ComparisonFn, least: i64, most: i64) -> Option<bool> {
 /// Returns the indices i in `0..extent` for which the comparison of `base + stride * i` with 0
 /// holds, if they are one range. The stride is not 0.
 fn solve(function: ComparisonFn, base: i64, stride: i64, extent: i64) -> Option<(i64, i64)> {
-    // The first index at which an ascending line is at least (above) zero.
+    // The first index at which an ascending progression is at least (above) zero.
     let first_at_least =
         |base: i64, stride: i64| (-base).div_euclid(stride) + i64::from((-base).rem_euclid(stride) != 0);
     let first_above = |base: i64, stride: i64| (-base).div_euclid(stride) + 1;
@@ -277,7 +277,7 @@ fn solve(function: ComparisonFn, base: i64, stride: i64, extent: i64) -> Option<
     if base == i64::MIN || stride == i64::MIN {
         return None;
     }
-    // A descending line is an ascending one with the opposite comparison.
+    // A descending progression is an ascending one with the opposite comparison.
     let (function, base, stride) = if stride > 0 {
         (function, base, stride)
     } else {

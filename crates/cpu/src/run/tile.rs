@@ -51,7 +51,7 @@ impl Tile {
         Self(Some(buffer))
     }
 
-    /// Returns the elements.
+    /// Returns the bytes of the elements.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], |buffer| buffer.bytes())
     }
@@ -69,12 +69,13 @@ impl Tile {
         }
     }
 
-    /// Returns the elements for writing, if the tile has one owner.
+    /// Returns the bytes of the elements for writing, if the tile has one owner.
     pub(crate) fn unique(&mut self) -> Option<&mut [u8]> {
         Rc::get_mut(self.0.as_mut()?).map(Buffer::bytes_mut)
     }
 
-    /// Returns the elements for writing, in a new tile or one that is [unique](Self::unique).
+    /// Returns the bytes of the elements for writing, in a new tile or one that is
+    /// [unique](Self::unique).
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         self.unique().expect("only the sole owner of a tile writes to it")
     }

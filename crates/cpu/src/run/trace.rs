@@ -1,4 +1,4 @@
-//! Tracing: an observer that records the programs.
+//! Tracing: an observer that records the steps of programs.
 //!
 //! A program that is recorded with values runs step by step. Other programs run as in any launch,
 //! fused loops included: the tracer records only their memory accesses.

@@ -63,7 +63,7 @@ impl Provenance {
         (self != Self::UNKNOWN).then_some(self.0 as usize)
     }
 
-    /// Returns the provenance of a pointer that is one of two.
+    /// Returns the provenance of a pointer that has one of two provenances.
     pub(crate) fn or(self, other: Self) -> Self {
         if self == other { self } else { Self::UNKNOWN }
     }

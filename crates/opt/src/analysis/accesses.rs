@@ -11,9 +11,9 @@ pub struct Access {
     pub inst: Inst,
     /// The indices of the kernel's parameters that the accessed pointers may be derived from.
     pub parameters: Vec<usize>,
-    /// True if it reads.
+    /// True if the instruction reads memory.
     pub reads: bool,
-    /// True if it writes.
+    /// True if the instruction writes memory.
     pub writes: bool,
 }
 

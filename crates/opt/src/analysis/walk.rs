@@ -148,7 +148,8 @@ impl Walk<'_> {
         self.set(to, info);
     }
 
-    /// Joins the facts about initial values of a loop into the parameters of the region that runs
+    /// Joins the facts about the initial values of a loop into the parameters of the region that
+    /// runs first.
     /// first.
     fn enter(&mut self, inst: Inst) {
         for Carried { initial, parameters, .. } in self.function.carried(inst) {

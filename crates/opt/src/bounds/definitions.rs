@@ -81,7 +81,8 @@ impl Forms<'_> {
         let all_bits = if dtype.is_signed() { -1 } else { dtype.int_range().map_or(-1, |(_, high)| high) };
         let can_be_negative = dtype.is_signed() && !is_nonnegative;
         if let Some(number) = divisor.as_constant().filter(|&number| number > 0) {
-            // Floor division shares its variables with truncation where both roundings agree.
+            // Both roundings agree for non-negative dividends: share the variables of the floor
+            // division.
             let above = self.floored(x, number);
             if !can_be_negative {
                 return above;

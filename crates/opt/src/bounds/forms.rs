@@ -134,7 +134,7 @@ impl<'a> Forms<'a> {
         Poly::var(var)
     }
 
-    /// Returns a scalar parameter.
+    /// Returns the polynomial of a scalar parameter.
     pub fn parameter(&mut self, index: usize) -> Poly {
         let divisibility = i128::from(self.function.parameters[index].divisibility.max(1));
         let var = self.var_of(Kind::Parameter(index));
@@ -520,7 +520,7 @@ impl<'a> Forms<'a> {
         Ok((base, self.choice(condition, &x, &y)))
     }
 
-    /// Returns the variables that a definition or an input reaches from these variables, and these.
+    /// Returns these variables and, transitively, the variables of their definitions and inputs.
     pub fn closure(&self, start: impl IntoIterator<Item = Var>) -> Vec<Var> {
         let mut seen: Vec<Var> = Vec::new();
         for var in start {

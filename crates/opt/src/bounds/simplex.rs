@@ -27,7 +27,7 @@ impl Rational {
         Some(Self(top.checked_mul(sign)?, bottom.checked_mul(sign)?))
     }
 
-    /// Returns the largest integer that is not greater.
+    /// Returns the largest integer that is not greater than the number.
     pub fn floor(self) -> i128 {
         self.0.div_euclid(self.1)
     }
@@ -91,7 +91,7 @@ pub struct Simplex {
     lower: Vec<Option<Rational>>,
     upper: Vec<Option<Rational>>,
     value: Vec<Rational>,
-    /// The linear combination of the other variables that each basic variable is.
+    /// Each basic variable as a linear combination of the other variables.
     rows: BTreeMap<usize, BTreeMap<usize, Rational>>,
 }
 

@@ -1,4 +1,5 @@
-//! Simplifies casts: folds constants, merges casts of casts, and casts before a splat or a
+//! Simplifies casts: folds constants, merges consecutive casts, and moves casts before splats and
+//! broadcasts.
 //! broadcast.
 
 use tilewright_ir::{Dtype, Element, Op, Rounding, Shape, Type, Value};

@@ -36,8 +36,8 @@ fn next_page_offset(lines: usize) -> usize {
 
 /// A failed allocation of a tile.
 ///
-/// It is the only panic payload of this crate. Every op allocates, so the failure unwinds to the
-/// loop over the programs of the grid, which converts it to an error of the launch.
+/// It is the payload of a panic: every op allocates, so the failure unwinds to the loop over the
+/// programs of the grid, which converts it to an error of the launch.
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfMemory;
 

@@ -6,8 +6,8 @@
 //! accumulator is computed in binary32 and rounded once at the end.
 //!
 //! The microkernel keeps a block of rows times a few vectors of columns in registers. Tiles fit
-//! into the caches, so it packs only one panel of columns of `b`, and only if its rows would
-//! collide in the first-level cache.
+//! into the caches, so it packs at most one panel of columns of `b` at a time, and only if more
+//! than 8 rows of `a` use the panel: the rows of `b` may collide in the first-level cache.
 
 use pulp::{Simd, WithSimd};
 use tilewright_ir::{Dtype, Rounding};

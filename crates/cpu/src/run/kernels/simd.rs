@@ -6,7 +6,7 @@
 
 use super::Source;
 
-/// The elements in a block: one or two registers of AVX-512 for 32-bit elements.
+/// The number of elements in a block. 32 elements of 32 bits take two registers of AVX-512.
 pub(super) const BLOCK: usize = 32;
 
 /// Runs a function compiled for the best instruction set of this processor.

@@ -63,7 +63,7 @@ pub fn rearrange(size: usize, axes: &[Axis], to: &mut [u8], from: &[u8], start: 
     let region = Region::read_only(from);
     let address = region.address().wrapping_add(start as u64);
     // A load only reads the region.
-    load_block(&region, size, address, axes, to).expect("the block lies in the source tile");
+    load_block(&region, size, address, axes, to).expect("the block lies in the tile");
 }
 
 /// Checks a block against the region and the length of the tile. Returns `None` if it has no

@@ -1,7 +1,8 @@
 //! Ops that only change the indices of elements: `arange`, `splat`, `expand_dims`, `broadcast`,
 //! `reshape`, `transpose`.
 //!
-//! Symbolic tiles stay symbolic. `expand_dims` and `reshape` do not copy a dense tile.
+//! A symbolic tile stays symbolic if the result has a symbolic form. `expand_dims` and `reshape` do
+//! not copy a dense tile.
 
 use smallvec::SmallVec;
 use tilewright_ir::IntList;

@@ -22,7 +22,7 @@ pub(super) fn check(checker: &Checker<'_>, machine: &Machine<'_>, step: &Step, p
         described(checker, machine, step, (point, values));
         return;
     }
-    // Pointers count in bytes for multiples, and in elements for contiguous runs.
+    // For pointers, multiples are in bytes, and contiguous runs in elements.
     if !ty.number.dtype.is_int() {
         return;
     }

@@ -100,11 +100,11 @@ struct Checker<'a> {
     shared: &'a Sanitizing<'a>,
     /// The index of the running program.
     agent: u32,
-    /// The current step of its vector clock; each release begins a new step.
+    /// The current step of the running program's vector clock; each release begins a new step.
     step: u32,
-    /// The number of barriers, acquires and releases that it has passed.
+    /// The number of barriers, acquires and releases that the program has passed.
     phase: u32,
-    /// The steps of other programs that happen before its current step.
+    /// The steps of other programs that happen before the current step.
     clock: Clock,
     /// The steps that have made NaN or infinity from finite numbers.
     made: Vec<NonFinite>,
