@@ -14,7 +14,7 @@ use tilewright_cpu::kernels::{cast::cast, elementwise};
 use tilewright_cpu::memory::{Axis as CopyAxis, Region, gather, load_block, rearrange};
 use tilewright_ir::{Dtype, ElementwiseFn as F, Rounding};
 
-/// The elements of a tile.
+/// The number of elements of a tile.
 const TILE: usize = 1024;
 
 /// Returns the best time of a call in ns, over several samples of about 2 ms.

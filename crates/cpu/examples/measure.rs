@@ -9,7 +9,7 @@ use tilewright_cpu::memory::Region;
 use tilewright_cpu::{Argument, Interrupt, Launch, Program};
 use tilewright_ir::parse;
 
-/// The type and the number of a tensor's elements.
+/// A tensor: its element type and its number of elements.
 #[derive(Clone, Copy)]
 enum Tensor {
     Floats(usize),
@@ -25,7 +25,7 @@ struct Case {
     grid: [u32; 3],
     tensors: Vec<Tensor>,
     scalars: Vec<u64>,
-    /// Floating-point operations or bytes, for the rate.
+    /// The number of floating-point operations or of bytes, for the rate.
     work: f64,
 }
 

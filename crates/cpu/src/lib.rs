@@ -8,8 +8,8 @@
 //!   once and launched often, from any thread.
 //! - [`Program::launch`] runs the program for each point of a grid (`run/launch.rs`). Each thread
 //!   has a machine that executes the steps (`run/machine.rs`) over values (`run/value.rs`). A tile
-//!   is symbolic, a formula of the indices, as long as possible (`run/symbolic.rs`); otherwise it is
-//!   a dense buffer, which is recycled (`run/tile.rs`).
+//!   is symbolic, a formula of the indices, as long as possible (`run/symbolic.rs`); otherwise it
+//!   is a dense buffer, which is recycled (`run/tile.rs`).
 //! - [`Program::evaluate`] runs the program once, on values that the caller holds ([`Held`]):
 //!   interpret mode evaluates a program of one op at a time (`run/evaluate.rs`).
 //! - `run/ops/` has one file for each family of ops. They decide between symbolic and dense

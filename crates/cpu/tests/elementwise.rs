@@ -83,7 +83,7 @@ fn bytes(arg: &Arg) -> &[u8] {
     }
 }
 
-/// NaN equals NaN, with any payload.
+/// Returns whether an element is NaN. Any NaN equals any other NaN here.
 fn is_nan(dtype: Dtype, bits: &[u8]) -> bool {
     match dtype {
         Dtype::F16 => half::f16::from_le_bytes([bits[0], bits[1]]).is_nan(),

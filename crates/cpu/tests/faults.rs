@@ -10,7 +10,7 @@ use tilewright_base::{Code, Diagnostic};
 use tilewright_cpu::memory::Region;
 use tilewright_cpu::{Argument, Interrupt, Launch, PaddedReads};
 
-/// Program i reads 8 elements from 8 i on, and stores them doubled.
+/// A kernel in which program i reads the 8 elements from `8 * i` on, and stores them doubled.
 const DOUBLE: &str = "\
 kernel func0 @double(%in: *fp32, %out: *fp32) {
   %pid = program_id {axis = 0} : int32

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use common::{Arg, f32s, int, program, run};
 use tilewright_fuzz::random::Random;
 
-/// The elements of a tile, and of the memory that the kernels access.
+/// The number of elements of a tile, and of the memory that the kernels access.
 const TILE: usize = 512;
 const MEMORY: usize = 2048;
 

@@ -242,7 +242,7 @@ impl Kernel {
         self.emit(&format!("{op} %{x}, %{y}"), "int1[4]")
     }
 
-    /// Scalars %0 to %3 are sizes and the program.
+    /// The scalars %0 to %3 are sizes and the index of the program.
     fn random(random: &mut Random) -> String {
         let mut kernel = Kernel { text: String::new(), count: 0, scalars: vec![], tiles: vec![] };
         let program = kernel.emit("program_id {axis = 0}", "int32");

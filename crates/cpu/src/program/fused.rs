@@ -30,8 +30,8 @@ pub(crate) struct FusedGroup {
     pub frees: Vec<Slot>,
 }
 
-/// An op of a fused loop. Its variant determines both the function and the kind of operand, so that
-/// the executor branches once for each op.
+/// An op of a fused loop. The variant determines both the kind of the op and the kind of its
+/// operand, so that the executor branches once for each op.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FusedOp {
     /// Combines the element with the element of a slot.

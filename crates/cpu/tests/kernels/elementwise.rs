@@ -36,7 +36,7 @@ fn float_arithmetic(function: ArithmeticFn, x: f64, y: f64, dtype: Dtype) -> f64
 
 fn float(function: FloatFn, x: f64, y: f64, dtype: Dtype) -> f64 {
     match (function, dtype) {
-        // As above.
+        // As above, rounding twice would be wrong.
         (FloatFn::Div | FloatFn::DivRn, Dtype::F32) => f64::from(x as f32 / y as f32),
         (FloatFn::Div | FloatFn::DivRn, _) => x / y,
         (FloatFn::FloatRem, _) => x % y,

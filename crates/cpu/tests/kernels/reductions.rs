@@ -153,7 +153,7 @@ fn long_rows_of_narrow_floats() {
     }
 }
 
-/// Without NaN, comparisons find the minimum or maximum of a row, unless it is a zero.
+/// Tests rows without NaN: comparisons find the minimum or maximum, unless it is a zero.
 #[test]
 fn extremes_of_rows_without_nan() {
     for dtype in [Dtype::F32, Dtype::F64] {

@@ -150,7 +150,6 @@ impl Walk<'_> {
 
     /// Joins the facts about the initial values of a loop into the parameters of the region that
     /// runs first.
-    /// first.
     fn enter(&mut self, inst: Inst) {
         for Carried { initial, parameters, .. } in self.function.carried(inst) {
             if let (Some(initial), &[first, ..]) = (initial, &parameters[..]) {

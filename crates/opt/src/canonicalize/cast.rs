@@ -1,6 +1,5 @@
 //! Simplifies casts: folds constants, merges consecutive casts, and moves casts before splats and
 //! broadcasts.
-//! broadcast.
 
 use tilewright_ir::{Dtype, Element, Op, Rounding, Shape, Type, Value};
 

@@ -1,6 +1,5 @@
 //! Simplifies ops that only move elements: merges consecutive ops, and replaces ops on splats by
 //! splats.
-//! splats.
 
 use tilewright_ir::{IntList, Literal, Op, Shape, Type, Value};
 

@@ -23,7 +23,7 @@ impl Memory {
     }
 }
 
-/// The reason why an evaluation stopped: the program is wrong, or runs too long.
+/// The reason why an evaluation stopped: the program is wrong or runs too long.
 #[derive(Debug)]
 pub struct Stopped(pub &'static str);
 

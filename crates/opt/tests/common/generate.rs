@@ -118,7 +118,7 @@ pub const INDICES: Style = Style {
 /// The parameters of every program: three pointers, then integers.
 pub const POINTERS: [Dtype; 3] = [Dtype::I32, Dtype::F32, Dtype::I8];
 pub const INTEGERS: [Dtype; 4] = [Dtype::I32, Dtype::I32, Dtype::I64, Dtype::I8];
-/// Elements of each pointer's memory; offsets stay below it.
+/// The number of elements of each pointer's memory; offsets stay below it.
 pub const ELEMENTS: u64 = 256;
 
 const EXTENTS: [u32; 5] = [1, 2, 4, 8, 6];
