@@ -130,7 +130,7 @@ fn extreme<T: Float>(x: T, y: T, largest: bool, keeps_nan: bool) -> T {
     if x_is_smaller == largest { y } else { x }
 }
 
-/// Computes a function of two floats in binary64 if their type is `float64`, otherwise in binary32,
+/// Computes a function of two floats in binary64 if their type is `fp64`, otherwise in binary32,
 /// and rounds the result to their type.
 fn computed(
     x: Literal,

@@ -205,9 +205,9 @@ impl Walk<'_> {
                 HintKind::MultipleOf => known.divisibility = known.divisibility.max(promised),
                 HintKind::MaxContiguous => known.contiguity = known.contiguity.max(run),
                 HintKind::MaxConstancy => known.constancy = known.constancy.max(run),
-                // Trust the description of a tensor only if it is loaded from memory. The launch
-                // knows the divisibility of its arguments, and a program may describe a tensor as
-                // another GPU requires.
+                // Rely on the promise only if the field is loaded from memory. The launch knows the
+                // divisibility of the arguments that it passes, and programs for GPUs without
+                // tensor copies may describe other tensors.
                 HintKind::Described if place == 0 && self.is_loaded(value) => {
                     known.divisibility = known.divisibility.max(promised);
                 }
